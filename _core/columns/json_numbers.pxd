@@ -9,7 +9,8 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 cdef enum:
-    # The longest are -1234567000000000.0 and -9223372036854775808, and a comma.
+    # Upper bound for one number and its comma; the longest are -1234567000000000.0 and
+    # -9223372036854775808.
     MAX_CHARACTERS = 24
 
 ctypedef fused Number:
@@ -18,6 +19,7 @@ ctypedef fused Number:
     uint32_t
     uint8_t
 
-# Writes `count` numbers, separated by commas, to `to`, which has room for MAX_CHARACTERS a number,
-# and returns how many characters these were. O(count).
+# Writes `count` numbers as ASCII, separated by commas, to the caller's buffer `to`, and returns the
+# number of bytes written. `to` must hold count * MAX_CHARACTERS bytes; no NUL is appended.
+# O(count).
 cdef size_t write(const Number *numbers, size_t count, char *to) noexcept nogil

@@ -9,24 +9,25 @@ cdef enum:
 cdef struct QueryClass:
     double slo_s
     double allowed                # share of its queries that may miss: 1 - p_q / 100
-    double share                  # of all queries, a moving average
-    double advance_s              # by how much earlier than its SLO says it is served
+    double share                  # of all queries, 0..1: a moving average
+    double advance_s              # how much earlier than its SLO it is served; negative: later
 
 cdef struct Balance:
-    QueryClass[CLASSES] classes
+    QueryClass[CLASSES] classes   # the first `count` are in use
     int count
-    double finished               # queries, up to where the moving average forgets
-    double missed                 # of all that ever finished
+    double finished               # queries, capped at the length of the moving average
+    double missed                 # queries that missed their SLO, of all that ever finished
 
-# An advance within what it may be for an SLO or a budget of so many seconds.
+# The advance in s, limited to half of an SLO or budget of `budget_s` in either direction.
 cdef double limited_advance_c(double advance_s, double budget_s) noexcept nogil
 
 cdef void balance_init(Balance *b) noexcept nogil
 
-# Begins class `c` < CLASSES anew, at most `count`. `slo_s` > 0, 0 < `allowed` < 1.
+# Starts class `c` with advance 0: a new one (c == count < CLASSES) or a replacement (c < count).
+# `slo_s` > 0, 0 < `allowed` < 1.
 cdef void balance_set_class(Balance *b, int c, double slo_s, double allowed) noexcept nogil
 
-# A query of class `c` < count has ended. O(count).
+# Records that a query of class `c` < count has ended, and adjusts the advances of all. O(count).
 cdef void balance_finished(Balance *b, int c, bint missed) noexcept nogil
 
 

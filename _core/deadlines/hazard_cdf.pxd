@@ -9,39 +9,42 @@ from libc.stdint cimport uint32_t, uint64_t
 from _core.deadlines.histogram cimport BUCKET_COUNT
 from _core.deadlines.staleness cimport Lag
 
-# log 0. A sum of as many as there may be columns is still far inside float32.
+# Stands for log 0. Even summed over the maximum number of columns it stays far inside float32.
 cdef enum:
     LOG_ZERO = -10_000
 
-cdef struct Pool:                 # all nodes' windows as one
-    uint64_t[BUCKET_COUNT] counts
-    uint64_t total
-    double prior_mean_s
-    double prior_weight           # samples
-    double[BUCKET_COUNT] hazard   # prior_weight * h(b), as of the last refresh, as all below
+cdef struct Pool:                 # the windows of all nodes, added up
+    uint64_t[BUCKET_COUNT] counts # samples per bucket, current
+    uint64_t total                # sum of `counts`
+    double prior_mean_s           # mean of the exponential prior
+    double prior_weight           # its weight, in samples
+    # As of the last refresh:
+    double[BUCKET_COUNT] hazard   # prior_weight * h(b)
     double[BUCKET_COUNT] survival # 1 - F at the upper bound of bucket b
     int low                       # the first bucket where F is not too small to count
-    Lag lag
-    double due_s                  # refresh at this time if anything changed
-    uint64_t epoch                # bumps at every refresh
+    Lag lag                       # how far `counts` has moved since
+    double due_s                  # time of the next refresh if anything changed
+    uint64_t epoch                # incremented at every refresh
 
-cdef struct Span:                 # which buckets of a window may hold samples
-    int first
-    int last                      # before `first` if none
+cdef struct Span:                 # range of buckets outside which a window has no samples
+    int first                     # inclusive
+    int last                      # inclusive; below `first` if the window is empty
 
 cdef struct LogCdf:               # log F at the upper bounds of buckets
-    float[BUCKET_COUNT] value     # filled in [low, high)
-    int low                       # LOG_ZERO before this bucket
-    int high                      # the largest value allowed from this bucket on
+    float[BUCKET_COUNT] value     # valid in [low, high) only
+    int low                       # below this bucket log F is LOG_ZERO
+    int high                      # from this bucket on log F is LOG_ONE
 
-# The largest log F: F never reaches 1, so that no product claims certainty.
+# Maximum of log F: F never reaches 1, so that no product claims certainty.
 cdef float LOG_ONE
 
-# Takes in the changes of `counts`; may lag by `errors` standard errors afterwards. O(BUCKET_COUNT).
+# Recomputes hazards and survival from `counts`; afterwards they may lag by `errors` standard errors
+# before the next refresh is due. O(BUCKET_COUNT).
 cdef void pool_refresh(Pool *pool, double errors) noexcept nogil
 
-# The distribution of a node with these samples, none of them outside `span`, which it narrows.
-# Restarts `lag`. O(buckets that hold samples or tail).
+# Writes the distribution of a node with `count` samples, `counts` [BUCKET_COUNT] per bucket, to
+# `log_cdf`. No sample lies outside `span`, which is narrowed. Restarts `lag`.
+# O(buckets that hold samples or tail).
 cdef void node_log_cdf(
     const Pool *pool,
     const uint32_t *counts,

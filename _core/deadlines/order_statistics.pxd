@@ -10,15 +10,15 @@ from _core.deadlines.unloaded cimport ColumnSet, Model
 
 cdef class NodeSet:
     cdef ColumnSet s
-    cdef uint64_t owner           # the model's identity
+    cdef uint64_t owner           # `identity` of the model that made it
     cdef object __weakref__
 
 
 cdef class UnloadedModel:
     cdef Model m
-    cdef uint64_t identity
-    cdef dict interned            # columns -> NodeSet, least recently asked for first
-    cdef bint lent                # to a simulation, which holds no GIL
+    cdef uint64_t identity        # unique among the models of this process
+    cdef dict interned            # columns -> NodeSet, least recently used first
+    cdef bint lent                # in use by a simulation without the GIL: other calls raise
     cdef int check_own(self) except -1
     cdef int32_t checked_column(self, object column) except -1
     cdef int checked_set(self, NodeSet nodes, double p_t) except -1

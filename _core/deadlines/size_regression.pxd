@@ -7,31 +7,31 @@ constant.
 
 from libc.stdint cimport int32_t
 
-cdef struct Line:                 # weighted moments of (size, time)
-    double weight                 # samples, the older the less
+cdef struct Line:                 # exponentially weighted moments of (size, time in s)
+    double weight                 # sum of the samples' weights
     double mean_size
     double mean_s
-    double size2                  # weighted sum of (size - mean)^2
-    double size_s                 # and of (size - mean) * (time - mean)
+    double size2                  # weighted sum of (size - mean_size)^2
+    double size_s                 # weighted sum of (size - mean_size) * (time - mean_s)
 
-cdef struct Sizes:
-    Line *lines                   # [capacity] of the nodes
+cdef struct Sizes:                # owns `lines`; free with sizes_free
+    Line *lines                   # [capacity] by node
     int32_t capacity
     Line pool                     # of all nodes' samples
-    double prior_mean_s           # expected before anything was measured
+    double prior_mean_s           # expected time before the first sample
 
 cdef void sizes_init(Sizes *s, double prior_mean_s) noexcept nogil
 cdef void sizes_free(Sizes *s) noexcept nogil
 
-# Adds a sample of node `column` >= 0; `size` and `time_s` finite. 0, or -1 if memory ran out. O(1)
-# amortised.
+# Adds a sample of node `column` >= 0; `size` and `time_s` must be finite. Returns 0, or -1 if
+# memory ran out. O(1) amortised.
 cdef int sizes_observe(Sizes *s, int32_t column, double size, double time_s) noexcept nogil
 
-# The expected time in s, never negative; of the pool where the node has no samples. O(1).
+# The expected time in s, never negative; the pool's line is used for a node without samples. O(1).
 cdef double sizes_expected(const Sizes *s, int32_t column, double size) noexcept nogil
 
 
 cdef class SizeModel:
     cdef Sizes s
-    cdef bint lent                # to a simulation, which holds no GIL
+    cdef bint lent                # in use by a simulation without the GIL: other calls raise
     cdef int check_own(self) except -1

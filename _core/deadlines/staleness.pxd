@@ -4,7 +4,7 @@ A window of n samples estimates F(t) with a standard error of sqrt(F (1 - F) / n
 F by at most 1 / n; it is counted relative to the standard error where that is smallest. The sum
 bounds by how many standard errors F has moved at any t (docs/understand/deadlines.md).
 
-Plain C in a header of its own: every sample comes through here twice.
+Plain C, and inline: every sample calls these functions twice.
 """
 
 from libc.math cimport sqrt
@@ -14,10 +14,10 @@ cdef enum:
     LEVELS = 5
 
 cdef struct Lag:
-    double arrived                # what came since, weighted; standard errors times sqrt(n)
-    double departed               # what left since, likewise
-    double limit                  # due beyond this
-    int16_t[LEVELS] level         # the first bucket at whose upper bound 1 - F <= 4^-(1 + i)
+    double arrived                # weights of samples added since; unit: standard errors * sqrt(n)
+    double departed               # weights of samples removed since, same unit
+    double limit                  # a refresh is due when either sum exceeds this, same unit
+    int16_t[LEVELS] level         # level i: the first bucket with 1 - F <= 4^-(1 + i) at its end
 
 
 cdef inline double lag_weight(const Lag *lag, int bucket) noexcept nogil:
@@ -32,7 +32,7 @@ cdef inline double lag_weight(const Lag *lag, int bucket) noexcept nogil:
         if bucket <= lag.level[i]:
             return 1.0 / sqrt(q * (1.0 - q))
         q *= 0.25
-    return 1e30  # more than any limit: a change up there may not wait at all
+    return 1e30  # above any limit: a change this far in the tail is due at once
 
 
 cdef inline bint lag_any(const Lag *lag) noexcept nogil:
@@ -40,7 +40,7 @@ cdef inline bint lag_any(const Lag *lag) noexcept nogil:
 
 
 cdef inline bint lag_due(const Lag *lag) noexcept nogil:
-    """Where one sample takes another's place F moves by one of them only: the larger sum counts."""
+    """If one sample replaces another, F moves by only one of the two: the larger sum counts."""
     return max(lag.arrived, lag.departed) > lag.limit
 
 

@@ -16,22 +16,22 @@ cdef extern from *:
 
 cdef enum:
     CIV_WORDS = 16
-    CIV_MOST = 1024               # clusters: CIV_WORDS * 64
-    CIV_MAX_BYTES = 128          # on the wire
+    CIV_MOST = 1024               # maximum number of clusters: CIV_WORDS * 64
+    CIV_MAX_BYTES = 128          # maximum length on the wire
 
 cdef struct CivBits:
     uint64_t[CIV_WORDS] words     # cluster i is bit i % 64 of word i / 64; those past `width` are 0
     uint32_t width                # clusters, 1 to CIV_MOST
 
 
-# Words in use, and bytes on the wire.
+# Words in use; then bytes on the wire.
 cdef inline uint32_t civ_words(const CivBits *c) noexcept nogil:
     return (c.width + 63) >> 6
 
 cdef inline uint32_t civ_bytes(const CivBits *c) noexcept nogil:
     return (c.width + 7) >> 3
 
-# No cluster of `width`, 1 to CIV_MOST.
+# Initialises an empty vector for `width` clusters, 1 to CIV_MOST.
 cdef inline void civ_init(CivBits *c, uint32_t width) noexcept nogil:
     cdef uint32_t i
     CHECK(0 < width <= CIV_MOST)
@@ -39,7 +39,7 @@ cdef inline void civ_init(CivBits *c, uint32_t width) noexcept nogil:
     for i in range(<uint32_t>CIV_WORDS):
         c.words[i] = 0
 
-# These four take a cluster below `width`. O(1).
+# The next four need cluster < width. O(1).
 cdef inline bint civ_test(const CivBits *c, uint32_t cluster) noexcept nogil:
     CHECK(cluster < c.width)
     return (c.words[cluster >> 6] >> (cluster & 63)) & 1
@@ -55,7 +55,7 @@ cdef inline void civ_clear(CivBits *c, uint32_t cluster) noexcept nogil:
     CHECK(cluster < c.width)
     c.words[cluster >> 6] &= ~civ_bit(cluster)
 
-# The first cluster from `start` on whose bit is set, -1 if there is none; any `start`. O(words).
+# The lowest cluster >= start whose bit is set; -1 if there is none. Any `start`. O(words).
 cdef inline int32_t civ_next(const CivBits *c, uint32_t start) noexcept nogil:
     cdef uint32_t i = start >> 6
     cdef uint64_t word
@@ -69,7 +69,7 @@ cdef inline int32_t civ_next(const CivBits *c, uint32_t start) noexcept nogil:
         word = c.words[i]
     return <int32_t>(64 * i) + _lowest(word)
 
-# All that follow are O(words).
+# All functions below are O(words). The binary ones need equal widths.
 cdef inline uint32_t civ_count(const CivBits *c) noexcept nogil:
     cdef uint32_t count = 0
     cdef uint32_t i
@@ -105,18 +105,18 @@ cdef inline void civ_subtract(CivBits *c, const CivBits *other) noexcept nogil:
     for i in range(civ_words(c)):
         c.words[i] &= ~other.words[i]
 
-# The wire form: civ_bytes(c) bytes, cluster i is bit i % 8 of byte i / 8.
+# Writes the wire form to `data`, civ_bytes(c) bytes: cluster i is bit i % 8 of byte i / 8.
 cdef void civ_write(const CivBits *c, uint8_t *data) noexcept nogil
 
-# Takes the wire form into a vector that was begun with its width. False if a bit past the width is
-# set, the vector unchanged.
+# Reads the wire form, civ_bytes(c) bytes, into a vector initialised with its width. Returns False,
+# and leaves the vector unchanged, if a bit beyond the width is set.
 cdef bint civ_read(CivBits *c, const uint8_t *data) noexcept nogil
 
 
 cdef class Civ:
     cdef CivBits bits
-    cdef int own                  # the advertisement's own cluster, -1 outside that context
-    cdef int only                 # the one cluster of the subscription context, else -1
+    cdef int own                  # in an advertisement's context its own cluster, else -1
+    cdef int only                 # in a subscription's context its only cluster, else -1
     cdef Py_ssize_t check(self, object cluster) except -1
     cdef int check_set(self, uint32_t cluster) except -1
     cdef int check_width(self, Civ other) except -1

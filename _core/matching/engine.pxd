@@ -7,20 +7,21 @@ from _core.matching.groups cimport Attribute, Group, Shape
 
 
 cdef class Conjunctions:
-    cdef dict where           # {id: group number << 32 | slot, or -1: nothing can fulfil it}
+    cdef dict where           # {id: group number << 32 | slot; -1 if no event can fulfil it}
     cdef dict attributes      # {name: Attribute}
     cdef dict shapes          # {Shape.name: Shape}
-    cdef Shape unfiled        # the one without attributes
-    cdef list groups          # by number, None where free
-    cdef list free            # numbers
-    cdef PyObject **found     # [found_capacity] borrowed; room for all ids
+    cdef Shape unfiled        # the shape without attributes, which every event is matched against
+    cdef list groups          # Group by number; None at a free number
+    cdef list free            # free group numbers
+    # The three arrays are owned, freed with the object and reused by every match.
+    cdef PyObject **found     # [found_capacity] ids found, borrowed references; room for all ids
     cdef size_t found_capacity
-    cdef size_t count         # found
-    cdef uint64_t event       # counts those matched
-    cdef PyObject **present   # [present_capacity] borrowed: Attributes that the event has
+    cdef size_t count         # entries of `found`
+    cdef uint64_t event       # number of events matched so far
+    cdef PyObject **present   # [present_capacity] Attributes of the event, borrowed references
     cdef size_t present_capacity
     cdef size_t present_count
-    cdef uint64_t *scratch    # [3 · scratch_words]
+    cdef uint64_t *scratch    # [3 * scratch_words] bit vectors
     cdef uint32_t scratch_words
 
     cdef Group _group_for(self, tuple equal, list values, list others)

@@ -350,7 +350,7 @@ cdef class Conjunctions:
         return ids
 
     cdef int _meet_group(self, Group group, dict allowed) except -1:
-        """Collect the conjunctions whose spans meet `allowed` at each attribute that both use."""
+        """Collect the conjunctions whose spans meet `allowed` at every shared attribute."""
         cdef uint32_t words = (group.slots + 63) >> 6
         cdef uint64_t *all = self.scratch
         cdef uint64_t *one = self.scratch + words

@@ -15,13 +15,13 @@ from _core.matching.intervals cimport Point
 
 cdef class Attribute:
     cdef str name
-    cdef list shapes          # that are looked at when an event has it; each is filed under one
-    cdef uint32_t users       # shapes with it, filed here or not, and indexes
-    # Of the event that had it last:
-    cdef uint64_t event       # which it was
-    cdef PyObject *value      # borrowed while that event is matched
-    cdef Point point          # valid if `placed`
-    cdef object key           # as `hashed`; valid if `keyed`
+    cdef list shapes          # shapes filed here, to try if an event has this attribute
+    cdef uint32_t users       # indexes, and shapes with this attribute wherever they are filed
+    # The last event that had this attribute:
+    cdef uint64_t event       # its number
+    cdef PyObject *value      # its value, borrowed while that event is matched
+    cdef Point point          # the value's point; valid if `placed`
+    cdef object key           # the value as `hashed` returns it; valid if `keyed`
     cdef bint placed
     cdef bint keyed
 
@@ -30,24 +30,24 @@ cdef class Attribute:
 
 cdef class Shape:
     cdef tuple name           # the names of its attributes
-    cdef tuple equal          # its attributes, of which its conjunctions ask one value
-    cdef dict groups          # {value, or tuple of values unless it is one: first Group of a chain}
-    cdef Attribute home       # where it is filed; None without attributes
+    cdef tuple equal          # the Attributes for which its conjunctions require one value
+    cdef dict groups          # {value, or tuple of several values: first Group of a chain}
+    cdef Attribute home       # the attribute that it is filed under; None without attributes
 
 
 cdef class Group:
     cdef Shape shape
-    cdef object key           # in shape.groups
-    cdef Group next           # of the chain, None at its end
-    cdef uint32_t number      # in Conjunctions.groups
-    cdef PyObject **ids       # [slots] owned; NULL in a free slot
-    cdef uint64_t *used       # a bit for each slot that is not free
-    cdef uint32_t slots       # used at least once
-    cdef uint32_t capacity    # of ids; of used: so many bits, in whole words
-    cdef uint32_t live        # slots - free ones
-    cdef list free            # slots
-    cdef SpanIndex *indexes      # [width]
-    cdef list attributes      # [width] whose they are
+    cdef object key           # its key in shape.groups
+    cdef Group next           # the next group of the chain, None at its end
+    cdef uint32_t number      # its index in Conjunctions.groups
+    cdef PyObject **ids       # [capacity] owned array of owned references; NULL in a free slot
+    cdef uint64_t *used       # [capacity bits, in whole words] owned: a bit per slot in use
+    cdef uint32_t slots       # slots ever used; those from here on are untouched
+    cdef uint32_t capacity    # slots allocated
+    cdef uint32_t live        # slots in use
+    cdef list free            # free slots below `slots`
+    cdef SpanIndex *indexes      # [width] owned
+    cdef list attributes      # [width] the Attribute of each index
     cdef uint32_t width
 
     cdef bint has_room(self, list attributes) except -1
@@ -63,5 +63,6 @@ cdef class Group:
     cdef bint copied(self, SpanIndex *index, SpanIndex *to) noexcept
 
 
-# The first groups of all chains of a shape whose values are among those allowed.
+# The first groups of all chains of a shape whose values are in `allowed`, a dict from attribute
+# names to Allowed.
 cdef list groups_meeting(Shape shape, dict allowed)

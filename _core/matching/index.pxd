@@ -1,7 +1,7 @@
-"""Span index: finds the conjunctions that hold for a value of one attribute.
+"""Interval index: finds the conjunctions that hold for a value of one attribute.
 
 The line of values is divided into buckets. A bucket has a row, which is the bit vector of the
-conjunctions that hold at its first point, and the sorted bounds of spans after that point. The
+conjunctions that hold at its first point, and the sorted bounds of intervals after that point. The
 conjunctions that hold at a point are the row of its bucket, with the bit of every bound up to the
 point flipped. This is exact, and the same for every operator.
 
@@ -16,58 +16,58 @@ cdef extern from "check.h":
     void CHECK(bint condition) noexcept nogil
 
 cdef enum:
-    MAX_ROWS = 256           # fewer where few of the slots have spans: bits for each, see span_cut
-    BLOCK_WORDS = 64          # of a row in one block: 4,096 conjunctions
+    MAX_ROWS = 256           # sparse indexes get fewer: a row has a bit per slot, see rebucket
+    BLOCK_WORDS = 64          # words of a row in one block: 4,096 conjunctions
 
-cdef struct Bound:            # the first point of a span, or its end; by point, then slot
-    uint64_t key              # of its point
-    uint32_t slot             # whose span
-    uint32_t nth              # which of its points: leads to the text
+cdef struct Bound:            # start or end of an interval; ordered by point, then slot
+    uint64_t key              # key of its point
+    uint32_t slot             # the slot of the interval's conjunction
+    uint32_t nth              # index into the slot's points, for the text of the point
 
 cdef struct Bucket:
     Point first               # its text is owned
-    Bound *bounds             # [count] ascending, after `first` and before that of the next bucket
+    Bound *bounds             # [capacity] owned; `count` bounds > `first`, ascending
     uint32_t count
     uint32_t capacity
-    uint32_t at_first         # so many more are at `first` itself: the row has taken them in
+    uint32_t at_first         # bounds at `first` itself: contained in the row, not in `bounds`
 
-cdef struct SpanIndex:
-    Bucket *buckets           # [rows]
-    uint64_t *keys            # [rows] of their first points
-    uint32_t rows             # at least 1, from the start of the line
-    uint32_t block_words      # 1 .. BLOCK_WORDS, a power of two; less only in a single block
+cdef struct SpanIndex:        # owns all its arrays; free with index_free
+    Bucket *buckets           # [rows] in order; the first begins at the start of the line
+    uint64_t *keys            # [rows] keys of the buckets' first points
+    uint32_t rows             # at least 1
+    uint32_t block_words      # 1 .. BLOCK_WORDS, a power of two; below only in a single block
     uint32_t blocks
-    uint64_t **bits           # [blocks][rows · block_words]
-    Spans *spans              # [capacity] of each slot, count 0 where free; owned
-    uint32_t capacity         # slots; at most blocks · block_words · 64
-    uint64_t *constrained     # [blocks · block_words] a bit for each slot that has spans
-    uint32_t users            # so many have
-    uint64_t bounds           # in all buckets
-    uint64_t built            # so many when the buckets were last cut
+    uint64_t **bits           # [blocks][rows * block_words] rows of bits, one bit per slot
+    Spans *spans              # [capacity] by slot; count 0 in a slot without any
+    uint32_t capacity         # slots; at most blocks * block_words * 64
+    uint64_t *constrained     # [blocks * block_words] a bit per slot: 1 if it has intervals
+    uint32_t users            # number of such slots
+    uint64_t bounds           # number of bounds in all buckets
+    uint64_t built            # that number when the buckets were last rebuilt
     uint64_t changes          # bounds added and removed since then
 
-# 0, or -1 if memory ran out.
+# Initialises an empty index. Returns 0, or -1 if memory ran out.
 cdef int index_init(SpanIndex *index) noexcept nogil
 cdef void index_free(SpanIndex *index) noexcept nogil
 
-# Writes a bit for each slot: whether it has spans and they contain the point. 64 · `words` slots,
-# which are all that were ever used. O(words + bounds of a bucket).
+# Writes a bit per slot to `out` [words]: 1 if the slot has intervals that contain the point.
+# 64 * words must cover all slots ever used. O(words + bounds of a bucket).
 cdef void index_at(
     const SpanIndex *index, const Point *point, uint64_t *out, uint32_t words
 ) noexcept nogil
 
-# The same: whether its spans and those given have a point in common; `out` has room for twice as
-# many words. O(words + bounds between) for each of the given spans.
+# The same for slots whose intervals share a point with the given ones; `out` must hold 2 * words,
+# the second half being scratch. O(words + bounds between) for each of the given intervals.
 cdef void index_meeting(
     const SpanIndex *index, const Spans *spans, uint64_t *out, uint32_t words
 ) noexcept nogil
 
-# For the modules that change an index.
+# Internal: for the modules that change an index.
 
 cdef void free_buckets(Bucket *buckets, uint32_t rows) noexcept nogil
 cdef void free_blocks(uint64_t **bits, uint32_t blocks) noexcept nogil
 
-# So many blocks of zeros; NULL if memory ran out.
+# [blocks][rows * words] of zeros, to be freed with free_blocks; NULL if memory ran out.
 cdef uint64_t **new_blocks(uint32_t blocks, uint32_t rows, uint32_t words) noexcept nogil
 
 
@@ -84,7 +84,7 @@ cdef inline Point bound_point(const SpanIndex *index, const Bound *bound) noexce
 cdef inline int bound_order(
     const SpanIndex *index, const Bound *bound, const Point *point
 ) noexcept nogil:
-    """As compare(); the bound's own point is only looked up where the keys do not decide."""
+    """As compare(); the bound's own point is looked up only if the keys are equal."""
     cdef Point own
     if bound.key != point.key:
         return 1 if bound.key > point.key else -1

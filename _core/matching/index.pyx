@@ -1,4 +1,4 @@
-"""Span index: finds the conjunctions that hold for a value of one attribute."""
+"""Interval index: finds the conjunctions that hold for a value of one attribute."""
 
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset

@@ -1,10 +1,11 @@
-"""Interval sets ("spans"): the values of one attribute that predicates allow.
+"""Interval sets: the values of one attribute that predicates allow.
 
-All values are ordered on a line: booleans, numbers, NaN, and strings by code points. A span is a
-half-open interval. A predicate allows a few spans, and so does a conjunction of predicates; as each
-value has a successor, both ends can always be represented.
+All values are ordered on a line: booleans, numbers, NaN, and strings by code points. Intervals are
+half-open. A predicate allows a few of them, and so does a conjunction of predicates; as each value
+has a successor, both ends can always be represented.
 
-`Point` and `Spans` are plain C, used without the GIL; `Allowed` carries spans through Python code.
+`Point` and `Spans` are plain C, used without the GIL; `Allowed` is the Python object that
+owns a set.
 """
 
 from libc.stdint cimport uint32_t, uint64_t
@@ -28,50 +29,50 @@ cdef extern from *:
     const uint64_t STRINGS_END
 
 cdef struct Point:
-    uint64_t key              # orders all values but strings that begin with the same 6 bytes
-    const char *text          # of a string, in UTF-8, not ended by a 0; NULL if empty
-    uint32_t length           # of the text, bytes
+    uint64_t key              # orders all values except strings that share their first 6 bytes
+    const char *text          # [length] the string in UTF-8, without a final NUL; else NULL
+    uint32_t length           # bytes
 
-cdef struct Spans:
-    Point *points             # [count] ascending: first, end, first, end, …; their texts are owned
-    uint32_t count            # even; 0: nothing is allowed
+cdef struct Spans:            # owns `points` and their texts; free with spans_free
+    Point *points             # [count] ascending: start, end, start, end, …
+    uint32_t count            # even; 0: no value is allowed
 
 cdef int compare_texts(const Point *a, const Point *b) noexcept nogil
 
-# Below 0, 0 or above 0, as `a` is before, at or after `b`.
+# Negative, 0 or positive if `a` is before, at or after `b`.
 cdef inline int compare(const Point *a, const Point *b) noexcept nogil:
     if a.key != b.key:
         return 1 if a.key > b.key else -1
     return compare_texts(a, b) if a.key >= STRINGS_START else 0
 
-# A point whose text is its own; False if memory ran out.
+# Copies a point and its text, which the caller frees; False if memory ran out.
 cdef bint point_copy(Point *to, const Point *point) noexcept nogil
 
 # The key of the next greater double.
 cdef uint64_t next_number(uint64_t key) noexcept nogil
 
-# The name of a value's type.
+# The name of a value's type, for error messages.
 cdef str kind_of(object value)
 
-# Where a value stands; the text is the value's own. ValueError for what is no bool, number or str.
+# The point of a value; its text is borrowed from the value. ValueError unless it is a bool, number
+# or str.
 cdef int point_of(object value, Point *point) except -1
 
 cdef void spans_free(Spans *spans) noexcept nogil
 
-# Whether a point is in one of the spans. O(count).
+# Whether a point is in one of the intervals. O(count).
 cdef bint spans_contain(const Spans *spans, const Point *point) noexcept nogil
 
-# Ways to combine two sets of spans: in both, in one at least, in the first but not in the second.
 cdef enum Combination:
-    BOTH
-    EITHER
-    FIRST_ONLY
+    BOTH                      # intersection
+    EITHER                    # union
+    FIRST_ONLY                # difference
 
-# Whether any point is in a combination; it is appended to `out`, unless that is NULL. -1 if memory
-# ran out. O(a.count + b.count).
+# Combines two sets. Returns whether the result has any point, -1 if memory ran out. The result is
+# appended to `out`, which owns it, unless `out` is NULL. O(a.count + b.count).
 cdef int spans_combine(const Spans *a, const Spans *b, Combination how, Spans *out) noexcept nogil
 
-# Whether some point is in both. O(a.count + b.count).
+# Whether the sets have a point in common. O(a.count + b.count).
 cdef bint spans_meet(const Spans *a, const Spans *b) noexcept nogil
 
 
@@ -83,15 +84,15 @@ cdef class Allowed:
     cdef int add_strings(self, str first, str end) except -1
     cdef Allowed combined(self, Allowed other, Combination how)
 
-    # True if exactly one value is allowed.
+    # Whether exactly one value is allowed.
     cdef bint is_value(self) noexcept
 
-    # That value, for a dict: as `hashed`.
+    # That value, as `hashed` returns it.
     cdef object value(self)
 
 
-# A value as a key of dicts: numbers as floats, booleans as what equals no number.
+# A value as a dict key: numbers as floats, booleans as objects that equal no number.
 cdef object hashed(object value)
 
-# The point of a value that is hashed.
+# The point of a value that `hashed` returned.
 cdef int hashed_point(object value, Point *point) except -1

@@ -1,5 +1,5 @@
-"""Conjunctions of predicates as spans."""
+"""Conjunctions of predicates as interval sets."""
 
-# {attribute: spans.Allowed} of a conjunction. ValueError for one that makes no sense, in words.
-# O(operands), squared for those of one `in`.
+# {attribute: Allowed} of a conjunction. ValueError for an invalid one; its text is the reason.
+# O(operands), and O(operands²) for those of one `in`.
 cdef dict read_conjunction(object conjunction)

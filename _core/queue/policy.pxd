@@ -9,10 +9,11 @@ cdef enum Policy:
     POLICY_EDFQ = 3
     POLICY_SANDERLING = 4
 
-# Added to the key of a demoted entry: behind all others, and in their order among themselves.
+# Added to the key of a demoted entry: it is served after all others, in order among the demoted.
 cdef double DEMOTED_S
 
-# The key of an entry, least first; NaN for an unknown policy or a NaN among the times it reads.
+# The key of an entry, all times in s; the least is served first. NaN for an unknown policy, or if a
+# time that the policy reads is NaN.
 cdef inline double policy_key_c(
     int policy, double enqueued_s, double slo_s, double deadline_s, double advance_s
 ) noexcept nogil:
@@ -30,10 +31,10 @@ cdef inline double policy_key_c(
 
 
 cdef inline bint policy_demotes(int policy) noexcept nogil:
-    """Whether the policy demotes what is hopeless."""
+    """Whether the policy demotes hopeless entries."""
     return policy == POLICY_SANDERLING
 
 
 cdef inline bint hopeless_c(double now_s, double expected_s, double latest_s) noexcept nogil:
-    """Whether what is expected to take so long, begun now, ends too late."""
+    """Whether a subtask that takes `expected_s` and starts now would end after `latest_s`."""
     return now_s + expected_s > latest_s

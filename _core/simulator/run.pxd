@@ -12,17 +12,17 @@ cdef enum Ending:
     TOO_LATE = -2                 # a subtask finished after LATEST_S
     TOO_MANY_CLASSES = -3         # of queries at one scheduler
 
-cdef class Setup:                 # checked arguments; kept alive as long as their memory is used
+cdef class Setup:                 # validated arguments; its objects own what its pointers refer to
     cdef Trace trace
-    cdef tuple services
-    cdef const Distribution **service  # [nodes]
+    cdef tuple services           # ServiceTimes
+    cdef const Distribution **service  # [nodes] owned array of borrowed pointers into `services`
     cdef const double[::1] deadlines
-    cdef const double *deadline_s # [tasks], NULL if none are given
+    cdef const double *deadline_s # [tasks] into `deadlines`; NULL if none are given
     cdef const double[::1] advances
-    cdef const double *advance_s  # [tasks], NULL if none are given
-    cdef int policy
+    cdef const double *advance_s  # [tasks] into `advances`; NULL if none are given
+    cdef int policy               # a Policy
     cdef bint reads_deadlines     # the policy's key needs t_D
-    cdef bint demotes             # it asks what a subtask is expected to take
+    cdef bint demotes             # the policy demotes, so expected service times are needed
     cdef uint64_t seed
 
 cdef Setup checked_setup(
@@ -35,19 +35,19 @@ cdef Setup checked_setup(
     object seed,
 )
 
-# ValueError unless the service times tell what is expected of them.
+# ValueError unless all service times come with expected ones.
 cdef int check_expected(Setup setup) except -1
 
-# Where a simulator writes. Arrays that are not asked for are NULL.
+# Output of a simulator, in arrays that the Run owns. Arrays that are not requested are NULL.
 cdef struct Results:
-    double *query_done_s          # [queries] last task seen, minus infinity at first
-    double *busy_s                # [nodes] zeros at first
+    double *query_done_s          # [queries] when its last task was seen; initially -infinity
+    double *busy_s                # [nodes] initially 0
     double *dispatched_s          # [subtasks]
     double *finished_s            # [subtasks]
-    signed char *demoted          # [subtasks] zeros at first
+    signed char *demoted          # [subtasks] 0 or 1; initially 0
     double *deadline_s            # [tasks]
-    int64_t late
-    int64_t demotions
+    int64_t late                  # subtasks dispatched after their deadline
+    int64_t demotions             # subtasks demoted
 
 cdef class Run:
     cdef readonly object query_latency_s
@@ -65,5 +65,6 @@ cdef class Run:
 
 cdef Run empty_run(Setup setup, bint record)
 
-# From what the simulator wrote to what the caller reads. MemoryError or ValueError if it failed.
+# Turns a simulator's output into the Run that Python code reads. MemoryError or ValueError if
+# `ending` is a failure.
 cdef Run finished_run(Run run, Trace trace, int ending)

@@ -24,12 +24,12 @@ class PublicPlane(RequestPlane):
     def __init__(self, reactor: Reactor, router: Router, rates: ClientRates | None = None) -> None:
         # Of queries, and of changes of watches and subscriptions.
         self.rates = ClientRates() if rates is None else rates
-        self._turns = FairTurns(router, self._serve, self._over_rate, clock=reactor.clock)
+        self.turns = FairTurns(router, self._serve, self._over_rate, clock=reactor.clock)
         super().__init__(reactor, router, PublicRequest, _refusal, max_json_commas=MAX_JSON_COMMAS)
-        reactor.add_timer(self._turns)
+        reactor.add_timer(self.turns)
 
     def _turn(self) -> None:
-        self._turns.turn()
+        self.turns.turn()
 
     def _over_rate(self, identity: bytes, codec: bytes, sender_id: str) -> None:
         self.refuse(identity, codec, sender_id, "over_rate", TOO_MANY)

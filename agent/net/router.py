@@ -269,9 +269,9 @@ class Router:
         return last
 
     def send(self, identity: bytes, payload: bytes | bytearray, payer: Hashable = None) -> bool:
-        """Send. A peer that is gone, or does not read what waits for it (high-water mark), loses
-        the message, and `dropped` counts it. False: so does one for which too many bytes wait; it
-        may be told so, in a message that is not large. `payer` as in `Unsent`."""
+        """Send. The message is dropped, and counted in `dropped`, if the peer is gone or has
+        reached its high-water mark. False: it was dropped because too many bytes wait for the peer,
+        which may be told so in a message that is not large. `payer` as in `Unsent`."""
         send, large = self._send, len(payload) >= LARGE
         if large and not self.unsent.has_room(identity, len(payload)):
             self.dropped += 1

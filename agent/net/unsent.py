@@ -13,14 +13,14 @@ from typing import Final
 
 import zmq
 
-# pyzmq copies smaller frames, of which a peer may leave 1,000 unread.
+# Smaller frames are copied by pyzmq and not counted; libzmq queues at most 1,000 per peer.
 LARGE: Final = 1 << 16
 MAX_A_PEER: Final = 1 << 26
 MOST: Final = 1 << 28
 
 
 class _Frames:
-    """What waits for one peer, in the order in which it leaves."""
+    """The frames that wait for one peer, in the order of sending."""
 
     __slots__ = ("bytes", "waiting")
 
@@ -30,8 +30,8 @@ class _Frames:
 
 
 class Unsent:
-    """Large frames on their way, by peer. `tell(payer, bytes)`, if set, is told of each that comes,
-    and with its bytes negative when it has left."""
+    """Large frames that are queued for sending, by peer. `tell(payer, bytes)`, if set, is called
+    when a frame is queued, and with negative bytes when libzmq has released it."""
 
     __slots__ = ("_by_payer", "_by_peer", "_most", "_most_a_peer", "bytes", "tell")
 
@@ -44,8 +44,9 @@ class Unsent:
         self.tell: Callable[[Hashable, int], object] | None = None
 
     def has_room(self, peer: Hashable, size: int) -> bool:
-        """Whether so much more may wait for `peer`. A frame of any size may, if nothing else of its
-        kind does. O(frames that have left), and O(peers) when there is no room for all."""
+        """Whether `size` more bytes may wait for `peer`. A frame of any size may, if no other large
+        frame waits. O(frames released since the last call), and O(peers) if the total is used
+        up."""
         waiting = self._waiting(peer)
         if waiting and waiting + size > self._most_a_peer:
             return False
@@ -67,7 +68,7 @@ class Unsent:
         return not held or held + size <= self._most - self.bytes - size
 
     def collect(self) -> None:
-        """Find out what has left. O(peers + frames that have)."""
+        """Count the frames that libzmq has released. O(peers + released frames)."""
         for peer in list(self._by_peer):
             self._waiting(peer)
 

@@ -1,6 +1,6 @@
 """Wire messages of anti-entropy: table updates to and from `agent.overlay.anti_entropy`.
 
-Subscriptions and advertisements differ in who keeps them and in the kinds of their messages: a
+Subscriptions and advertisements are replicated to different brokers, with different messages: a
 subscription message names the home, an advertisement always belongs to its sender.
 """
 

@@ -7,9 +7,9 @@ neighbour, and a cluster that it is responsible for. A primary neighbour is resp
 brokers behind it in the tree, a secondary one for all of its own cluster, and either for any other
 cluster whose bit it took.
 
-A part in the own cluster depends only on parts farther along the tree, whichever broker asks for it
-and however often. So a notification may enter at several places, as it does after failures, and no
-broker waits for itself. For the same reason no broker waits for a part that it must serve
+A part in the own cluster depends only on parts farther along the tree, no matter which broker asks
+for it or how often. So a notification may enter at several places, as it does after failures, and
+no broker waits for itself. For the same reason no broker waits for a part that it must serve
 itself.
 """
 
@@ -224,10 +224,10 @@ class Custody:
         return None
 
     def loser(self, brought_by: Broker | None) -> Broker | None:
-        """Who must give up a notification to make room for one that this neighbour (None: a
-        publisher here) brings: the neighbour that brought the most. It is the neighbour itself if
-        no other brought more; a publisher here, whose spool keeps what is not taken, displaces only
-        a neighbour that brought at least two more. O(neighbours)."""
+        """The neighbour that loses a notification to make room for one that `brought_by` (None: a
+        publisher here) brings: the neighbour that brought the most, or `brought_by` itself if no
+        other brought more. A publisher here, whose spool keeps refused notifications, displaces
+        only a neighbour that brought at least two more. O(neighbours)."""
         brought = self._brought
         most = max(brought, key=lambda each: len(brought[each]))
         own = len(brought.get(brought_by, ()))

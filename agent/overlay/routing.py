@@ -66,7 +66,7 @@ def dynamic_copies(
     A receiver of bits applies this again, which is the paper's case (iii): a last congested iLink
     is used if nothing else is left. Arguments and order are those of `static_copies`; of equally
     loaded iLinks the first after the own cluster is taken, going round, and of aLinks the first
-    given. `status` is told what was left to whom. O(targets).
+    given. The clusters assigned to each neighbour are recorded in `status`. O(targets).
     """
     if not status.any_congested:
         return static_copies(own, a_targets, clusters)

@@ -113,14 +113,16 @@ SessionInstruction = Transmit | Up | Down | Arrived | PassedOver
 
 
 class Session(StateMachine):
-    """`introduction` says who this end is; its session, `heard` and `open` are filled in. `draw`
+    """`introduction` identifies this end; its session, `heard` and `open` are filled in. `draw`
     gives numbers for sessions, never the same twice. `now` is monotonic seconds. Every event is
-    O(1), and what it sends. Memory: the queue, at most `most_queued` messages and `most_bytes`, of
-    which `size` says how many one has; beyond it the link goes down. What may be lost leaves a
-    quarter of it free, so that nobody takes a link down by sending more than it takes, and is
-    passed over if more than twice of its group waits than there is room left: a group alone gets
-    half of the queue, n that go on get 3 / (2 + 4n) each, and there is room for one more (dynamic
-    thresholds, Choudhury and Hahne 1998). The same holds of bytes."""
+    O(1), and O(messages) for those that it sends.
+
+    Memory: the queue, at most `most_queued` messages and `most_bytes` bytes; `size` returns a
+    message's bytes. If the queue overflows, the link goes down. Messages that may be lost leave a
+    quarter of the queue free, so that no sender of such messages can take a link down. They are
+    passed over if more than twice as much of their group waits as there is room left: one group
+    alone gets half of the queue, n busy groups get 3 / (2 + 4n) each, and there is always room for
+    another one (dynamic thresholds, Choudhury and Hahne 1998). The same rule holds for bytes."""
 
     TRANSITIONS = LINK_TRANSITIONS
 
@@ -232,8 +234,8 @@ class Session(StateMachine):
         self._out.append(Down(reason))
 
     def _greet(self, now: float) -> None:
-        """Not the same again so soon: greetings that waited for an end that stood still would each
-        be answered by one, and none of these would be the last."""
+        """Send a greeting, but not the same one again too soon: an end that stood still would
+        answer every greeting that had waited for it, each answer would be answered, and so on."""
         if self.state == "paused":
             return
         hello = replace(self._introduction, session=self._own, heard=self.theirs, open=self.up)

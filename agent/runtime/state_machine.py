@@ -1,4 +1,4 @@
-"""State machines: the table decides which transition is allowed, the error tells the history."""
+"""State machines: a table of the allowed transitions; errors include the history."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ EVENTS_KEPT: Final = 20
 
 
 class InvalidTransition(AssertionError):
-    """A transition that the machine's table does not have, with what happened before."""
+    """A transition that is not in the machine's table; the text includes the history."""
 
 
 class StateMachine:
-    """An item that changes its `state` along the arrows of `TRANSITIONS`, keyed (from, to).
+    """An item whose `state` changes by the transitions of `TRANSITIONS`, keyed (from, to).
 
-    The class names its table; a value says what leads along that arrow. O(1), without a clock:
-    subtasks change state tens of thousands of times a second.
+    Each class sets its table; a value says what causes the transition. O(1), and without a clock,
+    because subtasks change state tens of thousands of times a second.
     """
 
     __slots__ = ("_past", "state")
@@ -30,11 +30,11 @@ class StateMachine:
 
     def __init__(self, state: str = "new") -> None:
         self.state = state
-        # The last arrows, one behind the other: one tuple more a transition, and nothing else.
+        # The last transitions, flat: from, to, from, to … One new tuple per transition is cheap.
         self._past: tuple[str, ...] = ()
 
     def become(self, state: str) -> None:
-        """Change state; InvalidTransition if the table has no such arrow."""
+        """Change state; InvalidTransition if the table does not allow it."""
         arrow = (self.state, state)
         if arrow not in self.TRANSITIONS:
             raise InvalidTransition(
@@ -47,13 +47,13 @@ class StateMachine:
 
     @property
     def history(self) -> str:
-        """The last states up to the present one."""
+        """The last states, ending with the current one."""
         return " → ".join((*self._past[::2], self.state))
 
 
 class EventMachine(Generic[Done]):
-    """A machine that events drive: `TRANSITIONS` is keyed (state, type of event) and holds the
-    actions, which set `state` and return what is to be done. The repr names the machine."""
+    """An event-driven state machine: `TRANSITIONS` is keyed (state, type of event) and holds the
+    actions, which set `state` and return the instructions. The repr identifies the machine."""
 
     TRANSITIONS: ClassVar[Mapping[tuple[Any, type], Callable[[Any, Any, float], Any]]]
 
@@ -62,7 +62,7 @@ class EventMachine(Generic[Done]):
         self._happened: deque[tuple[Enum, type, float]] = deque(maxlen=EVENTS_KEPT)
 
     def _act(self, kind: type, event: Any, now: float) -> Done:
-        """Do what the table says about an event of that type; InvalidTransition if nothing."""
+        """Run the table's action for an event of this type; InvalidTransition if there is none."""
         self._happened.append((self.state, kind, now))
         action = self.TRANSITIONS.get((self.state, kind))
         if action is None:

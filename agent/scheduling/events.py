@@ -78,7 +78,7 @@ QueryEvent = (
 
 
 class TaskArrived(_Struct, frozen=True):
-    """`client` is who asks, where it is not the sender: of this IAD's own tasks."""
+    """`client` is the client behind the task if it is not the sender: for this IAD's own tasks."""
 
     origin: Peer
     task: Task
@@ -183,7 +183,7 @@ TaskEvent = (
 
 
 class SendTask(_Struct, frozen=True):
-    """`client` is who asks; no other IAD hears of it."""
+    """`client` is the client behind the task; it is not sent to other IADs."""
 
     iad: str
     task: Task

@@ -1,4 +1,4 @@
-"""What the results of a task, or of a query, may take together, and what is told of the rest."""
+"""Size limit on the results of a task or of a query, and the gaps reported for what exceeds it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agent.wire.too_large import in_words, too_large
 
 
 class _Area(NamedTuple):
-    """What the merged series of one area takes."""
+    """Size of the merged series of one area."""
 
     readings: int = 0
     channels: frozenset[str] = frozenset()
@@ -41,8 +41,8 @@ NOTHING: Final = _Area()
 
 
 class ResultBudget:
-    """Counts the bytes of series as they come, as large as they will be when they are merged: what
-    one sensor has, the readings of all others of its area get a place for."""
+    """Counts the bytes of series as they arrive, in the size that they will have when merged: a
+    channel of one sensor takes room in the readings of all sensors of its area."""
 
     __slots__ = ("_areas", "most", "refused", "taken")
 
@@ -50,11 +50,11 @@ class ResultBudget:
         self.most = most
         self._areas: dict[str, _Area] = {}
         self.taken = 0
-        # Bytes of what did not fit.
+        # Bytes of the series that did not fit.
         self.refused = 0
 
     def takes(self, area: str, series: Series) -> bool:
-        """Whether that fits too; then it is counted. O(columns)."""
+        """Count a series of the area if it fits; False: it does not. O(columns)."""
         before = self._areas.get(area, NOTHING)
         after = before.plus(series)
         grown = after.bytes - before.bytes
@@ -66,28 +66,29 @@ class ResultBudget:
         return True
 
     def told(self, length_s: float, parts: int, come: int) -> TooLarge:
-        """Of a window of that length, when `come` of `parts` like those seen have come."""
+        """The message for a window of `length_s` seconds of which `come` of `parts` results have
+        arrived; the size of all is extrapolated from these."""
         size = round((self.taken + self.refused) * max(1.0, parts / max(1, come)))
         return too_large(min(size, MAX_COUNTED), self.most, length_s)
 
     def gap(self, area: str, found: TooLarge) -> Missing:
-        """An area that does not fit."""
+        """The gap of an area that does not fit."""
         return gap_of(area, found, self.most)
 
 
 def gap_of(area: str, found: TooLarge, most: int) -> Missing:
-    """An area whose readings are more than the `most` bytes that fit."""
+    """The gap of an area whose readings exceed the `most` bytes that fit."""
     return Missing(area, "too_large", message=in_words(found, most), longest_s=found.longest_s)
 
 
 def without_parts(results: Iterable[AreaResult], missing: Iterable[Missing]) -> list[AreaResult]:
-    """Results but for areas of which a part was too large: the rest would pass for all of it."""
+    """The results without areas of which a part was too large: the rest would look complete."""
     parts = {gap.area for gap in missing if gap.reason == "too_large"}
     return [result for result in results if result.area not in parts]
 
 
 def as_known(missing: Sequence[Missing], *, takes_too_large: bool) -> tuple[Missing, ...]:
-    """Gaps for an asker, who may be of an earlier version and not know that reason."""
+    """The gaps for a client of this version, or of an earlier one that lacks ``too_large``."""
     if takes_too_large:
         return tuple(missing)
     return tuple(

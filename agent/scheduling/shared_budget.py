@@ -1,9 +1,9 @@
-"""Budgets that all who ask share: bytes of answers (gathered, being written, or not read yet) and
-areas of what is open.
+"""Budgets shared by all clients: bytes of answers (being gathered, written, or not read yet), and
+areas of open requests.
 
 Shares are dynamic (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet
-switches", 1998): a payer may hold as much as is left free. One alone gets half, n greedy ones leave
-one part in n + 1 to whoever comes next; nothing has to be set aside for parties that are not there.
+switches", 1998): a payer may hold as much as is left free. A single payer gets half; n greedy
+payers leave one part in n + 1 free for the next. So nothing has to be reserved for absent parties.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Final
 
 from agent.wire.principals import Sender
 
-# Twice what the largest answer holds, so that it fits where nobody else asks; a Pi has as much.
+# Twice the size of the largest answer, so that it fits if there are no others; a Pi has as much.
 MOST: Final = 1 << 28
-# Readings of a node that nobody asked before are taken for one a second, each with its time, and
-# of every channel the value and the flag.
+# A node that was not asked before is assumed to have one reading a second: a time, and a value and
+# a flag for every channel.
 TIME_BYTES: Final = 8
 CHANNEL_BYTES: Final = 5
 FULL: Final = (
@@ -25,7 +25,7 @@ FULL: Final = (
 )
 
 
-# Of all open queries, and of all open tasks; they take some 90 bytes each.
+# Limit for all open queries, and for all open tasks; an area takes some 90 bytes.
 MAX_OPEN_AREAS: Final = 500_000
 TOO_MANY_AREAS: Final = (
     f"too many areas are asked here: {MAX_OPEN_AREAS:,} together and of them as many by one sender "
@@ -34,13 +34,13 @@ TOO_MANY_AREAS: Final = (
 
 
 def payer_of(sender: Sender) -> Hashable:
-    """Whose share something uses up: a key's, or without keys a connection's."""
+    """The share that a sender uses: that of its key, or without keys that of its connection."""
     return sender.role, sender.name
 
 
 class SharedBudget:
-    """What is held, by payer, and the `total`. `collect`, if set, looks for what was let go of; but
-    for that all is O(1)."""
+    """Amounts held by each payer, and their `total`. `collect`, if set, is called when there is no
+    room, to release what is not held any more; everything else is O(1)."""
 
     __slots__ = ("_held", "_most", "collect", "total")
 
@@ -51,16 +51,16 @@ class SharedBudget:
         self.collect: Callable[[], object] | None = None
 
     def held(self, payer: Hashable) -> int:
-        """What it holds now."""
+        """The amount that the payer holds now."""
         return self._held.get(payer, 0)
 
     @property
     def half_of_free(self) -> int:
-        """What one that holds nothing may."""
+        """The maximum for a payer that holds nothing."""
         return max(0, self._most - self.total) // 2
 
     def has_room(self, payer: Hashable, size: int) -> bool:
-        """Whether it may hold so much more."""
+        """Whether the payer may hold `size` more."""
         if self._leaves(payer, size):
             return True
         if self.collect is None:
@@ -72,7 +72,7 @@ class SharedBudget:
         return self.held(payer) + size <= self._most - self.total - size
 
     def add(self, payer: Hashable, size: int) -> None:
-        """It holds so much more; less, if that is negative."""
+        """Increase the payer's amount by `size`, which may be negative."""
         held = self.held(payer) + size
         assert held >= 0
         if held:
@@ -83,8 +83,8 @@ class SharedBudget:
 
 
 class Holding:
-    """What one query or task holds of a budget: what it is expected to take, or what it took if
-    that is more."""
+    """One query's or task's part of a budget: the expected amount, or the actual one if that is
+    larger."""
 
     __slots__ = ("_budget", "_counted", "_payer", "_taken")
 
@@ -94,8 +94,9 @@ class Holding:
         self._counted = self._taken = 0
 
     def expect(self, size: int) -> bool:
-        """Whether there is room for so much; then it is set aside. Who holds nothing may try: what
-        is expected is a guess, and what there is not room for is refused when it comes."""
+        """Reserve `size` if there is room for it; False: there is not. A payer that holds nothing
+        may go on with a smaller reservation: the size is an estimate, and `grow` refuses what does
+        not fit."""
         budget = self._budget
         if not budget.has_room(self._payer, size):
             size = budget.half_of_free
@@ -105,7 +106,7 @@ class Holding:
         return True
 
     def grow(self, size: int) -> bool:
-        """Whether there is room for so much that has come; then it is counted."""
+        """Count `size` that has arrived if there is room for it; False: there is not."""
         more = max(0, self._taken + size - self._counted)
         if more and not self._budget.has_room(self._payer, more):
             return False
@@ -114,7 +115,7 @@ class Holding:
         return True
 
     def release(self) -> None:
-        """Nothing of it is held any more."""
+        """Give back everything."""
         self._count(-self._counted)
         self._taken = 0
 

@@ -14,7 +14,7 @@ INTERRUPTED = 130
 
 
 class CommandError(Exception):
-    """What ends a command and is its user's to mend; the text is one line that says how."""
+    """Ends a command with an error that its user can fix; the text is one line that says how."""
 
     status = USAGE
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 @contextmanager
 def alone(path: Path, busy: Exception, mode: int = 0o666) -> Iterator[None]:
-    """Hold the lock of a folder, or of a file, which is made with `mode` where there is none;
-    `busy` if another process has it. OSError."""
+    """Hold the lock of a folder, or of a file, which is created with `mode` if it is missing.
+    Raises `busy` if another process holds the lock. OSError."""
     kind = os.O_DIRECTORY if path.is_dir() else os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
     number = os.open(path, kind | os.O_CLOEXEC, mode)
     try:

@@ -17,7 +17,7 @@ def dump(config: Section) -> str:
 
 
 def _chosen(section: Section) -> dict[str, Any]:
-    """The fields that are not as by default."""
+    """The fields that differ from their default."""
     found: dict[str, Any] = {}
     for each in msgspec.structs.fields(section):
         value = getattr(section, each.name)

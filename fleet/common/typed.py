@@ -8,9 +8,9 @@ import msgspec
 
 
 def made_ready(*kinds: Any) -> None:
-    """Make msgspec analyse these types in the importing thread.
+    """Let msgspec analyse these types in the importing thread.
 
-    msgspec does so on first use otherwise, and two threads that do it at once crash the process.
+    Otherwise msgspec does so on first use, and crashes the process if two threads do it at once.
     """
     for kind in kinds:
         msgspec.json.Decoder(kind)

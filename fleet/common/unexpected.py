@@ -9,23 +9,23 @@ import traceback
 from pathlib import Path
 from typing import Final
 
-# The last ones are kept; a loop that fails every second fills no disk.
+# Only the latest are kept, so that a loop that fails every second does not fill the disk.
 KEPT: Final = 20
 SUFFIX: Final = ".traceback"
 LONGEST: Final = 300
-# Set by --verbose: tracebacks are shown.
+# Set by --verbose: print tracebacks.
 raised = False
 
 
 def folder() -> Path:
-    """Where tracebacks are kept: by the XDG rules, state of this user."""
+    """The folder of the tracebacks: the user's state folder by the XDG rules."""
     named = os.environ.get("XDG_STATE_HOME", "")
     base = Path(named) if named.startswith("/") else Path.home() / ".local" / "state"
     return base / "sanderling"
 
 
 def told(error: BaseException) -> str:
-    """The error in one line that names the file with its traceback. Never raises."""
+    """One line about the error that names the file with its traceback. Never raises."""
     text = " ".join(f"{type(error).__name__}: {error}".split())
     line = text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
     try:

@@ -17,7 +17,7 @@ from fleet.simulation.screen import DemoScreen
 from fleet.terminal import screen
 from fleet.testbed.testbed import Testbed
 
-# A path of two times a complete graph of two: from iad4 to iad1 it is two links, whichever way.
+# Tree of two vertices, two clusters: from iad4 to iad1 there are two links on either path.
 OVERLAY: Final = OverlayPlan(
     links=(("a", "b"),),
     clusters=2,
@@ -30,8 +30,8 @@ OVERLAY: Final = OverlayPlan(
 )
 PUBLISHER: Final = "iad4"
 SUBSCRIBER: Final = "iad1"
-# In a minute of the recording rooms hardly change: only a rate crosses anything again and again.
-# The window holds three readings even if they are not quite a second apart.
+# Within a minute of the recording rooms hardly change: only a rate crosses a threshold repeatedly.
+# The window contains three readings even if they are slightly more than a second apart.
 TRIGGER: Final = EdgeTrigger(
     name="humidity-up",
     condition="rate(humidity) > 0.2/min",
@@ -48,7 +48,7 @@ PATIENCE_S: Final = 30.0
 
 
 def show_alerts(bed: Testbed, show: DemoScreen) -> list[float]:
-    """Subscribe, and show the next alerts; by how many ms each came after its reading."""
+    """Subscribe and show the next alerts; returns the delays after their readings, in ms."""
     show.heading("5  Alerts: from a node to a subscriber in another cluster")
     show.say(
         "The masters are brokers of an overlay, a path of two times a complete graph of two. "
@@ -71,7 +71,7 @@ def show_alerts(bed: Testbed, show: DemoScreen) -> list[float]:
 
 
 def _show_round(bed: Testbed, show: DemoScreen) -> None:
-    """Watch on the next of these alerts, and show the readings around it."""
+    """Start a watch on the next of these alerts, and show the readings around it."""
     show.say("")
     words = (
         f"{FLOOR}: event, on {WANTED}: the next such alert asks, at once, for the seconds before"

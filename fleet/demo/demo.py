@@ -40,7 +40,7 @@ from fleet.testbed.run_folder import RunFolderError, run_folder
 from fleet.testbed.run_records import tasks_of
 from fleet.testbed.testbed import DRS, Testbed, TestbedError
 
-# As in DSSP's testbed: a service gives one kind of readings, and both have all IADs in their pool.
+# As in DSSP's testbed: each service gives one kind of readings, and both pools contain all IADs.
 SERVICES: Final = ("temperature", "humidity")
 SERVICE_SLO: Final = Slo(99.0, 2_000.0)
 SERVICE_RATE_PER_S: Final = 2.5
@@ -49,7 +49,7 @@ TRIGGER: Final = "temperature > 20"
 HUMID: Final = "humidity > 50 or rate(humidity) > 1/min"
 POLICIES: Final[tuple[Policy, ...]] = ("fifo", "edfq")
 LOOK_EVERY_S: Final = 1.0
-# Long enough for a hundred response times of every node, at a load that keeps two cores calm.
+# Long enough for a hundred response times of every node, at a load that two cores easily carry.
 LONGEST_WARM_UP_S: Final = 15.0
 WARM_UP_RATE_PER_S: Final = 8.0
 
@@ -66,7 +66,7 @@ class Options(Struct, frozen=True):
 
 
 class Question(Struct, frozen=True):
-    """A query that the demo shows, and why."""
+    """A query that the demo shows, and its purpose."""
 
     title: str
     areas: tuple[str, ...]
@@ -85,7 +85,7 @@ class Run(Struct, frozen=True):
 
 
 class Results(Struct, frozen=True):
-    """results.json: what was run and what was measured: `alerts_ms` from a reading to a subscriber.
+    """results.json: parameters and measurements: `alerts_ms` from a reading to a subscriber.
     `virtual` is in virtual time."""
 
     emulated: str
@@ -110,7 +110,7 @@ EMULATED: Final = (
 
 def run(options: Options) -> int:
     """Run the demo; the exit status."""
-    # Other signals than Ctrl-C shut down in an orderly way, too.
+    # Signals other than Ctrl-C lead to an orderly shutdown, too.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
     try:
@@ -119,7 +119,7 @@ def run(options: Options) -> int:
     except KeyboardInterrupt:
         return exits.fail("interrupted; no process of the fleet is left", exits.INTERRUPTED)
     except (RunFolderError, TestbedError) as error:
-        sys.stderr.write(f"fleet: {error}\n")  # a process's last words may be several lines
+        sys.stderr.write(f"fleet: {error}\n")  # a process's last output may be several lines
         return exits.FAILED
     except OSError as error:
         return exits.fail(str(error), exits.FAILED)
@@ -324,7 +324,7 @@ def _watch(bed: Testbed, show: DemoScreen) -> None:
 
 
 def _record(plan: FleetPlan, options: Options) -> list[Arrival]:
-    """Record the trace and take it from the file, so that the file is what was run."""
+    """Write the trace to its file and read it back, so that the file is exactly what was run."""
     path = options.directory / "trace.jsonl"
     arrivals = workload.arrivals(
         plan, rate_per_s=options.rate_per_s, seed=options.seed, services=SERVICES
@@ -335,7 +335,7 @@ def _record(plan: FleetPlan, options: Options) -> list[Arrival]:
 
 @contextmanager
 def _bar(bed: Testbed, show: DemoScreen, text: str, seconds: float, queries: int) -> Iterator[Tick]:
-    """A bar for a replay that also notices a process that died."""
+    """A progress bar for a replay; it also notices a process that died."""
     looked_s = -LOOK_EVERY_S
     with show.progress(text, seconds) as advance:
 
@@ -458,8 +458,8 @@ def _keep(bed: Testbed, show: DemoScreen) -> None:
 
 
 def _go_on(bed: Testbed, show: DemoScreen, *, measuring: bool) -> None:
-    """Say which processes have ended, and how each is started again. TestbedError if it is a master
-    while the load is measured: every query scheduler has a part of it."""
+    """Report processes that have ended, and the commands that start them again. TestbedError if it
+    is a master while load is measured, because every query scheduler has a part of the load."""
     areas = {node.name: node.area for node in bed.plan.nodes}
     for child in bed.let_go():
         if area := areas.get(child.name):
@@ -479,7 +479,7 @@ def fleet_command() -> str:
 
 
 def _typed(path: Path) -> str:
-    """A command as the user would type it here: by its name where the shell finds this very one."""
+    """A command as the user would type it here: by its name if the shell finds this one."""
     path = path.absolute()
     found = shutil.which(path.name)
     if found is not None and Path(found).absolute() == path:

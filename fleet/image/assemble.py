@@ -1,7 +1,7 @@
-"""Image assembly: partitions and file systems from a root file system. Runs as root, at least in
-a user namespace.
+"""Image assembly: partitions and file systems from a root file system. Runs as root, at least in a
+user namespace.
 
-Without loop devices and mounts. The same specification gives the same bytes.
+It uses no loop devices and mounts. Equal specifications give equal bytes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from fleet.image import rootfs
 from fleet.image.layers import ImageError
 from fleet.image.recipe import Plan, PlannedDirectory, PlannedFile
 
-# A disk's name, by which the kernel finds its root partition, and identifiers of file systems; as
-# constant as the rest, or two images would differ.
+# The disk's identifier, by which the kernel finds its root partition, and those of file systems;
+# constant, because random ones would make every image different.
 DISK: Final = "5a4de711"
 BOOT_ID: Final = "5a4de701"
 ROOT_ID: Final = "5a4de711-0000-4000-8000-000000000002"
@@ -32,14 +32,14 @@ SECTOR: Final = 512
 BOOT_AT_MIB: Final = 4
 BOOT_MIB: Final = 252
 ROOT_AT_MIB: Final = BOOT_AT_MIB + BOOT_MIB
-# Of a card whose root partition is never written to; it grows with the first boot.
+# For a card whose root partition is read-only; it grows at the first boot.
 DATA_MIB: Final = 512
-# As they are, and not as a later mke2fs would have them by default.
+# Stated explicitly, because a later mke2fs may have other defaults.
 FEATURES: Final = (
     "none,has_journal,ext_attr,resize_inode,dir_index,filetype,extent,64bit,flex_bg,sparse_super,"
     "large_file,huge_file,dir_nlink,extra_isize,metadata_csum"
 )
-# What differs from build to build, or must not be shared by all cards.
+# Files that differ between builds, or must not be the same on all cards.
 REMOVED: Final = (
     "etc/*-",
     "etc/ssh/ssh_host_*",
@@ -59,10 +59,10 @@ REMOVED: Final = (
     "var/log/journal",
     "var/tmp/*",
 )
-# Where mmdebstrap leaves what dpkg was told.
+# Where mmdebstrap stores the options that it gave dpkg.
 DPKG_OPTIONS: Final = "/etc/dpkg/dpkg.cfg.d/99mmdebstrap"
 RELEASES: Final = "opt/sanderling/releases"
-# Of a release's share/sanderling: what goes where.
+# Destinations of the files in a release's share/sanderling.
 SHARED: Final = {
     ".service": "etc/systemd/system",
     ".rules": "usr/lib/udev/rules.d",
@@ -78,7 +78,7 @@ class Specification(msgspec.Struct, frozen=True):
     bundle: str
     release: str
     sources: str  # of apt, on the card
-    epoch: int  # Unix time: nothing in the image is later
+    epoch: int  # Unix time: no file of the image is later
     image: str  # file that is written
     work: str  # folder on the disk of the image
 
@@ -103,7 +103,7 @@ def run(what: Specification) -> None:
 
 
 def _unpack(what: Specification, root: Path) -> None:
-    # Devices cannot be made in a user namespace, and udev makes them.
+    # A user namespace cannot create device nodes; udev creates them at boot.
     _run("tar", "--numeric-owner", "-xpf", what.root_tar, "-C", root, "--exclude=./dev/*")
     release = root / RELEASES / what.release
     release.mkdir(parents=True)
@@ -130,10 +130,10 @@ def _configure(what: Specification, root: Path) -> None:
         path.unlink(missing_ok=True)
         path.symlink_to(target)
     _inside(root, "/etc/apt/sources.list").write_text(what.sources)
-    # Not on a card, whose power may be cut.
+    # Unsuitable for a card, whose power may be cut.
     options = _inside(root, DPKG_OPTIONS)
     options.write_text(options.read_text().replace(f"{rootfs.UNSAFE}\n", ""))
-    # A Pi has no clock that runs while it is off: systemd starts with this file's time.
+    # A Pi has no battery-backed clock: at boot, systemd starts from this file's time.
     _inside(root, "/usr/lib/clock-epoch").touch()
     _chroot(root, what.epoch, "systemd-sysusers")
     owners = _accounts(root)
@@ -153,7 +153,8 @@ def _configure(what: Specification, root: Path) -> None:
 
 
 def _inside(root: Path, path: str) -> Path:
-    """Where `path` of the image is here. Links in it are the image's, so none may lead outside."""
+    """The location of the image's file `path` on this machine. Links in it are resolved within the
+    image, so none may lead outside."""
     found = root / path.lstrip("/")
     if not found.parent.resolve().is_relative_to(root.resolve()):
         raise ImageError(f"{path} leads out of the image by a link")
@@ -176,7 +177,7 @@ def _clean(root: Path) -> None:
 
 
 def _set_times(root: Path, epoch: int) -> None:
-    """No time is later than `epoch`; access times are those of change."""
+    """Limit all times to `epoch`; access times become modification times."""
     for folder, folders, files in os.walk(root, topdown=False):
         for name in (*folders, *files, "."):
             path = os.path.join(folder, name)  # noqa: PTH118 - 30,000 times
@@ -190,14 +191,14 @@ def _set_times(root: Path, epoch: int) -> None:
 
 
 def _boot_files(what: Specification, root: Path) -> Path:
-    """The folder whose content goes to the boot partition; the root file system's mount point is
-    left empty."""
+    """The folder whose content goes to the boot partition; the mount point in the root file system
+    is left empty."""
     boot = root.with_name(f"{root.name}.boot")
     shutil.move(root / "boot/firmware", boot)
     (root / "boot/firmware").mkdir()
     [kernel] = boot.glob("vmlinuz-*")
     [initramfs] = boot.glob("initrd.img-*")
-    # What is to last when raspi-firmware writes both files anew, with a new kernel.
+    # Settings that must survive when raspi-firmware regenerates both files for a new kernel.
     for name, lasting in (
         ("raspi-firmware-custom", what.plan.boot_config),
         ("raspi-extra-cmdline", (" ".join(what.plan.command_line),)),
@@ -280,7 +281,7 @@ def _write_ext4(
     environment: dict[str, str],
     content: Path | None = None,
 ) -> None:
-    # What the kernel zeroes later, while the card is new, is not written and mapped now.
+    # Tables that the kernel zeroes later, on first use, are neither written nor mapped now.
     tree = ["-d", str(content)] if content else []
     options = f"hash_seed={HASH_SEED},offset={at_mib * MIB},nodiscard,root_owner=0:0"
     _run(
@@ -294,7 +295,8 @@ def _write_ext4(
 def _set_change_times(
     image: Path, at_mib: int, root: Path, epoch: int, environment: dict[str, str]
 ) -> None:
-    """Change times are copied by mke2fs, and cannot be set in the folder that it copies."""
+    """Set change times in the file system: mke2fs copies them, and they cannot be set in the source
+    folder."""
     names = [""]
     for folder, folders, files in os.walk(root):
         inside = os.path.relpath(folder, root)
@@ -346,8 +348,8 @@ def _say(text: str) -> None:
 
 
 def main() -> int:
-    """Read a specification from standard input; a line on standard output for every stage, and one
-    on standard error with the reason if it fails."""
+    """Read a specification from standard input; print a line on standard output for every stage,
+    and the reason on standard error if it fails."""
     what = msgspec.json.decode(sys.stdin.buffer.read(), type=Specification)
     os.umask(0o022)
     try:

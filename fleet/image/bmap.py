@@ -9,16 +9,16 @@ from typing import Final, NamedTuple
 
 from fleet.common.exits import CommandError
 
-# Pieces of an image without a map: small enough to name the damage, and to show progress.
+# Block size for an image without a map: small enough to locate damage and to show progress.
 PIECE: Final = 4 << 20
 
 
 class BmapError(CommandError):
-    """A map that is not that of its image; the text is one line."""
+    """The map does not belong to the image; the text is one line."""
 
 
 class Extent(NamedTuple):
-    """Bytes of an image that are copied, and their SHA-256 in hexadecimal, if it is known."""
+    """A range of an image to copy, and its SHA-256 in hexadecimal, if known."""
 
     offset: int
     length: int
@@ -26,7 +26,7 @@ class Extent(NamedTuple):
 
 
 class Bmap(NamedTuple):
-    """What of an image is copied. `size` is the image's, in bytes; extents are in order."""
+    """The parts of an image to copy. `size` is the image's, in bytes; extents are in order."""
 
     size: int
     extents: tuple[Extent, ...]
@@ -59,7 +59,7 @@ def of(image: Path) -> Bmap:
 
 
 def parse(text: bytes) -> Bmap:
-    """A map, from its file. The checksum of the file is in it, taken with zeros in its place."""
+    """Parse a map file. It contains its own checksum, computed with zeros in its place."""
     try:
         tree = ET.fromstring(text)  # noqa: S314 - as above
         if not (tree.get("version") or "").startswith("2."):

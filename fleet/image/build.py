@@ -35,7 +35,7 @@ class Manifest(msgspec.Struct, frozen=True):
     suite: str
     release: str
     recipe: str  # SHA-256 of the plan: layers, values, files
-    fetched: int  # when its packages were fetched, Unix time; no file of the image is later
+    fetched: int  # when its packages were downloaded, Unix time; no file of the image is later
     bytes: int
     sha256: str
     layers: tuple[str, ...]
@@ -44,7 +44,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 class Wanted(NamedTuple):
-    """What `fleet image build` is asked for."""
+    """The arguments of `fleet image build`."""
 
     model: str
     suite: str
@@ -57,8 +57,8 @@ class Wanted(NamedTuple):
 
 
 def build(folder: Folder, wanted: Wanted, say: Say) -> Manifest:
-    """Build the image; ImageError, ReleaseError. What is wrong with its plan (PlanError) is told
-    before anything is done."""
+    """Build the image; ImageError, ReleaseError. Errors of the plan (PlanError) are raised before
+    anything is done."""
     plan = plan_of(wanted)
     if lacking := rootfs.missing():
         raise ImageError(lacking)
@@ -96,7 +96,7 @@ def build(folder: Folder, wanted: Wanted, say: Say) -> Manifest:
 
 
 def plan_of(wanted: Wanted) -> recipe.Plan:
-    """The plan of what is wanted; PlanError."""
+    """The plan for these arguments; PlanError."""
     of_model = layers.read_recipe(wanted.model)
     if wanted.size_mib is not None:
         of_model = msgspec.structs.replace(of_model, size_mib=wanted.size_mib)
@@ -104,7 +104,7 @@ def plan_of(wanted: Wanted) -> recipe.Plan:
 
 
 def stored(folder: Folder) -> list[Manifest]:
-    """All images of the fleet's folder, by name; what has no manifest is none."""
+    """All images of the fleet's folder, by name; files without a manifest are ignored."""
     found = []
     for path in sorted(folder.images.glob("*.img")):
         with contextlib.suppress(OSError, msgspec.DecodeError):
@@ -132,7 +132,7 @@ def _assemble(
     image: Path,
     say: Say,
 ) -> None:
-    """Have `assemble` run as root: of a user namespace, unless this is root."""
+    """Run `assemble` as root: in a user namespace, unless this process is root."""
     what = assemble.Specification(
         plan=plan,
         root_tar=str(root.tar),

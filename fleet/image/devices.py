@@ -15,7 +15,7 @@ COLUMNS: Final = (
     "PATH,MAJ:MIN,TYPE,SIZE,RO,RM,HOTPLUG,MODEL,VENDOR,SERIAL,TRAN,FSTYPE,LABEL,PARTLABEL,"
     "MOUNTPOINTS"
 )
-# A file system of these is a part of something that may be in use, or be wanted, elsewhere.
+# File system types of a device that is part of something else, such as a RAID or a volume group.
 MEMBERS: Final = {
     "linux_raid_member": "a RAID",
     "isw_raid_member": "a RAID",
@@ -25,12 +25,12 @@ MEMBERS: Final = {
     "zfs_member": "a ZFS pool",
     "bcache": "a cached disk",
 }
-# Where the files are without which this machine does not run.
+# Mount points that this machine needs to run.
 SYSTEM: Final = ("/", "/boot", "/boot/efi", "/boot/firmware", "/usr", "/var", "/home", "/opt")
 
 
 class Unfit(CommandError):
-    """A device that is not written to; the text is one line that says why."""
+    """A device that must not be written to; the text is one line with the reason."""
 
     status = REFUSED
 
@@ -56,14 +56,14 @@ class Device(Struct, frozen=True):
     children: tuple[Device, ...] = ()
 
     def family(self) -> Iterator[Device]:
-        """The device, its partitions, and what is made of those."""
+        """The device, its partitions, and everything built on them."""
         yield self
         for child in self.children:
             yield from child.family()
 
     @property
     def mounted(self) -> list[str]:
-        """Where it is mounted; ``[SWAP]`` if it is swapped to."""
+        """Its mount points; ``[SWAP]`` if it is used as swap."""
         return [each for each in self.mountpoints if each]
 
     @property
@@ -79,7 +79,8 @@ class _Listing(Struct):
 
 
 def parse(listing: bytes) -> tuple[Device, ...]:
-    """The devices of ``lsblk --json --bytes``; msgspec.DecodeError if it is something else."""
+    """The devices in the output of ``lsblk --json --bytes``; msgspec.DecodeError if it is
+    invalid."""
     return msgspec.json.decode(listing, type=_Listing).blockdevices
 
 
@@ -103,9 +104,8 @@ def card(
 ) -> Device:
     """The disk `path` (without symbolic links), if it may be overwritten with `needed_bytes`.
 
-    Only a whole disk that can be taken out, is not written to by anything here, and is no part of
-    anything. `in_use` says what else is kept on a device: by its number, such as ``8:1``, in words.
-    Unfit otherwise.
+    Only a whole, removable disk that is not in use here and not part of anything else. `in_use`
+    gives other uses of devices, in words, by number such as ``8:1``. Unfit otherwise.
     """
     disk = _whole(devices, path)
     if disk.size == 0:
@@ -127,7 +127,7 @@ def card(
 
 
 def _whole(devices: Sequence[Device], path: str) -> Device:
-    """The disk of this path; Unfit for anything else."""
+    """The disk at this path; Unfit if it is anything else."""
     for top in devices:
         for each in top.family():
             if each.path != path:
@@ -160,7 +160,7 @@ def _refuse_used(disk: Device, in_use: Mapping[str, str]) -> None:
 
 
 def contents(disk: Device) -> list[str]:
-    """What is on it, a line each: partitions with size, file system and label."""
+    """Its partitions, one line each, with size, file system and label."""
     lines = []
     for each in disk.family():
         names = [each.fstype or "", each.label or each.partlabel or ""]
@@ -171,7 +171,7 @@ def contents(disk: Device) -> list[str]:
 
 
 def size_text(size_bytes: int) -> str:
-    """As card makers print it, in powers of ten: ``31.9 GB``."""
+    """In powers of ten, as on the packaging of cards: ``31.9 GB``."""
     for unit, scale in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6)):
         if size_bytes >= scale:
             return f"{size_bytes / scale:.1f} {unit}"

@@ -17,17 +17,19 @@ from fleet.image.fat import Fat
 
 Machine = Literal["virt", "raspi3b"]
 PROGRAM: Final = "qemu-system-aarch64"
-# How Debian's raspi-firmware calls the description of QEMU's only 64-bit Pi.
+# The file name that Debian's raspi-firmware uses for the device tree of the only 64-bit Pi that
+# QEMU emulates.
 DEVICE_TREES: Final = ("bcm2837-rpi-3-b.dtb", "bcm2710-rpi-3-b.dtb")
-# The host, as the guest sees it (QEMU's user-mode network).
+# The host's address as seen by the guest (QEMU's user-mode network).
 HOST_ADDRESS: Final = "10.0.2.2"
-# As a Pi's: with QEMU's own, which is no maker's, the kernel would not call the interface eth0.
+# In the vendor's range, as on a Pi: with QEMU's default address the kernel would not name the
+# interface eth0.
 PI_ADDRESS: Final = "b8:27:eb:12:34:56"
-# In QEMU's Pi 3 the video processor's driver has nobody to talk to, and crashes the kernel; and who
-# sets the watchdog is reset at once, not when it runs out. Its network is that of cdc_ether; where
-# cdc_subset is quicker there is a usb0 instead, which nobody asks for an address.
+# In QEMU's Pi 3 the video driver has no video processor and crashes the kernel, and setting the
+# watchdog resets the machine at once instead of at the timeout. Its network uses cdc_ether; if
+# cdc_subset is loaded first, the interface is usb0, for which no address is requested.
 LEFT_OUT: Final = "module_blacklist=vchiq,bcm2835_wdt,cdc_subset"
-# An emulated processor is many times slower than a Pi's: systemd gives up too early.
+# An emulated processor is many times slower than a Pi's: systemd's timeouts would be too short.
 PATIENCE: Final = "systemd.default_timeout_start_sec=1200"
 
 
@@ -36,11 +38,11 @@ class EmulationError(CommandError):
 
 
 class BootFiles(NamedTuple):
-    """What a Pi's firmware would load from the boot partition."""
+    """The files that a Pi's firmware would load from the boot partition."""
 
     kernel: str
     initramfs: str
-    device_tree: str  # of QEMU's Pi; empty if there is none
+    device_tree: str  # for QEMU's Pi; empty if there is none
     command_line: str
 
 
@@ -48,15 +50,15 @@ class Options(NamedTuple):
     """How a card is booted."""
 
     machine: Machine = "virt"
-    ssh_port: int = 2222  # on 127.0.0.1; leads to port 22 of the guest
-    memory_mib: int = 1024  # of virt
-    processors: int = 2  # of virt
-    threads: Literal["multi", "single"] = "multi"  # of the host, for the guest's processors
+    ssh_port: int = 2222  # on 127.0.0.1; forwarded to port 22 of the guest
+    memory_mib: int = 1024  # of the machine virt
+    processors: int = 2  # of the machine virt
+    threads: Literal["multi", "single"] = "multi"  # QEMU's threads for the processors
 
 
 def boot_files(names: list[str], config: str, command_line: str) -> BootFiles:
-    """What config.txt says to load, of the files `names` in the boot partition. EmulationError if
-    something is missing."""
+    """The files that config.txt says to load, out of `names` in the boot partition. EmulationError
+    if one is missing."""
     kernel = _setting(r"kernel\s*=\s*(\S+)", config)
     initramfs = _setting(r"initramfs\s+(\S+)", config)
     for what, name in (("kernel", kernel), ("initramfs", initramfs)):
@@ -67,7 +69,8 @@ def boot_files(names: list[str], config: str, command_line: str) -> BootFiles:
 
 
 def _setting(pattern: str, config: str) -> str:
-    """The last value of a setting in config.txt, as the firmware has it; empty if there is none."""
+    """The last value of a setting in config.txt, which the firmware uses; empty if there is
+    none."""
     found = re.findall(rf"^\s*{pattern}", config, re.MULTILINE)
     return found[-1] if found else ""
 
@@ -75,7 +78,7 @@ def _setting(pattern: str, config: str) -> str:
 def arguments(
     options: Options, files: BootFiles, folder: Path, card: Path, console: Path
 ) -> list[str]:
-    """QEMU's command line; `folder` has copies of the files."""
+    """QEMU's command line; `folder` has copies of the boot files."""
     accelerator = f"tcg,thread={options.threads}"
     network = f"user,id=net,hostfwd=tcp:127.0.0.1:{options.ssh_port}-:22"
     drive = f"file={_escaped(card)},format=raw"
@@ -97,7 +100,7 @@ def arguments(
     if not files.device_tree:
         raise EmulationError("the card has no device tree of a Pi 3, which is what QEMU has")
     return [
-        # The first serial port is that of Bluetooth.
+        # The first serial port is Bluetooth's.
         *shared, "-serial", "null", *serial, "-M", "raspi3b",
         "-dtb", str(folder / files.device_tree),
         "-append", f"{words} {LEFT_OUT} {PATIENCE} console=ttyS1,115200",
@@ -110,13 +113,15 @@ def _escaped(path: Path) -> str:
 
 
 def card_size(size: int, machine: Machine) -> int:
-    """The size that a card of `size` bytes needs: QEMU's card slots take powers of two alone."""
+    """The size to which a card of `size` bytes must be padded: QEMU's card slots only take powers
+    of two."""
     return size if machine == "virt" else 1 << (size - 1).bit_length()
 
 
 @contextmanager
 def running(card: Path, options: Options, console: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """QEMU with this card, and its console in a file; cut off at the end, as by a power cut."""
+    """QEMU with this card, its console in a file; killed at the end, which is a power cut to the
+    guest."""
     if shutil.which(PROGRAM) is None:
         raise EmulationError(f"{PROGRAM} is missing; apt install qemu-system-arm")
     if not card.is_file():
@@ -147,7 +152,7 @@ def running(card: Path, options: Options, console: Path) -> Iterator[subprocess.
 
 
 def run(card: Path, options: Options, console: Path) -> None:
-    """Boot a card, until its guest switches itself off. EmulationError if QEMU fails."""
+    """Boot a card and wait until its guest shuts down. EmulationError if QEMU fails."""
     with running(card, options, console) as process:
         _, said = process.communicate()
         if process.returncode:

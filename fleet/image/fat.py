@@ -14,7 +14,7 @@ from fleet.common.exits import CommandError
 from fleet.image.target import BOOT_SIGNATURE
 
 SECTOR: Final = 512
-# Types of the partition table that a Pi starts from: FAT16 and FAT32, with and without LBA.
+# Types in the partition table that a Pi boots from: FAT16 and FAT32, with and without LBA.
 FAT_TYPES: Final = frozenset({0x04, 0x06, 0x0B, 0x0C, 0x0E})
 TABLE, ENTRY, ENTRIES = 446, 16, 4
 PATIENCE_S: Final = 120
@@ -25,8 +25,8 @@ class FatError(CommandError):
 
 
 def offset_of(first_sector: bytes) -> int:
-    """Where the first FAT partition begins, in bytes, by the partition table (MBR). FatError if
-    there is none."""
+    """Offset of the first FAT partition in bytes, by the partition table (MBR). FatError if there
+    is none."""
     if len(first_sector) < SECTOR or first_sector[510:512] != BOOT_SIGNATURE:
         raise FatError("it has no partition table, so it is no image of a card")
     for number in range(ENTRIES):
@@ -40,7 +40,7 @@ def offset_of(first_sector: bytes) -> int:
 class Fat:
     """The first FAT partition of an image, or of a card.
 
-    `path` may be one below /proc/self/fd; then `descriptor` is passed on to mtools.
+    `path` may be below /proc/self/fd; then `descriptor` is passed on to mtools.
     """
 
     def __init__(self, path: str | Path, descriptor: int | None = None) -> None:
@@ -52,7 +52,7 @@ class Fat:
         self._pass = () if descriptor is None else (descriptor,)
 
     def names(self, folder: str = "") -> list[str]:
-        """Paths of what is in a folder; [] if there is no such folder."""
+        """Paths of the entries of a folder; [] if there is no such folder."""
         done = self._run("mdir", "-b", f"::/{folder}")
         lines = done.stdout.decode(errors="replace").splitlines()
         return [line.removeprefix("::/").rstrip("/") for line in lines if line.startswith("::/")]
@@ -67,17 +67,18 @@ class Fat:
         raise FatError(f"{name} cannot be read from the boot partition: {_said(done)}")
 
     def write(self, name: str, content: bytes) -> None:
-        """Make or replace a file, and the folders above it."""
+        """Create or replace a file, and the folders above it."""
         parts = name.split("/")[:-1]
         for depth in range(1, len(parts) + 1):
-            # It says that the folder is there; if it is not, what follows fails.
+            # It fails if the folder exists; if it failed for another reason, the next command
+            # fails, too.
             self._run("mmd", "-D", "s", f"::/{'/'.join(parts[:depth])}")
         done = self._run("mcopy", "-D", "o", "-", f"::/{name}", content=content)
         if done.returncode:
             raise FatError(f"{name} cannot be written to the boot partition: {_said(done)}")
 
     def remove(self, name: str) -> None:
-        """Remove a file, or a folder with all that is in it, if it is there."""
+        """Remove a file, or a folder with its content, if it exists."""
         self._run("mdeltree", f"::/{name}")
 
     def copy_out(self, names: Mapping[str, Path]) -> None:
@@ -90,7 +91,7 @@ class Fat:
     def _run(
         self, program: str, *arguments: str, content: bytes | None = None
     ) -> subprocess.CompletedProcess[bytes]:
-        # As from a partition of a card: mtools' own checks are for floppy disks.
+        # mtools' own consistency checks are for floppy disks and would reject a card's partition.
         environment = {**os.environ, "MTOOLS_SKIP_CHECK": "1"}
         try:
             return subprocess.run(

@@ -24,17 +24,17 @@ from fleet.inventory.folder import Folder
 
 
 class FlashError(CommandError):
-    """No card comes of it; the text is one line."""
+    """The card was not written; the text is one line."""
 
 
 class DamagedError(CommandError):
-    """The card was begun and is no use; the text is one line."""
+    """The card was partly written and is unusable; the text is one line."""
 
     status = FAILED
 
 
 class Image(NamedTuple):
-    """An image, as far as it was looked at."""
+    """What was found out about an image."""
 
     path: Path
     map: Bmap
@@ -54,11 +54,11 @@ class Flashed(Struct, frozen=True):
     size: int
     written: int  # bytes, all of them verified
     host_key: str
-    files: tuple[str, ...]  # what was put into the boot partition
+    files: tuple[str, ...]  # files written to the boot partition
 
 
 def examine(path: Path) -> Image:
-    """Look at an image: its map, and how it is told who it is. CommandError if it is no use."""
+    """Examine an image: its map, and its first-boot convention. CommandError if it is unusable."""
     if not path.is_file():
         raise FlashError(f"there is no image {path}")
     if path.suffix in {".xz", ".gz", ".zst", ".zip"}:
@@ -69,7 +69,7 @@ def examine(path: Path) -> Image:
 
 
 def check_fits(image: Image, data: NodeData, model: str) -> None:
-    """FlashError if the image is not one for this node."""
+    """FlashError if the image does not fit this node."""
     if image.mark is None:
         return
     if image.mark.model != model:
@@ -84,7 +84,7 @@ def check_fits(image: Image, data: NodeData, model: str) -> None:
 
 
 def find_card(path: Path, image: Image, folder: Folder) -> Device | None:
-    """The disk that `path` means, or None for a file; Unfit if it must not be overwritten."""
+    """The disk at `path`, or None for a file; Unfit if it must not be overwritten."""
     place = Path(os.path.realpath(path))
     if place.is_block_device():
         in_use = {
@@ -105,10 +105,9 @@ def flash(
     disk: Device | None,
     told: Callable[[Step], None],
 ) -> Flashed:
-    """Write the image, verify it, put the node's data on it, and verify that.
+    """Write the image, verify it, write the node's data, and verify that.
 
-    DamagedError once the card has been begun; so, too, KeyboardInterrupt is let through with the
-    card as it is.
+    DamagedError once writing has started; KeyboardInterrupt then also leaves an unusable card.
     """
     place = os.path.realpath(path)
     with _opened(Path(place), image, disk) as card:
@@ -142,7 +141,7 @@ def _opened(place: Path, image: Image, disk: Device | None) -> Iterator[Target]:
     else:
         card = target.open_device(str(place))
     try:
-        # Cards change places while people think.
+        # The card may have been swapped while the prompt waited.
         if disk is not None and (card.number != disk.number or not _still(disk, image)):
             raise Unfit(f"{place} is another card than a moment ago; look again")
         yield card
@@ -155,7 +154,7 @@ def _still(disk: Device, image: Image) -> bool:
 
 
 def _inject(image: Image, data: NodeData, card: Target) -> dict[str, bytes]:
-    """Put the node's data into the boot partition and read it back; the files."""
+    """Write the node's data into the boot partition and read it back; returns the files."""
     fat = Fat(card.path, card.descriptor)
     number = secrets.token_hex(8)
     if image.kind == "sanderling":

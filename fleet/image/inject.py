@@ -44,7 +44,7 @@ class NodeData(NamedTuple):
 
 
 class Manifest(Struct, frozen=True):
-    """What images/firstboot applies; `id` is another one each time."""
+    """The manifest that images/firstboot applies; `id` differs each time."""
 
     format: int
     id: str
@@ -54,7 +54,7 @@ class Manifest(Struct, frozen=True):
 
 
 class Entry(Struct, frozen=True):
-    """A file of a manifest: where it is below the folder, and as what it is put in place."""
+    """A file of a manifest: its path below the folder, its destination, mode and owner."""
 
     name: str
     mode: int
@@ -63,22 +63,22 @@ class Entry(Struct, frozen=True):
 
 
 class Keys(Protocol):
-    """What a key store gives for a host's SSH."""
+    """The part of a key store needed for a host's SSH."""
 
     @property
     def operator_public(self) -> str:
-        """Who always may log in."""
+        """The public key that may always log in."""
         ...
 
     def host_key(self, host: str) -> HostKey:
-        """The key that is pinned for a host."""
+        """The key pinned for a host."""
         ...
 
 
 def node_data(
     fleet: Inventory, host: HostOf, keys: Keys, files: Sequence[HostFile] = ()
 ) -> NodeData:
-    """The data of a host of the inventory."""
+    """The data of a host from the inventory."""
     people = [key.strip() for person in fleet.person for key in person.ssh_keys]
     return NodeData(
         node=host.name,
@@ -91,14 +91,15 @@ def node_data(
 
 
 def hostname_of(name: str) -> str:
-    """The host name of ``iad4/n3``: ``iad4-n3``, whatever letters the inventory's names have."""
+    """The host name of ``iad4/n3``: ``iad4-n3``; lower case, with ``-`` for all other
+    characters."""
     label = re.sub(r"[^a-z0-9]+", "-", name.lower())[:LONGEST_LABEL]
     return label.strip("-") or "node"
 
 
 def payload(data: NodeData, number: str) -> dict[str, bytes]:
-    """Files for the boot partition of an image of ours, in the order in which they are written:
-    the manifest last, since it says that all are there. `number` is its id."""
+    """Files for the boot partition of one of our images, in the order of writing: the manifest
+    last, because its presence means that all are there. `number` is its id."""
     host = data.host_key
     files = [
         HostFile("hostname", f"{data.hostname}\n".encode()),

@@ -17,29 +17,29 @@ from fleet.common.exits import FAILED, USAGE, CommandError
 Value = bool | int | str
 S = TypeVar("S", bound=Section)
 
-# The recipes and layers that come with the sources.
+# The recipes and layers shipped with the sources.
 SOURCES: Final = Path(__file__).parents[2] / "images"
 
 
 class ImageError(CommandError):
-    """No image comes of it; the text is one line that says what is wrong and what to do."""
+    """The image cannot be built; the text is one line that says what is wrong and what to do."""
 
     status = FAILED
 
 
 class PlanError(ImageError):
-    """Recipe, layers and values do not go together."""
+    """Recipe, layers and values are inconsistent."""
 
     status = USAGE
 
 
 class Variable(Section, frozen=True, tag_field="type"):
-    """What a recipe or --set may choose in a layer."""
+    """A value of a layer that a recipe or --set may choose."""
 
     description: str
 
     def complaint(self, value: Value) -> str:
-        """What is wrong with `value`; empty if it may be had."""
+        """What is wrong with `value`; empty if it is valid."""
         raise NotImplementedError
 
 
@@ -70,7 +70,7 @@ class Number(Variable, frozen=True, tag="integer"):
 
 
 class Text(Variable, frozen=True, tag="string"):
-    """A text of which all matches a pattern."""
+    """A text that must match a pattern completely."""
 
     default: str
     pattern: str
@@ -103,15 +103,15 @@ TYPES: Final[dict[str, type[AnyVariable]]] = {
 
 
 class File(Section, frozen=True):
-    """A file of the image: `content`, in which @name@ stands for a variable's value, or the file
-    `source` below images/, as it is."""
+    """A file of the image: `content`, in which @name@ is replaced by a variable's value, or the
+    unchanged file `source` below images/."""
 
     path: str
     content: str | None = None
     source: str | None = None
     mode: str = "0644"
     owner: str = "root"
-    when: str = ""  # a boolean variable: only if it is true
+    when: str = ""  # a boolean variable: the file is included only if it is true
 
 
 class Directory(Section, frozen=True):
@@ -138,14 +138,14 @@ class Boot(Section, frozen=True):
 
 
 class Run(Section, frozen=True):
-    """A program of the image that is run in it when everything else is done."""
+    """A program of the image that is run in it after everything else."""
 
     command: tuple[str, ...]
     when: str = ""
 
 
 class Layer(Section, frozen=True):
-    """One subject of an image; `requires` names layers that come before it."""
+    """One subject of an image; the layers in `requires` come before it."""
 
     name: str
     description: str
@@ -164,17 +164,17 @@ class Layer(Section, frozen=True):
 
 
 class Recipe(Section, frozen=True):
-    """What an image consists of; layers that others require need not be named."""
+    """The composition of an image; required layers need not be listed."""
 
     model: str
     description: str
     layers: tuple[str, ...]
     values: dict[str, Value] = msgspec.field(default_factory=dict)
-    size_mib: int = 2048  # a power of two: QEMU's emulated card readers take no other
+    size_mib: int = 2048  # a power of two: QEMU's emulated card readers accept no other size
 
 
 class Library(NamedTuple):
-    """All layers, and where the files are that they name."""
+    """All layers, and the folder with the files that they refer to."""
 
     layers: Mapping[str, Layer]
     folder: Path
@@ -201,7 +201,7 @@ def read_recipe(model: str, folder: Path = SOURCES) -> Recipe:
 
 
 def parse_layer(table: dict[str, Any], source: str) -> Layer:
-    """A layer of its file's content; PlanError names `source`."""
+    """Parse a layer's file; PlanError names `source`."""
     rows = table.get("variable", {})
     for name, row in rows.items() if isinstance(rows, dict) else ():
         kind = TYPES.get(str(row.get("type"))) if isinstance(row, dict) else None
@@ -229,6 +229,7 @@ def _parse(table: dict[str, Any], kind: type[S], source: str) -> S:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Which of `known` was meant, as the end of a line; or all of them, if none is near."""
+    """The one of `known` that was probably meant, as the end of a line; or all of them, if none is
+    similar."""
     close = difflib.get_close_matches(name, list(known), 1)
     return f"did you mean {close[0]}?" if close else f"there are {', '.join(sorted(known))}"

@@ -33,7 +33,7 @@ VARIABLE_NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
 PACKAGE: Final = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 UNIT: Final = re.compile(r"[A-Za-z0-9@:_.-]+\.(service|socket|timer|mount|path|target)")
 MODE: Final = re.compile(r"0[0-7]{3}")
-# Where an image's files may be put. /boot/firmware is the card's FAT partition.
+# Where files may be placed in an image. /boot/firmware is the card's FAT partition.
 PLACES: Final = ("/boot/firmware", "/etc", "/home", "/opt", "/usr", "/var/lib")
 OURS: Final = "sanderling-"
 UNITS_OF_RELEASE: Final = frozenset(UNITS.values())
@@ -58,7 +58,7 @@ class PlannedDirectory(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """All that decides an image but the packages' versions and the release."""
+    """Everything that determines an image except the packages' versions and the release."""
 
     model: str
     layers: tuple[str, ...]
@@ -82,8 +82,8 @@ class Plan(NamedTuple):
 
 
 def plan(library: Library, recipe: Recipe, chosen: Mapping[str, Value] | None = None) -> Plan:
-    """What `recipe` makes of `library`, with the values `chosen` before its own; PlanError says in
-    one line which rule is broken."""
+    """The plan of `recipe` with the layers of `library`; the values `chosen` override its own.
+    PlanError says in one line which rule is violated."""
     for layer in library.layers.values():
         _check(layer)
     ordered = _ordered(library.layers, recipe)
@@ -190,7 +190,7 @@ def _paths(layer: Layer) -> list[str]:
 
 
 def _ordered(layers: Mapping[str, Layer], recipe: Recipe) -> list[Layer]:
-    """The recipe's layers and what they require, each after what it requires."""
+    """The recipe's layers and their requirements, each after those that it requires."""
     done: dict[str, Layer] = {}
     open_: list[str] = []
 
@@ -240,7 +240,8 @@ def _values(
 
 
 def _refuse_twice(layers: Iterable[Layer]) -> None:
-    """No path twice, but for files of one layer of which one variable chooses."""
+    """PlanError for a path used twice, except for files of one layer that a variable chooses
+    between."""
     writer: dict[str, str] = {}
     for layer in layers:
         for path in dict.fromkeys(_paths(layer)):
@@ -258,7 +259,8 @@ def _refuse_twice(layers: Iterable[Layer]) -> None:
 
 
 def _refuse_unknown_units(layers: Sequence[Layer]) -> None:
-    """Units of ours come with a layer or with the release; of Debian's, systemctl tells later."""
+    """PlanError for a unit of ours that neither a layer nor the release provides; systemctl checks
+    Debian's later."""
     written = {PurePosixPath(path).name for layer in layers for path in _paths(layer)}
     known = {name for name in written if name.startswith(OURS)} | UNITS_OF_RELEASE
     for layer in layers:

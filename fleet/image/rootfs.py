@@ -21,9 +21,9 @@ from fleet.image.layers import ImageError
 from fleet.image.recipe import Plan, PlannedFile
 
 ARCHITECTURE: Final = "arm64"
-# Raised when the same packages would give another root file system: it is part of the cache's key.
+# Part of the cache's key; increase it when the same packages would give another root file system.
 FORMAT: Final = 1
-# Manuals and translations are not read on a node, screens and cameras not used; licences stay.
+# A node needs no manuals, translations, or support for screens and cameras; licences stay.
 LEFT_OUT: Final = (
     "path-exclude=*/lib/modules/*/kernel/drivers/gpu/*",
     "path-exclude=*/lib/modules/*/kernel/drivers/infiniband/*",
@@ -35,10 +35,10 @@ LEFT_OUT: Final = (
     "path-exclude=/usr/share/doc/*",
     "path-include=/usr/share/doc/*/copyright",
 )
-# A root file system that was cut off is made anew; waiting for the disk takes minutes.
+# Sync is skipped, which would take minutes: an interrupted root file system is built again.
 UNSAFE: Final = "force-unsafe-io"
 INITRAMFS: Final = "/etc/initramfs-tools"
-# With all modules it takes minutes under emulation.
+# An initramfs with all modules takes minutes under emulation.
 OPTIONS: Final = "MODULES=list\nCOMPRESS=zstd\nFSTYPE=ext4\n"
 PROGRAMS: Final = {
     "mmdebstrap": "mmdebstrap",
@@ -50,23 +50,24 @@ PROGRAMS: Final = {
     "mcopy": "mtools",
     "bmaptool": "bmap-tools",
 }
-# What runs another machine's programs here: QEMU, and what tells the kernel of it.
+# Requirements for running another architecture's programs: QEMU, and its registration with the
+# kernel.
 EMULATION: Final = {"qemu-aarch64-static": "qemu-user-static", "update-binfmts": "binfmt-support"}
 BINFMT: Final = Path("/proc/sys/fs/binfmt_misc/qemu-aarch64")
 LINES_OF_LOG: Final = 3
 
 
 class RootFs(NamedTuple):
-    """A root file system of packages alone."""
+    """A root file system that consists of packages only."""
 
     tar: Path
     packages: dict[str, str]  # name → version
-    epoch: int  # when the packages were fetched, Unix time
+    epoch: int  # when the packages were downloaded, Unix time
     key: str
 
 
 def missing() -> str:
-    """What this host lacks to build an image, and the remedy; empty if nothing."""
+    """The tools that this host lacks to build an image, and the remedy; empty if none."""
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     programs = PROGRAMS if os.geteuid() == 0 else {**PROGRAMS, "newuidmap": "uidmap"}
     emulated = os.uname().machine != "aarch64" and not BINFMT.exists()
@@ -79,7 +80,8 @@ def missing() -> str:
 
 
 def _unregistered() -> str:
-    """QEMU is installed, and the kernel was not told that it runs programs for aarch64."""
+    """The error line for a QEMU that is installed but not registered with the kernel for
+    aarch64."""
     remedies = ["update-binfmts --enable qemu-aarch64"]
     if not (BINFMT.parent / "register").exists():  # as in a container
         remedies.insert(0, f"mount -t binfmt_misc binfmt_misc {BINFMT.parent}")
@@ -87,7 +89,7 @@ def _unregistered() -> str:
 
 
 def key_of(plan: Plan, suite: str) -> str:
-    """What decides a root file system of packages, in 16 hexadecimal digits."""
+    """Digest, in 16 hexadecimal digits, of everything that determines a root file system."""
     what = [FORMAT, suite, ARCHITECTURE, plan.packages, LEFT_OUT, _initramfs_files(plan)]
     return hashlib.sha256(msgspec.json.encode(what)).hexdigest()[:16]
 
@@ -101,10 +103,10 @@ def make(
     refresh: bool,
     say: Callable[[str], None],
 ) -> RootFs:
-    """The root file system for `plan`: what the cache has, or a new one; ImageError.
+    """The root file system for `plan`, from the cache or newly built; ImageError.
 
-    With apt's lists of an earlier build in the cache it comes of exactly the packages of then,
-    without a mirror; `refresh` fetches new lists.
+    If the cache has apt's lists of an earlier build, it is built from exactly those packages,
+    without a mirror; `refresh` downloads new lists.
     """
     key = key_of(plan, suite)
     packages = cache / "packages" / key
@@ -136,7 +138,7 @@ def _bootstrap(plan: Plan, suite: str, sources: str, packages: Path, found: Path
     if known:
         hooks.append(("setup", f"sync-in {lists} /var/lib/apt/lists"))
     hooks += [
-        # Before the kernel: its initramfs is made when it is installed.
+        # Before the kernel, whose installation generates the initramfs.
         ("essential", f"tar-in {initramfs} /"),
         ("customize", f"sync-out /var/cache/apt/archives {archives}"),
         ("customize", f"sync-out /var/lib/apt/lists {lists}"),
@@ -185,7 +187,7 @@ def installed(status: str) -> dict[str, str]:
 
 
 def _fetched(packages: Path) -> Path:
-    """The file that says when, once lists and packages are there."""
+    """The file that records when lists and packages were downloaded completely."""
     return packages / "fetched"
 
 
@@ -194,7 +196,7 @@ def _epoch(packages: Path) -> int:
 
 
 def _initramfs_files(plan: Plan) -> list[PlannedFile]:
-    """What the initramfs is made of."""
+    """The inputs of the initramfs."""
     modules = "".join(f"{name}\n" for name in plan.modules)
     return [
         PlannedFile(f"{INITRAMFS}/conf.d/sanderling.conf", OPTIONS.encode(), 0o644, "root"),

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def stages() -> Iterator[Callable[[str], None]]:
-    """A function that is told of every stage; all of it goes to standard error."""
+    """A function to call with every stage; all output goes to standard error."""
     if not sys.stderr.isatty():
         yield lambda text: print(text, file=sys.stderr, flush=True)
         return

@@ -19,7 +19,7 @@ from fleet.common.exits import CommandError
 from fleet.image.inject import MARK, ImageMark, NodeData, authorized
 
 Kind = Literal["sanderling", "cloud-init", "firstrun"]
-# What is looked at to tell images apart.
+# Files that are read to recognise an image.
 TELLING: Final = (MARK, "user-data", "meta-data", "cmdline.txt", "issue.txt")
 FIRST_BOOT: Final = re.compile(r"\binit=/usr/lib/raspberrypi-sys-mods/firstboot\b")
 STARTED: Final = re.compile(r"\s+systemd\.(run|run_success_action|unit)=\S*")
@@ -34,8 +34,8 @@ class UnknownImageError(CommandError):
 
 
 def recognise(files: Mapping[str, bytes | None]) -> tuple[Kind, ImageMark | None]:
-    """Which convention an image follows, by those of its files that are TELLING (None: not there),
-    and what one of ours says of itself. UnknownImageError if it is none of them."""
+    """The convention that an image follows, by its files among TELLING (None: missing), and the
+    self-description of one of our images. UnknownImageError if it is unknown."""
     if (mark := files.get(MARK)) is not None:
         try:
             return "sanderling", msgspec.json.decode(mark, type=ImageMark)
@@ -58,10 +58,10 @@ def recognise(files: Mapping[str, bytes | None]) -> tuple[Kind, ImageMark | None
 
 
 def cloud_init(data: NodeData, number: str) -> dict[str, bytes]:
-    """Files for NoCloud. `number` makes it an instance that cloud-init has not seen.
+    """Files for NoCloud. `number` makes it an instance that is new to cloud-init.
 
-    cloud-init leaves user-data where it is, and the host key with it: so its last command puts
-    one without secrets in its place, of the same instance.
+    cloud-init leaves user-data in place, and the host key in it. Therefore its last command
+    replaces it by one without secrets, of the same instance.
     """
     lasting: dict[str, Any] = {
         "hostname": data.hostname,
@@ -99,7 +99,8 @@ def cloud_init(data: NodeData, number: str) -> dict[str, bytes]:
     }
 
 
-# Overwritten before it is replaced: what is only unlinked can be read from the card.
+# Overwritten before it is replaced: the content of an unlinked file can still be read from the
+# card.
 _HIDE: Final = (
     "cd /boot/firmware && head -c $(stat -c %s {name}) /dev/zero "
     "| dd of={name} conv=notrunc,fsync status=none && mv -f {kept} {name} && sync"
@@ -107,7 +108,7 @@ _HIDE: Final = (
 
 
 def firstrun(data: NodeData, command_line: bytes) -> dict[str, bytes]:
-    """Files for the way of Raspberry Pi Imager: the script, and the kernel's command line that
+    """Files for Raspberry Pi Imager's convention: the script, and the kernel command line that
     starts it."""
     before = STARTED.sub("", command_line.decode().strip())
     script = _FIRSTRUN.format(
@@ -120,7 +121,7 @@ def firstrun(data: NodeData, command_line: bytes) -> dict[str, bytes]:
     return {"firstrun.sh": script.encode(), "cmdline.txt": f"{before}{RUN}\n".encode()}
 
 
-# All of it is a function: the shell has read it when the file is overwritten.
+# Everything is in a function, which the shell has read completely before the file is overwritten.
 _FIRSTRUN: Final = """\
 #!/bin/bash
 # Written by `fleet image flash`; runs once, as root, and removes itself.

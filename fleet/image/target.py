@@ -12,7 +12,7 @@ from typing import Final
 from fleet.image.devices import Unfit
 from fleet.image.writing import CHUNK
 
-# What O_DIRECT asks of addresses, offsets and lengths, on every disk there is.
+# Alignment of addresses, offsets and lengths that satisfies O_DIRECT on every disk.
 ALIGNMENT: Final = 4096
 BOOT_SIGNATURE: Final = b"\x55\xaa"
 
@@ -27,13 +27,13 @@ class Target:
 
     @property
     def path(self) -> str:
-        """A path by which other programs open this very device, whatever its name means by now;
-        they must be given the descriptor."""
+        """A path by which other programs open exactly this device, even if its name was reassigned;
+        they must inherit the descriptor."""
         return f"/proc/self/fd/{self.descriptor}"
 
     @property
     def number(self) -> str:
-        """The device's number, as lsblk has it."""
+        """The device's number, as lsblk prints it."""
         device = os.fstat(self.descriptor).st_rdev
         return f"{os.major(device)}:{os.minor(device)}"
 
@@ -42,12 +42,12 @@ class Target:
         return os.pwrite(self.descriptor, data, offset)
 
     def sync(self) -> None:
-        """All that was written is on the medium, and no longer in memory."""
+        """Flush all written data to the medium, and drop it from the page cache."""
         os.fsync(self.descriptor)
         os.posix_fadvise(self.descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def read(self, offset: int, length: int) -> bytes:
-        """What is on the medium: past the kernel's memory where the file system allows it."""
+        """Read from the medium, bypassing the page cache if the file system allows it."""
         aligned = offset % ALIGNMENT == 0 and length % ALIGNMENT == 0 and length <= CHUNK
         if self._direct is None or not aligned:
             return os.pread(self.descriptor, length, offset)
@@ -64,10 +64,10 @@ class Target:
 
 
 def open_device(path: str) -> Target:
-    """A block device for nobody else: Unfit if something on this machine uses it."""
+    """Open a block device exclusively: Unfit if something on this machine uses it."""
     try:
-        # Of a block device, O_EXCL says: not while it is mounted or part of something, and then
-        # nobody mounts it either. (O_CREAT is not given: nothing is made.)
+        # For a block device, O_EXCL fails if it is mounted or in use, and prevents mounting while
+        # it is open. (O_CREAT is not given: nothing is created.)
         descriptor = os.open(path, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC)
     except OSError as error:
         if error.errno == errno.EBUSY:
@@ -85,7 +85,7 @@ def open_device(path: str) -> Target:
 
 
 def check_file(path: Path, image: Path) -> None:
-    """Unfit unless the file is new, or may be overwritten: an image of a card, or empty."""
+    """Unfit unless the file is new, empty, or an image of a card, and so may be overwritten."""
     if not path.exists():
         if not path.parent.is_dir():
             raise Unfit(f"{path.parent} is no folder")
@@ -101,7 +101,7 @@ def check_file(path: Path, image: Path) -> None:
 
 
 def open_file(path: Path, size: int) -> Target:
-    """A file of `size` bytes, all holes: for its owner alone, as keys will be in it."""
+    """A sparse file of `size` bytes, readable only by its owner, because it will contain keys."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o600)
     try:
@@ -115,7 +115,7 @@ def open_file(path: Path, size: int) -> Target:
 
 
 def _reopened_direct(descriptor: int) -> int | None:
-    """The same, for reading past the kernel's memory; None where that is not possible."""
+    """The same file, opened with O_DIRECT; None if that is not possible."""
     try:
         return os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
     except OSError:

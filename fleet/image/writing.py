@@ -15,36 +15,37 @@ CHUNK: Final = 1 << 20
 
 
 class WriteError(CommandError):
-    """The card is not as the image is; the text is one line."""
+    """The card differs from the image; the text is one line."""
 
     status = FAILED
 
 
 class Card(Protocol):
-    """What is written to. All three raise OSError; `write` and `read` may do less than asked."""
+    """The destination. All three methods raise OSError; `write` and `read` may process less than
+    requested."""
 
     def write(self, offset: int, data: memoryview) -> int:
         """Bytes written."""
         ...
 
     def read(self, offset: int, length: int) -> bytes:
-        """What is on the medium, after `sync`; nothing at its end."""
+        """Read from the medium, after `sync`; empty at its end."""
         ...
 
     def sync(self) -> None:
-        """All that was written is on the medium, and no longer in memory."""
+        """Flush all written data to the medium, and drop it from the page cache."""
         ...
 
 
 class Step(NamedTuple):
-    """Progress: which pass, and how many bytes of it were done now."""
+    """Progress: the current pass, and the number of bytes just processed."""
 
     stage: str  # "writing" or "verifying"
     bytes: int
 
 
 def write(image: BinaryIO, bmap: Bmap, card: Card, told: Callable[[Step], None]) -> None:
-    """Write what the map names, and verify every block of it. WriteError says what is damaged: the
+    """Write the blocks that the map lists, and verify each. WriteError says what is damaged: the
     image, by the map's checksums, or the card. O(bytes mapped)."""
     digests = []
     for extent in bmap.extents:
@@ -66,7 +67,7 @@ def write(image: BinaryIO, bmap: Bmap, card: Card, told: Callable[[Step], None])
 
 
 def _copy(image: BinaryIO, extent: Extent, card: Card, told: Callable[[Step], None]) -> str:
-    """Write one extent; its SHA-256 as it is in the image."""
+    """Write one extent; returns its SHA-256 as read from the image."""
     digest = hashlib.sha256()
     image.seek(extent.offset)
     for offset, length in _chunks(extent):

@@ -16,7 +16,7 @@ UNREACHABLE: Final = ("dead", "refused", "lost")
 
 
 def agent_findings(seen: HostSeen) -> Iterator[Finding]:
-    """Everything that is known of a host's agent, also where nobody could log in."""
+    """Everything known about a host's agent, even if SSH failed."""
     for check in CHECKS:
         yield from check(seen)
 
@@ -81,7 +81,7 @@ def _python(seen: HostSeen, facts: Facts) -> Iterator[Finding]:
 
 
 def _complaint(seen: HostSeen) -> str:
-    """The last of its agent; empty if there is none, or it was not asked for."""
+    """The agent's last warning; empty if there is none, or it was not requested."""
     entries = seen.diagnosis.agent.get(seen.unit_name, ()) if seen.diagnosis else ()
     return entries[-1].text if entries else ""
 
@@ -164,7 +164,7 @@ def _why_not_joined(seen: HostSeen, state: str, unit: Unit | None) -> Iterator[F
 
 
 def _reaches(seen: HostSeen) -> Iterator[Finding]:
-    """Ports that a host does not reach although its master sees it: another master's, say."""
+    """Ports that a host cannot reach although its master sees it: for instance another master's."""
     if seen.diagnosis is None or (seen.host.node is not None and not _is_live(seen)):
         return
     for each in seen.diagnosis.connects:

@@ -39,9 +39,9 @@ from fleet.terminal.output import progress, say, write_json
 
 
 class Report(Struct, frozen=True):
-    """The document of `fleet doctor --json`: the worst first. `asked` are the hosts that were
-    looked at, `answered` how many of them could be logged in to, or are this machine with a master
-    that answers."""
+    """The document of `fleet doctor --json`, the worst findings first. `asked` is the number of
+    hosts examined; `answered` counts those that accepted a login, and this machine if its master
+    answers."""
 
     fleet: str
     time: str
@@ -59,7 +59,7 @@ def run(
     *,
     as_json: bool,
 ) -> int:
-    """Look, print what was found on stdout; the exit status."""
+    """Examine the fleet and print the findings on stdout; returns the exit status."""
     try:
         fleet = config.load(folder.inventory, Inventory)
     except ConfigError as error:
@@ -100,7 +100,8 @@ def run(
 
 
 def answered(seen: HostSeen) -> bool:
-    """Whether a host could be looked at; nobody logs in to this machine, whose master is asked."""
+    """Whether a host could be examined; there is no login to this machine, whose master is queried
+    instead."""
     here = seen.host.is_local and seen.iad is not None and seen.iad.status is not None
     return seen.facts is not None or here
 
@@ -138,7 +139,7 @@ def _keys(folder: Folder, fleet: Inventory) -> list[KeySeen]:
 
 
 def _sources() -> str:
-    """The release that these sources make; empty if that cannot be told."""
+    """The release that these sources would make; empty if unknown."""
     from fleet.release.sources import checkout, read
 
     try:
@@ -148,7 +149,7 @@ def _sources() -> str:
 
 
 def show(report: Report) -> None:
-    """Print it: a line a finding, and how many there are."""
+    """Print one line per finding, and their number."""
     to = screen.console()
     for shared in together(report.findings):
         screen.line(to, finding_line(shared))

@@ -28,11 +28,11 @@ from fleet.terminal.output import printable, say, write_json_line
 
 # timeout(1) says so.
 TIMED_OUT: Final = 124
-# A command that ignores its termination signal.
+# Seconds until a command that ignores SIGTERM is killed.
 KILLED_AFTER_S: Final = 5
-# Beyond its own time there: the way there and back.
+# Time allowed for the connection in addition to the command's own.
 GRACE_S: Final = 10.0
-# Of a host's output, in bytes, where equal ones are put together.
+# Maximum output of a host, in bytes, when equal outputs are grouped.
 MAX_KEPT: Final = 1 << 20
 
 
@@ -55,7 +55,7 @@ class End(Struct, frozen=True, tag="end", tag_field="type"):
 
     @property
     def ok(self) -> bool:
-        """Whether the command was run and liked it."""
+        """Whether the command ran and returned 0."""
         return self.exit == 0 and not self.error
 
 
@@ -70,18 +70,18 @@ class Options(NamedTuple):
 
 
 class View(Protocol):
-    """Shows what comes from hosts; called in their threads."""
+    """Shows the output of hosts; called in their threads."""
 
     def line(self, line: Line) -> None:
         """A whole line has come."""
 
     def end(self, end: End) -> None:
-        """Nothing more comes from a host."""
+        """A host's output is complete."""
 
 
 def command_line(words: Sequence[str], *, sudo: bool, timeout_s: float) -> str:
-    """What the host's shell is given. A single word is a line of that shell, as it stands; of
-    several, each stays the word that it is here. timeout(1) ends it on the host as well."""
+    """The line for the host's shell. A single argument is passed unchanged; several are quoted, so
+    that each stays one word. timeout(1) also ends the command on the host."""
     line = words[0] if len(words) == 1 else shlex.join(words)
     run = f'timeout -k {KILLED_AFTER_S} {timeout_s:g} "${{SHELL:-/bin/sh}}" -c {shlex.quote(line)}'
     return f"sudo -n -- {run}" if sudo else run
@@ -94,7 +94,7 @@ def run(
     words: Sequence[str],
     options: Options,
 ) -> int:
-    """Run the command, show what comes; the exit status."""
+    """Run the command and show its output; returns the exit status."""
     hosts = logged_in_to(hosts)
     if not hosts:
         return exits.fail("no host is left to log in to", exits.NOTHING)
@@ -120,7 +120,7 @@ def run(
 
 
 def status_of(ends: Sequence[End]) -> int:
-    """0 if the command was fine everywhere, 5 if it ran nowhere, else 1."""
+    """0 if the command succeeded everywhere, 5 if it ran nowhere, otherwise 1."""
     if all(end.ok for end in ends):
         return exits.DONE
     return exits.NOTHING if all(end.exit is None for end in ends) else exits.FAILED
@@ -176,7 +176,7 @@ class _JsonView:
 
 
 class _Interleaved:
-    """Lines as they come, each with its host before it; what went to stderr there does so here."""
+    """Prints lines as they arrive, with the host in front; stderr goes to stderr."""
 
     def __init__(self, width: int) -> None:
         self._lock = threading.Lock()
@@ -199,7 +199,7 @@ class _Interleaved:
 
 
 class Grouped(NamedTuple):
-    """Hosts on which the command did and wrote the same."""
+    """Hosts on which the command had the same result and output."""
 
     hosts: tuple[str, ...]
     exit: int | None
@@ -207,7 +207,7 @@ class Grouped(NamedTuple):
 
 
 class _Gathered:
-    """Nothing until all have ended; then each output once, with the hosts that wrote it."""
+    """Prints nothing until all hosts are finished; then each output once, with its hosts."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -239,8 +239,8 @@ class _Gathered:
 
 
 def grouped(ends: Sequence[End], outputs: dict[str, str]) -> list[Grouped]:
-    """Hosts with the same exit status and output together, the largest group first; without those
-    on which nothing was run."""
+    """Hosts grouped by exit status and output, the largest group first; without hosts on which the
+    command did not run."""
     found: dict[tuple[int | None, str], list[str]] = {}
     for end in ends:
         if end.exit is not None:
@@ -250,7 +250,7 @@ def grouped(ends: Sequence[End], outputs: dict[str, str]) -> list[Grouped]:
 
 
 def printable_lines(text: str) -> str:
-    """The same, line by line, without what would move a terminal's cursor."""
+    """The text without control characters that would move a terminal's cursor, line by line."""
     return "\n".join(printable(line) for line in text.split("\n"))
 
 
@@ -263,7 +263,7 @@ def _view(hosts: Sequence[HostOf], options: Options) -> View:
 
 
 def _tell(ends: Sequence[End], asked: int) -> None:
-    """How it went, on stderr: hosts that failed with their reason, by reason."""
+    """Print the outcome on stderr: hosts that failed, grouped by reason."""
     reasons: dict[str, list[str]] = {}
     for end in ends:
         if not end.ok:

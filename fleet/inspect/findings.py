@@ -13,8 +13,8 @@ SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "note")
 
 
 class Finding(Struct, frozen=True):
-    """One thing that is wrong. `subject` is a host, an IAD, ``inventory``, ``keys``, or
-    ``this machine``; `check` names the kind and stays the same from release to release."""
+    """One fault. `subject` is a host, an IAD, ``inventory``, ``keys``, or ``this machine``; `check`
+    names the kind of fault and is stable across releases."""
 
     severity: Severity
     subject: str
@@ -24,7 +24,7 @@ class Finding(Struct, frozen=True):
 
 
 class Shared(NamedTuple):
-    """The same finding with several subjects; `remedy` is one command for all of them."""
+    """The same finding for several subjects; `remedy` is one command for all of them."""
 
     finding: Finding
     subjects: tuple[str, ...]
@@ -32,8 +32,8 @@ class Shared(NamedTuple):
 
 
 def together(findings: Iterable[Finding]) -> list[Shared]:
-    """Findings that differ in their subject alone, as one; the worst first, else in the order of
-    the first of each."""
+    """Merge findings that differ only in their subject; the worst first, otherwise in order of
+    first appearance."""
     found: dict[tuple[str, str, str, str], list[Finding]] = {}
     for each in findings:
         remedy = each.remedy.replace(each.subject, "\0")
@@ -47,13 +47,13 @@ def together(findings: Iterable[Finding]) -> list[Shared]:
 
 
 def named(subjects: Sequence[str], most: int = 6) -> str:
-    """The first few of them, and how many more there are."""
+    """The first few names, and the number of the others."""
     more = f" and {len(subjects) - most} more" if len(subjects) > most else ""
     return f"{', '.join(subjects[:most])}{more}"
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """The worst first, and each subject's together."""
+    """Sorted by severity, with each subject's findings together."""
     rank = {severity: number for number, severity in enumerate(SEVERITIES)}
     found = list(findings)
     worst: dict[str, int] = {}

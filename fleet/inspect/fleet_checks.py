@@ -14,7 +14,7 @@ from fleet.inventory.model import Inventory
 from fleet.inventory.parties import Party
 
 SOON: Final = timedelta(days=30)
-# So many clocks that agree are believed rather than this machine's.
+# This many clocks that agree are trusted more than this machine's.
 ENOUGH_CLOCKS: Final = 3
 HERE: Final = "this machine"
 KEYS: Final = "keys"
@@ -23,7 +23,7 @@ IMAGE_TOOLS: Final = ("mmdebstrap", "qemu-aarch64-static", "mcopy", "bmaptool")
 
 
 class KeySeen(NamedTuple):
-    """A party's key; `expires` is None where it has none."""
+    """A party's key; `expires` is None if it does not expire."""
 
     party: Party
     expires: datetime | None
@@ -31,7 +31,7 @@ class KeySeen(NamedTuple):
 
 
 def key_findings(keys: Sequence[KeySeen], now: datetime) -> Iterator[Finding]:
-    """Keys that are missing, over or nearly so, or out."""
+    """Keys that are missing, expired or about to, or revoked."""
     for key in keys:
         who = str(key.party)
         if key.revoked:
@@ -50,8 +50,8 @@ def key_findings(keys: Sequence[KeySeen], now: datetime) -> Iterator[Finding]:
 
 
 def machine_here(tools: Collection[str], hosts: Sequence[HostSeen]) -> Iterator[Finding]:
-    """The operator's machine, which has `tools`; its clock beside those of hosts that are
-    synchronised."""
+    """Faults of the operator's machine, which has `tools`; its clock is compared with those of
+    synchronised hosts."""
     clocks = [
         seen.skew_s
         for seen in hosts
@@ -71,7 +71,8 @@ def machine_here(tools: Collection[str], hosts: Sequence[HostSeen]) -> Iterator[
 def iad_findings(
     fleet: Inventory, iads: Sequence[IadSeen], hosts: Sequence[HostSeen]
 ) -> Iterator[Finding]:
-    """Masters that do not answer, do not reach each other, or know other nodes."""
+    """Masters that do not answer, do not reach each other, or have other nodes than the
+    inventory."""
     down = {seen.host.iad.name for seen in hosts if seen.host.node is None and seen.error}
     inventory = {iad.name: {node.name for node in iad.node} for iad in fleet.iad}
     local = {iad.name for iad in fleet.iad if iad.master.local}
@@ -97,8 +98,8 @@ def iad_findings(
 
 
 def between_hosts(hosts: Sequence[HostSeen], sources: str) -> Iterator[Finding]:
-    """What one host alone does not show: two names for one machine, and many releases at a time.
-    `sources` is the release that these sources make; empty: not known."""
+    """Faults that only a comparison of hosts shows: two names for one machine, several releases in
+    use. `sources` is the release that these sources would make; empty: unknown."""
     machines: dict[str, list[str]] = {}
     for seen in hosts:
         if seen.facts and seen.facts.boot_id:

@@ -12,7 +12,8 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
-# How long a line may be under way: those from other hosts that are older still come before it.
+# How long a line may take to arrive: older lines from other hosts that arrive meanwhile are shown
+# before it.
 HOLD_S: Final = 0.7
 # Digits of microseconds since 1970; longer numbers are no plausible time.
 LONGEST_TIME: Final = 16
@@ -32,7 +33,7 @@ class Entry(NamedTuple):
 
 
 class Logged(Struct, frozen=True):
-    """The same for programs: a line of `fleet logs tail --json`."""
+    """An entry as JSON for programs: a line of `fleet logs tail --json`."""
 
     time: str
     host: str
@@ -74,8 +75,8 @@ def command(asked: Asked) -> str:
 
 
 def since(text: str) -> str:
-    """What journalctl is given for ``10m`` (ago, by the host's clock), or for a time such as
-    ``2026-11-21 13:00`` (of this machine). ValueError."""
+    """The argument for journalctl from ``10m`` (ago, by the host's clock), or from a time such as
+    ``2026-11-21 13:00`` (this machine's). ValueError."""
     from fleet.terminal.units import UnitError, parse_duration
 
     try:
@@ -91,7 +92,7 @@ def since(text: str) -> str:
 
 
 def entry(host: str, line: str) -> Entry | None:
-    """One line of JSON; None if it is none, which is what a full disk leaves of some."""
+    """Parse a line of JSON; None if it is invalid, as after a full disk."""
     try:
         row = json.loads(line)
     except ValueError:
@@ -103,7 +104,8 @@ def entry(host: str, line: str) -> Entry | None:
     return Entry(
         time_us=int(time_us) if time_us.isdecimal() and len(time_us) <= LONGEST_TIME else 0,
         host=host,
-        # What systemd says about a unit has it here; its own is its scope.
+        # The unit that a line of systemd's is about is in this field; the other has systemd's own
+        # scope.
         unit=_one(row.get("UNIT")) or _one(row.get("_SYSTEMD_UNIT")),
         priority=int(priority) if priority in "01234567" and priority else 6,
         text=_one(row.get("MESSAGE")),
@@ -113,7 +115,8 @@ def entry(host: str, line: str) -> Entry | None:
 
 
 def _one(value: Any) -> str:
-    """A field's value: text, or a list of its bytes, or a list of several values: the last."""
+    """A field's value, which may be text, a list of bytes, or a list of several values; of these
+    the last."""
     if isinstance(value, str):
         return value
     if isinstance(value, list) and value:
@@ -124,8 +127,8 @@ def _one(value: Any) -> str:
 
 
 class Merge:
-    """Puts lines of many hosts in the order of their times. A line waits `hold_s` seconds for older
-    ones of other hosts; what comes later than that comes late. O(log lines) each."""
+    """Sorts lines of many hosts by time. A line is held back `hold_s` seconds for older ones of
+    other hosts; a line that arrives later than that is out of order. O(log lines) each."""
 
     def __init__(self, hold_s: float = HOLD_S) -> None:
         self._hold_s = hold_s
@@ -134,13 +137,13 @@ class Merge:
         self._came: list[tuple[float, int, int]] = []  # when, its time, its number
 
     def add(self, line: Entry, now_s: float) -> None:
-        """A line has come; those of one host in its order."""
+        """A line has arrived; those of one host arrive in order."""
         self._number += 1
         heapq.heappush(self._waiting, (line.time_us, self._number, line))
         heapq.heappush(self._came, (now_s, line.time_us, self._number))
 
     def take(self, now_s: float) -> list[Entry]:
-        """Those whose turn it is: all up to the latest time of what has waited long enough."""
+        """The lines to show now: all up to the latest time among those held back long enough."""
         due: tuple[int, int] | None = None
         while self._came and self._came[0][0] + self._hold_s <= now_s:
             _, time_us, number = heapq.heappop(self._came)
@@ -158,5 +161,5 @@ class Merge:
 
     @property
     def wake_s(self) -> float | None:
-        """When `take` has something; None: nothing waits."""
+        """When `take` will have something; None: nothing waits."""
         return self._came[0][0] + self._hold_s if self._came else None

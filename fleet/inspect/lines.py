@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-# A line that is longer is given out in pieces: a host cannot fill this machine's memory.
+# A longer line is returned in pieces, so that a host cannot fill this machine's memory.
 LONGEST_LINE: Final = 64 * 1024
 
 
 class Lines:
-    """Cuts a stream of bytes into lines, without their ends."""
+    """Splits a stream of bytes into lines, without their ends."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
@@ -28,7 +28,7 @@ class Lines:
         return [_text(line) for line in lines]
 
     def end(self) -> list[str]:
-        """What came after the last end of a line."""
+        """The rest after the last line end."""
         rest, self._rest = bytes(self._rest), bytearray()
         return [_text(piece) for piece in _pieces(rest)] if rest else []
 

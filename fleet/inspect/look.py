@@ -43,7 +43,7 @@ class Reach(NamedTuple):
 
 
 class Connections:
-    """Connections that stay open from one look to the next; one that broke is opened anew."""
+    """Connections that stay open between two looks; broken ones are reopened."""
 
     def __init__(self, folder: Folder, fleet: Inventory, *, keep: bool) -> None:
         self._folder, self._fleet, self._keep = folder, fleet, keep
@@ -58,7 +58,7 @@ class Connections:
             self._close(name)
 
     def with_host(self, host: HostOf, work: Callable[[Connection], T]) -> T:
-        """What `work` makes of a connection to `host`; HostError."""
+        """The result of `work` with a connection to `host`; HostError."""
         if not self._keep:
             with open_host(self._folder, self._fleet, host) as connection:
                 return work(connection)
@@ -88,7 +88,7 @@ class Connections:
 
 
 def ask_iads(iads: Iterable[Iad], folder: Folder, timeout_ms: float) -> list[IadSeen]:
-    """What the masters of these IADs say."""
+    """The statuses reported by the masters of these IADs."""
     store = Store(folder)
     with ThreadPoolExecutor(MASTERS_AT_A_TIME) as pool:
         return list(pool.map(lambda iad: _ask(iad, store, timeout_ms), iads))
@@ -110,7 +110,8 @@ def look(
     connections: Connections,
     came: Callable[[int], None],
 ) -> tuple[list[IadSeen], list[HostSeen]]:
-    """The IADs of `hosts`, and the hosts in their order; `came` is told how many are known."""
+    """The state of the IADs of `hosts`, and of the hosts in order; `came` is called with the number
+    of results so far."""
     wanted = {host.iad.name: host.iad for host in hosts}
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(ask_iads, wanted.values(), folder, reach.timeout_ms)
@@ -170,7 +171,7 @@ def _diagnosis(fleet: Inventory, host: HostOf, connection: Connection) -> Diagno
 
 
 def ports_for(fleet: Inventory, host: HostOf) -> list[tuple[str, int]]:
-    """Where the agent of a host connects to: a node to its master, a master to the others."""
+    """The addresses that a host's agent connects to: a node's master, or a master's peers."""
     if host.node is not None:
         master = host.iad.master
         return [(master.nodes_address or master.address, master.nodes_port)]
@@ -179,8 +180,8 @@ def ports_for(fleet: Inventory, host: HostOf) -> list[tuple[str, int]]:
 
 
 def skew(facts: Facts, before_s: float, after_s: float) -> float | None:
-    """By how much its clock is certainly ahead of this one, in seconds; negative: behind. It was
-    read between the two times."""
+    """Lower bound on how far its clock is ahead of this one, in seconds; negative: behind. Its
+    clock was read between the two times."""
     now_s = facts.clock.now_s
     if not now_s:
         return None
@@ -188,7 +189,7 @@ def skew(facts: Facts, before_s: float, after_s: float) -> float | None:
 
 
 def _digests(fleet: Inventory, host: HostOf, store: Store) -> dict[str, str]:
-    """Digests of the files that the host shall have; without those whose keys are missing."""
+    """Digests of the host's desired files, without those whose keys are missing."""
     try:
         files = files_of(fleet, host, store)
     except CommandError:  # told by the checks of the keys

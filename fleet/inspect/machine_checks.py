@@ -22,15 +22,15 @@ LEAST_FREE_BYTES: Final = 100 << 20
 WORN_PERCENT: Final = 90
 SKEW_S: Final = 2.0
 LITTLE_MEMORY: Final = 0.05
-# Models that are in the inventory, by what the board calls itself.
+# Models of the inventory, by the name that the board reports.
 BOARDS: Final = {"pi3": "Pi 3", "pi4": "Pi 4", "zero2w": "Zero 2 W"}
-# What QEMU calls its machines that are no board.
+# Names that QEMU's machines report that emulate no board.
 EMULATED: Final = frozenset({"linux,dummy-virt"})
 MACHINES: Final = ("aarch64", "x86_64")
 
 
 def machine_findings(seen: HostSeen) -> Iterator[Finding]:
-    """Everything that its facts and the kernel's log show; nothing without facts."""
+    """The findings from a host's facts and kernel log; none without facts."""
     if seen.facts is None:
         return
     for check in CHECKS:
@@ -103,8 +103,8 @@ def _room(seen: HostSeen, path: str, disk: Disk) -> Iterator[Finding]:
 
 
 def _is_written_to(path: str, facts: Facts) -> bool:
-    """Whether histories or logs are there. A root that is read-only on purpose has others for
-    these."""
+    """Whether the file system holds histories or logs. A root that is read-only on purpose does
+    not."""
     return path != "/" or "/var/lib" not in facts.disks
 
 
@@ -131,7 +131,7 @@ def _clock(seen: HostSeen, facts: Facts) -> Iterator[Finding]:
             remedy = "it has sources: give it minutes; else look at `chronyc tracking` there"
         severity: Severity = "warning"
         if facts.model in EMULATED and seen.skew_s is not None and abs(seen.skew_s) <= SKEW_S:
-            # QEMU's clock is that of the machine that it runs on: right, without any server.
+            # QEMU's clock is that of its host, and correct without a time server.
             severity, remedy = "note", "none is needed: an emulated machine has this one's clock"
         yield _finding(seen, severity, "clock", what, remedy)
     elif service is not None and service.sources and not service.answering:

@@ -24,7 +24,7 @@ from fleet.terminal.output import progress, write_json, write_json_line
 
 
 class Options(NamedTuple):
-    """What is asked for, and how it is shown."""
+    """What to show, and how."""
 
     reach: Reach
     everything: bool
@@ -33,7 +33,8 @@ class Options(NamedTuple):
 
 
 def run(folder: Folder, fleet: Inventory, hosts: Sequence[HostOf], options: Options) -> int:
-    """Print the state of these hosts and their IADs, once or again and again; the exit status."""
+    """Print the state of these hosts and their IADs, once or repeatedly; returns the exit
+    status."""
     with Connections(folder, fleet, keep=options.watch_s is not None) as connections:
 
         def state(came: Callable[[int], None] = lambda _: None) -> FleetStatus:
@@ -57,7 +58,7 @@ def run(folder: Folder, fleet: Inventory, hosts: Sequence[HostOf], options: Opti
 
 
 def status_of(found: FleetStatus) -> int:
-    """0 if all could be reached, 5 if none could, else 1."""
+    """0 if all could be reached, 5 if none could, otherwise 1."""
     silent = [not iad.answers for iad in found.iads] + [bool(row.error) for row in found.hosts]
     heard = any(iad.answers for iad in found.iads) or any(row.uptime_s for row in found.hosts)
     if not any(silent):

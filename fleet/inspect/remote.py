@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 Stream = Literal["stdout", "stderr"]
 CHUNK: Final = 32 * 1024
-# How long it may take to notice `stop` and the timeout.
+# Maximum delay until `stop` and the timeout are noticed.
 LOOK_S: Final = 0.2
-NO_STATUS: Final = -1  # of a channel that was closed before its command had ended
+NO_STATUS: Final = -1  # exit status of a channel that was closed before its command had ended
 
 
 class CommandTimeout(HostError):
@@ -29,7 +29,7 @@ class CommandTimeout(HostError):
 
 
 class Stopped(HostError):
-    """The operator does not want to go on."""
+    """The operator has interrupted the command."""
 
     def __init__(self) -> None:
         super().__init__("lost", "stopped before its end")
@@ -43,17 +43,19 @@ def stream(
     stop: Event,
     timeout_s: float | None = None,
 ) -> int:
-    """Run `command` by the user's shell there and hand its output to `take`; its exit status.
+    """Run `command` in the user's shell there and pass its output to `take`; returns its exit
+    status.
 
-    Standard input is empty. CommandTimeout; Stopped soon after `stop`; HostError if the connection
-    is lost before the command's end. What was started goes on there, until it writes.
+    Standard input is empty. CommandTimeout; Stopped soon after `stop` is set; HostError if the
+    connection is lost before the command's end. The command itself then continues on the host until
+    it writes.
     """
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     channel = connection.transport.open_session()
     try:
         channel.exec_command(command)
         channel.shutdown_write()
-        poll = select.poll()  # select() has no room for the descriptors of many hosts
+        poll = select.poll()  # select() is limited to low file descriptors, too few for many hosts
         poll.register(channel.fileno(), select.POLLIN)
         while not _ended(channel):
             if stop.is_set():

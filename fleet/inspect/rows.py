@@ -20,8 +20,8 @@ CARD: Final = "mmcblk"
 
 
 class DiskRow(Struct, frozen=True):
-    """Room on the host's root, and what its card says of its wear. SD cards say nothing; eMMC and
-    what answers alike does: `life_used_percent`, in steps of 10."""
+    """Free space on the host's root, and its card's wear indicator: `life_used_percent`, in steps
+    of 10. eMMC and compatible cards have one; SD cards do not."""
 
     total_bytes: int
     free_bytes: int
@@ -31,9 +31,9 @@ class DiskRow(Struct, frozen=True):
 
 
 class HostRow(Struct, frozen=True):
-    """One host. What is not known is null: of a host that nobody logged in to, or whose master did
-    not answer. `state`: how its master sees a node (`absent`: not at all); of a master, whether it
-    `answers`."""
+    """One host. Unknown values are null: of a host without SSH access, or whose master did not
+    answer. `state`: the node's state at its master (`absent`: unknown there); for a master, whether
+    it `answers`."""
 
     host: str
     health: Health
@@ -57,8 +57,8 @@ class HostRow(Struct, frozen=True):
 
 
 class IadRow(Struct, frozen=True):
-    """One IAD, as its master tells; with `error` if it does not. `queued`: subtasks that wait for a
-    pod, of all its nodes; `longest_queue` is the node of which most do."""
+    """One IAD as reported by its master, or with `error`. `queued`: subtasks of all its nodes that
+    wait for a pod; `longest_queue` is the node with the most."""
 
     iad: str
     address: str
@@ -72,7 +72,7 @@ class IadRow(Struct, frozen=True):
     queued: int = 0
     longest_queue: str = ""
     unreachable_iads: tuple[str, ...] = ()
-    strangers: tuple[str, ...] = ()  # nodes that the inventory does not have
+    strangers: tuple[str, ...] = ()  # nodes that are not in the inventory
     error: str = ""
 
 
@@ -88,7 +88,7 @@ class FleetStatus(Struct, frozen=True):
 
 
 def host_row(seen: HostSeen) -> HostRow:
-    """The row of a host, with what is wrong with it."""
+    """The row of a host, with its findings."""
     findings = tuple(in_order([*agent_findings(seen), *machine_findings(seen)]))
     facts, unit, node = seen.facts, seen.unit, seen.node
     root = facts.disks.get("/") if facts else None
@@ -145,7 +145,7 @@ def iad_row(seen: IadSeen, nodes: Sequence[str]) -> IadRow:
 def fleet_status(
     fleet: str, time: str, iads: Iterable[IadRow], hosts: Iterable[HostRow]
 ) -> FleetStatus:
-    """The document: those in trouble first, then as given."""
+    """The document: hosts with faults first, otherwise in the given order."""
     rows = sorted(hosts, key=lambda row: HEALTHS.index(row.health))
     releases: dict[str, int] = {}
     for row in rows:
@@ -172,7 +172,7 @@ def _state(seen: HostSeen) -> str | None:
 
 
 def _health(seen: HostSeen, findings: Sequence[Finding]) -> Health:
-    """`down` is a host that neither its master nor SSH reaches."""
+    """The health of a host; `down`: neither its master nor SSH reaches it."""
     state = _state(seen)
     heard = state in ("live", "answers")
     if not heard and seen.facts is None and (seen.error is not None or state is not None):

@@ -13,7 +13,7 @@ from fleet.ssh.errors import HostError
 
 
 class IadSeen(NamedTuple):
-    """What a master said of its IAD, or why it said nothing."""
+    """The status that a master reported for its IAD, or why there is none."""
 
     iad: str
     address: str  # of its operator socket
@@ -21,14 +21,14 @@ class IadSeen(NamedTuple):
     error: str = ""
 
     def node(self, name: str) -> NodeStatus | None:
-        """The node of this name as its master sees it."""
+        """The status of the node of this name at its master."""
         nodes = self.status.nodes if self.status else ()
         return next((node for node in nodes if node.node == name), None)
 
 
 class HostSeen(NamedTuple):
-    """What is known of a host. `iad` is None where its master was not asked, `facts` and `error`
-    are where nobody was to log in. `skew_s` is how far its clock was before this machine's."""
+    """What is known about a host. `iad` is None if its master was not asked; `facts` and `error`
+    are None if there was no login. `skew_s` is how far its clock was ahead of this machine's."""
 
     host: HostOf
     iad: IadSeen | None = None
@@ -37,7 +37,7 @@ class HostSeen(NamedTuple):
     wanted: str = ""  # release; empty: none in particular
     diagnosis: Diagnosis | None = None
     skew_s: float | None = None
-    # Of files below /etc/sanderling: digests as the inventory has them.
+    # Digests of files below /etc/sanderling according to the inventory.
     files: Mapping[str, str] = {}
 
     @property
@@ -52,20 +52,21 @@ class HostSeen(NamedTuple):
 
     @property
     def unit(self) -> Unit | None:
-        """Its agent's unit; None where its facts are not known."""
+        """Its agent's unit; None if its facts are unknown."""
         return self.facts.units.get(self.unit_name, Unit()) if self.facts else None
 
     @property
     def node(self) -> NodeStatus | None:
-        """As its master sees it; None of a master's host, and of a node that the master does not
-        know."""
+        """Its status at its master; None for a master's host, and for a node that its master does
+        not know."""
         if self.host.node is None or self.iad is None:
             return None
         return self.iad.node(self.host.node.name)
 
     @property
     def release(self) -> str:
-        """What its agent runs: as the agent itself said, or by what its process has loaded."""
+        """The release that its agent runs: as the agent reports it, or by the libraries of its
+        process."""
         if self.host.node is None:
             said = self.iad.status.version if self.iad and self.iad.status else ""
         else:

@@ -23,14 +23,14 @@ from fleet.terminal import output
 from fleet.terminal.screen import BOUNDLESS, console, line, plain_table, show_table
 
 NO_KEY: Final = b"# not made yet: fleet keys init\n"
-# An IAD may offer every room of a building; the table of its nodes names them all.
+# An IAD may offer every room of a building; the table of its nodes lists all of them.
 MAX_AREAS: Final = 4
 OWN: Final = "–"  # the release built from these sources
 
 
 class ShownHost(Struct, frozen=True):
-    """A host. `model` is empty, and `areas`, `sensors` and `groups` are, of a master's; `release`
-    is empty where it is the one built from these sources."""
+    """A host. For a master's, `model`, `areas`, `sensors` and `groups` are empty; `release` is
+    empty if it is the one built from these sources."""
 
     name: str
     address: str
@@ -42,7 +42,7 @@ class ShownHost(Struct, frozen=True):
 
 
 class ShownMaster(Struct, frozen=True):
-    """An IAD's master; `local`: on the operator's own machine. `release` as of a host."""
+    """An IAD's master; `local`: it runs on the operator's own machine. `release` as for a host."""
 
     address: str
     release: str
@@ -53,7 +53,7 @@ class ShownMaster(Struct, frozen=True):
 
 
 class ShownIad(Struct, frozen=True):
-    """An IAD: its master, what it offers, and its hosts that were asked for."""
+    """An IAD: its master, what it offers, and its hosts that were requested."""
 
     name: str
     master: ShownMaster
@@ -62,14 +62,14 @@ class ShownIad(Struct, frozen=True):
 
 
 class Shown(Struct, frozen=True):
-    """What `fleet inventory show --json` prints."""
+    """The document of `fleet inventory show --json`."""
 
     fleet: str
     iads: tuple[ShownIad, ...]
 
 
 class ShownFile(Struct, frozen=True):
-    """A file of a host; `content` is null of a secret."""
+    """A file of a host; `content` is null if it is secret."""
 
     path: str
     mode: str
@@ -79,28 +79,28 @@ class ShownFile(Struct, frozen=True):
 
 
 class ShownFiles(Struct, frozen=True):
-    """What `fleet inventory show --host HOST --files --json` prints."""
+    """The document of `fleet inventory show --host HOST --files --json`."""
 
     host: str
     files: tuple[ShownFile, ...]
 
 
 class NoSecrets:
-    """The key store without its secrets; a key that was not made yet says so."""
+    """The key store without its secrets; for a missing key it returns a text that says so."""
 
     def __init__(self, folder: Folder) -> None:
         self._store = Store(folder)
 
     def publics(self, party: Party) -> tuple[str, ...]:
-        """Its valid public keys."""
+        """A party's valid public keys."""
         return self._store.publics(party)
 
     def secret_file(self, _: Party) -> bytes:
-        """Nothing: a secret is not even read."""
+        """Empty: secrets are not even read."""
         return b""
 
     def public_file(self, party: Party) -> bytes:
-        """Its public key file."""
+        """A party's public key file."""
         try:
             return self._store.public_file(party)
         except KeyStoreError:
@@ -114,7 +114,7 @@ class NoSecrets:
 def run(
     folder: Folder, iads: Sequence[str], groups: Sequence[str], limit: str, *, as_json: bool
 ) -> int:
-    """Print the hosts chosen; the exit status."""
+    """Print the selected hosts; returns the exit status."""
     fleet = load(folder)
     shown = describe(fleet, select(fleet, iads=iads, groups=groups, limit=limit))
     if as_json:
@@ -125,7 +125,7 @@ def run(
 
 
 def run_files(folder: Folder, name: str, *, as_json: bool) -> int:
-    """Print the files of the host `name`; the exit status."""
+    """Print the files of the host `name`; returns the exit status."""
     fleet = load(folder)
     host = one_host(fleet, name)
     files = files_of(fleet, host, NoSecrets(folder))
@@ -191,7 +191,7 @@ def _mode(file: HostFile) -> str:
 
 
 def show(shown: Shown) -> None:
-    """A row for each IAD with its master, then one for each node."""
+    """Print a row for each IAD with its master, then one for each node."""
     screen = console()
     masters = any(iad.master.release for iad in shown.iads)
     pinned = masters or any(host.release for iad in shown.iads for host in iad.hosts)

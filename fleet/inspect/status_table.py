@@ -16,7 +16,7 @@ from fleet.terminal.output import printable
 from fleet.terminal.screen import line, plain_table, show_table
 from fleet.terminal.units import size
 
-# Hosts that are shown without --all; those in trouble always are.
+# Maximum number of hosts shown without --all; those with faults always are.
 MAX_ROWS: Final = 40
 MAX_FINDINGS: Final = 30
 STYLES: Final[dict[Health, str]] = {
@@ -32,7 +32,7 @@ DAY_S: Final = 86_400
 
 
 def show(screen: Console, status: FleetStatus, *, everything: bool) -> None:
-    """Print it; into a file without blanks at the ends of lines."""
+    """Print it; in a file without trailing blanks."""
     for part in parts(status, everything=everything):
         if isinstance(part, Table):
             show_table(screen, part)
@@ -41,7 +41,7 @@ def show(screen: Console, status: FleetStatus, *, everything: bool) -> None:
 
 
 def group(screen: Console, status: FleetStatus, *, everything: bool) -> RenderableType:
-    """The same as one thing, to be drawn anew on a terminal."""
+    """The same as one renderable, to be redrawn on a terminal."""
     found = parts(status, everything=everything)
     return Group(*(each for part in found for each in fitted(part, screen)))
 
@@ -85,7 +85,7 @@ def iad_line(iad: IadRow) -> Text:
 
 
 def summary_line(status: FleetStatus) -> Text:
-    """How many hosts are how, and which releases they run."""
+    """The number of hosts by health, and their releases."""
     text = Text(f"{len(status.hosts)} hosts: ")
     counts = [f"{count} {health}" for health, count in status.hosts_by_health.items()]
     text.append(", ".join(counts))
@@ -191,7 +191,7 @@ def _free(row: HostRow) -> str:
 
 
 def _life(row: HostRow) -> str:
-    """What the card has left; SD cards do not tell."""
+    """The remaining life of the card; SD cards do not report it."""
     if row.disk is None:
         return DASH
     if row.disk.life_used_percent is None:

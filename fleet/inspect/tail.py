@@ -27,14 +27,14 @@ from fleet.ssh.fanout import Outcome, for_each
 from fleet.terminal import screen
 from fleet.terminal.output import printable, say, write_json_line
 
-# By priority of syslog: 3 and worse, 4, 5, 6, 7.
+# By syslog priority: 0 to 2, 3, 4, 5, 6, 7.
 STYLES: Final = ("bold red", "bold red", "bold red", "red", "yellow", "green", "", "dim")
 NO_SUDO: Final = "sudo: "
 LOOK_S: Final = 0.5
 
 
 class Options(NamedTuple):
-    """Which lines, and how they are shown."""
+    """Which lines to show, and how."""
 
     follow: bool
     lines: int
@@ -46,7 +46,7 @@ class Options(NamedTuple):
 
 
 def run(folder: Folder, fleet: Inventory, hosts: Sequence[HostOf], options: Options) -> int:
-    """Show the lines, until all have come or Ctrl-C; the exit status."""
+    """Show the lines, until all have arrived or Ctrl-C; returns the exit status."""
     hosts = logged_in_to(hosts)
     if not hosts:
         return exits.fail("no host is left to log in to", exits.NOTHING)
@@ -68,7 +68,7 @@ def run(folder: Folder, fleet: Inventory, hosts: Sequence[HostOf], options: Opti
             _show_all(came, failures, show, follow=options.follow)
         finally:
             stop.set()
-            thread.join(2 * LOOK_S)  # who is being connected to needs not be waited for
+            thread.join(2 * LOOK_S)  # do not wait for connections in progress
     if not failures:
         return exits.DONE
     return exits.NOTHING if len(failures) == len(hosts) else exits.FAILED
@@ -81,7 +81,8 @@ def _show_all(
     *,
     follow: bool,
 ) -> None:
-    """Without `follow` nothing is shown before all have come: only then is their order known."""
+    """Without `follow` nothing is shown until all lines have arrived: only then is their order
+    known."""
     merge = Merge()
     while True:
         wake_s = merge.wake_s if follow else None
@@ -147,7 +148,8 @@ def _shower(width: int, *, as_json: bool) -> Callable[[Entry], None]:
 
 
 def show_entry(to: Console, line: Entry, width: int) -> None:
-    """One line: when by the host's clock, where, and what, in the colour of its priority."""
+    """Print one line: the time by the host's clock, the host, and the text in the colour of its
+    priority."""
     when = datetime.fromtimestamp(line.time_us / 1e6).astimezone()
     head = f"{when:%d %b %H:%M:%S}.{when.microsecond // 1000:03} {line.host:<{width}} "
     about = f"{line.sensor or line.kind}: " if line.sensor or line.kind else ""

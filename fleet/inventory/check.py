@@ -26,7 +26,8 @@ class Counts(Struct, frozen=True):
 
 
 class Checked(Struct, frozen=True):
-    """What `fleet inventory check --json` prints. Without `counts` the file could not be read."""
+    """The document of `fleet inventory check --json`. Without `counts` the file could not be
+    read."""
 
     file: str
     problems: tuple[str, ...]
@@ -35,7 +36,7 @@ class Checked(Struct, frozen=True):
 
 
 def run(folder: Folder, *, as_json: bool) -> int:
-    """Print what is wrong; the exit status."""
+    """Print the errors; returns the exit status."""
     found = check(folder)
     if as_json:
         output.write_json(found)
@@ -49,7 +50,7 @@ def run(folder: Folder, *, as_json: bool) -> int:
 
 
 def check(folder: Folder) -> Checked:
-    """What is wrong with the inventory in `folder`."""
+    """The errors of the inventory in `folder`."""
     file = str(folder.inventory)
     try:
         fleet = config.load(folder.inventory, Inventory)
@@ -67,7 +68,7 @@ def check(folder: Folder) -> Checked:
 
 def _missing_files(folder: Folder, fleet: Inventory) -> list[str]:
     key = folder.root / Path(fleet.ssh.key).expanduser()
-    # With the public half alone the SSH agent is asked.
+    # If only the public half is there, the SSH agent is asked.
     if fleet.ssh.key and not any(
         each.is_file() for each in (key, key.with_name(f"{key.name}.pub"))
     ):

@@ -10,7 +10,7 @@ from fleet.inventory.parties import HostOf
 
 
 def groups_of(fleet: Inventory, node: Node) -> list[Group]:
-    """The groups of a node, in its order; what is no group is passed over."""
+    """The groups of a node, in its order; unknown ones are skipped."""
     return [group for name in node.groups for group in fleet.group if group.name == name]
 
 
@@ -23,7 +23,7 @@ def release_of(fleet: Inventory, host: HostOf) -> str:
 
 
 def is_canary(fleet: Inventory, host: HostOf) -> bool:
-    """Whether a rollout starts with it."""
+    """Whether a rollout starts with this host."""
     return host.node is not None and any(group.canary for group in groups_of(fleet, host.node))
 
 
@@ -38,24 +38,24 @@ def port_of(fleet: Inventory, host: HostOf) -> int:
 
 
 def jump_of(fleet: Inventory, host: HostOf) -> JumpHost | None:
-    """The jump host that it is behind; None for one that is reached directly."""
+    """The host's jump host; None if it is reached directly."""
     own = host.entry.jump
     name = host.iad.jump if own is None else own
     return next((each for each in fleet.jump if each.name == name), None)
 
 
 def sensors_of(fleet: Inventory, node: Node) -> tuple[EdgeSensor, ...]:
-    """Its sensors: its own, or else those of one group."""
+    """The node's own sensors, or else those of one of its groups."""
     return node.sensor or next((g.sensor for g in groups_of(fleet, node) if g.sensor), ())
 
 
 def triggers_of(fleet: Inventory, node: Node) -> tuple[EdgeTrigger, ...]:
-    """Its triggers: its own, or else those of one group."""
+    """The node's own triggers, or else those of one of its groups."""
     return node.trigger or next((g.trigger for g in groups_of(fleet, node) if g.trigger), ())
 
 
 def history_of(fleet: Inventory, node: Node) -> EdgeHistory:
-    """How much it keeps, and where."""
+    """Limits and path of the node's history."""
     of_group = next((g.history for g in groups_of(fleet, node) if g.history), None)
     return node.history or of_group or EdgeHistory()
 

@@ -30,8 +30,8 @@ STATE: Final = "/var/lib/sanderling"
 
 
 class HostFile(NamedTuple):
-    """A desired file of a host below /etc/sanderling. `restart`: whether the agent only
-    notices a change when it starts again (it looks at key files and allow-lists by itself)."""
+    """A desired file of a host below /etc/sanderling. `restart`: the agent must restart to notice a
+    change (key files and allow-lists it reloads by itself)."""
 
     path: str  # relative
     content: bytes
@@ -41,7 +41,7 @@ class HostFile(NamedTuple):
 
     @property
     def secret(self) -> bool:
-        """Whether nobody but its owner may see it: not shown, not logged."""
+        """Whether only its owner may read it: it is neither shown nor logged."""
         return self.mode & 0o077 == 0
 
 
@@ -79,8 +79,8 @@ def edge_config(fleet: Inventory, iad: Iad, node: Node) -> EdgeConfig:
 def master_config(
     fleet: Inventory, iad: Iad, members: Mapping[str, PoolMember] | None = None
 ) -> MasterConfig:
-    """The configuration of an IAD's master. Whoever makes all gives the pool's `members`: they
-    are the same for each."""
+    """The configuration of an IAD's master. A caller that makes all of them passes the pool's
+    `members`, which are the same for each."""
     master = iad.master
     kept = "" if master.local else f"{STATE}/"
     records = master.records
@@ -111,12 +111,12 @@ def master_config(
 
 
 def areas_of(iad: Iad) -> tuple[str, ...]:
-    """What an IAD offers in the pool; () for one without nodes, which is in none."""
+    """What an IAD offers in the pool; () for an IAD without nodes, which is in no pool."""
     return iad.areas or tuple(dict.fromkeys(area for node in iad.node for area in node.areas))
 
 
 def allow_list(fleet: Inventory, iad: Iad, keys: Keys) -> AllowFile:
-    """Who may connect to the IAD's master. Who has no valid key is not in it."""
+    """The parties that may connect to the IAD's master; those without a valid key are left out."""
 
     def allowed(party: Party) -> tuple[AllowedParty, ...]:
         found = keys.publics(party)
@@ -181,7 +181,7 @@ def _master_files(fleet: Inventory, iad: Iad, keys: Keys) -> tuple[HostFile, ...
 
 
 def pool_members(fleet: Inventory) -> dict[str, PoolMember]:
-    """Every IAD that offers areas, by name, as the others see it."""
+    """Every IAD that offers areas, by name, as the other masters see it."""
     return {
         iad.name: PoolMember(
             iad=iad.name,
@@ -195,7 +195,7 @@ def pool_members(fleet: Inventory) -> dict[str, PoolMember]:
 
 
 def _pool(members: Mapping[str, PoolMember], iad: Iad) -> tuple[PoolMember, ...]:
-    """The pool that an IAD is in, itself included; one that offers nothing is in none."""
+    """The pool of an IAD, itself included; an IAD that offers nothing is in no pool."""
     if iad.name not in members:
         return ()
     own = replace(members[iad.name], keys="")
@@ -203,7 +203,7 @@ def _pool(members: Mapping[str, PoolMember], iad: Iad) -> tuple[PoolMember, ...]
 
 
 def _overlay(fleet: Inventory, iad: Iad) -> MasterOverlay:
-    """The place of an IAD, and where its neighbours are."""
+    """The place of an IAD, and the addresses of its neighbours."""
     plan = overlay_of(fleet)
     if plan is None or fleet.overlay is None or iad.overlay is None:
         return MasterOverlay()
@@ -221,7 +221,7 @@ def _public_address(iad: Iad) -> str:
 
 
 def _keys_of(iad: str) -> str:
-    """The file with its master's public keys, at the others."""
+    """The file with its master's public keys, on other hosts."""
     return f"keys/iad-{iad}.public"
 
 

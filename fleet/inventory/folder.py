@@ -18,7 +18,7 @@ class NoFleetError(CommandError, FileNotFoundError):
 
 
 class Folder:
-    """Paths below `root`; nothing is made or read here."""
+    """Paths below `root`; nothing is created or read here."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -35,7 +35,7 @@ class Folder:
 
     @property
     def known_hosts(self) -> Path:
-        """The host keys that are pinned, in OpenSSH's form."""
+        """The pinned host keys, in OpenSSH's format."""
         return self.root / "known_hosts"
 
     @property
@@ -50,7 +50,7 @@ class Folder:
 
     @property
     def runs(self) -> Path:
-        """What deployments did, one file each: to go on with, or to try the failed again."""
+        """Journals of deployments, one file each, from which a run can be continued or retried."""
         return self.root / "runs"
 
     def master(self, iad: str) -> Path:
@@ -59,7 +59,7 @@ class Folder:
 
 
 def cache(otherwise: Path) -> Path:
-    """Where what was fetched or compiled is kept, for several fleets: $SANDERLING_CACHE, or
+    """Folder for downloads and compiled files, shared by fleets: $SANDERLING_CACHE, or
     `otherwise`."""
     return Path(os.environ.get(CACHE, otherwise)).resolve()
 
@@ -79,7 +79,7 @@ def find(start: Path | None = None) -> Folder:
 
 
 def at(root: Path, source: str) -> Folder:
-    """The fleet's folder `root`, which `source` (an option, a variable) names. NoFleetError."""
+    """The fleet's folder `root`, as given by `source` (an option, a variable). NoFleetError."""
     folder = Folder(root)
     if not folder.inventory.is_file():
         raise NoFleetError(f"{folder.inventory}, from {source}, is not there")

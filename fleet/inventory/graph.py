@@ -15,7 +15,7 @@ class _Iad(NamedTuple):
 
 
 def mermaid(chosen: Sequence[HostOf]) -> str:
-    """A flowchart. Names hold nothing that would end a label in quotes."""
+    """A flowchart. Names contain nothing that would end a quoted label."""
     lines = ["flowchart LR"]
     areas = _areas(chosen)
     iads = _iads(chosen)
@@ -56,7 +56,7 @@ def dot(chosen: Sequence[HostOf]) -> str:
 
 
 def _iads(chosen: Sequence[HostOf]) -> list[_Iad]:
-    """Each IAD with those of its nodes that were chosen; its master is there in any case."""
+    """Each IAD with its selected nodes; its master is always included."""
     nodes: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
     masters = {}
     for host in chosen:

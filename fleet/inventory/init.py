@@ -17,8 +17,8 @@ from fleet.inventory.template import template
 from fleet.terminal import output
 
 IGNORE_FILE = ".gitignore"
-# The first has every secret, the second those from before a restored backup, the third copies of
-# some; images may have them on them. The last has what was measured.
+# keys has every secret, keys.* those from before a restored backup, masters copies of some; images
+# may contain some. lake has measurements.
 IGNORED = ("/keys/", "/keys.*/", "/masters/", "/images/", "/releases/", "/runs/", "/lake/")
 
 
@@ -32,7 +32,7 @@ class Made(Struct, frozen=True):
 def run(
     root: Path, name: str | None, iad: str, nodes: int, *, local_master: bool, as_json: bool
 ) -> int:
-    """Write the inventory and what keeps secrets out of git; the exit status."""
+    """Write the inventory, and a .gitignore that excludes secrets; returns the exit status."""
     folder = Folder(root)
     text = template(name or _name(root), iad, nodes, local_master=local_master)
     if found := problems(config.parse(tomllib.loads(text), Inventory, folder.inventory.name)):
@@ -59,7 +59,7 @@ def run(
 
 
 def _name(root: Path) -> str:
-    """The folder's name, as far as it can be a fleet's."""
+    """The folder's name, reduced to what a fleet's name may contain."""
     letters = [
         c if c.isascii() and (c.isalnum() or c in "_.-") else "-" for c in root.resolve().name
     ]

@@ -29,7 +29,7 @@ from agent.wire.webhook_config import MAX_WEBHOOKS, Receiver
 
 Model = Literal["pi3", "pi4", "zero2w", "host"]
 MODELS: Final[tuple[Model, ...]] = ("pi3", "pi4", "zero2w", "host")
-# A host name or address without a port; the label rules of DNS are the resolver's business.
+# A host name or address without a port; DNS label rules are left to the resolver.
 Host = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9.:-]{0,252}[A-Za-z0-9])?$(?!\n)")]
 User = Annotated[str, Meta(pattern=r"^[a-z_][a-z0-9_-]{0,31}$(?!\n)")]
 Routing = Literal["idr", "snr"]

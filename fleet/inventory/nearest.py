@@ -10,7 +10,7 @@ MAX_LISTED: Final = 8
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """``did you mean iad4?``, or which names there are."""
+    """``did you mean iad4?``, or a list of the valid names."""
     if near := difflib.get_close_matches(name, known, n=1, cutoff=0.5):
         return f"did you mean {near[0]}?"
     if not known:

@@ -30,7 +30,7 @@ class OverlayPlan(Struct, frozen=True, dict=True):
         return {place: iad for iad, place in self.places.items()}
 
     def neighbours(self, iad: str) -> tuple[str, ...]:
-        """Those in its cluster, then those in its region. KeyError where a place is empty."""
+        """The neighbours in its cluster, then those in its region. KeyError if a place is empty."""
         place, scot = self.places[iad], self.scot
         return tuple(
             [
@@ -40,16 +40,16 @@ class OverlayPlan(Struct, frozen=True, dict=True):
         )
 
     def way(self, publisher: str, subscriber: str) -> tuple[str, ...]:
-        """The IADs that a notification passes as long as no link is congested or down, both ends
-        among them: first into the subscriber's cluster, then along its tree."""
+        """The IADs on the path of a notification, both ends included, while no link is congested or
+        down: first into the subscriber's cluster, then along its tree."""
         first, last = self.places[publisher], self.places[subscriber]
         path = self.scot.tree.path(first.vertex, last.vertex)
         passed = [first, *(Broker(vertex, last.cluster) for vertex in path)]
         return tuple([self.iads[each] for each in dict.fromkeys(passed)])
 
     def section(self, iad: str, reach: Callable[[str], tuple[str, str]]) -> MasterOverlay:
-        """What the master of `iad` is told. `reach` gives the address of an IAD's public socket,
-        and the file with its public keys or nothing."""
+        """The overlay section of the configuration of `iad`'s master. `reach` returns the address
+        of an IAD's public socket, and the file with its public keys, if any."""
         place = self.places[iad]
         neighbours = []
         for name in self.neighbours(iad):

@@ -8,14 +8,14 @@ from typing import Final, Literal, NamedTuple, Protocol
 from fleet.inventory.model import Iad, Inventory, Master, Node
 
 Role = Literal["master", "node", "client", "operator"]
-# What a master's host is called within its IAD; no node has this name.
+# The name of a master's host within its IAD; reserved among nodes.
 MASTER: Final = "master"
 UNITS: Final = {"node": "sanderling-edge.service", "master": "sanderling-master.service"}
 
 
 class Party(NamedTuple):
-    """Somebody with a CURVE key. `name` is the IAD's of a master, ``iad4/n3`` of a node, the
-    person's of a client or operator."""
+    """A holder of a CURVE key. `name` is the IAD's for a master, ``iad4/n3`` for a node, the
+    person's for a client or operator."""
 
     role: Role
     name: str
@@ -25,22 +25,22 @@ class Party(NamedTuple):
 
 
 class Keys(Protocol):
-    """Interface of the key store for writers of host files."""
+    """The part of the key store that writers of host files use."""
 
     def publics(self, party: Party) -> tuple[str, ...]:
-        """Its valid public keys, the current one first; () for one that has none or was revoked."""
+        """A party's valid public keys, the current one first; () if it has none or was revoked."""
         ...
 
     def secret_file(self, party: Party) -> bytes:
-        """Its secret key file, as agents read it."""
+        """A party's secret key file, in the agents' format."""
         ...
 
     def public_file(self, party: Party) -> bytes:
-        """Its public key file, as others read it."""
+        """A party's public key file, in the agents' format."""
         ...
 
     def webhook_file(self, iad: str, webhook: str) -> bytes:
-        """What an IAD's master signs with what it posts to a webhook, as it reads it."""
+        """The file with the secrets that an IAD's master signs a webhook's requests with."""
         ...
 
 
@@ -52,7 +52,7 @@ class HostOf(NamedTuple):
 
     @property
     def name(self) -> str:
-        """``iad4/n3`` of a node, ``iad4/master`` of a master."""
+        """``iad4/n3`` for a node, ``iad4/master`` for a master."""
         return f"{self.iad.name}/{self.node.name if self.node else MASTER}"
 
     @property
@@ -72,7 +72,7 @@ class HostOf(NamedTuple):
 
     @property
     def is_local(self) -> bool:
-        """Whether it is a master on the operator's own machine: nobody logs in."""
+        """Whether it is a master on the operator's own machine, which needs no login."""
         return self.node is None and self.iad.master.local
 
     @property
@@ -106,7 +106,7 @@ def webhooks(fleet: Inventory) -> Iterator[WebhookOf]:
             yield WebhookOf(iad.name, webhook.name)
 
 
-# The fleet command's own keys: it asks masters for their state, and sends the probe queries.
+# The fleet command's own keys, for querying masters' states and for probe queries.
 OPERATOR: Final = Party("operator", "fleet")
 CLIENT: Final = Party("client", "fleet")
 

@@ -21,8 +21,8 @@ from fleet.inventory.model import Inventory
 
 
 def problems(fleet: Inventory) -> list[str]:
-    """One line each; none if the inventory can be used. Where there are none, the configuration of
-    every host can be made."""
+    """The errors, one line each. If there are none, the configuration of every host can be
+    generated."""
     subjects = (
         names,
         groups,
@@ -40,7 +40,7 @@ def problems(fleet: Inventory) -> list[str]:
 
 
 def warnings(fleet: Inventory) -> list[str]:
-    """What can be used, and is likely not meant; one line each."""
+    """Settings that are valid but probably unintended; one line each."""
     return [
         *groups.unused(fleet),
         *jump_hosts.unused(fleet),

@@ -12,7 +12,7 @@ from fleet.inventory.parties import HostOf, hosts
 
 
 class SelectionError(CommandError, ValueError):
-    """No host is meant by this; the text is one line that says which name is near."""
+    """No host is selected; the text is one line that suggests a similar name."""
 
 
 def select(
@@ -22,12 +22,13 @@ def select(
     groups: Sequence[str] = (),
     limit: str = "",
 ) -> list[HostOf]:
-    """The hosts of any of `iads`, in any of `groups`, that `limit` matches, as the inventory has
-    them in order; what is empty does not restrict. A master is in no group.
+    """The hosts of any of `iads`, in any of `groups`, that match `limit`, in the inventory's order;
+    an empty argument does not restrict. Masters are in no group.
 
-    `limit` is patterns with commas between them: ``iad4/n*``, or ``n*`` in any IAD; `master` is
-    the master's. Those with ``!`` leave hosts out, from all if there are no others. SelectionError
-    for a name or pattern that means no host, so that a misspelt one is not passed over.
+    `limit` is a comma-separated list of patterns: ``iad4/n*``, or ``n*`` in any IAD; `master`
+    matches masters. Patterns with ``!`` exclude hosts, from all hosts if there are no other
+    patterns. SelectionError for a name or pattern that matches nothing, so that a misspelling is
+    noticed.
     """
     for name in iads:
         _require(name, [iad.name for iad in fleet.iad], "IAD")
@@ -57,7 +58,7 @@ def select(
 
 
 def one_host(fleet: Inventory, name: str) -> HostOf:
-    """The host called `name` (``iad4/n3``, ``iad4/master``); SelectionError."""
+    """The host of this name (``iad4/n3``, ``iad4/master``); SelectionError."""
     everybody = {host.name: host for host in hosts(fleet)}
     if name not in everybody:
         raise SelectionError(f"there is no host {name}; {did_you_mean(name, list(everybody))}")
@@ -65,14 +66,14 @@ def one_host(fleet: Inventory, name: str) -> HostOf:
 
 
 def matches(pattern: str, host: str) -> bool:
-    """Whether a pattern means the host of this name. Its ``*`` stays on its side of the ``/``."""
+    """Whether a pattern matches a host's name. A ``*`` does not match ``/``."""
     iad, _, own = host.partition("/")
     of_iad, slash, of_own = pattern.rpartition("/")
     return fnmatchcase(own, of_own) and (not slash or fnmatchcase(iad, of_iad))
 
 
 def _patterns(limit: str) -> tuple[list[str], list[str]]:
-    """Those that choose, and those that leave out."""
+    """The patterns that select, and those that exclude."""
     found = [pattern.strip() for pattern in limit.split(",")] if limit.strip() else []
     if not all(pattern.removeprefix("!").strip() for pattern in found):
         raise SelectionError(f"--limit {limit!r} has an empty pattern")

@@ -19,13 +19,13 @@ from fleet.terminal.output import say
 def chosen(
     folder: Folder, iads: Sequence[str], groups: Sequence[str], limit: str
 ) -> tuple[Inventory, list[HostOf]]:
-    """The inventory, and the hosts that the options mean; ConfigError, SelectionError."""
+    """The inventory, and the hosts that the options select; ConfigError, SelectionError."""
     fleet = load(folder)
     return fleet, select(fleet, iads=iads, groups=groups, limit=limit)
 
 
 def logged_in_to(hosts: Sequence[HostOf]) -> list[HostOf]:
-    """Those of `hosts` that SSH reaches; who is left out is told."""
+    """Those of `hosts` that are reached over SSH; prints the others."""
     local = [host.name for host in hosts if host.is_local]
     if local:
         say(f"left out, since nobody logs in there: {', '.join(local)}, on this machine itself")
@@ -34,8 +34,8 @@ def logged_in_to(hosts: Sequence[HostOf]) -> list[HostOf]:
 
 @contextmanager
 def until_interrupted() -> Iterator[threading.Event]:
-    """An event that Ctrl-C sets before it raises KeyboardInterrupt: threads end what they are
-    at."""
+    """An event that Ctrl-C sets before KeyboardInterrupt is raised, so that threads end their
+    current work."""
     stop = threading.Event()
 
     def interrupted(number: int, frame: FrameType | None) -> None:

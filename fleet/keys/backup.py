@@ -34,7 +34,7 @@ from fleet.keys.store import Store
 
 MAGIC: Final = b"sanderling-keys "
 VERSION: Final = b"1\n"
-# 128 MiB and half a second: what a guess costs.
+# 128 MiB and half a second per guess.
 COST: Final = 17
 COSTS: Final = range(10, 21)
 SALT: Final = 16
@@ -46,19 +46,19 @@ _PUBLIC: Final = ".pub"
 
 
 class OtherStoreError(KeyStoreError):
-    """There are other keys already."""
+    """A different key store exists already."""
 
     status = exits.REFUSED
 
 
 class Content(msgspec.Struct, frozen=True):
-    """What is kept: files by their path below keys/."""
+    """The content of a backup: files by path below keys/."""
 
     files: dict[str, bytes]
 
 
 def backup(store: Store, file: Path, passphrase: str) -> int:
-    """Write the store to a new file; how many files of keys are in it. KeyStoreError."""
+    """Write the store to a new file; returns the number of key files in it. KeyStoreError."""
     if file.exists():
         raise KeyStoreError(f"{file} is there already; name another file")
     require_long(passphrase)
@@ -71,9 +71,9 @@ def backup(store: Store, file: Path, passphrase: str) -> int:
 
 
 def restore(folder: Folder, file: Path, passphrase: str, *, replace: bool = False) -> int:
-    """Have the keys of a backup; how many files of keys were written: 0 where they are the same
-    already. KeyStoreError; OtherStoreError for other keys, unless `replace`: then these are kept
-    beside, as keys.before-<time>."""
+    """Restore the keys of a backup; returns the number of key files written, 0 if they are the same
+    already. KeyStoreError; OtherStoreError if the store has other keys, unless `replace`: then
+    these are kept as keys.before-<time>."""
     try:
         sealed = file.read_bytes()
     except OSError as error:
@@ -92,7 +92,7 @@ def restore(folder: Folder, file: Path, passphrase: str, *, replace: bool = Fals
 
 
 def require_long(passphrase: str) -> None:
-    """KeyStoreError for a passphrase that is soon guessed."""
+    """KeyStoreError for a passphrase that is easy to guess."""
     if len(passphrase) < LEAST_PASSPHRASE:
         raise KeyStoreError(f"the passphrase is shorter than {LEAST_PASSPHRASE} characters")
 
@@ -110,7 +110,7 @@ def seal(plain: bytes, passphrase: str) -> bytes:
 
 
 def open_sealed(sealed: bytes, passphrase: str, name: str) -> bytes:
-    """What was sealed; KeyStoreError names the file."""
+    """Decrypt; KeyStoreError names the file."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -155,7 +155,7 @@ def _read(keys: Path) -> dict[str, bytes]:
         name = path.relative_to(keys).as_posix()
         if path.is_dir() or not _NAME.fullmatch(name) or path.name.startswith("."):
             continue
-        # The public half of the SSH key is open to all.
+        # Only the public half of the SSH key is readable by others.
         content = path.read_bytes() if path.suffix == _PUBLIC else read_private(path)
         assert content is not None
         found[name] = content
@@ -163,8 +163,8 @@ def _read(keys: Path) -> dict[str, bytes]:
 
 
 def _put(keys: Path, files: dict[str, bytes]) -> None:
-    """Write a whole store beside, then let it take the place of the one that is there. What fails
-    leaves the keys as they were, and nothing beside them."""
+    """Write a whole store to a temporary folder, then swap it with the present one. On failure the
+    keys are unchanged and the temporary folder is removed."""
     stamp = time.strftime("%Y%m%dT%H%M%S") + f"-{os.getpid()}"
     beside = keys.with_name(f"{keys.name}.restored-{stamp}")
     before = keys.with_name(f"{keys.name}.before-{stamp}")

@@ -13,8 +13,8 @@ _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
 class CurveKey(NamedTuple):
-    """A key pair, when it was made, and when it should be replaced; None where its file does not
-    say, as of a key that was made by hand."""
+    """A key pair, its date, and when it should be replaced; None if the file does not say, as for a
+    key made by hand."""
 
     pair: Pair
     made: datetime | None
@@ -22,7 +22,7 @@ class CurveKey(NamedTuple):
 
     @property
     def order(self) -> datetime:
-        """By this, the later of two keys is the newer one."""
+        """Sort key: the newer of two keys comes later."""
         return self.made or _EPOCH
 
     def line(self, *, secret: bool) -> str:

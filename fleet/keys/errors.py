@@ -4,4 +4,4 @@ from fleet.common.exits import CommandError
 
 
 class KeyStoreError(CommandError):
-    """One line: what is wrong with the key store, and what to do."""
+    """The key store cannot be used; one line says what is wrong and what to do."""

@@ -9,8 +9,8 @@ from fleet.keys.errors import KeyStoreError
 
 
 def named(fleet: Inventory, name: str) -> tuple[Party, ...]:
-    """The party of a host (``iad4/n3``, ``iad4/master``), or all that a person is. KeyStoreError
-    with the nearest right name."""
+    """The party of a host (``iad4/n3``, ``iad4/master``), or all parties of a person. KeyStoreError
+    suggests the nearest valid name."""
     everybody: dict[str, tuple[Party, ...]] = {h.name: (h.party,) for h in hosts(fleet)}
     for person in fleet.person:
         everybody[person.name] = tuple(Party(role, person.name) for role in person.roles)

@@ -14,26 +14,26 @@ from fleet.common import locks
 from fleet.common.durable import sync
 from fleet.keys.errors import KeyStoreError
 
-# What a write that was cut short leaves behind begins like this.
+# Prefix of the remains of an interrupted write.
 PART: Final = ".part-"
 LOCK: Final = ".lock"
 IGNORE_FILE: Final = ".gitignore"
 
 
 def make_private(folder: Path) -> None:
-    """Have a folder for this user alone; KeyStoreError if one is there that is not."""
+    """Create a folder for this user alone; KeyStoreError if one exists that others can access."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     require_private(folder)
 
 
 def keep_from_git(folder: Path) -> None:
-    """Have git take nothing of a folder, this file included, whatever is ignored around it."""
+    """Make git ignore everything in a folder, this file included, whatever else is ignored."""
     if not (path := folder / IGNORE_FILE).exists():
         write_file(path, b"*\n")
 
 
 def require_private(path: Path) -> None:
-    """KeyStoreError unless a folder or file is this user's, and closed to all others."""
+    """KeyStoreError unless a folder or file belongs to this user and is closed to all others."""
     status = path.lstat()
     if stat.S_ISLNK(status.st_mode):
         raise KeyStoreError(f"{path} is a symbolic link; keys are only taken from the place itself")
@@ -51,7 +51,7 @@ def require_private(path: Path) -> None:
 
 
 def read_private(path: Path) -> bytes | None:
-    """A file's content; None if there is none. KeyStoreError if others may read it."""
+    """A file's content; None if it does not exist. KeyStoreError if others may read it."""
     try:
         require_private(path)
         return path.read_bytes()
@@ -62,15 +62,15 @@ def read_private(path: Path) -> bytes | None:
 
 
 def write_file(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Replace a file at once, and for good: after a power cut there is the one or the other.
+    """Replace a file atomically and durably: after a power cut it is the old one or the new one.
 
-    KeyStoreError if that cannot be.
+    KeyStoreError if it cannot be written.
     """
     part = path.with_name(f"{PART}{path.name}-{os.getpid()}-{get_ident()}")
     try:
         file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
         try:
-            os.fchmod(file, mode)  # whatever the umask says, or a part that was left behind
+            os.fchmod(file, mode)  # independent of the umask and of the mode of a remaining part
             with open(file, "wb", closefd=False) as opened:
                 opened.write(content)
             os.fsync(file)
@@ -85,7 +85,7 @@ def write_file(path: Path, content: bytes, mode: int = 0o600) -> None:
 
 
 def remove_file(path: Path) -> None:
-    """Remove a file, if it is there, for good."""
+    """Remove a file durably, if it exists."""
     try:
         path.unlink(missing_ok=True)
         sync(path.parent)
@@ -95,8 +95,8 @@ def remove_file(path: Path) -> None:
 
 @contextmanager
 def locked(path: Path, doing: str) -> Iterator[None]:
-    """Hold the lock at `path`; KeyStoreError if another process has it. It goes with its process,
-    whatever ends that."""
+    """Hold the lock at `path`; KeyStoreError if another process has it. It is released when the
+    process ends, however it ends."""
     busy = KeyStoreError(f"another command is {doing}; try again when it is done")
     with ExitStack() as held:
         try:

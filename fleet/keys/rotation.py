@@ -26,12 +26,12 @@ from fleet.inventory.model import Inventory
 from fleet.inventory.parties import HostOf, Party, hosts
 
 OVERLAP_S: Final = 30.0
-# Agents look at their files once a second.
+# Agents check their files once a second.
 SETTLE_S: Final = 3.0
 
 
 class Stage(IntEnum):
-    """How far a party is; one without a stage has its old key alone."""
+    """The stage of a party's rotation; a party without one has only its old key."""
 
     ANNOUNCED = 1
     SWITCHED = 2
@@ -39,7 +39,7 @@ class Stage(IntEnum):
 
 
 class Member(msgspec.Struct):
-    """A party that gets a new key. `complete_s`: since when all of its hosts have its stage."""
+    """A party that gets a new key. `complete_s`: since when all hosts concerned have its stage."""
 
     role: str
     name: str
@@ -53,14 +53,14 @@ class Member(msgspec.Struct):
 
 
 class Given(msgspec.Struct):
-    """What a host was given last: the stages of parties by their text, and when."""
+    """What a host was given last, and when: the parties' stages, by name of the party."""
 
     stages: dict[str, Stage] = {}
     time_s: float = 0.0
 
 
 class State(msgspec.Struct):
-    """A rotation on its way; kept in a file, times in seconds since the epoch."""
+    """A rotation in progress; kept in a file, times in seconds since the epoch."""
 
     members: list[Member]
     overlap_s: float = OVERLAP_S
@@ -68,8 +68,8 @@ class State(msgspec.Struct):
 
 
 class Fleet(NamedTuple):
-    """Who is concerned: of each party the hosts whose files have its keys; of each node's host its
-    master's."""
+    """The hosts concerned: for each party the hosts whose files contain its keys; for each node's
+    host its master's host."""
 
     concerned: Mapping[Party, frozenset[str]]
     master_of: Mapping[str, str]
@@ -79,26 +79,26 @@ class Fleet(NamedTuple):
 
 
 class Advance(NamedTuple):
-    """Give the store this stage of the party, and keep the state, before anything else."""
+    """Apply this stage of the party to the key store and save the state, before anything else."""
 
     party: Party
     stage: Stage
 
 
 class Push(NamedTuple):
-    """Give the host its files as they are now; then say Pushed or Failed."""
+    """Write the host's current files to it; then report Pushed or Failed."""
 
     host: str
 
 
 class Wait(NamedTuple):
-    """Nothing is to be done before this time."""
+    """There is nothing to do before this time."""
 
     until_s: float
 
 
 class Held(NamedTuple):
-    """Nothing more can be done: the party is not through, because of these hosts."""
+    """There is nothing more to do: these hosts hold up the party."""
 
     party: Party
     stage: Stage
@@ -112,23 +112,23 @@ Instruction = Advance | Push | Wait | Held
 
 
 class Pushed(NamedTuple):
-    """The host has the files that were asked for."""
+    """The host has the requested files."""
 
     host: str
 
 
 class Failed(NamedTuple):
-    """It could not be given them; it is not tried again before `Retry`."""
+    """The host could not be given its files; it is not tried again before `Retry`."""
 
     host: str
 
 
 class Retry(NamedTuple):
-    """Hosts that failed are there again, perhaps."""
+    """Hosts that failed may be reachable again."""
 
 
 class Dropped(NamedTuple):
-    """The party is out, as it was revoked, and nobody waits for its host, if it has one."""
+    """The party was revoked and leaves the rotation; its host, if it has one, is not waited for."""
 
     party: Party
     host: str = ""
@@ -138,14 +138,14 @@ Event = Pushed | Failed | Retry | Dropped
 
 
 def begin(chosen: Mapping[Party, Stage], overlap_s: float = OVERLAP_S) -> State:
-    """A rotation of these parties, each from this stage on: ANNOUNCED, or where one that was given
-    up has left it."""
+    """A rotation of these parties, each starting at its given stage: ANNOUNCED, or the stage where
+    an abandoned rotation left it."""
     return State([Member(*party, stage) for party, stage in chosen.items()], overlap_s)
 
 
 class Rotation:
-    """`decide(now)` says what is to be done, `handle(event, now)` takes what came of it. `without`
-    are hosts that nobody waits for: they get their keys with their next deployment."""
+    """`decide(now)` returns the next steps, `handle(event, now)` takes their outcome. `without` are
+    hosts that are not waited for: they get their keys with their next deployment."""
 
     def __init__(self, state: State, fleet: Fleet, without: Collection[str] = ()) -> None:
         self.state = state
@@ -157,14 +157,16 @@ class Rotation:
 
     @property
     def through(self) -> bool:
-        """Whether every party has its new key alone, everywhere."""
+        """Whether every party has only its new key, everywhere."""
         return all(self._complete(each) and _last(each) for each in self.state.members)
 
     def decide(self, now: float) -> list[Instruction]:
-        """What is to be done at `now`: hosts to be given their files, else how long to wait, else
-        parties that go on, else who is held up. Empty: `through`. O(parties · hosts of each).
+        """The next steps at `now`: hosts to push files to; if there are none, the time to wait;
+        otherwise parties that advance; otherwise the parties that are held up. Empty: `through`.
+        O(parties · hosts of each).
 
-        All that can go on do so together: a host is then given the files of a stage once.
+        All parties that can advance do so together, so that a host gets the files of a stage only
+        once.
         """
         self._note(now)
         behind = {host for each in self.state.members for host in self._behind(each)}
@@ -207,7 +209,8 @@ class Rotation:
         self._note(now)
 
     def _note(self, now: float) -> None:
-        """Since when parties are complete. Where the clock was set back, windows begin anew."""
+        """Record since when parties are complete. If the clock was set back, the overlap starts
+        over."""
         for given in self.state.given.values():
             given.time_s = min(given.time_s, now)
         for each in self.state.members:
@@ -217,7 +220,7 @@ class Rotation:
                 each.complete_s = now if each.complete_s is None else min(each.complete_s, now)
 
     def _behind(self, member: Member) -> frozenset[str]:
-        """The hosts that do not have its stage yet."""
+        """The hosts that do not have the party's stage yet."""
         name = str(member.party)
         given = self.state.given
         return frozenset(
@@ -236,7 +239,7 @@ class Rotation:
         return member.complete_s + self.state.overlap_s
 
     def _turn_s(self, host: str, behind: Collection[str]) -> float:
-        """When the host may be given its files: after its master."""
+        """When the host may be given its files: after its master's host."""
         master = self._fleet.master_of.get(host)
         if master is None or master in self._without:
             return 0.0
@@ -254,7 +257,7 @@ def _last(member: Member) -> bool:
 
 
 def fleet_of(fleet: Inventory, revoked: Collection[Party] = ()) -> Fleet:
-    """Who is concerned by whose keys. Who was revoked has no key that counts, and no host."""
+    """The hosts concerned by each party's keys. A revoked party has no valid key, and no host."""
     everywhere = [host for host in hosts(fleet) if host.party not in revoked]
     masters = frozenset(host.name for host in everywhere if host.node is None)
     concerned: dict[Party, frozenset[str]] = {}

@@ -26,7 +26,7 @@ _STATES: Final = {Stage.ANNOUNCED: "announced", Stage.SWITCHED: "switched"}
 
 class ShownKey(Struct, frozen=True):
     """A party's current key. `state`: missing, current, announced, switched (docs/run/keys.md) or
-    revoked; times are null where the key file does not say."""
+    revoked; times are null if the key file does not give them."""
 
     role: str
     name: str
@@ -38,7 +38,7 @@ class ShownKey(Struct, frozen=True):
 
 
 class ShownHostKey(Struct, frozen=True):
-    """The SSH host key that is pinned; empty: none. `origin`: ours or adopted."""
+    """The pinned SSH host key; empty if there is none. `origin`: ours or adopted."""
 
     host: str
     fingerprint: str
@@ -46,7 +46,7 @@ class ShownHostKey(Struct, frozen=True):
 
 
 class Shown(Struct, frozen=True):
-    """What `fleet keys show --json` prints."""
+    """The document of `fleet keys show --json`."""
 
     keys: tuple[ShownKey, ...]
     host_keys: tuple[ShownHostKey, ...]

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from fleet.keys.errors import KeyStoreError
 
 SSH_PORT: Final = 22
-# Those that a host may show; DSA is not among them.
+# Accepted kinds of host keys; DSA is not among them.
 KINDS: Final = (
     "ssh-ed25519",
     "ecdsa-sha2-nistp256",
@@ -28,7 +28,7 @@ class HostKey(NamedTuple):
     public: str
 
     def __repr__(self) -> str:
-        return f"<SSH key {self.public}>"  # never the private half, wherever it is printed
+        return f"<SSH key {self.public}>"  # the repr never shows the private half
 
 
 def make(comment: str) -> HostKey:
@@ -48,12 +48,12 @@ def make(comment: str) -> HostKey:
 
 
 class LockedKeyError(KeyStoreError):
-    """A private key has a passphrase."""
+    """A private key is protected by a passphrase."""
 
 
 def load(private: bytes, name: str) -> HostKey:
-    """The pair of a private key; KeyStoreError names it, for one with a passphrase
-    LockedKeyError."""
+    """The key pair of a private key file; KeyStoreError names it, LockedKeyError if it has a
+    passphrase."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import (
         Encoding,
@@ -72,14 +72,14 @@ def load(private: bytes, name: str) -> HostKey:
 
 
 def normal(public: str) -> str:
-    """``kind base64`` of a public key, without its comment; KeyStoreError if it is none."""
+    """``kind base64`` of a public key, without its comment; KeyStoreError for an invalid one."""
     kind, _, rest = public.strip().partition(" ")
     data = rest.split(" ")[0]
     try:
         blob = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
         blob = b""
-    # The kind stands in the key once more, behind its length.
+    # The kind is repeated inside the key, after its length.
     if kind not in KINDS or blob[:4] != len(kind).to_bytes(4) or blob[4:].find(kind.encode()) != 0:
         raise KeyStoreError(f"{public[:40]!r} is no public SSH key of a kind in use")
     return f"{kind} {data}"
@@ -109,7 +109,7 @@ def known_hosts(pins: list[tuple[str, int, str]]) -> bytes:
 
 def find_known(text: str, address: str, port: int) -> tuple[str, ...]:
     """The public keys that a known_hosts file has for an address, hashed names included; the
-    best kind first."""
+    preferred kind first."""
     wanted = pattern(address, port)
     found = []
     for line in text.splitlines():

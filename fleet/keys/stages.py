@@ -17,15 +17,15 @@ _TICK = timedelta(seconds=1)  # the resolution of dates in key files
 
 
 def stage_of(keys: tuple[CurveKey, ...]) -> Stage:
-    """Where a rotation of a party with these keys begins, or goes on."""
+    """The stage at which a rotation of a party with these keys starts or continues."""
     return Stage.SWITCHED if len(keys) > 1 and keys[0].order > keys[1].order else Stage.ANNOUNCED
 
 
 def bring(
     keys: tuple[CurveKey, ...], stage: Stage, now: datetime, lifetime: timedelta
 ) -> tuple[CurveKey, ...]:
-    """The keys at this stage; those that are there already stay as they are, so that whoever was
-    interrupted may ask again."""
+    """The party's keys at this stage. Existing keys are reused, so that an interrupted step can be
+    repeated."""
     by_age = tuple(sorted(keys, key=lambda key: key.order))
     if stage is Stage.SWITCHED:
         return by_age[::-1]
@@ -33,13 +33,13 @@ def bring(
         return by_age[-1:]
     if len(by_age) > 1:
         return by_age
-    # Told apart by their dates, also where the clock was set back.
+    # Keys are distinguished by their dates, even if the clock was set back.
     (old,) = by_age
     return (old, curve.make(max(now, old.order + _TICK), lifetime))
 
 
 def read_state(path: Path) -> State | None:
-    """A rotation's file; KeyStoreError."""
+    """Read a rotation's state file; KeyStoreError."""
     content = read_private(path)
     if content is None:
         return None

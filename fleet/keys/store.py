@@ -79,7 +79,7 @@ class Revocation(msgspec.Struct, frozen=True):
         return Party(self.role, self.name)
 
 
-# Made once: msgspec crashes where several threads are the first to decode a type.
+# Created at import: msgspec crashes if several threads are the first to decode a type.
 _REVOCATIONS: Final = msgspec.json.Decoder(tuple[Revocation, ...])
 
 
@@ -112,8 +112,8 @@ class Store:
     def ensure(
         self, fleet: Inventory, *, lifetime: timedelta = curve.LIFETIME
     ) -> list[Party | str | WebhookOf]:
-        """Make what is missing, replace nothing, and write known_hosts; what was made: parties,
-        host names of SSH keys, webhooks, and OPERATOR_KEY."""
+        """Create the keys that are missing, without replacing any, and write known_hosts. Returns
+        what was created: parties, host names of SSH keys, webhooks, and OPERATOR_KEY."""
         made: list[Party | str | WebhookOf] = []
         with self.writing():
             for party in parties(fleet):
@@ -122,7 +122,7 @@ class Store:
                     made.append(party)
             if not self.operator_key.exists():
                 pair = ssh.make(f"fleet {fleet.name}")
-                # The public half first: with it alone the next run makes both again.
+                # The public half first: if only that exists, the next run creates both again.
                 write_file(self._ssh / "operator.pub", f"{pair.public}\n".encode(), 0o644)
                 write_file(self.operator_key, pair.private)
                 made.append(OPERATOR_KEY)
@@ -140,11 +140,11 @@ class Store:
     # --- CURVE: what files_of() asks for -------------------------------------------------------
 
     def publics(self, party: Party) -> tuple[str, ...]:
-        """Its valid public keys, the current one first; () for one that has none or was revoked."""
+        """A party's valid public keys, the current one first; () if it has none or was revoked."""
         return () if self.revoked(party) else self.public_keys(party)
 
     def secret_file(self, party: Party) -> bytes:
-        """Its secret key file; KeyStoreError for one that has none or was revoked."""
+        """A party's secret key file; KeyStoreError if it has none or was revoked."""
         if self.revoked(party):
             raise KeyStoreError(
                 f"{party} was revoked; fleet keys reinstate gives it a new key, "
@@ -153,12 +153,12 @@ class Store:
         return curve.render(self._known(party), secret=True)
 
     def public_file(self, party: Party) -> bytes:
-        """Its public key file. Of a party that was revoked it has a key that nobody holds yet, so
-        that whoever has the former one cannot pose as it."""
+        """A party's public key file. For a revoked party it contains a new key that has not been
+        issued, so that the holder of the former key cannot impersonate it."""
         return curve.render(self._known(party), secret=False)
 
     def webhook_file(self, iad: str, webhook: str) -> bytes:
-        """The file with a webhook's secrets; KeyStoreError for one that has none."""
+        """The file with a webhook's secrets; KeyStoreError if it has none."""
         found = WebhookOf(iad, webhook)
         content = read_private(self._webhook_path(found))
         if content is None:
@@ -166,7 +166,7 @@ class Store:
         return content
 
     def keys(self, party: Party) -> tuple[CurveKey, ...]:
-        """Its keys, revoked or not, the current one first; () for one that has none."""
+        """A party's keys, revoked or not, the current one first; () if it has none."""
         path = self._path(party)
         content = read_private(path)
         if content is None:
@@ -178,21 +178,21 @@ class Store:
             raise KeyStoreError(f"{line}; restore it from a backup") from None
 
     def public_keys(self, party: Party) -> tuple[str, ...]:
-        """Its public keys, revoked or not."""
+        """A party's public keys, revoked or not."""
         return tuple(key.pair.public for key in self.keys(party))
 
     def replace_keys(
         self, party: Party, change: Callable[[tuple[CurveKey, ...]], tuple[CurveKey, ...]]
     ) -> None:
-        """Write what `change` makes of a party's keys."""
+        """Replace a party's keys by the result of `change`."""
         with self.writing():
             before = self._known(party)
             if (after := change(before)) != before:
                 self._write(party, after)
 
     def key_files(self, role: Literal["client", "operator"], iad: str) -> KeyFiles:
-        """Paths for a connection of the fleet's own to an IAD's master: its secret file, and the
-        file of that master's public keys. Both change with a rotation."""
+        """Paths for one of the fleet's own connections to an IAD's master: its secret file, and the
+        file of that master's public keys. A rotation changes both."""
         own, master = CLIENT if role == "client" else OPERATOR, Party("master", iad)
         for party in (own, master):
             self._known(party)
@@ -202,12 +202,12 @@ class Store:
 
     @property
     def operator_key(self) -> Path:
-        """The private SSH key that hosts are logged in to with."""
+        """The private SSH key used to log in to hosts."""
         return self._ssh / "operator"
 
     @property
     def operator_public(self) -> str:
-        """Its public half, as authorized_keys has it."""
+        """Its public half, in authorized_keys format."""
         content = read_private(self.operator_key)
         if content is None:
             raise KeyStoreError("there is no SSH key of the operator; fleet keys init makes it")
@@ -221,15 +221,15 @@ class Store:
         return f"{public} fleet"
 
     def host_key(self, host: str) -> HostKey:
-        """The host key that this host gets when it is flashed."""
+        """The host key that this host gets when its card is flashed."""
         content = read_private(self._host_path(host))
         if content is None:
             raise KeyStoreError(f"there is no host key of {host}; fleet keys init makes it")
         return ssh.load(content, str(self._host_path(host)))
 
     def pin(self, host: str) -> str:
-        """The public host key that this host has to show: one that was adopted, or our own; empty
-        for a host that was revoked or has none yet."""
+        """The public host key that this host must show: an adopted one, or our own; empty if the
+        host was revoked or has none yet."""
         if (adopted := read_private(self._pin_path(host))) is not None:
             return adopted.decode("ascii").strip()
         if read_private(self._host_path(host)) is None or self.revoked(party_of(host)):
@@ -241,7 +241,7 @@ class Store:
         return self._pin_path(host).exists()
 
     def adopt(self, fleet: Inventory, host: HostOf, public: str) -> None:
-        """Pin the key that a host has already."""
+        """Pin the key that the host already has."""
         with self.writing():
             write_file(self._pin_path(host.name), f"{ssh.normal(public)}\n".encode())
             self._write_known_hosts(fleet)
@@ -253,13 +253,13 @@ class Store:
             self._write_known_hosts(fleet)
 
     def use_own_host_key(self, fleet: Inventory, host: str) -> None:
-        """Pin our own key again: the host has it now, as it was flashed."""
+        """Pin our own key again: the host was flashed and has it now."""
         with self.writing():
             remove_file(self._pin_path(host))
             self._write_known_hosts(fleet)
 
     def write_known_hosts(self, fleet: Inventory) -> None:
-        """Write known_hosts, as after a change of addresses."""
+        """Write known_hosts, for instance after addresses changed."""
         with self.writing():
             self._write_known_hosts(fleet)
 
@@ -288,12 +288,12 @@ class Store:
             raise KeyStoreError(f"{path}: {error}; restore it from a backup") from None
 
     def revoked(self, party: Party) -> bool:
-        """Whether its keys count no more."""
+        """Whether the party's keys are revoked."""
         return any(each.party == party for each in self.revocations())
 
     def revoke(self, fleet: Inventory, party: Party, reason: str) -> Revocation:
-        """Take a party's keys out of force, and a host's pin with them. It has a new key from now
-        on, which nobody gets before `reinstate`."""
+        """Revoke a party's keys, and the host key pin of its host. It gets a new key, which is not
+        issued before `reinstate`."""
         with self.writing():
             found = Revocation(
                 party.role,
@@ -302,7 +302,8 @@ class Store:
                 f"{self._clock():%Y-%m-%dT%H:%M:%SZ}",
                 reason,
             )
-            # First the word, then the keys: cut short, the party is out all the same.
+            # Record the revocation before replacing the keys: if interrupted, the party is revoked
+            # all the same.
             others = [each for each in self.revocations() if each.party != party]
             self._write_revocations((*others, found))
             self._write(party, (curve.make(self._clock()),))
@@ -313,13 +314,13 @@ class Store:
         return found
 
     def reinstate(self, fleet: Inventory, party: Party) -> bool:
-        """Let a party that was revoked have its new keys; whether it was revoked."""
+        """Issue a revoked party its new keys; returns whether it was revoked."""
         with self.writing():
             before = self.revocations()
             after = tuple(each for each in before if each.party != party)
             if after == before:
                 return False
-            # A revocation that was cut short left the former keys here: they never come back.
+            # An interrupted revocation left the former keys: they must never become valid again.
             (gone,) = (each for each in before if each.party == party)
             if set(gone.keys) & set(self.public_keys(party)):
                 self._write(party, (curve.make(self._clock()),))
@@ -343,7 +344,7 @@ class Store:
 
     def _write(self, party: Party, keys: tuple[CurveKey, ...]) -> None:
         if party.role == "master":
-            # First, as others are told of a key before it is used: docs/understand/trust.md.
+            # First: peers learn a key before it is used, see docs/understand/trust.md.
             write_file(self._public_path(party), curve.render(keys, secret=False))
         write_file(self._path(party), curve.render(keys, secret=True))
 
@@ -374,7 +375,7 @@ def host_name(party: Party) -> str:
 
 
 def party_of(host: str) -> Party:
-    """The party of the agent on the host of this name."""
+    """The party of the agent on this host."""
     iad, _, node = host.partition("/")
     return Party("master", iad) if node == "master" else Party("node", host)
 
@@ -384,7 +385,8 @@ def _file_name(party: Party) -> str:
 
 
 def _flat(name: str) -> str:
-    """A name as part of a file name. Names have neither + nor, below the IAD, a slash."""
+    """A name as part of a file name. No name contains a +, and only the IAD is followed by a
+    slash."""
     if "+" in name or "\0" in name or name.count("/") > 1:
         raise KeyStoreError(f"{name!r} is no name of a host or person")
     return name.replace("/", "+")

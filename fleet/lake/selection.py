@@ -11,13 +11,13 @@ from fleet.lake.schema.folder import Lake
 
 
 def lake_of(named: Path | None, fleet: Folder | None) -> Lake:
-    """`named`; $SANDERLING_LAKE; that of the fleet, given or found from here upwards; or that of
-    the last demo. It need not be there."""
+    """The lake: `named`; $SANDERLING_LAKE; that of the fleet, given or found from here upwards; or
+    that of the last demo. It may not exist yet."""
     return lakes.chosen(named, _root(fleet))
 
 
 def existing_lake(named: Path | None, fleet: Folder | None) -> Lake:
-    """The same, which must be there. NoLakeError."""
+    """The same lake, which must exist. NoLakeError."""
     return lakes.existing(named, _root(fleet))
 
 

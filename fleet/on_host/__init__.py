@@ -1,4 +1,5 @@
 """Programs that run as root on a host, sent there as one archive (fleet/ssh/remote.py).
 
-Standard library only, and nothing of ours from elsewhere. `program` is where it begins.
+They use the standard library only, and no other module of this project. `program` is the entry
+point.
 """

@@ -39,7 +39,7 @@ from fleet.on_host.undo import boot, undo
 
 
 def write_now(host: Host, request: Json) -> Json:
-    """Write files beside whatever else is under way."""
+    """Write files independently of a deployment in progress."""
     if not os.path.isdir(host.at(CONFIGURATION)):
         raise Failure(f"there is no {CONFIGURATION} yet; fleet deploy sets it up")
     with host.lock("files"):

@@ -1,4 +1,4 @@
-"""Has the agent of a new release validate its configuration before anything is changed."""
+"""Configuration check: the new release's agent validates its configuration before any change."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from fleet.on_host.places import CONFIGURATION, RELEASES, STATE, TRIED, USER
 
 
 def check(host: Host, request: Json) -> None:
-    """Have the agent of the new release check the configuration that it would get, while the
-    former one, if any, goes on; Failure with what it says, and nothing is touched.
+    """Let the agent of the new release check its future configuration while the old agent, if any,
+    keeps running. Failure with the agent's message; nothing is changed.
 
-    Before a host's first deployment the agents' user and their folder for state are missing. The
-    check is root's then, and the folder is there for as long as it takes.
+    Before a host's first deployment the agents' user and their state folder are missing. The check
+    then runs as root, and the folder exists for its duration.
     """
     wanted = request.get("check")
     if not wanted:
@@ -35,7 +35,7 @@ def check(host: Host, request: Json) -> None:
     except Failure as error:
         said = str(error).partition(": error: ")[2] or str(error)
         if said.startswith("option --leave-sensors not recognized"):
-            return  # a release from before there was such a check
+            return  # releases before this one have no such check
         said = said.replace(host.at(TRIED), CONFIGURATION)
         what = f"nothing was touched, as {request['release']} refuses: {said}"
         raise Failure(what, refused=True) from None
@@ -47,12 +47,12 @@ def check(host: Host, request: Json) -> None:
 
 
 def forget_tried(host: Host) -> None:
-    """Remove what was laid out for a check, which may have been killed: keys are among it."""
+    """Remove the files of a check that may have been killed: they include keys."""
     shutil.rmtree(host.at(TRIED), ignore_errors=True)
 
 
 def process_of_user(host: Host) -> Json:
-    """What a process needs to run as the agents do; nothing if there is no such user yet."""
+    """Process options to run as the agents' user; empty if the user does not exist yet."""
     if host.root or not has_user(USER):
         return {}
     number, group = user(host, USER)
@@ -60,7 +60,7 @@ def process_of_user(host: Host) -> Json:
 
 
 def lay_out(host: Host, request: Json) -> None:
-    """The folder of configuration as it would be after the switch."""
+    """Write the configuration folder as it would be after the switch."""
     top, tried = host.at(CONFIGURATION), host.at(TRIED)
     os.makedirs(tried, 0o755)
     for folder, folders, names in os.walk(top):

@@ -1,6 +1,6 @@
 """Diagnosis of a host as one JSON document: the checks that take longer than its facts.
 
-Nothing is changed; the only packets are the attempts to connect that the request names.
+Read-only; the only packets sent are the connection attempts that the request names.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 MAX_LINES = 5
 LONGEST_LINE = 300
 CONNECT_S = 3.0
-# What the kernel says when a card, its file system or its power fails.
+# Kernel messages about a failing card, file system or power supply.
 CARD = re.compile(
     r"mmc\d+: .*(error|timeout|timed out|tuning)|mmcblk\d+\w*: .*error|"
     r"I/O error, dev mmcblk|EXT4-fs (error|warning)|EXT4-fs .*remounting|JBD2: .*error|"
@@ -28,7 +28,7 @@ POWER = re.compile(r"under-?voltage detected|voltage normalised", re.IGNORECASE)
 
 
 def diagnosis(request: dict[str, Any]) -> dict[str, Any]:
-    """What was asked for; what cannot be read is left out."""
+    """The requested checks; those that cannot be read are left out."""
     connects = _connects(request["connect"])  # they wait while the journal is read
     units = {unit: _own(_journal("-b", "-u", unit), unit) for unit in request["units"]}
     kernel = [_entry(row) for row in _journal("-k", "-b", "-p", "warning")]
@@ -47,7 +47,7 @@ def diagnosis(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _own(rows: list[dict[str, Any]], unit: str) -> list[dict[str, Any]]:
-    """Without what systemd says about the unit."""
+    """The entries that the unit itself wrote, without systemd's about it."""
     return [row for row in rows if row.get("_SYSTEMD_UNIT") == unit]
 
 
@@ -82,7 +82,7 @@ def _journal(*arguments: str) -> list[dict[str, Any]]:
 
 
 def _run(*command: str) -> str | None:
-    """What it printed; None if it could not, or failed."""
+    """The command's output; None if it could not be run, or failed."""
     try:
         done = subprocess.run(command, capture_output=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -91,7 +91,7 @@ def _run(*command: str) -> str | None:
 
 
 def _time() -> dict[str, Any]:
-    """Which service sets the clock, and how many of its sources answer."""
+    """The service that sets the clock, and how many of its sources answer."""
     sources = _run("chronyc", "-n", "-c", "sources")
     if sources is not None:  # "" where it knows no server
         return chrony(sources)
@@ -118,7 +118,7 @@ def timesyncd(shown: str) -> dict[str, Any]:
 
 
 def _connects(wanted: list[list[Any]]) -> dict[str, Any]:
-    """Attempts to connect, all at once."""
+    """The connection attempts, all in parallel."""
     found: list[dict[str, Any]] = [
         {"host": host, "port": port, "error": f"no answer within {CONNECT_S:g} s"}
         for host, port in wanted

@@ -41,7 +41,7 @@ TIME_ERROR = 5
 
 
 def facts(root: str) -> dict[str, Any]:
-    """All facts, of the host whose files are below `root`."""
+    """All facts of the host whose file system is at `root`."""
     real = root == "/"
     found: dict[str, Any] = {
         "ok": True,
@@ -129,8 +129,8 @@ def _celsius(root: str) -> float | None:
 
 
 def _throttled(root: str) -> int | None:
-    """The firmware's bits. A kernel without them has the alarm for under-voltage, which stays on:
-    it counts as since boot."""
+    """The firmware's throttling bits. A kernel without them has the under-voltage alarm, which
+    stays set, so it counts as an event since boot."""
     try:
         return int(_word(root, THROTTLED), 16)
     except ValueError:
@@ -150,7 +150,7 @@ def _clock() -> dict[str, Any]:
         state = ctypes.CDLL(None, use_errno=True).adjtimex(timex)
         if state >= 0:
             found["synchronised"] = state != TIME_ERROR
-            # modes, offset, freq, maxerror (microseconds): each in a long's place.
+            # Fields modes, offset, freq, maxerror (microseconds), each the size of a long.
             error_us = int.from_bytes(timex.raw[3 * size : 4 * size], sys.byteorder)
             found["max_error_s"] = error_us / 1e6
     except (OSError, AttributeError):
@@ -159,7 +159,7 @@ def _clock() -> dict[str, Any]:
 
 
 def _disks(root: str) -> dict[str, Any]:
-    """File systems by the first of these folders that is on them."""
+    """File systems, each by the first of these folders that lies on it."""
     found: dict[str, Any] = {}
     seen = set()
     for path in ("/", "/opt", "/var/lib", "/var/log", "/boot/firmware", "/tmp"):  # noqa: S108 - asked for its room only
@@ -183,7 +183,7 @@ def _disks(root: str) -> dict[str, Any]:
 
 
 def _block(root: str, device: int) -> str:
-    """The folder of a file system's block device in /sys; empty if it has none."""
+    """The folder in /sys of a file system's block device; empty if there is none."""
     path = _at(root, f"/sys/dev/block/{os.major(device)}:{os.minor(device)}")
     return os.path.realpath(path) if os.path.exists(path) else ""
 
@@ -193,7 +193,7 @@ def _device(root: str, device: int) -> str:
 
 
 def _life(root: str, device: int) -> int | None:
-    """What a card says of its wear: steps of 10 %, of its two kinds of cells the worse."""
+    """A card's wear indicator in steps of 10 %: the worse of its two types of cells."""
     block = _block(root, device)
     for folder in (block, os.path.dirname(block)):
         try:
@@ -232,8 +232,7 @@ def _releases(root: str) -> dict[str, Any]:
 
 
 def last_other(journal: str, current: str) -> str:
-    """The release that was in use, and good, before the current one, by the host's own journal;
-    empty if it does not tell."""
+    """The last good release before the current one, by the host's own journal; empty if unknown."""
     used: list[str] = []
     for text in journal.splitlines():
         try:
@@ -256,7 +255,7 @@ def _written(root: str) -> dict[str, list[str]]:
 
 
 def _made_for(folder: str, release: str) -> str:
-    """The Python that a release is for, by its lib/pythonX.Y; empty if there is none."""
+    """The Python that a release is built for, from its lib/pythonX.Y; empty if there is none."""
     try:
         names = os.listdir(f"{folder}/{release}/lib") if release else []
     except OSError:
@@ -318,7 +317,7 @@ def _units() -> dict[str, Any]:
 
 
 def units_of(text: str, running: Any) -> dict[str, Any]:
-    """Units by name, from what `systemctl show` prints; `running` tells a process's release."""
+    """Units by name, from the output of `systemctl show`; `running` returns a process's release."""
     found = {}
     for block in text.strip().split("\n\n"):
         rows = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
@@ -333,7 +332,7 @@ def units_of(text: str, running: Any) -> dict[str, Any]:
 
 
 def _running(pid: int) -> str:
-    """The release that a process was started from, by the libraries that it has loaded."""
+    """The release that a process was started from, according to its loaded libraries."""
     try:
         with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as file:
             for line in file:

@@ -20,7 +20,7 @@ Owner = tuple[int, int]
 
 
 def write(host: Host, path: str, content: bytes, mode: int = 0o644, owner: Owner = (0, 0)) -> None:
-    """Replace a file: at any moment there is the former or the new one."""
+    """Replace a file atomically: a reader sees the old one or the new one."""
     target = host.at(path)
     os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
     beside = f"{target}.new"
@@ -47,7 +47,7 @@ def has_user(name: str) -> bool:
 
 
 def user(host: Host, name: str) -> Owner:
-    """A user's number and group; Failure if there is none."""
+    """A user's uid and gid; Failure if there is no such user."""
     if host.root:
         return 0, 0
     try:
@@ -58,7 +58,7 @@ def user(host: Host, name: str) -> Owner:
 
 
 def is_there(host: Host, path: str, content: bytes, mode: int, owner: Owner) -> bool:
-    """Whether a file is already as it shall be."""
+    """Whether the file already has the wanted content, mode and owner."""
     try:
         status = os.lstat(host.at(path))
         if not stat.S_ISREG(status.st_mode) or stat.S_IMODE(status.st_mode) != mode:
@@ -72,7 +72,7 @@ def is_there(host: Host, path: str, content: bytes, mode: int, owner: Owner) -> 
 
 
 def write_files(host: Host, unit: str, files: list[Json]) -> list[str]:
-    """Write files that are not as they shall be, in order; their paths."""
+    """Write the files that differ from what is wanted, in order; returns their paths."""
     written = []
     for file in files:
         content, owner = base64.b64decode(file["content"]), user(host, file["owner"])
@@ -108,7 +108,7 @@ def sync_folder(path: str) -> None:
 
 
 def sync_file_system(path: str) -> None:
-    """All that was written below `path` is on the disk; one call instead of one for each file."""
+    """Sync everything written below `path` with one call, instead of one for each file."""
     number = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         if ctypes.CDLL(None, use_errno=True).syncfs(number):
@@ -118,7 +118,7 @@ def sync_file_system(path: str) -> None:
 
 
 def set_current(host: Host, release: str) -> None:
-    """Set the link with one rename; with no release it is removed."""
+    """Set the link `current` with one rename; without a release it is removed."""
     link = host.at(CURRENT)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(f"{link}.new")
@@ -139,7 +139,7 @@ def current(host: Host) -> str:
 
 
 def record(host: Host, **entry: object) -> None:
-    """Add a line to the host's own journal, which keeps the last ones."""
+    """Add a line to the host's own journal, which keeps only the latest ones."""
     line = {"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **entry}
     path = f"{JOURNAL}/journal.jsonl"
     try:

@@ -36,14 +36,14 @@ from urllib.parse import quote
 
 Frame = tuple[dict[str, Any], bytes]
 
-# As agent/edge/history/row_groups.py has them; tests hold them together.
+# The same as in agent/edge/history/row_groups.py; a test compares them.
 APPLICATION_ID = 0x53414E44
 VERSION = 2
 ROW = (
     "sequence, sensor, count, first_ms, last_ms, shift_ms, boot, first_monotonic_ms,"
     " last_monotonic_ms, synchronised, layout, statistics"
 )
-# As agent/edge/history/wal.py has it: mark, length, CRC-32 of a body of MessagePack.
+# The same as in agent/edge/history/wal.py: mark, length, CRC-32 of a MessagePack body.
 TAIL_MARK = b"\xb5SnT"
 TAIL_RECORD = struct.Struct("<4s2I")
 TAIL_VERSION = 1
@@ -51,12 +51,12 @@ TAIL_VERSION = 1
 KNOWN = struct.Struct("<qI")  # sequence, CRC of the row
 FRESH = struct.Struct("<qq")  # sequence, count
 PIECE = 1 << 20
-# In one look: half a megabyte, of a sensor with three channels.
+# Groups read in one query: half a megabyte for a sensor with three channels.
 READINGS = 1 << 14
 PATIENCE_S = 5.0
 TRIES = 5
 DAMAGE = (sqlite3.Error, UnicodeError, OverflowError)
-# These say that the file cannot be reached now, not that it is broken.
+# SQLite errors of a file that cannot be accessed now, which does not mean that it is damaged.
 OUT_OF_REACH = {
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_CANTOPEN,
@@ -68,13 +68,13 @@ OUT_OF_REACH = {
 
 
 def frames(asked: dict[str, Any]) -> Iterator[Frame]:
-    """What the history that the configuration names has, the oldest first."""
+    """The frames of the configured history, oldest groups first."""
     path, group_readings = configured(asked["config"])
     if not os.path.exists(path):
         return  # its agent was never started
     if asked.get("own_process"):
         become_owner(path)
-    # The tail first: what leaves it goes to the file.
+    # Read the tail first: its groups move from it to the file.
     tail_history, tail = tail_of(path + ".tail")
     history = History(path)
     listing = Listing(asked)
@@ -102,7 +102,7 @@ def frames(asked: dict[str, Any]) -> Iterator[Frame]:
 
 
 def configured(config: str) -> tuple[str, int]:
-    """Where the history of an edge agent is, and its readings a group."""
+    """The path of an edge agent's history, and its readings per group."""
     try:
         with open(config, "rb") as file:
             table = tomllib.load(file).get("history", {})
@@ -115,7 +115,7 @@ def configured(config: str) -> tuple[str, int]:
 
 
 def become_owner(path: str) -> None:
-    """Give up root's rights for those of whoever has the file."""
+    """Drop root's privileges: become the owner of the file."""
     owner = os.stat(path)
     if os.geteuid() == 0 and owner.st_uid != 0:
         os.setgroups([])
@@ -124,14 +124,15 @@ def become_owner(path: str) -> None:
 
 
 class History:
-    """The file. OSError: it cannot be read now; `DAMAGE`."""
+    """The history's file. OSError: it cannot be read now; `DAMAGE`: the errors of a damaged
+    file."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._inode = os.stat(path).st_ino
 
     def meta(self) -> dict[str, Any]:
-        """Its id and the like; ValueError if it is none of a format that is read here."""
+        """Its metadata, such as its id; ValueError if its format is unknown here."""
         try:
             (application,) = self.look("PRAGMA application_id")[0]
             meta = dict(self.look("SELECT key, value FROM meta")) if application else {}
@@ -150,7 +151,7 @@ class History:
         return meta
 
     def look(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-        """All rows of a query, by a connection of its own."""
+        """All rows of a query, on a connection of its own."""
         for _ in range(TRIES):
             immutable = not os.path.exists(self._path + "-wal")
             before = os.stat(self._path)
@@ -174,7 +175,7 @@ class History:
             uri + "&immutable=1" * immutable, uri=True, isolation_level=None, timeout=PATIENCE_S
         )
         try:
-            # Damaged text is found by a checksum.
+            # Damaged text is detected by a checksum.
             db.text_factory = lambda text: text.decode("utf-8", "replace")
             return db.execute(query, values).fetchall()
         finally:
@@ -189,7 +190,7 @@ class History:
 
 
 class Listing:
-    """What is there, held against what was taken."""
+    """The groups in the history, compared with those taken before."""
 
     def __init__(self, asked: dict[str, Any]) -> None:
         self.gone: list[tuple[int, int]] = []
@@ -217,7 +218,7 @@ class Listing:
         self.fresh.sort()
 
     def _rows(self, history: History) -> list[tuple[Any, ...]]:
-        """The rows; around a page that cannot be read, those that can be."""
+        """The rows; if a page cannot be read, the rows around it."""
         query = f"SELECT {ROW}, crc FROM groups"  # noqa: S608 - a constant
         try:
             return history.look(query)
@@ -245,14 +246,14 @@ class Listing:
         return list(found.values())
 
     def wanted(self, since_ms: int | None) -> list[tuple[int, int, int, int]]:
-        """The groups that are to be sent."""
+        """The groups to send."""
         return [each for each in self.fresh if since_ms is None or each[3] >= since_ms]
 
 
 def sent(
     history: History, wanted: list[tuple[int, int, int, int]], max_bytes: int
 ) -> Iterator[Frame]:
-    """The groups wanted, until they are `max_bytes`; one that went meanwhile is left out."""
+    """Frames of the wanted groups up to `max_bytes`; groups deleted meanwhile are left out."""
     left = max_bytes
     for batch in batches(wanted):
         for found in read(history, batch):
@@ -323,7 +324,7 @@ def group(row: tuple[Any, ...], crc: int, columns_crc: Any, data: Any) -> list[F
 
 
 def row_crc(row: tuple[Any, ...]) -> int | None:
-    """As agent/edge/history/row_groups.py has it; None for what is no row."""
+    """The same as in agent/edge/history/row_groups.py; None for an invalid row."""
     try:
         return zlib.crc32(row[-1], zlib.crc32(" ".join(map(str, row[:-1])).encode()))
     except (TypeError, UnicodeError):
@@ -331,7 +332,7 @@ def row_crc(row: tuple[Any, ...]) -> int | None:
 
 
 def bad(sequence: int, crc: object, reason: str, row: object) -> Frame:
-    """The frame of a group that cannot be read."""
+    """The frame for a group that cannot be read."""
     crc = crc if isinstance(crc, int) and 0 <= crc < 1 << 32 else 0
     text = str(row)[:2000].encode(errors="replace").decode()
     return {"at": "bad", "sequence": sequence, "crc": crc, "reason": reason, "text": text}, b""
@@ -345,13 +346,14 @@ def packed(name: str, kind: struct.Struct, items: list[Any]) -> Iterator[Frame]:
 
 
 def one_line(error: Exception) -> str:
-    """What SQLite says; it may quote what is damaged."""
+    """SQLite's error as one line; it may quote damaged content."""
     return " ".join(str(error).encode(errors="replace").decode().split())
 
 
 def tail_of(path: str) -> tuple[str, list[int]]:
-    """The history that a tail belongs to, and the groups that may be nowhere else: of each sensor
-    the last two. Those before are in the file, which takes a sensor's groups in their order."""
+    """The id of the history that a tail belongs to, and the groups that may be only in the tail:
+    the last two of each sensor. Earlier ones are in the file, which stores a sensor's groups in
+    order."""
     try:
         with open(path, "rb") as file:
             content = file.read()
@@ -375,7 +377,7 @@ def tail_of(path: str) -> tuple[str, list[int]]:
 
 
 def records(content: bytes) -> Iterator[bytes]:
-    """The bodies of a tail that pass their checks."""
+    """The bodies of a tail's records that pass their checks."""
     at = content.find(TAIL_MARK)
     while 0 <= at <= len(content) - TAIL_RECORD.size:
         _, length, crc = TAIL_RECORD.unpack_from(content, at)
@@ -389,7 +391,7 @@ def records(content: bytes) -> Iterator[bytes]:
 
 
 def number(body: bytes, at: int) -> tuple[int, int]:
-    """A number of MessagePack that is not negative, and where it ends."""
+    """Decode a non-negative MessagePack integer: its value, and the offset of its end."""
     kind = body[at]
     if kind < 0x80:
         return kind, at + 1
@@ -398,7 +400,7 @@ def number(body: bytes, at: int) -> tuple[int, int]:
 
 
 def text(body: bytes, at: int) -> str:
-    """A text of MessagePack of less than 256 bytes."""
+    """Decode a MessagePack string of less than 256 bytes."""
     kind = body[at]
     start, length = (at + 2, body[at + 1]) if kind == 0xD9 else (at + 1, kind & 0x1F)
     return body[start : start + length].decode("utf-8", "replace")

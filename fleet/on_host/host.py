@@ -18,7 +18,7 @@ from fleet.on_host.places import JOURNAL
 Json = dict[str, Any]
 
 BEAT_S = 2.0
-# Another of these programs may just be noticing that it has lost its operator.
+# Another of these programs may be about to notice that its operator is gone.
 LOCK_S = 60.0
 COMMAND_S = 60.0
 
@@ -40,7 +40,7 @@ def kind_of(error: BaseException) -> str:
 
 
 class Host:
-    """This host, or what stands for one below `root` in tests; `tools` has its commands there."""
+    """This host, or in tests a stand-in below `root`, whose commands are in `tools`."""
 
     def __init__(self, root: str, tools: str = "") -> None:
         self.root = root.rstrip("/")
@@ -51,12 +51,13 @@ class Host:
         return self.root + path
 
     def say(self, **line: object) -> None:
-        """A line to the operator, who may be gone: what was begun is ended all the same."""
+        """Send a line to the operator. The operator may be gone: actions are completed all the
+        same."""
         with self._printing, contextlib.suppress(OSError, ValueError):
             print(json.dumps(line), flush=True)
 
     def run(self, *command: str, timeout_s: float = COMMAND_S, **more: Any) -> str:
-        """The output of a command; Failure with its last line if it fails."""
+        """Run a command; returns its output. Failure with its last line if it fails."""
         program, *rest = command
         try:
             done = subprocess.run(
@@ -79,8 +80,8 @@ class Host:
 
     @contextlib.contextmanager
     def lock(self, name: str = "lock") -> Iterator[None]:
-        """One of these programs at a time; `files`: one that writes files. Keys are written while
-        a release is still being uploaded."""
+        """Run one of these programs at a time. `files` is a separate lock for those that write
+        files, so that keys can be written while a release is being uploaded."""
         os.makedirs(self.at(JOURNAL), mode=0o700, exist_ok=True)
         with open(self.at(f"{JOURNAL}/{name}"), "w") as file:
             give_up = time.monotonic() + LOCK_S
@@ -95,7 +96,7 @@ class Host:
             yield
 
     def beat(self) -> None:
-        """Lines for as long as the program runs: silence is a lost connection to the operator."""
+        """Send lines while the program runs: the operator takes silence for a lost connection."""
 
         def go_on() -> None:
             while True:

@@ -15,7 +15,7 @@ import zlib
 from typing import Any
 
 BEAT_S = 2.0
-# Records shrink to an eighth already; a Pi has other things to do.
+# This level shrinks records to an eighth, and leaves a Pi time for other work.
 LEVEL = 1
 
 printing = threading.Lock()
@@ -39,7 +39,7 @@ def frame(header: dict[str, Any], data: bytes) -> dict[str, Any]:
 
 
 def beat() -> None:
-    """Lines for as long as it runs: silence is a lost connection to the operator."""
+    """Send lines while it runs: the operator takes silence for a lost connection."""
     try:
         while True:
             time.sleep(BEAT_S)
@@ -49,7 +49,7 @@ def beat() -> None:
 
 
 def answer(request: dict[str, Any]) -> None:
-    """Run the program, and end with one line that says how it went."""
+    """Run the program, and print one final line with its outcome."""
     threading.Thread(target=beat, daemon=True).start()
     try:
         program = importlib.import_module(request["program"])

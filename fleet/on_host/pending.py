@@ -16,8 +16,8 @@ from fleet.on_host.units import unit_state
 
 
 def prepare(host: Host, request: Json) -> Json:
-    """Put what undoes the switch on the disk, before anything is touched. A switch that still
-    awaits its verdict goes on being undone to where it began."""
+    """Store the undo record before anything is changed. If an earlier switch is still unconfirmed,
+    its record stays: undoing returns to the state before that."""
     found = read_json(host, f"{JOURNAL}/pending.json")
     if found is None:
         active, enabled = unit_state(host, request["unit"])
@@ -55,13 +55,14 @@ def prepare(host: Host, request: Json) -> Json:
 
 
 def require_unit(found: Json, unit: str) -> None:
-    """A host may have two agents, and undoes the switch of one of them at a time."""
+    """Failure if a switch of another unit is pending: of two agents on a host one is undone at a
+    time."""
     if found["unit"] != unit:
         raise Failure(f"the last deployment on it was that of {found['unit']}")
 
 
 def save(host: Host, folder: str, path: str, number: int) -> Json:
-    """A file as it is. `wrote` will have the digests of what it is replaced by."""
+    """Save a file as it is. `wrote` gets the digests of the files that replace it."""
     try:
         with open(host.at(path), "rb") as file:
             content, status = file.read(), os.fstat(file.fileno())
@@ -74,8 +75,7 @@ def save(host: Host, folder: str, path: str, number: int) -> Json:
 
 
 def put_back(host: Host, folder: str, file: Json) -> None:
-    """Let a file be as it was, unless somebody else has written it since: a key that was rotated
-    meanwhile stays."""
+    """Restore a file, unless it was changed by something else since, such as a key rotation."""
     try:
         with open(host.at(file["path"]), "rb") as now:
             if hashlib.sha256(now.read()).hexdigest() not in file["wrote"]:

@@ -1,6 +1,6 @@
 """Entry point of the archive: performs the request, or undoes a switch if started without one.
 
-Only what is asked for is loaded: a small Pi compiles it each time.
+Modules are imported only when needed: a small Pi compiles them each time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fleet.on_host.places import UNDO
 
 
 def start(request: dict[str, Any] | None, archive: bytes) -> None:
-    """Do it, and print how it ended. `archive` is what this is in."""
+    """Perform the request and print its outcome. `archive` is the path of this archive."""
     asked = by_itself(os.path.abspath(sys.argv[0]), sys.argv[1:]) if request is None else request
     if asked["do"] == "facts":
         from fleet.on_host.facts import answer
@@ -34,8 +34,8 @@ def start(request: dict[str, Any] | None, archive: bytes) -> None:
 
 
 def by_itself(path: str, words: list[str]) -> dict[str, Any]:
-    """What is asked of the archive that a switch left on the host: by the timer, or, with the word
-    `boot`, as the host starts."""
+    """The request when the archive that a switch left on the host is run by the timer, or, with the
+    argument `boot`, at boot."""
     if not path.endswith(UNDO):
         raise SystemExit(f"this is started by a timer, as {UNDO}")
     return {

@@ -30,13 +30,13 @@ Frame = tuple[dict[str, Any], bytes]
 CURRENT = "current.jsonl"
 CLOSED = re.compile(r"records-([0-9]{6})\.jsonl")
 CHUNK = 1 << 18
-# Bytes before an offset that tell whether a file is still the one that was read.
+# Number of bytes before an offset whose digest shows whether a file is still the one that was read.
 TAIL = 256
 ID_DIGITS = 16
 
 
 def frames(asked: dict[str, Any]) -> Iterator[Frame]:
-    """What is new in the folder that the configuration names, the oldest first."""
+    """The frames of new records in the configured folder, oldest first."""
     folder = folder_of(asked["config"])
     known = asked["known"]
     found = list(listed(folder, known))
@@ -54,7 +54,7 @@ def frames(asked: dict[str, Any]) -> Iterator[Frame]:
 
 
 def folder_of(config: str) -> str:
-    """The folder of records that a master's configuration names; empty if it writes none."""
+    """The records folder in a master's configuration; empty if it writes none."""
     try:
         with open(config, "rb") as file:
             directory = tomllib.load(file).get("records", {}).get("directory", "records")
@@ -66,7 +66,7 @@ def folder_of(config: str) -> str:
 
 
 def listed(folder: str, known: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The files that have a whole line, the oldest first."""
+    """The files with at least one whole line, oldest first."""
     try:
         names = os.listdir(folder) if folder else []
     except FileNotFoundError:
@@ -87,7 +87,7 @@ def listed(folder: str, known: dict[str, Any]) -> Iterator[dict[str, Any]]:
                         "holds": holds(file, taken, tail),
                     }
         except FileNotFoundError:
-            continue  # closed, or too old, since it was listed
+            continue  # closed, or deleted for its age, since the listing
 
 
 def name_of(file: dict[str, Any]) -> str:
@@ -96,7 +96,7 @@ def name_of(file: dict[str, Any]) -> str:
 
 
 def whole(file: BinaryIO) -> int:
-    """How many bytes of a file are whole lines."""
+    """The number of bytes of a file up to its last line end."""
     end = file.seek(0, os.SEEK_END)
     while end:
         start = max(0, end - CHUNK)
@@ -108,7 +108,7 @@ def whole(file: BinaryIO) -> int:
 
 
 def id_of(file: BinaryIO) -> str:
-    """What a file is known by, whatever its name is: its first line's digest."""
+    """A file's id, independent of its name: the digest of its first line."""
     digest = hashlib.sha256()
     file.seek(0)
     while piece := file.readline(CHUNK):
@@ -119,14 +119,14 @@ def id_of(file: BinaryIO) -> str:
 
 
 def of_file(path: str, listed: dict[str, Any], asked: dict[str, Any], left: int) -> Iterator[Frame]:
-    """The segments of a file from where it was taken to, or from its start."""
+    """The segments of a file from the known offset on, or from its start."""
     try:
         file = open(path, "rb")  # noqa: SIM115 - below
     except FileNotFoundError:
         return
     with file:
         if id_of(file) != listed["id"]:
-            return  # another one has that name now; this one comes next time
+            return  # another file has that name now; this one is sent at the next pull
         start, tail = asked["known"].get(listed["id"], (0, ""))
         if not holds(file, start, tail):
             start = 0
@@ -152,15 +152,15 @@ def of_file(path: str, listed: dict[str, Any], asked: dict[str, Any], left: int)
 
 
 def pieces(file: BinaryIO, start: int, to: int) -> Iterator[bytes]:
-    """The bytes from `start` to `to`; fewer if the file has become shorter."""
+    """The bytes from `start` to `to`; fewer if the file became shorter."""
     while start < to and (piece := os.pread(file.fileno(), min(CHUNK, to - start), start)):
         yield piece
         start += len(piece)
 
 
 def unchanged(file: BinaryIO, segment: dict[str, Any]) -> bool:
-    """Whether what was read still is what is there: lines may have been taken back, and others
-    written, while the network took its time."""
+    """Whether the bytes that were sent are still in the file: while the network was slow, the
+    master may have removed lines and written others."""
     digest = hashlib.sha256()
     for piece in pieces(file, segment["from"], segment["to"]):
         digest.update(piece)
@@ -168,7 +168,7 @@ def unchanged(file: BinaryIO, segment: dict[str, Any]) -> bool:
 
 
 def line_end(file: BinaryIO, at: int, end: int) -> int:
-    """Where the line ends that has the byte before `at`; `end` ends the last one."""
+    """The end of the line that contains the byte before `at`; the last line ends at `end`."""
     while at < end:
         piece = os.pread(file.fileno(), CHUNK, at - 1)
         found = piece.find(b"\n")
@@ -181,7 +181,7 @@ def line_end(file: BinaryIO, at: int, end: int) -> int:
 
 
 def holds(file: BinaryIO, taken: int, tail: str) -> bool:
-    """Whether the first `taken` bytes of a file still are those that were taken."""
+    """Whether the first `taken` bytes of a file are still those that were taken."""
     return 0 < taken <= whole(file) and digest_of(before(file, taken)) == tail
 
 

@@ -15,13 +15,13 @@ from fleet.on_host.files import current, read_json, sync_file_system, sync_folde
 from fleet.on_host.host import Failure, Host, Json
 from fleet.on_host.places import JOURNAL, RELEASES
 
-# Silence of the operator while a bundle is awaited.
+# Maximum silence of the operator during an upload.
 PATIENCE_S = 30
 CHUNK = 1 << 18
 
 
 def stage(host: Host, request: Json, source: Any) -> Json:
-    """Take the rest of a bundle, check all of it, unpack it."""
+    """Receive the rest of a bundle, check all of it, and unpack it."""
     release = request["release"]
     folder = host.at(RELEASES)
     os.makedirs(folder, mode=0o755, exist_ok=True)
@@ -42,7 +42,7 @@ def stage(host: Host, request: Json, source: Any) -> Json:
 
 
 def receive(upload: str, offset: int, size: int, source: Any) -> None:
-    """Append what comes to the `offset` bytes that are there already."""
+    """Append the received bytes to the `offset` bytes that are there."""
 
     def silent(*_: object) -> None:
         raise Failure(f"the operator has been silent for {PATIENCE_S} s", "lost")
@@ -70,7 +70,7 @@ def receive(upload: str, offset: int, size: int, source: Any) -> None:
 
 
 def unpack(bundle: str, folder: str, release: str) -> None:
-    """Unpack beside, and rename when all of it is on the disk."""
+    """Unpack into a temporary folder; rename it when everything is on stable storage."""
     partial = f"{folder}/{release}.partial"
     shutil.rmtree(partial, ignore_errors=True)
     os.mkdir(partial, 0o755)
@@ -89,7 +89,7 @@ def unpack(bundle: str, folder: str, release: str) -> None:
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
-    # What is there has no RELEASE: it was not unpacked to its end by something else.
+    # A folder without RELEASE was not unpacked completely.
     shutil.rmtree(f"{folder}/{release}", ignore_errors=True)
     os.rename(partial, f"{folder}/{release}")
     sync_folder(folder)
@@ -100,7 +100,7 @@ def has_byte_code(folder: str) -> bool:
 
 
 def remove(host: Host, releases: list[str], but: str = "") -> Json:
-    """Remove releases, never the one in use, and what is left of uploads `but` one."""
+    """Remove releases other than the one in use, and remains of uploads except that of `but`."""
     folder = host.at(RELEASES)
     names = os.listdir(folder) if os.path.isdir(folder) else []
     left_over = {name for name in names if name.endswith((".partial", ".upload"))}

@@ -23,7 +23,7 @@ from fleet.on_host.units import arm, disarm, last_word, start, unit_state
 
 
 def switch(host: Host, request: Json, archive: bytes) -> Json:
-    """Make the changes, unless the new agent refuses them; if one fails, undo all."""
+    """Make the changes, unless the new agent rejects them; if one fails, undo all."""
     check(host, request)
     pending = prepare(host, request)
     try:
@@ -59,7 +59,7 @@ def make(host: Host, request: Json) -> None:
     if request["restart"]:
         host.say(at="restarting")
         start(host, request["unit"], request["start_s"])
-    # The agent may have looked at them as long as it had its former configuration.
+    # The agent may already have reloaded these files, under its former configuration.
     with host.lock("files"):
         for path in request["gone"]:
             with contextlib.suppress(FileNotFoundError):

@@ -13,13 +13,13 @@ from fleet.on_host.pending import boot_id, put_back, require_unit
 from fleet.on_host.places import JOURNAL, RELEASES
 from fleet.on_host.units import disarm, last_word, start
 
-# Starts of the host without a verdict. One may be a power cut.
+# Number of boots without a verdict after which a switch is undone; one may be a power cut.
 MAX_BOOTS = 1
 
 
 def undo(host: Host, which: str, reason: str, unit: str = "", *, at_boot: bool = False) -> Json:
-    """Put back what was before a switch: `pending`, or `kept`, the last that was confirmed.
-    `at_boot`: units wait for this to end."""
+    """Restore the state before a switch: `pending`, or `kept`, the last confirmed one. `at_boot`:
+    units wait for this to end."""
     found = read_json(host, f"{JOURNAL}/{which}.json")
     if found is None:
         raise Failure("nothing is there to go back to")
@@ -37,7 +37,7 @@ def undo(host: Host, which: str, reason: str, unit: str = "", *, at_boot: bool =
             except OSError as error:
                 problems.append(f"{file['path']}: {error.strerror}")
     set_current(host, before)
-    # The journal first: what was put back stays so, whatever the unit does.
+    # The journal first: the files stay restored, whatever happens to the unit.
     entry = {"run": found["run"], "release": found["release"], "before": before}
     record(host, **entry, outcome="rolled_back", reason=reason)
     if not problems:  # else it can be tried again
@@ -71,8 +71,8 @@ def resume(host: Host, found: Json, *, at_boot: bool) -> None:
 
 
 def boot(host: Host) -> Json:
-    """The host was started. With no verdict on a switch yet, the timer waits for it anew; but a
-    host that is started again and again would wait for ever, so it goes back."""
+    """The host has booted. If a switch is unconfirmed, restart its timer; but undo it after
+    repeated boots, because a host that keeps rebooting would never let the timer run out."""
     found = read_json(host, f"{JOURNAL}/pending.json")
     now = boot_id(host)
     if found is None or found["boot_id"] == now:

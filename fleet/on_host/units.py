@@ -11,13 +11,14 @@ from fleet.on_host.host import Failure, Host
 from fleet.on_host.places import JOURNAL, UNDO, UNITS
 
 UNDO_UNIT = "sanderling-deploy-undo"
-# A transient timer that former versions armed. They cannot where there is a file of that name.
+# A transient timer that earlier versions armed; systemd does not create one if a file of that name
+# exists.
 FORMER_UNIT = "sanderling-undo"
 BOOT_UNIT = "sanderling-deploy-undo-boot"
 
 
 def start(host: Host, unit: str, patience_s: float) -> None:
-    """Start a unit anew and wait until it says that it is ready; Failure with its own last word."""
+    """Restart a unit and wait until it is ready; Failure with the unit's own last line."""
     try:
         host.run("systemctl", "restart", unit, timeout_s=patience_s)
     except Failure as error:
@@ -25,7 +26,7 @@ def start(host: Host, unit: str, patience_s: float) -> None:
 
 
 def last_word(host: Host, unit: str) -> str:
-    """What the agent itself wrote last, since it was started last."""
+    """The last line that the agent itself wrote since its last start."""
     try:
         started = host.run("systemctl", "show", "--value", "-p", "InvocationID", unit).strip()
         text = host.run(
@@ -48,8 +49,8 @@ def unit_state(host: Host, unit: str) -> tuple[bool, bool]:
 
 
 def arm(host: Host, window_s: float, archive: bytes) -> None:
-    """Have systemd undo it after `window_s` unless `confirm` comes first, whatever is started
-    again meanwhile."""
+    """Let systemd undo the switch after `window_s` unless `confirm` comes first, even if units or
+    the host are restarted."""
     write(host, UNDO, archive, 0o700)
     disarm(host)
     for name, text in undo_units(host, window_s).items():
@@ -62,7 +63,8 @@ def arm(host: Host, window_s: float, archive: bytes) -> None:
 
 
 def undo_units(host: Host, window_s: float) -> dict[str, str]:
-    """The units that undo a switch, by name: they stay, and do nothing without one."""
+    """The units that undo a switch, by name: they stay installed, and do nothing if none is
+    pending."""
     pending = host.at(f"{JOURNAL}/pending.json")
     program = f"{sys.executable or '/usr/bin/python3'} -I {host.at(UNDO)}"
     return {

@@ -20,17 +20,18 @@ from fleet.simulation.plan import FleetPlan
 from fleet.simulation.run_policy import WARM_UP_SHARE, run_policy
 from fleet.simulation.search import highest_load
 
-# No trace is so lucky that it serves more than this part of what the busiest node can.
+# A run never sustains more than this multiple of what the busiest node can serve, however lucky the
+# trace.
 LIMIT: Final = 1.05
 FIRST_GUESS: Final = 0.6
-# A search goes on a little below the answer of the seed before.
+# A search starts a little below the result of the previous seed.
 NEXT_GUESS: Final = 0.98
-# Of the limit: a load at which nobody waits.
+# Share of the limit: a load without queues.
 IDLE: Final = 1e-3
 
 
 class Model(Struct, frozen=True, eq=False):
-    """What a plan is made for, apart from pods and chance."""
+    """The subject of a plan, apart from pods and randomness."""
 
     plan: FleetPlan
     classes: tuple[LoadClass, ...]
@@ -44,18 +45,18 @@ class Model(Struct, frozen=True, eq=False):
 
     @property
     def work_s(self) -> Floats:
-        """[nodes] Seconds of a pod that a query takes at each node, on average."""
+        """[nodes] Mean pod time per query at each node, in seconds."""
         means = np.array([times.mean_s for times in self.times.kinds])
         work: Floats = visits(self.sizes, self.classes) * means[list(self.times.kind)]
         return work
 
     @property
     def subtasks(self) -> float:
-        """Subtasks of a query, on average."""
+        """Mean number of subtasks per query."""
         return float(visits(self.sizes, self.classes).sum())
 
     def limit_per_s(self, pods: Sequence[int]) -> float:
-        """The rate at which the busiest node has as much as it can serve, queries/s."""
+        """The rate at which the busiest node is fully utilised, in queries/s."""
         return float(1.0 / (self.work_s / np.array(pods)).max())
 
 
@@ -70,7 +71,7 @@ class Point(Struct, frozen=True):
 
     @property
     def worst(self) -> float:
-        """The largest ratio; infinite if the busiest node has more than it can serve."""
+        """The largest ratio; infinite if the busiest node is overloaded."""
         return max(self.ratios) if self.utilisation < 1.0 else math.inf
 
 
@@ -114,8 +115,8 @@ class Case:
         return Point(rate_per_s, self._ratios(latency_s), busiest, float(use[busiest]))
 
     def _run(self, policy: str, rate_per_s: float, *, record: bool = False) -> Run:
-        """A policy that demotes also learns how far to advance each class, as the masters do: that
-        takes one clock for the whole fleet, and several times as long."""
+        """Run a policy. A policy that demotes also learns the classes' advances, as the masters do:
+        that requires one clock for the whole fleet, and several times as long."""
         if policy not in DEMOTING:
             return run_policy(self, policy, rate_per_s, record=record)
         return simulate_events(
@@ -159,8 +160,9 @@ class Case:
         return Point(rate_per_s, nearest.ratios, nearest.busiest, nearest.utilisation)
 
     def waiting_s(self, policy: str, rate_per_s: float) -> Floats:
-        """[nodes] How long late queries waited there for the subtask that came last: where a pod
-        would have helped them. Of classes that keep their SLO none is late, unless all do."""
+        """[nodes] How long late queries waited there for their last subtask: where a pod would have
+        helped. Queries of classes that meet their SLO do not count as late, unless all classes
+        do."""
         run = self._run(policy, rate_per_s, record=True)
         draw = self.draw
         task = np.repeat(np.arange(len(draw.task_query)), draw.task_size)

@@ -16,12 +16,12 @@ from fleet.simulation.workload import PERCENTILE, TABLE_II
 
 Some = Count | Literal["all"]
 LEAST_SLO_MS: Final = 0.01
-# No blank at an end, nothing that a terminal takes for a command.
+# No blanks at the ends, and no control characters for terminals.
 ClassName = Annotated[str, Meta(pattern=r"^(?! )[^\x00-\x1f\x7f-\x9f]{1,32}(?<! )$(?!\n)")]
 
 
 class ClassSection(Section, frozen=True):
-    """A class as its file has it."""
+    """A class as written in its file."""
 
     name: ClassName
     share: Annotated[float, Meta(gt=0.0, le=1.0)]
@@ -37,7 +37,7 @@ class ClassSection(Section, frozen=True):
 
 
 class ClassesFile(Section, frozen=True):
-    """``[[class]]``, one for each."""
+    """The file: one ``[[class]]`` per class."""
 
     classes: Annotated[tuple[ClassSection, ...], Meta(min_length=1, max_length=64)] = msgspec.field(
         name="class"
@@ -54,8 +54,8 @@ class ClassesFile(Section, frozen=True):
 
 
 class LoadClass(Struct, frozen=True):
-    """A class in a fleet: `iads` of its IADs, drawn anew for each query (or always the one of
-    number `iad`), and of each of them `nodes` nodes (None, or more than it has: all)."""
+    """A class in a fleet: each query asks `iads` IADs drawn at random (or always that of number
+    `iad`), and `nodes` nodes of each (None, or more than it has: all)."""
 
     name: str
     share: float

@@ -40,15 +40,15 @@ from fleet.simulation.screen import DemoScreen
 from fleet.terminal import screen
 
 ASSUMED: Final = "assumed"
-# A run has at least so many queries, and enough for every class's percentile, but no more subtasks
-# than this.
+# Minimum of queries in a run, apart from what the classes' percentiles need; and maximum of
+# subtasks.
 QUERIES: Final = 60_000
 MAX_SUBTASKS: Final = 1_500_000
 LEAST_QUERIES: Final = 2_000
 LEAST_OF_CLASS: Final = 20
 # Queries of each class beyond its percentile that a run should have.
 BEYOND: Final = 40
-# What the curves show, as a part of the highest rate or the target.
+# Range of the curves, as shares of the highest rate or the target.
 CURVES_TO: Final = 1.25
 
 
@@ -82,7 +82,7 @@ class _Inputs(Struct, frozen=True, eq=False):
 
 
 def run(options: Options) -> int:
-    """Plan, and show it. Exit status 1 if no policy sustains the target."""
+    """Compute and show the plan. Exit status 1 if no policy sustains the target."""
     try:
         inputs = _read(options)
         cases = _cases(options, inputs)
@@ -158,7 +158,7 @@ def _assumptions(
     plan: FleetPlan,
     profiles: Mapping[str, HardwareProfile],
 ) -> tuple[str, ...]:
-    """What the numbers come from, in sentences."""
+    """The sources of the numbers, in sentences."""
     found = []
     nodes = len(plan.nodes)
     if times.measured:

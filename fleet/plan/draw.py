@@ -17,12 +17,13 @@ from fleet.plan.records import Overheads
 Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int32]
 
-# Random numbers held at once while nodes are chosen.
+# Maximum of random numbers in memory while nodes are chosen.
 CHUNK: Final = 4_000_000
 
 
 class Draw(Struct, frozen=True, eq=False):
-    """What a seed decides, whatever rate, policy and pods: common random numbers."""
+    """Everything that a seed determines, independent of rate, policy and pods: common random
+    numbers."""
 
     node_iad: Ints  # [nodes]
     pods: Ints  # [nodes]
@@ -30,7 +31,7 @@ class Draw(Struct, frozen=True, eq=False):
     set_nodes: Ints
     unit_arrival: Floats  # [queries] for one query a second
     query_class: Ints  # [queries]
-    query_scheduler: Ints  # [queries] whose query scheduler it reaches: any IAD's
+    query_scheduler: Ints  # [queries] IAD of the query scheduler that it reaches
     query_percentile: Floats  # [queries] p_q
     task_query: Ints  # [tasks] ascending
     task_set: Ints  # [tasks]
@@ -40,7 +41,7 @@ class Draw(Struct, frozen=True, eq=False):
 
     @property
     def task_size(self) -> Ints:
-        """[tasks] k_t: a set is always asked whole."""
+        """[tasks] k_t: a task asks all nodes of its set."""
         sizes: Ints = np.diff(self.set_first).astype(np.int32)[self.task_set]
         return sizes
 
@@ -78,8 +79,8 @@ def draw(
     queries: int,
     seed: int,
 ) -> Draw:
-    """Draw `queries` for IADs with `sizes` nodes. O(subtasks), and for each task that asks some of
-    its IAD's nodes O(its nodes)."""
+    """Draw `queries` for IADs with `sizes` nodes. O(subtasks), and O(nodes of the IAD) for each
+    task that asks only some of them."""
     random = np.random.default_rng((seed, *b"capacity"))
     shares = np.array([kind.share for kind in classes])
     unit_arrival = np.cumsum(random.exponential(1.0, queries))
@@ -146,7 +147,7 @@ class _Sets:
 
 
 def _choose(random: np.random.Generator, rows: int, size: int, k: int) -> Ints:
-    """[rows, k] of 0 … size - 1, in each row distinct, every choice as likely."""
+    """[rows, k] numbers of 0 … size - 1, distinct in each row, all choices equally likely."""
     if k == size:
         return np.tile(np.arange(size, dtype=np.int32), (rows, 1))
     chosen = np.empty((rows, k), dtype=np.int32)
@@ -158,7 +159,7 @@ def _choose(random: np.random.Generator, rows: int, size: int, k: int) -> Ints:
 
 
 def visits(sizes: Sequence[int], classes: Sequence[LoadClass]) -> Floats:
-    """[nodes] Subtasks that a query brings to each node, on average."""
+    """[nodes] Mean number of subtasks per query at each node."""
     by_iad = np.zeros(len(sizes))
     for iad, size in enumerate(sizes):
         for kind in classes:

@@ -66,8 +66,8 @@ def _on(profile: str, plan: FleetPlan) -> FleetPlan:
 
 
 def with_named_nodes(plan: FleetPlan, names: Mapping[str, Sequence[str]]) -> FleetPlan:
-    """The plan with the nodes that records name, by IAD, in place of those that were assumed; IADs
-    that they do not know stay as they are."""
+    """The fleet with the nodes named in records, by IAD, in place of the assumed ones; IADs without
+    records stay unchanged."""
     return FleetPlan(tuple(_named(iad, names.get(iad.name, ())) for iad in plan.iads))
 
 

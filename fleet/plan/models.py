@@ -22,11 +22,11 @@ from fleet.plan.classes import LoadClass
 from fleet.plan.records import NAME, Measured
 from fleet.simulation.plan import FleetPlan
 
-# Of a node; more would say nothing more.
+# Maximum number of samples of a node; more would not change the result.
 MAX_SAMPLES: Final = 100_000
-# Of all queries: a rarer class takes too many queries to simulate.
+# Minimum share of a class: rarer ones need too many queries to simulate.
 LEAST_SHARE: Final = 0.01
-# Of a class's queries that ask one IAD: if so many ask the same one, it is a hot spot.
+# If this share of a class's queries to one IAD go to the same IAD, it is a hot spot.
 HOT: Final = 0.95
 LONGEST_NAME: Final = 32
 
@@ -36,7 +36,7 @@ Shape = tuple[int, int]
 
 
 class AskedClass(Struct, frozen=True):
-    """A class as its queries were: of all `queries`, `alike` had the commonest shape; `iad` is the
+    """A class as observed: of all its `queries`, `alike` had the most common shape; `iad` is the
     one that (nearly) all asked."""
 
     name: str
@@ -49,8 +49,8 @@ class AskedClass(Struct, frozen=True):
 
 
 class Models(Struct, frozen=True):
-    """`subtasks` are those that the response times come from; `classes` by their queries, most
-    first; `left_out` are queries of which too little is known."""
+    """`subtasks` is the number behind the response times; `classes` are sorted by their queries,
+    most first; `left_out` counts queries with too little data."""
 
     measured: Measured
     subtasks: int
@@ -86,7 +86,7 @@ class Models(Struct, frozen=True):
         return [kind for kind in self.classes if kind.queries >= LEAST_SHARE * asked]
 
     def sentences(self) -> list[str]:
-        """What the classes come from, and what they do not say."""
+        """What the classes are derived from, and their limits."""
         kept = self.common
         asked = sum(kind.queries for kind in self.classes) + self.left_out
         taken = sum(kind.queries for kind in kept)
@@ -105,7 +105,7 @@ class Models(Struct, frozen=True):
 
 
 def read_models(folder: Path) -> Models:
-    """Read a lake's models: the folder of them, or the lake. ConfigError in one line."""
+    """Read a lake's models, from their folder or from the lake. ConfigError in one line."""
     root = folder / "models" if (folder / "models" / UNLOADED.name).is_dir() else folder
     if not (root / UNLOADED.name).is_dir():
         raise ConfigError(f"{folder}: no models; fleet report writes them into its lake")
@@ -160,7 +160,7 @@ def _samples(buckets: Sequence[Row]) -> npt.NDArray[np.float64]:
     found = []
     before = 0
     for (low, high), (count, total) in sorted(by_end.items()):
-        # What is rounded off in one bucket is made up for in the next.
+        # Rounding in one bucket is compensated in the next.
         taken = round((before + count) * part) - round(before * part)
         before += count
         if taken:
@@ -182,7 +182,7 @@ def _spread(low: float, high: float, mean: float, count: int) -> npt.NDArray[np.
 
 
 def _classes(rows: Iterable[Row]) -> tuple[tuple[AskedClass, ...], int]:
-    """Classes by their queries, most first; and how many queries asked nothing that is known."""
+    """Classes by their queries, most first; and the number of queries that asked nothing known."""
     by_class: dict[tuple[str, str, float, float], list[Row]] = defaultdict(list)
     left_out = 0
     for row in rows:

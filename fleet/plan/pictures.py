@@ -9,7 +9,7 @@ from fleet.plan.report import CapacityReport
 from fleet.simulation.pictures import pyplot, save
 from fleet.simulation.policies import policy_colour, policy_name
 
-# Of the SLO: beyond, it no longer matters by how much.
+# As a multiple of the SLO: values beyond are cut off.
 TOP: Final = 2.0
 SALT: Final = "capacity"
 

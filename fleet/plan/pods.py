@@ -18,12 +18,12 @@ from fleet.plan.case import IDLE, Case
 from fleet.plan.draw import Floats, Ints
 from fleet.plan.search import Highest, binding, highest_rate, mean_ratios
 
-# Of all seeds, those that the search is made with; all of them confirm its end.
+# Number of seeds used by the search; the result is confirmed with all of them.
 SEARCH_SEEDS: Final = 3
-# Nodes with at least this part of the longest waiting get a pod in the same step.
+# Nodes with at least this share of the longest waiting get a pod in the same step.
 NEARLY: Final = 0.5
-# The smallest part of the nodes that is tried with a pod less, in the search and at its end: single
-# nodes in fleets of usual size, and no more runs in those of thousands.
+# The smallest share of nodes from which one step removes a pod, in the search and at its end:
+# single nodes in fleets of usual size, and a bounded number of runs in fleets of thousands.
 PARTS: Final = 32
 LAST_PARTS: Final = 16
 
@@ -52,16 +52,16 @@ class _Search:
         self._rate_per_s = rate_per_s
         self._most = most
         model = cases[0].model
-        # As many as fit an int32: more than anybody has either way.
+        # More than anybody has: the maximum of an int32.
         self.least: Ints = 1 + np.minimum(rate_per_s * model.work_s, 1e9).astype(np.int32)
-        # What the load tells nodes apart by: their hardware, their work, and an IAD that a class
-        # always asks.
+        # What makes nodes different to the load: hardware, work, and an IAD that a class always
+        # asks.
         named = {kind.iad for kind in model.classes}
         spot = [iad if iad in named else -1 for iad in cases[0].draw.node_iad.tolist()]
         self._place = np.column_stack([spot, model.times.kind, np.round(model.work_s, 9)])
 
     def run(self) -> tuple[Ints, str]:
-        """Pods, and what kept from adding more (empty if they are enough)."""
+        """The pods, and what prevented adding more (empty if they are enough)."""
         model = self._all[0].model
         if (self.least > self._most).any():
             pods = np.minimum(self.least, self._most)
@@ -77,7 +77,7 @@ class _Search:
         if obstacle:
             return pods, obstacle
         fewer = self._remove(pods, self.least, self._cases, PARTS)
-        # What suits the few seeds may be a little short for all.
+        # Pods that suit the few seeds may be slightly too few for all.
         pods, obstacle = self._add(fewer, self._all)
         return self._remove(pods, fewer, self._all, LAST_PARTS), obstacle
 
@@ -121,7 +121,7 @@ class _Search:
         return mean[alike]
 
     def _remove(self, pods: Ints, least: Ints, cases: Sequence[Case], parts: int) -> Ints:
-        """Take a pod from as many of the nodes with more than `least` as can spare one."""
+        """Remove a pod from as many as possible of the nodes with more than `least`."""
         extra = np.flatnonzero(pods > least)
         use = self._all[0].model.work_s / pods
         idle_first = extra[np.argsort(use[extra], kind="stable")]
@@ -130,7 +130,7 @@ class _Search:
     def _remove_of(
         self, pods: Ints, nodes: list[int], cases: Sequence[Case], smallest: int
     ) -> Ints:
-        """From all of `nodes`, else from what each half of them can spare."""
+        """Remove a pod from all of `nodes` if possible, otherwise recursively from each half."""
         if not nodes:
             return pods
         fewer = pods.copy()

@@ -19,9 +19,9 @@ from agent.wire.config import ConfigError
 from agent.wire.records import AnyRecord, QueryRecord, SubtaskRecord, TaskRecord, decode_record
 from fleet.simulation.virtual import TESTBED_DELAYS
 
-# Queries (tasks) with all their records, below which the testbed's means are taken.
+# Minimum of queries (tasks) with complete records; with fewer, the testbed's means are used.
 LEAST_MEASURED: Final = 30
-# The longest answer timeout, and the evaluation before it.
+# The longest answer timeout, plus the evaluation before it.
 LONGEST_RECORD_MS: Final = 2.0 * LONGEST_TIMEOUT_MS
 # Of IADs and nodes: they are printed.
 NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
@@ -50,7 +50,7 @@ class Measured(Struct, frozen=True):
     unreadable: int
 
     def names(self) -> dict[str, list[str]]:
-        """The nodes of each IAD, n2 before n10."""
+        """The nodes of each IAD, with n2 before n10."""
         by_iad: dict[str, list[str]] = {}
         for iad, node in sorted(self.unloaded_s, key=lambda at: (at[0], len(at[1]), at[1])):
             by_iad.setdefault(iad, []).append(node)
@@ -82,7 +82,8 @@ class _ImpossibleError(Exception):
 
 
 def _check_order(*times_ms: float) -> None:
-    """Times of one record come one after another, and no answer takes longer than it may."""
+    """ValueError unless the times of a record are ascending and the answer took no longer than
+    permitted."""
     if not all(a <= b for a, b in itertools.pairwise((*times_ms, LONGEST_RECORD_MS))):
         raise _ImpossibleError
 
@@ -94,7 +95,7 @@ def _holds_records(path: Path) -> bool:
 class _Reader:
     def __init__(self) -> None:
         self._unloaded_s: dict[tuple[str, str], list[float]] = defaultdict(list)
-        self._last_ms: dict[str, float] = {}  # of a task: when its last result came
+        self._last_ms: dict[str, float] = {}  # of a task: when its last result arrived
         self._tasks: dict[str, TaskRecord] = {}
         self._queries: list[QueryRecord] = []
         self._unreadable = 0
@@ -105,7 +106,7 @@ class _Reader:
                 try:
                     self._add(decode_record(line))
                 except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, _ImpossibleError):
-                    # A line cut off, damaged, or of a later version.
+                    # A torn or damaged line, or one of a later version.
                     self._unreadable += 1
 
     def _add(self, record: AnyRecord) -> None:
@@ -129,7 +130,7 @@ class _Reader:
         if not (NAME.match(record.iad) and NAME.match(record.node)):
             raise _ImpossibleError
         self._last_ms[record.task] = max(self._last_ms.get(record.task, 0.0), result_ms)
-        # Dispatched twice, its time holds that of a link that broke.
+        # It was dispatched twice, so its time includes that of a broken link.
         if record.dispatches == 1:
             at = (record.iad, record.node)
             self._unloaded_s[at].append((result_ms - dispatched_ms) / 1e3)
@@ -143,7 +144,8 @@ class _Reader:
             for name, task in self._tasks.items()
             if name in self._last_ms
         ]
-        # Both durations, each on its own master's clock: what is left is the way there and back.
+        # Both durations are by their own master's clock: the difference is the travel time both
+        # ways.
         way_ms = [
             query.aggregated_ms
             - (query.evaluated_ms or 0.0)

@@ -15,7 +15,7 @@ from fleet.plan.fleet import places
 from fleet.plan.pods import PodPlan
 from fleet.plan.search import Curve, Highest
 
-# Queries beyond the percentile, in a run of a class, below which it says little.
+# With fewer queries of a class beyond the percentile, a run says little.
 FEW_BEYOND: Final = 20
 
 
@@ -47,7 +47,7 @@ class HighestReport(Struct, frozen=True):
 
 
 class PolicyReport(Struct, frozen=True):
-    """A policy with the pods that the fleet has."""
+    """The result of a policy with the fleet's present pods."""
 
     policy: Policy
     highest: HighestReport
@@ -67,7 +67,7 @@ class PodsReport(Struct, frozen=True):
 
 
 class CapacityReport(Struct, frozen=True):
-    """Everything. `assumptions` and `cautions` are sentences; pods as in `PodsReport`."""
+    """The whole result. `assumptions` and `cautions` are sentences; pods as in `PodsReport`."""
 
     fleet: str
     pods: dict[str, dict[str, int]]
@@ -158,7 +158,7 @@ def class_reports(cases: Sequence[Case]) -> tuple[ClassReport, ...]:
 
 
 def cautions(classes: Sequence[ClassReport], queries: int) -> tuple[str, ...]:
-    """What makes the numbers doubtful."""
+    """Reasons to doubt the numbers."""
     found = []
     for kind in classes:
         if kind.infeasible > 0.0:

@@ -12,7 +12,7 @@ from fleet.simulation.policies import policy_name
 from fleet.terminal import screen
 from fleet.terminal.tables import Table
 
-# Of nodes with other pods than most of their IAD, how many are named.
+# Maximum number of nodes that are named because their pods differ from the rest of their IAD.
 MAX_NAMED: Final = 12
 MAX_IADS_NAMED: Final = 4
 
@@ -75,7 +75,7 @@ def _policies(report: CapacityReport) -> Table:
 
 
 def rate_text(highest: HighestReport) -> str:
-    """``17.1 ± 0.5``; ``none`` where no rate is sustained."""
+    """``17.1 ± 0.5``; ``none`` if no rate is sustained."""
     if highest.rate_per_s == 0.0:
         return "none"
     digits = 0 if highest.rate_per_s >= 1_000 else 1 if highest.rate_per_s >= 10 else 2
@@ -104,7 +104,7 @@ def _plans(report: CapacityReport) -> Table:
 
 
 def pods_text(plan: PodsReport) -> str:
-    """``iad1 iad2 iad3: 8 × 1; iad4: 6 × 2, 2 × 1``: IADs of equal pods together."""
+    """``iad1 iad2 iad3: 8 × 1; iad4: 6 × 2, 2 × 1``: IADs with equal pods are grouped."""
     alike: dict[tuple[tuple[int, int], ...], list[str]] = {}
     for iad, nodes in plan.pods.items():
         counts = tuple(sorted(Counter(nodes.values()).items(), reverse=True))

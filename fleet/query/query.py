@@ -23,7 +23,7 @@ EXIT_STATUS: Final = {
 
 
 def _words(answer: Answer, window: Window, timeout_ms: float | None, slo: Slo) -> Iterator[str]:
-    """Lines that explain what an answer alone leaves open."""
+    """Lines that explain what the answer itself leaves open."""
     if (held := held_of(answer, window.length_s)) is not None:
         area, held_s, areas = held
         least, asked = format_duration(round(held_s)), format_duration(window.length_s)
@@ -53,7 +53,7 @@ def run(
     as_json: bool,
     keys: KeyFiles | None = None,
 ) -> int:
-    """Ask, print the answer on stdout, return the exit status."""
+    """Send the query and print the answer on stdout; returns the exit status."""
     try:
         with Client(master, keys) as client:
             answer = client.query(

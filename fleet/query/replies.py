@@ -10,20 +10,20 @@ from agent.wire.base import Message
 from agent.wire.codec import HEADER_BYTES, JSON, WireError, encode
 from fleet.common import exits
 
-# What a master's refusal names if it does not have the service.
+# The command that a master's refusal names if it does not have the service.
 OPERATOR_S: Final = "`fleet service list`"
 HINT: Final = " with the address of its operator socket, and name one with --service"
 
 
 def write_json(message: Message) -> None:
-    """Print `message` in a line of its own, at once."""
+    """Print `message` on a line of its own and flush."""
     sys.stdout.write(encode(message, JSON)[HEADER_BYTES:].decode() + "\n")
     sys.stdout.flush()
 
 
 def refused(message: str, master: str) -> int:
-    """Say that a master refused, and why; the exit status. Where the message names `fleet service
-    list`, it gets the operator socket of the demo, the only one that is known here."""
+    """Print a master's refusal and its reason; returns the exit status. If the message names `fleet
+    service list`, the demo's operator socket is added, the only one known here."""
     from fleet.query import running
 
     if OPERATOR_S in message:
@@ -34,8 +34,8 @@ def refused(message: str, master: str) -> int:
 
 
 def fail(error: NoReplyError | ValueError, reply: str, socket: str) -> int:
-    """Say why there is no reply; the exit status. `reply` says from whom it came and what it is
-    not, `socket` which one of the master was meant."""
+    """Print why there is no reply; returns the exit status. `reply` describes the expected reply,
+    `socket` which of the master's sockets was meant."""
     if isinstance(error, NoReplyError):
         return exits.fail(str(error), exits.NO_REPLY)
     if isinstance(error, WireError):

@@ -1,6 +1,6 @@
 """Registry of demos that run on this machine, for commands without an address.
 
-Each leaves its masters' addresses in a file, and holds the lock of that file, which the system
+Each demo writes its masters' addresses to a file and holds the lock of that file, which the kernel
 releases however the demo ends.
 """
 
@@ -31,8 +31,8 @@ class Addresses(msgspec.Struct, frozen=True):
 
 
 class Running(msgspec.Struct, frozen=True):
-    """A demo: its process, its masters, of which the first is asked, and the folder in which it was
-    started."""
+    """A demo: its process, its masters, of which the first is queried, and the folder in which it
+    was started."""
 
     pid: int
     masters: tuple[Addresses, ...]
@@ -46,9 +46,10 @@ class Running(msgspec.Struct, frozen=True):
 
 @contextmanager
 def announced(masters: tuple[Addresses, ...]) -> Iterator[None]:
-    """Inside, `found` knows of these masters; not where the file cannot be written."""
+    """Context manager: `found` returns these masters, unless the file cannot be written."""
     path = _place() / f"demo-{os.getpid()}-{secrets.token_hex(4)}.json"
-    # A demo has its name once it is written and its lock is held: whoever looks is in nobody's way.
+    # The file gets its final name when it is complete and locked, so that readers never see a
+    # partial one.
     before = path.with_suffix(".new")
     with ExitStack() as held:
         with suppress(OSError):
@@ -64,7 +65,7 @@ def announced(masters: tuple[Addresses, ...]) -> Iterator[None]:
 
 
 def found() -> list[Running]:
-    """The demos of this user that run now, that which is meant first: of this folder, else the one
+    """This user's running demos, the preferred one first: that of this folder, otherwise the one
     that was started first."""
     here = _here()
     demos = [demo for path in _files() if (demo := _read(path)) is not None]
@@ -72,7 +73,7 @@ def found() -> list[Running]:
 
 
 def operator_of(master: str) -> str | None:
-    """The operator address of a demo's master that has this public one; None if it has none."""
+    """The operator address of the demo master with this public address; None if there is none."""
     masters = (each for demo in found() for each in demo.masters)
     return next((each.operator for each in masters if each.master == master), None)
 
@@ -84,7 +85,7 @@ def _read(path: Path) -> Running | None:
     except OSError:
         return None
     with os.fdopen(number, "rb") as file:
-        # Anybody can write to /tmp: only a file of this user is believed.
+        # Anybody can write to /tmp: only files of this user are trusted.
         if os.fstat(number).st_uid != os.getuid():
             return None
         try:
@@ -101,7 +102,7 @@ def _read(path: Path) -> Running | None:
 
 
 def _tidy() -> None:
-    """Remove what demos left that were killed."""
+    """Remove the files of demos that were killed."""
     for path in _files():
         if _read(path) is None:
             with suppress(OSError):  # it is another user's
@@ -109,7 +110,7 @@ def _tidy() -> None:
 
 
 def _files() -> list[Path]:
-    """What demos announce or left, the oldest first."""
+    """The files of demos, running or not, oldest first."""
     files = []
     for path in _place().glob(DEMOS):
         with suppress(OSError):

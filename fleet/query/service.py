@@ -11,12 +11,12 @@ from fleet.common import exits
 from fleet.query import replies, service_screen
 from fleet.terminal import screen
 
-# What the report of a set-up may take beyond the time that the set-up itself has.
+# Time for the report of a set-up, in addition to the set-up's own time.
 GRACE_MS = 2_000.0
 
 
 class Asker(Struct, frozen=True):
-    """Whom a command asks, and how it prints what comes of it."""
+    """The connection that a command uses, and how it prints the result."""
 
     operator: str
     timeout_ms: float
@@ -24,7 +24,7 @@ class Asker(Struct, frozen=True):
     keys: KeyFiles | None
 
     def run(self, request: ServiceRequest, extra_ms: float = 0.0) -> int:
-        """Ask, print what came of it, return the exit status."""
+        """Send the request and print the result; returns the exit status."""
         report = self._ask(request, self.timeout_ms + extra_ms)
         if isinstance(report, int):
             return report
@@ -41,7 +41,7 @@ class Asker(Struct, frozen=True):
         return _status(request, report)
 
     def show(self, name: str) -> int:
-        """Print one service; the exit status."""
+        """Print one service; returns the exit status."""
         report = self._ask(ListServices("show"), self.timeout_ms)
         if isinstance(report, int):
             return report
@@ -55,7 +55,7 @@ class Asker(Struct, frozen=True):
         return exits.DONE
 
     def _ask(self, request: ServiceRequest, timeout_ms: float) -> ServiceReport | int:
-        """The report, or the exit status of what went wrong."""
+        """The report, or the exit status of a failure."""
         try:
             with Operator(self.operator, self.keys) as link:
                 return link.ask_service(request, timeout_ms)
@@ -65,7 +65,7 @@ class Asker(Struct, frozen=True):
 
 
 def _status(request: ServiceRequest, report: ServiceReport) -> int:
-    """The exit status of a reply; a service set up for a part of what was asked is a failure."""
+    """The exit status of a reply; a service that was set up only in part is a failure."""
     if not report.ok:
         return exits.REFUSED
     partial = isinstance(request, CreateService) and report.uncovered

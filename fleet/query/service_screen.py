@@ -13,14 +13,14 @@ from fleet.terminal.screen import line, plain_table, show_table
 from fleet.terminal.units import format_ms
 
 STYLES = {"accepted": "green", "serves": "green", "refused": "red", "no answer": "yellow"}
-# Areas of a member that are named; the others are counted.
+# Maximum number of a member's areas that are named; the others are counted.
 NAMED_AREAS = 3
-# In letters; names of IADs up to here stay in one line at 80 columns.
+# Maximum length of IAD names for which lines fit 80 columns.
 LONGEST_NAME = 24
 
 
 def show_report(screen: Console, report: ServiceReport) -> None:
-    """The steps of a set-up or change, what stays uncovered, and the pool."""
+    """The steps of a set-up or change, the uncovered areas, and the pool."""
     if report.steps:
         folds = ("outcome", *_long_names(step.iad for step in report.steps))
         table = plain_table("step", "IAD", "asked", "outcome", left=4, folds=folds)
@@ -69,12 +69,12 @@ def show_pool(screen: Console, service: Service) -> None:
 
 
 def _long_names(iads: Iterable[str]) -> tuple[str, ...]:
-    """The column of the names, if one is so long that it must fold."""
+    """The column of names, if one is so long that it must be folded."""
     return ("IAD",) if any(len(iad) > LONGEST_NAME for iad in iads) else ()
 
 
 def _coverage(report: ServiceReport) -> str:
-    """How much of what was asked, or is on offer there, is served, and what is not."""
+    """How much of the requested or offered areas is served, and which are not."""
     nobody = f"nobody serves {_areas(report.uncovered)}"
     if not report.services:
         return nobody

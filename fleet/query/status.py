@@ -22,13 +22,12 @@ from fleet.terminal.screen import STYLES, line, local_time, plain_table, show_ta
 
 # Counters of a state that are shown even at zero.
 ALWAYS_SHOWN: Final = frozenset({"queries", "subtasks", "deadlines_missed"})
-# A dozen counters for who studies the overlay: only with --json.
+# A dozen counters for studies of the overlay: only with --json.
 DETAIL: Final = "overlay_sent_"
 
 
 def show_status(screen: Console, status: IadStatus) -> None:
-    """The nodes of an IAD, the faults of their sensors, what their triggers raised, and its
-    counters."""
+    """The nodes of an IAD, their sensors' faults, their raised triggers, and counters."""
     nodes = sorted(status.nodes, key=lambda node: (len(node.node), node.node))
     live = sum(node.state == "live" for node in nodes)
     line(screen, f"{status.iad}: {live} of {len(nodes)} nodes live, policy {status.policy}")
@@ -108,12 +107,12 @@ def _since(what: NodeFault | NodeAlert, today: datetime) -> str:
 
 
 def _printable(text: str) -> str:
-    """What a node wrote, without what would move a terminal's cursor."""
+    """A node's text without control characters that would move a terminal's cursor."""
     return "".join([letter if letter.isprintable() else "?" for letter in text])
 
 
 def run(operator: str, *, timeout_ms: float, as_json: bool, keys: KeyFiles | None = None) -> int:
-    """Ask, print the state on stdout, return the exit status."""
+    """Request the state and print it on stdout; returns the exit status."""
     try:
         with Operator(operator, keys) as link:
             status = link.status(timeout_ms)

@@ -23,13 +23,13 @@ from fleet.terminal.fitted import whole
 from fleet.terminal.output import printable
 from fleet.terminal.units import format_duration
 
-# Wide enough for a date, a room's area, a channel, and a number with its unit; with a trigger and
-# an IAD of usual names 80 columns.
+# Column widths: room for a date, a room's area, a channel, and a number with its unit; with a
+# trigger and an IAD of usual names 80 columns.
 ALERT: Final = "{:<15}  {:<11}  {:<11}  {:>8}"
 ENDING: Final = "  {:<7}  {:<12}  {}"
 COLUMNS: Final = ("area", "metric", "value", "kind", "trigger", "iad")
 COLOURS: Final = {"raised": "red", "cleared": "green"}
-# An alert that comes so much after its time is marked; a clock that is off by less is no harm.
+# An alert is marked if it arrives this much after its time; smaller clock differences are harmless.
 LATE_S: Final = 5.0
 
 
@@ -47,7 +47,7 @@ class Options(Struct, frozen=True):
 
 
 class Interrupted(Exception):
-    """By Ctrl-C, after the last words: what was being shown is not acknowledged."""
+    """Ctrl-C, after the final lines were printed: the alert being shown is not acknowledged."""
 
 
 class Tally(Struct):
@@ -57,11 +57,11 @@ class Tally(Struct):
     cleared: int = 0
     others: int = 0
     dropped: int = 0  # positions that hold nothing
-    losses: int = 0  # of which nobody knows how many were wanted here
+    losses: int = 0  # with an unknown number of alerts that matched
 
 
 def run(options: Options, keys: KeyFiles | None = None) -> int:
-    """Subscribe until the end, or Ctrl-C; the exit status."""
+    """Subscribe until the end, or Ctrl-C; returns the exit status."""
     try:
         with (
             Client(options.master, keys) as client,
@@ -84,7 +84,7 @@ def run(options: Options, keys: KeyFiles | None = None) -> int:
 
 
 def end(master: str, name: str, keys: KeyFiles | None = None) -> int:
-    """End a durable subscription; the exit status."""
+    """End a durable subscription; returns the exit status."""
     try:
         with Client(master, keys) as client:
             client.unsubscribe(name)
@@ -160,7 +160,7 @@ def _count(tally: Tally, each: Notified | Gap | UnknownLoss) -> None:
 
 
 def headline(notifications: Notifications, options: Options) -> str:
-    """What is subscribed to, in a line."""
+    """One line that describes the subscription."""
     text = f"subscription {notifications.id}: {write_filter(options.wanted)}"
     if options.lasting_s is not None:
         text += f", for {format_duration(options.lasting_s)}"
@@ -173,13 +173,12 @@ def headline(notifications: Notifications, options: Options) -> str:
 
 
 def header() -> str:
-    """What stands in the columns of `alert_line`."""
+    """The column headings for `alert_line`."""
     return ALERT.format("time", *COLUMNS[:3]) + ENDING.format(*COLUMNS[3:])
 
 
 def alert_line(each: Notified | Gap | UnknownLoss, now_s: float) -> Text:
-    """An alert in a line, or what is missing in place of some. It came at `now_s` on the wall
-    clock."""
+    """One line for an alert, or for missing ones. It arrived at `now_s` by the wall clock."""
     match each:
         case Notified(notification=notification):
             return notification_line(notification, now_s)
@@ -202,7 +201,7 @@ def _range(first: int, last: int) -> str:
 
 
 def notification_line(notification: Notification, now_s: float) -> Text:
-    """An alert in a line. It came at `now_s` on the wall clock."""
+    """One line for an alert. It arrived at `now_s` by the wall clock."""
     attributes = dict(notification.attributes)
     area, metric, value, kind, trigger, iad = (attributes.pop(name, None) for name in COLUMNS)
     then_s = notification.time_ms / 1e3
@@ -232,7 +231,7 @@ def _word(value: Value | None) -> str:
 
 
 def summary_line(tally: Tally) -> str:
-    """How many alerts came, of which kind, and what is missing."""
+    """The number of alerts by kind, and of missing ones."""
     alerts = tally.raised + tally.cleared + tally.others
     text = f"{alerts} alert{'s' * (alerts != 1)}" if alerts else "no alert came"
     if tally.raised or tally.cleared:

@@ -25,11 +25,12 @@ from fleet.terminal.fitted import whole
 from fleet.terminal.summary import AreaSummary, ChannelSummary, channels_of, summarize
 from fleet.terminal.units import format_duration, format_ms, format_slo
 
-# Wide enough for a number of six digits, a date, "partial" and a time in seconds.
+# Column widths: room for a number of six digits, a date, "partial" and a time in seconds.
 ROUND: Final = "{:>6}  {:<15}  {:>8}  {:>7}  {:<8}"
 MAX_AREAS_NAMED: Final = 4
 MAX_ALERTS_SHOWN: Final = 4
-# A round that comes so much after it was due is marked; a clock that is off by less is no harm.
+# A round is marked if it arrives this much after it was due; smaller clock differences are
+# harmless.
 LATE_S: Final = 5.0
 
 
@@ -61,7 +62,7 @@ class Tally(Struct):
     rounds: int = 0
     missed: int = 0
     refused: int = 0
-    partial: int = 0  # and no SLO is missed: more time would not bring the others
+    partial: int = 0  # with SLOs met: more time would not bring the missing areas
 
     def take(self, answer: Answer) -> None:
         """One more round."""
@@ -72,7 +73,7 @@ class Tally(Struct):
 
 
 def run(options: Options, keys: KeyFiles | None = None) -> int:
-    """Watch until the end, or Ctrl-C; the exit status."""
+    """Watch until the end, or Ctrl-C; returns the exit status."""
     try:
         with Client(options.master, keys) as client, _watch(client, options) as rounds:
             return _show(rounds, options)
@@ -132,7 +133,7 @@ def _show(rounds: Rounds, options: Options) -> int:
             return status
     rounds.acknowledge()
     if not options.detach:
-        rounds.cancel()  # the reply says how many rounds there were
+        rounds.cancel()  # the reply gives the number of rounds
     screen.line(err, _summary(tally, options, rounds.looked_at))
     if status == exits.DONE and tally.rounds == tally.refused > 0:
         status = exits.REFUSED
@@ -169,8 +170,8 @@ def _headline(rounds: Rounds, options: Options) -> str:
 
 
 def round_lines(each: Round, now_s: float) -> list[Text]:
-    """A round in a line, its areas below it, and what is missing. It came at `now_s` on the wall
-    clock."""
+    """One line for a round, its areas below it, and the missing ones. It arrived at `now_s` by the
+    wall clock."""
     answer = each.answer
     end = datetime.fromtimestamp(each.end_ms / 1e3).astimezone()
     coverage = f"{answer.coverage.answered}/{answer.coverage.asked}"
@@ -210,7 +211,7 @@ def _alert_lines(each: Round) -> Iterable[Text]:
 
 
 def _area_lines(area: AreaSummary, channels: list[str], width: int) -> Iterable[Text]:
-    """An area in a line; each channel in one of its own where units do not tell them apart."""
+    """One line for an area; one per channel if their units do not tell them apart."""
     head = f"{'':8}{area.area:<{width}}  {area.n:>5} {'reading' if area.n == 1 else 'readings':<8}"
     if screen.told_by_units(channels):
         yield _area_line(head, area, channels)
@@ -258,8 +259,8 @@ def _summary(tally: Tally, options: Options, looked_at: int) -> str:
 
 
 def summary_line(tally: Tally, slo: Slo, looked_at: int, trigger: str = "") -> str:
-    """How many rounds came, and how many of them missed the SLO or were refused; of `looked_at`
-    rounds if there is a `trigger`."""
+    """The number of rounds, and of those that missed the SLO or were refused; with a `trigger`, out
+    of `looked_at` rounds."""
     if not tally.rounds:
         if not trigger or not looked_at:
             return "no round came"

@@ -13,7 +13,7 @@ from fleet.common.exits import FAILED, CommandError
 COMPONENTS: Final = "main non-free-firmware"
 KEYRING: Final = "/usr/share/keyrings/debian-archive-keyring.gpg"
 CONFIGURATION: Final = Path("/etc/apt")
-# Debian's own suites, by which a mirror of it is known from other people's archives.
+# Suites of Debian itself, which tell its mirrors from other archives.
 DEBIAN: Final = re.compile(
     r"(bullseye|bookworm|trixie|forky|sid|stable|testing|unstable)(-updates|-security|/updates)?"
 )
@@ -21,20 +21,20 @@ OPTIONS: Final = re.compile(r"\[[^\]]*\]")
 
 
 class NoMirrorError(CommandError):
-    """No mirror of Debian is known; the text is one line that says what to do."""
+    """No Debian mirror is known; the text is one line that says what to do."""
 
     status = FAILED
 
 
 class Source(NamedTuple):
-    """A mirror, and one of the suites that it is asked for."""
+    """A mirror, and one of the suites configured for it."""
 
     address: str
     suite: str
 
 
 def of_host(folder: Path = CONFIGURATION) -> list[Source]:
-    """Mirrors that this host's apt uses; [] if it has none."""
+    """The mirrors in this host's apt configuration; [] if it has none."""
     parts = folder / "sources.list.d"
     lists = [folder / "sources.list", *sorted(parts.glob("*.list"))]
     found = [each for path in lists if path.is_file() for each in parse_lines(path.read_text())]
@@ -65,8 +65,8 @@ def parse_deb822(text: str) -> Iterator[Source]:
 
 
 def lines_for(suite: str, sources: Iterable[Source], mirror: str | None) -> str:
-    """A sources.list for `suite`, in one-line style: of `mirror`, or of the host's Debian mirrors.
-    NoMirrorError if the host has none."""
+    """A sources.list for `suite`, in one-line style: from `mirror`, or from the host's Debian
+    mirrors. NoMirrorError if the host has none."""
     debian = [each for each in sources if DEBIAN.fullmatch(each.suite)]
     security = [each.address for each in debian if "security" in each.suite or "/" in each.suite]
     plain = [each.address for each in debian if each.address not in security]

@@ -19,8 +19,8 @@ __all__ = ["Bundle", "ReleaseError", "Target", "build", "find", "stored"]
 
 # Folder of downloads and compiled modules; by default the fleet's `releases`.
 _SUFFIX: Final = ".tar.xz"
-# Beside the bundles of a release: the commit of its sources, and what differed from it. Not in
-# them, as the same sources make the same bytes whatever their commit.
+# Stored beside a release's bundles: the commit of its sources, and the differences from it. It is
+# not in the bundles, because equal sources must give equal bytes whatever their commit.
 ORIGIN: Final = "origin.json"
 
 
@@ -36,8 +36,8 @@ class Bundle(NamedTuple):
 
 
 def build(folder: Folder, target: Target, *, say: Callable[[str], None]) -> Bundle:
-    """The bundle of these sources for `target`, made unless it is there. Seconds to minutes; `say`
-    gets a line now and then. ReleaseError says in one line why it cannot be made."""
+    """The bundle of these sources for `target`; built if it is not stored. Takes seconds to
+    minutes; `say` gets progress lines. ReleaseError says in one line why it cannot be built."""
     checkout = sources_.checkout()
     sources = sources_.read(checkout)
     _record(folder, sources.release, sources_.origin(checkout), say)
@@ -56,12 +56,12 @@ def build(folder: Folder, target: Target, *, say: Callable[[str], None]) -> Bund
 def _record(
     folder: Folder, release: str, origin: sources_.Origin, say: Callable[[str], None]
 ) -> None:
-    """Keep which commit a release is of; `say` is told of changes since."""
+    """Store the commit of a release; `say` gets a line about uncommitted changes."""
     if changes := origin.told(release):
         say(changes)
     path = folder.releases / release / ORIGIN
     if _origin(path.parent) == origin:
-        return  # the folder's time is that of the release
+        return  # keeps the folder's time, which is the release's
     path.parent.mkdir(parents=True, exist_ok=True)
     whole = path.with_name(f".{ORIGIN}")
     whole.write_bytes(msgspec.json.encode(origin._asdict()) + b"\n")
@@ -69,7 +69,7 @@ def _record(
 
 
 def origin_of(folder: Folder, release: str) -> sources_.Origin | None:
-    """The origin kept beside a stored release; None if there is none that can be read."""
+    """The origin stored beside a release; None if there is none, or it is unreadable."""
     return _origin(folder.releases / release)
 
 
@@ -101,7 +101,7 @@ def stored(folder: Folder) -> list[Bundle]:
 
 
 def find(folder: Folder, release: str, target: Target) -> Bundle:
-    """The bundle of `release` for `target`. ReleaseError names what there is."""
+    """The bundle of `release` for `target`. ReleaseError lists the stored ones."""
     path = _path(folder, release, target)
     if path.is_file():
         return _bundle(path)
@@ -119,7 +119,7 @@ def _path(folder: Folder, release: str, target: Target) -> Path:
 
 
 def _bundles(release: Path) -> list[Path]:
-    """The files of a release's folder that are bundles."""
+    """The bundle files in a release's folder."""
     found = []
     for path in sorted(release.glob(f"*{_SUFFIX}")):
         try:

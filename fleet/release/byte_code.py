@@ -14,8 +14,8 @@ from fleet.release.tree import Tree
 
 
 def compiled(tree: Tree) -> Iterator[tuple[str, bytes]]:
-    """The byte code of the modules in `tree`, which is for the running Python's version: paths and
-    contents, the same for the same sources. It is used without a look at the source."""
+    """The byte code of the modules in `tree`, for the running Python's version: paths and contents,
+    reproducible. Python uses it without checking the source."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for path, entry in tree.entries.items():

@@ -1,6 +1,8 @@
-"""Headers and build variables of a target's Python, out of Debian's packages for its machine. They
-are fetched by this host's apt in folders of its own: the host's packages, and the architectures
-that it knows, stay as they are."""
+"""Headers and build variables of a target's Python, from Debian's packages for its architecture.
+
+This host's apt downloads them into separate folders: the host's packages and architectures do not
+change.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,13 @@ ARCHITECTURES: Final = {"aarch64": "arm64", "x86_64": "amd64"}  # as Debian name
 
 
 def sysconfigdata(target: Target) -> str:
-    """Name of the module with the variables that the target's Python was built with."""
+    """Name of the module with the build variables of the target's Python."""
     return f"_sysconfigdata__{target.triplet}"
 
 
 def provide(folder: Path, target: Target, say: Callable[[str], None]) -> Path:
-    """`folder`, in which there are ``include/`` and the module `sysconfigdata`: fetched unless they
-    are there. ReleaseError."""
+    """`folder`, containing ``include/`` and the module `sysconfigdata`; downloaded if they are
+    missing. ReleaseError."""
     if folder.is_dir():
         return folder
     for program in ("apt-get", "dpkg-deb"):

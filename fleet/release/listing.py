@@ -23,19 +23,19 @@ class StoredBundle(Struct, frozen=True):
     path: str
     bytes: int
     sha256: str
-    commit: str  # of its sources; empty: not known, or none yet
+    commit: str  # of its sources; empty: unknown, or no commit yet
     changed: tuple[str, ...]  # files of its sources that differ from the commit
 
 
 class StoredReleases(Struct, frozen=True):
-    """What `fleet releases --json` and `fleet release build --json` print."""
+    """The document of `fleet releases --json` and `fleet release build --json`."""
 
-    sources: str  # release that these sources are; empty outside of a checkout
+    sources: str  # release of the present sources; empty outside a checkout
     bundles: tuple[StoredBundle, ...]
 
 
 def document(found: Iterable[Bundle], current: str) -> StoredReleases:
-    """`found` for programs; `current` is what these sources would be."""
+    """`found` as a document; `current` is the release of the present sources."""
     return StoredReleases(
         current,
         tuple(
@@ -57,14 +57,14 @@ def document(found: Iterable[Bundle], current: str) -> StoredReleases:
 
 
 def current() -> str:
-    """The release that these sources are; empty outside of a checkout."""
+    """The release of the present sources; empty outside a checkout."""
     with contextlib.suppress(ReleaseError):
         return sources.read(sources.checkout()).release
     return ""
 
 
 def run(folder: Folder, *, as_json: bool) -> int:
-    """Print the releases in `folder`; the exit status."""
+    """Print the releases in `folder`; returns the exit status."""
     found = document(bundle.stored(folder), current())
     if as_json:
         write_json(found)

@@ -27,8 +27,8 @@ class Pinned(NamedTuple):
 
 
 def pinned(text: str, target: Target) -> tuple[Pinned, ...]:
-    """What the lock `text` pins on `target`. Markers are the target's: pip would judge them by the
-    machine that it runs on. O(length of the text)."""
+    """The packages that the lock `text` pins for `target`. Markers are evaluated for the target;
+    pip would evaluate them for the machine that it runs on. O(length of the text)."""
     markers = {
         "platform_machine": target.machine,
         "python_version": target.python,

@@ -23,7 +23,7 @@ def run(
     *,
     as_json: bool,
 ) -> int:
-    """Make what is not stored yet; the exit status. ReleaseError."""
+    """Build the releases that are not stored yet; returns the exit status. ReleaseError."""
     chosen = tuple(dict.fromkeys(machines)) or machines_of(load(folder))
     versions = tuple(pythons) or tuple(PYTHON_OF[suite] for suite in suites) or ("3.11",)
     targets = [Target(machine, python) for machine in chosen for python in dict.fromkeys(versions)]
@@ -38,7 +38,7 @@ def run(
 
 
 def machines_of(fleet: Inventory) -> tuple[str, ...]:
-    """Machines of the fleet's hosts: a Pi's, and of any other host this one's own."""
+    """Architectures of the fleet's hosts: a Pi's, and for other hosts this machine's own."""
     found = set()
     for host in hosts(fleet):
         if host.node is not None and host.node.model != "host":

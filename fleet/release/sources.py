@@ -11,28 +11,29 @@ from typing import Final, NamedTuple
 
 from fleet.release.target import ReleaseError
 
-# Raise it when a release's files become others though the sources do not.
+# Increase it when a release's files change although the sources do not.
 LAYOUT: Final = 1
-# What becomes the wheel. The operator's own commands stay on the operator's machine.
+# Packages in the wheel. The operator's commands stay on the operator's machine.
 PACKAGES: Final = ("_core", "agent", "sensors")
 SHARED: Final = "images/systemd"
 LOCK: Final = "locks/release.txt"
 BUILD_LOCK: Final = "locks/build.txt"
 PROJECT: Final = "pyproject.toml"
 WANTED: Final = (*PACKAGES, SHARED, LOCK, BUILD_LOCK, PROJECT, "setup.py", "LICENSE")
-# What of the project's file decides what is built; settings of checks do not.
+# Sections of the project file that determine the build; settings of linters do not.
 _DECIDING: Final = (("project",), ("build-system",), ("tool", "setuptools"), ("tool", "distutils"))
 
 
 class Sources(NamedTuple):
-    """Files of a checkout as they were read: a change while a release is made is not in it."""
+    """Files of a checkout, read once: later changes do not get into the release being built."""
 
     files: dict[str, bytes]  # by path, relative to the checkout
 
     @property
     def release(self) -> str:
-        """The release's id: ``<version>-<8 hex digits of what decides its content>``. No target is
-        in it, so that all targets of the same sources have the same."""
+        """The release's id: ``<version>-<8 hex digits of a digest of everything that determines its
+        content>``. It does not depend on the target, so all targets of the same sources share
+        it."""
         project = tomllib.loads(self.files[PROJECT].decode())
         digest = hashlib.sha256(f"layout {LAYOUT}\n".encode())
         for path in sorted(self.files):
@@ -50,7 +51,7 @@ class Sources(NamedTuple):
 
     @property
     def shared(self) -> dict[str, bytes]:
-        """What a host's system gets, such as units, by name."""
+        """Files for a host's system, such as units, by name."""
         return {
             Path(path).name: content
             for path, content in self.files.items()
@@ -58,17 +59,17 @@ class Sources(NamedTuple):
         }
 
     def write(self, folder: Path) -> None:
-        """Lay out in `folder` what the wheel is built from."""
+        """Write the files that the wheel is built from into `folder`."""
         for path, content in self.files.items():
             if not path.startswith((f"{SHARED}/", "locks/")):
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)
                 (folder / path).write_bytes(content)
-        # The project's file names it; a release has no use for the page.
+        # The project file refers to the README; a release needs no content of it.
         (folder / "README.md").write_text("# Sanderling\n")
 
 
 def checkout() -> Path:
-    """The checkout that this program runs from. ReleaseError if it runs from elsewhere."""
+    """The checkout that this program runs from. ReleaseError if there is none."""
     root = Path(__file__).resolve().parents[2]
     if not (root / PROJECT).is_file() or not (root / LOCK).is_file():
         raise ReleaseError(
@@ -78,8 +79,8 @@ def checkout() -> Path:
 
 
 def read(root: Path) -> Sources:
-    """The sources in the checkout `root` as they are now, changes that are not committed and new
-    files included, ignored files not. ReleaseError if git cannot list them."""
+    """The sources in the checkout `root` as they are, with uncommitted changes and new files,
+    without ignored files. ReleaseError if git cannot list them."""
     listing = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--")
     try:
         done = subprocess.run(
@@ -97,7 +98,7 @@ def read(root: Path) -> Sources:
 
 
 class Origin(NamedTuple):
-    """Where sources come from: a commit, and what differs from it, if anything."""
+    """The origin of sources: a commit, and the files that differ from it."""
 
     commit: str  # empty before the first
     changed: tuple[str, ...]

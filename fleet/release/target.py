@@ -10,16 +10,16 @@ from fleet.common.exits import FAILED, CommandError
 
 PYTHON_OF: Final = {"bookworm": "3.11", "trixie": "3.13"}  # Debian's suites
 MACHINES: Final = ("aarch64", "x86_64")  # as uname -m
-# The older suite's C library; the later one's runs what was made for it.
+# Built against the older suite's C library; the later one's is compatible.
 GLIBC_MINOR: Final = 36
 # Where releases are on a host.
 RELEASES: Final = "/opt/sanderling/releases"
-# The time of every file in a release (1980-01-01, the first that a wheel can hold).
+# Timestamp of every file in a release (1980-01-01, the earliest that a wheel can hold).
 EPOCH_S: Final = 315_532_800
 
 
 class ReleaseError(CommandError):
-    """A release that is not there or cannot be made, in one line for people."""
+    """A release that does not exist or cannot be built, in one line for people."""
 
     status = FAILED
 
@@ -35,17 +35,17 @@ class Target(NamedTuple):
 
     @property
     def triplet(self) -> str:
-        """As compilers and Debian's folders call the machine."""
+        """The architecture in the notation of compilers and Debian's folders."""
         return f"{self.machine}-linux-gnu"
 
     @property
     def has_this_machine(self) -> bool:
-        """Whether this machine's own compiler makes its code."""
+        """Whether this machine's native compiler produces code for it."""
         return self.machine == platform.machine()
 
     @property
     def has_this_python(self) -> bool:
-        """Whether the running Python makes its byte code."""
+        """Whether the running Python produces byte code for it."""
         return self.python == f"{sys.version_info.major}.{sys.version_info.minor}"
 
     @property
@@ -55,13 +55,13 @@ class Target(NamedTuple):
 
     @property
     def platforms(self) -> list[str]:
-        """Tags of the wheels that run there, the best first (PEP 600)."""
+        """Platform tags of the wheels that run there, the most specific first (PEP 600)."""
         new = [f"manylinux_2_{minor}_{self.machine}" for minor in range(GLIBC_MINOR, 16, -1)]
         return [*new, f"manylinux2014_{self.machine}"]
 
 
 def parse(text: str) -> Target:
-    """The target that `str` wrote. ValueError if it is none."""
+    """The inverse of `str`. ValueError for anything else."""
     machine, separator, python = text.partition("-py")
     if machine not in MACHINES or not separator or python not in PYTHON_OF.values():
         raise ValueError(f"{text!r} is no target; one is aarch64-py3.11")

@@ -12,11 +12,12 @@ from fleet.release.target import ReleaseError, Target
 
 
 def environment(target: Target, caches: Path, say: Callable[[str], None]) -> dict[str, str]:
-    """Variables with which setup.py builds for `target`. ReleaseError says what is missing."""
+    """Environment variables for setup.py to build for `target`. ReleaseError says what is
+    missing."""
     for module in ("Cython", "setuptools"):
         if find_spec(module) is None:
             raise ReleaseError(f"{module} is missing; in the checkout, run make setup")
-    # Without debugging information, which is most of a module's size and has paths in it.
+    # Without debug information, which is most of a module's size and contains paths.
     found = {"CFLAGS": "-g0", "LDFLAGS": "-s"}
     if target.has_this_machine and target.has_this_python:
         _need("gcc", "gcc")
@@ -27,7 +28,7 @@ def environment(target: Target, caches: Path, say: Callable[[str], None]) -> dic
     includes = f"-I{folder}/include/python{target.python} -I{folder}/include"
     return {
         **found,
-        "CFLAGS": f"-g0 {includes}",  # they come before this machine's own
+        "CFLAGS": f"-g0 {includes}",  # searched before this machine's own
         "PYTHONPATH": str(folder),
         "_PYTHON_SYSCONFIGDATA_NAME": headers.sysconfigdata(target),
         "_PYTHON_HOST_PLATFORM": f"linux-{target.machine}",

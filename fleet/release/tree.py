@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from installer.scripts import ScriptSection
     from installer.utils import Scheme
 
-# What only compilers, type checkers, package managers and tests read.
+# Files that only compilers, type checkers, package managers and tests read.
 _UNUSED: Final = re.compile(
     r"""
     \.(pyi|pxd|pyx|pxi|c|h|typed)$
@@ -40,7 +40,7 @@ sys.exit({function}())
 
 
 class Entry(NamedTuple):
-    """A file, or a link if `link` says where to."""
+    """A file, or a symbolic link to `link`."""
 
     content: bytes = b""
     mode: int = 0o644
@@ -69,7 +69,7 @@ class Tree:
         return f"{RELEASES}/{self.release}"
 
     def share(self, files: dict[str, bytes]) -> None:
-        """Add what the host's system gets."""
+        """Add the files for the host's system."""
         for name, content in files.items():
             self.entries[f"share/sanderling/{name}"] = Entry(content)
 
@@ -79,7 +79,7 @@ class Tree:
         with WheelFile.open(wheel) as source:
             install(source, destination, additional_metadata={})
         for name, module, function in destination.scripts if scripts else ():
-            # The wheel has no `fleet`, though the project's file names its command.
+            # The wheel lacks `fleet`, though the project file declares its command.
             if f"{self.target.site_packages}/{module.replace('.', '/')}.py" in self.entries:
                 text = _SCRIPT.format(
                     interpreter=f"{self.folder}/bin/python3", module=module, function=function
@@ -92,13 +92,14 @@ class Tree:
             self.entries[f"{self.target.site_packages}/{path}"] = Entry(content)
 
     def add_byte_code(self, found: Iterable[tuple[str, bytes]]) -> None:
-        """Add what `byte_code.compiled` made."""
+        """Add the result of `byte_code.compiled`."""
         for path, content in found:
             self.entries[path] = Entry(content)
 
 
 class _Destination(WheelDestination):
-    """Where `installer` puts a wheel: into a tree. It has no RECORD, nobody installs into it."""
+    """Lets `installer` install a wheel into a tree. There is no RECORD, because nothing is
+    installed there later."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree

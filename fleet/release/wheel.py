@@ -17,15 +17,16 @@ from fleet.release.sources import BUILD_LOCK, Sources
 from fleet.release.target import EPOCH_S, ReleaseError, Target
 from fleet.release.toolchain import environment
 
-# What decides what a compiler makes. `_core` has modules that others are compiled with.
+# Everything that determines a compiler's output. Some modules are compiled with declarations from
+# `_core`.
 _COMPILED: Final = (".pyx", ".pxd", ".h", "setup.py", BUILD_LOCK)
 
 
 def build(
     sources: Sources, target: Target, folder: Path, *, caches: Path, say: Callable[[str], None]
 ) -> Path:
-    """Build the wheel into `folder`, which must be empty; what builds have in common is kept in
-    `caches`. ReleaseError says in one line what is missing or fails."""
+    """Build the wheel into `folder`, which must be empty; `caches` holds what builds share.
+    ReleaseError says in one line what is missing or fails."""
     found = environment(target, caches, say)
     with _copy(sources, target, caches / "compiled" / _key(sources, target), say) as copy:
         done = subprocess.run(
@@ -46,8 +47,8 @@ def build(
 def _copy(
     sources: Sources, target: Target, work: Path, say: Callable[[str], None]
 ) -> Iterator[Path]:
-    """`work` with the sources in it, and beside them what was compiled of the same ones before; one
-    process at a time. What an earlier build left half done is not used."""
+    """The folder `work` with the sources, and the compiled modules of an earlier build of the same
+    sources; one process at a time. Results of an incomplete build are not used."""
     work.mkdir(parents=True, exist_ok=True)
     compiled = work / "compiled"
     with (work / "lock").open("w") as lock:
@@ -80,7 +81,7 @@ def _key(sources: Sources, target: Target) -> str:
 
 
 def _reason(output: str) -> str:
-    """The first line of a compiler's output that names an error."""
+    """The first line of a compiler's output that states an error."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     told = (line for line in lines if "error" in line.lower())
     return next(told, lines[-1] if lines else "without a word")

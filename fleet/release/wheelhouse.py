@@ -17,15 +17,15 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from fleet.release.lock import Pinned
 from fleet.release.target import ReleaseError, Target
 
-# They have no wheel on PyPI; their sdist is pure Python and becomes one here.
+# Packages without a wheel on PyPI; their sdist is pure Python and is built here.
 SDISTS: Final = ("sdnotify",)
 
 
 def provide(
     folder: Path, wanted: Iterable[Pinned], target: Target, say: Callable[[str], None]
 ) -> list[Path]:
-    """One file in `folder` for each of `wanted` in order, wheels for `target` or sdists; what is
-    not there yet is downloaded. ReleaseError says what cannot be."""
+    """One file in `folder` for each of `wanted` in order, wheels for `target` or sdists; missing
+    ones are downloaded. ReleaseError says which cannot be provided."""
     wanted = tuple(wanted)
     folder.mkdir(parents=True, exist_ok=True)
     found = chosen(folder, wanted, target)
@@ -40,8 +40,8 @@ def provide(
 
 
 def chosen(folder: Path, wanted: Iterable[Pinned], target: Target) -> dict[Pinned, Path]:
-    """The file in `folder` for each of `wanted` that has one: of the files with a hash of the lock,
-    the wheel that fits `target` best, or an sdist. A damaged file has no such hash."""
+    """The files in `folder` for those of `wanted` that have one: of the files whose hash is in the
+    lock, the wheel that fits `target` best, or an sdist. A damaged file has no such hash."""
     pins = {digest: pin for pin in wanted for digest in pin.sha256}
     ranks = {tag: rank for rank, tag in enumerate(_tags(target))}
     best: dict[Pinned, tuple[int, Path]] = {}
@@ -66,7 +66,7 @@ def wheel_of_sdist(sdist: Path, folder: Path) -> Path:
 
 
 def _tags(target: Target) -> list[Tag]:
-    """What runs on `target`, the best first."""
+    """The tags of wheels that run on `target`, the most specific first."""
     major, minor = map(int, target.python.split("."))
     version, interpreter = (major, minor), f"cp{major}{minor}"
     abis = [interpreter]
@@ -77,7 +77,7 @@ def _tags(target: Target) -> list[Tag]:
 
 
 def _rank(path: Path, ranks: dict[Tag, int]) -> int | None:
-    """How well a file fits, 0 best; None if it does not."""
+    """The rank of a file, 0 is best; None if it does not fit."""
     if path.name.endswith(".tar.gz"):
         return len(ranks)
     try:
@@ -100,7 +100,7 @@ def _download(folder: Path, missing: list[Pinned], target: Target) -> None:
 
 
 def _pip(command: list[str], failure: str) -> None:
-    """Run pip; `failure` and its last complaint become a ReleaseError."""
+    """Run pip; on failure, a ReleaseError from `failure` and pip's last message."""
     whole = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", *command]
     done = subprocess.run(whole, capture_output=True, check=False, text=True)
     if done.returncode:

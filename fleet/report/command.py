@@ -25,7 +25,7 @@ def run(
     ingest_first: bool,
     as_json: bool,
 ) -> int:
-    """Write a report, to `target` or a new folder in the lake; the exit status."""
+    """Write a report to `target`, or to a new folder in the lake; returns the exit status."""
     if since is not None and until is not None and since >= until:
         return exits.fail("--since must be before --until", exits.USAGE)
     lake = existing_lake(named, folder)

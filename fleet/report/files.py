@@ -19,11 +19,12 @@ ROWS_AT_ONCE: Final = 10_000
 
 
 def write_table(table: Table, frame: DataFrame, folder: Path) -> int:
-    """Write ``data/<table>.parquet`` and ``.csv`` below `folder`, sorted by the table's key; how
-    many rows. Spark makes the one file, so nothing is collected; this process holds a batch."""
+    """Write ``data/<table>.parquet`` and ``.csv`` below `folder`, sorted by the table's key;
+    returns the number of rows. Spark writes a single file, so nothing is collected; this process
+    holds one batch."""
     target = folder / DATA / f"{table.name}.parquet"
     parts = folder / f"parts-{table.name}"
-    # Not coalesce: the last stage of the job itself would run in one task.
+    # Not coalesce: it would run the job's last stage in a single task.
     one = frame.select(*table.names).repartition(1).sortWithinPartitions(*table.key)
     one.write.parquet(plain_uri(parts))
     target.parent.mkdir(exist_ok=True)
@@ -34,7 +35,7 @@ def write_table(table: Table, frame: DataFrame, folder: Path) -> int:
 
 
 def write_csv(parquet: Path) -> int:
-    """Write the CSV file beside a Parquet file; how many rows. Memory for a batch of them."""
+    """Write the CSV file beside a Parquet file; returns the number of rows. Memory: one batch."""
     from pyarrow.parquet import ParquetFile
 
     rows = 0

@@ -16,17 +16,17 @@ from fleet.report.jobs import climate, deadlines, health, load, models, slo, tim
 from fleet.report.jobs.contents import client, contents, pulled, quarantined
 from fleet.report.jobs.worst import worst_sensors
 
-# A query's tasks are stamped by other masters' clocks, and a little later.
+# Tasks of a query are dated by other masters' clocks, and a little later than the query.
 SLACK: Final = timedelta(minutes=5)
 Made = Callable[[Table], DataFrame]
 Job = tuple[Table, Callable[[], DataFrame]]
 
 
 class Sources:
-    """The lake's tables, of the time from `since` to `until`.
+    """The lake's tables between `since` and `until`.
 
-    Of pulls and of the quarantine, which go by the operator's clock and come after what they
-    brought, all since then; of nodes all there are.
+    Pulls and the quarantine are dated by the operator's clock, after the data that they concern:
+    all rows since `since` are used; of nodes all rows.
     """
 
     def __init__(
@@ -50,13 +50,13 @@ class Sources:
         self.quarantine = read(spark, lake, base.QUARANTINE, since)
 
     def is_empty(self) -> bool:
-        """Whether nothing happened in this time."""
+        """Whether there is no data in this time."""
         frames = (self.queries, self.readings, self.tasks, self.events)
         return all(frame.isEmpty() for frame in frames)
 
 
 def jobs(spark: SparkSession, lake: Lake, sources: Sources, made: Made) -> Iterator[Job]:
-    """Each table with its job; `made` gives a table that came before, as it was written."""
+    """Each table with its job; `made` returns a table that was written before."""
     s = sources
     yield requests.ATTAINMENT, lambda: slo.attainment(s.queries, s.tasks_around)
     yield requests.TIME_SPENT, lambda: timing.time_spent(s.tasks, s.subtasks_around)
@@ -93,7 +93,7 @@ def jobs(spark: SparkSession, lake: Lake, sources: Sources, made: Made) -> Itera
 
 
 def write_models(lake: Lake, sources: Sources) -> None:
-    """Write what `fleet plan` reads, of the same time as the report."""
+    """Write the input of `fleet plan`, from the same time as the report."""
     s = sources
     frames = {
         "unloaded": models.unloaded(s.subtasks),

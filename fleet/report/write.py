@@ -28,7 +28,7 @@ LATEST: Final = "latest"
 
 
 class NothingToReportError(exits.CommandError):
-    """The lake has nothing of the time asked for."""
+    """The lake has no data of the requested time."""
 
     status = exits.NOTHING
 
@@ -38,7 +38,7 @@ class OutputError(exits.CommandError):
 
 
 class Written(Struct, frozen=True):
-    """A report: its paths, where the models are, and the rows of each of its tables."""
+    """A report: its paths, those of the models, and the number of rows of each table."""
 
     page: str
     pictures: list[str]
@@ -68,7 +68,7 @@ def write(
             f"{lake.root} holds nothing from {_bound(since, 'the beginning')} to "
             f"{_bound(until, 'now')}; `fleet logs pull` brings what there is"
         )
-    # Beside the report: a rename stays within a file system.
+    # Beside the report, because a rename stays within a file system.
     staging = output.parent / f"{output.name}.part-{os.getpid()}"
     staging.mkdir(parents=True)
     try:
@@ -99,7 +99,7 @@ def write(
 
 
 def point_latest(output: Path) -> None:
-    """Let ``latest`` beside `output` lead to it."""
+    """Point the link ``latest`` beside `output` to it."""
     link = output.parent / LATEST
     new = output.parent / f"{LATEST}.part-{os.getpid()}"
     with suppress(FileNotFoundError):

@@ -6,7 +6,7 @@ import msgspec
 
 
 class Change(msgspec.Struct, frozen=True, tag_field="change"):
-    """Something that is to be done; `str` says it in one line. Nothing of it is secret."""
+    """One change to a host; `str` describes it in one line. It contains no secrets."""
 
 
 class StoreRelease(Change, frozen=True, tag="store_release"):
@@ -74,7 +74,7 @@ class EnableUnit(Change, frozen=True, tag="enable_unit"):
 
 
 class StartUnit(Change, frozen=True, tag="start_unit"):
-    """Start a unit that does not run."""
+    """Start a unit that is not running."""
 
     unit: str
 
@@ -83,7 +83,7 @@ class StartUnit(Change, frozen=True, tag="start_unit"):
 
 
 class RestartUnit(Change, frozen=True, tag="restart_unit"):
-    """Start a unit again, because of `reason`."""
+    """Restart a unit, because of `reason`."""
 
     unit: str
     reason: str
@@ -102,7 +102,7 @@ class RemoveFile(Change, frozen=True, tag="remove_file"):
 
 
 class VerifyRelease(Change, frozen=True, tag="verify_release"):
-    """Check what an earlier run switched to and never heard the end of."""
+    """Check the release that an earlier run switched to without learning the outcome."""
 
     release: str
 
@@ -111,7 +111,7 @@ class VerifyRelease(Change, frozen=True, tag="verify_release"):
 
 
 class RemoveRelease(Change, frozen=True, tag="remove_release"):
-    """Remove a release that is not kept."""
+    """Remove a release that need not be kept."""
 
     release: str
 
@@ -133,5 +133,5 @@ AnyChange = (
     | VerifyRelease
     | RemoveRelease
 )
-# After these a host has to prove that it still serves.
+# After these changes a host must prove that it still serves.
 DISTURBING = (SwitchRelease, StartUnit, RestartUnit, VerifyRelease)

@@ -70,7 +70,7 @@ def run(
     options: Options,
     allow_dirty: bool = False,
 ) -> int:
-    """Deploy to the hosts that are meant; the exit status."""
+    """Deploy to the selected hosts; returns the exit status."""
     fleet = load(folder)
     chosen = select(fleet, iads=iads, groups=groups, limit=limit)
     if retry_failed:
@@ -85,7 +85,7 @@ def run(
         for named, changes in _uncommitted(folder, fleet, chosen, options.release):
             if options.yes:
                 raise exits.CommandError(f"{changes}; commit them, or give --allow-dirty")
-            if named:  # what is built for the plan says so itself
+            if named:  # building a release for the plan prints lines of its own
                 output.say(changes)
     return deploy(folder, fleet, chosen, options)
 
@@ -93,13 +93,13 @@ def run(
 def _uncommitted(
     folder: Folder, fleet: Inventory, chosen: Sequence[HostOf], release: str
 ) -> Iterator[tuple[str, str]]:
-    """A line for each release that hosts would get with changes that no commit has, and its name
-    where one was asked for."""
+    """A line for each release to be deployed that has uncommitted changes, and for a release
+    requested by name its name."""
     remote = [host for host in chosen if not host.is_local]
     for wanted in dict.fromkeys(release or release_of(fleet, host) for host in remote):
         name, origin = wanted, origin_of(folder, wanted) if wanted else None
         if not wanted:
-            with suppress(ReleaseError):  # each host is told why none can be built
+            with suppress(ReleaseError):  # each host's plan reports why
                 checkout = sources.checkout()
                 name, origin = sources.read(checkout).release, sources.origin(checkout)
         if origin and (changes := origin.told(name)):
@@ -107,8 +107,8 @@ def _uncommitted(
 
 
 def _left_undone(folder: Folder, chosen: Sequence[HostOf], release: str) -> list[HostOf]:
-    """Those whose last deployment came to no good end. CommandError for one of a release that was
-    named then, and is not now: the inventory may want another."""
+    """The hosts whose last deployment did not succeed. CommandError if that was for a release given
+    by name and this one is not: the inventory may want another release."""
     again = unfinished(folder, [host.name for host in chosen])
     for name, before in again.items():
         if before and not release:
@@ -120,7 +120,7 @@ def _left_undone(folder: Folder, chosen: Sequence[HostOf], release: str) -> list
 
 
 def deploy(folder: Folder, fleet: Inventory, chosen: Sequence[HostOf], options: Options) -> int:
-    """Deploy to `chosen`; the exit status."""
+    """Deploy to `chosen`; returns the exit status."""
     _require_stored(folder, options.release)
     store = Store(folder)
     begun_s = time.monotonic()
@@ -154,7 +154,7 @@ def deploy(folder: Folder, fleet: Inventory, chosen: Sequence[HostOf], options: 
 
 
 def _require_stored(folder: Folder, release: str) -> None:
-    """CommandError for a release that was asked for by a name that is none."""
+    """CommandError if the release requested by name is not stored."""
     known = list(dict.fromkeys(bundle.release for bundle in stored(folder))) if release else []
     if release and release not in known:
         raise exits.CommandError(f"there is no release {release}; {did_you_mean(release, known)}")
@@ -271,8 +271,8 @@ def member(fleet: Inventory, host: HostOf) -> Member:
 def _silent_local_masters(
     folder: Folder, remote: Sequence[HostOf], gates: dict[str, Gate]
 ) -> dict[str, str]:
-    """Local masters of the nodes to deploy to that do not answer, with what starts them: without
-    them no node could prove that it is well."""
+    """Local masters, of nodes to deploy to, that do not answer, with the commands that start them:
+    without its master no node can prove that it is healthy."""
     iads = {host.iad.name: host.iad for host in remote if host.node and host.iad.master.local}
     return {
         name: f"sanderling-master --config {folder.master(name) / 'master.toml'}"
@@ -304,7 +304,7 @@ def _changes(report: Report) -> int:
 
 
 def _question(report: Report, chosen: Sequence[HostOf]) -> str:
-    """What is asked when the plan was shown."""
+    """The confirmation prompt after the plan."""
     names = {host.host for host in report.hosts if host.changes}
     of = [host for host in chosen if host.name in names]
     iads = ", ".join(dict.fromkeys(host.iad.name for host in of))

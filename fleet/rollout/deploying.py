@@ -39,7 +39,7 @@ class Deploying:
         return plan.planned
 
     def stage(self, session: Session, uploaded: Callable[[float], None]) -> AnyEvent:
-        """Have its release on it, and those that are too many not."""
+        """Put the release on the host, and remove releases that need not be kept."""
         name = session.host.name
         plan = self.plans[name]
         if not plan.uploads:
@@ -78,7 +78,7 @@ class Deploying:
         return Switched(host.name)
 
     def _switched(self, session: Session, plan: HostPlan, run: str) -> bool:
-        """Whether it was switched all the same, seen over a new connection."""
+        """Whether the switch happened in spite of an error, checked over a new connection."""
         facts = session.facts()
         unit = facts.units.get(plan.desired.unit)
         return (
@@ -118,7 +118,7 @@ class Deploying:
         return Confirmed(name)
 
     def roll_back(self, session: Session, reason: str) -> AnyEvent:
-        """Let it be as it was before the switch."""
+        """Restore the state before the switch."""
         name = session.host.name
         try:
             return RolledBack(name, word=session.undo("pending", reason)["word"])

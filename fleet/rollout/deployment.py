@@ -26,7 +26,7 @@ from fleet.rollout.desired import RULES, SYSUSERS, UNIT_FOLDER, Desired, Desired
 
 
 def changes(facts: Facts, desired: Desired) -> list[AnyChange]:
-    """The changes to make, in order; [] for a host in its desired state."""
+    """The changes to make, in order; [] if the host is in its desired state."""
     found = list(_changes(facts, desired))
     if facts.pending is not None and not disturbs(found):
         found.append(VerifyRelease(facts.releases.current))
@@ -34,7 +34,7 @@ def changes(facts: Facts, desired: Desired) -> list[AnyChange]:
 
 
 def disturbs(found: list[AnyChange]) -> bool:
-    """Whether a host stops serving for a moment, so that it has to be checked afterwards."""
+    """Whether the changes interrupt the host's service, so that it must be checked afterwards."""
     return any(isinstance(change, DISTURBING) for change in found)
 
 
@@ -72,14 +72,14 @@ def _file(facts: Facts, file: DesiredFile) -> WriteFile | None:
         and there.owner == there.group == file.owner
     ):
         return None
-    # A new mode or owner is nothing that a running agent has to notice.
+    # A running agent need not notice a new mode or owner.
     restart = file.restart and (there is None or there.sha256 != file.sha256)
     return WriteFile(file.path, file.sha256, file.mode, file.owner, there is None, restart)
 
 
 def _stale(facts: Facts, desired: Desired) -> Iterator[RemoveFile]:
-    """What this unit's deployments wrote to the folder of configuration, and it needs no more. A
-    host may have another agent, whose files stay."""
+    """Files in the configuration folder that this unit's deployments wrote and the unit no longer
+    needs. Files of another agent on the host stay."""
     wanted = {file.path for file in desired.files}
     for unit, paths in facts.written.items():
         if unit != desired.unit:
@@ -97,11 +97,11 @@ def _restart_reason(unit: Unit, desired: Desired, switched: bool, written: list[
 
 
 def removals(facts: Facts, desired: Desired) -> list[AnyChange]:
-    """The releases that are too many: never the new one, the one in use, the last other one, or
-    what a switch without a verdict goes back to. `stored` has the oldest first."""
+    """The releases to remove: never the new one, the current one, the last other good one, or the
+    one that an unconfirmed switch would go back to. `stored` is ordered from the oldest."""
     in_use = facts.releases.current
     kept = [desired.release, in_use, facts.pending.before if facts.pending else ""]
-    if in_use == desired.release:  # else the one in use becomes the one before
+    if in_use == desired.release:  # otherwise the current release becomes the previous one
         kept += [facts.releases.previous, facts.releases.before]
     kept = list(dict.fromkeys(name for name in kept if name))
     for name in reversed(facts.releases.stored):

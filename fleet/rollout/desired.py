@@ -18,7 +18,7 @@ SHARE: Final = "share/sanderling"
 
 
 class DesiredFile(msgspec.Struct, frozen=True):
-    """A file at an absolute path. `restart`: whether the agent has to start again to see it."""
+    """A file at an absolute path. `restart`: the agent must restart to notice a change of it."""
 
     path: str
     sha256: str
@@ -28,7 +28,7 @@ class DesiredFile(msgspec.Struct, frozen=True):
 
 
 class Desired(msgspec.Struct, frozen=True):
-    """A host as the inventory and a release want it; `keep` releases stay on it."""
+    """The desired state of a host by the inventory and a release; it keeps `keep` releases."""
 
     release: str
     bundle_bytes: int
@@ -38,8 +38,8 @@ class Desired(msgspec.Struct, frozen=True):
 
 
 def shared_files(unit: str, shared: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Where the files of a release's share/sanderling go, by absolute path; KeyError with the name
-    of one that the release has not."""
+    """Files of a release's share/sanderling by their absolute path on the host; KeyError with the
+    name of one that the release lacks."""
     return {
         SYSUSERS: shared["sanderling.sysusers"],
         RULES: shared["60-sanderling.rules"],
@@ -50,7 +50,8 @@ def shared_files(unit: str, shared: Mapping[str, bytes]) -> dict[str, bytes]:
 def desired_files(
     files: tuple[HostFile, ...], shared: Mapping[str, bytes]
 ) -> tuple[DesiredFile, ...]:
-    """The files of a host: those of its release first, as the user must be there for the rest."""
+    """A host's files. Those of its release come first, because the others need the user that they
+    create."""
     of_release = [
         DesiredFile(path, digest(content), restart=path.endswith(".service"))
         for path, content in shared.items()

@@ -14,16 +14,16 @@ Do = Literal["gather", "stage", "switch", "check", "confirm", "roll_back"]
 
 
 class Event(msgspec.Struct, frozen=True, tag_field="event", omit_defaults=True):
-    """Something that happened to one host."""
+    """Something that happened on one host."""
 
     host: str
 
 
 class Planned(Event, frozen=True, tag="planned"):
-    """Its facts were read. `changes`: whether there is anything to do; `stores`: releases have to
-    be uploaded or removed first; `disturbs`: it stops serving for a moment; `serving`: it serves
-    now; `early`: a master whose nodes need its changes. For the journal: the `release` that it
-    shall have, its `commit`, and whether the release has changes beyond that (`dirty`)."""
+    """The host's facts were read. `changes`: there is something to do; `stores`: releases must be
+    uploaded or removed first; `disturbs`: the changes interrupt its service; `serving`: it serves
+    now; `early`: a master whose nodes need its changes. For the journal: its desired `release`,
+    that release's `commit`, and whether the release has uncommitted changes (`dirty`)."""
 
     changes: bool
     stores: bool = False
@@ -54,8 +54,8 @@ class Confirmed(Event, frozen=True, tag="confirmed"):
 
 
 class Failed(Event, frozen=True, tag="failed"):
-    """What was to be done did not come about. `undone`: the host went back by itself; `refused`:
-    the new agent refused what it would get, and nothing was touched."""
+    """The step failed. `undone`: the host has rolled back by itself; `refused`: the new agent
+    rejected its configuration, and nothing was changed."""
 
     kind: Kind
     reason: str
@@ -64,18 +64,19 @@ class Failed(Event, frozen=True, tag="failed"):
 
 
 class RolledBack(Event, frozen=True, tag="rolled_back"):
-    """It is as it was before; with a `problem`, not quite. `word` is what its agent wrote last."""
+    """The former state is restored; with a `problem`, not completely. `word` is the last line that
+    its agent wrote."""
 
     word: str = ""
     problem: str = ""
 
 
 class Dropped(Event, frozen=True, tag="dropped"):
-    """What was to be done was not begun, as the rollout was stopped."""
+    """The step was not started, because the rollout was stopped."""
 
 
 class Interrupted(msgspec.Struct, frozen=True, tag_field="event", tag="interrupted"):
-    """The operator wants no more to be begun."""
+    """The operator wants no further steps to start."""
 
 
 AnyEvent = (
@@ -84,7 +85,7 @@ AnyEvent = (
 
 
 class Instruction(NamedTuple):
-    """What to do with a host next; `reason` of a roll-back."""
+    """The next step for a host; `reason` is that of a roll-back."""
 
     do: Do
     host: str

@@ -19,29 +19,30 @@ from fleet.inventory.parties import HostOf
 from fleet.keys.store import KeyStoreError, Store
 from fleet.ssh.masters import SilentError, status_of
 
-# Time to wait for an answer, and between two looks at a host.
+# Timeout of an answer, and pause between two checks of a host.
 STATUS_MS: Final = 2_000.0
 QUERY_MS: Final = 5_000.0
-# The probe query asks whether, not how fast: by a tighter SLO the master of a slow node refuses it.
+# The SLO of the probe query. It tests whether the node answers, not how fast: a tighter SLO would
+# make the master of a slow node refuse the query.
 PERCENTILE: Final = 50.0
 LOOK_S: Final = 0.25
-# How far back the probe query asks; sensors read at least so often.
+# Window of the probe query; sensors are read at least this often.
 WINDOW_S: Final = 600.0
-# A node that was just installed has no readings for so long after it joined.
+# A newly installed node has no readings for this long after it joined.
 FIRST_READING_S: Final = 5.0
-# Gaps that say that a node did not answer, not that it has nothing.
+# Reasons for a gap that mean that a node did not answer, rather than that it has no data.
 SILENT: Final = frozenset({"no_node", "node_down", "timeout", "node_error", "iad_unreachable"})
 
 
 class Verdict(NamedTuple):
-    """Whether a host is well; `text` says what is missing, or is worth a note."""
+    """Whether a host is healthy; `text` gives the reason if not, or a remark."""
 
     healthy: bool
     text: str = ""
 
 
 class Look(NamedTuple):
-    """One look at a host through its IAD's master."""
+    """One check of a host through its IAD's master."""
 
     status: IadStatus | None  # None: the master did not say
     answer: Answer | None = None  # of the probe query, if it was sent
@@ -49,14 +50,14 @@ class Look(NamedTuple):
 
 
 def state_of(status: IadStatus | None, node: str) -> NodeStatus | None:
-    """The node as its master sees it."""
+    """The node's status at its master."""
     found = status.nodes if status is not None else ()
     return next((each for each in found if each.node == node), None)
 
 
 def joined(look: Look, node: str, release: str) -> Verdict:
-    """Whether the master says that the node is there with `release`. An agent from before releases
-    had names says none."""
+    """Whether the node is connected to its master and runs `release`. Agents from before releases
+    had names report none."""
     if look.status is None:
         return Verdict(False, f"its master does not answer: {look.trouble}")
     state = state_of(look.status, node)
@@ -72,8 +73,8 @@ def joined(look: Look, node: str, release: str) -> Verdict:
 def answered(
     answer: Answer | None, own: Iterable[str], had_data: Callable[[str], bool], joined_s: float
 ) -> Verdict:
-    """Whether the node answers for the areas that only it covers. No readings are a fault where
-    there were some before; a new node is waited for, and then only noted."""
+    """Whether the node answers for the areas that only it covers. Having no readings is a fault if
+    it had some before; a new node gets time, after which it is only remarked on."""
     if answer is None:
         return Verdict(False, "a query of its areas was not answered")
     if answer.status == "refused":
@@ -118,7 +119,8 @@ def master_back(look: Look, release: str, live_before: frozenset[str]) -> Verdic
 
 
 class Gate:
-    """Asks the master of one IAD. One look at a time: what was seen just now serves all."""
+    """Queries the master of one IAD. One check at a time: its result is shared by all hosts that
+    wait."""
 
     def __init__(self, iad: Iad, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
         self._iad = iad
@@ -131,7 +133,8 @@ class Gate:
         self._live_before: frozenset[str] = frozenset()
 
     def remember(self) -> None:
-        """How it is before anything is touched: who is there, and who has readings."""
+        """Record the state before any change: which nodes are connected, and which have
+        readings."""
         look = self._look()
         if look.status is None:
             return
@@ -148,7 +151,7 @@ class Gate:
 
     @property
     def answers(self) -> bool:
-        """Whether the master says anything."""
+        """Whether the master answers at all."""
         return self._look().status is not None
 
     @property
@@ -157,7 +160,7 @@ class Gate:
         return self._seen.trouble
 
     def wait(self, host: HostOf, release: str, patience_s: float) -> Verdict:
-        """The verdict on a host: as soon as it is healthy, or when it is not in time."""
+        """The verdict on a host: as soon as it is healthy, or at the timeout."""
         give_up = self._clock() + patience_s
         since: float | None = None
         while True:

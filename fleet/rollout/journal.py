@@ -19,12 +19,13 @@ from fleet.rollout.events import AnyEvent, Result
 
 LOCK: Final = ".lock"
 Command = Literal["deploy", "rollback"]
-# What versions that named no command wrote as the release of a rollback.
+# The release that earlier versions wrote in the journal of a rollback; they had no field for the
+# command.
 BEFORE: Final = "the one before"
 
 
 class Begun(msgspec.Struct, frozen=True, tag_field="event", tag="begun"):
-    """A run: which hosts, and how. `release` is the one that was asked for by its name; empty: the
+    """Start of a run: its hosts and options. `release` is the one requested by name; empty: the
     inventory's."""
 
     run: str
@@ -32,7 +33,7 @@ class Begun(msgspec.Struct, frozen=True, tag_field="event", tag="begun"):
     release: str = ""
     serial: str = ""
     max_fail: str = ""
-    command: Command | None = None  # None: of a version that did not say
+    command: Command | None = None  # None: written by a version without this field
 
 
 class HostEnded(msgspec.Struct, frozen=True, tag_field="event", tag="host_ended"):
@@ -43,7 +44,7 @@ class HostEnded(msgspec.Struct, frozen=True, tag_field="event", tag="host_ended"
 
 
 class Ended(msgspec.Struct, frozen=True, tag_field="event", tag="ended"):
-    """The run came to its end; `stopped` says why nothing more was begun."""
+    """End of a run; `stopped` says why it was stopped early."""
 
     counts: dict[str, int]
     stopped: str = ""
@@ -58,11 +59,11 @@ class _Entry(msgspec.Struct, frozen=True):
 
 
 class Busy(CommandError):
-    """Another deployment of this fleet is under way."""
+    """Another deployment of this fleet is in progress."""
 
 
 class Journal:
-    """The journal of one run, open for more lines."""
+    """The journal of one run, open for appending."""
 
     def __init__(self, path: Path) -> None:
         self.run = path.stem
@@ -93,7 +94,7 @@ def opened(folder: Folder) -> Iterator[Journal]:
 
 
 def read(path: Path) -> list[Line]:
-    """The lines of a journal; one that was cut off by a crash is passed over."""
+    """The lines of a journal; a line torn by a crash is skipped."""
     found = []
     for row in path.read_bytes().splitlines():
         try:
@@ -104,9 +105,9 @@ def read(path: Path) -> list[Line]:
 
 
 def unfinished(folder: Folder, hosts: Iterable[str]) -> dict[str, str]:
-    """Those of `hosts` whose last run was a deployment that did not bring them to a good end, with
-    the release that it was of, as `Begun` has it. What has been rolled back since, well or not, is
-    meant to stay so."""
+    """Those of `hosts` whose last run was a deployment that did not succeed on them, with its
+    release as in `Begun`. Hosts that were rolled back since, successfully or not, are left out:
+    that was the operator's intention."""
     left = set(hosts)
     found: dict[str, str] = {}
     for path in sorted(folder.runs.glob("*.jsonl"), key=_order, reverse=True):
@@ -129,7 +130,7 @@ def unfinished(folder: Folder, hosts: Iterable[str]) -> dict[str, str]:
 
 
 def _order(path: Path) -> tuple[str, int, str]:
-    """By time, then by number: ten runs may begin in a second."""
+    """Sort key: by time, then by number, because several runs may start within a second."""
     time_, _, number = path.stem.rpartition("-")
     return time_, len(number), number
 

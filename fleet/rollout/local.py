@@ -22,7 +22,7 @@ class LocalPlan(NamedTuple):
 
     @property
     def restart(self) -> bool:
-        """Whether a master that runs has to be started again to see them."""
+        """Whether a running master must be restarted to notice the changes."""
         return any(file.restart for file in self.files)
 
     @property
@@ -32,7 +32,7 @@ class LocalPlan(NamedTuple):
 
 
 def plan(folder: Folder, fleet: Inventory, host: HostOf, store: Store) -> LocalPlan:
-    """What is to be written. KeyStoreError."""
+    """The files to write. KeyStoreError."""
     where = folder.master(host.iad.name)
     files = files_of(fleet, host, store)
     return LocalPlan(host, where, tuple(file for file in files if not _is_there(where, file)))

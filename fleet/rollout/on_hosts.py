@@ -20,7 +20,7 @@ from fleet.terminal import output
 
 
 class HostReleases(msgspec.Struct, frozen=True):
-    """Releases of one host; unknown if there is an `error`."""
+    """The releases of one host; unknown if there is an `error`."""
 
     host: str
     current: str = ""
@@ -30,7 +30,7 @@ class HostReleases(msgspec.Struct, frozen=True):
 
 
 class ReleasesOnHosts(msgspec.Struct, frozen=True):
-    """What `fleet releases --hosts --json` prints."""
+    """The document of `fleet releases --hosts --json`."""
 
     hosts: tuple[HostReleases, ...]
 
@@ -38,7 +38,7 @@ class ReleasesOnHosts(msgspec.Struct, frozen=True):
 def run(
     folder: Folder, *, iads: Sequence[str], groups: Sequence[str], limit: str, as_json: bool
 ) -> int:
-    """Print what each host has; the exit status."""
+    """Print the releases of each host; returns the exit status."""
     fleet = load(folder)
     chosen = [
         host for host in select(fleet, iads=iads, groups=groups, limit=limit) if not host.is_local

@@ -26,18 +26,18 @@ from fleet.terminal.output import once
 
 
 class HostPlan(NamedTuple):
-    """The plan from a host's present state to its desired state."""
+    """The plan from a host's actual state to its desired state."""
 
     host: HostOf
     facts: Facts
     desired: Desired
     bundle: Bundle
     changes: list[AnyChange]
-    contents: dict[str, bytes]  # of files, by absolute path; secrets among them
+    contents: dict[str, bytes]  # content of files by absolute path; some are secret
 
     @property
     def planned(self) -> Planned:
-        """The same for the rollout."""
+        """The plan as an event for the rollout."""
         serving = self._active
         origin = self.bundle.origin
         configured = any(
@@ -58,17 +58,17 @@ class HostPlan(NamedTuple):
 
     @property
     def uploads(self) -> bool:
-        """Whether the release has to be uploaded."""
+        """Whether the release must be uploaded."""
         return any(isinstance(change, StoreRelease) for change in self.changes)
 
     @property
     def gone(self) -> list[str]:
-        """The releases that are to be removed."""
+        """The releases to remove."""
         return [change.release for change in self.changes if isinstance(change, RemoveRelease)]
 
     @property
     def only_removes(self) -> bool:
-        """Whether there is nothing else to be done."""
+        """Whether removals are the only changes."""
         return all(isinstance(change, RemoveRelease) for change in self.changes)
 
     @property
@@ -78,7 +78,7 @@ class HostPlan(NamedTuple):
 
 
 class Planner:
-    """Makes plans, for many threads at a time; a bundle is built or read once."""
+    """Makes plans in any number of threads; each bundle is built or read once."""
 
     def __init__(
         self,
@@ -99,8 +99,8 @@ class Planner:
         self._shared: dict[Path, dict[str, bytes]] = {}
 
     def plan(self, host: HostOf, facts: Facts) -> HostPlan:
-        """What is to be done to `host`. HostError says what it lacks, or why there is no release
-        for it."""
+        """The plan for `host`. HostError if it lacks a prerequisite, or there is no release for
+        it."""
         for obstacle in obstacles(facts):
             raise HostError(obstacle.kind, obstacle.text)
         bundle = self._bundle(host, Target(facts.machine, facts.python))
@@ -153,7 +153,7 @@ class Planner:
 
 
 def read_shared(bundle: Path) -> dict[str, bytes]:
-    """The files of a bundle's share/sanderling, by name. All of it is unpacked on the way."""
+    """The files of a bundle's share/sanderling, by name. The whole bundle is decompressed."""
     found = {}
     with tarfile.open(bundle, "r:xz") as archive:
         for member in archive:

@@ -10,16 +10,17 @@ from fleet.ssh.errors import Kind
 
 MACHINES: Final = ("aarch64", "x86_64")
 PYTHONS: Final = ("3.11", "3.12", "3.13")
-# Type=notify with all that the units ask for; Debian 12 has 252.
+# Minimum systemd for Type=notify with the settings of our units; Debian 12 has 252.
 OLDEST_SYSTEMD: Final = 247
-# An unpacked release is so many times its bundle; and what a host needs to go on living.
+# Size of an unpacked release as a multiple of its bundle; and the free space that a host needs
+# besides.
 UNPACKED: Final = 6
 RESERVE_BYTES: Final = 50_000_000
 INODES: Final = 5_000
 
 
 class Obstacle(NamedTuple):
-    """Why nothing can be done to a host, in one line with the remedy."""
+    """Why a host cannot be deployed to, in one line with the remedy."""
 
     kind: Kind
     text: str
@@ -46,7 +47,7 @@ def obstacles(facts: Facts) -> list[Obstacle]:
 
 
 def room(facts: Facts, changes: list[AnyChange]) -> list[Obstacle]:
-    """Whether the bundle fits, packed and unpacked."""
+    """Whether there is room for the bundle, packed and unpacked."""
     stored = next((each for each in changes if isinstance(each, StoreRelease)), None)
     if stored is None:
         return []

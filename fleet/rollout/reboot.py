@@ -45,7 +45,8 @@ OUTCOMES: Final[dict[str, Outcome]] = {
 FORLORN: Final = "its master came to no good; leave that one out with --limit '!IAD/master'"
 ASK_EVERY_S: Final = 2.0
 MASTER_MS: Final = 3_000.0
-# The order to restart is given; the connection may go before its end is told.
+# Patience after the reboot was requested; the connection may close before the command's end is
+# reported.
 ORDER_S: Final = 20.0
 
 
@@ -59,7 +60,8 @@ class HostReport(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """The document of `fleet reboot --json`; `stopped` says why no more were begun."""
+    """The document of `fleet reboot --json`; `stopped` says why further reboots were not
+    started."""
 
     hosts: tuple[HostReport, ...]
     stopped: str = ""
@@ -77,7 +79,7 @@ class Options(NamedTuple):
 
 
 class Acts(Protocol):
-    """What is done to hosts; each method raises HostError."""
+    """Operations on hosts; each method raises HostError."""
 
     def before(self, host: HostOf) -> None:
         """Remember how it is."""
@@ -86,11 +88,11 @@ class Acts(Protocol):
         """Have it start again."""
 
     def await_back(self, host: HostOf) -> None:
-        """Return when it has started again and, if it did before, serves."""
+        """Return when it has rebooted and, if it served before, serves again."""
 
 
 def run(folder: Folder, fleet: Inventory, hosts: Sequence[HostOf], options: Options) -> int:
-    """Ask, do it, print the report on stdout; the exit status."""
+    """Confirm, reboot, print the report on stdout; returns the exit status."""
     hosts = logged_in_to(hosts)
     if not hosts:
         return exits.fail("no host is left to log in to", exits.NOTHING)
@@ -104,7 +106,7 @@ def run(folder: Folder, fleet: Inventory, hosts: Sequence[HostOf], options: Opti
 
 
 def status_of(report: Report) -> int:
-    """0 if all are back, 5 if none was restarted, else 1."""
+    """0 if all are back, 5 if none was rebooted, otherwise 1."""
     outcomes = [host.outcome for host in report.hosts]
     if all(outcome == "rebooted" for outcome in outcomes):
         return exits.DONE
@@ -115,7 +117,7 @@ def status_of(report: Report) -> int:
 def reboot(
     hosts: Sequence[HostOf], acts: Acts, options: Options, tell: Callable[[str], None]
 ) -> Report:
-    """Until every host has come to its end. Ctrl-C begins no more; a second one is raised."""
+    """Run until every host is finished. Ctrl-C starts no more reboots; a second one is raised."""
     rollout = Rollout([_member(host) for host in hosts], options.serial, options.max_fail)
     by_name = {host.name: host for host in hosts}
     course = _Course(rollout, tell)
@@ -133,7 +135,7 @@ def reboot(
 
 
 class _Course:
-    """Hands events to the rollout, and tells how it goes."""
+    """Passes events to the rollout, and prints progress."""
 
     def __init__(self, rollout: Rollout, tell: Callable[[str], None]) -> None:
         self._rollout, self._tell = rollout, tell
@@ -141,7 +143,7 @@ class _Course:
         self._seconds: dict[str, float] = {}
 
     def take(self, event: AnyEvent) -> list[Instruction]:
-        """Something happened: what to do next."""
+        """Handle an event; returns the next instructions."""
         now_s = time.monotonic()
         told = set(self._rollout.results)
         instructions = self._rollout.handle(event)
@@ -170,12 +172,12 @@ class _Course:
 
 
 def _attempt(acts: Acts, host: HostOf, do: Do) -> AnyEvent:
-    """Do what the rollout says, and tell it what came of it. A host that does not come back is
-    lost: there is nothing to go back to."""
+    """Execute an instruction and return its outcome. A host that does not come back is lost: there
+    is nothing to roll back to."""
     name = host.name
     if do == "gather":
         acts.before(host)
-        # Also one that does not serve takes a place: `serial` is what was asked for.
+        # A host that did not serve before counts, too: `serial` limits all reboots.
         return Planned(name, changes=True, disturbs=True, serving=True)
     if do == "switch":
         acts.restart(host)
@@ -198,7 +200,7 @@ def _member(host: HostOf) -> Member:
 
 
 class _Real:
-    """Hosts over SSH, and their masters."""
+    """Hosts reached over SSH, and their masters."""
 
     def __init__(self, folder: Folder, fleet: Inventory, patience_s: float) -> None:
         self._folder, self._fleet, self._patience_s = folder, fleet, patience_s
@@ -253,7 +255,8 @@ class _Real:
             return gather(connection)
 
     def _known_live(self, host: HostOf) -> bool:
-        """Whether the master says so; of a master, whether it answers."""
+        """Whether the node is live at its master; for a master's host, whether the master
+        answers."""
         (seen,) = ask_iads([host.iad], self._folder, MASTER_MS)
         if host.node is None:
             return seen.status is not None

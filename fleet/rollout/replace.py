@@ -19,7 +19,7 @@ from fleet.terminal import output
 
 
 def run(folder: Folder, name: str, fingerprint: str | None, options: Options) -> int:
-    """Let the machine that answers at the node's address be that node; the exit status."""
+    """Make the machine at the node's address that node; returns the exit status."""
     fleet = load(folder)
     host = one_host(fleet, name)
     if host.node is None:
@@ -31,14 +31,15 @@ def run(folder: Folder, name: str, fingerprint: str | None, options: Options) ->
         output.say(f"{name}: its keys were revoked; its successor gets new ones")
     if status := _pin(folder, fleet, store, host, fingerprint):
         return status
-    # The master lets in nobody by a new key before it has it in its list.
+    # The master must have the new key in its allow-list before the node can connect.
     master = HostOf(host.iad, None)
     release = release_of(fleet, host) or _in_use(folder, fleet, master)
     return deploy(folder, fleet, [master, host], options._replace(yes=True, release=release))
 
 
 def _in_use(folder: Folder, fleet: Inventory, master: HostOf) -> str:
-    """The release of the IAD's master, if it is stored: a replacement is no upgrade. Else empty."""
+    """The release of the IAD's master, if it is stored, because a replacement is no upgrade;
+    otherwise empty."""
     if master.is_local:
         return ""
     session = Session(folder, fleet, master)
@@ -55,7 +56,7 @@ def _in_use(folder: Folder, fleet: Inventory, master: HostOf) -> str:
 def _pin(
     folder: Folder, fleet: Inventory, store: Store, host: HostOf, fingerprint: str | None
 ) -> int:
-    """See that the host key which the successor shows is the pinned one; else the exit status."""
+    """Check that the successor's host key is the pinned one; otherwise the exit status."""
     from fleet.rollout.keys import adopt
 
     way = adopt.way_to(folder, fleet, host)

@@ -20,13 +20,13 @@ WORDS: Final[dict[Outcome, str]] = {
     "lost": "lost",
     "skipped": "not begun",
 }
-# So many hosts of one outcome are named in the last line.
+# Maximum number of hosts of one outcome that the summary names.
 NAMED: Final = 4
 GOOD: Final = frozenset({"changed", "unchanged"})
 
 
 class HostReport(msgspec.Struct, frozen=True):
-    """One host. `note` is worth knowing though all went well."""
+    """Result of one host. `note` is a remark although it succeeded."""
 
     host: str
     outcome: Outcome
@@ -41,7 +41,7 @@ class HostReport(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """A whole run; `stopped` says why nothing more was begun. `dry`: nothing was done."""
+    """Result of a run; `stopped` says why it was stopped early. `dry`: nothing was changed."""
 
     run: str
     dry: bool
@@ -52,7 +52,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def counted(hosts: Iterable[HostReport]) -> dict[str, int]:
-    """How many hosts ended how; only what occurs."""
+    """The number of hosts by outcome; outcomes without hosts are left out."""
     found = Counter(host.outcome for host in hosts)
     return {outcome: found[outcome] for outcome in WORDS if found[outcome]}
 
@@ -68,7 +68,7 @@ def status_of(report: Report) -> int:
 
 
 def lines(report: Report) -> Iterator[str]:
-    """One line per host that is not well, then all in one line."""
+    """One line per host that did not succeed, then the summary."""
     yield from failures(report)
     for host in report.hosts:
         if host.note and host.outcome in GOOD | {"skipped"}:
@@ -79,14 +79,14 @@ def lines(report: Report) -> Iterator[str]:
 
 
 def failures(report: Report) -> Iterator[str]:
-    """One line per host that is not well."""
+    """One line per host that did not succeed."""
     for host in report.hosts:
         if host.outcome not in GOOD | {"skipped"}:
             yield failure_line(host)
 
 
 def summary(report: Report) -> str:
-    """All in one line, with the names of the hosts where it says more than how many."""
+    """One line for all hosts, with names where they say more than numbers."""
     several = len(report.counts) > 1
     told = ", ".join(
         f"{number} {WORDS[name]}{_names(report, name) * several}"
@@ -105,14 +105,14 @@ def summary(report: Report) -> str:
 
 
 def _names(report: Report, outcome: Outcome) -> str:
-    """The hosts that ended so, the first of them if there are many."""
+    """The names of the hosts with this outcome; of many, the first few."""
     names = [host.host for host in report.hosts if host.outcome == outcome]
     more = len(names) - NAMED
     return f" ({', '.join(names[:NAMED])}{f' and {more} more' if more > 0 else ''})"
 
 
 def failure_line(host: HostReport) -> str:
-    """Which host, what, why, and what mends it."""
+    """The host, the failed step, the reason and the remedy."""
     remedy = f" ({host.remedy})" if host.remedy else ""
     kind = host.kind.replace("_", " ") if host.kind else ""
     what = WORDS[host.outcome]
@@ -126,7 +126,7 @@ def remedy_of(kind: Kind | None) -> str:
 
 
 def dry_lines(report: Report) -> Iterator[str]:
-    """What would be done, hosts with the same changes together."""
+    """The changes of a dry run; hosts with the same changes share a line."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for host in report.hosts:
         if host.outcome == "changed":

@@ -47,7 +47,7 @@ def run(
     limit: str,
     options: Options,
 ) -> int:
-    """Roll the hosts back; the exit status."""
+    """Roll the hosts back; returns the exit status."""
     fleet = load(folder)
     chosen = select(fleet, iads=iads, groups=groups, limit=limit)
     if options.release:
@@ -71,7 +71,7 @@ def run(
 
 
 class RollingBack:
-    """The acts of a rollback: the switch is the undoing of another one."""
+    """The operations of a rollback, whose switch undoes an earlier switch."""
 
     def __init__(self, gates: Mapping[str, Gate], *, gate_s: float) -> None:
         self.before: dict[str, str] = {}  # by host: the release that it had
@@ -91,7 +91,8 @@ class RollingBack:
         if not back_to:
             if session.host.node:
                 raise HostError("failed", NOTHING)
-            # Its nodes may well have something to undo, and need it for that.
+            # A master with nothing to undo: its nodes may have something, and need their master for
+            # it.
             self.notes[name] = NOTHING
             return Planned(name, changes=False)
         self.before[name], self.back_to[name] = facts.releases.current, back_to
@@ -100,7 +101,7 @@ class RollingBack:
         return Planned(name, changes=True, disturbs=True, serving=unit.active == "active")
 
     def stage(self, session: Session, uploaded: Callable[[float], None]) -> AnyEvent:  # noqa: ARG002 - all is there
-        """Nothing: what it goes back to is on it."""
+        """Does nothing: the former release is still on the host."""
         return Staged(session.host.name)
 
     def switch(self, session: Session, run: str) -> AnyEvent:  # noqa: ARG002 - the host has its own
@@ -110,7 +111,7 @@ class RollingBack:
         try:
             session.undo(self._which[name], "rolled back by the operator")
         except HostError as error:
-            # There is nothing to undo any more, so it was done if its end was not heard.
+            # The reply was lost, but the former release is current: the undo succeeded.
             if error.kind != "lost" or session.facts().releases.current != self.back_to[name]:
                 raise
         return Switched(name)
@@ -126,11 +127,11 @@ class RollingBack:
         return Healthy(host.name, verdict.text)
 
     def confirm(self, session: Session) -> AnyEvent:
-        """Nothing: the host watches no undoing."""
+        """Does nothing: a rollback has no timer that awaits confirmation."""
         return Confirmed(session.host.name)
 
     def roll_back(self, session: Session, reason: str) -> AnyEvent:  # noqa: ARG002 - it was told
-        """Nothing: there is no way from here but another deployment."""
+        """Does nothing: only another deployment can follow."""
         return RolledBack(session.host.name, problem="it stays so; deploy a release that is well")
 
 

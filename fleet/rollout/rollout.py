@@ -29,7 +29,7 @@ from fleet.rollout.events import (
 State = Literal[
     "gathering", "staging", "staged", "switching", "checking", "confirming", "rolling_back", "ended"
 ]
-# In these a host may be out of service.
+# A host in these states may be out of service.
 UNSETTLED: Final = frozenset({"switching", "checking", "confirming", "rolling_back"})
 TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("gathering", "staging"): "planned: it lacks the release",
@@ -61,13 +61,13 @@ class Member(NamedTuple):
 
 
 class Share(NamedTuple):
-    """So many hosts, or such a part of all."""
+    """A number of hosts, or a fraction of all."""
 
     value: float
     percent: bool
 
     def of(self, total: int) -> int:
-        """How many of `total`: of a part, rounded up."""
+        """The number of hosts out of `total`; a fraction is rounded up."""
         return math.ceil(self.value / 100 * total) if self.percent else int(self.value)
 
     def __str__(self) -> str:
@@ -122,12 +122,12 @@ class _Host(StateMachine):
 
 
 class Rollout:
-    """Give it every event, do what it says. `begin` once, then `handle`, until `ended`.
+    """Give it every event and execute the instructions that it returns: `begin` once, then
+    `handle`, until `ended`.
 
-    Facts are read and releases uploaded wherever and whenever; only the switch keeps an order:
-    masters that nodes wait for, a canary, the other nodes, the other masters. At most `serial`
-    nodes that served are switched at a time, and never all that cover one area. Cost of an event:
-    O(hosts).
+    Facts are read and releases uploaded at any time; only switches are ordered: masters that nodes
+    wait for, a canary, the other nodes, the other masters. At most `serial` nodes that served are
+    switched at a time, and never all that cover one area. O(hosts) per event.
     """
 
     def __init__(
@@ -151,12 +151,12 @@ class Rollout:
 
     @property
     def ended(self) -> bool:
-        """Whether every host has come to its end."""
+        """Whether every host is finished."""
         return all(host.state == "ended" for host in self._hosts.values())
 
     @property
     def results(self) -> dict[str, Result]:
-        """How it ended, of the hosts for which it has."""
+        """The results of the hosts that are finished."""
         return {name: host.result for name, host in self._hosts.items() if host.result}
 
     @property
@@ -171,7 +171,7 @@ class Rollout:
         return [Instruction("gather", name) for name in self._hosts]
 
     def handle(self, event: AnyEvent) -> list[Instruction]:
-        """What to do next, because of `event`. InvalidTransition."""
+        """The next instructions after `event`. InvalidTransition."""
         if isinstance(event, Interrupted):
             self._stop("interrupted")
             return []
@@ -212,8 +212,8 @@ class Rollout:
             host.become("staged")
 
     def _fail(self, host: _Host, event: Failed) -> Iterator[Instruction]:
-        """What was under way did not come about. Before the switch it is the host's own affair;
-        after it, perhaps the release's."""
+        """The current step failed. Before the switch this concerns only the host; after it, the
+        release may be at fault."""
         if host.trouble is not None:
             reason = f"{host.trouble.reason}; not rolled back by us: {event.reason}"
             event = Failed(event.host, event.kind, reason, event.undone, event.refused)
@@ -239,7 +239,7 @@ class Rollout:
         self._count(host, proof=True)
 
     def _count(self, host: _Host, *, proof: bool) -> None:
-        """One more host went wrong after its switch; `proof` of it that the release is at fault."""
+        """Count a host that failed after its switch; `proof`: the release is certainly at fault."""
         self._failures += 1
         name = host.member.name
         if proof and not _Scene(self._hosts.values()).proven[host.member.role]:
@@ -260,8 +260,9 @@ class Rollout:
     # --- which is next -------------------------------------------------------------------------
 
     def _switches(self) -> Iterator[Instruction]:
-        """Switch whatever may be switched by now."""
-        # First, as others may wait for them: canaries among them, or all nodes of an IAD.
+        """Switch every host that may be switched now."""
+        # Hosts without a working master are skipped first, because others may wait for them: they
+        # may be canaries, or all nodes of an IAD.
         for host in self._hosts.values():
             if host.state == "staged" and self._forlorn(host):
                 host.end("skipped")
@@ -276,7 +277,7 @@ class Rollout:
                     break
 
     def _forlorn(self, host: _Host) -> bool:
-        """Whether it cannot be checked, as its master came to no good."""
+        """Whether it cannot be checked, because its master failed."""
         master = self._masters.get(host.member.iad)
         return (
             host.member.role == "node"
@@ -287,7 +288,7 @@ class Rollout:
         )
 
     def _has_turn(self, host: _Host) -> bool:
-        """Masters that nodes wait for before these, the others after them."""
+        """Masters that nodes wait for come before the nodes, other masters after them."""
         if host.member.role == "master":
             nodes = self._nodes[host.member.iad]
             return host.early or all(node.state == "ended" for node in nodes)
@@ -297,7 +298,7 @@ class Rollout:
         return master.planned is not None and not master.early
 
     def _has_room(self, host: _Host, scene: _Scene) -> bool:
-        """Whether it may be out of service beside those that are."""
+        """Whether it may be out of service in addition to those that are."""
         if not host.disturbs:
             return True
         if host.member.role == "master":
@@ -310,14 +311,14 @@ class Rollout:
         return len(serving) < self._serial and self._leaves_areas(host, serving)
 
     def _may_be_first(self, host: _Host, scene: _Scene) -> bool:
-        """As long as no node has come through: canaries, at most `serial`; where there are none or
-        none came through, one node at a time."""
+        """Until a node has succeeded: canaries, at most `serial` at a time; if there are none or
+        none succeeded, one node at a time."""
         if host.member.canary:
             return len(scene.nodes) < self._serial and self._leaves_areas(host, scene.nodes)
         return not scene.canaries and not scene.nodes
 
     def _leaves_areas(self, host: _Host, out: list[_Host]) -> bool:
-        """Whether each of its areas is still served by another node, unless it is the only one."""
+        """Whether another node still serves each of its areas, unless it is an area's only node."""
         if not out:
             return True
         for area in host.member.areas:
@@ -332,16 +333,16 @@ class Rollout:
 
 
 class _Scene:
-    """How things stand between two instructions."""
+    """Summary of all hosts' states between two instructions."""
 
     def __init__(self, hosts: Collection[_Host]) -> None:
         self.waiting = [host for host in hosts if host.state == "staged"]
         unsettled = [host for host in hosts if host.unsettled]
         self.nodes = [host for host in unsettled if host.member.role == "node"]
         self.masters = [host for host in unsettled if host.member.role == "master"]
-        # Canaries that have not come to their end.
+        # Canaries that are not finished.
         self.canaries = any(host.member.canary and host.state != "ended" for host in hosts)
-        # Of which kinds one was disturbed and is well, with no canary to come.
+        # The kinds of hosts of which one was disturbed and is healthy, with no canary left to come.
         through = {h.member.role for h in hosts if h.disturbs and h.outcome == "changed"}
         self.proven = {
             "node": "node" in through and not self.canaries,

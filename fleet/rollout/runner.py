@@ -15,12 +15,13 @@ from fleet.rollout.rollout import Rollout
 from fleet.rollout.session import Session
 from fleet.rollout.workers import carry_out
 
-# A host goes from one step to the next within moments, unless it waits for its turn.
+# Idle time after which a connection is closed: steps follow each other within moments, unless a
+# host waits for its turn.
 MOST_IDLE: Final = 4
 
 
 class Idle:
-    """Sessions between two steps. Used by several threads."""
+    """Sessions that are idle between two steps. Used by several threads."""
 
     def __init__(self, most: int = MOST_IDLE) -> None:
         self._most = most
@@ -29,7 +30,7 @@ class Idle:
 
     @contextmanager
     def used(self, session: Session) -> Iterator[None]:
-        """Inside, a step is done over the session, and its connection stays."""
+        """Context manager for one step over the session; its connection stays open."""
         name = session.host.name
         with self._lock:
             self._sessions.pop(name, None)
@@ -41,19 +42,20 @@ class Idle:
             self._close(self._most)
 
     def close(self) -> None:
-        """Close all of them; those in use stay."""
+        """Close all idle sessions; those in use stay open."""
         self._close(0)
 
     def _close(self, most: int) -> None:
         with self._lock:
             surplus = list(self._sessions)[: max(0, len(self._sessions) - most)]
-            # Let go inside, as its next step may begin at once; closed outside, as that takes long.
+            # Removed while the lock is held, because its next step may start at once; closed
+            # outside, because that takes long.
             closing = [self._sessions.pop(name).let_go() for name in surplus]
         for close in closing:
             close()
 
 
-# What a stopped rollout does not begin any more.
+# Instructions that a stopped rollout does not start any more.
 DROPPABLE: Final = frozenset({"gather", "stage"})
 
 
@@ -64,10 +66,10 @@ class View(Protocol):
         """Work on a host begins."""
 
     def uploaded(self, host: str, part: float) -> None:
-        """So much of the release is there."""
+        """This part of the release has been uploaded."""
 
     def happened(self, event: AnyEvent, ended: int, total: int) -> None:
-        """Something came of it; so many hosts have come to their end."""
+        """An event occurred; this many hosts are finished."""
 
 
 class Acts(Protocol):
@@ -78,7 +80,7 @@ class Acts(Protocol):
         """Read its facts."""
 
     def stage(self, session: Session, uploaded: Callable[[float], None]) -> AnyEvent:
-        """Have the release on it; `uploaded` is told which part is there."""
+        """Put the release on the host; `uploaded` is called with the uploaded fraction."""
 
     def switch(self, session: Session, run: str) -> AnyEvent:
         """Make the changes."""
@@ -94,7 +96,7 @@ class Acts(Protocol):
 
 
 class Runner:
-    """Acts on hosts until every one of them has come to its end."""
+    """Runs a rollout on hosts until every host is finished."""
 
     def __init__(
         self,
@@ -116,8 +118,8 @@ class Runner:
         self._told: set[str] = set()
 
     def run(self, parallel: int) -> None:
-        """Go on until the end. The first Ctrl-C begins nothing more, the second one is raised;
-        a host that was switched and hears nothing more then undoes that by itself."""
+        """Run until all are finished. The first Ctrl-C starts no more steps, the second is raised;
+        a host that was switched but not confirmed then undoes the switch by itself."""
         parallel = min(parallel, len(self._sessions))
         try:
             carry_out(self._rollout, self._attempt, self._take, parallel, self._stopping)

@@ -32,14 +32,15 @@ from fleet.ssh.connect import Login, connect, error_of, login_of
 from fleet.ssh.errors import HostError
 from fleet.ssh.remote import run_program
 
-# What fits one packet of SSH: sendall would copy the rest of a longer piece for each packet.
+# One SSH packet: of a longer piece, sendall would copy the remainder for each packet.
 PIECE: Final = 32_000
 # Connections that a bundle may take.
 ATTEMPTS: Final = 3
-# What a host's own undoing waits for beside the start and the gate.
+# Time that a host allows before it undoes a switch by itself, in addition to start and health
+# check.
 MARGIN_S: Final = 60.0
 
-# By unit: the agent that checks its configuration before anything stops.
+# For each unit, the agent that validates its configuration before anything is stopped.
 CHECKED: Final = {
     UNITS["node"]: {"program": "sanderling-edge", "config": "edge.toml"},
     UNITS["master"]: {"program": "sanderling-master", "config": "master.toml"},
@@ -50,7 +51,7 @@ Request = dict[str, Any]
 
 
 class Session:
-    """A host and its connection, which opens on demand and reopens after a failure."""
+    """A host and its connection, which is opened on demand and reopened after a failure."""
 
     def __init__(self, folder: Folder, fleet: Inventory, host: HostOf) -> None:
         self.host = host
@@ -63,27 +64,25 @@ class Session:
         self.let_go()()
 
     def let_go(self) -> Callable[[], None]:
-        """Give up the connection; returns what closes it, which may take a moment."""
+        """Give up the connection; returns a function that closes it, which may take a moment."""
         connection, self._connection = self._connection, None
 
         def close() -> None:
             if connection is not None:
-                with suppress(
-                    Exception
-                ):  # it may be broken already, which makes no difference here
+                with suppress(Exception):  # closing a connection that may be broken already
                     connection.close()
 
         return close
 
     def facts(self) -> Facts:
-        """What the host is and has. HostError."""
+        """The host's facts. HostError."""
         return self._over(gather)
 
     def stage(
         self, bundle: Bundle, offset: int, gone: list[str], progress: Callable[[int], None]
     ) -> None:
-        """Remove the releases `gone`, upload a bundle, of which the host has `offset` bytes, and
-        have it unpacked; over a new connection what has arrived is not sent again. HostError."""
+        """Remove the releases `gone`, upload a bundle of which the host has `offset` bytes, and
+        unpack it there; after a reconnection, received bytes are not sent again. HostError."""
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 self._stage(bundle, offset, gone, progress)
@@ -108,14 +107,14 @@ class Session:
         start_s: float,
         gate_s: float,
     ) -> None:
-        """Make the changes but uploads and removals; the host undoes them by itself unless they
-        are confirmed. HostError, with `rolled_back` among its details if they are undone."""
+        """Make the changes other than uploads and removals; the host undoes them by itself unless
+        they are confirmed. HostError, with `rolled_back` among its details if they are undone."""
         request = switch_request(run, desired, changes, contents)
         window_s = start_s + gate_s + MARGIN_S
         self._do({**request, "start_s": start_s, "window_s": window_s})
 
     def confirm(self, desired: Desired, *, check: bool) -> None:
-        """It is good, and stays; with `check` only if its unit is active. HostError, with
+        """Confirm the switch; with `check` only if its unit is active. HostError, with
         `rolled_back` among its details if it was undone."""
         what = {"do": "confirm", "unit": desired.unit, "release": desired.release}
         self._do({**what, "check": check})
@@ -125,8 +124,8 @@ class Session:
         self._do({"do": "remove", "remove": gone})
 
     def undo(self, which: str, reason: str) -> Request:
-        """Put back what was before the `pending` switch, or before the last one that was `kept`;
-        the release and, as `word`, what the agent wrote last. HostError."""
+        """Restore the state before the `pending` switch, or before the last confirmed one (`kept`);
+        returns the release and, as `word`, the last line that the agent wrote. HostError."""
         unit = self.host.unit
         return self._do({"do": "undo", "which": which, "reason": reason, "unit": unit})
 
@@ -152,7 +151,7 @@ class Session:
         return self._over(lambda connection: run_program(connection, request, data=data()))
 
     def _over(self, work: Callable[[Connection], T]) -> T:
-        """What `work` gives over the connection; HostError, also for what breaks on the way."""
+        """The result of `work` over the connection; HostError, also if the connection breaks."""
         if self._connection is None or not self._connection.is_connected:
             self.close()
             self._connection = connect(self._login, self._known_hosts)
@@ -170,7 +169,7 @@ class Session:
 def switch_request(
     run: str, desired: Desired, changes: list[AnyChange], contents: Mapping[str, bytes]
 ) -> Request:
-    """What the host's program is told to change; `contents` of files by path."""
+    """The request for a switch to the program on the host; `contents` are files by path."""
     files = [
         {
             "path": change.path,
@@ -200,12 +199,12 @@ def switch_request(
 
 
 def upload_name(bundle: Bundle) -> str:
-    """The file that a bundle is uploaded to: another one for other bytes."""
+    """The name of the file that a bundle is uploaded to; it depends on the bundle's content."""
     return f"{bundle.sha256[:32]}.upload"
 
 
 def arrived(facts: Facts, bundle: Bundle) -> int:
-    """How many bytes of a bundle a host has."""
+    """The number of bytes of a bundle that a host has."""
     there = facts.uploaded
     if there is None or there.name != upload_name(bundle) or there.bytes > bundle.bytes:
         return 0
@@ -213,7 +212,7 @@ def arrived(facts: Facts, bundle: Bundle) -> int:
 
 
 def pieces(path: Path, offset: int, progress: Callable[[int], None]) -> Iterator[bytes]:
-    """A file from `offset` on, in packets; `progress` is told how far it is."""
+    """A file from `offset` on, in packets; `progress` is called with the position."""
     with path.open("rb") as file:
         file.seek(offset)
         while piece := file.read(PIECE):

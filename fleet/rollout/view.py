@@ -34,14 +34,14 @@ DOING: Final[dict[Do, str]] = {
     "confirm": "confirming",
     "roll_back": "rolling back",
 }
-# Uploads are told so often where lines cannot move.
+# Interval of upload reports if lines cannot be redrawn.
 TELL_S: Final = 10.0
-# So many hosts are named where something is waited for.
+# Maximum number of hosts named in a line about what is waited for.
 NAMED: Final = 5
 
 
 class UnderWay:
-    """What is done to which host now."""
+    """The step in progress on each host."""
 
     def __init__(self) -> None:
         self._doing: dict[str, Do] = {}
@@ -51,7 +51,7 @@ class UnderWay:
         self._doing[host] = do
 
     def line_of(self, event: AnyEvent) -> str:
-        """The line about an event; that of Ctrl-C names what is waited for."""
+        """The line for an event; the line for Ctrl-C names the steps that are waited for."""
         if not isinstance(event, Interrupted):
             self._doing.pop(event.host, None)
             return told(event)
@@ -62,7 +62,7 @@ class UnderWay:
 
 
 class Lines(UnderWay):
-    """Plain lines, one for each thing that happened."""
+    """Plain lines, one per event."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class Lines(UnderWay):
             self._say(f"{host}: rolling back")
 
     def uploaded(self, host: str, part: float) -> None:
-        """So much of the release is there."""
+        """This part of the release has been uploaded."""
         now = time.monotonic()
         with self._lock:
             if now - self._told_s.setdefault(host, now) < TELL_S:
@@ -92,7 +92,7 @@ class Lines(UnderWay):
 
 
 class Moving(UnderWay):
-    """One line that moves, above it what went wrong."""
+    """One line that is redrawn, with failures above it."""
 
     def __init__(self, progress: Progress, total: int) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ class Moving(UnderWay):
         self._progress.update(self._task, description=text)
 
     def uploaded(self, host: str, part: float) -> None:
-        """So much of the release is there; the bar counts hosts."""
+        """This part of the release has been uploaded; the bar counts hosts."""
 
     def happened(self, event: AnyEvent, ended: int, total: int) -> None:
         """Something came of it."""
@@ -121,7 +121,7 @@ class Moving(UnderWay):
 
 @contextmanager
 def shown(total: int) -> Iterator[Lines | Moving]:
-    """What shows how far it is, for as long as the block lasts."""
+    """Context manager: the progress display of a deployment."""
     screen: Console = output.progress()
     if not screen.is_terminal:
         yield Lines(output.say)
@@ -131,7 +131,7 @@ def shown(total: int) -> Iterator[Lines | Moving]:
 
 
 def told(event: AnyEvent) -> str:
-    """An event as a line; empty for what nobody waits for."""
+    """The line for an event; empty for events that are not shown."""
     match event:
         case Staged():
             return f"{event.host}: uploaded"
@@ -139,7 +139,7 @@ def told(event: AnyEvent) -> str:
             return f"{event.host}: switched"
         case Confirmed():
             return f"{event.host}: done"
-        case Failed():  # why is in the report, with the remedy
+        case Failed():  # the report has the reason, with the remedy
             return f"{event.host}: failed{', and went back by itself' if event.undone else ''}"
         case RolledBack():
             return f"{event.host}: {'not quite ' if event.problem else ''}rolled back"

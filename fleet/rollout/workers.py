@@ -23,21 +23,21 @@ URGENCY: Final[dict[Do, int]] = {
     "stage": 4,
     "gather": 5,
 }
-HOME: Final = -1  # before all else: a thread goes home
-# Waiting in one long call would keep Ctrl-C away on some systems.
+HOME: Final = -1  # precedes everything else: one thread ends
+# A single long wait would block Ctrl-C on some systems.
 LOOK_S: Final = 0.5
 
-# Does what an instruction says: what came of it, or HostError. Called from several threads.
+# Executes an instruction: returns the outcome, or raises HostError. Called from several threads.
 Attempt = Callable[[Instruction], AnyEvent]
-# Tells the rollout of an event: what to do next.
+# Passes an event to the rollout: returns the next instructions.
 Take = Callable[[AnyEvent], Iterable[Instruction]]
 
 
 def carry_out(
     rollout: Rollout, attempt: Attempt, take: Take, parallel: int, stopping: threading.Event
 ) -> None:
-    """Go on until every host of the rollout has come to its end. The first Ctrl-C sets `stopping`
-    and begins nothing more, the second one is raised."""
+    """Run until every host of the rollout is finished. The first Ctrl-C sets `stopping` and starts
+    no more steps, the second one is raised."""
     work: queue.PriorityQueue[tuple[int, int, Instruction | None]] = queue.PriorityQueue()
     events: queue.SimpleQueue[AnyEvent] = queue.SimpleQueue()
     numbers = itertools.count()
@@ -54,8 +54,8 @@ def carry_out(
         threading.Thread(target=serve, name=f"rollout-{number}", daemon=True)
         for number in range(max(1, parallel))
     ]
-    # Raised in the midst of this, Ctrl-C would lose an event or an order, and a host whose event
-    # is lost never comes to its end.
+    # Ctrl-C is deferred here: raised in between, it could lose an event or an instruction, and a
+    # host whose event is lost would never finish.
     with noted(lambda: events.put(Interrupted())):
         for thread in threads:
             thread.start()

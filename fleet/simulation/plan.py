@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-# Three hours: the longest window of the workload works from the first moment.
+# Three hours: the longest window of the workload is covered from the start.
 PRELOAD_ROWS: Final = 10_800
 
 
@@ -35,7 +35,7 @@ class IadPlan(Struct, frozen=True):
 
     @property
     def areas(self) -> tuple[str, ...]:
-        """The areas that it offers to the others."""
+        """The areas that it offers to other IADs."""
         return tuple(node.area for node in self.nodes)
 
 
@@ -50,7 +50,7 @@ class FleetPlan(Struct, frozen=True):
         return tuple(node for iad in self.iads for node in iad.nodes)
 
     def iad_of(self, node: str) -> IadPlan:
-        """The IAD of a node; KeyError if there is none of that name."""
+        """The IAD of a node; KeyError for an unknown name."""
         for iad in self.iads:
             if any(member.name == node for member in iad.nodes):
                 return iad

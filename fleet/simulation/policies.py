@@ -12,7 +12,7 @@ _NAMES: Final = {"fifo": "FIFO", "spr": "SPR", "tedfq": "T-EDFQ", "edfq": "EDFQ"
 
 
 def policy_name(policy: Policy) -> str:
-    """As papers write it: ``T-EDFQ``; one of this project's own is a word: ``Sanderling``."""
+    """The name as in papers: ``T-EDFQ``; this project's own policies are words: ``Sanderling``."""
     return _NAMES.get(policy, policy.capitalize())
 
 

@@ -12,7 +12,7 @@ from _core.simulator import Run, ServiceTimes, Trace, simulate_nodes
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Ints = np.ndarray[Any, np.dtype[np.int32]]
 
-# The first queries, which find a fleet without queues, do not count.
+# The first queries are not counted: they find a fleet without queues.
 WARM_UP_SHARE: Final = 0.1
 
 
@@ -31,7 +31,7 @@ class Drawn(Protocol):
 
 
 class Scene(Protocol):
-    """What a policy is run on: a trace, the nodes' service times, and x_u of each task."""
+    """Input of a run: a trace, the nodes' service times, and x_u of each task."""
 
     @property
     def draw(self) -> Drawn:

@@ -15,14 +15,14 @@ from fleet.terminal import screen
 
 POLICY_NAMES: Final = {"fifo": "FIFO", "edfq": "EDFQ"}
 BAR_WIDTH: Final = 24
-# The longest text beside a bar, and the blanks around it.
+# The longest text beside a bar, with its margins.
 LONGEST_WORD: Final = len("10,000/30,000 answers") + 5
 Advance = Callable[[float, str], None]
 """How much is done, of the total, and a word about it."""
 
 
 class DemoScreen:
-    """Writes to `console`; bars only where there is a terminal to draw them on."""
+    """Writes to `console`; bars only on a terminal."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -41,13 +41,13 @@ class DemoScreen:
 
     @contextmanager
     def progress(self, text: str, total: float) -> Iterator[Advance]:
-        """A bar until the block ends; where there is no terminal, one line at its start."""
+        """A progress bar for the block; without a terminal, one line at its start."""
         if not self.console.is_terminal:
             screen.line(self.console, f"{text} …")
             yield lambda _done, _word: None
             return
         if len(text) + BAR_WIDTH + LONGEST_WORD > self.console.width:
-            # It gets a line of its own, so that nothing is cut off.
+            # On a line of its own, so that nothing is truncated.
             screen.line(self.console, f"{text} …")
             text = ""
         bar = Progress(
@@ -85,7 +85,7 @@ def _row(summary: ClassSummary, policy: str, *, first: bool, with_p99: bool) -> 
     ]
     if with_p99:
         over = summary.p99_ms is None or summary.p99_ms > summary.slo_ms
-        # The word says it where there is no colour.
+        # The word, too, for output without colour.
         text = f"{_ms(summary.p99_ms)} missed" if over else f"{_ms(summary.p99_ms)} kept"
         cells.append(Text(text, style="red" if over else "green"))
     return [*cells, f"{summary.within_slo:.1%}".replace("%", " %"), str(summary.not_complete)]
@@ -96,7 +96,7 @@ def _ms(milliseconds: float | None) -> str:
 
 
 def verdict(runs: Mapping[str, Sequence[ClassSummary]]) -> str:
-    """Which classes kept their SLO, in one sentence per policy."""
+    """Which classes met their SLO, in one sentence per policy."""
     sentences = []
     for policy, summaries in runs.items():
         over = [s.kind for s in summaries if s.p99_ms is None or s.p99_ms > s.slo_ms]

@@ -8,16 +8,16 @@ from typing import Final
 
 from msgspec import Struct
 
-# The bracket around the answer, as a share of the load.
+# Width of the bracket around the answer, as a share of the load.
 TOLERANCE: Final = 0.02
 MAX_MEASUREMENTS: Final = 24
-# So often in a row a step within two measured loads may fall short; then the bracket is halved.
+# After this many steps in a row that fall short within the bracket, it is halved.
 MAX_SHORT: Final = 1
-# How much longer than one that fell short the next step is.
+# Factor by which the step grows after one that fell short.
 STRETCH: Final = 3
-# How far beyond the expected answer to measure, as a share of the way to it.
+# How far beyond the expected answer to measure, as a share of the distance.
 BEYOND: Final = 0.3
-# A load below this share of the limit is taken to be none.
+# A load below this share of the limit counts as none.
 LEAST_SHARE: Final = 1e-3
 
 
@@ -46,7 +46,7 @@ def highest_load(
     low: _End | None = None
     high = _End(limit, -1.0)
     guess = start
-    short = 0  # how often in a row the answer was on the same side again
+    short = 0  # number of consecutive answers on the same side
     sustained: bool | None = None  # the last load
     for _ in range(MAX_MEASUREMENTS):
         end = _End(guess, 1.0 / ratio(guess) - 1.0)
@@ -77,7 +77,8 @@ def _crossing(low: _End, high: _End) -> float:
 
 
 def _beyond(low: _End, high: _End, tolerance: float, stretch: float) -> float:
-    """A little beyond the crossing as seen from the nearer end, so that both ends move; inside."""
+    """A point slightly beyond the crossing as seen from the nearer end, within the bracket, so that
+    both ends move."""
     root = _crossing(low, high)
     nearer = low if root - low.load < high.load - root else high
     step = stretch * max(BEYOND * abs(root - nearer.load), tolerance / 3.0 * root)

@@ -28,12 +28,12 @@ class Spread(Struct, frozen=True):
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Of too few values for an interval."""
+    """The spread of values too few for an interval."""
     return Spread(fmean(values), min(values), max(values))
 
 
 def interval(values: Sequence[float]) -> Interval:
-    """The mean of independent values of about normal distribution, with its t-interval."""
+    """The mean of independent, roughly normal values, with its t-interval."""
     n = len(values)
     if n < 2:
         return Interval(fmean(values), None)
@@ -41,7 +41,7 @@ def interval(values: Sequence[float]) -> Interval:
 
 
 def gain_percent(ours: Sequence[float], theirs: Sequence[float]) -> Interval:
-    """By how much `ours` exceed `theirs`, in percent: both of the same seeds in the same order."""
+    """How much `ours` exceed `theirs`, in percent; both from the same seeds in the same order."""
     return interval([100.0 * (a / b - 1.0) for a, b in zip(ours, theirs, strict=True)])
 
 

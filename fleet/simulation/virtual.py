@@ -42,13 +42,13 @@ from fleet.simulation.measures import Outcome
 from fleet.simulation.plan import FleetPlan, IadPlan, NodePlan
 from fleet.simulation.workload import LONGEST_WINDOW_S, Arrival
 
-# Unloaded response times that each node's window holds before the first query.
+# Number of unloaded response times in each node's window before the first query.
 WARM_SAMPLES: Final = 10_000
 PROGRESS_EVERY: Final = 256
-# What a node finds does not matter here, only that it is in the form asked for.
+# A node's readings do not matter here, only that they are in the requested form.
 NO_SERIES: Final = Series(Int64Column(b""), {})
 NO_AGGREGATE: Final = Aggregate(0, 0, {})
-# No heartbeats here: no node falls silent.
+# There are no heartbeats here: no node falls silent.
 NEVER_LOST: Final = 10**12
 
 # (node, emulation seed, length of the window in seconds) → seconds that its pod serves the subtask.
@@ -56,7 +56,7 @@ ServiceTime = Callable[[NodePlan, int | None, float], float]
 
 
 class Delays(Struct, frozen=True):
-    """What a query spends outside queues and pods, in seconds: DSSP's measured means."""
+    """The time of a query outside queues and pods, in seconds: DSSP's measured means."""
 
     query_evaluation_s: float = 0.00257
     task_evaluation_s: float = 0.00133
@@ -124,7 +124,7 @@ class VirtualFleet:
 
     def _task_scheduler(self, iad: IadPlan, policy: Policy, warm_samples: int) -> TaskScheduler:
         estimator = DeadlineEstimator()
-        # Queues are simulated, and no memory.
+        # Queues are simulated, memory is not.
         scheduler = TaskScheduler(
             iad.name,
             estimator,
@@ -148,8 +148,8 @@ class VirtualFleet:
     def run(
         self, trace: Iterable[Arrival], progress: Callable[[int], None] | None = None
     ) -> list[Outcome]:
-        """Ask every arrival of `trace` and go on until the last answer; outcomes in the order of
-        the answers. `progress` is told every 256th answer."""
+        """Ask every query of `trace` and continue to the last answer; returns outcomes in order of
+        the answers. `progress` is called after every 256 answers."""
         if progress is not None:
             self._progress = progress
         arrivals = iter(trace)
@@ -183,7 +183,7 @@ class VirtualFleet:
         self._arm(plane)
 
     def _push(self, at_s: float, plane: _Plane, event: Any) -> None:
-        # The count keeps events of one moment in the order in which they came about.
+        # The count preserves the order of events with equal times.
         self._pushed += 1
         heapq.heappush(self._heap, (at_s, self._pushed, plane, event))
 

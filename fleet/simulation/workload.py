@@ -20,7 +20,7 @@ from fleet.simulation.plan import PRELOAD_ROWS, FleetPlan
 
 LONGEST_WINDOW_S: Final = 10_800.0
 PERCENTILE: Final = 99.0
-# The name of the run; its queries are of no class.
+# Label of a run; its queries are in no class.
 WARM_UP: Final = "warm-up"
 
 
@@ -45,8 +45,9 @@ TABLE_II: Final = (
 
 
 class Arrival(Struct, frozen=True):
-    """One query of a trace: when (seconds from the start) it reaches which IAD's query scheduler,
-    and what it asks. `emulation_seed` fixes the service times that emulated nodes draw for it."""
+    """One query of a trace: its time (seconds from the start), the IAD whose query scheduler it
+    reaches, and what it asks. `emulation_seed` fixes the service times that emulated nodes draw for
+    it."""
 
     number: int
     at_s: float

@@ -25,8 +25,8 @@ DIED: Final = (
 
 
 class EngineError(exits.CommandError):
-    """Spark refused or failed; `status` tells which: USAGE what was asked cannot be done (no such
-    table, column, path or syntax), FAILED the job did not end well. `died`: with its process."""
+    """Spark refused or failed. `status`: USAGE if the request is invalid (unknown table, column,
+    path or syntax), FAILED if the job failed. `died`: its process is gone."""
 
     def __init__(self, text: str, status: int, *, died: bool = False) -> None:
         super().__init__(text)
@@ -36,8 +36,8 @@ class EngineError(exits.CommandError):
 
 @contextmanager
 def spoken() -> Iterator[None]:
-    """Inside, what Spark raises becomes an EngineError of one line; everything else, the mistakes
-    of a caller of PySpark among it, stays what it is."""
+    """Context manager: exceptions of Spark become an EngineError of one line; others, such as wrong
+    uses of PySpark, stay as they are."""
     try:
         yield
     except Exception as error:
@@ -48,7 +48,7 @@ def spoken() -> Iterator[None]:
 
 
 def one_line(text: str) -> str:
-    """The first sentence of a message of Spark, with what it suggests and where it points."""
+    """The first sentence of a Spark message, with its suggestion and position."""
     if TRACEBACK in text:
         text = _raised(text)
     for prefix in (STREAM, ABORTED, CLASS, CONDITION):
@@ -62,7 +62,7 @@ def one_line(text: str) -> str:
 
 
 def _raised(text: str) -> str:
-    """What the last traceback in the text ends with: the exception and its message."""
+    """The exception and its message at the end of the last traceback in the text."""
     lines = text.rpartition(TRACEBACK)[2].splitlines()[1:]
     for line in lines:
         if line.strip() and not line.startswith(" "):
@@ -72,7 +72,7 @@ def _raised(text: str) -> str:
 
 def told(error: Exception) -> EngineError | None:
     """The error in one line, if it is Spark's."""
-    # Nothing of Spark was raised where nothing of it is loaded.
+    # If Spark's modules are not loaded, Spark has not raised it.
     if "py4j.protocol" not in sys.modules or "pyspark.errors" not in sys.modules:
         return None
     from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
@@ -85,7 +85,7 @@ def told(error: Exception) -> EngineError | None:
         case Py4JJavaError():
             return EngineError(_cause(error.java_exception), exits.FAILED)
         case Py4JError() if "Trace:" not in str(error):
-            # Java has not said a word: py4j found the connection broken.
+            # No message from Java: py4j found the connection broken.
             return EngineError(DIED, exits.FAILED, died=True)
         case ConnectionError() if _java_ended():
             return EngineError(DIED, exits.FAILED, died=True)
@@ -105,7 +105,7 @@ def _java_ended() -> bool:
 
 
 def _cause(raised: object) -> str:
-    """What began it: the message of the last cause that has one."""
+    """The root cause: the message of the last cause that has one."""
     message = ""
     while raised is not None:
         java = raised.getClass().getName()  # type: ignore[attr-defined] # a Java Throwable

@@ -1,10 +1,10 @@
 """Ctrl-C while Spark works: the process ends within two seconds, whatever it waits for.
 
-Python answers a signal between two instructions of its main thread, which may be far away: what
-waits for Java waits on, a lock is held by a thread that does, and threads are joined at the end.
-So a thread of its own hears of the signal, by the descriptor that the C handler writes to. It ends
-Java, and every wait for it breaks. What still stands after that is cut off. Nothing in the lake is
-lost by it: a change of its tables is in the journal or it is not.
+Python handles a signal between two instructions of its main thread, which may be far away: a wait
+for Java continues, a lock is held by a waiting thread, and threads are joined at exit. So a
+separate thread is woken by the descriptor that the C handler writes to. It ends Java, which breaks
+every wait for it; whatever still runs after that is killed. The lake loses nothing by this: a
+change of its tables is in the journal or it is not.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from typing import Final, NoReturn, TextIO
 
 from fleet.common import exits
 
-# Java deletes its temporary files in this time, and is killed then.
+# Time that Java has to delete its temporary files before it is killed.
 GRACE_S: Final = 0.4
-# This process unwinds until then, counted from Ctrl-C, and is cut off.
+# Time after Ctrl-C within which this process may unwind before it is killed.
 LIMIT_S: Final = 1.1
 LOOK_S: Final = 0.05
 
 
 class Interrupts:
-    """How far Ctrl-C has come: pressed, raised in the main thread, told on stderr."""
+    """State of Ctrl-C: pressed, raised in the main thread, reported on stderr."""
 
     def __init__(self) -> None:
         self.pressed = False
@@ -49,8 +49,8 @@ class Interrupts:
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
-        """End the process groups that `others` finds, politely until GRACE_S; `cut_off` at
-        LIMIT_S. Groups that are found late are ended, too: Java may be about to start."""
+        """End the process groups that `others` finds, with SIGTERM until GRACE_S; `cut_off` at
+        LIMIT_S. Groups that appear later are ended, too: Java may be about to start."""
         began_s = clock()
         asked: set[int] = set()
         while (passed_s := clock() - began_s) < LIMIT_S:
@@ -64,7 +64,7 @@ class Interrupts:
         cut_off()
 
     def at_exit(self) -> None:
-        """End here: taking libraries apart would take a second on a busy machine, for nothing."""
+        """Exit here: unloading libraries would take a second on a busy machine, for nothing."""
         if self.told:
             with suppress(OSError, ValueError):
                 sys.stdout.flush()
@@ -72,7 +72,7 @@ class Interrupts:
             os._exit(exits.INTERRUPTED)
 
     def cut_off(self) -> NoReturn:
-        """End this process without a look at what its threads do."""
+        """End this process regardless of its threads."""
         if not self.told:
             os.write(2, b"fleet: interrupted\n")
         os._exit(exits.INTERRUPTED)
@@ -80,10 +80,10 @@ class Interrupts:
 
 @contextmanager
 def heard() -> Iterator[Interrupts]:
-    """Inside, Ctrl-C ends the processes that this one has started in sessions of their own, then
-    this one. It leaves as KeyboardInterrupt, whatever the broken waits raise.
+    """Context manager: Ctrl-C ends the processes that this one has started in sessions of their
+    own, then this one. It leaves as KeyboardInterrupt, whatever the broken waits raise.
 
-    Nothing of it outside the main thread, or where Ctrl-C is ignored (a background job).
+    No effect outside the main thread, or if Ctrl-C is ignored (a background job).
     """
     interrupts = Interrupts()
     before = signal.getsignal(signal.SIGINT)
@@ -102,18 +102,18 @@ def heard() -> Iterator[Interrupts]:
                 interrupts.end(_children_in_sessions, interrupts.cut_off)
 
     def raised(_number: int, _frame: FrameType | None) -> None:
-        # A second one would only disturb what the first has set going.
+        # A second Ctrl-C would only disturb what the first has started.
         if not interrupts.raised:
             interrupts.pressed = interrupts.raised = True
-            # Errors in other threads and finalizers are no news now. Neither hook is put back: the
-            # process is about to end, and threads may outlive this block.
+            # Errors in other threads and finalizers are expected now. The hooks are not restored:
+            # the process is about to end, and threads may outlive this block.
             sys.stderr = _MainThreadOnly(sys.stderr)
             sys.unraisablehook = lambda _: None
             raise KeyboardInterrupt
 
     thread = threading.Thread(target=listen, name="ctrl-c", daemon=True)
     thread.start()
-    # Called in reverse order of registration: whatever registers later runs before.
+    # Exit handlers run in reverse order of registration: later ones run before this one.
     atexit.register(interrupts.at_exit)
     wakeup_before = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGINT, raised)
@@ -123,8 +123,8 @@ def heard() -> Iterator[Interrupts]:
             raise KeyboardInterrupt
     except BaseException:
         if interrupts.pressed:
-            # A restart must not run beside a Java that still writes.
-            while _children_in_sessions():
+            # The next run must not overlap with a Java that still writes.
+            while _children_in_sessions() or _is_starting_one():
                 time.sleep(LOOK_S)
             interrupts.told = True
             raise KeyboardInterrupt from None
@@ -140,7 +140,7 @@ def heard() -> Iterator[Interrupts]:
 
 
 class _MainThreadOnly(io.TextIOBase):
-    """Standard error that leaves out what other threads write about their broken waits."""
+    """Standard error without what other threads write about their broken waits."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -158,7 +158,7 @@ class _MainThreadOnly(io.TextIOBase):
 
 
 def _children_in_sessions() -> list[int]:
-    """Process groups of what this process has started in a session of its own."""
+    """Process groups of processes that this one has started in sessions of their own."""
     import psutil
 
     own = os.getsid(0)
@@ -170,8 +170,19 @@ def _children_in_sessions() -> list[int]:
     return found
 
 
+def _is_starting_one() -> bool:
+    """Whether a child is still a copy of this process: one that is about to begin a session of its
+    own and to run Java there. If this process ended first, nobody would end that Java."""
+    own = Path("/proc/self/cmdline").read_bytes()
+    for pid in _children():
+        with suppress(OSError):  # a child that ends; a zombie's command line is empty
+            if Path(f"/proc/{pid}/cmdline").read_bytes() == own:
+                return True
+    return False
+
+
 def _children() -> list[int]:
-    """From the kernel if it tells them: looking through all processes of a machine takes long."""
+    """The children, from the kernel's list if it has one: scanning all processes takes long."""
     import psutil
 
     found = []

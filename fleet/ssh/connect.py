@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HostError", "Login", "login_of", "open_host", "open_login", "pinned_keys"]
 
-# AES-GCM needs no second pass for a MAC: twice the throughput of what paramiko would choose.
+# AES-GCM needs no separate MAC: twice the throughput of paramiko's default choice.
 CIPHERS: Final = (
     "aes128-gcm@openssh.com",
     "aes256-gcm@openssh.com",
@@ -38,14 +38,14 @@ CIPHERS: Final = (
 )
 # After so many connect_s without an acknowledgement a connection is lost.
 UNACKNOWLEDGED: Final = 2
-# TCP tells nothing of a host that is gone where somebody between keeps the connection open (NAT, a
-# proxy, QEMU's network). So after a silence of ALIVE_S it is asked whether it is there; when it has
-# not answered so many times, it is lost, and whoever waits for it hears so.
+# TCP does not notice that a host is gone if a device in between keeps the connection open (NAT, a
+# proxy, QEMU's network). So after ALIVE_S of silence the host is asked for a reply; after this many
+# unanswered requests the connection is lost, and callers that wait for it get an error.
 ALIVE_S: Final = 10.0
 UNANSWERED: Final = 4
 SSH_PORT: Final = 22
 
-# What goes wrong is raised; paramiko's threads would print it on stderr beside.
+# Errors are raised; paramiko's threads would also print them on stderr.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 logging.getLogger("paramiko").propagate = False
 
@@ -67,7 +67,7 @@ class Login(NamedTuple):
 
 
 class _Packets(Packetizer):
-    """Whatever comes is a sign of life."""
+    """Counts any packet as a sign of life."""
 
     unanswered = 0
 
@@ -84,11 +84,12 @@ class _Transport(paramiko.Transport):
         super().__init__(sock, packetizer_class=_Packets, **options)
 
     def watch(self) -> None:
-        """From now on notice when the host is gone. paramiko's own keepalive awaits no answer."""
+        """Start noticing when the host is gone. paramiko's own keepalive does not wait for an
+        answer."""
         self.packetizer.set_keepalive(ALIVE_S, self._ask)
 
     def _ask(self) -> None:
-        """Called in the thread that reads: what is raised here ends the connection."""
+        """Called in the reading thread: an exception raised here ends the connection."""
         packets = self.packetizer
         assert isinstance(packets, _Packets)
         if packets.unanswered >= UNANSWERED:
@@ -97,7 +98,7 @@ class _Transport(paramiko.Transport):
         question = paramiko.Message()
         question.add_byte(cMSG_GLOBAL_REQUEST)
         question.add_string("keepalive@openssh.com")
-        question.add_boolean(True)  # it has to answer, if only that it does not know what that is
+        question.add_boolean(True)  # demands an answer, if only a refusal
         self._send_user_message(question)  # type: ignore[attr-defined] # channels use it, too
 
 
@@ -119,7 +120,7 @@ JUMP_HOSTS: Final = JumpHosts()
 
 
 def login_of(folder: Folder, fleet: Inventory, host: HostOf) -> Login:
-    """How the inventory says that `host` is reached."""
+    """How to log in to `host` according to the inventory."""
     if fleet.ssh.key:
         key = folder.root / Path(fleet.ssh.key).expanduser()
     else:
@@ -137,7 +138,8 @@ def login_of(folder: Folder, fleet: Inventory, host: HostOf) -> Login:
 
 @contextmanager
 def open_host(folder: Folder, fleet: Inventory, host: HostOf) -> Iterator[Connection]:
-    """An open connection to `host`. HostError, also for what breaks inside."""
+    """An open connection to `host`, as a context manager. HostError, also for errors inside the
+    block."""
     login = login_of(folder, fleet, host)
     with open_login(login, folder.known_hosts) as connection:
         yield connection
@@ -152,13 +154,13 @@ def open_login(login: Login, known_hosts: Path) -> Iterator[Connection]:
     except (paramiko.SSHException, EOFError, OSError) as error:
         raise error_of(error, login, connected=True) from error
     finally:
-        with suppress(Exception):  # it may be broken already, which makes no difference here
+        with suppress(Exception):  # closing a connection that may be broken already
             connection.close()
 
 
 @contextmanager
 def through(login: Login, known_hosts: Path) -> Iterator[paramiko.Channel]:
-    """Something like a socket to the sshd of a host behind a jump host. HostError."""
+    """A socket-like object connected to the sshd of a host behind a jump host. HostError."""
     with _jump_host(login, known_hosts) as jump:
         try:
             channel = jump.transport.open_channel(
@@ -186,7 +188,7 @@ def _jump_host(login: Login, known_hosts: Path) -> Iterator[Connection]:
 
 
 def connect(login: Login, known_hosts: Path) -> Connection:
-    """An open connection, which the caller closes. HostError."""
+    """An open connection, to be closed by the caller. HostError."""
     if login.jump is None:
         return _connect(login, known_hosts, None)
     with ExitStack() as held:
@@ -203,15 +205,16 @@ def _connect(login: Login, known_hosts: Path, jump: Connection | None) -> _Conne
     try:
         return _opened(login, pins, jump)
     except paramiko.BadHostKeyException as error:
-        # A host with a master and a node has a line for each; of one kind, paramiko takes the last.
+        # A host with a master and a node has a line for each; of several keys of one kind, paramiko
+        # takes the last.
         if error.key not in pins:
             raise error_of(error, login, connected=False) from error
         return _opened(login, [error.key], jump)
 
 
 def _opened(login: Login, pins: Sequence[paramiko.PKey], jump: Connection | None) -> _Connection:
-    """An open connection to a host that shows one of `pins`, of several of one kind the last.
-    HostError; paramiko.BadHostKeyException."""
+    """An open connection to a host that shows one of `pins`; of several pins of one kind the last
+    counts. HostError; paramiko.BadHostKeyException."""
     with identity(login.key) as key:
         return _opened_with(key, login, pins, jump)
 
@@ -236,7 +239,7 @@ def _opened_with(
             "transport_factory": _Transport,
         },
     )
-    # Fabric's own policy trusts any host key.
+    # Fabric's own policy accepts any host key.
     connection.client.set_missing_host_key_policy(paramiko.RejectPolicy())
     for pin in pins:
         connection.client.get_host_keys().add(login.known_as, pin.get_name(), pin)
@@ -249,7 +252,7 @@ def _opened_with(
             raise
         raise error_of(error, login, connected=False) from error
     connection.transport.watch()
-    with suppress(OSError, AttributeError):  # a socket of another kind, or another system
+    with suppress(OSError, AttributeError):  # not a TCP socket, or a system without this option
         connection.transport.sock.setsockopt(
             socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(UNACKNOWLEDGED * login.connect_s * 1e3)
         )
@@ -257,8 +260,8 @@ def _opened_with(
 
 
 def pinned_keys(known_hosts: Path, name: str) -> Sequence[paramiko.PKey]:
-    """The keys of `name` in a file of OpenSSH's form without hashed names and patterns; () if there
-    are none. HostError for a line that is no key."""
+    """The keys of `name` in a known_hosts file without hashed names and patterns; () if there are
+    none. HostError for an invalid line."""
     try:
         text = known_hosts.read_text()
     except FileNotFoundError:
@@ -278,7 +281,7 @@ def pinned_keys(known_hosts: Path, name: str) -> Sequence[paramiko.PKey]:
 
 
 def error_of(error: BaseException, login: Login, *, connected: bool) -> HostError:
-    """What an exception of paramiko or a socket means for people."""
+    """The HostError for an exception of paramiko or a socket."""
     if isinstance(error, HostError):
         return error
     where = f"{login.user}@{login.known_as}"
@@ -309,7 +312,7 @@ def error_of(error: BaseException, login: Login, *, connected: bool) -> HostErro
 
 
 def _stuck(error: BaseException, login: Login, jump: Login) -> HostError | None:
-    """Why a jump host does not lead to a host; None for another error."""
+    """Why a jump host cannot reach a host; None for another error."""
     if isinstance(error, paramiko.ChannelException):
         if error.code == OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED:
             what = f"the jump host {jump.known_as} leads nowhere: its sshd forwards no connections"
@@ -323,9 +326,9 @@ def _stuck(error: BaseException, login: Login, jump: Login) -> HostError | None:
 
 
 def _silence(error: BaseException, login: Login) -> str:
-    """What it means that no SSH server introduced itself; empty for another error. A host that is
-    down is like this where somebody between takes its connections (NAT, a proxy, QEMU's network),
-    and so is one that starts, or hangs."""
+    """The explanation if no SSH server sent its banner; empty for another error. That happens when
+    a host is starting, hangs, or is down behind a device that accepts its connections (NAT, a
+    proxy, QEMU's network)."""
     said = str(error)
     if said.startswith("Indecipherable protocol version"):
         return f"what answers at {login.known_as} is no SSH server"

@@ -11,14 +11,14 @@ from types import FrameType
 
 @contextmanager
 def noted(note: Callable[[], object]) -> Iterator[None]:
-    """Inside, the first Ctrl-C only calls `note`; later ones do what they did before, raise
-    KeyboardInterrupt.
+    """Context manager: the first Ctrl-C only calls `note`; later ones do what they did before, that
+    is raise KeyboardInterrupt.
 
-    An exception comes between any two instructions: after a queue has handed out an item and before
-    anyone has it, or between two orders that belong together. What is lost then is waited for
-    forever. `note` is called there instead, in the main thread, and may take no lock: only
-    what is reentrant, such as SimpleQueue.put. In other threads, and where Ctrl-C is ignored,
-    nothing changes.
+    An exception may come between any two instructions: after a queue has handed out an item and
+    before it is stored, or between two instructions that belong together. A lost item would be
+    waited for forever. `note` runs in the main thread and must not take a lock; only reentrant
+    calls such as SimpleQueue.put are allowed. In other threads, and if Ctrl-C is ignored, nothing
+    changes.
     """
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
@@ -34,7 +34,7 @@ def noted(note: Callable[[], object]) -> Iterator[None]:
             return
         first = False
         try:
-            usual(number, frame)  # it may have more to do than to raise
+            usual(number, frame)  # the former handler may do more than raise
         except KeyboardInterrupt:
             note()
 
@@ -42,6 +42,6 @@ def noted(note: Callable[[], object]) -> Iterator[None]:
     try:
         yield
     finally:
-        # A generator may be closed after others have set theirs.
+        # A generator may be closed after other code has set its own handler.
         if signal.getsignal(signal.SIGINT) is interrupted:
             signal.signal(signal.SIGINT, before)

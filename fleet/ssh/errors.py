@@ -26,7 +26,7 @@ REMEDIES: Final[dict[Kind, str]] = {
 
 
 class HostError(Exception):
-    """One host's failure; `str()` is one line, `remedy` says what to do about it, if known."""
+    """A failure of one host; `str()` is one line, `remedy` says what to do about it, if known."""
 
     def __init__(self, kind: Kind, text: str, **details: object) -> None:
         super().__init__(" ".join(text.split()))

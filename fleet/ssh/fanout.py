@@ -15,13 +15,13 @@ from fleet.ssh.ctrl_c import noted
 from fleet.ssh.errors import HostError
 
 T = TypeVar("T")
-# Waiting in one long call would keep Ctrl-C away on some systems.
+# A single long wait would block Ctrl-C on some systems.
 LOOK_S: Final = 0.5
 PARALLEL: Final = 50
 
 
 class Outcome(NamedTuple, Generic[T]):
-    """Result of the work on one host: a value, or why there is none."""
+    """Result of the work on one host: a value, or an error."""
 
     host: HostOf
     value: T | None
@@ -29,10 +29,10 @@ class Outcome(NamedTuple, Generic[T]):
 
 
 class Progress:
-    """How far many hosts are, for whoever shows it; this one shows nothing."""
+    """Progress over many hosts, for a subclass that displays it; this one displays nothing."""
 
     def begin(self, hosts: int) -> None:
-        """So many hosts are to come."""
+        """Work on this many hosts begins."""
 
     def started(self, host: HostOf) -> None:
         """Work on `host` has begun; called in its thread."""
@@ -48,12 +48,12 @@ def for_each(
     parallel: int = PARALLEL,
     progress: Progress | None = None,
 ) -> Iterator[Outcome[T]]:
-    """The outcome of `work` on each host, as they come, `parallel` threads at a time.
+    """The outcome of `work` on each host, in order of completion, in `parallel` threads.
 
-    A HostError is an outcome, and so is whatever else is raised there; a dead host holds one
-    thread for its own timeout. Ctrl-C starts no more hosts; those under way come to their end
-    and are yielded, then KeyboardInterrupt is raised. A second one is raised at once; what is
-    under way is cut when the program ends.
+    A HostError is an outcome, and so is any other exception; a dead host occupies one thread for
+    its own timeout. Ctrl-C starts no more hosts; those in progress are finished and yielded, then
+    KeyboardInterrupt is raised. A second Ctrl-C is raised at once; work in progress is cut off when
+    the program ends.
     """
     waiting = collections.deque(hosts)
     total = len(waiting)
@@ -85,7 +85,7 @@ def for_each(
         interrupted = True
         waiting.clear()
 
-    # Also while an outcome is being dealt with by whoever asked for it.
+    # Ctrl-C may also arrive while the caller is handling an outcome.
     with noted(stop):
         for thread in threads:
             thread.start()

@@ -1,5 +1,5 @@
-"""Shared connections to jump hosts: one for all hosts behind it, since an sshd drops logins that
-arrive by the dozen."""
+"""Shared connections to jump hosts: one per jump host, because an sshd drops logins that arrive by
+the dozen."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class JumpHost:
         self._connection: Connection | None = None
         self._users = 0
         self._attempts = 0
-        self.waiting = 0  # how many want it and do not have it yet
+        self.waiting = 0  # number of users that want the connection and do not have it yet
         self._error: HostError | None = None
 
     def take(self, connect: Callable[[], Connection]) -> Connection:
-        """The connection, open; give it back once. HostError: those who waited for an attempt
-        that failed do not begin another."""
+        """The open connection; give it back exactly once. HostError if the attempt failed: users
+        that waited for it do not start another."""
         with self._counting:
             attempts = self._attempts
             self.waiting += 1
@@ -59,12 +59,12 @@ class JumpHost:
                 return
             connection, self._connection = self._connection, None
         if connection is not None:
-            with suppress(Exception):  # it may be broken already, which makes no difference here
+            with suppress(Exception):  # closing a connection that may be broken already
                 connection.close()
 
 
 class JumpHosts:
-    """All jump hosts, by how they are logged in to."""
+    """All jump hosts, keyed by their login."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

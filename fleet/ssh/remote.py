@@ -1,8 +1,8 @@
 """Runs a Python program as root on a host: sent on standard input, replies as lines of JSON.
 
-One channel and no file on the host, whatever the program needs: an archive of its modules comes
-first, then its request, then any bytes that it reads. Nothing of these is in the host's list of
-processes. The program is fleet/on_host; the archive would run as a file there, too.
+It uses one channel and no file on the host: first an archive of the program's modules, then its
+request, then any bytes that it reads. None of these appear in the host's process list. The program
+is fleet/on_host; the same archive also runs as a file there.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from fabric import Connection
 from fleet.ssh.errors import HostError
 
 PYTHON: Final = "/usr/bin/python3"
-# Reads lengths of archive and request, then runs the archive, from a file in memory, with REQUEST
-# and, for a program that leaves itself there, ARCHIVE; what follows stays in standard input for it.
+# Reads the lengths of archive and request, then runs the archive from a file in memory, with
+# REQUEST and ARCHIVE (for a program that leaves itself on the host); the rest of standard input is
+# left to it.
 BOOT: Final = (
     "import json,os,sys,zipimport\n"
     "i=sys.stdin.buffer\n"
@@ -37,23 +38,23 @@ BOOT: Final = (
     "exec(zipimport.zipimporter(p).get_code('__main__'),"
     "{'__name__':'__main__','ARCHIVE':s,'REQUEST':json.loads(i.read(b))})"
 )
-# What the archive runs, here or as a file.
+# The archive's __main__, from memory or from a file.
 MAIN: Final = """from fleet.on_host.program import start
 
 start(globals().get("REQUEST"), globals().get("ARCHIVE", b""))
 """
-# Facts of a host with many files; a host cannot fill this machine's memory.
+# Room for the facts of a host with many files; a host cannot fill this machine's memory.
 LONGEST_LINE: Final = 16 << 20
 MAX_STDERR: Final = 4_096
 RECEIVE: Final = 65_536
-# Programs that take long have a thread that says so (`beat`): silence is a loss.
+# Long-running programs send a line regularly (`beat`): silence is a lost connection.
 SILENCE_S: Final = 30.0
 
 Answer = dict[str, Any]
 
 
 def packed(files: Mapping[str, str]) -> bytes:
-    """An archive that Python runs; the same bytes for the same files."""
+    """An archive that Python can run; equal files give equal bytes."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, text in files.items():
@@ -62,7 +63,7 @@ def packed(files: Mapping[str, str]) -> bytes:
 
 
 def host_files() -> dict[str, str]:
-    """What is in the archive of fleet/on_host, by path."""
+    """The content of fleet/on_host's archive, by path."""
     folder = resources.files("fleet.on_host")
     names = sorted(each.name for each in folder.iterdir() if each.name.endswith(".py"))
     modules = {f"fleet/on_host/{name}": folder.joinpath(name).read_text() for name in names}
@@ -84,7 +85,8 @@ def run_program(
     silence_s: float = SILENCE_S,
     on_line: Callable[[Answer], None] | None = None,
 ) -> Answer:
-    """Run the program on the host; the last object that it printed. Those before go to `on_line`.
+    """Run the program on the host; returns the last object that it prints. Earlier ones go to
+    `on_line`.
 
     The program, an archive, sees `REQUEST`, and `data` on its standard input. It ends with an
     object that has `ok`, or `kind` and `error`, which become a HostError; so does silence of
@@ -131,7 +133,7 @@ def _start(
 
 
 def _send(channel: paramiko.Channel, data: Iterable[bytes]) -> None:
-    """Send it all, unless the other end stops reading: what it says then tells why."""
+    """Send all data, unless the other end stops reading: its output then gives the reason."""
     for piece in data:
         try:
             channel.sendall(piece)
@@ -142,7 +144,7 @@ def _send(channel: paramiko.Channel, data: Iterable[bytes]) -> None:
 
 
 def _lines(channel: paramiko.Channel) -> Iterator[Answer]:
-    """The objects that the program prints; HostError for what is none."""
+    """The objects that the program prints; HostError for an invalid line."""
     rest = b""
     while piece := channel.recv(RECEIVE):
         *lines, rest = (rest + piece).split(b"\n")
@@ -164,7 +166,7 @@ def _read_errors(channel: paramiko.Channel) -> str:
 
 
 def _failed(errors: str, status: int, user: str) -> HostError:
-    """Why a program ended without an answer, from what was written on standard error."""
+    """Why a program ended without an answer, from its standard error."""
     said = errors.splitlines()[-1] if errors else f"exit status {status}"
     if re.search(r"sudo: (command )?not found", errors):
         return HostError("sudo", "sudo is not installed there: log in as root, or install it")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
-# A spreadsheet takes a text that begins so for a formula, and would run it.
+# A spreadsheet would run a text with such a start as a formula.
 FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -23,8 +23,8 @@ def exact(value: object) -> str:
 
 
 def cell(value: object) -> str:
-    """A value in a CSV file: a text that a spreadsheet would run gets a ``'`` before it, and a NUL,
-    which no CSV reader takes, is left out."""
+    """A value as a CSV cell: a text that a spreadsheet would run gets a leading ``'``, and NULs,
+    which CSV readers reject, are removed."""
     text = exact(value)
     if isinstance(value, str):
         text = text.replace("\0", "")

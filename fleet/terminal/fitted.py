@@ -11,9 +11,9 @@ from rich.table import Column, Table
 from rich.text import Text
 
 INDENT: Final = 2
-# With less room than this, continued lines are not indented as deep as the first.
+# On narrower lines continuation lines are indented less.
 LEAST_ROOM: Final = 20
-# A blank at which no line is cut; printed as any other.
+# A blank at which lines are not broken; printed as an ordinary blank.
 NO_BREAK: Final = "\u00a0"
 
 
@@ -23,15 +23,15 @@ def whole(words: str) -> str:
 
 
 def spaced(text: Text) -> Text:
-    """The same with common blanks only."""
+    """The text with ordinary blanks again."""
     drawn = text.copy()
     drawn.plain = text.plain.replace(NO_BREAK, " ")
     return drawn
 
 
 def folded(text: Text, width: int) -> Iterator[Text]:
-    """`text` in lines of at most `width` columns, those after the first indented. A word that is
-    longer than that, such as a path, stays whole, so that it can be copied."""
+    """`text` in lines of at most `width` columns; continuation lines are indented. A longer word,
+    such as a path, stays whole, so that it can be copied."""
     for each in text.split(allow_blank=True):
         indent = len(each.plain) - len(each.plain.lstrip(" ")) + INDENT
         if width - indent < LEAST_ROOM:
@@ -51,7 +51,7 @@ def folded(text: Text, width: int) -> Iterator[Text]:
 
 
 def _cut(line: str, room: int) -> int | None:
-    """Where to cut: at the last blank in so many columns, else the first after them."""
+    """Where to break: at the last blank within the width, otherwise at the first after it."""
     found = None
     column = 0
     for place, letter in enumerate(line):
@@ -67,8 +67,8 @@ def _cut(line: str, room: int) -> int | None:
 
 
 def fits(table: Table, screen: Console) -> bool:
-    """Whether each of the table's columns has the room that it needs: one that folds needs it for
-    its longest word."""
+    """Whether each column has the room that it needs: a column that folds needs room for its
+    longest word."""
     between = table.padding[1] + table.padding[3]
     needed = sum(_least_width(column) + between for column in table.columns)
     return needed - between <= screen.width
@@ -83,8 +83,8 @@ def _least_width(column: Column) -> int:
 
 
 def fitted(part: Table | Text, screen: Console) -> Iterator[RenderableType]:
-    """A table as it is if the terminal has the room; else each of its rows as a text, what is in
-    the first column and then the others with their headers. A text is folded."""
+    """A table unchanged if the terminal is wide enough; otherwise each of its rows as a text: the
+    first column, then the others with their headers. A text is folded."""
     if isinstance(part, Text):
         yield from folded(part, screen.width)
     elif fits(part, screen):

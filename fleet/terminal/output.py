@@ -25,7 +25,7 @@ def write_json(document: Struct) -> None:
 
 
 def write_json_line(document: Struct) -> None:
-    """Print one document in a line of its own, at once: what follows something."""
+    """Print one document on a line of its own and flush, for output that continues."""
     import msgspec
 
     sys.stdout.write(msgspec.json.encode(document).decode() + "\n")
@@ -33,12 +33,13 @@ def write_json_line(document: Struct) -> None:
 
 
 def printable(text: str) -> str:
-    """`text` without what would move a terminal's cursor or change its colours."""
+    """`text` without control characters that would move a terminal's cursor or change its
+    colours."""
     return "".join([c if c.isprintable() or c == "\t" else "?" for c in text])
 
 
 def once(say: Callable[[str], None]) -> Callable[[str], None]:
-    """`say`, but no line a second time: what is made for many targets has much in common."""
+    """`say`, but each line only once: work for many targets often prints the same."""
     said = set()
 
     def say_new(line: str) -> None:
@@ -50,19 +51,19 @@ def once(say: Callable[[str], None]) -> Callable[[str], None]:
 
 
 def say(text: str) -> None:
-    """Print one line of progress; what a host said in it does not steer the terminal."""
+    """Print one line of progress; control characters from hosts are removed."""
     sys.stderr.write(f"{printable(' '.join(text.split()))}\n")
     sys.stderr.flush()
 
 
 def say_as_it_is(text: str) -> None:
-    """The same, with the blanks at the start of the line."""
+    """The same, with leading blanks kept."""
     sys.stderr.write(f"{printable(text)}\n")
     sys.stderr.flush()
 
 
 def progress() -> Console:
-    """Where progress goes: colour and lines that move only on a terminal, no colour with
+    """Console for progress output: colours and moving lines only on a terminal, no colours with
     NO_COLOR."""
     from fleet.terminal.screen import console
 
@@ -70,8 +71,8 @@ def progress() -> Console:
 
 
 def hosts_bar(console: Console) -> Progress:
-    """A bar for work on many hosts, gone when it is done: how many are, how long it takes, and
-    what happened last, as the task's description."""
+    """A transient progress bar over many hosts: number, elapsed time, and as its description the
+    latest event."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
     return Progress(
@@ -86,8 +87,8 @@ def hosts_bar(console: Console) -> Progress:
 
 
 def words(template: str) -> TextColumn:
-    """A text beside a bar, in a Progress that expands: where the terminal is too narrow it folds,
-    and takes no room from the other columns."""
+    """A text beside a bar, in a Progress that expands: on a narrow terminal it is folded, and takes
+    no room from the other columns."""
     from rich.progress import TextColumn
     from rich.table import Column
 
@@ -95,8 +96,8 @@ def words(template: str) -> TextColumn:
 
 
 def confirm(question: str, *, yes: bool) -> bool:
-    """Whether to go on: `yes`, or what is answered on the terminal. Without a terminal nobody is
-    asked: then click.UsageError, status 2, says that --yes is needed."""
+    """Whether to go on: `yes`, or the answer on the terminal. Without a terminal there is no
+    prompt, but click.UsageError, status 2, which says that --yes is needed."""
     if yes:
         return True
     require_terminal(question)
@@ -104,6 +105,7 @@ def confirm(question: str, *, yes: bool) -> bool:
 
 
 def require_terminal(question: str) -> None:
-    """click.UsageError where nobody can be asked, before any work is done for the question."""
+    """click.UsageError if no prompt is possible; call it before any work is done for the
+    question."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise click.UsageError(f"{question} There is no terminal to ask on: give --yes")

@@ -39,7 +39,7 @@ GAPS: Final = {
     "iad_unreachable": "its IAD's master did not answer",
     "too_large": "more readings than an answer holds",
 }
-# Areas that are missing so are missing however long one waits: no SLO was missed.
+# Reasons for missing areas that waiting longer cannot change: they are no SLO misses.
 TIMELESS: Final = ("no_node", "no_data", "no_channel")
 STYLES: Final = {
     "complete": "green",
@@ -49,22 +49,22 @@ STYLES: Final = {
     "lost": "red",
     "left": "yellow",
 }
-# Output that goes to no terminal is not squeezed into the width of one.
+# Width of output to files, which is not fitted to a terminal.
 FILE_WIDTH: Final = 200
-# Wider than any table: to see how wide one would like to be.
+# Wider than any table, to measure a table's natural width.
 BOUNDLESS: Final = 100_000
 
 
 def console(*, stderr: bool = False) -> Console:
-    """The terminal, or the file that stands in for it; NO_COLOR is respected."""
+    """The terminal, or the file in its place; NO_COLOR is respected."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else FILE_WIDTH
-    # No markup: names of others are printed, and [/] in one would end the program.
+    # No markup: names from elsewhere are printed, and [/] in one would raise an error.
     return Console(file=stream, width=width, highlight=False, soft_wrap=False, markup=False)
 
 
 def line(screen: Console, text: str | Text, style: str = "") -> None:
-    """Print one line, however long; on a terminal it is folded between words."""
+    """Print one line of any length; on a terminal it is folded between words."""
     drawn = text if isinstance(text, Text) else Text(text)
     if not screen.is_terminal:
         as_it_is(screen, spaced(drawn), style)
@@ -74,15 +74,14 @@ def line(screen: Console, text: str | Text, style: str = "") -> None:
 
 
 def as_it_is(screen: Console, text: str | Text, style: str = "") -> None:
-    """Print a line that is to be copied: the terminal alone breaks it."""
+    """Print a line for copying: only the terminal wraps it."""
     screen.print(text, style=style or None, soft_wrap=True)
 
 
 def plain_table(*columns: str, left: int = 1, folds: Collection[str] = ()) -> Table:
-    """An empty table without lines; all columns but the first `left` are aligned to the right.
+    """An empty table without rules; all columns after the first `left` are right-aligned.
 
-    Where the terminal is too narrow, the columns `folds` go on in the next line; they, not the
-    others, give way.
+    On a narrow terminal only the columns `folds` are folded; the others keep their width.
     """
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for number, column in enumerate(columns):
@@ -92,8 +91,8 @@ def plain_table(*columns: str, left: int = 1, folds: Collection[str] = ()) -> Ta
 
 
 def show_table(screen: Console, table: Table) -> None:
-    """Print a table, or its rows as texts where the terminal is too narrow for it; into a file
-    without blanks at the ends of lines."""
+    """Print a table, or its rows as texts if the terminal is too narrow for it; without trailing
+    blanks in a file."""
     if screen.is_terminal:
         for part in fitted(table, screen):
             screen.print(part, soft_wrap=isinstance(part, Text))
@@ -108,9 +107,9 @@ def show_table(screen: Console, table: Table) -> None:
 
 
 def show_readings(screen: Console, answer: Answer) -> None:
-    """How many readings of each area, from when to when, and each channel in its unit; then what is
-    wrong with values. A row per area where all of it fits, else a line per channel: no number and
-    no name is ever cut off."""
+    """The number and time range of each area's readings, and each channel in its unit; then remarks
+    on bad values. One row per area if all of it fits, otherwise one line per channel: no number or
+    name is ever truncated."""
     areas = summarize(answer)
     if not areas:
         return
@@ -139,13 +138,13 @@ def show_readings(screen: Console, answer: Answer) -> None:
 def _area_table(
     areas: Sequence[AreaSummary], channels: Sequence[str], names: Sequence[str]
 ) -> Table:
-    """A row per area, the channels side by side."""
+    """One row per area, with the channels side by side."""
     table = plain_table("area", "n", "from", "to")
-    # Of a series the words below the table say more than these two.
+    # For a series, the remarks below the table say more than these two columns.
     counts = {
         channel: [] if "last" in names else _counts_in(areas, channel) for channel in channels
     }
-    # As narrow as it goes: two channels of a series fit 80 columns.
+    # Kept narrow: two channels of a series fit 80 columns.
     table.padding = (0, 1, 0, 0)
     for channel in channels:
         for name in names:
@@ -170,8 +169,8 @@ def _area_table(
 def _channel_lines(
     areas: Sequence[AreaSummary], names: Sequence[str], width: int
 ) -> Iterable[Text]:
-    """A line per area and one per channel, by name: nodes give them in no order. What is wrong goes
-    below a channel where it does not fit beside it."""
+    """One line per area and one per channel, sorted by name because nodes report them in any order.
+    Remarks go below a channel if they do not fit beside it."""
     rows = [
         [name, str(summary.n), *_numbers(summary, names)]
         for area in areas
@@ -217,26 +216,26 @@ def _show_flagged(screen: Console, areas: Iterable[AreaSummary]) -> None:
 
 
 def unit_of(channel: str) -> str:
-    """The unit of a channel, by what its name says; empty where that is nothing. Raw values are in
-    whatever their sensor gives."""
+    """The unit of a channel, derived from its name; empty if unknown. Raw values are in their
+    sensor's own unit."""
     return "" if channel.endswith(RAW) else UNITS.get(quantity_of(channel), "")
 
 
 def told_by_units(channels: Sequence[str]) -> bool:
-    """Whether these are so few and different that their units tell them apart."""
+    """Whether the channels are few enough, and their units different enough, to tell them apart."""
     units = {unit_of(channel) for channel in channels}
     return "" not in units and len(units) == len(channels) <= MAX_ABREAST
 
 
 def _counts_in(areas: Iterable[AreaSummary], channel: str) -> list[str]:
-    """Which of the counts of values that are not good are anywhere above 0."""
+    """The counts of values that are not good and that are above 0 anywhere."""
     found = [area.channels[channel] for area in areas if channel in area.channels]
     return [name for name in ("bad", "suspect") if any(getattr(s, name) for s in found)]
 
 
 def flagged(summary: ChannelSummary) -> str:
-    """How many values of a channel are not good: by their flags, or only bad and suspect, as the
-    answer has it; empty if all are good."""
+    """How many values of a channel are not good: by flag, or only as bad and suspect, whichever the
+    answer has; empty if all are good."""
     kinds = summary.flags or {"bad": summary.bad, "suspect": summary.suspect}
     text = ", ".join(f"{count} {kind}" for kind, count in kinds.items() if count)
     if summary.last_flags:
@@ -249,20 +248,21 @@ def _numbers(summary: ChannelSummary, names: Sequence[str]) -> list[str]:
 
 
 def format_value(value: float) -> str:
-    """A reading with the digits that a sensor has: ``22.4``, ``1043``; a dash for none."""
+    """A reading with a sensor's usual digits: ``22.4``, ``1043``; a dash for a missing one."""
     if math.isnan(value):
         return "–"
     return f"{value:.1f}" if abs(value) < 1_000 else f"{value:.0f}"
 
 
 def local_time(milliseconds: int, today: datetime) -> str:
-    """Local time of day; the date instead where it is another day's."""
+    """Local time of day; the date instead if it is not today."""
     time = datetime.fromtimestamp(milliseconds / 1e3).astimezone()
     return f"{time:%H:%M:%S}" if time.date() == today.date() else f"{time:%d %b %H:%M}"
 
 
 def _legend(channels: Sequence[str], areas: Iterable[AreaSummary]) -> str:
-    """When what is replayed was recorded, and which channels are, unless all; empty if none is."""
+    """When replayed values were recorded, and in which channels unless in all; empty without
+    replays."""
     sources = [
         (name, summary.source_ms)
         for area in areas
@@ -284,10 +284,10 @@ def _legend(channels: Sequence[str], areas: Iterable[AreaSummary]) -> str:
 def show_answer(
     screen: Console, answer: Answer, slo: Slo, tasks: Mapping[str, TaskRecord] | None = None
 ) -> None:
-    """Readings, what is missing, status, and the tasks with their budgets.
+    """Readings, missing areas, status, and the tasks with their budgets.
 
-    `tasks` are the masters' own records by IAD, which only an operator has: with them the deadline
-    is shown too.
+    `tasks` are the masters' own records by IAD, which only operators have: with them the deadline
+    is shown, too.
     """
     show_readings(screen, answer)
     for gap in gap_lines(answer):
@@ -298,7 +298,7 @@ def show_answer(
 
 
 def is_timeless(answer: Answer) -> bool:
-    """Whether nothing is missing but what more time would not bring."""
+    """Whether everything missing would be missing however long one waited."""
     reasons = {gap.reason for gap in answer.missing}
     return answer.status == "partial" and bool(reasons) and reasons.issubset(TIMELESS)
 
@@ -309,7 +309,7 @@ def status_line(answer: Answer, slo: Slo) -> Text:
     if answer.status == "refused":
         text.append(f": {answer.message or answer.reason}", style="not bold default")
         return text
-    # Only a complete answer in time keeps an SLO.
+    # Only a complete answer in time meets an SLO.
     kept = "within its SLO" if answer.slo_met else "over its SLO"
     if answer.status == "partial":
         if is_timeless(answer):
@@ -329,7 +329,7 @@ def status_line(answer: Answer, slo: Slo) -> Text:
 
 
 def gap_lines(answer: Answer) -> list[str]:
-    """One line for each reason why areas are missing."""
+    """One line for each reason for missing areas."""
     by_reason: dict[str, list[str]] = {}
     for gap in answer.missing:
         reason = GAPS.get(gap.reason, gap.reason)

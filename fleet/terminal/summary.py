@@ -15,18 +15,21 @@ from msgspec.structs import replace
 from agent.wire.messages import Aggregate, Answer, AreaResult, ChannelAggregate, Series
 from agent.wire.quality import counts, names
 
-# Sensors that are read seldom, and nodes that were just started, cover a little less than is asked.
+# Tolerance: rarely read sensors, and nodes that have just started, cover a little less than the
+# window.
 SLACK_S: Final = 60.0
 SLACK_SHARE: Final = 0.1
 
 
 class ChannelSummary(Struct, frozen=True):
-    """One channel of one area: numbers of what is not bad, NaN where that is nothing, and how many
-    values are bad and suspect. A series tells more: the `last` of these numbers, how many values
-    have each of the `flags`, the flags of the channel's latest value, bad or not, the highest age
-    of one, and when the first that is a replay was recorded.
+    """One channel of one area: statistics of its values that are not bad (NaN if there are none),
+    and the numbers of bad and suspect values. Only a series gives more: the `last` value, the
+    number of values with each of the `flags`, the flags of the latest value, the maximum age, and
+    the recording date of the first replayed value.
 
-    `n` are the values, good or not; the other readings of the area are another sensor's."""
+    `n` counts the channel's values, good or not; other readings of the area belong to other
+    sensors.
+    """
 
     n: int
     min: float = math.nan
@@ -42,8 +45,8 @@ class ChannelSummary(Struct, frozen=True):
 
 
 class AreaSummary(Struct, frozen=True):
-    """Readings of one area: how many, when the first and the last (milliseconds since 1970 UTC),
-    and the highest age of one."""
+    """Readings of one area: their number, the first and last time (milliseconds since 1970 UTC),
+    and the maximum age."""
 
     area: str
     n: int
@@ -59,7 +62,7 @@ def summarize(answer: Answer) -> list[AreaSummary]:
 
 
 def not_given(answer: Answer, channels: Iterable[str]) -> list[str]:
-    """Those of the channels that no area has that answered; none if no area did."""
+    """The channels that no answered area has; none if no area answered."""
     if not answer.results:
         return []
     given: set[str] = set()
@@ -70,8 +73,8 @@ def not_given(answer: Answer, channels: Iterable[str]) -> list[str]:
 
 
 def held_of(answer: Answer, asked_s: float) -> tuple[str, float, int] | None:
-    """The area whose readings cover least of a window of `asked_s` seconds, how many seconds they
-    cover, and how many areas' do not cover it nearly; None if all do."""
+    """The area whose readings cover least of a window of `asked_s` seconds, the seconds covered,
+    and the number of areas with clearly incomplete coverage; None if all are covered."""
     nearly = asked_s - max(SLACK_S, SLACK_SHARE * asked_s)
     spans = [
         (covered_s, area.area)
@@ -85,7 +88,7 @@ def held_of(answer: Answer, asked_s: float) -> tuple[str, float, int] | None:
 
 
 def channels_of(areas: Iterable[AreaSummary]) -> list[str]:
-    """The channels that some area has, each once, in the order in which they appear."""
+    """The channels that any area has, each once, in order of appearance."""
     return list(dict.fromkeys(channel for area in areas for channel in area.channels))
 
 
@@ -135,7 +138,8 @@ def _oldest_ms(series: Series, values: array[float], flags: bytes) -> int:
 
 
 def _source_ms(series: Series, values: array[float], flags: bytes) -> int | None:
-    """When the first value that is a replay was recorded: what is none has its own time there."""
+    """The recording date of the first replayed value; the dates of other values equal their
+    times."""
     if series.source_time_ms is None:
         return None
     pairs = zip(series.time_ms.numbers(), series.source_time_ms.numbers(), strict=True)
@@ -144,7 +148,7 @@ def _source_ms(series: Series, values: array[float], flags: bytes) -> int | None
 
 
 def _own(values: array[float], flags: bytes) -> Iterable[bool]:
-    """Which readings have a value of the channel, good or not."""
+    """The readings that have a value of the channel, good or not."""
     return (value == value or flag > 0 for value, flag in zip_longest(values, flags, fillvalue=0))
 
 

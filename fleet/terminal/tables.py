@@ -11,7 +11,7 @@ from fleet.terminal import screen
 
 
 class Table(Struct, frozen=True):
-    """Text in rows; the first `left` columns are words."""
+    """Rows of text; the first `left` columns are left-aligned."""
 
     title: str
     headings: tuple[str, ...]
@@ -19,7 +19,7 @@ class Table(Struct, frozen=True):
     left: int = 1
 
     def markdown(self) -> str:
-        """Its lines, without the title."""
+        """The table's lines in Markdown, without the title."""
         sides = ["---" if i < self.left else "---:" for i in range(len(self.headings))]
         return "\n".join(f"| {' | '.join(row)} |" for row in (self.headings, sides, *self.rows))
 

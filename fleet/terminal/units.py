@@ -7,7 +7,7 @@ import re
 from agent.wire.base import LONGEST_TIMEOUT_MS, LONGEST_WINDOW_S
 from agent.wire.messages import Slo
 
-# As on the wire: `SloPercentile`, and a watch's `interval_s`.
+# The same limits as in messages: `SloPercentile`, and a watch's `interval_s`.
 LEAST_PERCENTILE = 0.001
 MAX_PERCENTILE = 99.9999
 SHORTEST_INTERVAL_S = 0.05
@@ -17,7 +17,7 @@ _SLO = re.compile(r"p(\d+(?:\.\d+)?)=(.+)", re.ASCII)
 
 
 class UnitError(ValueError):
-    """The text cannot be read; one line says what is wrong and shows how to write it."""
+    """The text cannot be parsed; one line says what is wrong and gives an example."""
 
 
 def parse_duration(text: str) -> float:

@@ -16,9 +16,9 @@ from agent.wire.messages import Answer
 from fleet.simulation.measures import Outcome
 from fleet.simulation.workload import Arrival
 
-# How long a replay waits for an answer beyond the query's own answer timeout.
+# How long a replay waits for an answer after the query's own answer timeout.
 GRACE_S: Final = 2.0
-# Longest sleep, so that `tick` is called often enough for a progress bar.
+# Maximum sleep, so that `tick` is called often enough for a progress bar.
 LONGEST_POLL_MS: Final = 200.0
 
 Tick = Callable[[float, int], None]
@@ -83,8 +83,9 @@ class LoadGenerator:
         return [outcomes[arrival.number] for arrival in trace]
 
     def _answers(self, longest_s: float) -> Iterator[Answer]:
-        """What arrives within `longest_s` seconds: all that is there after the first."""
-        # Rounded up: a poll that ends a hair early would only turn round again.
+        """The answers that arrive within `longest_s` seconds: the first, and all that are there
+        then."""
+        # Rounded up: a poll that ends slightly early would only be repeated.
         wait_ms = math.ceil(min(max(0.0, longest_s * 1e3), LONGEST_POLL_MS))
         for socket, _ in self._poller.poll(wait_ms):
             yield self._of_socket[socket].receive(0)

@@ -8,8 +8,8 @@ from collections import deque
 from pathlib import Path
 from typing import Final
 
-# Ports are taken from below the range that the kernel gives to outgoing connections: the fleet's
-# own nodes would otherwise occupy, now and then, the port of a master that is about to start.
+# Ports come from below the kernel's range for outgoing connections: otherwise the fleet's own nodes
+# would sometimes occupy the port of a master that is about to start.
 LOWEST_PORT: Final = 20_000
 EPHEMERAL: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 USUAL_EPHEMERAL: Final = 32_768
@@ -30,7 +30,7 @@ class Ports:
         self._bound: deque[int] = deque()
 
     def take(self, count: int) -> list[int]:
-        """Ports that are free now; OSError if there are too few."""
+        """Ports that are free now; OSError if there are not enough."""
         found: list[int] = []
         for _ in range(self._span):
             port = self._first + self._next
@@ -65,7 +65,7 @@ def _end() -> int:
     return end if end > LOWEST_PORT + 1_000 else 65_536  # an unusual range leaves no room below it
 
 
-# A start of one's own, so that two fleets that start together rarely meet.
+# A different start for each process, so that two fleets that start together rarely collide.
 _ports = Ports(LOWEST_PORT, _end(), os.getpid() * 64)
 
 

@@ -19,21 +19,21 @@ LAST_BYTES: Final = 4_096
 
 
 class Leash:
-    """A pipe whose read end is the children's standard input. Nobody writes to it: its end, which
-    also comes when this process is killed, tells them to stop (`--exit-on-stdin-eof`)."""
+    """A pipe whose read end is the children's standard input. Nothing is written to it: its end,
+    which also comes if this process is killed, tells them to stop (`--exit-on-stdin-eof`)."""
 
     def __init__(self) -> None:
         self.read_end, self._write_end = os.pipe2(os.O_CLOEXEC)
 
     def drop(self) -> None:
-        """Let go: every child that is still there stops on its own."""
+        """Close the pipe: every remaining child stops by itself."""
         for fd in (self._write_end, self.read_end):
             os.close(fd)
 
 
 class Child:
-    """One child process. Its output goes to `log`; it is in a process group of its own, so that
-    Ctrl-C reaches the starter alone, which then stops the children in order."""
+    """One child process. Its output goes to `log`. It has its own process group, so that only the
+    starter gets Ctrl-C, and then stops the children in order."""
 
     def __init__(self, name: str, command: list[str], log: Path, leash: Leash) -> None:
         self.name = name
@@ -67,7 +67,7 @@ class Child:
         return f"{self.name} ended with {how}"
 
     def how_it_ended(self) -> str:
-        """The same, then the last lines of its output."""
+        """The exit status in words, then the last lines of its output."""
         return "\n".join([self.end, *(f"  {line}" for line in self.last_lines())])
 
     def last_lines(self) -> list[str]:
@@ -91,7 +91,7 @@ class Child:
 
 
 def stop(children: Iterable[Child], patience_s: float) -> list[str]:
-    """SIGTERM to all, then SIGKILL to those that are still there after `patience_s`; the names of
+    """SIGTERM to all, then SIGKILL to those that still run after `patience_s`; returns the names of
     the latter."""
     children = [child for child in children if child.running]
     for child in children:
@@ -107,8 +107,8 @@ def stop(children: Iterable[Child], patience_s: float) -> list[str]:
 
 @contextmanager
 def interrupts_deferred() -> Iterator[None]:
-    """SIGINT and SIGTERM that come inside take effect at the end: between the start of a child and
-    the line that remembers it, and while children are being stopped, nothing may intervene."""
+    """Context manager: SIGINT and SIGTERM take effect at the end, because nothing may intervene
+    between the start of a child and its registration, or while children are being stopped."""
     if threading.current_thread() is not threading.main_thread():
         yield  # Python handles signals in the main thread only
         return

@@ -21,11 +21,11 @@ class RunFolderError(RuntimeError):
 
 @contextmanager
 def run_folder(path: Path, say: Callable[[str], object] = output.say) -> Iterator[Path]:
-    """An empty folder for a run. What an earlier run left there, also one that was stopped, goes
-    into a folder beside it, and `say` is told which.
+    """Context manager: an empty folder for a run. The files of an earlier run are moved to a folder
+    beside it, whose name is passed to `say`.
 
-    `RunFolderError` while another run is at work there, and for a folder that holds anything but a
-    run: that may be somebody's.
+    `RunFolderError` if another run is using it, or if it contains anything but a run, which may be
+    someone's data.
     """
     with ExitStack() as held:
         try:
@@ -41,7 +41,7 @@ def run_folder(path: Path, say: Callable[[str], object] = output.say) -> Iterato
 
 
 def _move_aside(path: Path) -> Path | None:
-    """Where what was there is now. Its entries move, and `path` itself stays: it is locked."""
+    """Move the content aside; returns the new folder. `path` itself stays, because it is locked."""
     found = [entry for entry in path.iterdir() if entry.name != MARKER]
     marker = path / MARKER
     if found and not marker.exists():
@@ -49,7 +49,7 @@ def _move_aside(path: Path) -> Path | None:
     aside = None
     if found:
         aside = _beside(path, datetime.fromtimestamp(marker.stat().st_mtime, UTC))
-        # It is a run from its first entry on, should this be cut off.
+        # Recognisable as a run from its first entry on, even if this is interrupted.
         (aside / MARKER).touch()
         for entry in found:
             entry.rename(aside / entry.name)

@@ -15,7 +15,7 @@ from agent.wire.records import (
     decode_record,
 )
 
-# A master writes its records a moment after the answer.
+# A master writes its records shortly after the answer.
 PATIENCE_S: Final = 3.0
 LOOK_EVERY_S: Final = 0.05
 
@@ -31,8 +31,7 @@ def read_records(folder: Path) -> Iterator[AnyRecord]:
 def tasks_of(label: str, folders: Iterable[Path]) -> dict[str, TaskRecord]:
     """The task records, by IAD, of the query with `label`, from all masters' record folders.
 
-    Waits until they are written, but no longer than `PATIENCE_S`; what is not there then is left
-    out.
+    Waits until they are written, at most `PATIENCE_S`; those still missing then are left out.
     """
     folders = list(folders)
     give_up_s = time.monotonic() + PATIENCE_S

@@ -43,9 +43,9 @@ NO_TRIGGERS: Final[Mapping[str, Triggers]] = MappingProxyType({})
 
 
 class TestbedError(RuntimeError):
-    """The fleet cannot do what was asked; the text says which process and why."""
+    """The fleet failed; the text says which process and why."""
 
-    __test__ = False  # not a test case, whatever its name begins with
+    __test__ = False  # tells pytest that this is no test case, in spite of its name
 
 
 class Progress(Struct, frozen=True):
@@ -175,7 +175,7 @@ class Testbed:
         give_up_s = time.monotonic() + timeout_s
         progress = Progress(0, len(self.plan.iads), 0, len(self.plan.nodes))
         yield progress
-        # Nodes that find no master would pause before they try again: masters first.
+        # Masters first: nodes that find no master would pause before they try again.
         yield from self._await(lambda p: p.masters_ready == p.masters, give_up_s, connected=False)
         for node in self.plan.nodes:
             self.spawn(node.name)
@@ -213,7 +213,7 @@ class Testbed:
         return f"the fleet is not up in time; waiting for {', '.join(late)}; logs: {self.directory}"
 
     def _ready(self, status: IadStatus, *, connected: bool) -> bool:
-        """Whether a master answers, and with `connected` is in touch with the others too."""
+        """Whether a master answers and, with `connected`, is connected to the others."""
         if not connected:
             return True
         links = len(self._overlay.neighbours(status.iad)) if self._overlay else 0
@@ -224,14 +224,14 @@ class Testbed:
         )
 
     def spawn(self, name: str) -> None:
-        """Start the master of an IAD, a node or the DRS; one that ended may be started again."""
+        """Start the master of an IAD, a node or the DRS; also again after it ended."""
         command = [*self.command(name), "--exit-on-stdin-eof"]
         log = self._folder(name) / "output.log"
         with processes.interrupts_deferred():
             self._children[name] = processes.Child(name, command, log, self._leash)
 
     def command(self, name: str) -> list[str]:
-        """What starts that process, by hand too."""
+        """The command line of that process, also for starting it by hand."""
         kind = "sanderling-master" if name in self._sockets else "sanderling-edge"
         if name == DRS:
             kind = "sanderling-drs"
@@ -247,15 +247,15 @@ class Testbed:
                 raise TestbedError(child.how_it_ended())
 
     def let_go(self) -> list[processes.Child]:
-        """Processes that ended by themselves since the last look. They are forgotten: the fleet
-        goes on without them."""
+        """Processes that ended by themselves since the last call. They are forgotten: the fleet
+        continues without them."""
         gone = [child for child in self._children.values() if not child.running]
         for child in gone:
             del self._children[child.name]
         return gone
 
     def statuses(self) -> dict[str, IadStatus]:
-        """The state of every IAD whose master answers, by IAD."""
+        """The status of every IAD whose master answers."""
         statuses = {}
         for iad in self.plan.iads:
             child = self._children.get(iad.name)
@@ -265,7 +265,7 @@ class Testbed:
             try:
                 statuses[iad.name] = self._operator(iad.name).status(ANSWER_S * 1e3)
             except NoReplyError:
-                # Its reply may still come, and would be taken for that of the next request.
+                # Its late reply would be taken for that of the next request.
                 self._forget_operator(iad.name)
         return statuses
 
@@ -279,8 +279,8 @@ class Testbed:
         condition: Callable[[dict[str, IadStatus]], bool],
         timeout_s: float = READY_TIMEOUT_S,
     ) -> None:
-        """Wait until the IADs' states are as `condition` wants them; `TestbedError` if that takes
-        too long."""
+        """Wait until `condition` holds for the IADs' statuses; `TestbedError` if that takes too
+        long."""
         give_up_s = time.monotonic() + timeout_s
         while not condition(statuses := self.statuses()):
             if time.monotonic() > give_up_s:
@@ -288,7 +288,7 @@ class Testbed:
             time.sleep(LOOK_EVERY_S)
 
     def kill(self, name: str) -> None:
-        """End a process as a power cut would; `spawn` starts it again."""
+        """Kill a process, as a power cut would; `spawn` starts it again."""
         child = self._children.pop(name)
         child.signal(signal.SIGKILL)
         child.wait(STOP_PATIENCE_S)
@@ -330,7 +330,7 @@ class Testbed:
             liveness=self._liveness,
             autoscale=self._autoscale,
             overlay=self._overlay_section(iad),
-            # Soon enough that a query's records can be shown right after its answer.
+            # Written soon enough to show a query's records right after its answer.
             records=master_config.MasterRecords(flush_s=0.2),
         )
 

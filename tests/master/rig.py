@@ -42,8 +42,8 @@ class MasterProcess(AgentProcess):
         self.config.write_text(
             f'[iad]\nname = "{iad}"\n[sockets]\npublic = "{self.public}"\n'
             f'nodes = "{self.nodes}"\noperator = "{self.operator}"\n{pool}'
-            "[records]\nflush_s = 0.01\n"
             f"[liveness]\nlost_after = {LOST_AFTER}\n"
+            "[records]\nflush_s = 0.01\n"
         )
         self.start()
 

@@ -47,6 +47,7 @@ class Rig:
         self.public = PublicPlane(reactor, self.router, ClientRates(rate_per_s, 2.0))
         self.disk_takes = True
         self.done = []
+        self.turns = self.public.turns
         self.plane = SubscriberPlane(reactor, self.public, self.take)
 
     def take(self, origin, client, request):
@@ -60,17 +61,17 @@ class Rig:
 
     def hear(self):
         """All that comes gets as far as the plane."""
-        while self.router.coming or self.public.next_due is not None:
+        while self.router.coming or self.turns.next_due is not None:
             self.turn()
-            self.public.tick(10.0)
+            self.turns.tick(10.0)
 
     def round(self):
         """One turn of the reactor."""
-        due = self.public.next_due is not None
+        due = self.turns.next_due is not None
         if self.router.coming:
             self.turn()
         if due:
-            self.public.tick(10.0)
+            self.turns.tick(10.0)
         if self.plane.next_due is not None:
             self.plane.tick(10.0)
 
@@ -83,7 +84,7 @@ def rig():
 def in_rounds(rig):
     """How much each turn did."""
     rounds = []
-    while rig.router.coming or rig.public.next_due is not None or rig.plane.next_due is not None:
+    while rig.router.coming or rig.turns.next_due is not None or rig.plane.next_due is not None:
         before = len(rig.done)
         rig.round()
         rounds.append(len(rig.done) - before)
@@ -299,7 +300,7 @@ def test_what_the_disk_does_not_take_is_refused_or_comes_again(rig):
 def test_who_changes_too_much_is_refused_and_may_acknowledge():
     rig = Rig(rate_per_s=1.0)
     rig.come(*[Subscribe(f"s{n}", "*") for n in range(40)], AcknowledgeNotifications("s0", 1))
-    while rig.router.coming or rig.public.next_due is not None or rig.plane.next_due is not None:
+    while rig.router.coming or rig.turns.next_due is not None or rig.plane.next_due is not None:
         rig.round()
     assert rig.router.replies
     assert {reply.state for _, reply in rig.router.replies} == {"refused"}

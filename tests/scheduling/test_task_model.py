@@ -25,6 +25,7 @@ from agent.scheduling.events import (
     PodsWanted,
     PolicyChanged,
     SendTaskResult,
+    SendToNode,
     ServiceChanged,
     ServiceRemoved,
     SubtaskReturned,
@@ -39,6 +40,7 @@ from agent.scheduling.tasks.contracts import GRACE_S
 from agent.scheduling.tasks.deadlines import DeadlineEstimator
 from agent.scheduling.tasks.entry import TaskEntry
 from agent.scheduling.tasks.node_claims import QUIET_S
+from agent.scheduling.tasks.node_membership import MOVE_S, MOVED
 from agent.scheduling.tasks.scheduler import TaskScheduler
 from agent.wire import messages as m
 from agent.wire.areas import covers
@@ -55,6 +57,7 @@ class ModelNode:
     def __init__(self):
         self.incarnation = 0
         self.card = 0
+        self.moved_s = -math.inf
         self.link = None
         self.pods = 1
         self.heard_s = 0.0
@@ -176,13 +179,22 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
     )
     def a_node_starts(self, name, pods, moved, new_card):
         node = self.nodes[name]
+        moves = node.incarnation > 0 and moved != node.areas
+        if moves and self.now < node.moved_s + MOVE_S:
+            said = hello(
+                name, str(node.incarnation + 1), pods, (), moved, history=f"card {node.card}"
+            )
+            replies = self.scheduler.handle(NodeJoined("too soon", said), self.now)
+            assert replies == [SendToNode("too soon", m.Rejected(MOVED))]
+            return
         if new_card and not self.is_heard(name):
             node.card += 1
         node.incarnation += 1
         node.pods = pods
         node.running = {}
         node.strangers = set()
-        if node.incarnation > 1 and moved != node.areas:
+        if moves:
+            node.moved_s = self.now
             self.settle(name, "node_down")
         node.areas = moved
         self.do(NodeJoined(self.relink(name), self.hello(name)))

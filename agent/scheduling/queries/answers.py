@@ -65,8 +65,8 @@ def gather(entry: QueryEntry, now: float, read: Callable[[float], float]) -> Ans
 
 
 def fitting(entry: QueryEntry, result: TaskResult) -> TaskResult:
-    """A result without what is more than an answer may hold: that is missing instead. Where all
-    answers here hold what they may, it is a refusal."""
+    """A result reduced to the size that an answer may have: areas that do not fit become missing.
+    If the shared budget of all answers is used up, the result becomes a refusal."""
     room, firsts = entry.room, entry.firsts
     before = room.taken
     beyond = {
@@ -104,7 +104,7 @@ def refusal(entry: QueryEntry, refused: Refused, elapsed_ms: float) -> Answer:
 
 
 def within(result: TaskResult, asked: Sequence[str]) -> TaskResult:
-    """A result restricted to the areas that were asked of that IAD: it speaks for no other."""
+    """A result restricted to the areas asked of that IAD; it may not answer for others."""
     areas = AreaSet(asked)
     return replace(
         result,

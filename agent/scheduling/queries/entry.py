@@ -68,7 +68,7 @@ class QueryEntry(StateMachine):
         self.shares: list[Share] = []
         # Size limit of its answer, in bytes.
         self.room = ResultBudget()
-        # Its part of what all answers of this master hold, and of all open queries' areas.
+        # Its part of the budgets for all answers of this master, and for areas of open queries.
         self.held = held
         self.held_areas = held_areas
         self.firsts: FirstAnswers | None = None

@@ -144,7 +144,7 @@ class TaskEnds:
     def refuse_open(
         self, entry: TaskEntry, refused: Refused, now: float, instructions: list[Instruction]
     ) -> None:
-        """Give up a task whose subtasks are under way; one of them may just have returned."""
+        """Refuse a task whose subtasks are in flight; one of them may just have returned."""
         entry.become("refused")
         entry.refused = refused
         self._withdraw(entry, now, instructions)
@@ -161,7 +161,7 @@ class TaskEnds:
             self.settle(subtask, "cancelled", now, None, instructions)
 
     def ask_no_more(self, full: SubtaskEntry, now: float, instructions: list[Instruction]) -> None:
-        """The task's result is full: the readings of queued subtasks would not fit."""
+        """Give up queued subtasks of a task whose result is full: their readings would not fit."""
         for subtask in _by_node(full.parent):
             if subtask is not full and subtask.state == "queued":
                 subtask.node.queue.remove(subtask.handle)

@@ -32,7 +32,7 @@ SubtaskHeading = tuple[str, int, float, str, str, Policy, float, float, float]
 
 class TaskEntry(StateMachine):
     """A task being served: what is still pending and what has come back, as far as it has `room`
-    for it. `origin` is where its result goes, `iad` who that is; `channels` are those that its
+    for it. `origin` is where its result goes, `iad` that IAD's name; `channels` are those that its
     service gives, `limited`: it gives no others. Its subtasks are enqueued at `enqueued_s`, which
     is t_0, and its budget ends `budget_s` later; `evaluated_s`, when its evaluation had ended, is
     for the records alone."""
@@ -80,7 +80,7 @@ class TaskEntry(StateMachine):
         self.pending: set[SubtaskEntry] = set()
         self.results: list[AreaResult] = []
         self.room = ResultBudget()
-        # Its part of what all answers of this master hold, and of all open tasks' areas.
+        # Its part of the budgets for all answers of this master, and for areas of open tasks.
         self.held = held
         self.held_areas = held_areas
         # The reason why it was given up while subtasks were in flight.
@@ -92,7 +92,7 @@ class TaskEntry(StateMachine):
         return f"<task {self.task.id} {self.state}, {len(self.pending)} pending>"
 
     def beyond(self) -> TooLarge:
-        """How large its result would have become, as far as can be told by now."""
+        """The size that its result would have had, as estimated by now."""
         come = self.fanout - len(self.pending) + 1
         return self.room.told(self.task.window.length_s, self.fanout, come)
 

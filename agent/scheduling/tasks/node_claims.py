@@ -41,8 +41,12 @@ QUIET_S: Final = 3_600.0
 
 def why_not_theirs(node: str, areas: Iterable[str], allowed: Collection[str] | None) -> str:
     """Why a node may not speak for all these areas; empty: it may. `allowed` as in `Sender`.
-    O(areas)."""
-    outside = _outside(areas, allowed)
+    O(areas + allowed)."""
+    return "" if allowed is None else _why_not_in(AreaSet(allowed), node, areas)
+
+
+def _why_not_in(own: AreaSet, node: str, areas: Iterable[str]) -> str:
+    outside = [area for area in areas if not own.covers(area)]
     if not outside:
         return ""
     first = outside[0] if len(outside[0]) <= LONGEST_SHOWN else f"{outside[0][:LONGEST_SHOWN]}…"
@@ -53,22 +57,16 @@ def why_not_theirs(node: str, areas: Iterable[str], allowed: Collection[str] | N
     )
 
 
-def _outside(areas: Iterable[str], allowed: Collection[str] | None) -> list[str]:
-    if allowed is None:
-        return []
-    own = AreaSet(allowed)
-    return [area for area in areas if not own.covers(area)]
-
-
 def unacceptable(
     node: str, events: Sequence[NodeEvent], allowed: Collection[str] | None
 ) -> dict[int, str]:
-    """The sequences of the events that are refused, each with the reason. O(events)."""
+    """The sequences of the events that are refused, each with the reason. O(events + allowed)."""
+    own = None if allowed is None else AreaSet(allowed)
     refused = {}
     for event in events:
         if not _has_been(event.time_ms):
             refused[event.sequence] = _no_time(event.time_ms)
-        elif event.areas and (why_not := why_not_theirs(node, event.areas, allowed)):
+        elif own is not None and (why_not := _why_not_in(own, node, event.areas)):
             refused[event.sequence] = why_not
     return refused
 

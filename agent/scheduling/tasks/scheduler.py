@@ -74,11 +74,11 @@ class TaskScheduler:
     `pool` are the IADs that may send tasks of the service `default`; other services come with
     events. `stopwatch` reads the clock that `now` comes from: it times evaluation and aggregation
     for results and records, and decides nothing; without one they take no time. `first_subtask_id`
-    differs from start to start, so that a node's result for a master that is gone is not taken for
-    an answer to its successor. `takes_events` is for the welcome. For a while after
+    differs from start to start, so that a node's result for a previous master is not mistaken for
+    one for this master. `takes_events` is for the welcome. For a while after
     `started_s` tasks wait for nodes that are still joining (`Joining`), also for those `known` from
-    before, by name; None: nobody carries `KeepNode` and `ForgetNode` out. `budget` is for what all
-    answers of the process hold.
+    before, by name; None: the shell does not execute `KeepNode` and `ForgetNode`. `budget` is
+    shared by all answers of the process.
     """
 
     def __init__(
@@ -438,8 +438,8 @@ def _response_s(subtask: SubtaskEntry, event: SubtaskReturned, now: float) -> fl
 
 
 def _collect(subtask: SubtaskEntry, result: SubtaskResult) -> SubtaskOutcome:
-    """Add a subtask's result to its task, in the form asked for; the outcome for the record. It is
-    `cancelled` where all answers here hold what they may: the task is to be given up."""
+    """Add a subtask's result to its task, in the form asked for; returns the outcome for the
+    record. It is `cancelled` if the shared budget of all answers is used up: give up the task."""
     as_series = subtask.parent.task.form == "series"
     series = result.series if as_series else None
     aggregate = None if as_series else result.aggregate

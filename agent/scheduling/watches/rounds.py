@@ -87,7 +87,7 @@ class WatchEntry(StateMachine):
         self.start_ms: int = saved.start_ms
         self.trigger = trigger
         self.alerts = alerts
-        # Who counts it among his watches; a connection, for clients without a key.
+        # The client whose quota it counts towards; a connection, for clients without a key.
         self.owner = saved.client
         # The owner for the limit on readings; a host, for clients without a key.
         self.payer = saved.payer or saved.client
@@ -155,8 +155,8 @@ class WatchEntry(StateMachine):
     def resume(self, after: int | None) -> None:
         """The client has all rounds up to `after` (None: it does not say), and no more."""
         if after is not None and after < self.acknowledged:
-            # It lost what it had: from there again. What made rounds of alerts is kept no more: of
-            # these, what follows comes after what it has.
+            # The client lost rounds that it had acknowledged. They are asked again, except rounds
+            # of alerts: their alerts are deleted, so these continue after the acknowledged ones.
             if self.alerts is None:
                 self.rounds.clear()
                 self.settled = after

@@ -24,7 +24,7 @@ class Entry(Base, frozen=True):
 
 
 class TimeService(Base, frozen=True):
-    """What sets the host's clock; `service` is empty if nothing does that we know."""
+    """The service that sets the host's clock; `service` is empty if no known one does."""
 
     service: str = ""
     sources: int = 0
@@ -32,7 +32,7 @@ class TimeService(Base, frozen=True):
 
 
 class Connect(Base, frozen=True):
-    """An attempt to connect from the host; `error` is empty where it succeeded."""
+    """A connection attempt from the host; `error` is empty if it succeeded."""
 
     host: str
     port: int
@@ -40,9 +40,9 @@ class Connect(Base, frozen=True):
 
 
 class Diagnosis(Base, frozen=True):
-    """What one host says beside its facts. `agent`: by unit, the last warnings of this boot;
-    `last`: the last line of its own that it wrote at all; `card` and `power`: what the kernel said
-    of them."""
+    """Diagnosis of one host beyond its facts. `agent`: by unit, the latest warnings of this boot;
+    `last`: by unit, the last line that it wrote itself; `card` and `power`: kernel messages about
+    them."""
 
     agent: dict[str, tuple[Entry, ...]] = msgspec.field(default_factory=dict)
     last: dict[str, Entry] = msgspec.field(default_factory=dict)
@@ -58,7 +58,7 @@ made_ready(Diagnosis)
 def diagnose(
     connection: Connection, *, units: Sequence[str], connect: Sequence[tuple[str, int]]
 ) -> Diagnosis:
-    """Ask the host; one round trip and, where somebody does not answer it, three seconds.
+    """Ask the host; one round trip, plus three seconds if an address that it tries does not answer.
     HostError."""
     from fleet.ssh.errors import HostError
     from fleet.ssh.remote import run_program

@@ -19,14 +19,14 @@ SINCE_BOOT: Final = 16
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True):
-    """Read leniently: a later probe may say more."""
+    """Decoded leniently: a later probe may send more."""
 
 
 class Releases(Base, frozen=True):
-    """What is in /opt/sanderling/releases. `previous` is the last other one that was in use and
-    good, by the journal; `before` what undoing the last deployment brings, which is the current
-    one if only files were changed: empty if there is nothing to undo. `python` is the version that
-    the current one was made for, "3.11"."""
+    """The releases in /opt/sanderling/releases. `previous` is the last other good release that was
+    in use, by the journal; `before` is the release that undoing the last deployment restores: the
+    current one if only files changed, empty if there is nothing to undo. `python` is the Python
+    version of the current one, "3.11"."""
 
     current: str = ""
     previous: str = ""
@@ -45,7 +45,7 @@ class Unit(Base, frozen=True):
     result: str = "success"
     restarts: int = 0
     status: str = ""
-    # The release that its process was started from; empty if it does not run.
+    # The release that its process was started from; empty if it is not running.
     running: str = ""
     # Whether the unit file changed since systemd read it.
     needs_reload: bool = False
@@ -61,7 +61,7 @@ class File(Base, frozen=True):
 
 
 class Clock(Base, frozen=True):
-    """Whether the kernel thinks that its clock is right; None: it does not say."""
+    """Whether the kernel considers its clock synchronised; None: unknown."""
 
     synchronised: bool | None = None
     max_error_s: float | None = None
@@ -69,7 +69,7 @@ class Clock(Base, frozen=True):
 
 
 class Disk(Base, frozen=True):
-    """A file system. `life_used_percent` is what the card says of its own wear, upper bound."""
+    """A file system. `life_used_percent` is the card's own wear indicator, an upper bound."""
 
     total_bytes: int
     free_bytes: int
@@ -80,7 +80,7 @@ class Disk(Base, frozen=True):
 
 
 class Pending(Base, frozen=True):
-    """A deployment that was switched to and neither confirmed nor rolled back."""
+    """A switch that is neither confirmed nor rolled back."""
 
     run: str
     release: str
@@ -89,7 +89,7 @@ class Pending(Base, frozen=True):
 
 
 class Uploaded(Base, frozen=True):
-    """So many bytes of a bundle have arrived."""
+    """The number of bytes of a bundle that have arrived."""
 
     name: str
     bytes: int
@@ -111,29 +111,29 @@ class Facts(Base, frozen=True):
     memory_total_bytes: int = 0
     memory_available_bytes: int = 0
     celsius: float | None = None
-    throttled: int | None = None  # bits of the firmware; None: no Raspberry Pi
+    throttled: int | None = None  # the firmware's bits; None: not a Raspberry Pi
     systemd: int = 0  # its version; 0: not the init
     failed_units: tuple[str, ...] = ()
     reboot_required: bool = False
-    user: bool = False  # whether there is a user `sanderling`
+    user: bool = False  # whether the user `sanderling` exists
     clock: Clock = Clock()
     disks: dict[str, Disk] = {}
     releases: Releases = Releases()
     units: dict[str, Unit] = {}
     files: dict[str, File] = {}  # by absolute path
-    written: dict[str, tuple[str, ...]] = {}  # by unit: what deployments ever wrote for it
+    written: dict[str, tuple[str, ...]] = {}  # by unit: files ever written for it
     pending: Pending | None = None
     uploaded: Uploaded | None = None
     addresses: tuple[str, ...] = ()
 
     @property
     def troubles_now(self) -> tuple[str, ...]:
-        """What the firmware complains about at the moment."""
+        """The firmware's present warnings."""
         return _bits(self.throttled or 0, 0)
 
     @property
     def troubles_since_boot(self) -> tuple[str, ...]:
-        """What it complained about since the host was started."""
+        """The firmware's warnings since the host booted."""
         return _bits(self.throttled or 0, SINCE_BOOT)
 
 

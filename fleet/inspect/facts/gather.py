@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def gather(connection: Connection) -> Facts:
-    """What the host is and has; one round trip. HostError."""
+    """The host's facts; one round trip. HostError."""
     from fleet.ssh.errors import HostError
     from fleet.ssh.remote import run_program
 

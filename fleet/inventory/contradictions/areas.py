@@ -37,7 +37,7 @@ def idle(fleet: Inventory) -> Iterator[str]:
 
 
 def _outside(iad: Iad, offered: Sequence[str]) -> Iterator[str]:
-    """Areas of nodes that are not in what the IAD offers, if it says that itself."""
+    """Areas of nodes that are not among the areas that the IAD declares, if it declares any."""
     if not offered:
         return
     index = _index(offered)
@@ -51,11 +51,11 @@ def _outside(iad: Iad, offered: Sequence[str]) -> Iterator[str]:
 
 
 def _index(areas: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """The areas, and these with all above them."""
+    """The areas with all areas above them."""
     return frozenset(areas), frozenset(above for area in areas for above in with_parents(area))
 
 
 def _touches(area: str, index: tuple[frozenset[str], frozenset[str]]) -> bool:
-    """Whether `area` overlaps one of those in the index; O(depth)."""
+    """Whether `area` overlaps an area of the index; O(depth)."""
     areas, with_above = index
     return area in with_above or any(above in areas for above in with_parents(area))

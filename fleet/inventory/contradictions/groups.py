@@ -14,7 +14,8 @@ SETTINGS: Final = ("release", "sensor", "trigger", "history", "pods")
 
 
 def check(fleet: Inventory) -> Iterator[str]:
-    """Groups that are not there, and nodes whose groups differ in what they do not say."""
+    """Groups that do not exist, and nodes whose groups differ in a setting that the node leaves
+    open."""
     known = {group.name: None for group in fleet.group}
     for iad in fleet.iad:
         for node in iad.node:
@@ -28,7 +29,7 @@ def check(fleet: Inventory) -> Iterator[str]:
 
 
 def unused(fleet: Inventory) -> Iterator[str]:
-    """Groups without a node, which do nothing."""
+    """Groups without a node, which have no effect."""
     used = {name for iad in fleet.iad for node in iad.node for name in node.groups}
     for group in fleet.group:
         if group.name not in used:

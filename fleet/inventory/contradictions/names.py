@@ -8,13 +8,12 @@ from typing import Final
 from fleet.inventory.model import Inventory
 from fleet.inventory.parties import CLIENT, MASTER
 
-# Names become names of files and folders.
+# Names are used for files and folders.
 NO_FILES: Final = (".", "..")
 
 
 def check(fleet: Inventory) -> Iterator[str]:
-    """IADs, nodes, groups, persons and jump hosts that are called alike, or what only others may be
-    called."""
+    """Names used twice among IADs, nodes, groups, persons and jump hosts, and reserved names."""
     yield from _alike("IADs", [iad.name for iad in fleet.iad])
     yield from _alike("groups", [group.name for group in fleet.group])
     yield from _alike("persons", [person.name for person in fleet.person])

@@ -11,13 +11,13 @@ from fleet.inventory.effective import overlay_of
 from fleet.inventory.model import Iad, Inventory
 from fleet.inventory.overlay_plan import OverlayPlan
 
-# Of the empty places so many are named.
+# Maximum number of empty places that are named.
 NAMED: Final = 3
 
 
 def check(fleet: Inventory) -> Iterator[str]:
-    """Factors that form no overlay, places that are none, are empty or have two IADs, and what is
-    announced there without being a filter."""
+    """Factors that form no overlay, places that do not exist, are empty or have two IADs, and
+    announcements that are no valid filters."""
     for iad in fleet.iad:
         yield from _unreadable(iad)
     plan = overlay_of(fleet)
@@ -39,7 +39,7 @@ def check(fleet: Inventory) -> Iterator[str]:
 
 
 def apart(fleet: Inventory) -> Iterator[str]:
-    """IADs that no alert leaves, where those of others travel."""
+    """IADs whose alerts stay at home although others have an overlay."""
     if fleet.overlay is not None:
         for iad in fleet.iad:
             if iad.overlay is None:

@@ -21,7 +21,7 @@ KINDS: Final = (
 
 
 def check(fleet: Inventory) -> Iterator[str]:
-    """SSH keys that sshd would not take, and those that two persons have."""
+    """SSH keys that sshd would reject, and keys that two persons share."""
     owners: dict[str, str] = {}
     for person in fleet.person:
         for number, key in enumerate(person.ssh_keys, 1):
@@ -37,7 +37,7 @@ def check(fleet: Inventory) -> Iterator[str]:
 
 
 def _wrong(key: str) -> str | None:
-    """What is wrong with a line of authorized_keys without options; None if nothing is."""
+    """What is wrong with a line of authorized_keys without options; None if it is valid."""
     if "PRIVATE KEY" in key:
         return "is a private key: make a new pair, and put the text of its .pub file here"
     if not key.isprintable():
@@ -49,7 +49,7 @@ def _wrong(key: str) -> str | None:
         blob = base64.b64decode((rest.split() or [""])[0], validate=True)
     except (binascii.Error, ValueError):
         blob = b""
-    # The blob is a list of strings, each after its length; the first is the kind again.
+    # The blob is a list of strings, each with its length; the first repeats the kind.
     if not blob.startswith(len(kind).to_bytes(4, "big") + kind.encode()) or not _whole(blob):
         return "is cut off or damaged; copy the whole line of the .pub file"
     return None

@@ -16,7 +16,7 @@ PORTS: Final = ("public_port", "nodes_port", "operator_port")
 
 
 class _Machine(NamedTuple):
-    """What an SSH login reaches; the operator's own machine has no port."""
+    """The target of an SSH login; the operator's own machine has no port."""
 
     address: str
     ssh_port: int
@@ -26,7 +26,7 @@ LOCAL: Final = _Machine("the operator's machine", 0)
 
 
 def check(fleet: Inventory) -> Iterator[str]:
-    """Hosts in one another's place, ports used twice, masters that are out of reach."""
+    """Hosts that share an address, ports used twice, masters that cannot be reached."""
     for host in hosts(fleet):
         yield from _form(host)
     yield from _same_place(fleet)
@@ -36,8 +36,8 @@ def check(fleet: Inventory) -> Iterator[str]:
 
 
 def emulated(fleet: Inventory) -> Iterator[str]:
-    """Nodes that look like machines emulated on the operator's own, whose loopback address is not
-    their master's."""
+    """Nodes that seem to be emulated on the operator's machine, where their loopback address does
+    not reach their master."""
     for iad in fleet.iad:
         if not loopback(iad.master.nodes_address or iad.master.address):
             continue
@@ -52,7 +52,7 @@ def emulated(fleet: Inventory) -> Iterator[str]:
 
 
 def loopback(address: str) -> bool:
-    """Whether an address means whatever host it is used on."""
+    """Whether an address refers to the host that uses it."""
     try:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:
@@ -92,7 +92,7 @@ def _machine(fleet: Inventory, host: HostOf) -> _Machine:
 
 
 def _same_place(fleet: Inventory) -> Iterator[str]:
-    """A host may have one node's agent and its own IAD's master; no other two."""
+    """A host may run one node's agent and its own IAD's master, but no other two agents."""
     there: dict[_Machine, list[HostOf]] = {}
     for host in hosts(fleet):
         machine = _machine(fleet, host)
@@ -117,7 +117,7 @@ def _ports(fleet: Inventory) -> Iterator[str]:
             for key in PORTS:
                 port = getattr(master, key)
                 wanted.append((machine, port, f"{key} of {host.name}"))
-                # Two machines may also be ports of one address.
+                # Two machines may also be two ports of one address.
                 wanted.append((master.address.lower(), port, f"{key} of {host.name}"))
         if host.entry.metrics is not None and host.entry.metrics.address:
             port = int(host.entry.metrics.address.rpartition(":")[2])

@@ -14,8 +14,8 @@ from sensors.registry import DRIVERS, open_driver
 
 
 def check(fleet: Inventory) -> Iterator[str]:
-    """Nodes without a sensor, sensors called alike, drivers that are in no release, options that a
-    driver refuses."""
+    """Nodes without a sensor, sensor names used twice, unknown drivers, options that a driver
+    rejects."""
     for iad in fleet.iad:
         for node in iad.node:
             host = f"{iad.name}/{node.name}"
@@ -39,7 +39,7 @@ def _refused(where: str, sensors: Sequence[EdgeSensor]) -> Iterator[str]:
     for sensor in sensors:
         if sensor.driver in DRIVERS:
             try:
-                # Nothing of this machine says anything about the host's.
+                # This machine's own devices say nothing about the host's.
                 open_driver(
                     sensor.driver,
                     sensor.options,

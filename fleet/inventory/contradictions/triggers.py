@@ -12,7 +12,7 @@ from fleet.inventory.model import Inventory
 
 
 def check(fleet: Inventory) -> Iterator[str]:
-    """Triggers called alike, about areas that are not their node's, or with no condition."""
+    """Trigger names used twice, areas that are not their node's, and invalid conditions."""
     for iad in fleet.iad:
         for node in iad.node:
             host = f"{iad.name}/{node.name}"

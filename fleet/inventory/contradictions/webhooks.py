@@ -10,7 +10,7 @@ from fleet.inventory.model import Inventory
 
 
 def unreadable(where: str, text: str) -> Iterator[str]:
-    """What is wrong with a filter, in a line that begins with `where`; nothing if it is one."""
+    """What is wrong with a filter, in a line that begins with `where`; nothing if it is valid."""
     try:
         read_filter(text)
     except FilterError as error:
@@ -18,8 +18,8 @@ def unreadable(where: str, text: str) -> Iterator[str]:
 
 
 def check(fleet: Inventory) -> Iterator[str]:
-    """Two of one master that are called alike, filters that are none, and paths of certificates
-    that would lie in a folder which `fleet deploy` fills."""
+    """Webhook names used twice at a master, invalid filters, and certificate paths in a folder that
+    `fleet deploy` fills."""
     for iad in fleet.iad:
         names: set[str] = set()
         for webhook in iad.master.webhook:

@@ -1,4 +1,4 @@
-"""Compaction: merges the small files of a partition, so that a reader opens few."""
+"""Compaction: merges the small files of a partition, so that readers open few files."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ Bin = list[Path]
 
 
 def compact(spark: SparkSession, lake: Lake, *, sizes: Sizes = USUAL) -> int:
-    """Join the small files of every partition that has several; how many files went.
+    """Merge the small files of every partition that has several; returns the number of files
+    removed.
 
-    Small is below half of `sizes.file_bytes`; what is joined is about that long at most. The rows
-    stay the same. A partition with one small file is not touched, so a second run does nothing.
-    store.BusyError; OSError; whatever Spark raises.
+    Small is below half of `sizes.file_bytes`; merged files have at most about that length. The rows
+    stay the same. A partition with one small file is not touched, so a second run changes nothing.
+    store.BusyError; OSError; exceptions of Spark.
     """
     lake = paths.named_whole(lake)
     with store.writing(lake):
@@ -34,7 +35,7 @@ def compact(spark: SparkSession, lake: Lake, *, sizes: Sizes = USUAL) -> int:
 
 
 def join(spark: SparkSession, lake: Lake, sizes: Sizes) -> int:
-    """The same, by a writer who is at work already."""
+    """The same, for a caller that is the lake's writer already."""
     gone: list[int] = []
 
     def one(table: Table) -> None:
@@ -50,7 +51,7 @@ def _join(spark: SparkSession, lake: Lake, table: Table, sizes: Sizes) -> int:
         if found := list(binned(paths.parquet_files(folder), sizes.file_bytes)):
             bins[partition] = found
     gone = 0
-    # A partition's bins come one after another: each has a file to itself then.
+    # The bins of a partition are processed one after another, so that each gets a file of its own.
     while bins:
         for portion in _portions(bins, sizes.portion_bytes):
             files = [file for one in portion.values() for file in one]
@@ -61,8 +62,8 @@ def _join(spark: SparkSession, lake: Lake, table: Table, sizes: Sizes) -> int:
 
 
 def binned(files: list[Path], file_bytes: int) -> Iterator[Bin]:
-    """Those of `files` that are to become one file each. First fit, the largest first: at most one
-    small one is left over."""
+    """Groups of `files` that each become one file. First fit, the largest first: at most one small
+    file is left over."""
     bins: list[tuple[int, Bin]] = []
     sized = sorted(((file.stat().st_size, file) for file in files), reverse=True)
     for size, file in sized:
@@ -82,7 +83,7 @@ def binned(files: list[Path], file_bytes: int) -> Iterator[Bin]:
 def _portions(
     bins: Mapping[Partition, list[Bin]], most_bytes: int
 ) -> Iterator[dict[Partition, Bin]]:
-    """The first bin of each partition, some partitions at a time."""
+    """The first bins of several partitions at a time."""
     portion: dict[Partition, Bin] = {}
     size = 0
     for partition, found in bins.items():

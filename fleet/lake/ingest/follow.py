@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def run(named: Path | None, folder: Folder | None, master: str, every_s: float) -> int:
-    """Follow until SIGTERM or Ctrl-C, a line on stderr for each batch that changed something; the
-    exit status. SIGTERM waits for the batch that is under way; Ctrl-C leaves it to the next time.
-    """
+    """Follow until SIGTERM or Ctrl-C, with a line on stderr for each batch that changed something;
+    returns the exit status. SIGTERM waits for the batch in progress; Ctrl-C leaves it to the next
+    run."""
     lake = existing_lake(named, folder)
     from fleet.lake.ingest import store
     from fleet.lake.ingest.run import SETTINGS
@@ -43,7 +43,7 @@ def run(named: Path | None, folder: Folder | None, master: str, every_s: float) 
             say(f"following {lake.landing}")
             follow(spark, lake, every_s, lambda done: say(line(done)), until)
     except EngineError:
-        # Those who end a service send the signal to its Java as well.
+        # Service managers send the signal to the Java process, too.
         if not until.is_set():
             raise
     return exits.DONE

@@ -1,13 +1,13 @@
 """Ingestion of row groups of histories into the tables `groups` and `readings`.
 
-A group is (iad, node, history, sequence). It may come again: the same, or a later revision, when
-its clock was put right after it had been exported, or when it has grown. The greatest (exported_ms,
-count, synchronised, shift_ms) counts; one that only was exported later changes nothing. The rows of
-an older revision go from the tables in the change that brings the new one.
+A group is (iad, node, history, sequence). It may arrive again: unchanged, or as a later revision if
+its clock was corrected after the export, or if it has grown. The revision with the greatest
+(exported_ms, count, synchronised, shift_ms) counts; one that differs only in a later export changes
+nothing. The change that adds a revision removes the rows of the older one from the tables.
 
-Where an older or a newer revision is, its times do not say: a clock without a battery begins in
-1970. So the index `moved` has the day of each group that ever came with a shift; those without are
-in the partitions of their own times.
+A revision's times do not tell where its other revisions are: a clock without a battery starts in
+1970. So the index `moved` has the day of each group that ever arrived with a shift; groups without
+a shift are in the partitions of their own times.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ MOVED: Final = Table(
 
 
 class Taken(NamedTuple):
-    """What a merge has of groups: which rows to remove, how many revisions took the place of
-    another; those that cannot be used, as rows of the quarantine, if there are any."""
+    """Result of merging groups: the rows to remove, the number of revisions that replaced others,
+    and groups that cannot be used, as rows of the quarantine, if there are any."""
 
     change: Change = Change()
     replaced: int = 0
@@ -55,8 +55,8 @@ class Taken(NamedTuple):
 
 
 def take(work: Work, files: Sequence[Path], held: list[DataFrame]) -> Taken:
-    """Stage what is new in these files of the landing. What is kept in memory until the merge is
-    over is added to `held`."""
+    """Stage the new content of these landing files. Data that must stay cached until the end of the
+    merge is added to `held`."""
     spark = work.spark
     ranked = _ranked(_heads(spark, files)).persist()
     held.append(ranked)
@@ -99,13 +99,13 @@ def take(work: Work, files: Sequence[Path], held: list[DataFrame]) -> Taken:
 
 
 def _landed(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
-    # Folders are named like columns, which the files have themselves.
+    # The folders are named like columns that the files contain themselves.
     reader = spark.read.schema(landing.GROUPS).option("recursiveFileLookup", "true")
     return reader.parquet(*(uri(file) for file in files))
 
 
 def _plain() -> list[Column]:
-    """Columns in which null says something."""
+    """Columns in which null has a meaning."""
     return [
         F.coalesce("boot", F.lit("")).alias("boot"),
         F.coalesce("synchronised", F.lit(False)).alias("synchronised"),
@@ -114,7 +114,7 @@ def _plain() -> list[Column]:
 
 
 def _heads(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
-    """Groups without their numbers, which are not read; `file` and `row` say where each is."""
+    """Groups without their numbers, which are not read; `file` and `row` locate each."""
     return _landed(spark, files).select(
         *KEY,
         "sensor",
@@ -130,7 +130,8 @@ def _heads(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
 
 
 def _ranked(heads: DataFrame) -> DataFrame:
-    """With `reason` where one cannot be used, its `date`, and its `rank` among its revisions."""
+    """The groups with `reason` if one cannot be used, their `date`, and their `rank` among the
+    revisions."""
     missing = [F.when(F.col(name).isNull(), F.lit(f"{name} is missing")) for name in REQUIRED]
     missing += [F.when(F.col(name) == "", F.lit(f"{name} is missing")) for name in TEXTS]
     possible = (F.col("first_ms") >= 0) & (F.col("last_ms") <= LATEST_MS)
@@ -150,7 +151,7 @@ def _values() -> Column:
 
 
 def _elsewhere(work: Work, winners: DataFrame, seen: Iterable[Row]) -> list[Partition]:
-    """Partitions beside their own in which other revisions of `winners` may be."""
+    """Partitions other than their own that may contain other revisions of `winners`."""
     found: list[Row] = []
     if any(row.moved for row in seen):
         before = F.col("first_ms") - F.col("shift_ms")
@@ -166,8 +167,8 @@ def _elsewhere(work: Work, winners: DataFrame, seen: Iterable[Row]) -> list[Part
 
 
 def _decided(work: Work, winners: DataFrame, there: Sequence[Path]) -> DataFrame:
-    """`winners` with their `status`: new, replaced (what was there goes) or known; `old_…` where
-    another revision is."""
+    """`winners` with their `status`: new, replaced (the stored revision is removed) or known;
+    `old_…` locates the other revision."""
     columns = [*KEY, "date", "first", "last", *CONTENT, "exported"]
     old = read_files(work.spark, work.lake, base.GROUPS, there, columns).select(
         *KEY,
@@ -226,7 +227,7 @@ def _rows(accepted: DataFrame) -> DataFrame:
 
 
 def _by_day(whole: DataFrame) -> DataFrame:
-    """A row a group and day that it has readings of: nearly always one."""
+    """One row per group and day on which it has readings: nearly always one per group."""
     first, last = day(F.col("first_ms")), day(F.col("last_ms"))
     days = F.when(first == last, F.array(first)).otherwise(
         F.array_distinct(F.transform("time_ms", day))
@@ -246,8 +247,8 @@ def _by_day(whole: DataFrame) -> DataFrame:
 
 
 def _readings(parts: DataFrame) -> DataFrame:
-    """A row a reading and channel, in the order of groups, channels and times: so nothing has to
-    be sorted that is as long as the readings."""
+    """One row per reading and channel, in the order of groups, channels and times, so that the
+    readings need not be sorted."""
     channels = parts.withColumn("one", F.explode("channels")).drop("channels")
     each = channels.select("*", F.posexplode("time_ms").alias("at", "taken_ms")).where(
         F.col("taken_ms").between(0, LATEST_MS)

@@ -23,10 +23,10 @@ def insert(
     counts: Mapping[Partition, int],
     among: Sequence[Path] | None = None,
 ) -> None:
-    """Stage those of `rows` whose key is new, one of each key.
+    """Stage those of `rows` whose key is new, one row per key.
 
-    `counts` says how many are in which partitions, repeats included. What is there is looked for
-    in `among`, folders of partitions; by default those of `rows`. Its keys are read, nothing else.
+    `counts` is the number of rows by partition, repeats included. Stored keys are looked for in
+    `among`, folders of partitions, by default those of `rows`; only the key columns are read.
     """
     if not counts:
         return
@@ -38,8 +38,8 @@ def insert(
 
 
 def without(work: Work, table: Table, partitions: Sequence[Partition], keys: DataFrame) -> Change:
-    """Stage the files of these partitions that have rows of `keys` again, without those rows; the
-    change removes the old files. The columns of `keys` are some of the table's."""
+    """Stage copies of the files of these partitions that have rows of `keys`, without those rows;
+    the change removes the old files. The columns of `keys` are a subset of the table's."""
     known = list(keys.columns)
     folders = paths.existing(work.lake, table, partitions)
     if not folders:

@@ -19,15 +19,15 @@ from fleet.lake.schema.tables.base import NODES
 
 
 def take(work: Work, files: Sequence[Path], held: list[DataFrame]) -> tuple[Change, int]:
-    """Stage the partitions that these files of the landing change, whole; how many rows are new
-    or were replaced by a later pull's. A partition has a row a node."""
+    """Stage the partitions that these landing files change, as a whole; returns the number of rows
+    that are new or were replaced by a later pull's. A partition has one row per node."""
     landed = _landed(work.spark, files).persist()
     held.append(landed)
     where = [Partition(*row) for row in landed.select("iad", "date").distinct().collect()]
     there = paths.existing(work.lake, NODES, where)
     old = read_files(work.spark, work.lake, NODES, there)
     every = old.withColumn("fresh", F.lit(0)).unionByName(landed.withColumn("fresh", F.lit(1)))
-    # What is there comes first among equals: repeated files change nothing.
+    # Of equals the stored row comes first, so that repeated files change nothing.
     latest = Window.partitionBy(*NODES.key).orderBy(F.col("time").desc(), "fresh", "model")
     kept = every.withColumn("rank", F.row_number().over(latest)).where(F.col("rank") == 1)
     kept = kept.drop("rank").persist()

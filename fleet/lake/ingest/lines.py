@@ -36,8 +36,8 @@ WRONG: Final = {
 
 
 class Kind(NamedTuple):
-    """A record: its name, its table, its fields with their types, and what a field means that is
-    not there. `times` says from which field a column of a time is made."""
+    """A kind of record: its name, its table, its typed fields, and the meaning of missing fields.
+    `times` maps a time column to the field from which it is computed."""
 
     name: str
     table: Table
@@ -47,7 +47,7 @@ class Kind(NamedTuple):
 
     @property
     def required(self) -> list[str]:
-        """Fields that have to be there."""
+        """The mandatory fields."""
         optional = {column.name for column in self.table.columns if column.nullable}
         return [name for name in self.fields if name not in optional | set(self.defaults)]
 
@@ -55,7 +55,7 @@ class Kind(NamedTuple):
 def _kind(record: type[records.Record], table: Table, times: Mapping[str, str]) -> Kind:
     fields = {c.name: c.type for c in table.columns if c.name != "date" and c.name not in times}
     defaults = {
-        # Spark knows lists as arrays, and no tuples.
+        # Spark has arrays for lists, and no tuples.
         field.name: list(field.default) if isinstance(field.default, tuple) else field.default
         for field in msgspec.structs.fields(record)
         if field.default is not msgspec.NODEFAULT
@@ -73,10 +73,10 @@ KINDS: Final = (
 
 
 def parse(spark: SparkSession, paths: Sequence[Path], now: datetime) -> DataFrame:
-    """A row a line that is not blank: `iad`, `date`, `kind` and a struct of that name; where it
-    cannot be used, `kind` is null, and `path` and `value` say what it is.
+    """One row per line that is not blank: `iad`, `date`, `kind` and a struct of that name. For an
+    unusable line `kind` is null, and `path` and `value` identify it.
 
-    Fields that are unknown here, of a later version, are passed over; texts are taken as they are.
+    Unknown fields, of a later version, are ignored; texts are stored unchanged.
     """
     lines = spark.read.text([uri(path) for path in paths], lineSep="\n").select(
         "value", F.col("_metadata.file_path").alias("path")
@@ -113,7 +113,7 @@ def rows(parsed: DataFrame, kind: Kind) -> DataFrame:
 
 
 def refused(parsed: DataFrame, now: datetime) -> DataFrame:
-    """The others, as rows of the quarantine; they are parsed again to say why."""
+    """The unusable lines as rows of the quarantine; they are parsed again to find the reason."""
     lines = parsed.where(F.col("kind").isNull()).select(
         "value",
         quarantine.source(F.col("path")).alias("source"),
@@ -140,7 +140,7 @@ def _latest_ms(now: datetime) -> int:
 def _unusable() -> str:
     """Why a line is no record of any kind; null if it may be one."""
     names = ", ".join(f"'{kind.name}'" for kind in KINDS)
-    # Two records in one line, whose line end was lost, would pass for the first one.
+    # Two records on one line, whose line end was lost, would be taken for the first one.
     return f"""CASE
         WHEN NOT is_valid_utf8(value) THEN 'no text in UTF-8'
         WHEN octet_length(value) > {LONGEST} THEN 'longer than {LONGEST:,} bytes'
@@ -152,7 +152,7 @@ def _unusable() -> str:
 
 
 def _case(values: Iterable[str]) -> str:
-    """What is said of the kind that a line is."""
+    """The reason by the line's kind."""
     cases = (f"WHEN '{kind.name}' THEN {value}" for kind, value in zip(KINDS, values, strict=True))
     return f"CASE named {' '.join(cases)} END"
 
@@ -169,7 +169,7 @@ def _date(kind: Kind) -> str:
 
 
 def _checks(kind: Kind, latest_ms: int) -> Iterator[tuple[str, str]]:
-    """What has to hold, true or not, and what is said otherwise; in the order of saying."""
+    """(condition that must hold, reason if it does not), in the order of reporting."""
     for name, type_ in kind.fields.items():
         if type_ == "double":
             yield f"coalesce(abs({kind.name}.{name}), 0) < double('inf')", f"{name} is no number"

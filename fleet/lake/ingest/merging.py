@@ -28,9 +28,9 @@ RECORDS = "records"
 
 
 class Ingested(msgspec.Struct):
-    """What came of an ingest: rows added by table, what was put into the quarantine with its
-    reasons, and how many files of the landing were looked at, in how many batches. `replaced`:
-    row groups whose rows were replaced by those of a later revision."""
+    """Outcome of an ingest: rows added by table, rows put into the quarantine by reason, the number
+    of landing files examined, and of batches. `replaced`: row groups whose rows were replaced by
+    those of a later revision."""
 
     rows: dict[str, int] = {}
     quarantined: int = 0
@@ -41,7 +41,7 @@ class Ingested(msgspec.Struct):
 
     @property
     def changed(self) -> bool:
-        """Whether anything was new."""
+        """Whether there was anything new."""
         return bool(self.replaced or self.quarantined or any(self.rows.values()))
 
     def add(self, other: Ingested) -> None:
@@ -61,12 +61,11 @@ NOTHING: Final[Mapping[Path, quarantine.Broken]] = {}
 def merge(
     work: Work, files: Sequence[Path], broken: Mapping[Path, quarantine.Broken] = NOTHING
 ) -> Ingested:
-    """Bring `files` of the landing into the tables, in one change; `broken` ones, with the reason,
-    into the quarantine.
+    """Add `files` of the landing to the tables in one change; `broken` ones go to the quarantine
+    with the reason.
 
-    A row whose key a table has is dropped, so it does not matter which of them came before, under
-    whatever names. The cost is that of these files, and of the keys in the partitions that they
-    touch.
+    A row whose key is in its table already is dropped, so the order and the names of the files do
+    not matter. The cost is that of these files, and of the keys in the partitions concerned.
     """
     held: list[DataFrame] = []
     try:
@@ -94,7 +93,7 @@ class _Merge:
         self._refused: list[DataFrame] = []
 
     def take(self, kind: str, files: Sequence[Path]) -> None:
-        """Stage what is new in the files of one folder of the landing."""
+        """Stage the new content of the files of one landing folder."""
         work = self._work
         if kind == RECORDS:
             self._take_lines(files)
@@ -131,8 +130,8 @@ class _Merge:
             self._refused.append(lines.refused(parsed, work.clock()))
 
     def take_refused(self, broken: Mapping[Path, quarantine.Broken]) -> None:
-        """Stage the quarantine's new rows. They are of today: those that are there are looked for
-        on all days of their IADs."""
+        """Stage new rows of the quarantine. They are dated today; stored ones are looked for on all
+        days of their IADs."""
         work, table = self._work, base.QUARANTINE
         if broken:
             landing, today = work.lake.landing, work.clock().date()

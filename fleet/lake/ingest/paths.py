@@ -24,27 +24,27 @@ class Partition(NamedTuple):
 
 
 def named_whole(lake: Lake) -> Lake:
-    """The lake by its full name, as Spark names its files."""
+    """The lake with an absolute path, as Spark names its files."""
     return Lake(Path(os.path.abspath(lake.root)))  # noqa: PTH100 - no link is resolved
 
 
 def uri(path: Path) -> str:
-    """A file or folder, as Spark takes it where it would read *, ? or [ as a pattern."""
+    """A file or folder for Spark calls that interpret *, ? and [ as patterns."""
     return "file:" + SPECIAL.sub(r"\\\1", os.path.abspath(path))  # noqa: PTH100 - no link is resolved
 
 
 def plain_uri(path: Path) -> str:
-    """The same where Spark reads no patterns: where it writes, and for options."""
+    """The same for Spark calls without patterns: for writing, and for options."""
     return "file:" + os.path.abspath(path)  # noqa: PTH100 - as above
 
 
 def local(given: str) -> Path:
-    """The file that Spark's ``_metadata.file_path`` names."""
+    """The local path of a value of Spark's ``_metadata.file_path``."""
     return Path(unquote(urlsplit(given).path))
 
 
 def partition_folders(lake: Lake, table: Table) -> dict[Partition, Path]:
-    """Folders of a table. O(partitions): one listing an IAD."""
+    """The folders of a table's partitions. O(partitions): one listing per IAD."""
     found = {}
     for iad in _folders(lake.table(table.name), "iad="):
         for day in _folders(iad, "date="):
@@ -53,7 +53,7 @@ def partition_folders(lake: Lake, table: Table) -> dict[Partition, Path]:
 
 
 def existing(lake: Lake, table: Table, wanted: Iterable[Partition]) -> list[Path]:
-    """The folders of those of these partitions that there are. O(IADs + `wanted`)."""
+    """The folders of those of these partitions that exist. O(IADs + `wanted`)."""
     top = lake.table(table.name)
     iads = {unquote(folder.name[4:]): folder for folder in _folders(top, "iad=")}
     found = []
@@ -64,7 +64,7 @@ def existing(lake: Lake, table: Table, wanted: Iterable[Partition]) -> list[Path
 
 
 def partition_of(folder: Path) -> Partition:
-    """What ``…/iad=…/date=…`` stands for."""
+    """The partition of a path ``…/iad=…/date=…``."""
     return Partition(unquote(folder.parent.name[4:]), date.fromisoformat(folder.name[5:]))
 
 

@@ -23,20 +23,20 @@ UNKNOWN: Final = "unknown"
 
 
 class Broken(NamedTuple):
-    """Why a whole file cannot be used, and what is shown of it."""
+    """Why a whole file cannot be used, and an excerpt of it."""
 
     reason: str
     text: str
 
 
 def source(path: Column) -> Column:
-    """The file of the landing, by Spark's name of it."""
+    """The landing file, from Spark's name of it."""
     tail = F.regexp_replace(path, r"^.*/landing/(?=(records|groups|nodes|pulls|refused)/)", "")
     return F.try_url_decode(F.replace(tail, F.lit("+"), F.lit("%2B")))
 
 
 def iad(path: Column) -> Column:
-    """The IAD whose folder of the landing a file is in."""
+    """The IAD of the landing folder that a file is in."""
     return F.coalesce(
         F.nullif(F.regexp_extract(source(path), r"iad=([^/]+)/", 1), F.lit("")), F.lit(UNKNOWN)
     )
@@ -48,13 +48,13 @@ def shown(text: Column) -> Column:
 
 
 def identity(iad: Column, *parts: Column) -> Column:
-    """SHA-256 of what it is: the same however often and under whatever name of a file it comes."""
+    """SHA-256 of a rejected item; independent of how often, and in which file, it arrives."""
     return F.sha2(F.concat_ws("\0", iad, *parts), 256)
 
 
 def unreadable(spark: SparkSession, landed: Path, files: Iterable[Path]) -> dict[Path, Broken]:
-    """Which Parquet files cannot be read as what their folder of the landing holds, and why. A job
-    for each of them: asked only after a failure."""
+    """The Parquet files that cannot be read with the schema of their landing folder, and the
+    reasons. One Spark job per file: called only after a failure."""
     broken = {}
     for file in files:
         if file.suffix != ".parquet":
@@ -86,7 +86,7 @@ def _columns(file: Path) -> str:
 def of_files(
     spark: SparkSession, landed: Path, broken: Mapping[Path, Broken], today: date
 ) -> DataFrame:
-    """Whole files as rows of the quarantine."""
+    """Rows of the quarantine for whole files."""
     rows = []
     for file, why in broken.items():
         parts = file.relative_to(landed).parts

@@ -14,7 +14,7 @@ from fleet.lake.ingest.paths import plain_uri, uri
 from fleet.lake.schema.folder import Lake
 from fleet.lake.schema.tables.model import Table
 
-# What `since` and `until` mean, the first of these that a table has.
+# Columns that `since` and `until` refer to: the first of these that a table has.
 TIMES: Final = ("time", "first")
 
 
@@ -25,11 +25,11 @@ def read(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> DataFrame:
-    """The rows of `table` from `since` on and before `until`, with its columns in their order.
+    """The rows of `table` from `since` on and before `until`, with its columns in order.
 
-    By `time`, by `first` where a table has no `time`, else by whole days. Only the partitions of
-    those days are listed and read, and only the columns that are used further on. No rows where
-    nothing was ingested yet.
+    The bounds apply to `time`, to `first` in a table without `time`, otherwise to whole days. Only
+    the partitions of those days are listed and read, and only the columns that are used later.
+    Empty if nothing was ingested yet.
     """
     folder = lake.table(table.name)
     if not folder.is_dir():
@@ -47,8 +47,8 @@ def read_files(
     *,
     file: str = "",
 ) -> DataFrame:
-    """The rows of some files or folders of a table; with a column called `file` that says where
-    each is from, if that is given. No rows of no paths."""
+    """The rows of these files or folders of a table; with the column `file`, if that name is given,
+    which holds each row's file. Empty for no paths."""
     names = list(columns or table.names)
     if not paths:
         empty = spark.createDataFrame([], table.ddl).select(*names)

@@ -1,4 +1,4 @@
-"""`fleet lake ingest`: ingests what was pulled."""
+"""`fleet lake ingest`: ingests pulled files."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def run(
     as_json: bool,
     tell_nothing: bool = False,
 ) -> int:
-    """Ingest, and print what was new; the exit status, `exits.NOTHING` only where nothing new is to
-    be told from something."""
+    """Ingest and print what was new; returns the exit status, `exits.NOTHING` only if the caller
+    wants to know that nothing was new."""
     lake = existing_lake(named, folder)
     from fleet.lake.ingest import store
     from fleet.lake.ingest.stream import ingest
@@ -45,7 +45,7 @@ def run(
 
 
 def table(done: Ingested) -> list[str]:
-    """Lines for people: rows by table, what went into the quarantine and why."""
+    """Lines for people: rows by table, quarantined rows by reason."""
     if not done.changed:
         return ["nothing new"]
     rows = {name: count for name, count in sorted(done.rows.items()) if count}
@@ -61,7 +61,7 @@ def table(done: Ingested) -> list[str]:
 
 
 def reasons(done: Ingested) -> str:
-    """The commonest reasons, the commonest first."""
+    """The most frequent reasons, in descending order."""
     ordered = sorted(done.reasons.items(), key=lambda item: (-item[1], item[0]))
     more = sum(count for _, count in ordered[SHOWN:])
     shown = [f"{reason} ({count:,})" for reason, count in ordered[:SHOWN]]
@@ -69,5 +69,5 @@ def reasons(done: Ingested) -> str:
 
 
 def replaced(done: Ingested) -> str:
-    """What is said of row groups that came again with other times."""
+    """The line about row groups that arrived again with other times."""
     return f"; {done.replaced:,} row groups came again, put right" if done.replaced else ""

@@ -28,7 +28,7 @@ from fleet.common.durable import make_folder, sync
 from fleet.common.exits import CommandError
 from fleet.lake.schema.folder import Lake
 
-# Below the staging, which pulls use, too.
+# A folder within the staging area, which pulls use, too.
 OURS: Final = "tables"
 LOCK: Final = "writer.lock"
 
@@ -57,7 +57,7 @@ class Change(msgspec.Struct, frozen=True):
 
 @contextmanager
 def writing(lake: Lake) -> Iterator[None]:
-    """Be the lake's only writer. BusyError; OSError."""
+    """Context manager: be the lake's only writer. BusyError; OSError."""
     lake.root.mkdir(parents=True, exist_ok=True)
     busy = BusyError(f"another ingest or follow is at work in {lake.root}")
     with locks.alone(lake.root / LOCK, busy):
@@ -65,14 +65,15 @@ def writing(lake: Lake) -> Iterator[None]:
 
 
 def new_staging(lake: Lake) -> Path:
-    """A name for a folder in the staging, on the file system of the tables."""
+    """A new path in the staging area, on the same file system as the tables."""
     folder = lake.staging / OURS
     folder.mkdir(parents=True, exist_ok=True)
     return folder / uuid4().hex
 
 
 def commit(lake: Lake, change: Change) -> None:
-    """Do all of `change`; once this returns, or the journal has it, nothing undoes it. OSError."""
+    """Carry out all of `change`; it is final once this returns, or once the journal has it.
+    OSError."""
     if not change:
         return
     folders = {(lake.root / staged).parent for staged, _ in change.add}
@@ -94,8 +95,8 @@ def commit(lake: Lake, change: Change) -> None:
 
 
 def recover(lake: Lake) -> int:
-    """Finish what a killed writer began; how many changes that were. To be called by a writer
-    before anything else. StoreError; OSError."""
+    """Complete the changes of a killed writer; returns their number. A writer calls it before
+    anything else. StoreError; OSError."""
     entries = sorted(lake.journal.glob("*.json"))
     for entry in entries:
         change = msgspec.json.decode(entry.read_bytes(), type=Change)
@@ -108,7 +109,7 @@ def recover(lake: Lake) -> int:
 
 
 def _carry_out(lake: Lake, change: Change, entry: Path) -> None:
-    """Each step may have been done already."""
+    """Carry out a change of which any step may be done already."""
     folders = set()
     for staged, place in change.add:
         source, target = lake.root / staged, lake.root / place

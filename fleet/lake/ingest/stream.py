@@ -1,8 +1,8 @@
 """Streaming job from the landing zone to the tables: one pass, or continuous.
 
-The stream is of the landing's file names, not of what is in them; its checkpoint says which were
-seen. A batch of names is merged by `merging.merge`, which reads the files itself, only the columns
-that it needs. Since a merge drops what is there, the checkpoint saves time and decides nothing: a
+The stream consists of the landing's file names, not of their content; its checkpoint records the
+names seen. `merging.merge` merges a batch of names; it reads the files itself, and only the columns
+that it needs. Because a merge drops rows that are stored already, the checkpoint only saves time: a
 batch that is repeated after a kill changes nothing, nor does an ingest without checkpoints.
 """
 
@@ -24,9 +24,9 @@ from fleet.lake.ingest.paths import named_whole, plain_uri, uri
 from fleet.lake.ingest.work import USUAL, Sizes, Work
 from fleet.lake.schema.folder import Lake
 
-# The schema of the source: a stream's is given, never looked for.
+# The schema of the source; Spark does not infer that of a stream.
 FILES: Final = "path string, modificationTime timestamp, length bigint, content binary"
-# Rows of a batch come in the order of their partitions, so that few files are open at a time.
+# The rows of a batch are sorted by partition, so that few files are open at a time.
 SETTINGS: Final = {"spark.sql.maxConcurrentOutputFileWriters": "8"}
 LOOK_S: Final = 0.5
 JAVA_LOCK: Final = "java.lock"
@@ -46,10 +46,10 @@ def ingest(
     sizes: Sizes = USUAL,
     clock: Callable[[], datetime] = _now,
 ) -> Ingested:
-    """Bring what is new in the landing into the tables, then join small files.
+    """Add what is new in the landing to the tables, then merge small files.
 
-    store.BusyError if another ingest or follow is at work; OSError; whatever Spark raises. What
-    was merged until then stays.
+    store.BusyError if another ingest or follow is running; OSError; exceptions of Spark. What was
+    merged before that stays.
     """
     total = Ingested()
     with _at_work(spark, lake) as lake:
@@ -71,10 +71,10 @@ def follow(
     sizes: Sizes = USUAL,
     clock: Callable[[], datetime] = _now,
 ) -> None:
-    """Do the same every `every_s`, until `until` is set; a batch is brought to its end.
+    """Ingest every `every_s` seconds until `until` is set; a batch in progress is completed.
 
-    `told` gets what came of each batch that changed something, in another thread. Small files are
-    joined every COMPACT_EVERY of these. It raises what `ingest` does.
+    `told` is called in another thread with the outcome of each batch that changed something. Small
+    files are merged after every COMPACT_EVERY of these. It raises the same exceptions as `ingest`.
     """
     changes = 0
 
@@ -94,7 +94,8 @@ def follow(
 
 
 class Job:
-    """The streaming job. `told` gets what came of each batch, in a thread of its own."""
+    """The streaming job. `told` is called with the outcome of each batch, in a thread of its
+    own."""
 
     def __init__(
         self,
@@ -114,14 +115,14 @@ class Job:
         self._query: Any = None
 
     def start(self, trigger: dict[str, Any]) -> None:
-        """Begin, with PySpark's arguments of a trigger."""
+        """Start, with the arguments of a PySpark trigger."""
         files = (
             self._spark.readStream.format("binaryFile")
             .schema(FILES)
             .option("recursiveFileLookup", "true")
             .option("pathGlobFilter", "*.{parquet,jsonl}")
             .option("maxFilesPerTrigger", self._sizes.batch_files)
-            # Files that are older than this beside the newest would be passed over.
+            # Otherwise files that are this much older than the newest would be skipped.
             .option("maxFileAge", "36500d")
             .load(uri(self._lake.landing))
             .select("path", "length")
@@ -131,7 +132,8 @@ class Job:
         self._query = writer.option("checkpointLocation", checkpoint).start()
 
     def wait(self, until: threading.Event | None = None) -> None:
-        """Until it ends, or between two batches after `until` is set. What a batch raised."""
+        """Wait until it ends, or, after `until` is set, until the current batch ends. Raises a
+        batch's exception."""
         try:
             while not self._query.awaitTermination(LOOK_S):
                 if until is not None and until.is_set():
@@ -144,7 +146,7 @@ class Job:
             self.stop()
 
     def stop(self) -> None:
-        """End it; a batch that is being merged comes to its end before."""
+        """Stop the job after the batch in progress."""
         with self._merging:
             self._query.stop()
 
@@ -189,8 +191,8 @@ class Job:
 
 @contextmanager
 def _at_work(spark: SparkSession, lake: Lake) -> Iterator[Lake]:
-    """Be the only writer, with what others left finished: of the lake by its full name, as Spark
-    names its files."""
+    """Context manager: be the only writer, after completing interrupted changes. Yields the lake
+    with an absolute path, as Spark names its files."""
     lake = named_whole(lake)
     with store.writing(lake), _java_alone(spark, lake), _settings(spark):
         lake.landing.mkdir(parents=True, exist_ok=True)
@@ -200,8 +202,8 @@ def _at_work(spark: SparkSession, lake: Lake) -> Iterator[Lake]:
 
 @contextmanager
 def _java_alone(spark: SparkSession, lake: Lake) -> Iterator[None]:
-    """Wait for the Java of a writer that was killed, which outlives its Python by a moment and may
-    write to the checkpoint meanwhile; hold the same lock. store.BusyError."""
+    """Wait for the Java process of a killed writer, which outlives its Python by a moment and may
+    still write to the checkpoint; hold the same lock. store.BusyError."""
     java = spark._jvm.java  # type: ignore[union-attr] # noqa: SLF001 - PySpark has no other way
     file = java.io.RandomAccessFile(str(lake.root / JAVA_LOCK), "rw")
     try:
@@ -219,7 +221,7 @@ def _java_alone(spark: SparkSession, lake: Lake) -> Iterator[None]:
 
 @contextmanager
 def _settings(spark: SparkSession) -> Iterator[None]:
-    # What is shuffled otherwise is short: no numbers, or keys.
+    # All other shuffles are small: keys, without numbers.
     tasks = str(2 * spark.sparkContext.defaultParallelism)
     settings = SETTINGS | {"spark.sql.shuffle.partitions": tasks}
     before = {name: spark.conf.get(name, None) for name in settings}

@@ -7,17 +7,17 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
 
-# A master's clock is not before 2000; a node's may be at 1970 until it is synchronised.
+# A master's clock is never before 2000; a node's may be at 1970 until it is synchronised.
 EARLIEST_MS: Final = 946_684_800_000
-# The last that every reader of Parquet can show: 9999-12-31.
+# The latest time that every Parquet reader can represent: 9999-12-31.
 LATEST_MS: Final = 253_402_214_400_000
 
 
 def timestamp(time_ms: Column) -> Column:
-    """The time; it must be between 0 and LATEST_MS."""
+    """The timestamp; the argument must be between 0 and LATEST_MS."""
     return F.timestamp_millis(time_ms)
 
 
 def day(time_ms: Column) -> Column:
-    """The day of the same. O(1): no calendar of a time zone is asked."""
+    """The UTC day. O(1): no time zone database is used."""
     return F.date_from_unix_date(F.floor(time_ms / F.lit(86_400_000)).cast("int"))

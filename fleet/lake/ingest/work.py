@@ -20,7 +20,7 @@ from fleet.lake.schema.folder import Lake
 from fleet.lake.schema.tables import base
 from fleet.lake.schema.tables.model import Table
 
-# Rows as they lie in a file: what they take, about, and what is next to what.
+# Rows as stored in a file: their approximate size, and their sort order.
 BYTES_A_ROW: Final = {"readings": 2, "subtasks": 40}
 USUAL_BYTES: Final = 100
 ORDER: Final = {
@@ -30,8 +30,8 @@ ORDER: Final = {
     "nodes": ("node",),
 }
 SALT: Final = "_salt"
-# Row groups are small enough that a task holds several files open. What grows from row to row is
-# stored as differences, which no dictionary may come before: a third of the bytes.
+# Row groups are small, so that a task can hold several files open. Columns that grow from row to
+# row are delta-encoded, which dictionary encoding would prevent: a third of the bytes.
 PARQUET: Final = {
     "compression": "zstd",
     "parquet.block.size": str(32 * 2**20),
@@ -42,11 +42,11 @@ PARQUET: Final = {
 
 
 class Sizes(NamedTuple):
-    """How large the parts of a load are."""
+    """Sizes of files, batches and tasks."""
 
-    file_bytes: int = 100 * 2**20  # of a table, at most, where there is enough
-    portion_bytes: int = 4 * 2**30  # of the landing, that become one change
-    batch_files: int = 5_000  # of the landing, that the driver looks at in one go
+    file_bytes: int = 100 * 2**20  # maximum of a table's file
+    portion_bytes: int = 4 * 2**30  # of the landing, merged as one change
+    batch_files: int = 5_000  # of the landing, examined by the driver at a time
     task_rows: int = 500_000  # worth a task of their own
 
 
@@ -54,8 +54,8 @@ USUAL: Final = Sizes()
 
 
 class Work(NamedTuple):
-    """`folder` is in the staging: ``new/<table>`` has rows that are new, ``kept/<table>`` those
-    of files that are written again."""
+    """`folder` is in the staging area: ``new/<table>`` has new rows, ``kept/<table>`` rows of files
+    that are rewritten."""
 
     spark: SparkSession
     lake: Lake
@@ -73,8 +73,9 @@ class Work(NamedTuple):
         unique: bool = False,
         salts: int | None = None,
     ) -> None:
-        """Write `rows`, about `counts` of them, as files of `table`: `salts` a partition, by
-        default as many as their length calls for; with `unique`, one of each key. One shuffle."""
+        """Write `rows`, approximately `counts` of them, as files of `table`: `salts` files per
+        partition, by default as many as the amount requires; with `unique`, one row per key. One
+        shuffle."""
         cut = self.cut(rows, table, counts, salts)
         if unique:
             within = dict.fromkeys((*table.partitions, SALT, *table.key))
@@ -89,7 +90,8 @@ class Work(NamedTuple):
         counts: Mapping[Partition, int],
         salts: int | None = None,
     ) -> DataFrame:
-        """`rows` in as many tasks as will write them, those of a file together."""
+        """`rows` partitioned into as many tasks as will write them; rows of one file stay
+        together."""
         total = sum(counts.values())
         if salts is None:
             in_file = max(1, self.sizes.file_bytes // BYTES_A_ROW.get(table.name, USUAL_BYTES))
@@ -102,13 +104,13 @@ class Work(NamedTuple):
         return rows.withColumn(SALT, salt).repartition(tasks, *table.partitions, SALT)
 
     def write(self, rows: DataFrame, table: Table, *, kept: bool = False) -> None:
-        """Write each task's rows as they come."""
+        """Write each task's rows in their order."""
         folder = self.folder / ("kept" if kept else "new") / table.name
         writer = rows.write.mode("append").options(**PARQUET)
         writer.partitionBy(*table.partitions).parquet(plain_uri(folder))
 
     def staged(self) -> Change:
-        """What was staged, and where it belongs."""
+        """The staged files, and their destinations."""
         return Change(
             add=tuple(
                 (
@@ -120,16 +122,16 @@ class Work(NamedTuple):
         )
 
     def commit(self, more: Change) -> None:
-        """Bring what was staged to its place, together with `more`."""
+        """Move the staged files to their destinations, together with `more`."""
         commit(self.lake, self.staged() | more)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def staged_rows(self) -> int:
-        """How many rows were staged."""
+        """The number of staged rows."""
         return sum(rows_of(file) for file in self._files())
 
     def rows(self) -> dict[str, int]:
-        """How many new rows were staged, by table; from the files' own metadata."""
+        """The number of new rows staged, by table; from the files' own metadata."""
         counted: dict[str, int] = {}
         for file in self._files():
             kind, name = file.relative_to(self.folder).parts[:2]
@@ -142,7 +144,7 @@ class Work(NamedTuple):
         return sorted((self.folder / "new" / table.name).rglob("[!._]*.parquet"))
 
     def _files(self) -> list[Path]:
-        # Of a task that failed nothing is taken.
+        # Files of a failed task attempt are not used.
         found = self.folder.rglob("[!._]*.parquet")
         return sorted(file for file in found if "_temporary" not in file.parts)
 
@@ -153,12 +155,12 @@ class Work(NamedTuple):
 
 
 def rows_of(file: Path) -> int:
-    """How many rows a Parquet file has."""
+    """The number of rows of a Parquet file."""
     return int(pq.read_metadata(file).num_rows)
 
 
 def rows_by_partition(files: Iterable[Path]) -> dict[Partition, int]:
-    """The same, of files of a table."""
+    """The same by partition, for files of a table."""
     counts: dict[Partition, int] = {}
     for file in files:
         where = partition_of(file.parent)
@@ -173,7 +175,7 @@ def removal(lake: Lake, files: Sequence[Path]) -> Change:
 
 
 def side_by_side(parts: Sequence[Callable[[], object]]) -> None:
-    """Do them at once: small ones wait more for Spark's driver than they compute."""
+    """Run the functions in parallel: small Spark jobs mostly wait for the driver."""
     if len(parts) == 1:
         parts[0]()
         return

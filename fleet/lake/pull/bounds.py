@@ -10,15 +10,15 @@ from fleet.ssh.errors import HostError
 
 
 class Enough(Exception):
-    """The bytes that were allowed have landed."""
+    """The allowed number of bytes has landed."""
 
 
 class Interrupted(Exception):
-    """The operator does not want to go on."""
+    """The operator has interrupted the pull."""
 
 
 class Budget:
-    """Bytes that all hosts together may still land; several threads spend them."""
+    """Bytes that all hosts together may still land; shared by several threads."""
 
     def __init__(self, most: int) -> None:
         self._left = most
@@ -26,7 +26,7 @@ class Budget:
 
     @property
     def left(self) -> int:
-        """How many are left; below 0 if the last piece was larger."""
+        """The remaining bytes; negative if the last piece was larger."""
         return self._left
 
     def spend(self, count: int) -> None:
@@ -36,14 +36,14 @@ class Budget:
 
 
 def unwritten(error: OSError) -> HostError:
-    """What an OSError means that writing to the lake has raised."""
+    """The HostError for an OSError raised while writing to the lake."""
     where = f"{error.filename}: " if error.filename else ""
     return HostError("failed", f"cannot be kept here: {where}{error.strerror or error}")
 
 
 class Bounded:
-    """Hands a taker its frames as long as it may go on. What has begun to come when the budget is
-    used up is taken to its end: each host lands one piece more at most."""
+    """Passes frames to a taker within the budget. A piece that has begun to arrive when the budget
+    is used up is completed: each host lands at most one piece more."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Bounded:
         self._under_way = False
 
     def take(self, header: Header, data: bytes) -> None:
-        """A frame has come. Enough, Interrupted; HostError."""
+        """Take a frame. Enough, Interrupted; HostError."""
         if self._stop.is_set():
             raise Interrupted
         if data and not self._under_way and self._budget.left <= 0:
@@ -68,7 +68,7 @@ class Bounded:
         before = self._taker.counts.bytes
         try:
             self._taker.take(header, data)
-        except OSError as error:  # of a connection it would mean that it was lost
+        except OSError as error:  # raised by a connection, this would mean that it was lost
             raise unwritten(error) from error
         if landed := self._taker.counts.bytes - before:
             self._budget.spend(landed)

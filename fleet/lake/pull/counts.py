@@ -6,8 +6,8 @@ import msgspec
 
 
 class Counts(msgspec.Struct):
-    """Counted when it is in the landing for good. `bytes` are those that landed, before Parquet
-    packs them; what expired went from the host before it was taken."""
+    """Counted when it has landed durably. `bytes` are those received, before Parquet compresses
+    them; `expired` was deleted on the host before it was taken."""
 
     bytes: int = 0
     records: int = 0

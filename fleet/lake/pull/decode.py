@@ -25,7 +25,7 @@ from fleet.lake.schema.landing import GROUPS
 Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Column = NDArray[Any]
 
-# The kinds of columns that are understood, with their numbers; others are left out.
+# The known kinds of columns, with their number types; others are ignored.
 KINDS: Final[dict[str, np.dtype[Any]]] = {
     "t": np.dtype("<i8"),
     "s": np.dtype("<i8"),
@@ -57,7 +57,7 @@ made_ready(Row)
 
 
 class Channel(NamedTuple):
-    """A channel's numbers; no `raw`: as the values, no `quality`: all good."""
+    """A channel's numbers; without `raw` they equal the values, without `quality` all are good."""
 
     name: str
     value: Column
@@ -76,7 +76,7 @@ class Group(NamedTuple):
 
 
 class Damaged(Exception):
-    """What came is no row group; the text says why."""
+    """The data is no valid row group; the text says why."""
 
 
 def row_of(said: object) -> Row:
@@ -88,8 +88,8 @@ def row_of(said: object) -> Row:
 
 
 def decode(row: Row, crc: int, columns_crc: int, data: bytes) -> Group:
-    """A group as it stands in a history's file, decoded; Damaged if it fails a check. Copies no
-    number but times that are shifted; O(readings)."""
+    """Decode a group as stored in a history's file; Damaged if it fails a check. Only times that
+    are shifted are copied; O(readings)."""
     try:
         statistics = bytes.fromhex(row.statistics)
     except ValueError:
@@ -124,7 +124,8 @@ def decode(row: Row, crc: int, columns_crc: int, data: bytes) -> Group:
 
 
 class Origin(NamedTuple):
-    """Where groups are from: whose, the history that each is known by, and when it was read."""
+    """The source of groups: IAD and node, the history id of each group, and the time of the
+    export."""
 
     iad: str
     node: str
@@ -172,7 +173,7 @@ def table_of(groups: Sequence[Group], origin: Origin) -> Any:
 
 def write(path: Path, table: Any) -> None:
     """Write a file of the landing. OSError."""
-    # Names repeat; times and values hardly do.
+    # Names repeat, which a dictionary compresses; times and values hardly do.
     names = [field.name for field in table.schema if pa.types.is_string(field.type)]
     pq.write_table(table, path, compression="zstd", use_dictionary=names)
 

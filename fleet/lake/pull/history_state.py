@@ -24,7 +24,7 @@ from msgspec import Struct, field
 from agent.edge.history.row_groups import OPENING
 
 KNOWN: Final = struct.Struct("<qI")  # as fleet/on_host/history.py has it
-# Of cards that were in a node once; the oldest is forgotten.
+# Histories of cards that were once in a node; the oldest are forgotten.
 MAX_HISTORIES: Final = 8
 
 Key = tuple[int, int]
@@ -84,14 +84,14 @@ class Listing(NamedTuple):
 
 
 class Expired(NamedTuple):
-    """Groups that were never taken, and the most readings that they may have had."""
+    """Groups that were never taken, and the maximum number of their readings."""
 
     groups: int
     readings: int
 
 
 def packed(keys: Iterable[Key]) -> bytes:
-    """As `TakenHistory.taken` has them."""
+    """Groups in the format of `TakenHistory.taken`."""
     return b"".join([KNOWN.pack(*key) for key in sorted(keys)])
 
 
@@ -124,7 +124,7 @@ def enter(state: HistoriesState, history: str, gone: Set[Key]) -> TakenHistory:
 
 
 def settle(found: TakenHistory, listing: Listing) -> Expired:
-    """What expired since the look before; `found` is brought up to date. O(groups)."""
+    """What expired since the previous look; updates `found`. O(groups)."""
     keys = unpacked(found.taken)
     taken = {sequence for sequence, _ in keys}
     there = (taken - {sequence for sequence, _ in listing.gone}) | listing.fresh.keys()
@@ -154,7 +154,7 @@ def _settle_opening(
     for sequence in known:
         opening.step = gcd(opening.step, sequence - first)
         opening.most = max(opening.most, listing.fresh.get(sequence, 1))
-    # Of the process that may still run, only what its tail proves to be over.
+    # For the process that may still run, only up to where its tail proves that groups are complete.
     proof = known if n < listing.openings else listing.tail.intersection(known)
     line = max([*proof, opening.seen])
     opening.seen = max([*known, opening.seen])
@@ -193,10 +193,10 @@ def _block(opening: Opening) -> tuple[int, int]:
     for divisor in sorted(_divisors(opening.step)):
         if divisor >= opening.most:
             return divisor, opening.step
-    return opening.most, opening.most  # a tail with a hole made groups amid a block
+    return opening.most, opening.most  # a tail with a hole: groups start within a block
 
 
 def _divisors(number: int) -> set[int]:
-    """Of a number of at most `OPENING`; O(√number)."""
+    """The divisors of a number of at most `OPENING`; O(√number)."""
     low = [each for each in range(1, int(number**0.5) + 1) if number % each == 0]
     return {*low, *[number // each for each in low]}

@@ -41,15 +41,15 @@ if TYPE_CHECKING:
 
 Header = dict[str, Any]
 Take = Callable[[Header, bytes], None]
-# Of one frame; fleet/on_host/logs.py cuts nothing.
+# Maximum bytes of a frame; fleet/on_host/logs.py does not split them.
 MAX_BYTES: Final = 1 << 20
 
 
 class Taker(Protocol):
-    """What one host's logs are taken by."""
+    """Receiver of one host's logs."""
 
-    counts: Counts  # `bytes` grows whenever something landed: a bound is looked at then
-    more: bool  # something is there that was not taken, because of `max_bytes`
+    counts: Counts  # `bytes` grows whenever something lands: limits are checked then
+    more: bool  # something was left because of `max_bytes`
 
     @property
     def program(self) -> str:
@@ -57,11 +57,11 @@ class Taker(Protocol):
         ...
 
     def asked(self, max_bytes: int) -> dict[str, Any]:
-        """What it is asked, to send about `max_bytes` at most; without `config`."""
+        """The request, without `config`, for at most about `max_bytes`."""
         ...
 
     def take(self, header: Header, data: bytes) -> None:
-        """A frame has come. HostError, OSError end the transfer."""
+        """Take a frame. HostError, OSError end the transfer."""
         ...
 
     def end(self) -> None:
@@ -69,20 +69,20 @@ class Taker(Protocol):
         ...
 
     def close(self) -> None:
-        """Nothing more comes, for whatever reason; what is incomplete goes."""
+        """The transfer has ended, for any reason; discard what is incomplete."""
         ...
 
 
 class Source(Protocol):
-    """A host, or the folder that one left."""
+    """A host, or the folder of a local run."""
 
     def run(self, program: str, asked: dict[str, Any], take: Take) -> None:
-        """Run the module `program` where the logs are, its frames go to `take`. HostError."""
+        """Run the module `program` at the source and pass its frames to `take`. HostError."""
         ...
 
 
 class Here:
-    """An agent whose configuration is in a file of this machine."""
+    """An agent whose configuration is a file of this machine."""
 
     def __init__(self, config: str) -> None:
         self._config = config
@@ -108,7 +108,7 @@ class There:
         self._config = config
 
     def run(self, program: str, asked: dict[str, Any], take: Take) -> None:
-        """As Source has it; HostError if the connection breaks."""
+        """As `Source.run`; HostError if the connection breaks."""
         from fleet.ssh.remote import run_program
 
         asked = {**asked, "config": self._config}
@@ -117,10 +117,10 @@ class There:
 
 
 def unpacked(line: dict[str, Any]) -> tuple[Header, bytes]:
-    """Header and bytes of a line. HostError for one that did not arrive as it was sent."""
+    """Header and bytes of a line. HostError if it was damaged on the way."""
     try:
         inflater = zlib.decompressobj()
-        # A few bytes may stand for gigabytes.
+        # A few compressed bytes may expand to gigabytes.
         data = inflater.decompress(base64.b64decode(line["data"]), MAX_BYTES + 1)
         header = line["header"]
         whole = inflater.eof and hashlib.sha256(data).hexdigest() == line["sha256"]
@@ -132,7 +132,7 @@ def unpacked(line: dict[str, Any]) -> tuple[Header, bytes]:
 
 
 def told(error: Exception) -> str:
-    """An exception of a program in one line, as fleet/on_host/logs.py has it."""
+    """An exception of a program in one line, in the format of fleet/on_host/logs.py."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror or error}"
     return str(error) or type(error).__name__

@@ -12,15 +12,16 @@ from uuid import uuid4
 from fleet.common.durable import make_folder, sync
 from fleet.lake.schema.folder import Lake
 
-# Below the staging, which others use, too.
+# A folder within the staging area, which others use, too.
 OURS: Final = "pull"
 
 
 @contextmanager
 def staged(lake: Lake, path: Path) -> Iterator[Path]:
-    """A file to write, which becomes `path` when the block ends well, and nothing otherwise.
+    """Context manager: a file to write, which becomes `path` if the block succeeds and is removed
+    otherwise.
 
-    Whoever sees `path` sees all of it, also after a power cut; one that was there is replaced.
+    A reader of `path` sees the complete file, even after a power cut; an existing file is replaced.
     Two writers never share a file. OSError.
     """
     part = new_part(lake)
@@ -32,14 +33,14 @@ def staged(lake: Lake, path: Path) -> Iterator[Path]:
 
 
 def new_part(lake: Lake) -> Path:
-    """Where a file may be written that has no name yet; nobody else gets the same. OSError."""
+    """A path for a file without a final name yet; it is unique. OSError."""
     folder = lake.staging / OURS
     folder.mkdir(parents=True, exist_ok=True)
     return folder / uuid4().hex
 
 
 def place(part: Path, path: Path) -> None:
-    """Give a file that is complete its name. OSError."""
+    """Give a complete file its final name. OSError."""
     sync(part)
     make_folder(path.parent)
     part.replace(path)
@@ -47,5 +48,5 @@ def place(part: Path, path: Path) -> None:
 
 
 def clear(lake: Lake) -> None:
-    """Remove what pulls left that were cut off; none may be under way."""
+    """Remove the remains of interrupted pulls; no pull may be running."""
     shutil.rmtree(lake.staging / OURS, ignore_errors=True)

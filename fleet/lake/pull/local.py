@@ -23,18 +23,18 @@ HERE: Final = "127.0.0.1"
 
 
 class NoRunError(CommandError, FileNotFoundError):
-    """No run is there; the text is one line that says what makes one."""
+    """There is no local run; the text is one line that says how to make one."""
 
 
 class Run(NamedTuple):
-    """What a run left: its fleet, and each host's configuration by the host's name."""
+    """A finished local run: its fleet, and each host's configuration by name."""
 
     fleet: Inventory
     configs: dict[str, Path]
 
 
 def run_in(folder: Path) -> Run:
-    """The run in `folder`. NoRunError; ConfigError for a configuration that cannot be read."""
+    """The run in `folder`. NoRunError; ConfigError for an unreadable configuration."""
     configs: dict[str, Path] = {}
     iads = tuple(_iads(folder, configs))
     if not iads:
@@ -44,7 +44,7 @@ def run_in(folder: Path) -> Run:
 
 
 def keep_results(folder: Path, lake: Lake) -> None:
-    """Have what the run's clients measured in the lake, if they did. OSError."""
+    """Copy the measurements of the run's clients to the lake, if there are any. OSError."""
     if (results := folder / RESULTS).is_file():
         with staged(lake, lake.client) as part:
             shutil.copyfile(results, part)

@@ -12,15 +12,15 @@ from fleet.lake.pull.counts import Counts
 from fleet.ssh.errors import Kind
 from fleet.terminal.units import size
 
-# done: nothing more was there; bounded: --max-bytes was reached before the end; interrupted: by
-# the operator, amid it; skipped: before it was begun. Others are errors.
+# done: everything was taken; bounded: --max-bytes was reached before; interrupted: by the operator,
+# during the pull; skipped: interrupted before its start. All others are errors.
 Outcome = Literal["done", "bounded", "interrupted", "skipped"] | Kind
 WELL: Final = frozenset({"done", "bounded"})
 COUNTED: Final = Counts.__struct_fields__
 
 
 class HostPulled(Struct, frozen=True):
-    """One host; with an `error` the numbers tell what was taken before it."""
+    """Result of one host; with an `error`, the numbers are what was taken before it."""
 
     host: str
     outcome: Outcome
@@ -37,12 +37,12 @@ class HostPulled(Struct, frozen=True):
 
     @property
     def is_well(self) -> bool:
-        """Whether nothing is wrong with it."""
+        """Whether the pull succeeded."""
         return self.outcome in WELL
 
 
 class Pulled(Struct, frozen=True):
-    """A whole pull, which files in the landing have its name."""
+    """Result of a pull; its files in the landing have its name."""
 
     pull: str
     lake: str
@@ -76,7 +76,7 @@ def counted(number: int, what: str) -> str:
 
 
 def cells(host: HostPulled) -> list[str]:
-    """A row of the table, as `HEADER` has it."""
+    """A host's row of the table under `HEADER`."""
     return [
         host.host,
         host.outcome.replace("_", " "),
@@ -102,7 +102,7 @@ HEADER: Final = ("host", "outcome", "records", "readings", "size", "expired")
 
 
 def lines(pulled: Pulled) -> Iterator[str]:
-    """What there is to say below the table."""
+    """Remarks below the table."""
     for host in pulled.hosts:
         if host.error:
             remedy = f" ({host.remedy})" if host.remedy else ""

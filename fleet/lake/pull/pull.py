@@ -51,13 +51,13 @@ Open = Callable[[HostOf], AbstractContextManager[Source]]
 
 
 class LockedError(CommandError):
-    """Somebody else pulls into the lake."""
+    """Another pull into the lake is running."""
 
     status = exits.NOTHING
 
 
 class Options(NamedTuple):
-    """What is pulled, and how much at most."""
+    """What to pull, and the maximum amount."""
 
     since: datetime | None
     max_bytes: int
@@ -75,7 +75,7 @@ class Pull(NamedTuple):
     now_ms: int
 
     def taker(self, host: HostOf) -> Taker:
-        """Who takes what a host has. HostError."""
+        """The taker for a host's logs. HostError."""
         since = self.options.since
         since_ms = None if since is None else int(since.timestamp() * 1e3)
         if host.node is None:
@@ -93,7 +93,7 @@ def run_local(
     limit: str,
     options: Options,
 ) -> int:
-    """Pull from the folder of a run on this machine; the exit status."""
+    """Pull from the folder of a run on this machine; returns the exit status."""
     found = local.run_in(folder)
     hosts = select(found.fleet, iads=iads, groups=groups, limit=limit)
     into = chosen(lake, folder)
@@ -115,7 +115,7 @@ def run(
     limit: str,
     options: Options,
 ) -> int:
-    """Pull from the hosts of a fleet; the exit status."""
+    """Pull from the hosts of a fleet; returns the exit status."""
     from fleet.inventory.targets import chosen as chosen_hosts
 
     fleet, hosts = chosen_hosts(folder, iads, groups, limit)
@@ -172,14 +172,14 @@ def _run(
 
 @contextmanager
 def alone(lake: Lake) -> Iterator[None]:
-    """No other pull into the lake meanwhile. LockedError, OSError."""
+    """Context manager: exclude other pulls into the lake. LockedError, OSError."""
     lake.state.mkdir(parents=True, exist_ok=True)
     with locks.alone(lake.state, LockedError(f"another pull into {lake.root} is under way")):
         yield
 
 
 def _all(pull: Pull, hosts: Sequence[HostOf]) -> list[HostPulled]:
-    """What came of each host, in their order."""
+    """The outcomes of all hosts, in their order."""
     budget = Budget(pull.options.max_bytes)
     found: dict[str, HostPulled] = {}
     with shown(len(hosts)) as view, until_interrupted() as stop:
@@ -193,14 +193,14 @@ def _all(pull: Pull, hosts: Sequence[HostOf]) -> list[HostPulled]:
                 found[name] = outcome.value or _failed(name, outcome.error)
                 view.ended(found[name])
         except KeyboardInterrupt:
-            pass  # told by the hosts that are not done
+            pass  # reported through the hosts that are not done
     return [found.get(host.name, HostPulled(host.name, "skipped")) for host in hosts]
 
 
 def pull_host(
     pull: Pull, host: HostOf, budget: Budget, stop: threading.Event, view: View
 ) -> HostPulled:
-    """Take what one host has; what is wrong with it is in the row."""
+    """Pull one host; an error becomes part of its row."""
     began_s = time.monotonic()
     outcome: Outcome = "done"
     problem: HostError | None = None

@@ -15,8 +15,8 @@ Offset = Annotated[int, Meta(ge=0)]
 
 
 class Listed(Struct, frozen=True):
-    """A file as its host lists it; the current one has no `number`. `holds`: it still begins with
-    what was taken of it."""
+    """A file as listed by its host; the current one has no `number`. `holds`: it still begins with
+    the bytes that were taken."""
 
     id: FileId
     number: Annotated[int, Meta(ge=1)] | None
@@ -26,7 +26,7 @@ class Listed(Struct, frozen=True):
 
 
 class Taken(Struct, frozen=True):
-    """How much of a file was taken; `tail` is the digest of the last bytes before there."""
+    """The taken part of a file; `tail` is the digest of the last bytes of that part."""
 
     number: int | None = None
     size: int = 0
@@ -35,7 +35,7 @@ class Taken(Struct, frozen=True):
 
 
 class RecordsState(Struct):
-    """A master's state: the files that it had last, by id, and the highest number of a closed
+    """A master's state: the files of the last listing, by id, and the highest number of a closed
     one."""
 
     closed: int = 0
@@ -43,17 +43,18 @@ class RecordsState(Struct):
 
 
 def after_listing(state: RecordsState, listing: Sequence[Listed]) -> tuple[RecordsState, int]:
-    """The state with the files that there are now, and how many went that were not taken whole.
+    """The state with the files that exist now, and the number of files lost before they were taken
+    completely.
 
-    A master numbers the files that it closes without a gap, and deletes the oldest. So each number
-    since the last look that is missing was a file that nobody saw closed, and the one that was
-    current then was the first of these. O(files).
+    A master numbers its closed files without gaps, and deletes the oldest. So each missing number
+    since the last listing was a file that was never seen closed, and the file that was current then
+    was the first of these. O(files).
     """
     numbers = {file.number: file.id for file in listing if file.number is not None}
     ids = {file.id for file in listing}
     known = {taken.number: name for name, taken in state.files.items() if taken.number is not None}
     highest = max(numbers, default=state.closed)
-    # The folder was begun anew: its numbers say nothing of those before.
+    # The folder was started anew: its numbers say nothing about earlier files.
     anew = highest < state.closed or any(
         numbers.get(number, name) != name for number, name in known.items()
     )

@@ -29,9 +29,9 @@ from fleet.lake.pull.state import load, save, state_path
 from fleet.lake.schema.folder import Lake
 from fleet.ssh.errors import HostError
 
-# What is taken again after a connection was lost, at most.
+# Maximum amount that is taken again after a lost connection.
 SEGMENT_BYTES: Final = 8 << 20
-# A master writes no such line; a host cannot fill this machine's disk with one.
+# No master writes a longer line; a host cannot fill this machine's disk with one.
 LONGEST_LINE: Final = 64 << 20
 OFFSET_DIGITS: Final = 12
 DIGEST_DIGITS: Final = 8
@@ -72,10 +72,10 @@ made_ready(AnyHeader, RecordsState)
 class RecordsTaker:
     """Takes what `fleet.on_host.records` sends; a `Taker` of fleet/lake/pull/host_source.py.
 
-    A segment is written as it comes, compared with the digest that its host made of it, and gets
-    its name when it is on stable storage; then the state says so. So what is in the landing is
-    whole at any moment, and what is cut off is taken again from the last segment. A segment that is
-    taken twice has the same name; other bytes have another one.
+    A segment is written as it arrives, checked against the digest computed on its host, and gets
+    its final name when it is on stable storage; then the state is updated. So the landing has only
+    complete segments at any moment, and an interrupted pull resumes after the last one. A segment
+    that is taken twice has the same name; other bytes have another name.
     """
 
     program = "fleet.on_host.records"
@@ -95,7 +95,7 @@ class RecordsTaker:
         self._part: _Part | None = None
 
     def asked(self, max_bytes: int) -> dict[str, Any]:
-        """What the host is asked."""
+        """The request to the host."""
         return {
             "known": {
                 name: (taken.bytes, taken.tail)
@@ -108,7 +108,7 @@ class RecordsTaker:
         }
 
     def take(self, header: Header, data: bytes) -> None:
-        """A frame has come. HostError, OSError."""
+        """Take a frame. HostError, OSError."""
         try:
             said = msgspec.convert(header, AnyHeader)
         except msgspec.ValidationError as error:
@@ -131,7 +131,7 @@ class RecordsTaker:
         """All frames have come."""
 
     def close(self) -> None:
-        """Forget the segment that is not complete."""
+        """Discard an incomplete segment."""
         if self._part is not None:
             self._part.drop()
             self._part = None
@@ -189,12 +189,12 @@ class _Part:
         place(self._path, path)
 
     def drop(self) -> None:
-        with suppress(OSError):  # a full disk does not take the rest
+        with suppress(OSError):  # a full disk may not take the rest
             self._file.close()
         self._path.unlink(missing_ok=True)
 
 
 def name_of(segment: Segment) -> str:
-    """Whose bytes a segment has, which, and what they are."""
+    """The name of a segment: file, range and digest of its bytes."""
     first, end = (f"{offset:0{OFFSET_DIGITS}}" for offset in (segment.start, segment.to))
     return f"{segment.id}-{first}-{end}-{segment.sha256[:DIGEST_DIGITS]}.jsonl"

@@ -18,21 +18,21 @@ class View(Protocol):
     """Whoever shows it."""
 
     def landed(self, count: int) -> None:
-        """So many bytes more; called from several threads."""
+        """This many more bytes have landed; called from several threads."""
 
     def ended(self, host: HostPulled) -> None:
         """A host has come to its end."""
 
 
 class Lines:
-    """A line for each host that has something to tell."""
+    """One line for each host with something to report."""
 
     def __init__(self, total: int) -> None:
         self._total = total
         self._ended = 0
 
     def landed(self, count: int) -> None:
-        """As View has it: nothing moves here."""
+        """Does nothing: lines cannot be redrawn here."""
 
     def ended(self, host: HostPulled) -> None:
         """As View has it."""
@@ -51,7 +51,7 @@ def told(host: HostPulled) -> str:
 
 
 class Moving:
-    """One line that moves, above it what went wrong."""
+    """One line that is redrawn, with failures above it."""
 
     def __init__(self, progress: Progress, total: int) -> None:
         self._progress = progress
@@ -75,7 +75,7 @@ class Moving:
 
 @contextmanager
 def shown(total: int) -> Iterator[View]:
-    """What shows how far it is, for as long as the block lasts."""
+    """Context manager: the progress display of a pull."""
     console = output.progress()
     if not console.is_terminal:
         yield Lines(total)

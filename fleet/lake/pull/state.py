@@ -1,7 +1,7 @@
 """Progress of pulls, one small file per host, replaced only after the data has landed.
 
-Should the state be lost, or be that of before the last segment, the same is taken again, which is
-harmless: readers know repeated lines and groups.
+If the state is lost or outdated, the same data is taken again, which is harmless: readers recognise
+repeated lines and groups.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 def state_path(lake: Lake, iad: str, host: str) -> Path:
-    """Where the state of a host is; `host` is a node's name, or ``master``."""
+    """The path of a host's state; `host` is a node's name, or ``master``."""
     return lake.state / iad / f"{host}.json"
 
 
 def load(path: Path, kind: type[S]) -> S:
-    """The state; one with all defaults if there is none. HostError for one that is damaged."""
+    """The state; with default values if there is none. HostError if it is damaged."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError:
@@ -36,6 +36,6 @@ def load(path: Path, kind: type[S]) -> S:
 
 
 def save(lake: Lake, path: Path, state: msgspec.Struct) -> None:
-    """Replace it at once, for good. OSError."""
+    """Replace the state atomically and durably. OSError."""
     with staged(lake, path) as part:
         part.write_bytes(msgspec.json.encode(state))

@@ -9,24 +9,24 @@ from typing import Final
 from fleet.common.exits import CommandError
 
 VARIABLE: Final = "SANDERLING_LAKE"
-# In the folder of a run, so that it goes with that run.
+# Within the folder of a run, so that it is deleted with that run.
 LOCAL_RUN: Final = Path("var/demo")
 NAME: Final = "lake"
 
 
 class NoLakeError(CommandError):
-    """There is no lake; the text is one line that says what makes one."""
+    """There is no lake; the text is one line that says how to make one."""
 
 
 class Lake:
-    """Paths below `root`; nothing is made or read here."""
+    """Paths below `root`; nothing is created or read here."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     @property
     def landing(self) -> Path:
-        """What was pulled, as it arrived."""
+        """Pulled data, as it arrived."""
         return self.root / "landing"
 
     @property
@@ -41,22 +41,22 @@ class Lake:
 
     @property
     def nodes(self) -> Path:
-        """Landing: ``*.parquet``, which nodes there were, by pull."""
+        """Landing: ``*.parquet``, the nodes in the inventory, by pull."""
         return self.landing / "nodes"
 
     @property
     def pulls(self) -> Path:
-        """Landing: ``*.parquet``, what came of each host, by pull."""
+        """Landing: ``*.parquet``, the result of each host, by pull."""
         return self.landing / "pulls"
 
     @property
     def refused(self) -> Path:
-        """Landing: ``*.parquet``, what a pull could not decode, with the reason."""
+        """Landing: ``*.parquet``, data that a pull could not decode, with the reason."""
         return self.landing / "refused"
 
     @property
     def state(self) -> Path:
-        """How far each host was pulled, ``<iad>/<host>.json``."""
+        """Progress of each host's pulls, ``<iad>/<host>.json``."""
         return self.root / "state"
 
     @property
@@ -70,32 +70,32 @@ class Lake:
 
     @property
     def models(self) -> Path:
-        """What the planner reads: ``<table>/*.parquet``."""
+        """Input of the planner: ``<table>/*.parquet``."""
         return self.root / "models"
 
     @property
     def staging(self) -> Path:
-        """Files that are being written; nobody reads them."""
+        """Files being written; readers ignore them."""
         return self.root / "staging"
 
     @property
     def index(self) -> Path:
-        """Where rows are that would be looked for elsewhere, for the ingest alone."""
+        """Locations of rows that are not in the expected partition; used only by the ingest."""
         return self.root / "index"
 
     @property
     def journal(self) -> Path:
-        """Changes of tables that are under way."""
+        """Changes of tables in progress."""
         return self.root / "journal"
 
     @property
     def checkpoints(self) -> Path:
-        """What the streaming jobs have seen."""
+        """Checkpoints of the streaming jobs."""
         return self.root / "checkpoints"
 
     @property
     def client(self) -> Path:
-        """What the clients of a local run measured themselves: its results.json, if it has one."""
+        """Measurements of a local run's clients: its results.json, if there is one."""
         return self.root / "client.json"
 
     @property
@@ -106,7 +106,7 @@ class Lake:
 
 def chosen(named: Path | None, fleet: Path | None = None) -> Lake:
     """The lake: `named`, $SANDERLING_LAKE, ``lake`` in the fleet's folder, or that of the last
-    local run. It need not be there."""
+    local run. It may not exist yet."""
     if named is not None:
         return Lake(named)
     if variable := os.environ.get(VARIABLE):
@@ -115,7 +115,7 @@ def chosen(named: Path | None, fleet: Path | None = None) -> Lake:
 
 
 def existing(named: Path | None, fleet: Path | None = None) -> Lake:
-    """The same, which must be there. NoLakeError."""
+    """The same lake, which must exist. NoLakeError."""
     lake = chosen(named, fleet)
     if not lake.landing.is_dir():
         raise NoLakeError(

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-# A row group a row, its numbers in lists of `count`; null where a column says nothing: no replay,
-# age 0, raw as stored, all good. The last `exported_ms` of one (node, history, sequence) counts.
+# One row per row group, with its numbers in lists of `count`. A column is null if it holds only
+# defaults: no replay, age 0, raw equal to the values, all good. The last `exported_ms` of a (node,
+# history, sequence) counts.
 GROUPS: Final = (
     "iad string, node string, history string, sequence bigint, sensor string, boot string, "
     "synchronised boolean, shift_ms bigint, exported_ms bigint, count int, "

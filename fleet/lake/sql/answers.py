@@ -22,10 +22,10 @@ Convert = Callable[[Any], Any]
 
 
 def write_table(frame: DataFrame, most: int) -> None:
-    """The first `most` rows in columns; that there are more is told on stderr."""
+    """Print the first `most` rows in columns; if there are more, say so on stderr."""
     rows = list(_rows(frame.limit(most + 1)))
     console = screen.console()
-    # Of a file or a pipe nobody sees where a column is cut.
+    # Columns are truncated only on a terminal: in a file or a pipe it would go unnoticed.
     if not console.is_terminal:
         console.width = screen.BOUNDLESS
     right = _numeric(frame)
@@ -41,7 +41,8 @@ def write_table(frame: DataFrame, most: int) -> None:
 
 
 def write_csv(frame: DataFrame) -> None:
-    """All rows, a partition at a time; a text that a spreadsheet would run gets a ``'``."""
+    """All rows, one partition at a time; a text that a spreadsheet would run gets a leading
+    ``'``."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(frame.columns)
     for row in _rows(frame, stream=True):
@@ -49,7 +50,7 @@ def write_csv(frame: DataFrame) -> None:
 
 
 def write_json(frame: DataFrame) -> None:
-    """All rows, a partition at a time, an object a line; what is no number is null."""
+    """All rows, one partition at a time, one object per line; NaN and infinities become null."""
     for row in _rows(frame, stream=True):
         text = msgspec.json.encode(dict(zip(frame.columns, row, strict=True)))
         sys.stdout.write(text.decode() + "\n")
@@ -63,7 +64,7 @@ def _rows(frame: DataFrame, *, stream: bool = False) -> Iterator[list[Any]]:
 
 
 def _converter(kind: DataType) -> Convert:
-    """From PySpark's values of a type to those that are printed: times in UTC, plain lists."""
+    """Converts PySpark's values of a type for printing: times in UTC, plain lists."""
     from pyspark.sql import types as t
 
     def optional(convert: Convert) -> Convert:
@@ -71,7 +72,7 @@ def _converter(kind: DataType) -> Convert:
 
     match kind:
         case t.TimestampType():
-            # PySpark gives it in the zone of this process.
+            # PySpark returns it in this process's time zone.
             return optional(lambda value: value.astimezone(UTC))
         case t.ArrayType():
             inner = _converter(kind.elementType)

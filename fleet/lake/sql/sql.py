@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def run(
     named: Path | None, folder: Folder | None, master: str, statement: str, form: str, rows: int
 ) -> int:
-    """Print what `statement` selects; the exit status."""
+    """Print the result of `statement`; returns the exit status."""
     lake = existing_lake(named, folder)
     from fleet.lake.sql import answers, views
     from fleet.spark.session import open_session

@@ -20,9 +20,9 @@ from fleet.lake.schema.tables.model import Table
 
 LATEST: Final = "latest"
 PLANS: Final = "org.apache.spark.sql.catalyst.plans.logical"
-# Whatever is not a plain query, by Spark's classes of parsed plans; scripts among it.
+# Classes of Spark's parsed plans that are not plain queries; scripts are among them.
 REFUSED: Final = (f"{PLANS}.Command", f"{PLANS}.ParsedStatement", f"{PLANS}.CompoundPlanStatement")
-# These do more than read and are none of the above.
+# Plans that do more than read, though they are none of the above.
 REFUSED_NAMES: Final = re.compile("Insert|Execute|Write")
 # Of these, what only reads.
 HARMLESS: Final = frozenset(
@@ -40,11 +40,11 @@ HARMLESS: Final = frozenset(
 
 
 class StatementError(CommandError):
-    """The statement is none that is answered; the text says why."""
+    """The statement is not permitted; the text says why."""
 
 
 def register(spark: SparkSession, lake: Lake) -> list[str]:
-    """Make a view of every table that is there; their names."""
+    """Create a view of every table that exists; returns their names."""
     names = []
     for table in base.TABLES:
         if lake.table(table.name).is_dir():
@@ -67,8 +67,8 @@ def _view(spark: SparkSession, table: Table, path: Any) -> list[str]:
 
 
 def select(spark: SparkSession, statement: str, known: Collection[str]) -> DataFrame:
-    """What a statement selects. StatementError where it would change something, or names a table
-    that is not there; Spark's own exceptions for the rest."""
+    """The result of a statement. StatementError if it would change something, or names an unknown
+    table; otherwise Spark's own exceptions."""
     kind = _kind(spark, statement)
     if kind is not None:
         raise StatementError(
@@ -88,7 +88,7 @@ def select(spark: SparkSession, statement: str, known: Collection[str]) -> DataF
 
 
 def _kind(spark: SparkSession, statement: str) -> str | None:
-    """What a statement does, if it does more than read."""
+    """What a statement does beyond reading; None if nothing."""
     session: Any = spark
     parsed = session._jsparkSession.sessionState().sqlParser().parsePlan(statement)  # noqa: SLF001 - PySpark has no parser of its own
     command = _command(session, parsed)
@@ -96,7 +96,8 @@ def _kind(spark: SparkSession, statement: str) -> str | None:
 
 
 def _command(session: Any, plan: Any) -> str | None:
-    """The first node of a parsed plan that is a command or a write, by the name of its class."""
+    """The first node of a parsed plan that is a command or a write, identified by its class
+    name."""
     gateway = session.sparkContext._gateway  # noqa: SLF001 - as above
     waiting = [plan]
     while waiting:

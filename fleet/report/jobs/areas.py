@@ -15,7 +15,7 @@ def node_areas(nodes: DataFrame) -> DataFrame:
 
 
 def with_area(frame: DataFrame, nodes: DataFrame) -> DataFrame:
-    """`frame`, which has `iad` and `node`, with a column `area`; the node's own name where its area
-    is unknown. Nodes are few: they go to every executor, and no row of `frame` moves."""
+    """`frame`, which has `iad` and `node`, with a column `area`: the node's own name if its area is
+    unknown. The few nodes are broadcast to every executor, so `frame` is not shuffled."""
     joined = frame.join(F.broadcast(node_areas(nodes)), [*NODE], "left")
     return joined.withColumn("area", F.coalesce("area", "node"))

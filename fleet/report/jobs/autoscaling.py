@@ -12,13 +12,13 @@ from agent.wire.master_config import MasterAutoscale, MasterPods
 CONFIG: Final = MasterAutoscale(enabled=True)
 MAX_PODS: Final = MasterPods().most
 LOOK_S: Final = CONFIG.window_s / BUCKETS
-# Without a subtask for so long, a node that has one pod keeps it until the next one comes.
+# A node with one pod keeps it after this long without a subtask, so no further checks are needed.
 IDLE_LOOKS: Final = math.ceil((CONFIG.window_s + CONFIG.cool_down_s) / LOOK_S) + 1
 
 
 class HourOfPods(NamedTuple):
-    """Of the subtasks received in one hour (seconds since 1970): how often a pod was taken away,
-    how often some were added, and the most that there were."""
+    """For subtasks received within one hour (seconds since 1970): how often a pod was removed, how
+    often pods were added, and the maximum number of pods."""
 
     hour_s: int
     down: int
@@ -27,11 +27,11 @@ class HourOfPods(NamedTuple):
 
 
 class Replay:
-    """One node's auto-scaler with its defaults, from one pod on, fed in the order of time.
+    """One node's auto-scaler with its defaults, starting with one pod, fed in order of time.
 
-    It looks at every multiple of `LOOK_S` at what came before. What it decides changes the number
-    of pods at once, and nothing else: recorded queues and violations are those of the pods that the
-    node really had. A decision counts in the hour of the subtask that came before it.
+    At every multiple of `LOOK_S` it evaluates the events before. A decision changes the number of
+    pods at once, and nothing else: recorded queues and violations are those of the pods that the
+    node really had. A decision counts in the hour of the preceding subtask.
     """
 
     def __init__(self) -> None:
@@ -45,14 +45,15 @@ class Replay:
         self._most = 1
 
     def queue(self, at_s: float, change: int) -> None:
-        """So many more subtasks wait."""
+        """This many more subtasks wait."""
         self._look_until(at_s)
         self._quiet = 0
         self._queued += change
 
     def finished(self, at_s: float, hour_s: int, event: SubtaskFinished) -> Iterator[HourOfPods]:
-        """A subtask, received in the hour that began at `hour_s`, finished: the hour before, if
-        this is another. O(looks since the last event), which are few however long that is ago."""
+        """A subtask received in the hour that began at `hour_s` finished; returns the previous hour
+        if this is a new one. O(evaluations since the last event), which are few however long ago
+        that was."""
         self._look_until(at_s)
         self._quiet = 0
         if self._hour_s != hour_s:
@@ -71,7 +72,7 @@ class Replay:
             self._look = last
         while self._look <= last:
             if self._quiet > IDLE_LOOKS and self._pods == 1 and self._queued == 0:
-                # Nothing is in its window any more and nothing can change.
+                # Its window is empty, so nothing can change.
                 self._look = last + 1
                 return
             self._look_at(self._look)

@@ -11,10 +11,10 @@ from sensors.quality.flags import BAD
 
 
 def climate_hours(readings: DataFrame, nodes: DataFrame) -> DataFrame:
-    """CLIMATE_HOURS of `readings`, whose areas `nodes` says.
+    """CLIMATE_HOURS of `readings`; `nodes` gives the areas.
 
-    Bad values and NaN are counted, and are in no other number; an hour of nothing else has nulls.
-    One shuffle, of a row an hour and channel of each partition read.
+    Bad values and NaN are counted and used nowhere else; an hour with no other values has nulls.
+    One shuffle, with one row per hour and channel of each partition read.
     """
     good = (F.col("quality").bitwiseAND(F.lit(BAD)) == 0) & ~F.isnan("value")
     value = F.when(good, F.col("value").cast("double"))
@@ -37,8 +37,8 @@ def climate_hours(readings: DataFrame, nodes: DataFrame) -> DataFrame:
 
 
 def climate_days(hours: DataFrame) -> DataFrame:
-    """CLIMATE_DAYS of `climate_hours`: what the readings themselves would give, for an hour's mean
-    counts as often as it has good values."""
+    """CLIMATE_DAYS of `climate_hours`: the same as from the readings, because an hour's mean is
+    weighted by its number of good values."""
     good = F.col("readings") - F.col("bad")
     grouped = hours.groupBy("iad", "area", "channel", F.to_date("hour").alias("day"))
     rolled = grouped.agg(

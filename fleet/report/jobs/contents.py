@@ -16,7 +16,7 @@ from fleet.report.jobs.statistics import percentile, ranked
 
 SUCCEEDED: Final = ("done", "bounded")
 EXPIRED: Final = ("expired_files", "expired_groups", "expired_readings")
-# Of a file that a run has left: so large a one is something else.
+# Size limit for results.json of a run; a larger file is something else.
 MAX_BYTES: Final = 16_000_000
 
 
@@ -30,8 +30,8 @@ def contents(
     pulls: DataFrame,
     quarantine: DataFrame,
 ) -> DataFrame:
-    """CONTENTS: a row for each IAD that something is known of. `health` is SENSOR_HEALTH: a sensor
-    has as many readings as its fullest channel."""
+    """CONTENTS: one row for each known IAD. `health` is SENSOR_HEALTH: a sensor's number of
+    readings is that of its fullest channel."""
     sensors = health.groupBy("iad", "node", "sensor").agg(
         F.max("readings").alias("readings"),
         F.min("first").alias("first"),
@@ -78,7 +78,7 @@ def _counted(frame: DataFrame, name: str, time: str | None = None) -> DataFrame:
 
 
 def pulled(pulls: DataFrame) -> DataFrame:
-    """PULLED: a row for each host that was pulled, or was to be."""
+    """PULLED: one row for each host that was pulled, or should have been."""
     return (
         pulls.groupBy("iad", "host")
         .agg(
@@ -95,7 +95,7 @@ def pulled(pulls: DataFrame) -> DataFrame:
 
 
 def quarantined(quarantine: DataFrame) -> DataFrame:
-    """QUARANTINED: a row for each IAD and reason."""
+    """QUARANTINED: one row per IAD and reason."""
     return (
         quarantine.groupBy("iad", "reason")
         .agg(F.count("*").alias("items"), F.min("text").alias("example"))
@@ -104,7 +104,7 @@ def quarantined(quarantine: DataFrame) -> DataFrame:
 
 
 class _Class(Struct):
-    """Of fleet.simulation.measures.ClassSummary what is shown."""
+    """The part of fleet.simulation.measures.ClassSummary that is shown."""
 
     kind: str
     slo_ms: float
@@ -127,7 +127,7 @@ class _Results(Struct):
 
 def client(spark: SparkSession, path: Path, queries: DataFrame) -> DataFrame:
     """CLIENT, from the results.json of a run and the records of the same queries (QUERIES), which
-    their label tells; no row if there is no such file that can be read."""
+    their labels identify; empty without a readable file."""
     measured = [
         (
             f"{run.policy} {kind.kind}",

@@ -69,8 +69,8 @@ def node_hours(subtasks: DataFrame) -> DataFrame:
 
 
 def _ended_s() -> Column:
-    """When a subtask was over; without a result at its deadline, or its dispatch if that came
-    later: its record does not say when it was given up."""
+    """When a subtask ended. Without a result: its deadline, or its dispatch if that came later,
+    because its record does not say when it was given up."""
     given_up_ms = F.greatest("deadline_ms", "dispatched_ms", "enqueued_ms")
     return _at_s(F.coalesce("result_ms", given_up_ms))
 
@@ -83,14 +83,14 @@ def _at_s(after_ms: Column) -> Column:
 
 
 class _Scaler:
-    """The events of one node in the order of time; its hours."""
+    """The events of one node in order of time, and its hours."""
 
     def __init__(self) -> None:
         self._replay = Replay()
         self._place: tuple[str, str] = ("", "")
 
     def eval(self, row: Any) -> Iterator[tuple[str, str, int, int, int, int]]:
-        """Spark's name: take one event."""
+        """Take one event (named by Spark's interface)."""
         at_s, iad, node, hour_s, change, enqueued_s, slack_s, missed, busy_s = row
         self._place = iad, node
         if change:
@@ -100,7 +100,7 @@ class _Scaler:
             yield from map(self._row, self._replay.finished(at_s, hour_s, event))
 
     def terminate(self) -> Iterator[tuple[str, str, int, int, int, int]]:
-        """Spark's name: there are no more."""
+        """There are no more events (named by Spark's interface)."""
         yield from map(self._row, self._replay.ended())
 
     def _row(self, hour: HourOfPods) -> tuple[str, str, int, int, int, int]:
@@ -114,11 +114,12 @@ def _scaled(subtasks: DataFrame) -> DataFrame:
     Each node's rows stream through one in the order of time; no more is held than its window. All
     of Spark's workers must have this package.
     """
-    # The same node of a restarted master goes on; its end and the next start sort by wall clock.
+    # A node continues under a restarted master; the end of the one and the start of the other are
+    # ordered by wall clock.
     scale: Any = F.udtf(_Scaler, returnType=SCALED, useArrow=False)
     events = _finished(subtasks).unionByName(_queued(subtasks))
     rows: DataFrame = scale(events.asTable().partitionBy("iad", "node").orderBy("at_s"))
-    # At the turn of an hour its subtasks do not end in the order in which they came.
+    # Around the end of an hour, subtasks do not end in the order in which they arrived.
     hour = F.timestamp_seconds("hour_s").alias("hour")
     return rows.groupBy("iad", "node", hour).agg(
         F.sum("down").cast("int").alias("pods_down"),
@@ -128,7 +129,7 @@ def _scaled(subtasks: DataFrame) -> DataFrame:
 
 
 def _finished(subtasks: DataFrame) -> DataFrame:
-    """What `agent.scheduling.tasks.autoscale.finished` makes of records, by the wall clock."""
+    """The same as `agent.scheduling.tasks.autoscale.finished`, from records by wall clock."""
     return subtasks.where(about_pods()).select(
         _ended_s().alias("at_s"),
         "iad",
@@ -143,7 +144,7 @@ def _finished(subtasks: DataFrame) -> DataFrame:
 
 
 def _queued(subtasks: DataFrame) -> DataFrame:
-    """Subtasks that waited while the auto-scaler looked: one more, later one less."""
+    """Changes of the number of waiting subtasks, as the auto-scaler sees it."""
     begin_s = _at_s(F.col("enqueued_ms"))
     end_s = F.coalesce(_at_s(F.col("dispatched_ms")), _ended_s())
     waited = subtasks.select("iad", "node", begin_s.alias("begin_s"), end_s.alias("end_s")).where(

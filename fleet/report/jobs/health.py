@@ -17,11 +17,11 @@ from fleet.report.jobs.health_days import channels
 from fleet.report.jobs.health_drift import drift
 from fleet.report.jobs.health_readings import KEY, by_step
 
-# Share of its readings below which a channel is broken.
+# A channel with a smaller share of good readings is broken.
 BROKEN: Final = 0.5
-# Without a value for so long before the last one of its IAD, a channel is silent.
+# A channel whose last value is this much older than the last one of its IAD is silent.
 SILENT_MS: Final = 3_600_000
-# Faults that cost less than this share of the expected readings are counted, and no verdict.
+# Faults that concern a smaller share of the expected readings are counted, but give no verdict.
 LEAST: Final = 0.005
 
 
@@ -50,7 +50,7 @@ def sensor_health(readings: DataFrame, nodes: DataFrame) -> DataFrame:
             "first": F.timestamp_millis("first_ms"),
             "last": F.timestamp_millis("last_ms"),
             "interval_s": F.col("interval_ms") / 1000,
-            # A clock that was put back leaves more readings than fit.
+            # A clock that was set back causes more readings than expected.
             "expected": F.greatest(steps + 1, F.col("readings")),
             "gap_s": F.col("gap_ms") / 1000,
             "longest_gap_s": F.col("longest_gap_ms") / 1000,

@@ -9,9 +9,9 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
 
 from fleet.report.jobs.health_readings import KEY, apart, flat
 
-# Readings are missing when the next one takes longer than so many intervals.
+# Readings are missing if the next one comes after more than this many intervals.
 GAP_INTERVALS: Final = 3
-# The end, value and flag of a day's first run.
+# End, value and flag of a day's first run.
 HEAD: Final = ("head_end_ms", "head_value", "head_stuck")
 
 

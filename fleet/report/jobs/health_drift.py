@@ -18,7 +18,7 @@ from sensors.quality.colocated import ABSOLUTE, AGED_S, LEARNT_S, SMOOTHED_S
 from sensors.quality.flags import BAD, DRIFT
 
 HOUR_S: Final = 3600
-# Of two, nobody can say which one moved.
+# Of two channels it is impossible to say which one drifted.
 LEAST: Final = 3
 
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from fleet.report.page import markup
 from fleet.report.page.markup import Picture
 
-# Of Okabe and Ito, as the pictures of `fleet lab`.
+# From Okabe and Ito, as in the pictures of `fleet lab`.
 BLUE, RED, GREEN, PINK, ORANGE, SKY = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
 )  # fmt: skip
@@ -43,13 +43,13 @@ LOOK: Final[Any] = {
     "grid.color": "#e3e7ec",
     "legend.frameon": False,
     "figure.facecolor": "white",
-    # Or a $ in a name would begin a formula.
+    # Otherwise a $ in a name would start a formula.
     "text.parse_math": False,
 }
 
 
 def text(value: object, longest: int = 28) -> str:
-    """A name for a picture: one line, and only characters that the font has."""
+    """A name for a picture: one line, with only characters that the font has."""
     known = _characters()
     return "".join(c if ord(c) in known else "?" for c in markup.plain(value, longest))
 
@@ -70,7 +70,7 @@ def colour_of(policy: str, taken: int = 0) -> str:
 def draw(
     name: str, height: int, alt: str, paint: Any, rows: int = 1, columns: int = 1, **options: Any
 ) -> Picture:
-    """The picture that `paint` makes of ``figure, axes``, `height` CSS pixels high."""
+    """The picture that `paint` draws on ``figure, axes``, `height` CSS pixels high."""
     with mpl.rc_context(LOOK):
         figure = Figure(figsize=(WIDTH / INCH, height / INCH), layout="constrained")
         axes = figure.subplots(rows, columns, squeeze=False, **options)

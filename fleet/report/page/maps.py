@@ -22,7 +22,7 @@ def heat_map(
     palette: str = "viridis",
     low: float | None = None,
 ) -> Picture:
-    """A grid in colours; what is not known is grey. The colour bar says `unit`."""
+    """A grid of colours; unknown values are grey. The colour bar is labelled `unit`."""
 
     def paint(picture: Any, axes: Any) -> None:
         axis = axes[0][0]
@@ -49,7 +49,7 @@ def heat_map(
 
 
 def ticks(grid: Grid) -> tuple[list[float], list[str]]:
-    """Where a heat map's times are written, and how: days where a new one begins, else hours."""
+    """Positions and labels of a heat map's times: days at their start, otherwise hours."""
     places: list[float] = []
     words: list[str] = []
     every = max(1, math.ceil(len(grid.times) / TICKS))

@@ -32,7 +32,7 @@ def whole(value: float) -> str:
 
 
 def digits(value: float) -> str:
-    """Three digits that count: ``0.123``, ``4.57``, ``45.7``, ``457``, ``45,678``."""
+    """Three significant digits: ``0.123``, ``4.57``, ``45.7``, ``457``, ``45,678``."""
     for limit, places in ((1, 3), (10, 2), (100, 1)):
         if abs(value) < limit:
             return f"{value:.{places}f}" if value else "0"
@@ -40,7 +40,7 @@ def digits(value: float) -> str:
 
 
 def share(value: float) -> str:
-    """``97.3 %`` of a share between 0 and 1; what is not all is not called 100."""
+    """``97.3 %`` for a share between 0 and 1; only 1 is shown as 100 %."""
     return percent(100 * value)
 
 
@@ -143,7 +143,7 @@ def render(template: str, **values: Any) -> Markup:
 
 
 class Picture(NamedTuple):
-    """A picture of the page: PNG, how wide it is in CSS pixels, and what it shows in words."""
+    """A picture of the page: PNG, width in CSS pixels, alternative text."""
 
     name: str
     png: bytes

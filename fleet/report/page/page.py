@@ -23,7 +23,7 @@ SECTIONS: Final = (overview, objectives, time_spent, deadlines, load, health, cl
 
 
 def compose(shown: Shown, made: sources.Made) -> list[str]:
-    """Write the page and its pictures beside the tables that are `shown`; the pictures' names."""
+    """Write the page and its pictures beside the tables `shown`; returns the pictures' names."""
     parts = [section.section(shown) for section in SECTIONS]
     parts.append(sources.section(shown, made))
     folder = shown.folder / PICTURES

@@ -26,7 +26,7 @@ STEPS_S: Final = (
 
 
 class Top(NamedTuple):
-    """The first rows in some order, and how many there are in all."""
+    """The first rows in some order, and the total number of rows."""
 
     rows: list[Row]
     total: int
@@ -38,8 +38,8 @@ class Top(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """A heat map: ``values[row][column]``, None where nothing is known; a column starts at
-    `times[column]` and lasts `step_s`. `more` rows are left out."""
+    """A heat map: ``values[row][column]``, None where unknown; a column starts at `times[column]`
+    and lasts `step_s`. `more` rows are left out."""
 
     names: list[str]
     times: list[dt.datetime]
@@ -56,7 +56,7 @@ class Shown:
         self.folder = folder
 
     def frame(self, name: str) -> DataFrame:
-        """A whole table. Its schema is known, so nothing is read for it."""
+        """A whole table. Its schema is known, so no file is read yet."""
         (table,) = (table for table in TABLES if table.name == name)
         path = uri(self.folder / DATA / f"{name}.parquet")
         return self.spark.read.schema(table.ddl).parquet(path)
@@ -74,13 +74,13 @@ class Shown:
 
 
 def node_name() -> Column:
-    """A node's name in a picture: with its IAD's, unless it begins with that."""
+    """A node's name in a picture, preceded by its IAD's unless it begins with that."""
     has_it = F.startswith("node", "iad")
     return F.when(has_it, F.col("node")).otherwise(F.concat_ws("/", "iad", "node"))
 
 
 def utc(row: Row) -> Row:
-    """A row with its times in UTC; Spark gives them in the zone of this process."""
+    """A row with its times in UTC; Spark returns them in this process's time zone."""
     return {
         key: value.astimezone(dt.UTC) if isinstance(value, dt.datetime) else value
         for key, value in row.items()

@@ -20,7 +20,7 @@ from fleet.keys.errors import KeyStoreError
 from fleet.keys.store import Store
 from fleet.terminal import output
 
-# Something like a socket, whose other end is a host's sshd.
+# A socket-like object whose other end is a host's sshd.
 Way = Callable[[], AbstractContextManager[Any]]
 
 
@@ -31,7 +31,7 @@ class OtherKeyError(KeyStoreError):
 
 
 def run(folder: Folder, name: str, fingerprint: str | None, file: Path | None) -> int:
-    """Pin the key of a host or a jump host; the exit status."""
+    """Pin the key of a host or a jump host; returns the exit status."""
     fleet = load(folder)
     store = Store(folder)
     jump = next((each for each in fleet.jump if each.name == name), None)
@@ -57,7 +57,8 @@ def run(folder: Folder, name: str, fingerprint: str | None, file: Path | None) -
 
 
 def way_to(folder: Folder, fleet: Inventory, host: HostOf) -> Way | None:
-    """The way to a host that is behind a jump host; None to another."""
+    """The connection through a jump host to a host behind it; None for a host that is reached
+    directly."""
     if jump_of(fleet, host) is None:
         return None
     from fleet.ssh.connect import login_of, through
@@ -95,8 +96,8 @@ def _of_file(file: Path, address: str, port: int) -> str:
 
 
 def shown_by(address: str, port: int, patience_s: float, way: Way | None = None) -> str:
-    """The public key that whoever answers at an address proves to have; the kind that is best of
-    those that it has. `way` leads there; left out: directly. KeyStoreError."""
+    """The public key that the server at an address proves to have, of the preferred kind. `way`
+    connects to it; if left out, directly. KeyStoreError."""
     import socket
 
     import paramiko

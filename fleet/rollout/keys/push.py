@@ -18,19 +18,19 @@ from fleet.keys.store import Store
 from fleet.ssh.errors import HostError
 from fleet.ssh.fanout import for_each
 
-# (host, its files in the order in which they are to be written). HostError.
+# (host, its files in the order in which to write them). HostError.
 Push = Callable[[HostOf, Sequence[HostFile]], None]
 
 
 def key_files_of(fleet: Inventory, host: HostOf, keys: Keys) -> list[HostFile]:
-    """The files that agents look at by themselves. Secret ones last: whoever connects anew because
-    its own key changed shall find the others' keys already."""
+    """The files that agents reload by themselves. Secret ones come last: an agent that reconnects
+    because its own key changed must find the others' keys already."""
     found = [file for file in files_of(fleet, host, keys) if not file.restart]
     return sorted(found, key=lambda file: file.secret)
 
 
 def pusher(folder: Folder, fleet: Inventory) -> Push:
-    """What gives files to the hosts of this fleet."""
+    """The function that writes files to the hosts of this fleet."""
 
     def push(host: HostOf, files: Sequence[HostFile]) -> None:
         if host.is_local:
@@ -57,7 +57,7 @@ def write_local(folder: Path, files: Sequence[HostFile]) -> None:
 
 def write_remote(folder: Folder, fleet: Inventory, host: HostOf, files: Sequence[HostFile]) -> None:
     """Write files on a host over SSH. HostError."""
-    # paramiko takes 0.2 s, which a fleet of local masters need not wait for.
+    # importing paramiko takes 0.2 s, which a fleet of local masters can save
     from fleet.ssh.connect import open_host
     from fleet.ssh.remote import run_program
 
@@ -66,7 +66,7 @@ def write_remote(folder: Folder, fleet: Inventory, host: HostOf, files: Sequence
 
 
 def request_of(host: HostOf, files: Sequence[HostFile]) -> dict[str, Any]:
-    """What the program on the host is asked."""
+    """The request to the program on the host."""
     return {
         "do": "write",
         "unit": host.unit,
@@ -85,7 +85,8 @@ def request_of(host: HostOf, files: Sequence[HostFile]) -> dict[str, Any]:
 def give(
     store: Store, fleet: Inventory, concerned: Sequence[HostOf], push: Push
 ) -> list[tuple[HostOf, HostError | None]]:
-    """Give hosts their key files and allow-lists as they are now; the error of each that failed."""
+    """Write the current key files and allow-lists to hosts; returns the error of each that
+    failed."""
 
     def work(host: HostOf) -> None:
         give_to(store, fleet, host, push)
@@ -94,8 +95,8 @@ def give(
 
 
 def give_to(store: Store, fleet: Inventory, host: HostOf, push: Push) -> None:
-    """Give one host its files; again if somebody was revoked meanwhile, since what was read before
-    may have come after that revocation's own files."""
+    """Write one host's files; repeat if a party was revoked meanwhile, because the files read
+    before may have been written after those of the revocation."""
     while True:
         known = store.revocations()
         push(host, key_files_of(fleet, host, store))

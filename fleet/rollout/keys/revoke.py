@@ -20,15 +20,15 @@ from fleet.terminal import output
 
 
 class Failure(Struct, frozen=True):
-    """A host that could not be told, and why."""
+    """A host that could not be updated, and the reason."""
 
     host: str
     error: str
 
 
 class Revoked(Struct, frozen=True):
-    """What `fleet keys revoke --json` prints: who is out, the hosts that know, and those that still
-    let them in."""
+    """The document of `fleet keys revoke --json`: the revoked parties, the hosts that were updated,
+    and those that still accept them."""
 
     revoked: tuple[Revocation, ...]
     told: tuple[str, ...]
@@ -57,15 +57,15 @@ def run(folder: Folder, name: str, reason: str, *, yes: bool, as_json: bool) -> 
 def revoke(
     store: Store, fleet: Inventory, chosen: Sequence[Party], reason: str, push: Push
 ) -> Revoked:
-    """Take the parties' keys out of force, and give the hosts that this concerns their files. Of a
-    party that is revoked already only the latter, so that it can be tried again."""
+    """Revoke the parties' keys and write new files to the hosts concerned. For a party that is
+    revoked already only the latter, so that the command can be repeated."""
     before = fleet_of(fleet).concerned
     for party in chosen:
         if not store.revoked(party):
             store.revoke(fleet, party, reason)
     names = frozenset().union(*(before[party] for party in chosen))
     everywhere = [host for host in hosts(fleet) if host.name in names]
-    # Whoever has a host that is out gets nothing there.
+    # A revoked host gets no files: it may be in another's hands.
     concerned = [host for host in everywhere if not store.revoked(host.party)]
     told, failed = [], []
     for host, error in give(store, fleet, concerned, push):

@@ -29,7 +29,7 @@ WORDS = {
 
 
 class Result(NamedTuple):
-    """How a rotation ended: parties that are through, those that are held up and by which hosts,
+    """Outcome of a rotation: parties that are done, parties that are held up and by which hosts,
     and why hosts could not be given their files."""
 
     through: tuple[Party, ...]
@@ -42,10 +42,10 @@ def _sleep_until(time_s: float) -> None:
 
 
 class Rotator:
-    """Rotates keys in `store` and gives them to hosts with `push`. `say` takes lines for people.
+    """Rotates keys in `store` and writes them to hosts with `push`. `say` takes lines for people.
 
-    The state is written to keys/rotation.json before each step that it tells of, and the steps may
-    be repeated, so that `run` goes on wherever it was interrupted.
+    The state is written to keys/rotation.json before each step, and steps may be repeated, so that
+    `run` continues after any interruption.
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class Rotator:
         self._errors: dict[str, HostError] = {}
 
     def under_way(self) -> State | None:
-        """The rotation that was begun and is not through; None if there is none."""
+        """The rotation in progress; None if there is none."""
         return stages.read_state(self._path)
 
     def begin(self, chosen: Iterable[Party], overlap_s: float = rotation.OVERLAP_S) -> State:
-        """A rotation of these parties; nothing is changed yet. KeyStoreError for one without
+        """Start a rotation of these parties; changes nothing yet. KeyStoreError for one without
         keys."""
         found: dict[Party, Stage] = {}
         for party in chosen:
@@ -89,7 +89,7 @@ class Rotator:
         return rotation.begin(found, overlap_s)
 
     def run(self, state: State, without: Collection[str] = ()) -> Result:
-        """Rotate until all are through, or held up by hosts that cannot be reached.
+        """Rotate until all parties are done, or held up by unreachable hosts.
 
         KeyStoreError if another rotation is running, or the store cannot be written.
         """
@@ -101,7 +101,7 @@ class Rotator:
         out = [each.party for each in self._store.revocations()]
         machine = Rotation(state, rotation.fleet_of(self._fleet, out), without)
         for name in without:
-            # It keeps its key until it is there again.
+            # A host keeps its key until it is reachable again.
             machine.handle(rotation.Dropped(self._hosts[name].party), self._clock())
         chosen = [each.party for each in state.members]
         self._keep(state)
@@ -116,7 +116,7 @@ class Rotator:
             self._do(machine, state, todo)
 
     def _do(self, machine: Rotation, state: State, todo: Sequence[rotation.Instruction]) -> None:
-        """One turn; all instructions of a turn are of one kind."""
+        """One turn; all instructions of a turn have the same type."""
         match todo[0]:
             case Advance():
                 self._keep(state)
@@ -132,7 +132,7 @@ class Rotator:
                 self._wait_until(until_s)
 
     def _bring(self, steps: Sequence[Advance]) -> None:
-        """Have the keys of the parties in the store at their stages."""
+        """Apply the parties' stages to the key store."""
         now = datetime.fromtimestamp(self._clock(), UTC)
         for party, stage in steps:
             self._store.replace_keys(

@@ -36,13 +36,13 @@ class Asked(NamedTuple):
 
     @property
     def selects(self) -> bool:
-        """Whether anything is chosen."""
+        """Whether any party was selected."""
         return bool(self.iads or self.groups or self.limit or self.persons)
 
 
 class HeldUp(Struct, frozen=True):
-    """A party that is not through: its stage (announced, switched, forgotten), and the hosts that
-    it waits for."""
+    """A party that is not done: its stage (announced, switched, forgotten), and the hosts that it
+    waits for."""
 
     party: str
     stage: str
@@ -50,7 +50,7 @@ class HeldUp(Struct, frozen=True):
 
 
 class Rotated(Struct, frozen=True):
-    """What `fleet keys rotate --json` prints. `errors` are by host."""
+    """The document of `fleet keys rotate --json`. `errors` are by host."""
 
     rotated: tuple[str, ...]
     held: tuple[HeldUp, ...]
@@ -85,7 +85,7 @@ def run(
 
 
 def _state(rotator: Rotator, store: Store, fleet: Inventory, asked: Asked) -> State:
-    """The rotation to go on with, or a new one."""
+    """The rotation in progress, or a new one."""
     state = rotator.under_way()
     if state is None:
         gone = {each.party for each in store.revocations()}
@@ -119,7 +119,8 @@ def _chosen(fleet: Inventory, asked: Asked) -> Iterator[Party]:
 
 
 def _warn(fleet: Inventory, state: State) -> None:
-    """Who has to be given files by somebody, since this command reaches no more than hosts."""
+    """Name the people who must be given their new files, because this command only writes to
+    hosts."""
     people = [person.name for person in fleet.person]
     if people and any(each.role == "master" for each in state.members):
         output.say(

@@ -120,3 +120,27 @@ def test_ctrl_c_that_is_ignored_stays_ignored():
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "went on\n", "")
+
+
+STARTS = """
+import os, time
+from fleet.spark import interrupts
+held, release = os.pipe()
+if not os.fork():
+    os.close(release)
+    os.read(held, 1)
+    os.setsid()
+    os.execv("/bin/sleep", ["sleep", "600"])
+assert not interrupts._children_in_sessions()
+assert interrupts._is_starting_one(), "a child before its own session is not seen"
+os.close(release)
+while not (found := interrupts._children_in_sessions()) or interrupts._is_starting_one():
+    time.sleep(0.01)
+os.killpg(found[0], 9)
+os.wait()
+assert not interrupts._is_starting_one()
+"""
+
+
+def test_a_child_that_is_about_to_begin_its_session_is_seen():
+    subprocess.run([sys.executable, "-c", STARTS], check=True, timeout=120)

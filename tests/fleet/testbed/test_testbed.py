@@ -134,7 +134,7 @@ def test_leaving_in_the_middle_of_the_start_ends_what_was_started(tmp_path: Path
 def test_a_child_that_dies_is_reported_with_its_last_words(tmp_path: Path) -> None:
     with small_bed(tmp_path) as bed:
         config = tmp_path / "iad1" / NODE.name / "config.toml"
-        config.write_text(config.read_text("utf-8").replace("[[sensor]]", "[[sensorr]]"), "utf-8")
+        config.write_text("sensorr = []\n" + config.read_text("utf-8"), "utf-8")
         with pytest.raises(TestbedError) as caught:
             for _ in bed.start():
                 pass

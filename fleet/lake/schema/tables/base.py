@@ -1,6 +1,6 @@
 """Schemas of the base tables: what masters and nodes wrote, each row once.
 
-Of records, columns have the names of docs/understand/records.md, and `time` in place of `wall_ms`.
+Columns of records have the names of docs/understand/records.md, with `time` in place of `wall_ms`.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ EVENTS: Final = Table(
         Column("sensor", "string", "", "sensor, or empty"),
         Column("channel", "string", "", "channel, or empty"),
         Column("text", "string", "", "in words"),
-        # Rows that were ingested before there were triggers have none of these.
+        # Rows ingested by versions without triggers lack these.
         Column("trigger", "string", "", "trigger that was raised or cleared", nullable=True),
         Column("value", "double", "", "the channel's, which did that", nullable=True),
         Column("areas", "array<string>", "", "what that is about", nullable=True),

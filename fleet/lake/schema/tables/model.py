@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 
 class Column(NamedTuple):
-    """`type` as Spark and DuckDB name it; `unit` is "" where there is none; null only if
-    `nullable`."""
+    """`type` is its name in Spark and DuckDB; `unit` is "" if there is none; only if `nullable` may
+    it be null."""
 
     name: str
     type: str

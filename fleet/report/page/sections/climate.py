@@ -68,12 +68,12 @@ def section(shown: Shown) -> Section:
 
 
 def _mean() -> ColumnExpression:
-    """The mean of hours or days together, each counted by its good values."""
+    """The mean over several hours or days, weighted by their good values."""
     return F.try_divide(F.sum(F.col("mean") * F.col("good")), F.sum("good"))
 
 
 def unit_of(channel: str) -> str:
-    """The unit of a channel, by its quantity; empty if that is not known."""
+    """The unit of a channel, by its quantity; empty if unknown."""
     return UNITS.get(quantity_of(channel), "")
 
 
@@ -115,7 +115,7 @@ def _drawn(shown: Shown, hours: DataFrame, channel: str, n: int) -> tuple[Pictur
 
 
 def _named(hours: DataFrame) -> tuple[DataFrame, str]:
-    """The hours with a `name` for their row: the area, or one above it where there are too many."""
+    """The hours with a `name` for their row: the area, or a parent of it if there are too many."""
     above = {depth: F.substring_index("area", "/", depth) for depth in range(1, DEEPEST + 1)}
     counts: Any = hours.agg(
         *[F.count_distinct(name).alias(str(depth)) for depth, name in above.items()]

@@ -15,14 +15,14 @@ from fleet.report.page.sections.climate import unit_of
 from fleet.report.page.shown import Shown, Top, node_name
 
 MOST: Final = 24
-# With so few that are not ok, some that are stand beside them.
+# With fewer faulty sensors than this, healthy ones are shown beside them.
 FEWEST: Final = 8
 ACROSS: Final = 2
 TITLE: Final = "Nodes and sensors"
 
 
 def section(shown: Shown) -> Section:
-    """How many channels are well, the worst of them in pictures, and all that has been found."""
+    """The number of healthy channels, pictures of the worst ones, and all findings."""
     top = shown.top(
         shown.frame("sensor_health").withColumn("name", node_name()), worst_first(), MOST
     )
@@ -56,7 +56,7 @@ def _verdicts(shown: Shown) -> list[Row]:
 
 
 def _drawn(shown: Shown, top: Top) -> list[Picture]:
-    """Small pictures of the worst channels, all in one; none if all are well."""
+    """Small pictures of the worst channels in one figure; none if all are healthy."""
     bad = [row for row in top.rows if row["verdict"] != "ok"][:DRAWN]
     series: dict[tuple[str, ...], list[Row]] = {}
     for row in shown.top(
@@ -91,7 +91,7 @@ def _key(row: Row) -> tuple[str, ...]:
 
 
 def _with_gaps(points: list[Row]) -> list[Row]:
-    """The points, with an empty one wherever some are missing, so that no line goes across."""
+    """The points with an empty one wherever some are missing, so that no line crosses a gap."""
     steps = [b["time"] - a["time"] for a, b in pairwise(points)]
     usual = min(steps, default=None)
     result = points[:1]

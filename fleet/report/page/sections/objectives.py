@@ -37,7 +37,7 @@ def section(shown: Shown) -> Section:
 
 
 def _is_missed(row: Row) -> bool:
-    """Fewer kept the SLO than its percentile asks."""
+    """Whether fewer queries met the SLO than its percentile requires."""
     return row["attainment"] is not None and 100 * row["attainment"] < row["percentile"]
 
 
@@ -88,7 +88,7 @@ def _order(row: Row) -> tuple[float, str, str, str]:
 
 
 def _name(row: Row, *, has_services: bool) -> str:
-    """The class; its service if there are several; its policy where it does not say so itself."""
+    """The class; its service if there are several; its policy if the class does not imply it."""
     words = [drawing.text(row["class"], 22)]
     if has_services and row["service"] not in row["class"].split():
         words.append(drawing.text(row["service"], 12))
