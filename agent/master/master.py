@@ -95,6 +95,7 @@ class Master:
                 self._say,
                 self._writer,
             )
+            undo.callback(self._state.close)
             # Of both schedulers, the writer of replies and the public socket.
             self._budget = SharedBudget()
             # Of all that clients ask.
@@ -103,6 +104,8 @@ class Master:
                 config, clock, self._state, self._budget, self._rates
             )
             self._notifications = NotificationStore(_beside(folder, config.state.path), self._say)
+            undo.callback(self._notifications.close)
+            undo.callback(self._writer.drain)
             saved = node_states(self._state, self._notifications)
             self._records = Records(self._reactor, config.records, folder, self._writer)
             sockets = config.sockets

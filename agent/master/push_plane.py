@@ -61,11 +61,11 @@ class PushPlane:
     """Connects spool, broker and inboxes.
 
     An alert is in the spool, on disk, before its node may forget it, in one transaction with what
-    the event plane keeps of its events, and leaves it when the broker
-    reports that every subscriber has it. A notification from a neighbour is in the inboxes, on
-    disk, before the neighbour may forget it. While the disk refuses, the links are down and nothing
-    is accepted. `wall` reads the wall clock in seconds since 1970 UTC; `areas` returns the areas
-    that some node is known to cover. ConfigError for an advertisement that the broker cannot take.
+    the event plane keeps of its events, and leaves it when the broker reports that every subscriber
+    has it. A notification from a neighbour is in the inboxes, on disk, before the neighbour may
+    forget it. While the disk refuses, the links are down and nothing is accepted. `wall` reads the
+    wall clock in seconds since 1970 UTC; `areas` returns the areas that some node is known to
+    cover. ConfigError for an advertisement that the broker cannot take.
     """
 
     def __init__(
@@ -180,9 +180,9 @@ class PushPlane:
 
     @property
     def under_way(self) -> bool:
-        """Whether some of these events are still to be published: with a slow disk they will be
-        eventually, while it refuses that is unknown."""
-        return bool(self._brought) and not self._commit.refused
+        """Whether some of these events are still to be published. They wait for a disk that is slow
+        or refuses."""
+        return bool(self._brought)
 
     def keep(self, then: Callable[[bool], object], changes: Sequence[SaveNodeState] = ()) -> None:
         """Put what was published, and these changes, on stable storage now, in one transaction;

@@ -15,8 +15,11 @@ import pytest
 
 from agent.alerts.event_state import EventState, SaveNodeState
 from agent.master.event_take_over import node_states
+from agent.master.master import Master
 from agent.master.notification_store import NotificationStore
 from agent.master.state import State
+from agent.wire.config import parse
+from agent.wire.master_config import MasterConfig
 from agent.wire.operator import NodeFault
 from tests.alerts.test_event_state import RECORDS, assert_whole, message
 
@@ -154,6 +157,17 @@ def test_a_state_that_refuses_is_asked_again_at_the_next_start(world, monkeypatc
         node_states(state, store)
     store.close()
     state.close()
+    monkeypatch.undo()
+    assert_whole(EventState(world.start()))
+
+
+def test_a_master_that_cannot_start_for_that_leaves_its_files_free(world, tmp_path, monkeypatch):
+    world.write_as_before()
+    sockets = {name: f"ipc://{tmp_path}/{name}" for name in ("public", "operator")}
+    config = parse({"iad": {"name": "iad1"}, "sockets": sockets}, MasterConfig, "test")
+    monkeypatch.setattr(NotificationStore, "write", lambda *_: False)
+    with pytest.raises(OSError, match="cannot move the state of nodes' events"):
+        Master(config, tmp_path, run="run")
     monkeypatch.undo()
     assert_whole(EventState(world.start()))
 

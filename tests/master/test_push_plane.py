@@ -18,7 +18,8 @@ from agent.overlay import events as overlay
 from agent.overlay.scot import Broker
 from agent.runtime.reactor import Reactor
 from agent.scheduling.admission import ClientRates
-from agent.scheduling.events import SendToNode
+from agent.scheduling.events import SendToNode, TellOperator
+from agent.scheduling.tasks.node_claims import LATEST_MS
 from agent.wire.base import MAX_EVENT_AREAS, MAX_EVENTS, TRIGGER_RAISED
 from agent.wire.config import parse
 from agent.wire.master_config import MasterConfig
@@ -292,13 +293,79 @@ def test_a_disk_that_refuses_in_the_middle_takes_the_rest_later(rig):
     rig.plane.bring("n1", FULL)
     rig.disk.full = True
     assert not rig.keep()
-    assert not rig.plane.under_way
+    assert rig.plane.under_way, "its node may not be told yet"
     rig.let_pass(RETRY_S)
+    assert rig.plane.under_way
     rig.disk.full = False
     rig.let_pass(RETRY_S)
     assert not rig.plane.under_way
     assert rig.keep()
     assert rig.plane.counters["spooled"] == ALL
+
+
+def events_of(rig, disk, taken, **options):
+    rig.plane._reactor.performs(SendToNode, taken.append)
+    return EventPlane(
+        rig.plane._reactor, "iad1", FakeRecords(disk), rig.plane, lambda: 1_000.0,
+        lambda node, _incarnation: node, **options,
+    )  # fmt: skip
+
+
+def test_a_disk_that_recovers_while_records_are_written_has_all_alerts_before_the_node_is_told(rig):
+    disk, taken = EventDisk(), []
+    events = events_of(rig, disk, taken)
+    events.arrived("n1", FULL)
+    rig.disk.full = True
+    assert not rig.keep()
+    rig.now += GATHER_S
+    disk.writer.slow = True
+    if events.next_due is not None:
+        events.tick(rig.now)
+    rig.disk.full = False
+    rig.now += RETRY_S
+    rig.plane.tick(rig.now)
+    disk.writer.slow = False
+    disk.writer.drain()
+    assert taken == [], "most of its alerts wait for their turns, in memory alone"
+    rig.let_pass()
+    assert events.next_due is not None
+    events.tick(rig.now)
+    assert [len(each.message.sequences) for each in taken] == [MAX_EVENTS]
+    assert len(rig.disk.taken["n1", "h"].sequences) == MAX_EVENTS
+    assert rig.plane.counters["spooled"] == ALL
+
+
+def test_an_event_that_its_node_cannot_mean_is_acknowledged_and_neither_published_nor_kept(rig):
+    disk, taken, lines = EventDisk(), [], []
+    rig.plane._reactor.performs(TellOperator, lines.append)
+    events = events_of(rig, disk, taken)
+    rig.subscribe(durable=False)
+    own, foreign, ageless = [
+        NodeEvent(
+            number, TRIGGER_RAISED, time_ms, True, "", "co2", trigger="t", value=31.5, areas=(area,)
+        )
+        for number, time_ms, area in ((1, 1, "b1/r1"), (2, 1, "b2/r1"), (3, LATEST_MS, "b1/r1"))
+    ]  # fmt: skip
+    of_n1 = Sender("node", "n1", areas=("b1",))
+    events.arrived("n1", NodeEvents("boot", "h", (own, foreign, ageless), oldest=1), of_n1)
+    # Nothing is kept of them, so that there is nothing to wait for.
+    assert [each.message.sequences for each in taken] == [(2, 3)]
+    [line] = lines
+    assert line.line.startswith(
+        "an event of node n1 was refused: the allow-list does not give b2/r1"
+    )
+    rig.now += GATHER_S
+    events.tick(rig.now)
+    assert [each.message.sequences for each in taken] == [(2, 3), (1,)]
+    assert [record.sequence for record in disk.records] == [1]
+    assert rig.disk.taken["n1", "h"].sequences == (1,)
+    [told] = rig.received(Notified)
+    assert told.notification.attributes["area"] == "b1/r1"
+    assert (events.counters["node_events"], events.counters["node_events_implausible"]) == (1, 2)
+    # Of a message with no other events nothing is left to do.
+    events.arrived("n1", NodeEvents("boot", "h", (foreign,), oldest=1), of_n1)
+    assert [each.message.sequences for each in taken[2:]] == [(2,)]
+    assert events.next_due is None
 
 
 def test_behind_a_slow_disk_the_rest_is_published_later_and_no_link_stands_meanwhile(
