@@ -63,7 +63,9 @@ def connecting(socket: Socket) -> Callable[[Callable[..., int]], Callable[..., i
         ) -> int:
             if address is None and of_iad is None and folder is None:
                 address = unnamed(socket)
-            if (address is None) == (of_iad is None):
+            if address is None and of_iad is None:
+                raise click.UsageError(_nothing_named(socket, folder))
+            if address is not None and of_iad is not None:
                 raise click.UsageError(f"give either --{socket} ADDRESS or --iad NAME")
             keys: KeyFiles | None
             if of_iad is not None:
@@ -128,6 +130,25 @@ def unnamed(socket: Socket) -> str | None:
     for folder, option in others:
         say(f"another, of {folder}: {option}")
     return demos[0].address(socket)
+
+
+def _nothing_named(socket: Socket, folder: Folder | None) -> str:
+    """Says what to do where neither an address nor an IAD is given, and no demo is meant."""
+    from fleet.inventory.folder import VARIABLE, NoFleetError, find
+
+    try:
+        fleet = folder or find()
+    except NoFleetError:
+        if os.environ.get(VARIABLE):
+            raise
+        return (
+            f"no --{socket} ADDRESS is given, and no demo runs here, or not yet: start one with "
+            "'make demo ARGS=--keep'"
+        )
+    return (
+        f"give either --{socket} ADDRESS or --iad NAME: commands here are for the fleet of "
+        f"{fleet.inventory}, and no demo is asked"
+    )
 
 
 def _given(key: str | None, server_keys: str | None) -> KeyFiles | None:

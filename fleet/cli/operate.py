@@ -109,10 +109,15 @@ def status(
     Exit status: 0 all could be asked, 1 some could not, 2 wrong usage, 4 no reply (--operator),
     5 nobody could be asked.
     """
-    if operator is None and not (folder or iads or groups or limit or watch):
+    if operator is None and not (folder or iads or groups or limit):
         operator = unnamed("operator")
     if operator is not None:
-        if folder is not None or iads or groups or limit or watch:
+        if watch:
+            raise click.UsageError(
+                "--watch is for a fleet; of one master: "
+                f"watch -n {every_s:g} fleet status --operator {operator}"
+            )
+        if folder is not None or iads or groups or limit:
             raise click.UsageError("--operator is one master, without a fleet; leave the rest out")
         if (key is None) != (server_keys is None):
             raise click.UsageError("--key and --server-keys come together")

@@ -30,7 +30,9 @@ def run_folder(path: Path, say: Callable[[str], object] = output.say) -> Iterato
     with ExitStack() as held:
         try:
             path.mkdir(parents=True, exist_ok=True)
-            lock = locks.alone(path, RunFolderError(f"another run is at work in {path}"))
+            lock = locks.alone(
+                path, RunFolderError(f"another run is at work in {path}: name another --directory")
+            )
             held.enter_context(lock)
             before = _move_aside(path)
         except OSError as error:

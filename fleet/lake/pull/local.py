@@ -38,8 +38,12 @@ def run_in(folder: Path) -> Run:
     configs: dict[str, Path] = {}
     iads = tuple(_iads(folder, configs))
     if not iads:
-        makes = "`make demo` makes one" if folder == LOCAL_RUN else "it has no folder of an IAD"
-        raise NoRunError(f"no run in {folder}: {makes}")
+        if folder == LOCAL_RUN:
+            raise NoRunError(
+                f"no run in {folder.absolute()}: `make demo` makes one; for a run of another "
+                "folder, --local FOLDER"
+            )
+        raise NoRunError(f"no run in {folder}: it has no folder of an IAD")
     return Run(Inventory(name=folder.name, iad=iads), configs)
 
 

@@ -177,7 +177,7 @@ def test_only_a_complete_answer_keeps_its_slo(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["query", "--area", "b1"], "give either --master ADDRESS or --iad NAME"),
+        (["query", "--area", "b1"], "no --master ADDRESS is given, and no demo runs here"),
         (["query", "--master", "127.0.0.1:5700", "--area", "b1"], "tcp://host:port"),
         (["query", "--master", "tcp://h:1", "--area", "b1//f4"], "b1/f4/r413"),
         (["query", "--master", "tcp://h:1", "--area", "b1", "--last", "10"], "has no unit"),

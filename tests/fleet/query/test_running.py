@@ -153,7 +153,23 @@ def test_in_a_fleets_folder_the_demo_is_not_meant(capsys, tmp_path):
     (tmp_path / "fleet.toml").touch()
     with running.announced(MASTERS):
         assert run(["query", "--area", "b1"]) == 2
-    assert "give either --master ADDRESS or --iad NAME" in capsys.readouterr().err
+    says = capsys.readouterr().err
+    assert (
+        f"give either --master ADDRESS or --iad NAME: commands here are for the fleet of {tmp_path}"
+        in says
+    )
+
+
+def test_without_a_fleet_and_a_demo_the_way_to_a_demo_is_told(capsys):
+    assert run(["query", "--area", "b1"]) == 2
+    assert "no demo runs here, or not yet: start one with 'make demo" in capsys.readouterr().err
+
+
+def test_a_watched_status_of_one_master_names_the_command(capsys):
+    with running.announced(MASTERS):
+        assert run(["status", "--watch"]) == 2
+    says = capsys.readouterr().err
+    assert "watch -n 5 fleet status --operator tcp://127.0.0.1:2" in says
 
 
 def test_a_refusal_names_the_command_that_goes_to_the_operator(capsys):

@@ -257,7 +257,10 @@ def test_wrong_usage_is_one_line(run, fleet, tmp_path, arguments, said):
 
 def test_no_demo_says_what_makes_one(tmp_path, fleet, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert fleet("--local")[2] == "fleet: no run in var/demo: `make demo` makes one\n"
+    assert fleet("--local")[2] == (
+        f"fleet: no run in {Path.cwd() / 'var/demo'}: `make demo` makes one; for a run of another "
+        "folder, --local FOLDER\n"
+    )
 
 
 def test_a_configuration_that_is_broken_is_named(run, fleet):
