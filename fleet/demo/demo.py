@@ -36,6 +36,7 @@ from fleet.simulation.workload import Arrival
 from fleet.terminal import screen
 from fleet.terminal.units import format_duration
 from fleet.testbed.load_generator import LoadGenerator, Tick
+from fleet.testbed.processes import holders, in_words
 from fleet.testbed.run_folder import RunFolderError, run_folder
 from fleet.testbed.run_records import tasks_of
 from fleet.testbed.testbed import DRS, Testbed, TestbedError
@@ -117,13 +118,20 @@ def run(options: Options) -> int:
         with run_folder(options.directory):
             _run(options, DemoScreen(screen.console()))
     except KeyboardInterrupt:
-        return exits.fail("interrupted; no process of the fleet is left", exits.INTERRUPTED)
+        return exits.fail(f"interrupted; {left(options.directory)}", exits.INTERRUPTED)
     except (RunFolderError, TestbedError) as error:
         sys.stderr.write(f"fleet: {error}\n")  # a process's last output may be several lines
         return exits.FAILED
     except OSError as error:
         return exits.fail(str(error), exits.FAILED)
     return exits.DONE
+
+
+def left(directory: Path) -> str:
+    """What is left of the fleet: agents that were started again by hand go on."""
+    if writers := holders(directory):
+        return f"started by hand, and still running: {in_words(writers)}"
+    return "no process of the fleet is left"
 
 
 def _leave(number: int, _frame: FrameType | None) -> NoReturn:

@@ -9,10 +9,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Final
+
+import psutil
+from msgspec import Struct
 
 LAST_LINES: Final = 5
 LAST_BYTES: Final = 4_096
@@ -125,6 +128,41 @@ def interrupts_deferred() -> Iterator[None]:
             signal.signal(number, handler)
         if came:
             os.kill(os.getpid(), came[0])
+
+
+class Holder(Struct, frozen=True):
+    """A live process that has files open for writing."""
+
+    pid: int
+    name: str
+
+
+def holders(folder: Path) -> list[Holder]:
+    """Other processes that write files in `folder`, by pid; those of other users cannot be seen.
+    An agent always has one open: the lock of its history or state."""
+    root = folder.resolve()
+    found = []
+    for process in psutil.process_iter():
+        if process.pid == os.getpid():
+            continue
+        with suppress(psutil.Error):
+            files = process.open_files()
+            if any(file.mode != "r" and root in Path(file.path).parents for file in files):
+                found.append(Holder(process.pid, _name(process)))
+    return sorted(found, key=lambda holder: holder.pid)
+
+
+def _name(process: psutil.Process) -> str:
+    """The program's name, also where the kernel cut it and the program is a script."""
+    cut = process.name()
+    return next((name for w in process.cmdline() if (name := Path(w).name).startswith(cut)), cut)
+
+
+def in_words(found: list[Holder]) -> str:
+    """Who they are, and the command that ends them."""
+    pids = " ".join(str(holder.pid) for holder in found)
+    named = ", ".join(f"{holder.name} ({holder.pid})" for holder in found)
+    return f"{named}; `kill {pids}` ends {'it' if len(found) == 1 else 'them'}"
 
 
 def agent_command(name: str) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Final
 
 from fleet.common import locks
 from fleet.terminal import output
+from fleet.testbed import processes
 
 MARKER: Final = ".sanderling-run"
 
@@ -24,8 +25,9 @@ def run_folder(path: Path, say: Callable[[str], object] = output.say) -> Iterato
     """Context manager: an empty folder for a run. The files of an earlier run are moved to a folder
     beside it, whose name is passed to `say`.
 
-    `RunFolderError` if another run is using it, or if it contains anything but a run, which may be
-    someone's data.
+    `RunFolderError` if another run is using it, if a process still writes there (an agent that was
+    started by hand would go on in the moved folder), or if it contains anything but a run, which
+    may be someone's data.
     """
     with ExitStack() as held:
         try:
@@ -50,6 +52,11 @@ def _move_aside(path: Path) -> Path | None:
         raise RunFolderError(f"{path} holds something else than a run; name another --directory")
     aside = None
     if found:
+        if writers := processes.holders(path):
+            raise RunFolderError(
+                f"the run before in {path} is still in use by {processes.in_words(writers)}; or "
+                "name another --directory"
+            )
         aside = _beside(path, datetime.fromtimestamp(marker.stat().st_mtime, UTC))
         # Recognisable as a run from its first entry on, even if this is interrupted.
         (aside / MARKER).touch()

@@ -4,6 +4,7 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,9 +16,9 @@ import pytest
 from agent.client import Client
 from agent.wire.records import NodeEventRecord
 from fleet.common import exits
-from fleet.demo.demo import Results
+from fleet.demo.demo import Results, left
 from fleet.simulation import workload
-from fleet.testbed.processes import agent_command
+from fleet.testbed.processes import agent_command, holders
 from fleet.testbed.run_folder import RunFolderError, run_folder
 from fleet.testbed.run_records import read_records
 from testkit.waiting import wait_until
@@ -227,6 +228,51 @@ def test_a_new_run_keeps_the_ones_before(tmp_path: Path) -> None:
     # What was moved aside is a run like any other.
     with run_folder(Path(f"{run}-1970-01-01T000000Z"), said.append):
         assert len(said) == 3
+
+
+WRITER = """
+import sys
+file = open(sys.argv[1], "ab")
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def writer(path: Path) -> Iterator[int]:
+    """A process that has the file open for writing; its pid."""
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"open\n"
+        yield process.pid
+
+
+def test_a_run_whose_files_a_process_writes_stays_where_it_is(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with run_folder(run, pytest.fail):
+        (run / "iad1").mkdir()
+    with writer(run / "iad1" / "state.lock") as pid:
+        words = rf"\({pid}\); `kill {pid}` ends it; or name another --directory"
+        with pytest.raises(RunFolderError, match=words), run_folder(run, pytest.fail):
+            pass
+        assert left(run).startswith("started by hand, and still running: ")
+        assert left(run).endswith(f"({pid}); `kill {pid}` ends it")
+        assert (run / "iad1" / "state.lock").exists()
+        assert holders(tmp_path / "ru") == []
+    assert left(run) == "no process of the fleet is left"
+    said: list[str] = []
+    with run_folder(run, said.append):
+        assert len(said) == 1
+
+
+def test_a_run_that_is_only_read_is_moved(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with run_folder(run, pytest.fail):
+        (run / "output.log").touch()
+    with (run / "output.log").open(), writer(tmp_path / "other"):
+        assert holders(run) == []
 
 
 def test_a_run_that_made_nothing_leaves_no_folder(tmp_path: Path) -> None:

@@ -226,7 +226,10 @@ def test_wrong_usage_is_one_line_and_status_2(site, fleet):
         (["logs", "tail", "--unit", "a;b"], "no name of a unit"),
         (["reboot", "--serial", "0.5", "--yes"], "write 4 or 25%"),
         (["reboot"], "give --yes"),
-        (["status", "--operator", "tcp://127.0.0.1:1", "--iad", "iad4"], "--operator is one master"),
+        (
+            ["status", "--operator", "tcp://127.0.0.1:1", "--iad", "iad4"],
+            "--operator is one master",
+        ),
         (["status", "--key", "x"], "go with --operator"),
     ):
         done = fleet(*arguments)
