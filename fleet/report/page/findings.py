@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
 
 from fleet.report.jobs.worst import worst_first
 from fleet.report.page.markup import Row
 from fleet.report.page.sections.time_spent import PARTS
 from fleet.report.page.shown import Shown
+from fleet.simulation.workload import WARM_UP
 
 
 def found(shown: Shown) -> dict[str, Any]:
@@ -24,16 +26,31 @@ def found(shown: Shown) -> dict[str, Any]:
     }
 
 
-def _objectives(shown: Shown) -> list[Row]:
+def _objectives(shown: Shown) -> dict[str, Any]:
+    """Attainment by policy. Policies are compared by the classes that most of them had, if any had
+    several, and without a warm-up, which is not load that anybody asked for."""
     served = F.sum("queries") - F.sum("refused")
-    return shown.top(
+    # A replay's labels contain the policy, too: "fifo 1.2" and "edfq 1.2" are the same load.
+    labelled = F.startswith("class", F.concat("policy", F.lit(" ")))
+    same = F.when(labelled, F.expr("substring(class, length(policy) + 2)")).otherwise(
+        F.col("class")
+    )
+    keys = ("same", "service", "percentile", "slo_ms")
+    frame = (
         shown.frame("attainment")
+        .where((F.col("class") != WARM_UP) & (F.col("queries") > F.col("refused")))
+        .withColumn("same", same)
+        .withColumn("policies", F.size(F.collect_set("policy").over(Window.partitionBy(*keys))))
+    )
+    most = shown.one(frame.agg(F.max("policies").alias("most")))["most"]
+    rows = shown.top(
+        frame.where(F.col("policies") == most)
         .groupBy("policy")
-        .agg(served.alias("served"), F.try_divide(F.sum("kept"), served).alias("kept"))
-        .where("served > 0"),
+        .agg(served.alias("served"), F.try_divide(F.sum("kept"), served).alias("kept")),
         (F.desc("kept"), "policy"),
         6,
     ).rows
+    return {"by_policy": rows, "compared": most is not None and most > 1}
 
 
 def _time(shown: Shown) -> Row | None:

@@ -8,7 +8,9 @@ from itertools import pairwise
 
 import pytest
 
+from fleet.report.page import findings
 from fleet.report.page.page import PAGE, PICTURES
+from fleet.report.page.shown import Shown
 from tests.fleet.report.reading import Page
 from tests.fleet.report.samples import write_sample
 
@@ -127,3 +129,49 @@ def test_without_anything_the_page_says_so(spark, tmp_path):
     assert "There were no queries in this time." in page.text
     assert "There are no readings of this time." in page.text
     assert "Nothing was quarantined." in page.text
+
+
+def asked(policy, name, queries, kept, refused=0):
+    """A row of `attainment`, of which only the counts matter here."""
+    counts = (queries, queries - refused, 0, refused, kept)
+    return (policy, name, "temperature", 99.0, 400.0, *counts, *[None] * 15)
+
+
+def test_policies_are_compared_by_the_classes_that_they_share(spark, tmp_path):
+    rows = [
+        asked("fifo", "fifo 1.2", 100, 99),
+        asked("edfq", "edfq 1.2", 100, 100),
+        asked("edfq", "warm-up", 3_900, 1_000),
+        asked("edfq", "One room", 10, 0),
+        asked("none", "default p99 400 ms", 3, 0),
+        asked("fifo", "refused", 5, 0, refused=5),
+        asked("edfq", "refused", 5, 0),
+    ]
+    found = findings_of(spark, tmp_path, rows)
+    assert found == {
+        "by_policy": [
+            {"policy": "edfq", "served": 100, "kept": 1.0},
+            {"policy": "fifo", "served": 100, "kept": 0.99},
+        ],
+        "compared": True,
+    }
+
+
+def test_where_no_class_is_shared_all_count_but_the_warm_up(spark, tmp_path):
+    rows = [
+        asked("edfq", "warm-up", 3_900, 1_000),
+        asked("edfq", "live", 10, 9),
+        asked("edfq", "export", 10, 10),
+    ]
+    found = findings_of(spark, tmp_path, rows)
+    assert found == {
+        "by_policy": [{"policy": "edfq", "served": 20, "kept": 0.95}],
+        "compared": False,
+    }
+
+
+def findings_of(spark, folder, attainment):
+    """What the first sentence says of these classes."""
+    contents = ("iad1", 0, None, None, *[0] * 11)
+    write_sample(spark, folder, {"contents": [contents], "attainment": attainment})
+    return findings.found(Shown(spark, folder))["objectives"]
