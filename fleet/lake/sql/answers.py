@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from rich.console import Console
 
 from fleet.terminal import output, screen
 from fleet.terminal.csv_cells import cell
@@ -24,20 +25,25 @@ Convert = Callable[[Any], Any]
 def write_table(frame: DataFrame, most: int) -> None:
     """Print the first `most` rows in columns; if there are more, say so on stderr."""
     rows = list(_rows(frame.limit(most + 1)))
-    console = screen.console()
-    # Columns are truncated only on a terminal: in a file or a pipe it would go unnoticed.
-    if not console.is_terminal:
-        console.width = screen.BOUNDLESS
-    right = _numeric(frame)
-    table = screen.plain_table(*[output.printable(name) for name in frame.columns], left=len(right))
-    for column, is_right in zip(table.columns, right, strict=True):
-        column.justify = "right" if is_right else "left"
-        column.overflow = "ellipsis"
-    for row in rows[:most]:
-        table.add_row(*[output.printable(" ".join(_text(value).split())) for value in row])
-    console.print(table)
+    texts = [[" ".join(_text(value).split()) for value in row] for row in rows[:most]]
+    draw(screen.console(), frame.columns, _numeric(frame), texts)
     if len(rows) > most:
         output.say(f"… more rows: the first {most:,} are shown; --rows or --format csv shows more")
+
+
+def draw(
+    console: Console, names: Sequence[str], right: Sequence[bool], rows: Iterable[Sequence[str]]
+) -> None:
+    """Print rows in columns, numbers (`right`) right-aligned; on a terminal that is too narrow for
+    that each value after its column's name."""
+    if not console.is_terminal:
+        console.width = screen.BOUNDLESS
+    table = screen.plain_table(*[output.printable(name) for name in names], left=len(names))
+    for column, is_right in zip(table.columns, right, strict=True):
+        column.justify = "right" if is_right else "left"
+    for row in rows:
+        table.add_row(*row)
+    screen.show_table(console, table)
 
 
 def write_csv(frame: DataFrame) -> None:
