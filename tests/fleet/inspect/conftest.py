@@ -6,6 +6,7 @@ from fleet.inventory.folder import Folder
 from fleet.inventory.loader import load
 from fleet.inventory.selection import select
 from fleet.keys.store import Store
+from fleet.testbed.ports import free_ports
 from testkit.ssh_server import Host
 
 NODES = ("n1", "n2", "n3")
@@ -17,6 +18,8 @@ class Site:
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
         self.ports = dict.fromkeys(NODES, 1)
+        # Of a master that nobody starts: nothing else may listen there.
+        self._masters_ports = free_ports(3)
         self._write()
         store = Store(folder)
         store.ensure(load(folder))
@@ -41,9 +44,11 @@ class Site:
             '[[iad.node.sensor]]\ndriver = "synthetic"\n'
             for number, name in enumerate(NODES, 11)
         )
+        public, own, operator = self._masters_ports
         self.folder.inventory.write_text(
             'name = "site"\n[ssh]\nconnect_s = 20.0\n[[iad]]\nname = "iad4"\n'
-            f'[iad.master]\naddress = "127.0.0.1"\nlocal = true\n{nodes}'
+            '[iad.master]\naddress = "127.0.0.1"\nlocal = true\n'
+            f"public_port = {public}\nnodes_port = {own}\noperator_port = {operator}\n{nodes}"
         )
 
     @property
