@@ -1,0 +1,69 @@
+"""Accounts and cost of a placement, recomputed naively from the members of every topic."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from agent.placement.world import Unit, World
+
+
+class Sums(NamedTuple):
+    """An account, recomputed."""
+
+    units: int
+    storage: float
+    load: float
+    deliveries: float
+    distance: float
+    processors: frozenset[str]
+
+
+def deliveries(world: World) -> list[tuple[str, str, str, float]]:
+    """(topic, publisher, subscriber, messages a second) of every pair of members."""
+    return [
+        (topic.name, one, other, rate)
+        for topic in world.topics.values()
+        for one, rate in topic.publishers.items()
+        for other in topic.subscribers
+        if topic.processor or one != other
+    ]
+
+
+def accounts(world: World, where: Mapping[Unit, int]) -> list[Sums]:
+    """The account of every master."""
+    storage: dict[int, float] = defaultdict(float)
+    load: dict[int, float] = defaultdict(float)
+    count: dict[int, float] = defaultdict(float)
+    distance: dict[int, float] = defaultdict(float)
+    processors: dict[int, set[str]] = defaultdict(set)
+    homes = {unit.name: at for unit, at in where.items() if unit.kind == "home"}
+    for topic in world.topics.values():
+        for at in {homes[each] for each in topic.publishers if each in homes}:
+            storage[at] += topic.spool_bytes
+        for each, rate in topic.publishers.items():
+            if each in homes and not topic.processor:
+                load[homes[each]] += rate * topic.service_s
+        place = where.get(Unit("processor", topic.name))
+        if place is not None:
+            processors[place].add(topic.name)
+            load[place] += topic.service_s * sum(topic.publishers.values())
+    for unit, at in where.items():
+        if unit.kind == "clone":
+            load[at] += sum(world.peers[unit].values())
+    for name, one, other, rate in deliveries(world):
+        if one in homes and other in homes and not world.topics[name].processor:
+            count[homes[one]] += rate
+            distance[homes[one]] += rate * world.between[homes[one]][homes[other]]
+    return [
+        Sums(
+            sum(place == at for place in where.values()),
+            storage[at],
+            load[at],
+            count[at],
+            distance[at],
+            frozenset(processors[at]),
+        )
+        for at in range(len(world.masters))
+    ]
