@@ -35,13 +35,15 @@ class Account:
 
 
 class Members:
-    """Where a topic's members live: the rate that is published, and subscribers, by master."""
+    """Where a topic's members live, by master: the rate that is published, the number of
+    subscribers, and `own`, the rate of those who do both and are not sent their own messages."""
 
-    __slots__ = ("published", "subscribers")
+    __slots__ = ("own", "published", "subscribers")
 
     def __init__(self) -> None:
         self.published: dict[int, float] = {}
         self.subscribers: dict[int, int] = {}
+        self.own: dict[int, float] = {}
 
 
 class Placement:
@@ -74,7 +76,7 @@ class Placement:
         """A placement of the same world that changes by itself. O(units · degree)."""
         copied = Placement(self.world)
         for unit, at in self._where.items():
-            copied._put(unit, at)
+            copied.put(unit, at)
         return copied
 
     # -- changes of places -----------------------------------------------------------------------
@@ -90,7 +92,7 @@ class Placement:
             raise PlacementError(f"{unit} has two owners: {names}")
         if unit.kind == "home" and self.world.reach[unit.name][at] == inf:
             raise PlacementError(f"client {unit.name} cannot reach {master}")
-        self._put(unit, at)
+        self.put(unit, at)
 
     def remove(self, unit: Unit) -> int:
         """Take a unit away; returns the number of its master. O(degree)."""
@@ -103,7 +105,7 @@ class Placement:
     def move(self, unit: Unit, target: int) -> None:
         """Move a unit that is placed. O(degree)."""
         self.remove(unit)
-        self._put(unit, target)
+        self.put(unit, target)
 
     # -- changes of the world --------------------------------------------------------------------
 
@@ -117,7 +119,7 @@ class Placement:
         finally:
             for unit, at in places:
                 if self.world.has(unit):
-                    self._put(unit, at)
+                    self.put(unit, at)
 
     def drop_topic(self, name: str) -> None:
         """Remove a topic and its processor. O(its members · degree)."""
@@ -197,7 +199,8 @@ class Placement:
             }
         return [Unit("processor", after.name), *(Unit("home", client) for client in clients)]
 
-    def _put(self, unit: Unit, at: int) -> None:
+    def put(self, unit: Unit, at: int) -> None:
+        """As `place`, by the master's number and without checks. O(degree)."""
         self._where[unit] = at
         self._account(unit, at, 1)
 
@@ -242,11 +245,12 @@ class Placement:
             self._count(published, subscribed, at, 1)
 
     def _count(
-        self, published: Mapping[str, float], subscribed: Iterable[str], at: int, sign: int
+        self, published: Mapping[str, float], subscribed: Mapping[str, None], at: int, sign: int
     ) -> None:
         account = self.accounts[at]
         for name, rate in published.items():
-            rates = self.members.setdefault(name, Members()).published
+            members = self.members.setdefault(name, Members())
+            rates = members.published
             number = account.topics.get(name, 0)
             if not number or number + sign == 0:  # Stored once for all publishers here.
                 account.storage += sign * self.world.topics[name].spool_bytes
@@ -255,6 +259,9 @@ class Placement:
                 rates[at] = rates.get(at, 0.0) + sign * rate
             else:
                 del account.topics[name], rates[at]
+                members.own.pop(at, None)
+            if name in subscribed and at in rates:
+                members.own[at] = members.own.get(at, 0.0) + sign * rate
         for name in subscribed:
             numbers = self.members.setdefault(name, Members()).subscribers
             numbers[at] = numbers.get(at, 0) + sign

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from agent.placement.world import Unit, World
+
+# The share of the messages of a topic with publishers at a master.
+Delegated = Callable[[int, str], float]
 
 
 class Sums(NamedTuple):
@@ -67,3 +70,35 @@ def accounts(world: World, where: Mapping[Unit, int]) -> list[Sums]:
         )
         for at in range(len(world.masters))
     ]
+
+
+def distances(world: World, where: Mapping[Unit, int], far_s: float, delegated: Delegated) -> float:
+    """The delay of all deliveries and flows, seconds a second, with a share of the messages that
+    homes at a master process going by way of the cloud instead."""
+    total = 0.0
+    for name, one, other, rate in deliveries(world):
+        source = where.get(Unit("home", one))
+        target = where.get(Unit("home", other))
+        processor = where.get(Unit("processor", name))
+        if source is not None:
+            total += rate * world.reach[one][source]
+        if target is not None:
+            total += rate * world.reach[other][target]
+        if world.topics[name].processor:
+            if processor is not None and source is not None:
+                total += rate * world.between[source][processor]
+            if processor is not None and target is not None:
+                total += rate * world.between[processor][target]
+        elif source is not None and target is not None:
+            share = delegated(source, name)
+            total += rate * ((1 - share) * world.between[source][target] + share * far_s)
+    for unit, peers in world.peers.items():
+        for peer, rate in peers.items():
+            if unit < peer and unit in where and peer in where:
+                total += rate * world.between[where[unit]][where[peer]]
+    return total
+
+
+def opening(world: World, where: Mapping[Unit, int]) -> float:
+    """The opening cost of the masters in use."""
+    return sum(world.masters[at].opening_cost for at in set(where.values()))
