@@ -70,18 +70,13 @@ class Congestion:
         return "full"
 
 
-def over(master: Master, account: Account, plus: Addition) -> str:
-    """Which limit the account exceeds with the addition, or an empty string."""
-    for used, limit, what in (
-        (account.storage + plus.storage, master.storage_bytes, "bytes of storage"),
-        (account.load + plus.load, master.compute, "CPU-seconds a second"),
-    ):
-        if used > limit * (1 + ROUNDING):
-            return f"needs {used:g} {what}, has {limit:g}"
-    processors = len(account.processors) + (plus.processor is not None)
-    if processors > master.max_processors:
-        return f"would have {processors} processors, at most {master.max_processors}"
-    return ""
+def fits(master: Master, account: Account, plus: Addition) -> bool:
+    """Whether the account keeps the master's limits with the addition."""
+    return (
+        account.storage + plus.storage <= master.storage_bytes * (1 + ROUNDING)
+        and account.load + plus.load <= master.compute * (1 + ROUNDING)
+        and len(account.processors) + (plus.processor is not None) <= master.max_processors
+    )
 
 
 class Limits(Congestion):
@@ -99,7 +94,7 @@ class Limits(Congestion):
     def cost(self, placement: Placement, at: int, plus: Addition) -> float:
         """By how much delegated messages take longer; 0 within the limits. O(1) within them, else
         O(topics with publishers there · their masters)."""
-        if not over(placement.world.masters[at], placement.accounts[at], plus):
+        if fits(placement.world.masters[at], placement.accounts[at], plus):
             return 0.0
         chosen = None if self.delegate is None else self.topics(placement, at, plus)
         if chosen is None:
@@ -111,37 +106,40 @@ class Limits(Congestion):
         They depend on publishers and limits only. O(n log n) in the topics there."""
         world, account = placement.world, placement.accounts[at]
         master = world.masters[at]
-        if not over(master, account, plus):
+        if fits(master, account, plus):
             return []
-        processors = len(account.processors) + (plus.processor is not None)
-        storage, load = account.storage + plus.storage, account.load + plus.load
+        if len(account.processors) + (plus.processor is not None) > master.max_processors:
+            return None
+        # How much has to go, with room for rounding.
+        storage = account.storage + plus.storage - master.storage_bytes * (1 + ROUNDING)
+        load = account.load + plus.load - master.compute * (1 + ROUNDING)
         here = dict.fromkeys((*account.topics, *plus.published))
-        topics = [world.topics[name] for name in here]
+        topics = (world.topics[name] for name in here)
         chosen = []
         for topic in sorted(topics, key=lambda each: (-each.spool_bytes, each.name)):
-            if storage <= master.storage_bytes * (1 + ROUNDING):
-                if load <= master.compute * (1 + ROUNDING):
-                    break
-                if topic.processor:
-                    continue
-            storage -= topic.spool_bytes
-            load -= (
-                self._rate(placement, at, topic.name, plus)
-                * topic.service_s
-                * (not topic.processor)
-            )
-            chosen.append(topic.name)
-        fits = storage <= master.storage_bytes * (1 + ROUNDING) + ROUNDING
-        fits = fits and load <= master.compute * (1 + ROUNDING) + ROUNDING
-        return chosen if fits and processors <= master.max_processors else None
+            eases = load > 0 and not topic.processor
+            if storage > 0 or eases:
+                chosen.append(topic.name)
+                storage -= topic.spool_bytes
+                if not topic.processor:
+                    load -= self._rate(placement, at, topic.name, plus) * topic.service_s
+        return chosen if storage <= 0 and load <= 0 else None
 
     def delegated(self, placement: Placement, at: int, topic: str) -> float:
-        if not over(placement.world.masters[at], placement.accounts[at], NOTHING):
+        if fits(placement.world.masters[at], placement.accounts[at], NOTHING):
             return 0.0
         return float(topic in (self.topics(placement, at) or ()))
 
     def reason(self, placement: Placement, at: int, plus: Addition) -> str:
-        return over(placement.world.masters[at], placement.accounts[at], plus)
+        master, account = placement.world.masters[at], placement.accounts[at]
+        for used, limit, what in (
+            (account.storage + plus.storage, master.storage_bytes, "bytes of storage"),
+            (account.load + plus.load, master.compute, "CPU-seconds a second"),
+        ):
+            if used > limit * (1 + ROUNDING):
+                return f"needs {used:g} {what}, has {limit:g}"
+        processors = len(account.processors) + (plus.processor is not None)
+        return f"would have {processors} processors, at most {master.max_processors}"
 
     def _rate(self, placement: Placement, at: int, topic: str, plus: Addition) -> float:
         members = placement.members.get(topic)

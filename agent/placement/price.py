@@ -10,13 +10,14 @@ a processor client → home → processor → home → client (k-TCP); clones ta
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from math import inf
 
 from msgspec import Struct
 
 from agent.placement.congestion import NOTHING, Addition, Congestion
 from agent.placement.placement import Members, Placement
-from agent.placement.world import PlacementError, Unit
+from agent.placement.world import PlacementError, Unit, World
 
 EMPTY = Members()
 
@@ -38,11 +39,34 @@ class Row(Struct, frozen=True):
 class _Terms:
     """What the price of a unit is made of at any master, while it is nowhere."""
 
-    __slots__ = ("client", "far", "fixed", "load", "outward", "peers", "received", "sent", "unit")
+    __slots__ = (
+        "client",
+        "far",
+        "fixed",
+        "load",
+        "outward",
+        "peers",
+        "processor",
+        "published",
+        "reach",
+        "received",
+        "sent",
+        "spools",
+        "subscribed",
+    )
 
-    def __init__(self, unit: Unit, load: float) -> None:
-        self.unit = unit
-        self.load = load
+    def __init__(self, world: World, unit: Unit) -> None:
+        self.load = world.load_of(unit)
+        self.processor = unit.name if unit.kind == "processor" else None
+        self.reach: Sequence[float] | None = None
+        self.published: dict[str, float] = {}
+        self.subscribed: dict[str, None] = {}
+        self.spools: list[tuple[str, float]] = []
+        if unit.kind == "home":
+            self.reach = world.reach[unit.name]
+            self.published = world.published.get(unit.name, {})
+            self.subscribed = world.subscribed.get(unit.name, {})
+            self.spools = [(name, world.topics[name].spool_bytes) for name in self.published]
         self.client = 0.0  # deliveries between client and home
         self.peers: dict[int, float] = {}  # master → deliveries to and from there
         self.outward: dict[int, float] = {}  # the same, of its own messages as a publisher
@@ -63,7 +87,7 @@ class Price:
         """The price of a unit at one master, were it nowhere now; infinity if it may not live
         there. O(degree): masters of its topics' members and peers."""
         self.placement.world.require(unit)
-        if self._forbidden(unit, master):
+        if self._forbidden(unit, master, self.placement.where(unit)):
             return inf
         before = self._lift(unit)
         try:
@@ -162,32 +186,39 @@ class Price:
         finally:
             self._restore(unit, before)
 
-    def _rest(self, terms: _Terms, at: int, outward: float) -> tuple[float, float, float]:
-        """What depends on the master alone: seconds to the client, congestion, opening."""
-        placement, world = self.placement, self.placement.world
-        account = placement.accounts[at]
-        client = terms.client * world.reach[terms.unit.name][at] if terms.client else 0.0
-        opening = 0.0 if account.units else world.masters[at].opening_cost
-        published, subscribed = _memberships(placement, terms.unit)
-        plus = Addition(
+    def _plus(self, terms: _Terms, at: int, outward: float) -> Addition:
+        """What the unit adds to a master's account."""
+        topics = self.placement.accounts[at].topics
+        storage = 0.0
+        for name, spool_bytes in terms.spools:
+            if name not in topics:
+                storage += spool_bytes
+        return Addition(
             terms.load,
-            sum(world.topics[t].spool_bytes for t in published if t not in account.topics),
+            storage,
             terms.sent + terms.received.get(at, 0.0),
             outward,
-            terms.unit.name if terms.unit.kind == "processor" else None,
-            published,
-            subscribed,
+            terms.processor,
+            terms.published,
+            terms.subscribed,
         )
-        after = self.congestion.cost(placement, at, plus)
-        if after == inf:
-            return client, inf, opening
+
+    def _rest(self, terms: _Terms, at: int, outward: float) -> tuple[float, float, float]:
+        """What depends on the master alone: seconds to the client, congestion, opening."""
+        placement = self.placement
+        client = terms.client * terms.reach[at] if terms.client and terms.reach else 0.0
+        used = placement.accounts[at].units
+        opening = 0.0 if used else placement.world.masters[at].opening_cost
+        after = self.congestion.cost(placement, at, self._plus(terms, at, outward))
+        if not after or after == inf:  # Nothing is cheaper for one unit more.
+            return client, after - terms.far.get(at, 0.0), opening
         now = self.congestion.cost(placement, at, NOTHING)
         # Were the master full without it, and not with it, it would cost nothing to let it in.
         return client, after - (now if now < inf else 0.0) - terms.far.get(at, 0.0), opening
 
     def _terms(self, unit: Unit) -> _Terms:
         placement, world = self.placement, self.placement.world
-        terms = _Terms(unit, world.load_of(unit))
+        terms = _Terms(world, unit)
         for peer, rate in world.peers.get(unit, {}).items():
             _add(terms.peers, placement.where(peer), rate)
         if unit.kind == "processor":
@@ -195,13 +226,12 @@ class Price:
                 _add(terms.peers, at, weight)
         elif unit.kind == "home":
             terms.client = world.traffic_of(unit.name)
-            self._home(terms)
+            self._add_topics(terms)
         return terms
 
-    def _home(self, terms: _Terms) -> None:
+    def _add_topics(self, terms: _Terms) -> None:
         placement, world = self.placement, self.placement.world
-        published, subscribed = _memberships(placement, terms.unit)
-        for name, rate in published.items():
+        for name, rate in terms.published.items():
             topic = world.topics[name]
             if topic.processor:
                 processor = placement.where(Unit("processor", name))
@@ -211,7 +241,7 @@ class Price:
                 _add(terms.outward, at, rate * number)
                 terms.sent += rate * number
         far_s = self.congestion.far_s
-        for name in subscribed:
+        for name in terms.subscribed:
             if world.topics[name].processor:
                 _add(terms.peers, placement.where(Unit("processor", name)), world.rates[name])
                 continue
@@ -226,14 +256,14 @@ class Price:
 
     # -- what is not allowed ---------------------------------------------------------------------
 
-    def _forbidden(self, unit: Unit, at: int, here: int | None = None) -> str:
-        """Why a unit may not live at a master whatever it costs, or an empty string."""
+    def _forbidden(self, unit: Unit, at: int, here: int | None) -> str:
+        """Why a unit that is at `here` may not live at a master whatever it costs, or an empty
+        string."""
         world = self.placement.world
-        here = self.placement.where(unit) if here is None else here
-        pinned = world.pins.get(unit)
         if unit.kind == "home" and world.reach[unit.name][at] == inf:
             return "is out of the client's reach"
-        if pinned is not None and pinned != at:
+        pinned = world.pins.get(unit, at) if world.pins else at
+        if pinned != at:
             return f"is not {world.masters[pinned].name}, where it is pinned"
         if at in world.draining:
             return "is draining"
@@ -242,20 +272,13 @@ class Price:
         return ""
 
     def _reason(self, unit: Unit, at: int) -> str:
-        reason = self._forbidden(unit, at)
+        before = self.placement.where(unit)
+        reason = self._forbidden(unit, at, before)
         if reason:
             return reason
-        before = self._lift(unit)
+        self._lift(unit)
         try:
-            published, subscribed = _memberships(self.placement, unit)
-            topics, account = self.placement.world.topics, self.placement.accounts[at]
-            plus = Addition(
-                self.placement.world.load_of(unit),
-                sum(topics[t].spool_bytes for t in published if t not in account.topics),
-                processor=unit.name if unit.kind == "processor" else None,
-                published=published,
-                subscribed=subscribed,
-            )
+            plus = self._plus(self._terms(unit), at, 0.0)
             return self.congestion.reason(self.placement, at, plus)
         finally:
             self._restore(unit, before)
@@ -267,13 +290,6 @@ class Price:
     def _restore(self, unit: Unit, at: int | None) -> None:
         if at is not None:
             self.placement.put(unit, at)
-
-
-def _memberships(placement: Placement, unit: Unit) -> tuple[dict[str, float], dict[str, None]]:
-    if unit.kind != "home":
-        return {}, {}
-    world = placement.world
-    return world.published.get(unit.name, {}), world.subscribed.get(unit.name, {})
 
 
 def _processor_weights(placement: Placement, topic: str) -> dict[int, float]:
