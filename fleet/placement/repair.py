@@ -59,31 +59,42 @@ def empty(
 
 
 def repaired(
-    bins: Bins, load: Sequence[float], most: int, feasible: Feasibility
+    bins: Bins,
+    load: Sequence[float],
+    most: int,
+    feasible: Feasibility,
+    keep: Feasibility | None = None,
 ) -> tuple[Bins, list[int]]:
-    """Bins that are all feasible, or have a single topic, and the topics that moved.
+    """Bins that `keep` accepts, or have a single topic, and the topics that moved.
 
-    Of each infeasible bin the fewest topics go that make the rest feasible: of those sets the one
-    that other bins take without a new master, then the lightest. O(bins · 2^most) questions at
-    worst, and each is about one bin.
+    `keep` is `feasible` by default; one with less headroom saves moves, for who stays is measured
+    and who comes is predicted. Topics go where it stays feasible. Of each bin that is not kept the
+    fewest topics go: of those sets one that other bins take without a new master, the lightest.
+    O(bins · 2^most) questions at worst, and each is about one bin.
     """
+    keep = keep or feasible
     found = [list(each) for each in bins]
     moved: list[int] = []
     for place in range(len(found)):
-        if len(found[place]) > 1 and not feasible(found[place]):
-            moved += _relieve(found, place, load, most, feasible)
+        if len(found[place]) > 1 and not keep(found[place]):
+            moved += _relieve(found, place, load, most, feasible, keep)
     return found, moved
 
 
 def _relieve(
-    bins: Bins, place: int, load: Sequence[float], most: int, feasible: Feasibility
+    bins: Bins,
+    place: int,
+    load: Sequence[float],
+    most: int,
+    feasible: Feasibility,
+    keep: Feasibility,
 ) -> list[int]:
     topics = bins[place]
     for count in range(1, len(topics)):
         choices = [
             gone
             for gone in combinations(topics, count)
-            if len(topics) - count == 1 or feasible([t for t in topics if t not in gone])
+            if len(topics) - count == 1 or keep([t for t in topics if t not in gone])
         ]
         choices.sort(key=lambda gone: sum(load[topic] for topic in gone))
         for gone in choices:

@@ -190,3 +190,14 @@ def test_topics_come_and_go() -> None:
         len(used)
         <= 1.3 * len(ffd(Problem(here, given.latency_alone, given.load, 6, given.feasible))) + 1
     )
+
+
+def test_repair_with_less_headroom_for_who_stays_moves_less() -> None:
+    topics = some(2, 40)
+    bins = ffd(problem(topics))
+    strict = candidates(MODEL, topics, 0.1).feasible
+    load = [topic.load for topic in topics]
+    _, many = repaired(bins, load, 6, strict)
+    _, none = repaired(bins, load, 6, strict, problem(topics).feasible)
+    assert many
+    assert not none
