@@ -2,8 +2,8 @@
 
 **A thread a topic** (the k-TCP paper's broker). While n topics are active each runs at the speed
 min(1, cores / n) / (1 + interference (n - 1)). How many of the others are active is taken as
-Poisson-binomial with their utilisations, which depend on their speeds in turn: a fixed point,
-reached from below. **One queue by deadline**: a worker a core, all messages of all topics.
+Poisson-binomial with their utilisations, which depend on their speeds in turn: a fixed point.
+**One queue by deadline**: a worker a core, all messages of all topics.
 
 The wait then has two parts, each the tail of a Brownian motion with drift. Periodic publishers make
 a bridge over a period (n D/D/1, Roberts and Virtamo): w (w + free) = (n - 1) s² ln(1/q) / 2. Chance
@@ -30,7 +30,8 @@ cdef enum:
     MAX_NODES = 1 << 20
     TURNS = 20                    # of Newton's method, at most
 
-cdef double CLOSE = 1e-5          # the fixed point's largest remaining step in utilisation
+cdef double CLOSE = 1e-4          # the fixed point's largest remaining step in utilisation
+cdef double STRIDE = 1.5          # its steps are longer by this: they grow from below, and slowly
 cdef double MAX_LOG = 20.0        # a tree's value that is larger is none: e^20 s are 15 years
 
 
@@ -89,7 +90,7 @@ cdef void _share(
             shares[i].variance = max(square / (mean * mean) - 1.0, 0.0)
             u = min(1.0, shares[i].utilisation)
             moved = max(moved, fabs(u - busy[i]))
-            busy[i] = u
+            busy[i] = min(1.0, busy[i] + STRIDE * (u - busy[i]))
         if moved < CLOSE:
             return
 
@@ -166,7 +167,9 @@ cdef double _overrun(
     return f
 
 
-cdef double _bridges(const double *variance, const double *free_s, int count, double half) noexcept nogil:
+cdef double _bridges(
+    const double *variance, const double *free_s, int count, double half
+) noexcept nogil:
     """The w with w = Σ half · variance / (w + free_s): bridges of different periods, together."""
     cdef double total = 0.0
     cdef double w
@@ -447,11 +450,13 @@ cdef class Candidates:
     that many periodic ones. A topic keeps its objective if `quantile` of its latencies does.
     """
 
-    def __cinit__(self, Colocation model not None, service_s, rate, publishers, objective_s, quantile):
+    def __cinit__(
+        self, Colocation model not None, service_s, rate, publishers, objective_s, quantile
+    ):
         cdef int i
         lists = [list(each) for each in (service_s, rate, publishers, objective_s, quantile)]
         if len({len(each) for each in lists}) != 1:
-            raise ValueError("service_s, rate, publishers, objective_s and quantile differ in length")
+            raise ValueError("the lists of the topics differ in length")
         self.model = model
         self.count = len(lists[0])
         self.loads = <Load *>malloc(max(self.count, 1) * sizeof(Load))

@@ -40,7 +40,7 @@ def own_threads(topics: Sequence[Topic], p: dict[str, Any]) -> list[float]:
     busy = [min(1.0, topic[1] * each) for topic, each in zip(topics, base, strict=True)]
     service, utilisation, variance = base[:], busy[:], [0.0] * len(topics)
     for _ in range(60):
-        before = busy[:]
+        moved = 0.0
         for i in range(len(topics)):
             others = [busy[j] for j in range(len(topics)) if j != i]
             mean = square = 0.0
@@ -54,8 +54,10 @@ def own_threads(topics: Sequence[Topic], p: dict[str, Any]) -> list[float]:
             service[i] = base[i] / mean
             utilisation[i] = topics[i][1] * service[i]
             variance[i] = max(square / mean**2 - 1.0, 0.0)
-            busy[i] = min(1.0, utilisation[i])
-        if max(abs(new - old) for new, old in zip(busy, before, strict=True)) < 1e-5:
+            step = min(1.0, utilisation[i]) - busy[i]
+            moved = max(moved, abs(step))
+            busy[i] = min(1.0, busy[i] + 1.5 * step)
+        if moved < 1e-4:
             break
     return [
         p["overhead_s"]
