@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from bench import (
     areas,
     big_json,
+    colocation,
     deadline,
     directory,
     dispatch,
@@ -40,6 +41,8 @@ BENCHMARKS: dict[str, Callable[[], Iterable[Result]]] = {
     "history": history.run,
     "directory": directory.run,
     "matching": matching.run,
+    "colocation": colocation.run,
+    "packing-70": colocation.packing,
     "simulate": simulation.run,
     "file-limit": file_limit.run,
     "fleet": fleet.run,

@@ -435,3 +435,26 @@ def simulate(
             spark=spark,
         )
     )
+
+
+@lab.command()
+@click.option("--quick", is_flag=True, help="Half a minute: 20 topics, few training runs.")
+@SEED
+@click.option(
+    "--results",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("var/placement-topics"),
+    show_default=True,
+    help="Where placement-topics.csv, .svg and .md go.",
+)
+def placement_topics(quick: bool, seed: int, results: Path) -> int:
+    """Pack topics onto brokers (k-TCP): latency models, planners, and one queue for all.
+
+    On a simulated broker. Takes about 10 minutes.
+    Needs numpy, SciPy, scikit-learn, networkx and matplotlib.
+    """
+    if (status := without("numpy", "scipy", "sklearn", "networkx", "matplotlib")) is not None:
+        return status
+    from lab.placement import command
+
+    return command.run(results, seed, quick=quick)

@@ -29,6 +29,7 @@ DEPTH: Final = 3
 LEARNING_RATE: Final = 0.08
 LEAF: Final = 12  # topics, at least
 FEWEST_RUNS: Final = 10
+FEWEST_FOR_TREES: Final = 60
 
 
 class TrainingError(ValueError):
@@ -45,7 +46,7 @@ def train(runs: Sequence[Run], discipline: Discipline, *, trees: bool = True) ->
     if any(not latency > 0.0 for run in runs for latency in run.latency_s):
         raise TrainingError("a run has a latency that is not above 0")
     fitted = _formulas(runs, discipline, quantiles.pop())
-    if not trees:
+    if not trees or len(runs) < FEWEST_FOR_TREES:
         return fitted
     kept = _trees_help(runs, fitted, discipline)
     return structs.replace(fitted, trees=_boosted(fitted.model(), runs)) if kept else fitted
