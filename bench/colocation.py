@@ -27,7 +27,9 @@ def topics(seed: int = 1) -> list[oracle.Topic]:
     found = []
     for _ in range(TOPICS):
         service_s, most = draw.choice([(0.0126, 78), (0.0262, 37), (0.0398, 24), (0.0466, 20)])
-        found.append((service_s, float(draw.randint(int(0.4 * most), int(0.9 * most))), 0.0, 1.0, 0.9))
+        found.append(
+            (service_s, float(draw.randint(int(0.4 * most), int(0.9 * most))), 0.0, 1.0, 0.9)
+        )
     return found
 
 
