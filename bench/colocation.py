@@ -7,7 +7,7 @@ import random
 import time
 
 from _core.colocation.model import Candidates, Colocation
-from bench.report import Result, interleaved, report, result
+from bench.output import Result, interleaved, report, result
 from fleet.placement.columns import fewest
 from fleet.placement.packing import Planner, Problem, ffd, lfs
 from tests.oracles import colocation as oracle
