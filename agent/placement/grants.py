@@ -21,13 +21,13 @@ class Grants:
         self.lasts_s = lasts_s
         self.move: Move | None = None
         self._until = 0.0
-        self._held: dict[Unit, dict[Unit, float]] = {}  # unit → movers, and until when
+        self._held: dict[Unit, tuple[float, frozenset[Unit]]] = {}  # by mover
 
     def admit(self, move: Move, now: float) -> bool:
         """Grant a move from or to this master. The same move is granted again; another has to wait,
-        unless the one granted is of less weight and was not begun (`begin`). O(1)."""
+        unless the one granted is of less weight and was not begun (`begin`). O(holds)."""
         self._forget(now)
-        if self._stays(move.unit, now):
+        if self._stays(move.unit):
             return False
         if self.move is not None and self.move != move:
             begun = self._until == inf
@@ -49,26 +49,32 @@ class Grants:
         """Keep these units, which live here, where they are while their peer moves. False if one of
         them is moving itself. O(peers)."""
         self._forget(now)
-        units = list(peers)
+        units = frozenset(peers)
         if self.move is not None and self.move.unit in units:
             return False
-        for unit in units:
-            self._held.setdefault(unit, {})[mover] = now + self.lasts_s
+        self._held[mover] = (now + self.lasts_s, units)
+        return True
+
+    def keep(self, mover: Unit, now: float) -> bool:
+        """The move begins: from now on only `release` ends the hold of its peers. Whether they are
+        still held. O(1)."""
+        self._forget(now)
+        if mover not in self._held:
+            return False
+        self._held[mover] = (inf, self._held[mover][1])
         return True
 
     def release(self, mover: Unit) -> None:
-        """The move is over, or will not be: its grant and what it holds end. O(units held)."""
+        """The move is over, or will not be: its grant and what it holds end. O(1)."""
         if self.move is not None and self.move.unit == mover:
             self.move = None
-        for movers in self._held.values():
-            movers.pop(mover, None)
+        self._held.pop(mover, None)
 
-    def _stays(self, unit: Unit, now: float) -> bool:
-        movers = self._held.get(unit, {})
-        return any(until > now for mover, until in movers.items() if mover != unit)
+    def _stays(self, unit: Unit) -> bool:
+        return any(unit in units for mover, (_, units) in self._held.items() if mover != unit)
 
     def _forget(self, now: float) -> None:
         if self.move is not None and now >= self._until:
             self.move = None
-        for unit in [unit for unit, movers in self._held.items() if not movers]:
-            del self._held[unit]
+        for mover in [mover for mover, (until, _) in self._held.items() if now >= until]:
+            del self._held[mover]

@@ -57,41 +57,52 @@ class Schedule:
         move = Drift(Price(self.view, self.price.congestion), lambda unit: K).wanted(unit)
         if move is None:
             return
+        if any(unit == other.unit for other in self.under_way):
+            return
         masters = involved(self.price, move)
-        if not self.granted(move, masters):
-            if self.rng.random() < 0.7:  # Else the release is lost, and the grants end by time.
-                for grants in self.grants.values():
-                    if move not in self.under_way:
-                        grants.release(unit)
-            return
-        checked = Drift(self.price, lambda unit: K).checked(move)
-        if checked is None or not all(self.grants[name].begin(move, self.now) for name in masters):
-            for grants in self.grants.values():
-                grants.release(unit)
-            return
-        self.under_way.append(checked)
+        homes = self.homes(peers(self.placement, unit))
+        checked = None
+        if self.granted(move, masters, homes):
+            checked = Drift(self.price, lambda unit: K).checked(move)
+        if (
+            checked is not None
+            and all(self.grants[name].begin(move, self.now) for name in masters)
+            and all(self.grants[name].keep(unit, self.now) for name in homes)
+        ):
+            self.under_way.append(checked)
+        elif self.rng.random() < 0.7:  # Else the release is lost, and the grants end by time.
+            self.release(unit)
 
-    def granted(self, move: Move, masters: list[str]) -> bool:
-        if any(move.unit == other.unit for other in self.under_way):
-            return False
-        world = self.placement.world
+    def homes(self, units: list[Unit]) -> dict[str, list[Unit]]:
+        """These units by the names of their masters."""
+        found: dict[str, list[Unit]] = {}
+        for unit in units:
+            at = self.placement.where(unit)
+            assert at is not None
+            found.setdefault(self.placement.world.masters[at].name, []).append(unit)
+        return found
+
+    def granted(self, move: Move, masters: list[str], homes: dict[str, list[Unit]]) -> bool:
+        """Whether all of them grant it, before some time passes."""
         for name in masters:
             if self.rng.random() < 0.05 or not self.grants[name].admit(move, self.now):
                 return False
-        for peer in peers(self.placement, move.unit):
-            at = self.placement.where(peer)
-            assert at is not None
-            if not self.grants[world.masters[at].name].hold(move.unit, [peer], self.now):
-                return False
+        if not all(self.grants[at].hold(move.unit, units, self.now) for at, units in homes.items()):
+            return False
+        self.now += self.rng.choice((0.0, 0.0, LASTS_S))
         return True
+
+    def release(self, unit: Unit) -> None:
+        """The move is over at all masters."""
+        for grants in self.grants.values():
+            grants.release(unit)
 
     def finish(self, move: Move) -> None:
         """The handover is over: the cost has fallen by the gain, whatever else moved meanwhile."""
         before = self.price.total()
         self.placement.move(move.unit, self.placement.world.master(move.target))
         self.cost = self.price.total()
-        for grants in self.grants.values():
-            grants.release(move.unit)
+        self.release(move.unit)
         self.moves += 1
         if before < inf:
             assert self.cost <= before - K + 1e-9
@@ -201,8 +212,11 @@ def test_a_master_grants_one_move_at_a_time_and_peers_stay() -> None:
     grants.release(other)
     assert grants.hold(other, [peer], 2.0)
     assert not grants.admit(Move(peer, "m1", "m2", reason="pin"), 3.0)
+    assert grants.keep(other, 3.0)
+    assert not grants.admit(Move(peer, "m1", "m2", reason="pin"), 10 * LASTS_S)
     grants.release(other)
-    assert grants.admit(Move(peer, "m1", "m2", reason="pin"), 3.0)
+    assert not grants.keep(other, 10 * LASTS_S)
+    assert grants.admit(Move(peer, "m1", "m2", reason="pin"), 10 * LASTS_S)
 
 
 def test_a_grant_ends_by_itself_unless_the_move_has_begun() -> None:
