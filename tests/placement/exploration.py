@@ -1,6 +1,13 @@
-"""Exhaustive search: every moment of a world that can follow from the start, each visited once."""
+"""Exhaustive search: every moment of a world that can follow from the start, each visited once.
+
+``python -m tests.placement.exploration MESSAGES CRASHES PARTITIONS SLOW [ISOLATED]`` explores a
+world of that size; SLOW is ``s``, ``t`` or ``st``. A million states take some 0.8 GB and minutes.
+"""
 
 from __future__ import annotations
+
+import sys
+import time
 
 from tests.placement.handover_world import Broken, Event, World, faultless
 
@@ -71,3 +78,21 @@ class Exploration:
             at, event = self._parents[at]
             events.append(" ".join(map(str, event)))
         return ", ".join(reversed(events)) or "the start"
+
+
+def main() -> None:
+    """Run the command."""
+    messages, crashes, partitions, slow, *isolated = sys.argv[1:]
+    world = World(
+        int(messages), int(crashes), int(partitions), slow=slow, isolated="".join(isolated)
+    )
+    exploration = Exploration(world.happen(("move", "s")))
+    exploration.run()
+    taken = round(time.process_time())
+    sys.stdout.write(
+        f"{exploration.states:,} states, {exploration.steps:,} events, {taken} s of CPU: all hold\n"
+    )
+
+
+if __name__ == "__main__":
+    main()
