@@ -7,7 +7,7 @@ from typing import Final
 
 from agent.client import Client, NoReplyError
 from agent.net.keys import KeyFiles
-from agent.wire.base import TIMEOUT_FACTOR, Form
+from agent.wire.base import Form
 from agent.wire.messages import Answer, Slo, Window
 from fleet.common import exits
 from fleet.query import replies
@@ -33,11 +33,8 @@ def _words(answer: Answer, window: Window, timeout_ms: float | None, slo: Slo) -
             else f"{areas} areas have readings of less than the {asked} asked, {area} of {least} "
             "only: their nodes hold no more"
         )
-    if any(gap.reason == "timeout" for gap in answer.missing):
-        waited = f"the answer timeout was {timeout_ms or slo.latency_ms * TIMEOUT_FACTOR:g} ms"
-        if timeout_ms is None:
-            waited += f", {TIMEOUT_FACTOR:g} times the SLO's latency"
-        yield f"{waited}; --timeout 10s waits longer"
+    if waited := replies.waited(answer, timeout_ms, slo):
+        yield waited
 
 
 def run(

@@ -192,6 +192,15 @@ def test_without_an_alert_it_says_so(bed: Testbed) -> None:
     assert summary == "no alert came"
 
 
+def test_a_watch_whose_rounds_lack_time_says_how_long_they_waited(bed: Testbed) -> None:
+    done = watch(bed, "--area", "b1", "--every", "1s", "--slo", "p99.9999=0.01ms", "--rounds", "1")
+    *_, summary, hint = done.stderr.splitlines()
+    assert summary.startswith("1 round, 1 missed the SLO")
+    assert hint == (
+        "the answer timeout was 0.04 ms, 4 times the SLO's latency; --timeout 10s waits longer"
+    )
+
+
 def test_the_summary_counts() -> None:
     slo = Slo(99.0, 500.0)
     assert summary_line(Tally(1), slo, 1) == "1 round, none missed p99 ≤ 500 ms"
