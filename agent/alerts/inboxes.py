@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import groupby
 
+from msgspec.structs import replace
+
 from _core.queue.edf import EdfQueue
 from agent.alerts.coalesce import together
 from agent.alerts.inbox import Inbox, check_size, filter_bytes, last_run, refusal, why_not_again
@@ -330,7 +332,8 @@ class Inboxes:
         reply = Subscribed(event.message.id, "cancelled")
         inbox = self._by_key.get((event.client, event.message.id))
         if inbox is None:
-            # The reply to an earlier request may have been lost.
+            # No error: the reply to an earlier request may have been lost.
+            reply = replace(reply, message=f"no subscription {event.message.id!r} is kept here")
             return [SendPush(event.peer, reply, waits=True)]
         return [*self._end(inbox, "cancelled"), SendPush(event.peer, reply, inbox.durable)]
 

@@ -257,12 +257,13 @@ class Client(Connection[ClientReply]):
             raise
         return notifications
 
-    def unsubscribe(self, subscription_id: str, timeout_ms: float = 2_000.0) -> None:
-        """End a durable subscription that was left open, and delete what is kept for it; no error
-        if there is none. `NoReplyError` if the master stays silent."""
+    def unsubscribe(self, subscription_id: str, timeout_ms: float = 2_000.0) -> bool:
+        """End a durable subscription that was left open, and delete what is kept for it; False: the
+        master says that there is none. `NoReplyError` if it stays silent."""
         left = Notifications(self, Subscribe(subscription_id, "*", durable=True), 0.0)
         self._subscriptions[subscription_id] = left
         left.end(timeout_ms)
+        return left.was_kept
 
     def take(self, timeout_ms: float, *, until_cut: bool = False) -> None:
         """Receive one message and dispatch it. Raises as `receive` does."""

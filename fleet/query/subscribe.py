@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Final
 
@@ -87,11 +87,14 @@ def end(master: str, name: str, keys: KeyFiles | None = None) -> int:
     """End a durable subscription; returns the exit status."""
     try:
         with Client(master, keys) as client:
-            client.unsubscribe(name)
+            was_kept = client.unsubscribe(name)
     except SubscriptionError as error:
         return exits.fail(f"refused: {error}", exits.REFUSED)
     except (NoReplyError, ValueError) as error:
         return replies.fail(error, f"{master} is none to a subscription", "public")
+    if not was_kept:
+        text = f"this master keeps no subscription {name} for you: nothing was ended"
+        return exits.fail(text, exits.FAILED)
     screen.line(screen.console(stderr=True), f"subscription {name} is ended")
     return exits.DONE
 
@@ -128,13 +131,23 @@ def _follow(notifications: Notifications, options: Options, tally: Tally) -> Non
     out = screen.console()
     if not options.as_json:
         screen.line(out, header(), "bold")
-    for shown, each in enumerate(_until(notifications, options.lasting_s), start=1):
+    for each in first_alerts(_until(notifications, options.lasting_s), options.count):
         _count(tally, each)
         if options.as_json:
             replies.write_json(each)
         else:
             screen.line(out, alert_line(each, time.time()))
-        if shown == options.count:
+
+
+def first_alerts(
+    received: Iterable[Notified | Gap | UnknownLoss], count: int | None
+) -> Iterator[Notified | Gap | UnknownLoss]:
+    """All up to the alert with this number; what is missing counts for none."""
+    alerts = 0
+    for each in received:
+        yield each
+        alerts += isinstance(each, Notified)
+        if alerts == count:
             return
 
 
@@ -192,7 +205,8 @@ def alert_line(each: Notified | Gap | UnknownLoss, now_s: float) -> Text:
             text += f"{lost.history} {_range(lost.first, lost.last)}"
         case UnknownLoss(after=after):
             text = f"alerts may be lost after position {after}, nobody knows how many: "
-            text += printable(each.message)
+            # What the master advises, the client has done: the subscription is made anew.
+            text += printable(each.message.partition("; ")[0])
     return Text(text, "yellow")
 
 
