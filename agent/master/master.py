@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 import zmq
 from msgspec.structs import replace
 
+from agent.alerts.event_state import SaveNodeState
 from agent.directory.registrar_events import Registrant
 from agent.master.autoscale_plane import AutoscalePlane
 from agent.master.broker_links import BrokerLinks
 from agent.master.control_plane import ControlPlane
 from agent.master.directory_link import DirectoryLink
 from agent.master.event_plane import EventPlane
+from agent.master.event_take_over import node_states
 from agent.master.metrics_plane import MetricsPlane
 from agent.master.notification_store import NotificationStore
 from agent.master.operator_plane import MAX_CONNECTIONS, OperatorPlane
@@ -29,7 +31,7 @@ from agent.master.push_plane import PushPlane
 from agent.master.query_plane import QueryPlane
 from agent.master.records import Records
 from agent.master.reply_writer import ReplyWriter
-from agent.master.request_plane import Origin
+from agent.master.request_plane import RequestOrigin
 from agent.master.state import State
 from agent.master.task_plane import TaskPlane, nodes_before
 from agent.master.watch_plane import WatchPlane
@@ -43,8 +45,8 @@ from agent.metrics.families import (
     WEBHOOK_UP,
 )
 from agent.net.router import NODES_WAITING
-from agent.net.secure_sockets import Guard
-from agent.runtime.console import listening, voice
+from agent.net.secure_sockets import SecureSockets
+from agent.runtime.console import listening, operator_log
 from agent.runtime.disk_writer import DiskWriterThread
 from agent.runtime.reactor import Reactor
 from agent.runtime.release import release
@@ -77,7 +79,7 @@ class Master:
     ) -> None:
         self._iad = config.iad.name
         self._release = release()
-        self._say = voice(f"sanderling-master {self._iad}")
+        self._say = operator_log(f"sanderling-master {self._iad}")
         self._reactor = Reactor(clock)
         self._writer = DiskWriterThread()
         self._reactor.listen(self._writer.fileno, self._writer.turn)
@@ -85,14 +87,17 @@ class Master:
         with ExitStack() as undo:
             undo.callback(self._context.destroy, linger=0)
             undo.callback(self._writer.close)
-            self._guard = Guard(self._context, config.trust, folder, clock=clock, warn=self._say)
-            undo.callback(self._guard.close)
+            self._secure_sockets = SecureSockets(
+                self._context, config.trust, folder, clock=clock, warn=self._say
+            )
+            undo.callback(self._secure_sockets.close)
             self._state = State(
                 folder / config.state.path if config.state.path else None,
                 clock,
                 self._say,
                 self._writer,
             )
+            undo.callback(self._state.close)
             # Of both schedulers, the writer of replies and the public socket.
             self._budget = SharedBudget()
             # Of all that clients ask.
@@ -101,6 +106,9 @@ class Master:
                 config, clock, self._state, self._budget, self._rates
             )
             self._notifications = NotificationStore(_beside(folder, config.state.path), self._say)
+            undo.callback(self._notifications.close)
+            undo.callback(self._writer.drain)
+            saved = node_states(self._state, self._notifications)
             self._records = Records(self._reactor, config.records, folder, self._writer)
             sockets = config.sockets
             self._addresses = {
@@ -108,36 +116,40 @@ class Master:
                 "nodes": sockets.nodes,
                 "operator": sockets.operator,
             }
-            self._connect(config)
+            self._connect(config, saved)
             self._call_out(config, folder)
             self._trade(config, folder, run)
             self._metrics = MetricsPlane(
                 self._reactor, config.metrics, self._records, self._status, lambda: self._peers.iads
             )
-            self._metrics.shows(WATCHES_OPEN, lambda: self._standing.open_watches)
+            self._metrics.shows(WATCHES_OPEN, lambda: self._watch_plane.open_watches)
             self._metrics.shows(SUBSCRIPTIONS_OPEN, lambda: self._push.open_subscriptions)
             self._metrics.shows(NOTIFICATIONS_SPOOLED, lambda: self._push.spooled)
             self._metrics.shows_by(OVERLAY_LINK_UP, lambda: self._push.links)
             if (webhooks := self._webhooks) is not None:
                 self._metrics.shows_by(WEBHOOK_UP, lambda: webhooks.up)
-            self._metrics.shows(KEY_EXPIRY, lambda: self._guard.key_expiry_s)
+            self._metrics.shows(KEY_EXPIRY, lambda: self._secure_sockets.key_expiry_s)
             undo.pop_all()
 
-    def _connect(self, config: MasterConfig) -> None:
+    def _connect(self, config: MasterConfig, saved: list[SaveNodeState]) -> None:
         reactor, sockets = self._reactor, config.sockets
-        guard = self._guard
-        guard.attend(reactor)
+        secure_sockets = self._secure_sockets
+        secure_sockets.attend(reactor)
         most = config.clients.most_connections
-        public = guard.router("public", sockets.public, most_connections=most)
+        public = secure_sockets.router("public", sockets.public, most_connections=most)
         self._public = PublicPlane(reactor, public, self._rates)
         self._replies = self._public.writer = ReplyWriter(reactor, self._public.send, self._budget)
         public.unsent.tell, self._budget.collect = self._budget.add, public.unsent.collect
-        operator = guard.router("operator", sockets.operator, most_connections=MAX_CONNECTIONS)
+        operator = secure_sockets.router(
+            "operator", sockets.operator, most_connections=MAX_CONNECTIONS
+        )
         self._operator = OperatorPlane(reactor, operator)
         nodes = (
-            guard.router("nodes", sockets.nodes, waiting=NODES_WAITING) if sockets.nodes else None
+            secure_sockets.router("nodes", sockets.nodes, waiting=NODES_WAITING)
+            if sockets.nodes
+            else None
         )
-        self._peers = Peers(reactor, guard, self._say)
+        self._peers = Peers(reactor, secure_sockets, self._say)
         for member in config.pool:
             if member.iad != self._iad:
                 self._peers.connect(member.iad, member.address, member.keys)
@@ -167,16 +179,26 @@ class Master:
             self._state,
             self._notifications,
             self._public,
-            BrokerLinks(reactor, guard, self._public, self._iad, place, self._say),
+            BrokerLinks(reactor, secure_sockets, self._public, self._iad, place, self._say),
             time.time,
             self._say,
             self._writer,
             lambda: [*self._task_scheduler.known_areas, *self._query_scheduler.announced],
         )
         self._events = EventPlane(
-            reactor, self._iad, self._records, self._state, self._push, time.time
+            reactor,
+            self._iad,
+            self._records,
+            self._push,
+            time.time,
+            self._task_scheduler.node_on,
+            saved=saved,
+            # Without records there is nowhere to store events.
+            takes=bool(config.records.directory),
         )
-        self._standing = WatchPlane(
+        self._writer.drain()  # what it found in the records
+        self._task_plane.take_events = self._events.arrived
+        self._watch_plane = WatchPlane(
             reactor,
             config,
             self._state,
@@ -208,12 +230,12 @@ class Master:
                 self._reactor, config, self._records, self._task_scheduler, self._pods, self._say
             )
         offerings = [Offering(offered.capability, offered.areas) for offered in config.offers]
-        keys = self._guard.public_keys
+        keys = self._secure_sockets.public_keys
         registrant = Registrant(self._iad, market.role, address, tuple(offerings), keys)
         self._directory = (
             DirectoryLink(
                 self._reactor,
-                self._guard,
+                self._secure_sockets,
                 market.directories,
                 market.directory_keys,
                 registrant,
@@ -267,7 +289,7 @@ class Master:
         self._push.close()
         self._state.close()
         self._writer.close()
-        self._guard.close()
+        self._secure_sockets.close()
         self._context.destroy()
 
     # --- for the operator ----------------------------------------------------------------------
@@ -275,11 +297,11 @@ class Master:
     def _tell_operator(self, instruction: TellOperator) -> None:
         self._say(f"{instruction.line}\n")
 
-    def _set_policy(self, origin: Origin, request: SetPolicy, now: float) -> None:
+    def _set_policy(self, origin: RequestOrigin, request: SetPolicy, now: float) -> None:
         self._reactor.perform(self._task_scheduler.handle(PolicyChanged(request.policy), now))
         self._operator.reply(origin, self._status())
 
-    def _tell_status(self, origin: Origin, _request: StatusRequest, _now: float) -> None:
+    def _tell_status(self, origin: RequestOrigin, _request: StatusRequest, _now: float) -> None:
         self._operator.reply(origin, self._status())
 
     def _status(self) -> IadStatus:
@@ -289,21 +311,14 @@ class Master:
             iad=self._iad,
             policy=self._task_scheduler.policy,
             nodes=tuple(
-                [
-                    replace(
-                        node,
-                        faults=self._events.faults(node.node),
-                        alerts=self._events.raised(node.node),
-                    )
-                    for node in self._task_scheduler.node_statuses()
-                ]
+                [self._events.described(node) for node in self._task_scheduler.node_statuses()]
             ),
             unreachable_iads=peers.unreachable,
             open_queries=self._query_scheduler.open_queries,
             open_tasks=self._task_scheduler.open_tasks,
             counters=self._query_scheduler.counters
             | self._task_scheduler.counters
-            | self._standing.counters
+            | self._watch_plane.counters
             | self._events.counters
             | self._push.counters
             | (self._webhooks.counters if self._webhooks is not None else {})

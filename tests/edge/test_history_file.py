@@ -22,7 +22,7 @@ from agent.edge.history.memtable import Sample
 from agent.edge.history.reader import Reader
 from agent.edge.timebase import Correction
 from agent.runtime import sqlite
-from agent.scheduling.watches.answers import aggregate_of
+from agent.scheduling.watches.rounds import aggregate_of
 from sensors.quality.flags import NO_RESPONSE
 from tests.edge.history_oracle import CHANNELS, START_MS, filled, open_history, rows, sample
 
@@ -536,7 +536,7 @@ def test_a_tail_whose_name_may_be_lost_is_not_used_on(
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(wal.Tail, "takes", lambda *_: False)
+        patch.setattr(wal.WriteAheadLog, "takes", lambda *_: False)
         patch.setattr(wal, "sync_folder", fails)
         stream.append(sample(1))
         with pytest.raises(HistoryError, match="Input/output"):

@@ -14,7 +14,7 @@ from agent.scheduling.events import (
     Tick,
 )
 from agent.scheduling.shared_budget import LEAST_AREAS
-from agent.scheduling.tasks.node_membership import QUIET_S
+from agent.scheduling.tasks.node_claims import QUIET_S
 from agent.wire import messages as m
 from agent.wire.records import SubtaskRecord, TaskRecord
 from tests.scheduling.oracle import aggregate, found, hello
