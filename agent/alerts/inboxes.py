@@ -39,7 +39,7 @@ from agent.alerts.inbox_events import (
     UnsubscribeArrived,
 )
 from agent.alerts.items import Item, Items
-from agent.alerts.unmatchable import Nearest, doubt
+from agent.alerts.unmatchable import Names, Nearest, doubt
 from agent.wire.areas import AreaSet
 from agent.wire.predicates import Filter
 from agent.wire.push import Subscribe, Subscribed
@@ -72,6 +72,7 @@ class Inboxes:
     `read_filter` parses the text form of a filter, or checks its parts; ValueError says what is
     wrong. `most_owned` bounds the subscriptions of one client, or of one connection if its client
     has no name. `areas` returns the areas that some node is known to cover; `nearest` is for hints.
+    `names` gives the known values of an attribute.
     `now` is monotonic seconds. A notification is O(subscriptions that match); every other event is
     O(log subscriptions) and what it sends.
     """
@@ -94,9 +95,10 @@ class Inboxes:
         expire_s: float = EXPIRE_S,
         areas: Callable[[], Sequence[AreaSet]] = tuple,
         nearest: Nearest = lambda *_: "",
+        names: Names = lambda _: (),
     ) -> None:
         self._read_filter = read_filter
-        self._areas, self._nearest = areas, nearest
+        self._areas, self._nearest, self._names = areas, nearest, names
         self._most = {True: most, False: most_queued}  # by durability
         self._most_bytes = most_bytes
         self._most_remembered = most_remembered
@@ -267,7 +269,7 @@ class Inboxes:
         after = inbox.acknowledged if message.after is None else message.after
         instructions += self._had(inbox, after, now)
         inbox.send_again(after)
-        doubts = doubt(wanted, self._areas(), self._nearest)
+        doubts = doubt(wanted, self._areas(), self._nearest, self._names)
         reply = Subscribed(inbox.id, "open", after, self._lease_s * 1e3, doubts)
         instructions.append(SendPush(event.peer, reply, inbox.durable))
         return instructions + self._send(inbox)

@@ -13,6 +13,7 @@ import zmq
 from msgspec.structs import replace
 
 from agent.alerts.event_state import SaveNodeState
+from agent.alerts.known_names import KnownNames
 from agent.directory.registrar_events import Registrant
 from agent.master.autoscale_plane import AutoscalePlane
 from agent.master.broker_links import BrokerLinks
@@ -24,7 +25,7 @@ from agent.master.metrics_plane import MetricsPlane
 from agent.master.notification_store import NotificationStore
 from agent.master.operator_plane import MAX_CONNECTIONS, OperatorPlane
 from agent.master.peers import Peers
-from agent.master.place import place_of
+from agent.master.place import place_of, publishers
 from agent.master.provisioning import LocalProvisioner, PodTable, Provisioner
 from agent.master.public_plane import PublicPlane
 from agent.master.push_plane import PushPlane
@@ -184,6 +185,7 @@ class Master:
             self._say,
             self._writer,
             lambda: [*self._task_scheduler.known_areas, *self._query_scheduler.announced],
+            KnownNames(publishers(config, place), lambda: self._task_scheduler.known_channels),
         )
         self._events = EventPlane(
             reactor,

@@ -36,6 +36,13 @@ def place_of(config: MasterConfig) -> Place:
     return Place(scot, own, _neighbours(config, scot, own), _announced(config))
 
 
+def publishers(config: MasterConfig, place: Place) -> frozenset[str]:
+    """The IADs whose alerts may come; empty if some of them are not known here."""
+    neighbours = frozenset(each.iad for each in place.neighbours.values())
+    known = neighbours.union((config.iad.name,), (member.iad for member in config.pool))
+    return known if len(known) >= place.scot.order else frozenset()
+
+
 def _neighbours(
     config: MasterConfig, scot: Scot, own: BrokerId
 ) -> dict[BrokerId, OverlayNeighbour]:

@@ -192,6 +192,11 @@ class TaskScheduler:
         covering = self._nodes.covering(areas).nodes
         return frozenset(name for node, _ in covering for name in node.hello.channels)
 
+    @property
+    def known_channels(self) -> frozenset[str]:
+        """The channels of all nodes, whatever their state. O(nodes)."""
+        return frozenset(name for node in self._nodes for name in node.hello.channels)
+
     def resources(self, areas: Iterable[str]) -> list[NodeResource]:
         """The nodes that cover these areas and have not left. O(nodes)."""
         return [

@@ -106,6 +106,9 @@ def test_a_filter_that_nothing_will_fulfil_is_taken_with_a_word(subscribe: Subsc
     assert done.status == 0
     assert "no alert will fulfil this: alerts have no temperature, only" in done.err
     assert "no alert will fulfil" not in subscribe(HOT, "--for", "50ms").err
+    done = subscribe('iad = "iad9"', "--for", "50ms")
+    assert "no IAD in the overlay is; did you mean iad1?" in done.err
+    assert "did you mean" not in subscribe('iad = "iad1"', "--for", "50ms").err
 
 
 def test_ctrl_c_ends_what_is_not_durable_and_sums_up(master: PushMaster, node: Node) -> None:
