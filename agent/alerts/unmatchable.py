@@ -20,6 +20,8 @@ ALERTS: Final = {
     "value": Predicate("value", "<=", (float("inf"),)),
     "history": Predicate("history", "prefix", ("",)),
 } | {name: Predicate(name, ">=", (0,)) for name in ("first", "last", "count")}
+# What comes from topics; `agent.topics.contents` has the words.
+TOPICS: Final = Predicate("kind", "in", ("input", "output"))
 TEXTS: Final = ("iad", "trigger", "metric", "area", "history")
 
 
@@ -36,12 +38,25 @@ def doubt(
     known = [areas for areas in known if areas]
     found = ""
     for conjunction in disjunction:
+        if _of_topics(conjunction):
+            return ""  # their attributes are whatever is published
         if why := _never(conjunction):
             why = f"no alert will fulfil this: {why}"
         elif not (why := _nobody(conjunction, known, nearest)):
             return ""
         found = found or why
     return found[:500]
+
+
+def _of_topics(conjunction: Conjunction) -> bool:
+    return any(
+        predicate.attribute == "topic"
+        or (
+            (predicate.attribute == "kind" and not contradiction((predicate, TOPICS)))
+            and contradiction((predicate, ALERTS["kind"]))
+        )
+        for predicate in conjunction
+    )
 
 
 def _nobody(conjunction: Conjunction, known: Sequence[AreaSet], nearest: Nearest) -> str:

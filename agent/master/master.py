@@ -34,6 +34,7 @@ from agent.master.reply_writer import ReplyWriter
 from agent.master.request_plane import Origin
 from agent.master.state import State
 from agent.master.task_plane import TaskPlane, nodes_before
+from agent.master.topic_plane import TopicPlane
 from agent.master.watch_plane import WatchPlane
 from agent.master.webhooks import hooks_of
 from agent.metrics.families import (
@@ -57,6 +58,7 @@ from agent.scheduling.queries.scheduler import QueryScheduler
 from agent.scheduling.shared_budget import SharedBudget
 from agent.scheduling.tasks.deadlines import DeadlineEstimator
 from agent.scheduling.tasks.scheduler import TaskScheduler
+from agent.wire.areas import AreaSet
 from agent.wire.directory import Offering
 from agent.wire.market import Member
 from agent.wire.master_config import MasterConfig, MasterPods
@@ -177,7 +179,7 @@ class Master:
             time.time,
             self._say,
             self._writer,
-            lambda: [*self._task_scheduler.known_areas, *self._query_scheduler.announced],
+            self._areas,
         )
         self._events = EventPlane(
             reactor,
@@ -203,9 +205,26 @@ class Master:
             time.time,
             lambda areas: len(self._task_scheduler.resources(areas)),
         )
+        self._topics = TopicPlane(
+            reactor,
+            self._iad,
+            self._state,
+            self._public,
+            self._operator,
+            self._query_scheduler,
+            self._push,
+            self._notifications.load_topics(),
+            time.time,
+            self._say,
+            areas=self._areas,
+        )
         reactor.add_timer(self._state)
         self._operator.takes(StatusRequest, self._tell_status)
         self._operator.takes(SetPolicy, self._set_policy)
+
+    def _areas(self) -> list[AreaSet]:
+        """The areas that some node is known to cover."""
+        return [*self._task_scheduler.known_areas, *self._query_scheduler.announced]
 
     def _call_out(self, config: MasterConfig, folder: Path) -> None:
         self._webhooks: WebhookPlane | None = None
@@ -315,6 +334,7 @@ class Master:
             | self._standing.counters
             | self._events.counters
             | self._push.counters
+            | self._topics.counters
             | (self._webhooks.counters if self._webhooks is not None else {})
             | self._pods.counters
             | {
@@ -327,6 +347,7 @@ class Master:
             },
             registered=self._directory.registered if self._directory else None,
             version=self._release,
+            topics=self._topics.statuses,
         )
 
 

@@ -129,9 +129,7 @@ class Publish(Message, frozen=True, tag="publish", omit_defaults=True):
 
     id: Identifier
     topic: Name
-    attributes: Annotated[
-        dict[Attribute, Value], Meta(min_length=1, max_length=MAX_PUBLISHED)
-    ]
+    attributes: Annotated[dict[Attribute, Value], Meta(min_length=1, max_length=MAX_PUBLISHED)]
     sequence: Annotated[int, Meta(ge=0, lt=2**48)] | None = None
     oldest: Count = 0
 
