@@ -25,6 +25,7 @@ from agent.master.notification_store import NotificationStore
 from agent.master.operator_plane import MAX_CONNECTIONS, OperatorPlane
 from agent.master.peers import Peers
 from agent.master.place import place_of
+from agent.master.processor_plane import ProcessorPlane
 from agent.master.provisioning import LocalProvisioner, PodTable, Provisioner
 from agent.master.public_plane import PublicPlane
 from agent.master.push_plane import PushPlane
@@ -205,6 +206,7 @@ class Master:
             time.time,
             lambda areas: len(self._task_scheduler.resources(areas)),
         )
+        self._processors = ProcessorPlane(reactor, self._say)
         self._topics = TopicPlane(
             reactor,
             self._iad,
@@ -216,7 +218,8 @@ class Master:
             self._notifications.load_topics(),
             time.time,
             self._say,
-            areas=self._areas,
+            self._processors,
+            self._areas,
         )
         reactor.add_timer(self._state)
         self._operator.takes(StatusRequest, self._tell_status)
@@ -294,6 +297,7 @@ class Master:
         """Write pending data and close the sockets. It takes as long as the disk does."""
         self._metrics.close()
         self._pods.close()
+        self._processors.close()
         self._writer.drain()  # acknowledgements of that data are still sent
         self._records.close()
         if self._webhooks is not None:

@@ -160,6 +160,19 @@ class Processing:
             for processor in self._processors.values()
         ]
 
+    def latency_s(self, processor: str, percentile: float, now: float) -> float | None:
+        """In which time this percentile of its messages was processed lately; None: of none is it
+        known."""
+        if (found := self._processors.get(processor)) is None:
+            return None
+        histogram = found.measures.latency
+        histogram.expire(now)
+        return histogram.quantile(percentile / 100.0) if histogram.count else None
+
+    def epoch_of(self, processor: str) -> int:
+        """The epoch of a processor that is owned."""
+        return self._processors[processor].epoch
+
     def serves(self, worker: int) -> str:
         """The processor that this worker serves or served last; empty if none."""
         known = self._workers.get(worker)

@@ -4,7 +4,7 @@ to notifications."""
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
+from typing import Final, TypeGuard
 
 import msgspec
 
@@ -30,6 +30,11 @@ def why_not(attributes: Collection[str]) -> str:
     if len(attributes) > MAX_OWN:
         return f"{len(attributes)} attributes; a topic's message has at most {MAX_OWN}"
     return ""
+
+
+def is_time(value: object) -> TypeGuard[int]:
+    """Whether this is a time of the wire, in milliseconds since 1970 UTC."""
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53
 
 
 def inputs_of(name: str) -> Filter:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from agent.topics.contents import (
     inputs_of,
+    is_time,
     outputs_of,
     published_body,
     published_part,
@@ -385,7 +386,11 @@ class Topics:
                 entry.trouble = f"an output is not put out: {problem}"
                 told = [TellOperator(f"topic {event.name}: {entry.trouble}")]
             else:
-                entry.made.append((event.position, time_ms, output))
+                own = dict(output)
+                # A processor may say when it was; else it was when the message was.
+                told_ms = own.pop("time_ms", None)
+                at_ms = told_ms if is_time(told_ms) else time_ms
+                entry.made.append((event.position, at_ms, own))
         return [*told, *self._advance(entry)]
 
     def _advance(self, entry: TopicEntry) -> Instructions:

@@ -164,6 +164,23 @@ def test_an_output_with_an_attribute_of_the_master_is_told_of():
     assert [each.attributes["index"] for each in world.told] == [3.0]
 
 
+@pytest.mark.parametrize(
+    ("told", "at_ms"),
+    [({}, 1), ({"time_ms": 77}, 77), ({"time_ms": 1.5}, 1), ({"time_ms": True}, 1)],
+)
+def test_an_output_may_say_when_it_was(told, at_ms):
+    world = World(Topic("comfort", processor="count"))
+    world.create()
+    world.publish(1)
+    world.deliver()
+    world.handle(Emitted("comfort", world.epoch, 1, ({"index": 3.0, **told},)))
+    world.done = 1
+    world.checkpoint()
+    world.write()
+    (out,) = world.told
+    assert (out.time_ms, out.attributes.get("time_ms")) == (at_ms, None)
+
+
 def test_what_the_inbox_lost_is_counted_and_told():
     world = World()
     world.create()

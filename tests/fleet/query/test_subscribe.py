@@ -180,7 +180,7 @@ def test_an_output_of_a_topic_is_a_line_of_its_own_attributes() -> None:
     assert told[17:] == "b1/f4/r413   comfort      index=27.2  state=warm  iad4"
     assert len(told) <= 80
     told = line(iad="iad4", kind="input", topic="notes", vote=3.0)
-    assert told[17:] == "–            notes        vote=3  input iad4"
+    assert told[17:] == "–            notes        vote=3.0  input iad4"
 
 
 def test_what_an_alert_does_not_say_is_a_dash_and_what_else_it_says_follows() -> None:
