@@ -15,7 +15,7 @@ import msgspec
 from agent.master.operator_plane import OperatorPlane
 from agent.master.public_plane import PublicPlane
 from agent.master.push_plane import PushPlane
-from agent.master.request_plane import Origin
+from agent.master.request_plane import RequestOrigin
 from agent.master.state import State
 from agent.master.subscriber_plane import client_of
 from agent.runtime.console import Say
@@ -236,7 +236,7 @@ class TopicPlane:
 
     # --- clients -------------------------------------------------------------------------------
 
-    def _publish(self, origin: Origin, message: Publish, now: float) -> None:
+    def _publish(self, origin: RequestOrigin, message: Publish, now: float) -> None:
         refused = may_publish(origin.sender) or self._public.rates.refused(origin.sender, now)
         if refused is not None:
             self._refuse(origin, message, refused.message)
@@ -247,19 +247,19 @@ class TopicPlane:
         ):
             self._refuse(origin, message, NOT_NOW)
 
-    def _kept(self, origin: Origin, message: Publish, well: bool) -> None:
+    def _kept(self, origin: RequestOrigin, message: Publish, well: bool) -> None:
         if not well:
             self._refuse(origin, message, NOT_NOW)
             return
         self._published += 1
         self._public.reply(origin, Published(message.id, "accepted", message.sequence))
 
-    def _refuse(self, origin: Origin, message: Publish, why: str) -> None:
+    def _refuse(self, origin: RequestOrigin, message: Publish, why: str) -> None:
         self._public.reply(origin, Published(message.id, "refused", message.sequence, why))
 
     # --- operators -----------------------------------------------------------------------------
 
-    def _asked(self, origin: Origin, request: TopicRequest, _now: float) -> None:
+    def _asked(self, origin: RequestOrigin, request: TopicRequest, _now: float) -> None:
         change = not isinstance(request, ListTopics)
         if change and (not self._state.takes or self._push.refusing):
             self._operator.reply(origin, TopicReport(request.id, ok=False, message=NOT_NOW))

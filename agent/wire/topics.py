@@ -19,8 +19,8 @@ from agent.wire.base import (
     Identifier,
     Message,
     Name,
-    Part,
     Text,
+    WireStruct,
 )
 from agent.wire.messages import Slo
 from agent.wire.predicates import Attribute, Value
@@ -33,7 +33,7 @@ ProcessorName = Annotated[str, Meta(pattern=r"^([A-Za-z0-9_.-]{1,64})?$(?!\n)")]
 Interval = Annotated[float, Meta(ge=0.1, le=86_400.0)]
 
 
-class Topic(Part, frozen=True, omit_defaults=True):
+class Topic(WireStruct, frozen=True, omit_defaults=True):
     """What a topic takes in, and what becomes of it. Every `every_s` seconds the master queries
     `areas` for `channels` (empty: all) of `service`; besides, clients publish to it. Each message
     goes through `processor`; without one, messages are put out as they are published. `slo`: in
@@ -60,7 +60,7 @@ class Topic(Part, frozen=True, omit_defaults=True):
                 raise ValueError("parameters and slo are a processor's, and there is none")
 
 
-class TopicStatus(Part, frozen=True, omit_defaults=True):
+class TopicStatus(WireStruct, frozen=True, omit_defaults=True):
     """A topic and how it does. `received`, `put_out` and `missed` count published messages taken
     in, notifications made, and messages that the overlay or a full inbox lost; `rounds` and
     `rounds_failed` its queries. Of the processor, all since it was started here: its `state`

@@ -10,7 +10,7 @@ from agent.alerts.notifications import history_of
 from agent.alerts.spool_events import StoreSpooled
 from agent.master.group_commit import RETRY_S
 from agent.master.push_plane import TURN
-from agent.master.request_plane import Origin as Where
+from agent.master.request_plane import RequestOrigin as Where
 from agent.master.state import State
 from agent.master.topic_plane import NOT_NOW, TopicPlane
 from agent.topics.events import Checkpointed, Emitted, SaveProgress
