@@ -90,8 +90,8 @@ class Spool:
         self._again_s = again_s
         # Keyed (node, history). Clients choose their histories: a thousand of them must not make
         # those of the nodes forgotten.
-        self._nodes: DedupWindow[tuple[str, str]] = DedupWindow(most_histories)
-        self._clients: DedupWindow[tuple[str, str]] = DedupWindow(most_histories)
+        self._node_windows: DedupWindow[tuple[str, str]] = DedupWindow(most_histories)
+        self._client_windows: DedupWindow[tuple[str, str]] = DedupWindow(most_histories)
         self._spooled: dict[Origin, _Spooled] = {}  # oldest first
         self._due: EdfQueue[_Spooled] = EdfQueue()
         self._bytes = 0
@@ -133,7 +133,7 @@ class Spool:
             self._wait(entry, now)
             self._numbers = max(self._numbers, number)
         for node, history, taken in saved.taken:
-            self._ledger_of(node).restore((node, history), taken)
+            self._window_of(node).restore((node, history), taken)
         for lost in saved.lost:
             self._losses.restore(lost, now)
 
@@ -156,11 +156,11 @@ class Spool:
     def _brought(self, event: Brought, now: float) -> list[SpoolInstruction]:
         # By sequence, because one message may contain an event twice.
         history = (event.node, event.history)
-        ledger = self._ledger_of(event.node)
+        window = self._window_of(event.node)
         taken: dict[int, None] = {}
         new: dict[Origin, Notification] = {}
         for each in event.events:
-            if each.sequence in taken or ledger.knows(history, each.sequence):
+            if each.sequence in taken or window.knows(history, each.sequence):
                 self.counters["spooled_repeated"] += len(each.notifications)
                 continue
             taken[each.sequence] = None
@@ -170,20 +170,20 @@ class Spool:
                     self.counters["spooled_repeated"] += 1
                 else:
                     new[notification.origin] = notification
-        forgotten = ledger.take(history, taken, event.oldest)
+        forgotten = window.take(history, taken, event.oldest)
         if not taken:
             return [Accepted(event.token)]
         instructions: list[SpoolInstruction] = []
         for notification in new.values():
             instructions += self._add(notification, now)
         instructions += self._drop(now)
-        instructions.append(SaveTaken(*history, ledger.of(history)))
+        instructions.append(SaveTaken(*history, window.of(history)))
         instructions += [ForgetTaken(*each) for each in forgotten]
         instructions.append(Accepted(event.token))
         return instructions
 
-    def _ledger_of(self, node: str) -> DedupWindow[tuple[str, str]]:
-        return self._clients if node.startswith(CLIENTS) else self._nodes
+    def _window_of(self, node: str) -> DedupWindow[tuple[str, str]]:
+        return self._client_windows if node.startswith(CLIENTS) else self._node_windows
 
     def _add(self, notification: Notification, now: float) -> list[SpoolInstruction]:
         body = msgspec.msgpack.encode(notification)
