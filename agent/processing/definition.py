@@ -14,6 +14,8 @@ MIB = 2**20
 Seconds = Annotated[float, Meta(gt=0.0, le=3_600.0)]
 Whole = Annotated[int, Meta(ge=1, le=1_000_000)]
 Bytes = Annotated[int, Meta(ge=1_024, le=1_024 * MIB)]
+# A state travels in one frame between a master and its worker.
+StateBytes = Annotated[int, Meta(ge=1_024, le=64 * MIB)]
 
 
 class Limits(Section, frozen=True):
@@ -27,7 +29,7 @@ class Limits(Section, frozen=True):
     load_s: Seconds = 30.0
     # By how much its worker may have grown while it ran.
     memory_bytes: Bytes = 64 * MIB
-    state_bytes: Bytes = 4 * MIB
+    state_bytes: StateBytes = 4 * MIB
     # Of the messages that wait, and of the bytes of those and of the ones since the checkpoint.
     waiting: Whole = 1_000
     waiting_bytes: Bytes = 4 * MIB

@@ -2,6 +2,8 @@
 
 A *position* is the number of a message in its topic; it grows, gaps are allowed. An *incarnation*
 is one life of a processor in one worker: answers of an older one do not count.
+
+`Request` and `Answer` go over the wire between a master and its workers.
 """
 
 from __future__ import annotations
@@ -80,7 +82,7 @@ class Arrived(Struct, frozen=True):
 # --- events: the workers' side ------------------------------------------------------------------
 
 
-class WorkerReady(Struct, frozen=True):
+class WorkerReady(Struct, frozen=True, array_like=True, tag=True):
     """The worker waits for its first request."""
 
     worker: int
@@ -99,14 +101,14 @@ class Babbled(Struct, frozen=True):
     worker: int
 
 
-class Loaded(Struct, frozen=True):
+class Loaded(Struct, frozen=True, array_like=True, tag=True):
     """The answer to `Load`."""
 
     worker: int
     incarnation: int
 
 
-class Finished(Struct, frozen=True):
+class Finished(Struct, frozen=True, array_like=True, tag=True):
     """The answer to `Run`: the outputs, not looked at yet, the CPU time that they took, and by how
     much the worker's memory grew meanwhile."""
 
@@ -117,7 +119,7 @@ class Finished(Struct, frozen=True):
     grown_bytes: int
 
 
-class Snapshotted(Struct, frozen=True):
+class Snapshotted(Struct, frozen=True, array_like=True, tag=True):
     """The answer to `TakeSnapshot`."""
 
     worker: int
@@ -125,7 +127,7 @@ class Snapshotted(Struct, frozen=True):
     state: bytes
 
 
-class Failed(Struct, frozen=True):
+class Failed(Struct, frozen=True, array_like=True, tag=True):
     """The answer to a request that could not be carried out; `text` is one line. `out_of_memory`:
     the worker has no more, which need not be this processor's doing."""
 
@@ -168,7 +170,7 @@ class KillWorker(Struct, frozen=True):
     worker: int
 
 
-class Load(Struct, frozen=True):
+class Load(Struct, frozen=True, array_like=True, tag=True):
     """Build the processor and restore its state."""
 
     worker: int
@@ -177,14 +179,14 @@ class Load(Struct, frozen=True):
     state: bytes
 
 
-class Unload(Struct, frozen=True):
+class Unload(Struct, frozen=True, array_like=True, tag=True):
     """Forget this incarnation; there is no answer."""
 
     worker: int
     incarnation: int
 
 
-class Run(Struct, frozen=True):
+class Run(Struct, frozen=True, array_like=True, tag=True):
     """Process one message."""
 
     worker: int
@@ -192,12 +194,15 @@ class Run(Struct, frozen=True):
     body: bytes
 
 
-class TakeSnapshot(Struct, frozen=True):
+class TakeSnapshot(Struct, frozen=True, array_like=True, tag=True):
     """Give the state."""
 
     worker: int
     incarnation: int
 
+
+Request = Load | Unload | Run | TakeSnapshot
+Answer = WorkerReady | Loaded | Finished | Snapshotted | Failed
 
 # --- instructions: to the topics ----------------------------------------------------------------
 
