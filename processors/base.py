@@ -58,7 +58,7 @@ def number(message: Message, channel: str) -> float | None:
 def of_area(state: State, area: str) -> State:
     """The part of `state` that belongs to `area`; ValueError if there are too many areas."""
     areas = state.setdefault("areas", {})
-    found = areas.get(area)
+    found: State | None = areas.get(area)
     if found is None:
         if len(areas) >= MAX_AREAS:
             raise ValueError(f"the topic has more than {MAX_AREAS} areas")

@@ -17,6 +17,7 @@ import msgspec
 from agent.alerts import lifecycle as alerts_lifecycle
 from agent.metrics import edge_families, families
 from agent.overlay import lifecycle as overlay_lifecycle
+from agent.processing import lifecycle as processing_lifecycle
 from agent.scheduling import lifecycle
 from agent.topics import lifecycle as topics_lifecycle
 from agent.wire import (
@@ -134,7 +135,8 @@ def states() -> str:
         "# States",
         "",
         "What items go through, made by `make docs` from the tables in `lifecycle.py` of",
-        "`agent/scheduling`, `agent/alerts`, `agent/topics` and `agent/overlay`, and of",
+        "`agent/scheduling`, `agent/alerts`, `agent/topics`, `agent/overlay` and",
+        "`agent/processing`, and",
         "`fleet/rollout/rollout.py`.",
         "An arrow that is not here raises an error that tells the item, its table and its last",
         "states. The link of an edge node to its master is in [edge.md](edge.md).",
@@ -151,6 +153,8 @@ def states() -> str:
         ("Subscription, at its client's master", alerts_lifecycle.SUBSCRIPTION_TRANSITIONS),
         ("Topic, at its master", topics_lifecycle.TOPIC_TRANSITIONS),
         ("Link of two masters, at one end", overlay_lifecycle.LINK_TRANSITIONS),
+        ("Message processor, at its master", processing_lifecycle.PROCESSOR_TRANSITIONS),
+        ("Worker process, as its master sees it", processing_lifecycle.WORKER_TRANSITIONS),
         ("Host of a deployment", rollout.TRANSITIONS),
     ):
         lines += ["", f"## {title}", "", "```mermaid", "stateDiagram-v2"]

@@ -372,7 +372,9 @@ class Processing:
         if event.out_of_memory:
             # The one that grew most, which need not be the one that found no more.
             residents = map(self._by_incarnation.__getitem__, worker.incarnations)
-            culprit = max(residents, key=lambda each: each.grown_bytes)
+            largest = max(residents, key=lambda each: each.grown_bytes)
+            half = largest.definition.limits.memory_bytes // 2
+            culprit = largest if largest.grown_bytes > half else processor
             text = event.text if culprit is processor else _grew(culprit)
             self._kill(worker, culprit, text, now)
             return

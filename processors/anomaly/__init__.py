@@ -1,9 +1,9 @@
 """Anomaly: how unusual a reading is for its room at this time of day.
 
 Each area has a mean and a variance for every slot of the day, both weighted exponentially: T.
-Finch, "Incremental calculation of weighted mean and variance", University of Cambridge, 2009, Eq.
-124 and 143. The score is the distance from the mean in standard deviations. So that a fault does
-not become usual at once, a reading counts as at most `clip` deviations away when it is learned
+Finch, "Incremental calculation of weighted mean and variance", University of Cambridge, 2009,
+section 9. The score is the distance from the mean in standard deviations. So that a fault does not
+become usual at once, a reading counts as at most `clip` deviations away when it is learned
 (winsorising: P. J. Huber, "Robust Statistics", 1981).
 """
 

@@ -39,7 +39,7 @@ def pmv(
     radiation = 3.96 * covered * (surface**4 - (radiant / 100.0) ** 4)
     convection = covered * max(forced, natural) * (celsius - air_celsius)
     lost = skin + sweat + latent_breath + dry_breath + radiation + convection
-    return (0.303 * math.exp(-0.036 * heat) + 0.028) * (heat - lost)
+    return float((0.303 * math.exp(-0.036 * heat) + 0.028) * (heat - lost))
 
 
 def ppd(vote: float) -> float:

@@ -97,7 +97,7 @@ class Forecast:
         damping = self._given.damping
         if damping == 1.0:
             return steps
-        return damping * (1.0 - damping**steps) / (1.0 - damping)
+        return float(damping * (1.0 - damping**steps) / (1.0 - damping))
 
     def _forecast(self, area: str, time_ms: int, here: dict[str, Any]) -> Output:
         given = self._given

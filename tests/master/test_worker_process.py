@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
 import time
 from contextlib import suppress
 
+import msgspec
 import pytest
 
-from agent.processing.events import TakeCheckpoint
+from agent.processing.events import Checkpoint, TakeCheckpoint
 from agent.processing.printed import MAX_LINES
 from tests.master.worker_rig import Workers, package
 
@@ -65,14 +67,14 @@ def kills():
     os.kill(os.getppid(), 9)
 
 def babbles():
-    for fd in range(3, 10):
+    for fd in range(3, 100):
         try:
             os.write(fd, b"\\xff" * 100)
         except OSError:
             pass
 
 def closes():
-    os.closerange(3, 10)
+    os.closerange(3, 100)
 
 WAYS = {name: thing for name, thing in globals().items() if callable(thing)}
 
@@ -112,40 +114,53 @@ def workers(acme):
 
 
 # What is told, by what the processor does at its second message.
-BAD = {
-    "raises": "ValueError: no such luck (acme.py, line 15)",
-    "hangs": "it took more than",
-    "spins": "its worker took more CPU time than is allowed",
-    "leaks": "it found no more memory",
+RAISES = {
+    "raises": "ValueError: no such luck (acme.py, line 14)",
     "forks": "PermissionError: a processor must not start or signal processes (os.fork)",
     "starts": "PermissionError: a processor must not start or signal processes (subprocess.Popen)",
     "kills": "PermissionError: a processor must not start or signal processes (os.kill)",
     "exits": "SystemExit: 3",
+}
+ENDS = {
+    "hangs": "it took more than",
+    "spins": "its worker took more CPU time than is allowed",
+    "leaks": "it found no more memory",
     "dies": "its worker ended with status 3",
     "babbles": "its worker wrote what is no answer",
     "closes": "its worker",
 }
 
 
-@pytest.mark.parametrize("way", BAD)
-def test_one_goes_down_alone(workers, way):
-    limits = {"hangs": {"wall_s": 3.0}, "spins": {"cpu_s": 0.1}}.get(way, {})
+def go_down(workers, ways, **limits):
+    """Each way is a processor's; another one shares the worker with them."""
     workers.create("other", "echo")
-    workers.create("guilty", "bad", parameters={"way": way}, attempts=1, **limits)
     workers.send("other", 1, n=10)
-    workers.send("guilty", 1, n=1)
-    workers.run_until(lambda: workers.emits("other") and workers.emits("guilty"))
-    workers.send("guilty", 2, n=2)
-    workers.send("guilty", 3, n=3)
+    for way in ways:
+        workers.create(way, "bad", parameters={"way": way}, attempts=1, **limits)
+        workers.send(way, 1, n=1)
+    workers.run_until(lambda: all(workers.emits(name) for name in ("other", *ways)))
+    for way in ways:
+        workers.send(way, 2, n=2)
+        workers.send(way, 3, n=3)
     workers.send("other", 2, n=5)
-    workers.run_until(lambda: workers.reports("guilty") and len(workers.emits("other")) == 2)
-    assert BAD[way] in workers.reports("guilty")[0]
+    # The message is skipped, and all go on with the next.
+    workers.run_until(lambda: all(len(workers.emits(name)) == 2 for name in ("other", *ways)))
     assert workers.emits("other")[1].outputs == ({"sum": 15, "zmq": False},)
     assert workers.reports("other") == []
-    # The message is skipped, and it goes on with the next.
-    workers.run_until(lambda: len(workers.emits("guilty")) == 2)
-    assert workers.emits("guilty")[1].outputs == ({"n": 3},)
-    assert workers.state("guilty") == "ready"
+    for way in ways:
+        assert ways[way] in workers.reports(way)[0]
+        assert workers.emits(way)[1].outputs == ({"n": 3},)
+        assert workers.state(way) == "ready"
+
+
+def test_who_raises_goes_down_alone(workers):
+    go_down(workers, RAISES)
+
+
+@pytest.mark.parametrize("way", ENDS)
+def test_who_ends_its_worker_goes_down_alone(workers, way):
+    limits = {"hangs": {"wall_s": 3.0}, "spins": {"cpu_s": 0.1}}.get(way, {})
+    go_down(workers, {way: ENDS[way]}, **limits)
 
 
 def test_what_cannot_be_built_is_one_line(workers):
@@ -177,9 +192,8 @@ def test_nonsense_is_one_line(workers):
     workers.send("endless", 1, n=1)
     workers.run_until(lambda: workers.reports("endless"))
     assert "it gave 4 outputs for one message; at most 3" in workers.reports("endless")[0]
-    workers.create("state", "bad_state")
+    workers.create("state", "bad_state", checkpoint_messages=1)
     workers.send("state", 1, n=1)
-    workers.pool.handle(TakeCheckpoint("state"))
     workers.run_until(lambda: workers.reports("state"))
     assert workers.reports("state")[0].startswith("its state cannot be kept: TypeError")
 
@@ -208,18 +222,11 @@ def test_state_survives_its_worker(workers):
     assert [e.position for e in workers.emits("t")] == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_large_state_goes_to_a_worker_and_back(workers, tmp_path):
-    workers.create("t", "echo", state_bytes=64 * 2**20)
-    workers.send("t", 1, n=1)
-    workers.pool.handle(TakeCheckpoint("t"))
-    workers.run_until(lambda: workers.saves("t"))
-    import msgspec
-
-    from agent.processing.events import Checkpoint
-
+def test_a_large_state_goes_to_a_worker_and_back(workers):
     state = msgspec.msgpack.encode({"n": 7, "ballast": bytes(8 * 2**20)})
     workers.create("large", "echo", checkpoint=Checkpoint(4, 4, state), state_bytes=64 * 2**20)
     workers.send("large", 5, n=1)
+    workers.run_until(lambda: workers.emits("large"))
     workers.pool.handle(TakeCheckpoint("large"))
     workers.run_until(lambda: workers.saves("large"))
     assert workers.emits("large")[0].outputs[0]["sum"] == 8
@@ -246,8 +253,6 @@ def test_workers_end_with_their_master_even_if_they_hang(acme):
         worker = os.pidfd_open(int(master.stdout.readline()))
         try:
             master.kill()
-            import select
-
             poller = select.poll()
             poller.register(worker, select.POLLIN)
             assert poller.poll(60_000)

@@ -42,7 +42,13 @@ class Workers:
         self._until: Callable[[], bool] = bool
         self._ends_s = 0.0
         self.filenos = ()
+        self.next_due = 0.0
+        self.reactor.add_timer(self)
         self.pool.start()
+
+    def tick(self, now: float) -> None:
+        """So that `requested` is asked now and then."""
+        self.next_due = now + 0.5
 
     @property
     def requested(self) -> bool:
