@@ -21,7 +21,7 @@ ALERTS: Final = {
     "history": Predicate("history", "prefix", ("",)),
 } | {name: Predicate(name, ">=", (0,)) for name in ("first", "last", "count")}
 # What comes from topics; `agent.topics.contents` has the words.
-TOPICS: Final = Predicate("kind", "in", ("input", "output"))
+TOPICS: Final = Predicate("kind", "in", ("input", "output", "trouble"))
 TEXTS: Final = ("iad", "trigger", "metric", "area", "history")
 
 

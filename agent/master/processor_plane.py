@@ -60,6 +60,7 @@ class ProcessorPlane:
     def __init__(self, reactor: Reactor, say: Say, workers: int | None = None) -> None:
         self._clock = reactor.clock
         self._say = say
+        self.on_trouble: Callable[[str, str, str], object] = lambda *_: None
         self._processing = Processing(workers or len(os.sched_getaffinity(0)))
         self._pool = WorkerPool(reactor, self._processing, self._deliver, say)
         self._running = False
@@ -149,8 +150,11 @@ class ProcessorPlane:
 
     def _deliver(self, instruction: Instruction) -> None:
         match instruction:
-            case Report(processor, _, text):
-                self._say(f"processor of topic {processor}: {text}\n" if processor else f"{text}\n")
+            case Report("", _, text):
+                self._say(f"processors: {text}\n")
+            case Report(name, occurrence, text):
+                self._say(f"processor of topic {name}: {text}\n")
+                self.on_trouble(name, occurrence, text)
             case Emit(name, epoch, position, outputs):
                 self._tell(name, Emitted(name, epoch, position, outputs))
             case Save(name, epoch, checkpoint):

@@ -3,28 +3,27 @@ subscribers."""
 
 from __future__ import annotations
 
-import secrets
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
-from msgspec import Struct
 
 from agent.alerts import inbox_events as i
 from agent.alerts import spool_events as s
 from agent.alerts.event_state import SaveNodeState
 from agent.alerts.inboxes import Inboxes
 from agent.alerts.losses import MAX_LOST
-from agent.alerts.notifications import alerts_of, content_of, history_of, notification_of
-from agent.alerts.spool import CLIENTS, Spool
+from agent.alerts.notifications import alerts_of, content_of, notification_of
+from agent.alerts.spool import Spool
 from agent.master.broker_links import BrokerLinks
 from agent.master.group_commit import GroupCommit
-from agent.master.notification_store import STATEMENTS, NotificationStore
+from agent.master.notification_store import NotificationStore
 from agent.master.place import Place
 from agent.master.public_plane import PublicPlane
 from agent.master.state import State
 from agent.master.subscriber_plane import SubscriberPlane
+from agent.master.topic_spool import TopicSpool
 from agent.overlay import events as overlay
 from agent.overlay.broker import NOT_ADVERTISED, Broker
 from agent.overlay.limits import Limits
@@ -32,14 +31,11 @@ from agent.runtime.console import Say
 from agent.runtime.disk_writer import DiskWriter, InlineDiskWriter
 from agent.runtime.reactor import Reactor
 from agent.scheduling.nearest import nearest
-from agent.topics.contents import input_of
-from agent.topics.events import ForgetProgress, Progress, SaveProgress
 from agent.wire import overlay as messages
 from agent.wire.areas import AreaSet
 from agent.wire.config import ConfigError
 from agent.wire.master_config import MasterConfig
 from agent.wire.messages import NodeEvents
-from agent.wire.overlay import Notification
 from agent.wire.predicate_language import read_filter
 from agent.wire.predicate_logic import check, simplified
 from agent.wire.predicates import Filter
@@ -50,7 +46,6 @@ from agent.wire.push import (
     Subscribe,
     Unsubscribe,
 )
-from agent.wire.topics import Publish
 
 # Key of a document on disk.
 EPOCH: Final = "overlay_epoch"
@@ -61,13 +56,6 @@ TURN: Final = 64
 MAX_BROUGHT: Final = 128
 # Reports to a neighbour are batched over this time: nothing waits for them.
 BATCH_S: Final = 0.05
-
-
-class _Released(Struct, frozen=True):
-    """These are on stable storage, with all that goes with them."""
-
-    notifications: tuple[Notification, ...]
-    then: Callable[[], object]
 
 
 class PushPlane:
@@ -114,11 +102,6 @@ class PushPlane:
         )
         self._store = store
         self._brought: deque[s.Brought] = deque()
-        # Outputs of topics that are on stable storage, to be published in the next turns.
-        self._released: deque[Notification] = deque()
-        # The history of messages that clients publish without a sequence.
-        self._run = secrets.token_hex(16)
-        self._unnumbered = 0
         self._commit = GroupCommit(store, reactor.perform, reactor.clock, self._writer)
         self._silent = False
         self._knows_epoch = False
@@ -131,9 +114,11 @@ class PushPlane:
             AcknowledgeNotifications: i.AcknowledgeArrived,
             Unsubscribe: i.UnsubscribeArrived,
         }
+        self.topics = TopicSpool(
+            reactor, self._iad, self._spool, self._commit, self._spool_has, wall
+        )
         self.subscribers = SubscriberPlane(reactor, public, self.ask)
         reactor.performs(s.PublishSpooled, self._publish)
-        reactor.performs(_Released, self._are_released)
         reactor.performs(s.TellLost, self._tell_lost)
         reactor.performs(i.StartSubscription, self._start)
         reactor.performs(i.EndSubscription, self._end)
@@ -202,63 +187,6 @@ class PushPlane:
         """Whether some of these events are still to be published. They wait for a disk that is slow
         or refuses."""
         return bool(self._brought)
-
-    def publish(self, client: str, message: Publish, then: Callable[[bool], object]) -> bool:
-        """Publish a client's message to its topic; `then` gets whether it is on stable storage. It
-        is published once for each sequence of the client's id. Returns whether it was accepted."""
-        if self._commit.refusing:
-            return False
-        history, sequence, oldest = message.id, message.sequence, message.oldest
-        if sequence is None:
-            history, sequence, oldest = self._run, self._unnumbered, self._unnumbered + 1
-            self._unnumbered += 1
-        node = f"{CLIENTS}{client}"
-        origin = messages.Origin(self._iad, history_of(node, history), sequence)
-        told = input_of(
-            self._iad, origin, round(self._wall() * 1e3), message.topic, message.attributes
-        )
-        self._spool_has(s.Brought(None, node, history, oldest, (s.EventAlerts(sequence, (told,)),)))
-        self._commit.settle(then)
-        return True
-
-    def release(
-        self,
-        name: str,
-        progress: Progress,
-        notifications: Sequence[Notification],
-        then: Callable[[], object],
-    ) -> bool:
-        """Put a topic's progress and what it made of its messages on stable storage, in one
-        transaction; publish that afterwards, and call `then`. Returns whether it was accepted:
-        then it is written in the end, even if the disk refuses at first."""
-        if self._commit.refusing:
-            return False
-        events = tuple([s.EventAlerts(each.origin.sequence, (each,)) for each in notifications])
-        brought = s.Brought(None, f"topic/{name}", progress.incarnation, progress.put_out, events)
-        made = self._spool.handle(brought, self._reactor.clock()) if events else []
-        self._commit.take([each for each in made if type(each) in STATEMENTS])
-        self._commit.take([SaveProgress(name, progress)])
-        # Unlike an alert, an output may come out otherwise if its message is processed again.
-        fresh = [each.notification for each in made if isinstance(each, s.PublishSpooled)]
-        self._commit.after_commit(_Released(tuple(fresh), then))
-        return True
-
-    def forget_progress(self, name: str) -> None:
-        """Forget what is kept of a topic."""
-        self._commit.take([ForgetProgress(name)])
-
-    def when_kept(self, then: Callable[[], object]) -> None:
-        """Call `then` once everything taken so far is on stable storage."""
-        self._commit.after_commit(_Released((), then))
-
-    @property
-    def refusing(self) -> bool:
-        """Whether the disk refuses, and nothing new is taken."""
-        return self._commit.refusing
-
-    def _are_released(self, instruction: _Released) -> None:
-        self._released += instruction.notifications
-        instruction.then()
 
     def keep(self, then: Callable[[bool], object], changes: Sequence[SaveNodeState] = ()) -> None:
         """Put what was published, and these changes, on stable storage now, in one transaction;
@@ -360,7 +288,7 @@ class PushPlane:
             return 0.0
         if self._commit.refusing:
             return self._commit.next_due
-        if self._brought or self._released:
+        if self._brought or self.topics.released:
             return 0.0
         parts: Iterable[float | None] = (
             self._commit.next_due,
@@ -375,8 +303,8 @@ class PushPlane:
         if not self._commit.refusing:
             if self._brought:
                 self._spool_has(self._brought.popleft())
-            for _ in range(min(TURN, len(self._released))):
-                self._tell_broker(overlay.Publish(self._released.popleft()))
+            for _ in range(min(TURN, len(self.topics.released))):
+                self._tell_broker(overlay.Publish(self.topics.released.popleft()))
             if _is_due(self._broker.next_tick, now):
                 self._tell_broker(overlay.Tick())
             if _is_due(self._spool.next_tick, now):

@@ -73,8 +73,10 @@ NOT_NOW: Final = "this master's disk takes nothing now; try again later"
 
 
 class Processors(Protocol):
-    """The message processors of this master. What they say comes as events of `Topics`, never
-    during a call."""
+    """The message processors of this master. What they say comes as events of `Topics`."""
+
+    # Gets the topic, what happened to its processor, in a word and in a line.
+    on_trouble: Callable[[str, str, str], object]
 
     def why_not(self, topic: Topic) -> str:
         """Why the processor of a topic cannot be started here; empty if it can."""
@@ -97,6 +99,8 @@ class Processors(Protocol):
 
 class NoProcessors:
     """The processors of a master that has none."""
+
+    on_trouble: Callable[[str, str, str], object]
 
     def why_not(self, topic: Topic) -> str:
         return f"no processor {topic.processor} here: this master has none"
@@ -178,6 +182,7 @@ class TopicPlane:
         reactor.performs(TakeCheckpoint, self._take_checkpoint)
         reactor.performs(Release, self._to_release.append)
         reactor.performs(TellOperator, self._tell)
+        self._processors.on_trouble = push.topics.tell_trouble
         self._restore(kept)
         reactor.add_timer(self)
 
@@ -225,7 +230,9 @@ class TopicPlane:
         while self._to_release:
             release = self._to_release[0]
             told = partial(self._came.append, Released(release.name, release.epoch))
-            if not self._push.release(release.name, release.progress, release.notifications, told):
+            if not self._push.topics.release(
+                release.name, release.progress, release.notifications, told
+            ):
                 self._retry_s = now + RETRY_S
                 return
             self._to_release.popleft()
@@ -242,7 +249,7 @@ class TopicPlane:
             self._refuse(origin, message, refused.message)
         elif problem := why_not(message.attributes):
             self._refuse(origin, message, f"attributes: {problem}")
-        elif not self._push.publish(
+        elif not self._push.topics.publish(
             client_of(origin.sender), message, partial(self._kept, origin, message)
         ):
             self._refuse(origin, message, NOT_NOW)
@@ -261,14 +268,14 @@ class TopicPlane:
 
     def _asked(self, origin: RequestOrigin, request: TopicRequest, _now: float) -> None:
         change = not isinstance(request, ListTopics)
-        if change and (not self._state.takes or self._push.refusing):
+        if change and (not self._state.takes or self._push.topics.refusing):
             self._operator.reply(origin, TopicReport(request.id, ok=False, message=NOT_NOW))
             return
         self._handle(TopicAsked(origin, request))
 
     def _report(self, instruction: SendReport) -> None:
         reply = partial(self._operator.reply, instruction.peer, instruction.report)
-        self._state.when_durable(partial(self._push.when_kept, reply))
+        self._state.when_durable(partial(self._push.topics.when_kept, reply))
 
     # --- on disk -------------------------------------------------------------------------------
 
@@ -293,7 +300,7 @@ class TopicPlane:
     def _save(self, instruction: SaveTopic) -> None:
         topic, progress = instruction.topic, instruction.progress
         self._state.put(TOPIC, topic.name, msgspec.msgpack.encode(topic))
-        self._push.release(topic.name, progress, (), lambda: None)
+        self._push.topics.release(topic.name, progress, (), lambda: None)
 
     def _forget(self, instruction: ForgetTopic) -> None:
         name, incarnation = instruction.name, instruction.incarnation
@@ -303,7 +310,7 @@ class TopicPlane:
 
     def _forget_rest(self, name: str, incarnation: str) -> None:
         if name not in self._topics:  # it may have been created anew
-            self._push.forget_progress(name)
+            self._push.topics.forget_progress(name)
         self._end(name, incarnation)
 
     def _end(self, name: str, incarnation: str) -> None:

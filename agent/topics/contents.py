@@ -10,6 +10,7 @@ import msgspec
 
 from agent.alerts.notifications import history_of
 from agent.topics.events import Output, Progress
+from agent.wire.base import LONGEST_TEXT
 from agent.wire.messages import Answer
 from agent.wire.overlay import Notification, Origin
 from agent.wire.predicates import MAX_ATTRIBUTES, Filter, Predicate
@@ -17,6 +18,7 @@ from agent.wire.topics import Topic
 
 INPUT: Final = "input"
 OUTPUT: Final = "output"
+TROUBLE: Final = "trouble"
 # Attributes that the master sets.
 RESERVED: Final = ("iad", "kind", "topic")
 MAX_OWN: Final = MAX_ATTRIBUTES - len(RESERVED)
@@ -50,6 +52,14 @@ def topics_of(iad: str) -> Filter:
 def input_of(iad: str, origin: Origin, time_ms: int, topic: str, own: Output) -> Notification:
     """The notification that carries a published message to its topic."""
     return Notification(origin, time_ms, {**own, "iad": iad, "topic": topic, "kind": INPUT})
+
+
+def trouble_of(
+    iad: str, origin: Origin, time_ms: int, topic: str, what: str, text: str
+) -> Notification:
+    """The notification that tells of a topic's processor."""
+    told = {"iad": iad, "topic": topic, "kind": TROUBLE, "what": what, "text": text[:LONGEST_TEXT]}
+    return Notification(origin, time_ms, {**told})
 
 
 def published_part(notification: Notification) -> Output:

@@ -104,11 +104,18 @@ def test_a_processor_that_raises_is_shown_and_others_go_on(tmp_path):
     master = PushMaster(tmp_path / "iad1", "iad1")
     try:
         create(master, COUNTED)
-        with Client(master.public) as client, client.subscribe('kind = "output"') as outputs:
+        with (
+            Client(master.public) as client,
+            client.subscribe('kind = "output"') as outputs,
+            client.subscribe('kind = "trouble"') as troubles,
+        ):
             client.publish("counted", {"n": 1})
             assert next(outputs).notification.attributes["seen"] == 1
             create(master, Topic("broken", processor="fragile"))
             client.publish("broken", {"n": 1})
+            told = next(troubles).notification.attributes
+            assert (told["topic"], told["what"]) == ("broken", "failed")
+            assert "RuntimeError: it is fragile" in told["text"]
             status = topic_of(master, lambda status: status.trouble)
             assert (status.topic.name, status.state) == ("broken", "backing_off")
             assert status.trouble == "RuntimeError: it is fragile (acme.py, line 7)"
