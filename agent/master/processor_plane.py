@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable
 from importlib.metadata import entry_points
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -188,9 +188,13 @@ class ProcessorPlane:
         return ""
 
 
-def _parameters(topic: Topic) -> dict[str, Value | int]:
+def _parameters(topic: Topic) -> dict[str, Any]:
     """On the wire every number is a double; parameters that are counts want integers."""
     return {
-        name: int(value) if isinstance(value, float) and value.is_integer() else value
+        name: [*map(_whole, value)] if isinstance(value, tuple) else _whole(value)
         for name, value in topic.parameters.items()
     }
+
+
+def _whole(value: Value) -> Value | int:
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -23,13 +23,14 @@ from agent.wire.base import (
     WireStruct,
 )
 from agent.wire.messages import Slo
-from agent.wire.predicates import Attribute, Value
+from agent.wire.predicates import MAX_OPERANDS, Attribute, Value
 
 MAX_TOPIC_AREAS = 256
 MAX_PARAMETERS = 32
 # A notification has 32 attributes; three of them are the master's.
 MAX_PUBLISHED = 29
 ProcessorName = Annotated[str, Meta(pattern=r"^([A-Za-z0-9_.-]{1,64})?$(?!\n)")]
+Parameter = Value | Annotated[tuple[Value, ...], Meta(max_length=MAX_OPERANDS)]
 Interval = Annotated[float, Meta(ge=0.1, le=86_400.0)]
 
 
@@ -44,7 +45,7 @@ class Topic(WireStruct, frozen=True, omit_defaults=True):
     channels: Channels = ()
     every_s: Interval | None = None
     processor: ProcessorName = ""
-    parameters: Annotated[dict[Channel, Value], Meta(max_length=MAX_PARAMETERS)] = field(
+    parameters: Annotated[dict[Channel, Parameter], Meta(max_length=MAX_PARAMETERS)] = field(
         default_factory=dict
     )
     slo: Slo | None = None

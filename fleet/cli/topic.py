@@ -19,7 +19,7 @@ def _channels(text: str) -> tuple[str, ...]:
     return tuple([CHANNEL.parse(each) for each in text.split(",")])
 
 
-def _setting(text: str) -> tuple[str, bool | float | str]:
+def _setting(text: str) -> tuple[str, Any]:
     from fleet.query.topic import setting
 
     return setting(text)
@@ -61,7 +61,7 @@ def topic() -> None:
     "settings",
     type=SETTING,
     multiple=True,
-    help="A parameter of the processor, name=value; give it again for more.",
+    help='A parameter of the processor: name=value, or \'name=["a","b"]\'. Again for more.',
 )
 @click.option(
     "--slo",

@@ -12,9 +12,11 @@ from msgspec import Struct
 from agent.client import Client, NoReplyError, Operator, PublishError
 from agent.client.publishing import ATTRIBUTE
 from agent.net.keys import KeyFiles
+from agent.wire.predicates import Value
 from agent.wire.topics import (
     CreateTopic,
     ListTopics,
+    Parameter,
     RemoveTopic,
     Topic,
     TopicReport,
@@ -96,11 +98,13 @@ class Asker(Struct, frozen=True):
 def publish(
     master: str,
     name: str,
-    attributes: dict[str, bool | float | str],
+    attributes: dict[str, Any],
     patience_s: float,
     keys: KeyFiles | None = None,
 ) -> int:
     """Publish a message; returns the exit status."""
+    if lists := [attribute for attribute, value in attributes.items() if isinstance(value, tuple)]:
+        return exits.fail(f"{lists[0]} is a list; an attribute is one value", exits.USAGE)
     try:
         with Client(master, keys) as client:
             client.publish(name, attributes, patience_s=patience_s)
@@ -111,11 +115,17 @@ def publish(
     return exits.DONE
 
 
-def setting(text: str) -> tuple[str, bool | float | str]:
-    """``name=value``, where the value is a number, ``true`` or ``false``, or else a text."""
+def setting(text: str) -> tuple[str, Parameter]:
+    """``name=value``: a number, ``true`` or ``false``, a list of JSON such as ``["a","b"]``, or
+    else a text."""
     name, equals, value = text.partition("=")
     if not equals or not ATTRIBUTE.fullmatch(name):
         raise ValueError(f"{text!r} is not name=value; write warm_above=26.5")
+    if value.startswith("["):
+        try:
+            return name, msgspec.json.decode(value, type=tuple[Value, ...])
+        except msgspec.MsgspecError:
+            raise ValueError(f'{value!r} is no list; write {name}=["a","b"]') from None
     if value in ("true", "false"):
         return name, value == "true"
     try:

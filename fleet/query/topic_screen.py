@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from agent.wire.topics import Topic, TopicStatus
+from agent.wire.topics import Parameter, Topic, TopicStatus
 from fleet.terminal.output import printable
 from fleet.terminal.screen import line, plain_table, show_table
 from fleet.terminal.units import format_duration, format_ms
@@ -123,7 +123,9 @@ def _objective(topic: Topic) -> str:
     return f"p{topic.slo.percentile:g} ≤ {format_ms(topic.slo.latency_ms)}"
 
 
-def _value(value: bool | float | str) -> str:
+def _value(value: Parameter) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_value, value))}]"
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"{value:g}" if isinstance(value, float) else printable(str(value))

@@ -20,7 +20,7 @@ COMFORT = Topic(
     ("temperature", "humidity"),
     5.0,
     "comfort_index",
-    {"warm_above": 26.5, "named": "office", "strict": True},
+    {"warm_above": 26.5, "named": "office", "of": ("a", "b")},
     Slo(90.0, 1_000.0),
 )
 WELL = TopicStatus(
@@ -54,7 +54,7 @@ def test_one_topic_is_a_line_for_each_of_its_parts():
         "  asks service default: 118 rounds, 1 without a reading",
         "  2 published messages taken in, 0 lost",
         "  processor comfort_index: ready",
-        "    with named=office, strict=true, warm_above=26.5",
+        "    with named=office, of=[a, b], warm_above=26.5",
         "    119 messages processed, 1 waiting, 0 failures, 0 skipped",
         "    p90 42 ms of 1000 ms, 3 too late",
         "    CPU time of a message 0.8 ms",
@@ -84,15 +84,16 @@ def test_what_is_wrong_is_shown_without_moving_the_cursor():
         ("a=office", ("a", "office")),
         ("a=", ("a", "")),
         ("a=b=c", ("a", "b=c")),
+        ('a=["b",1.5,true]', ("a", ("b", 1.5, True))),
     ],
 )
 def test_a_setting_is_a_number_a_boolean_or_a_text(text, value):
     assert setting(text) == value
 
 
-@pytest.mark.parametrize("text", ["a", "=1", "A=1", "a b=1", "a=nan", "a=inf"])
+@pytest.mark.parametrize("text", ["a", "=1", "A=1", "a b=1", "a=nan", "a=inf", "a=[b]", "a=[[1]]"])
 def test_what_is_no_setting_is_refused(text):
-    with pytest.raises(ValueError, match=r"write warm_above|is no number"):
+    with pytest.raises(ValueError, match=r"write warm_above|is no number|is no list"):
         setting(text)
 
 
@@ -127,7 +128,7 @@ def test_a_topic_of_a_master_from_its_creation_to_its_end(tmp_path, capsys):
         assert ask("create", "notes", *there).out == "topic notes is kept\n"
         assert ask("create", "notes", *there).out == "topic notes is kept\n"
         refused = ask("create", "x", "--processor", "cuont", *there, status=3).err
-        assert "no processor cuont here" in refused
+        assert "no processor cuont here; there are aggregate, anomaly, comfort_index" in refused
         ask("publish", "notes", "vote=3", "area=b1/f4", "--master", master.public)
         refused = ask("publish", "notes", "kind=3", "--master", master.public, status=3).err
         assert refused == (

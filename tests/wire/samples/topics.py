@@ -16,6 +16,10 @@ COMFORT = t.Topic(
 )
 SAMPLES: dict[str, Message] = {
     "create_topic": t.CreateTopic("c", COMFORT),
+    "create_topic_list": t.CreateTopic(
+        "c",
+        t.Topic("floors", processor="aggregate", parameters={"channels": ("co2", "humidity")}),
+    ),
     "create_topic_bare": t.CreateTopic("c", t.Topic("notes")),
     "remove_topic": t.RemoveTopic("r", "comfort"),
     "list_topics": t.ListTopics("l"),
