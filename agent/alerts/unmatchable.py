@@ -42,7 +42,8 @@ def doubt(
             return ""  # their attributes are whatever is published
         if why := _never(conjunction):
             why = f"no alert will fulfil this: {why}"
-        elif not (why := _nobody(conjunction, known, nearest)):
+        # Only the first reason is told, and to find an area like another takes long.
+        elif not (why := _nobody(conjunction, known, _unknown if found else nearest)):
             return ""
         found = found or why
     return found[:500]
@@ -57,6 +58,10 @@ def _of_topics(conjunction: Conjunction) -> bool:
         )
         for predicate in conjunction
     )
+
+
+def _unknown(_area: str, _known: AreaSet) -> str:
+    return ""
 
 
 def _nobody(conjunction: Conjunction, known: Sequence[AreaSet], nearest: Nearest) -> str:
