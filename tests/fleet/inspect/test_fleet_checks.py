@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from agent.wire.operator import IadStatus, NodeStatus
+from agent.wire.topics import Topic, TopicStatus
 from fleet.inspect.doctor import DoctorReport, answered, show
 from fleet.inspect.findings import Finding
 from fleet.inspect.fleet_checks import (
@@ -86,6 +87,17 @@ def test_masters_that_do_not_reach_each_other_and_nodes_that_nobody_knows():
         ("error", "iad4", "iad_unreachable"),
         ("warning", "iad4", "stranger"),
     ]
+
+
+def test_a_topic_in_trouble():
+    broken = TopicStatus(Topic("comfort", processor="p"), "backing_off", failed=3, trouble="raised")
+    slow = replace(broken, state="disabled", trouble="")
+    well = TopicStatus(Topic("notes"), "none")
+    status = replace(STATUS, nodes=(), topics=(broken, well, slow))
+    first, second = iad_findings(FLEET, [IadSeen("iad4", "a", status)], [])
+    assert (first.check, first.what) == ("topic", "topic comfort: raised")
+    assert first.remedy == "`fleet topic show comfort --iad iad4`"
+    assert second.what == "topic comfort: its processor is disabled"
 
 
 def test_two_addresses_of_one_machine():
