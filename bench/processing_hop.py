@@ -26,7 +26,7 @@ from agent.runtime.reactor import Reactor
 from agent.runtime.signals import StopSignal
 from bench.processes import process, ready
 from bench.query import round_trips
-from bench.report import Result, report, result
+from bench.output import Result, report, result
 from fleet.testbed.ports import free_address
 
 ROUNDS = 15
