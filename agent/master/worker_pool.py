@@ -141,6 +141,7 @@ class WorkerPool:
         self._say = say
         self._memory_bytes = memory_bytes
         self._processes: dict[int, _Process] = {}
+        self._quiet_until_s = math.inf  # the first of the processes'
         self._events: deque[Event] = deque()
         self._handling = False
         reactor.add_timer(self)
@@ -160,15 +161,14 @@ class WorkerPool:
     def next_due(self) -> float | None:
         """When to call `tick` next."""
         due = self._processing.next_due
-        quiet = min([each.quiet_until_s for each in self._processes.values()], default=math.inf)
-        return quiet if quiet < (math.inf if due is None else due) else due
+        if self._quiet_until_s == math.inf:
+            return due
+        return self._quiet_until_s if due is None else min(due, self._quiet_until_s)
 
     def tick(self, now: float) -> None:
         """Do everything due by `now`."""
-        for process in self._processes.values():
-            if process.quiet_until_s <= now:
-                process.quiet_until_s, process.printed_bytes = math.inf, 0
-                self._listen(process, process.printed, self._printed_turn)
+        if self._quiet_until_s <= now:
+            self._hear_again(now)
         self._handle_all(self._processing.tick(now))
 
     @property
@@ -274,6 +274,7 @@ class WorkerPool:
         if process.printed_bytes >= PRINTED_BYTES:
             self._ignore(process, process.printed)
             process.quiet_until_s = now + PRINTED_S
+            self._quiet_until_s = min(self._quiet_until_s, process.quiet_until_s)
 
     def _exited_turn(self, process: _Process) -> None:
         now = self._reactor.clock()
@@ -287,6 +288,16 @@ class WorkerPool:
         self._handle_all()
 
     # --- helpers ---
+
+    def _hear_again(self, now: float) -> None:
+        """Those that printed too much may go on."""
+        for process in self._processes.values():
+            if process.quiet_until_s <= now:
+                process.quiet_until_s, process.printed_bytes = math.inf, 0
+                self._listen(process, process.printed, self._printed_turn)
+        self._quiet_until_s = min(
+            [process.quiet_until_s for process in self._processes.values()], default=math.inf
+        )
 
     def _tell(self, process: _Process, lines: list[str]) -> None:
         if lines:

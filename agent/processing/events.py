@@ -30,7 +30,7 @@ class Checkpoint(Struct, frozen=True, array_like=True):
 
 
 class Message(Struct, frozen=True, array_like=True):
-    """A message of a topic; `body` is MessagePack."""
+    """A message of a topic; `body` is MessagePack. Without a body it is one to skip."""
 
     position: int
     body: bytes
@@ -72,7 +72,8 @@ class HandOver(Struct, frozen=True):
 
 
 class Arrived(Struct, frozen=True):
-    """A message of the processor's topic. One at or before the last position is a repetition."""
+    """A message of the processor's topic. One at or before the last position is a repetition. One
+    without a body was skipped by the processor's owner before us."""
 
     processor: str
     position: int
@@ -239,8 +240,8 @@ class Resume(Struct, frozen=True):
 
 
 class HandedOver(Struct, frozen=True):
-    """The processor is no longer ours. Its next owner goes on from the checkpoint and processes
-    these messages first."""
+    """The processor is no longer ours. Its next owner goes on from the checkpoint and takes these
+    messages first."""
 
     processor: str
     epoch: int

@@ -237,7 +237,9 @@ class Processing:
             return
         counters.arrived += 1
         taken = processor.accept(event.position, event.body, now)
-        if len(event.body) > limits.message_bytes:
+        if not event.body:
+            processor.skip(taken)
+        elif len(event.body) > limits.message_bytes:
             self._skip(
                 processor,
                 taken,

@@ -191,5 +191,5 @@ class Processor(StateMachine):
         return self._back_off.next()
 
     def given_away(self) -> tuple[Message, ...]:
-        """What the next owner has to process."""
-        return tuple([Message(i.position, i.body) for i in self.inputs if not i.skipped])
+        """What the next owner has to process, or, without a body, to skip as well."""
+        return tuple([Message(each.position, each.body) for each in self.inputs])

@@ -78,7 +78,8 @@ def anchors(page: Path) -> set[str]:
 
 def test_links_between_documents_lead_somewhere():
     root = DOCS.parent
-    for page in [*root.glob("*.md"), *DOCS.rglob("*.md"), *root.glob("sensors/*/README.md")]:
+    folders = [*root.glob("sensors/*/README.md"), *root.glob("processors/*/README.md")]
+    for page in [*root.glob("*.md"), *DOCS.rglob("*.md"), *folders]:
         for target, anchor in re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", page.read_text()):
             if "://" not in target:
                 there = page.parent / target if target else page

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from agent.processing.definition import Definition, Limits
 from agent.processing.events import (
+    Arrived,
     Babbled,
     Checkpoint,
     Create,
@@ -651,3 +652,21 @@ def test_definitions_are_checked_in_one_line():
     with pytest.raises(ConfigError, match="slo_s"):
         parse({"name": "a", "processor": "b", "slo_s": 0}, Definition, "topic a")
     assert Create(Definition(name="a", processor="b")).checkpoint.state == b""
+
+
+def test_what_was_skipped_stays_skipped_at_the_next_owner():
+    rig = rig_of("a", attempts=1)
+    rig.arrive("a", 1)
+    rig.fail(1)
+    rig.arrive("a", 2)
+    rig.handle(HandOver("a"))
+    (handed,) = rig.handed
+    assert handed.messages == (Message(1, b""), Message(2, body(2)))
+    target = Rig()
+    target.create("a", checkpoint=handed.checkpoint)
+    for message in handed.messages:
+        target.handle(Arrived("a", message.position, message.body))
+    target.arrive("a", 1)
+    target.work()
+    assert target.outputs("a") == [(2, [2])]
+    assert target.reports == []

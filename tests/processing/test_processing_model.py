@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from agent.processing.events import (
+    Arrived,
     Babbled,
     Enable,
     HandOver,
@@ -23,7 +24,7 @@ from agent.processing.events import (
     WorkerReady,
 )
 from agent.processing.lifecycle import PROCESSOR_TRANSITIONS
-from tests.processing.rig import Rig
+from tests.processing.rig import Rig, body
 
 NAMES = ("a", "b", "c")
 LIMITS = {
@@ -46,6 +47,7 @@ class Processors(RuleBasedStateMachine):
         self.next = dict.fromkeys(NAMES, 1)  # the next position that its topic has not sent yet
         self.looked = [0] * 4
         self.skipped: dict[str, set[int]] = {name: set() for name in NAMES}
+        self.passed_over: dict[str, set[int]] = {name: set() for name in NAMES}
         self.known: dict[str, list[int]] = {name: [] for name in NAMES}
         self.stopped: set[str] = set()
         for name in NAMES:
@@ -57,7 +59,7 @@ class Processors(RuleBasedStateMachine):
         for position in range(max(1, self.next[name] - again), self.next[name] + count):
             if name in self.stopped:
                 return
-            self.rig.arrive(name, position)
+            self.send(name, position)
             self.look()
             self.next[name] = max(self.next[name], position + (name not in self.stopped))
 
@@ -172,14 +174,20 @@ class Processors(RuleBasedStateMachine):
                 attempts=ATTEMPTS[name],
                 **LIMITS,
             )
+            self.passed_over[name] |= {m.position for m in handed.messages if not m.body}
             for message in handed.messages:
                 if name not in self.stopped:
-                    rig.arrive(name, message.position)
+                    self.send(name, message.position)
                     self.stopped |= {h.processor for h in rig.held[self.looked[2] :]}
             # What did not fit, its topic sends again.
             taken = [m.position for m in handed.messages][-1:] or [handed.checkpoint.position]
             held = [h.position for h in rig.held[self.looked[2] :] if h.processor == name]
             self.next[name] = held[0] if held else max(taken[0] + 1, self.next[name])
+
+    def send(self, name, position):
+        """What a topic sends: of a message that an owner before skipped, nothing but its place."""
+        skipped = position in self.passed_over[name]
+        self.rig.handle(Arrived(name, position, b"" if skipped else body(position)))
 
     def check(self, emit):
         name, position = emit.processor, emit.position
@@ -221,7 +229,7 @@ class Processors(RuleBasedStateMachine):
         for _ in range(50):
             for name in NAMES:
                 if name not in self.stopped:
-                    rig.arrive(name, self.next[name])
+                    self.send(name, self.next[name])
                     self.look()
                     self.next[name] += name not in self.stopped
             rig.sleep(400.0)
