@@ -24,9 +24,9 @@ from agent.processing.events import Arrived, Create, Emit, Instruction
 from agent.processing.processing import Processing
 from agent.runtime.reactor import Reactor
 from agent.runtime.signals import StopSignal
+from bench.output import Result, report, result
 from bench.processes import process, ready
 from bench.query import round_trips
-from bench.output import Result, report, result
 from fleet.testbed.ports import free_address
 
 ROUNDS = 15

@@ -17,6 +17,7 @@ from agent.processing.events import (
     Checkpoint,
     Create,
     Emit,
+    Enable,
     Hold,
     Instruction,
     Remove,
@@ -133,6 +134,11 @@ class ProcessorPlane:
         self._tells.pop(name, None)
         self._looked_s = -math.inf
         self._pool.handle(Remove(name))
+
+    def enable(self, name: str) -> None:
+        """Start it again, whatever it did before."""
+        self._looked_s = -math.inf
+        self._pool.handle(Enable(name))
 
     def feed(self, message: Feed) -> None:
         """A message for it."""

@@ -28,6 +28,7 @@ from agent.topics.contents import why_not
 from agent.topics.events import (
     AskInbox,
     AskReadings,
+    EnableProcessor,
     Feed,
     ForgetTopic,
     InboxSaid,
@@ -52,6 +53,7 @@ from agent.wire.principals import Sender
 from agent.wire.push import PushReply, Unsubscribe
 from agent.wire.topics import (
     CreateTopic,
+    EnableTopic,
     ListTopics,
     Publish,
     Published,
@@ -90,6 +92,9 @@ class Processors(Protocol):
     def stop(self, name: str) -> None:
         """End the processor of this topic."""
 
+    def enable(self, name: str) -> None:
+        """Start it again, whatever it did before."""
+
     def feed(self, message: Feed) -> None:
         """A message for it."""
 
@@ -112,6 +117,9 @@ class NoProcessors:
         pass
 
     def stop(self, name: str) -> None:
+        pass
+
+    def enable(self, name: str) -> None:
         pass
 
     def feed(self, message: Feed) -> None:
@@ -169,7 +177,7 @@ class TopicPlane:
         self._published = 0
         self.unreadable = 0
         public.takes(Publish, self._publish)
-        for kind in (CreateTopic, RemoveTopic, ListTopics):
+        for kind in (CreateTopic, RemoveTopic, EnableTopic, ListTopics):
             operator.takes(kind, self._asked)
         reactor.performs(SaveTopic, self._save)
         reactor.performs(ForgetTopic, self._forget)
@@ -178,6 +186,7 @@ class TopicPlane:
         reactor.performs(AskReadings, self._ask_readings)
         reactor.performs(StartProcessor, self._start)
         reactor.performs(StopProcessor, self._stop)
+        reactor.performs(EnableProcessor, self._enable)
         reactor.performs(Feed, self._processors.feed)
         reactor.performs(TakeCheckpoint, self._take_checkpoint)
         reactor.performs(Release, self._to_release.append)
@@ -354,6 +363,9 @@ class TopicPlane:
 
     def _stop(self, instruction: StopProcessor) -> None:
         self._processors.stop(instruction.name)
+
+    def _enable(self, instruction: EnableProcessor) -> None:
+        self._processors.enable(instruction.name)
 
     def _take_checkpoint(self, instruction: TakeCheckpoint) -> None:
         self._processors.take_checkpoint(instruction.name)

@@ -189,6 +189,12 @@ class StopProcessor(_Struct, frozen=True):
     name: str
 
 
+class EnableProcessor(_Struct, frozen=True):
+    """Start it again, whatever it did before."""
+
+    name: str
+
+
 class Feed(_Struct, frozen=True):
     """A message for the processor; `body` is MessagePack."""
 
@@ -227,6 +233,7 @@ TopicsInstruction = (
     | AskReadings
     | StartProcessor
     | StopProcessor
+    | EnableProcessor
     | Feed
     | TakeCheckpoint
     | Release

@@ -27,6 +27,7 @@ from agent.topics.events import (
     AskReadings,
     Checkpointed,
     Emitted,
+    EnableProcessor,
     Feed,
     ForgetTopic,
     Held,
@@ -52,11 +53,12 @@ from agent.wire.areas import AreaSet
 from agent.wire.messages import Query, Slo, Window
 from agent.wire.push import AcknowledgeNotifications, Gap, Notified, Subscribe, Subscribed
 from agent.wire.topics import (
-    CreateTopic,
+    EnableTopic,
     ListTopics,
     RemoveTopic,
     Topic,
     TopicReport,
+    TopicRequest,
     TopicStatus,
 )
 
@@ -168,14 +170,14 @@ class Topics:
 
     # --- operators -----------------------------------------------------------------------------
 
-    def _asked(
-        self, peer: Peer, request: CreateTopic | RemoveTopic | ListTopics, now: float
-    ) -> Instructions:
+    def _asked(self, peer: Peer, request: TopicRequest, now: float) -> Instructions:
         match request:
             case ListTopics(id_):
                 return [SendReport(peer, TopicReport(id_, ok=True, topics=self.statuses))]
             case RemoveTopic(id_, name):
                 return self._remove(peer, id_, name)
+            case EnableTopic(id_, name):
+                return self._enable(peer, id_, name)
         topic, id_ = request.topic, request.id
         before = self._entries.get(topic.name)
         if before is not None and before.topic == topic:
@@ -210,13 +212,24 @@ class Topics:
     def _remove(self, peer: Peer, id_: str, name: str) -> Instructions:
         entry = self._entries.pop(name, None)
         if entry is None:
-            known = ", ".join(sorted(self._entries)[:8]) or "none"
-            line = f"no topic {name} is kept here; those that are: {known}"
-            return [SendReport(peer, TopicReport(id_, ok=False, message=line[:512]))]
+            return [self._unknown(peer, id_, name)]
         entry.become("removed")
         stopped: Instructions = [StopProcessor(name)] if entry.topic.processor else []
         forgotten = ForgetTopic(name, entry.progress.incarnation)
         return [*stopped, forgotten, SendReport(peer, TopicReport(id_, ok=True))]
+
+    def _enable(self, peer: Peer, id_: str, name: str) -> Instructions:
+        if (entry := self._entries.get(name)) is None:
+            return [self._unknown(peer, id_, name)]
+        if not entry.topic.processor:
+            line = f"topic {name} has no processor"
+            return [SendReport(peer, TopicReport(id_, ok=False, message=line))]
+        return [EnableProcessor(name), SendReport(peer, TopicReport(id_, ok=True))]
+
+    def _unknown(self, peer: Peer, id_: str, name: str) -> SendReport:
+        known = ", ".join(sorted(self._entries)[:8]) or "none"
+        line = f"no topic {name} is kept here; those that are: {known}"
+        return SendReport(peer, TopicReport(id_, ok=False, message=line[:512]))
 
     def _begin(self, topic: Topic, progress: Progress, now: float) -> Instructions:
         self._epochs += 1

@@ -104,6 +104,13 @@ class RemoveTopic(Message, frozen=True, tag="remove_topic"):
     name: Name
 
 
+class EnableTopic(Message, frozen=True, tag="enable_topic"):
+    """Start the topic's processor again, which was disabled after too many failures or pauses."""
+
+    id: Identifier
+    name: Name
+
+
 class ListTopics(Message, frozen=True, tag="list_topics"):
     """Request the topics that this master keeps."""
 
@@ -146,5 +153,5 @@ class Published(Message, frozen=True, tag="published", omit_defaults=True):
     message: Text = ""
 
 
-TopicChange = CreateTopic | RemoveTopic
+TopicChange = CreateTopic | RemoveTopic | EnableTopic
 TopicRequest = TopicChange | ListTopics

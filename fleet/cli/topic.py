@@ -126,6 +126,14 @@ def remove(name: str, ask: Asker) -> int:
 
 @topic.command()
 @click.argument("name", type=NAME)
+@asks("5s", "fleet.query.topic")
+def enable(name: str, ask: Asker) -> int:
+    """Start a processor again that failed too often, or whose pause is long."""
+    return ask.enable(name)
+
+
+@topic.command()
+@click.argument("name", type=NAME)
 @click.argument("attributes", type=SETTING, nargs=-1, required=True)
 @connecting("master")
 @patience("10s", "How long it may take.")

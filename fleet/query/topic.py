@@ -15,6 +15,7 @@ from agent.net.keys import KeyFiles
 from agent.wire.predicates import Value
 from agent.wire.topics import (
     CreateTopic,
+    EnableTopic,
     ListTopics,
     Parameter,
     RemoveTopic,
@@ -48,6 +49,10 @@ class Asker(Struct, frozen=True):
     def remove(self, name: str) -> int:
         """Remove a topic; returns the exit status."""
         return self._change(RemoveTopic("remove", name), f"topic {name} is removed")
+
+    def enable(self, name: str) -> int:
+        """Start a topic's processor again; returns the exit status."""
+        return self._change(EnableTopic("enable", name), f"the processor of {name} starts again")
 
     def list(self) -> int:
         """Print all topics; returns the exit status."""

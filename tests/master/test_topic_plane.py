@@ -20,6 +20,7 @@ from agent.wire.principals import Sender
 from agent.wire.push import Notified, Subscribe
 from agent.wire.topics import (
     CreateTopic,
+    EnableTopic,
     ListTopics,
     Publish,
     Published,
@@ -61,6 +62,9 @@ class Processors:
 
     def stop(self, name):
         self.stopped.append(name)
+
+    def enable(self, name):
+        self.enabled = name
 
     def feed(self, message):
         self.fed.append(message)
@@ -303,6 +307,16 @@ def test_a_removed_topic_leaves_nothing(rig):
     # What its processor still said does not count.
     rig.processors.process()
     rig.let_pass()
+
+
+def test_a_processor_is_enabled_again(rig):
+    rig.operate(CreateTopic("c", COUNT))
+    rig.operate(CreateTopic("c", NOTES))
+    assert rig.operate(EnableTopic("e", "counted")) == TopicReport("e", ok=True)
+    assert rig.processors.enabled == "counted"
+    assert rig.operate(EnableTopic("e", "notes")).message == "topic notes has no processor"
+    refused = rig.operate(EnableTopic("e", "nots")).message
+    assert refused == "no topic nots is kept here; those that are: counted, notes"
 
 
 def test_an_inbox_that_a_kill_left_is_ended_at_the_start(rig):

@@ -22,6 +22,7 @@ SAMPLES: dict[str, Message] = {
     ),
     "create_topic_bare": t.CreateTopic("c", t.Topic("notes")),
     "remove_topic": t.RemoveTopic("r", "comfort"),
+    "enable_topic": t.EnableTopic("e", "comfort"),
     "list_topics": t.ListTopics("l"),
     "topic_report": t.TopicReport(
         "l",
