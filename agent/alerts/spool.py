@@ -117,6 +117,11 @@ class Spool:
         return self._bytes
 
     @property
+    def crowded(self) -> bool:
+        """Whether it is half full: the rest is for the nodes' alerts."""
+        return len(self._spooled) * 2 >= self._most or self._bytes * 2 >= self._most_bytes
+
+    @property
     def next_tick(self) -> float | None:
         """When `SpoolDue` is due; None if no timer is set."""
         due_s = self._losses.due_s

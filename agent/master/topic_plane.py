@@ -71,6 +71,7 @@ CLIENT: Final = "topic/"
 # What came for topics is handled so many a turn.
 TURN: Final = 64
 RETRY_S: Final = 0.5
+CROWDED: Final = "too much waits for masters that are away; try again later"
 NOT_NOW: Final = "this master's disk takes nothing now; try again later"
 
 
@@ -258,6 +259,8 @@ class TopicPlane:
             self._refuse(origin, message, refused.message)
         elif problem := why_not(message.attributes):
             self._refuse(origin, message, f"attributes: {problem}")
+        elif self._push.topics.crowded:
+            self._refuse(origin, message, CROWDED)
         elif not self._push.topics.publish(
             client_of(origin.sender), message, partial(self._kept, origin, message)
         ):

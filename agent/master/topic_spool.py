@@ -55,6 +55,12 @@ class TopicSpool:
         reactor.performs(_Released, self._are_released)
 
     @property
+    def crowded(self) -> bool:
+        """Whether so much waits for other masters that topics are held back: what clients publish
+        and processors put out must not push the nodes' alerts out of the spool."""
+        return self._spool.crowded
+
+    @property
     def refusing(self) -> bool:
         """Whether the disk refuses, and nothing new is taken."""
         return self._commit.refusing
@@ -105,7 +111,7 @@ class TopicSpool:
         """Put a topic's progress and what it made of its messages on stable storage, in one
         transaction; publish that afterwards, and call `then`. Returns whether it was accepted:
         then it is written in the end, even if the disk refuses at first."""
-        if self._commit.refusing:
+        if self._commit.refusing or (notifications and self.crowded):
             return False
         events = tuple([s.EventAlerts(each.origin.sequence, (each,)) for each in notifications])
         brought = s.Brought(None, f"topic/{name}", progress.incarnation, progress.put_out, events)

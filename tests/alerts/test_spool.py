@@ -273,6 +273,19 @@ def test_an_arrow_that_is_not_in_the_table_raises():
         entry.become("new")
 
 
+def test_it_is_crowded_when_it_is_half_full():
+    spool = Spool(most=4)
+    spool.handle(brought(1), 0.0)
+    assert not spool.crowded
+    spool.handle(brought(2), 0.0)
+    assert spool.crowded
+    spool.handle(Settled(notification(1).origin), 0.0)
+    assert not spool.crowded
+    spool = Spool(most_bytes=2 * len(body(1)))
+    spool.handle(brought(1), 0.0)
+    assert spool.crowded
+
+
 def test_clients_that_choose_many_histories_do_not_make_those_of_nodes_forgotten():
     spool = Spool(most_histories=2)
     spool.handle(brought(1), 0.0)

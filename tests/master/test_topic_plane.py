@@ -12,7 +12,7 @@ from agent.master.group_commit import RETRY_S
 from agent.master.push_plane import TURN
 from agent.master.request_plane import RequestOrigin as Where
 from agent.master.state import State
-from agent.master.topic_plane import NOT_NOW, TopicPlane
+from agent.master.topic_plane import CROWDED, NOT_NOW, TopicPlane
 from agent.topics.events import Checkpointed, Emitted, SaveProgress
 from agent.wire.messages import Slo
 from agent.wire.overlay import Origin
@@ -184,6 +184,23 @@ def test_a_disk_that_refuses_takes_no_message_and_no_topic(rig):
     assert rig.publish(Publish("p", "notes", {"vote": 3.0}, 1)).state == "accepted"
     rig.let_pass(5.0)
     assert len(rig.put_out()) == 1
+
+
+def test_topics_are_held_back_while_the_spool_is_half_full(rig, monkeypatch):
+    rig.operate(CreateTopic("c", COUNT))
+    rig.publish(Publish("p", "counted", {"vote": 3.0}, 1))
+    rig.processors.process()
+    rig.let_pass()
+    monkeypatch.setattr(type(rig.plane._spool), "crowded", True)
+    refused = rig.publish(Publish("p", "counted", {"vote": 3.0}, 2))
+    assert refused == Published("p", "refused", 2, CROWDED)
+    rig.processors.checkpoint()
+    for _ in range(3):
+        rig.let_pass(1.0)
+    assert rig.put_out() == []
+    monkeypatch.setattr(type(rig.plane._spool), "crowded", False)
+    rig.let_pass(1.0)
+    assert [each.attributes["at"] for each in rig.put_out()] == [1]
 
 
 @pytest.mark.parametrize(
