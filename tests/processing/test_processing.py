@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.processing.definition import Definition, Limits
+from agent.processing.dispatch import LONG_S, MOVE_AFTER_S, START_S
 from agent.processing.events import (
     Arrived,
     Babbled,
@@ -28,7 +29,6 @@ from agent.processing.events import (
     WorkerEnded,
     WorkerReady,
 )
-from agent.processing.processing import LONG_S, MOVE_AFTER_S, START_S
 from agent.wire.config import ConfigError, parse
 from tests.processing.rig import EMPTY, Rig, body
 

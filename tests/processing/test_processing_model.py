@@ -261,4 +261,4 @@ TestProcessors.settings = settings(max_examples=50, stateful_step_count=50)
 
 @pytest.mark.long
 class TestProcessorsAtLength(Processors.TestCase):
-    settings = settings(max_examples=3_000, stateful_step_count=80)
+    settings = settings(max_examples=600, stateful_step_count=80)
