@@ -12,7 +12,6 @@ from fleet.inspect.machine_checks import SKEW_S
 from fleet.inspect.seen import HostSeen, IadSeen
 from fleet.inventory.model import Inventory
 from fleet.inventory.parties import Party
-from fleet.query.topic_screen import is_healthy
 
 SOON: Final = timedelta(days=30)
 # This many clocks that agree are trusted more than this machine's.
@@ -73,7 +72,7 @@ def iad_findings(
     fleet: Inventory, iads: Sequence[IadSeen], hosts: Sequence[HostSeen]
 ) -> Iterator[Finding]:
     """Masters that do not answer, do not reach each other, or have other nodes than the
-    inventory; topics in trouble."""
+    inventory."""
     down = {seen.host.iad.name for seen in hosts if seen.host.node is None and seen.error}
     inventory = {iad.name: {node.name for node in iad.node} for iad in fleet.iad}
     local = {iad.name for iad in fleet.iad if iad.master.local}
@@ -96,12 +95,6 @@ def iad_findings(
                 what = f"node {node.node} is live, but not in the inventory"
                 remedy = "add it to fleet.toml, or put it out of service"
                 yield Finding("warning", seen.iad, "stranger", what, remedy)
-        for status in seen.status.topics:
-            if not is_healthy(status):
-                state = status.state.replace("_", " ")
-                what = f"topic {status.topic.name}: {status.trouble or f'its processor is {state}'}"
-                remedy = f"`fleet topic show {status.topic.name} --iad {seen.iad}`"
-                yield Finding("warning", seen.iad, "topic", what, remedy)
 
 
 def between_hosts(hosts: Sequence[HostSeen], sources: str) -> Iterator[Finding]:
