@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -79,11 +78,8 @@ class ProcessorPlane:
                 open_processor(name, _parameters(topic))
             except ProcessorError as error:
                 return str(error)
-        # Other packages are imported by workers only.
-        elif name not in (others := entry_points(group=GROUP).names):
-            return (
-                f"no processor {name} here; there are {', '.join(sorted({*PROCESSORS, *others}))}"
-            )
+        elif problem := _unknown(name):
+            return problem
         return self._infeasible(topic)
 
     def described(self, status: TopicStatus) -> TopicStatus:
@@ -192,6 +188,16 @@ class ProcessorPlane:
                         f"{topic.slo.latency_ms:.3g} ms"
                     )
         return ""
+
+
+def _unknown(name: str) -> str:
+    """Why no other package has this processor; they are imported by workers only."""
+    from importlib.metadata import entry_points  # costs memory
+
+    known = {*PROCESSORS, *entry_points(group=GROUP).names}
+    return (
+        "" if name in known else f"no processor {name} here; there are {', '.join(sorted(known))}"
+    )
 
 
 def _parameters(topic: Topic) -> dict[str, Any]:
