@@ -45,6 +45,11 @@ def leaks():
     while True:
         kept.append(bytes(2**20))
 
+HOARD = []
+
+def hoards():
+    HOARD.append(b"x" * 40 * 2**20)
+
 def prints():
     for i in range(200):
         print("line", i)
@@ -196,6 +201,19 @@ def test_nonsense_is_one_line(workers):
     workers.send("state", 1, n=1)
     workers.run_until(lambda: workers.reports("state"))
     assert workers.reports("state")[0].startswith("its state cannot be kept: TypeError")
+
+
+def test_who_keeps_memory_goes_down_alone_and_repeats_nothing(workers):
+    workers.create("other", "echo")
+    workers.create("t", "bad", parameters={"way": "hoards"}, memory_bytes=16 * 2**20)
+    for n in (1, 2, 3):
+        workers.send("t", n, n=n)
+        workers.send("other", n, n=n)
+    workers.run_until(lambda: len(workers.emits("t")) == len(workers.emits("other")) == 3)
+    assert "MiB of memory; at most 16 MiB are allowed" in workers.reports("t")[0]
+    assert workers.reports("other") == []
+    (status,) = [s for s in workers.processing.status(time.monotonic()) if s.processor == "t"]
+    assert (status.counters.failed, status.counters.replayed) == (1, 0)
 
 
 def test_what_is_printed_is_told_but_not_all(workers):
