@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -17,6 +18,7 @@ from agent.processing.events import Checkpoint, TakeCheckpoint
 from agent.processing.printed import MAX_LINES
 from tests.master.worker_rig import Workers, package
 
+ROOT = Path(__file__).parents[2]
 CODE = """
 import os, subprocess, sys, threading, time
 
@@ -104,7 +106,7 @@ def acme(tmp_path, monkeypatch):
         three="acme:WAYS.get",
         uncallable="acme:CODE",
     )
-    monkeypatch.setenv("PYTHONPATH", str(folder))
+    monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
 
 
 @pytest.fixture
@@ -266,7 +268,7 @@ sys.stdin.read()
 
 def test_workers_end_with_their_master_even_if_they_hang(acme):
     with subprocess.Popen(
-        [sys.executable, "-c", MASTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", MASTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
     ) as master:
         worker = os.pidfd_open(int(master.stdout.readline()))
         try:
