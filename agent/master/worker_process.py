@@ -40,6 +40,7 @@ from processors.base import Output, Process, ProcessorError
 from processors.registry import open_processor
 
 LONGEST_TEXT: Final = 300
+PAGE_BYTES: Final = resource.getpagesize()
 # What user code must not do: the master does not know of processes that it did not start.
 FORBIDDEN: Final = frozenset(
     (
@@ -74,7 +75,8 @@ class Worker:
 
     def __init__(self) -> None:
         self._loaded: dict[int, Built] = {}
-        self._peak_bytes = _peak_bytes()
+        self._statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        self._most_bytes = self._resident_bytes()
         self._allowed_s = 0
 
     def answer(self, request: Request) -> Answer | None:
@@ -95,6 +97,7 @@ class Worker:
         if isinstance(request, Load):
             self._allow(request.definition.limits.load_s)
             self._loaded[incarnation] = Built(request.definition, request.state)
+            self._grown()  # modules stay for all who need them: nobody is charged
             return Loaded(0, incarnation)
         loaded = self._loaded[incarnation]
         self._allow(loaded.definition.limits.cpu_s)
@@ -120,9 +123,14 @@ class Worker:
             self._allowed_s = allowed_s
 
     def _grown(self) -> int:
-        """By how many bytes the process has grown since the last call."""
-        before, self._peak_bytes = self._peak_bytes, _peak_bytes()
-        return self._peak_bytes - before
+        """By how many bytes the process is larger than at any call before."""
+        grown = max(0, self._resident_bytes() - self._most_bytes)
+        self._most_bytes += grown
+        return grown
+
+    def _resident_bytes(self) -> int:
+        # Not ru_maxrss: in a process that was not forked but spawned, it begins with the parent's.
+        return int(os.pread(self._statm, 64, 0).split()[1]) * PAGE_BYTES
 
 
 def _listed(outputs: Iterable[Output] | Output | None, most: int) -> list[Output]:
@@ -156,10 +164,6 @@ def _line(error: BaseException) -> str:
     return " ".join(said.split())[:LONGEST_TEXT]
 
 
-def _peak_bytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1_024
-
-
 def _end_with_master() -> None:
     """Have the kernel end this process when the master's end of standard input is closed, which is
     when the master ends, even if user code never returns."""
@@ -173,7 +177,7 @@ def _limit(memory_bytes: int) -> None:
     """Limit the memory to what is used now and `memory_bytes`; no core files."""
     with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - pathlib takes memory
         pages = int(file.read().split()[0])
-    most = pages * resource.getpagesize() + memory_bytes
+    most = pages * PAGE_BYTES + memory_bytes
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 

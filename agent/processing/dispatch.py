@@ -64,7 +64,7 @@ class Dispatch:
         if not (work := self._work(processor)):
             return
         processor.ready_at_s = now
-        if work == "snapshot" and (processor.moving or processor.handing_over):
+        if work == "snapshot" and processor.leaves_worker:
             key = AT_ONCE
         else:
             key = head.due_s if head is not None else now
@@ -77,10 +77,7 @@ class Dispatch:
         if processor.state != "ready" or self._is_served(processor):
             return ""
         if processor.done and (
-            processor.moving
-            or processor.handing_over
-            or processor.snapshot_wanted
-            or processor.checkpoint_due
+            processor.leaves_worker or processor.snapshot_wanted or processor.checkpoint_due
         ):
             return "snapshot"
         return "run" if processor.head is not None else ""

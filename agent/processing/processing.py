@@ -303,10 +303,6 @@ class Processing(Dispatch):
             if outputs:
                 counters.outputs += len(outputs)
                 self._out.append(Emit(processor.name, processor.epoch, head.position, outputs))
-        if processor.grown_bytes > limits.memory_bytes:
-            worker = self._workers[event.worker]
-            self._kill(worker, processor, _grew(processor), now)
-            return
         self._settle(processor, now)
 
     def _snapshotted(self, event: Snapshotted, now: float) -> None:
@@ -326,6 +322,11 @@ class Processing(Dispatch):
             self._handed_over(processor, now)
             return
         self._save(processor)
+        if processor.oversized:
+            # Only now: without its state, what it did would be done again, and grow again.
+            self._make_room(processor)
+            self._kill(self._workers[event.worker], processor, _grew(processor), now)
+            return
         if processor.moving:
             self._leave(processor)
         self._make_room(processor)

@@ -128,6 +128,16 @@ class Processor(StateMachine):
         return self.waiting * 2 <= limits.waiting and self.bytes * 2 <= limits.waiting_bytes
 
     @property
+    def oversized(self) -> bool:
+        """Whether its worker grew too much while it ran."""
+        return self.grown_bytes > self.definition.limits.memory_bytes
+
+    @property
+    def leaves_worker(self) -> bool:
+        """Whether its state is to be taken before anything else happens at its worker."""
+        return self.moving or self.handing_over or self.oversized
+
+    @property
     def checkpoint_due(self) -> bool:
         """Whether the messages since the checkpoint are many."""
         limits = self.definition.limits

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -17,6 +18,7 @@ from agent.processing.events import Checkpoint, TakeCheckpoint
 from agent.processing.printed import MAX_LINES
 from tests.master.worker_rig import Workers, package
 
+ROOT = Path(__file__).parents[2]
 CODE = """
 import os, subprocess, sys, threading, time
 
@@ -44,6 +46,11 @@ def leaks():
     kept = []
     while True:
         kept.append(bytes(2**20))
+
+HOARD = []
+
+def hoards():
+    HOARD.append(b"x" * 40 * 2**20)
 
 def prints():
     for i in range(200):
@@ -99,7 +106,7 @@ def acme(tmp_path, monkeypatch):
         three="acme:WAYS.get",
         uncallable="acme:CODE",
     )
-    monkeypatch.setenv("PYTHONPATH", str(folder))
+    monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
 
 
 @pytest.fixture
@@ -198,6 +205,19 @@ def test_nonsense_is_one_line(workers):
     assert workers.reports("state")[0].startswith("its state cannot be kept: TypeError")
 
 
+def test_who_keeps_memory_goes_down_alone_and_repeats_nothing(workers):
+    workers.create("other", "echo")
+    workers.create("t", "bad", parameters={"way": "hoards"}, memory_bytes=16 * 2**20)
+    for n in (1, 2, 3):
+        workers.send("t", n, n=n)
+        workers.send("other", n, n=n)
+    workers.run_until(lambda: len(workers.emits("t")) == len(workers.emits("other")) == 3)
+    assert "MiB of memory; at most 16 MiB are allowed" in workers.reports("t")[0]
+    assert workers.reports("other") == []
+    (status,) = [s for s in workers.processing.status(time.monotonic()) if s.processor == "t"]
+    assert (status.counters.failed, status.counters.replayed) == (1, 0)
+
+
 def test_what_is_printed_is_told_but_not_all(workers):
     workers.create("t", "bad", parameters={"way": "prints"})
     for n in (1, 2, 3):
@@ -248,7 +268,7 @@ sys.stdin.read()
 
 def test_workers_end_with_their_master_even_if_they_hang(acme):
     with subprocess.Popen(
-        [sys.executable, "-c", MASTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", MASTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
     ) as master:
         worker = os.pidfd_open(int(master.stdout.readline()))
         try:

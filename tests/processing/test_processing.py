@@ -280,15 +280,20 @@ def test_one_that_keeps_memory_is_stopped_alone():
     for position in range(1, 4):
         rig.arrive("leak", position)
         rig.answer(1, grown=4 * 2**20)
+    rig.arrive("innocent", 1)
+    rig.arrive("leak", 4)
+    assert isinstance(rig.requests[1], TakeSnapshot)
+    rig.answer(1)
+    assert rig.saved[-1].checkpoint.position == 3
     assert rig.state("leak") == "backing_off"
     assert rig.dying == [1]
     assert rig.reports[0].text.startswith("it took 12 MiB of memory; at most 10 MiB are allowed")
-    rig.arrive("innocent", 1)
     rig.work()
     assert rig.outputs("innocent") == [(1, [1])]
     rig.sleep(1.0)
     rig.work()
-    assert rig.outputs("leak")[-1] == (3, [1, 2, 3])
+    assert rig.outputs("leak")[-1] == (4, [1, 2, 3, 4])
+    assert rig.status("leak").counters.replayed == 0
 
 
 def test_who_took_the_memory_is_charged_not_who_found_none():
