@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
 from testkit.waiting import PATIENCE_MS
+from tests.examples import examples
 
 # Where the environment forbids to keep compiled modules, each worker would compile all tests anew,
 # and each agent that a test starts all of its own: a third of the suite's work.
@@ -22,7 +23,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Wall time decides nothing: a busy machine is no failure.
 settings.register_profile(
-    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "any machine",
+    deadline=None,
+    max_examples=examples(100),
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("any machine")
 # Their tests share one JVM, which takes a gigabyte and half a minute to warm up.

@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from agent.alerts.dedup_window import MAX_REMEMBERED, Taken
 from agent.alerts.event_dedup import MAX_HISTORIES, EventLedger
+from tests.examples import examples
 
 
 class LedgerModel(RuleBasedStateMachine):
@@ -63,7 +64,9 @@ class LedgerModel(RuleBasedStateMachine):
         assert not self.ledger.knows("n1", "h2", self.next - 1)
 
 
-LedgerModel.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+LedgerModel.TestCase.settings = settings(
+    max_examples=examples(100), stateful_step_count=40, deadline=None
+)
 TestLedgerModel = LedgerModel.TestCase
 
 

@@ -17,6 +17,7 @@ from agent.scheduling.events import (
 from agent.scheduling.queries.scheduler import QueryScheduler
 from agent.wire import messages as m
 from agent.wire.market import Member, Service
+from tests.examples import examples
 from tests.scheduling.oracle import aggregate
 from tests.scheduling.rigs import QueryRig
 
@@ -284,4 +285,6 @@ class QuerySchedulerMachine(RuleBasedStateMachine):
 
 
 TestQueryScheduler = QuerySchedulerMachine.TestCase
-TestQueryScheduler.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestQueryScheduler.settings = settings(
+    max_examples=examples(200), stateful_step_count=40, deadline=None
+)

@@ -11,6 +11,7 @@ from fleet.simulation.measures import summarize
 from fleet.simulation.plan import FleetPlan, IadPlan, NodePlan, building_fleet, part_of
 from fleet.simulation.virtual import NO_DELAYS, TESTBED_DELAYS, Delays, VirtualFleet
 from fleet.simulation.workload import Arrival, arrivals
+from tests.examples import examples
 
 POLICIES: tuple[Policy, ...] = ("fifo", "spr", "tedfq", "edfq")
 ONE_NODE = FleetPlan((IadPlan("i", (NodePlan("n", "a/b", "413", "pi4"),)),))
@@ -93,7 +94,7 @@ def test_what_the_answer_timeout_cuts_off_is_partial() -> None:
         max_size=30,
     ),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_the_pod_works_whenever_there_is_work(
     policy: Policy, work: list[tuple[int, int, float]]
 ) -> None:
