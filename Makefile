@@ -60,16 +60,16 @@ torture: $(DONE)/dev $(DONE)/core ## Set up, then cut the edge agent's power, ov
 	@$(BIN)/python -m tests.torture $(ARGS)
 
 test-systemd: $(DONE)/dev $(DONE)/core ## Test the unit under a real systemd (minutes; root, systemd-container)
-	@SANDERLING_SYSTEMD=1 $(BIN)/pytest --must-run tests/systemd
+	@SANDERLING_SYSTEMD=1 $(BIN)/pytest --must-run --durations=30 tests/systemd
 
 test-debian13: ## Run the tests on a bare Debian 13, as a user without rights (10 minutes; root)
 	@WORKERS=$(WORKERS) tools/test_debian13.sh $(ARGS)
 
 test-hosts: $(DONE)/dev $(DONE)/core ## Deploy to nine Debian hosts that boot here (10 minutes; root)
-	@SANDERLING_HOSTS=$(if $(filter results,$(ARGS)),results,1) $(BIN)/pytest --must-run tests/hosts
+	@SANDERLING_HOSTS=$(if $(filter results,$(ARGS)),results,1) $(BIN)/pytest --must-run --durations=30 tests/hosts
 
 test-image: $(DONE)/dev $(DONE)/core ## Boot cards of an image in QEMU (minutes; ARGS=slow: a Pi 3, too)
-	@SANDERLING_IMAGE=$(if $(filter slow,$(ARGS)),slow,1) $(BIN)/pytest --must-run tests/image tests/fleet/release/test_real.py
+	@SANDERLING_IMAGE=$(if $(filter slow,$(ARGS)),slow,1) $(BIN)/pytest --must-run --durations=30 tests/image tests/fleet/release/test_real.py
 
 lint: $(DONE)/dev $(DONE)/core ## Set up, then run the checks without the tests
 	@echo "Checking style, types and imports …"

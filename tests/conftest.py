@@ -11,6 +11,7 @@ from xdist.scheduler import LoadFileScheduling
 
 from testkit.waiting import PATIENCE_MS
 from tests.examples import examples
+from tests.processor_time import ProcessorTime
 
 # Where the environment forbids to keep compiled modules, each worker would compile all tests anew,
 # and each agent that a test starts all of its own: a third of the suite's work.
@@ -87,6 +88,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    config.pluginmanager.register(ProcessorTime(), "processor-time")
     if config.getoption("--must-run") and os.environ.get("SANDERLING_CI_MAY_SKIP") != "1":
         config.pluginmanager.register(MustRun(), "must-run")
 
