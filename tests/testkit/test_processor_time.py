@@ -2,6 +2,8 @@
 
 from types import SimpleNamespace
 
+import pytest
+
 from tests.processor_time import PROPERTY, ProcessorTime
 
 
@@ -43,10 +45,8 @@ def test_what_a_test_uses_is_in_its_report():
     hook = measured.pytest_runtest_teardown(item)
     next(hook)
     sum(range(100_000))
-    try:
+    with pytest.raises(StopIteration, match="result"):
         hook.send("result")
-    except StopIteration as ended:
-        assert ended.value == "result"
     [(name, seconds)] = item.user_properties
     assert name == PROPERTY
     assert seconds >= 0.0
