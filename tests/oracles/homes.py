@@ -64,4 +64,6 @@ def cost(case, home, shares):
                 deliveries += rate
     if case.extra is not None:
         total += sum(case.extra[c, s] for c, s in enumerate(home) if s >= 0)
+    if case.opening is not None:
+        total += sum(case.opening[s] for s in {*home} - {-1})
     return Found(total, delegated, deliveries, *use(case, home))

@@ -29,6 +29,7 @@ class Accounts:
         self.case = case
         self.sharing = sharing
         self.detour = 2.0 * case.cloud
+        self._opening = np.zeros(case.servers) if case.opening is None else case.opening
         parts = [case.part(c) for c in range(case.clients)]
         own, says = case.rate * case.hears, (case.rate > 0).astype(np.float64)
         block = np.stack([says, case.rate, case.hears, own])
@@ -67,13 +68,15 @@ class Accounts:
         self.load = np.asarray(case.load_of_message @ self.rate)
         self.share = np.ones(shape)
         self.short = np.zeros(case.servers, np.bool_)  # who delegates something
+        self._kept = np.zeros(case.servers)  # bytes that these store
         for s in range(case.servers):
             self._share_anew(s)
         self.cost_of_topic = self._cost(np.arange(case.topics))
-        self.extra = 0.0
+        here = np.flatnonzero(self.home != NOWHERE)
+        self.residents = np.bincount(self.home[here], minlength=case.servers)
+        self.extra = float(self._opening[self.residents > 0].sum())
         if case.extra is not None:
-            here = np.flatnonzero(self.home != NOWHERE)
-            self.extra = float(case.extra[here, self.home[here]].sum())
+            self.extra += float(case.extra[here, self.home[here]].sum())
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -113,9 +116,7 @@ class Accounts:
 
     def used(self) -> Floats:
         """What each server stores in truth, topics that it delegates left out."""
-        if not self.short.any():
-            return self.stored
-        return np.asarray(self.case.spool @ ((self.count > 0) & (self.share > 0)))
+        return np.where(self.short, self._kept, self.stored)
 
     def traffic(self, client: int) -> float:
         """Deliveries that pass, or would pass, between a client and its home now."""
@@ -151,34 +152,33 @@ class Accounts:
         topics = self._topics[clients[0]]
         if len(clients) > 1:
             topics = np.unique(np.concatenate([self._topics[c] for c in clients]))
-        before = float(self.cost_of_topic[topics].sum())
         servers = {target}
         for client in clients:
             servers.add(int(self.home[client]))
             self._put(client, target)
-        if NOWHERE in servers:
-            # Who comes or goes changes how much is delivered from every home of its topics.
-            servers |= set(np.flatnonzero(self.short).tolist())
-            servers.remove(NOWHERE)
-        changed = [self._share_anew(s) for s in servers]
-        if any(changed):
-            total = float(self.cost_of_topic.sum())
-            self.cost_of_topic = self._cost(np.arange(self.case.topics))
-            return float(self.cost_of_topic.sum()) - total + self.extra - extra
+        servers.discard(NOWHERE)
+        others = [changed for s in servers if len(changed := self._share_anew(s))]
+        if others:
+            topics = np.unique(np.concatenate([topics, *others]))
         after = self._cost(topics)
+        change = float((after - self.cost_of_topic[topics]).sum())
         self.cost_of_topic[topics] = after
-        return float(after.sum()) - before + self.extra - extra
+        return change + self.extra - extra
 
     def _put(self, client: int, target: int) -> None:
         case, source = self.case, int(self.home[client])
         topics, block, spool = self._topics[client], self._blocks[client], self._spools[client]
         load, delay = case.load_of_client[client], 0.0
         if source != NOWHERE:
+            self.residents[source] -= 1
+            self.extra -= self._opening[source] * (self.residents[source] == 0)
             self.stored[source] -= spool @ (self.count[topics, source] == 1.0)
             self.load[source] -= load
             self._table[:, topics, source] -= block
             delay -= case.delay[client, source]
         if target != NOWHERE:
+            self.extra += self._opening[target] * (self.residents[target] == 0)
+            self.residents[target] += 1
             self.stored[target] += spool @ (self.count[topics, target] == 0.0)
             self.load[target] += load
             self._table[:, topics, target] += block
@@ -191,14 +191,16 @@ class Accounts:
             self.extra += float(there - here)
         self.home[client] = target
 
-    def _share_anew(self, server: int) -> bool:
-        """Whether it now delegates other shares than before."""
+    def _share_anew(self, server: int) -> Ints:
+        """Topics there of which another share is delegated than before."""
         over = max(self.excess(server)) > 0
         if not over and not self.short[server]:
-            return False
+            return np.empty(0, np.int64)
+        before, here = self.share[:, server].copy(), self.count[:, server] > 0
         self.share[:, server] = self.sharing.shares(self, server) if over else 1.0
         self.short[server] = over
-        return True
+        self._kept[server] = self.case.spool @ (here & (self.share[:, server] > 0))
+        return np.flatnonzero(here & (before != self.share[:, server]))
 
     def _apart(self, topics: Ints) -> Floats:
         """Deliveries of what is published at each server."""
@@ -239,6 +241,7 @@ class Accounts:
         cost += (deliveries + received)[:, None] * case.delay[clients]
         if case.extra is not None:
             cost += case.extra[clients]
+        cost += self._opening * (self.residents == 0)
         load = case.load_of_client[clients]
         tight = bool(self.short.any()) or self._near(bytes_, load)
         toll = self.sharing.toll(self, bytes_, load, deliveries) if tight else None
@@ -250,7 +253,7 @@ class Accounts:
             freed = _sums(stored * alone, begins)[placed, at]
             bytes_[placed] -= freed[:, None]
             bytes_[placed, at] = 0.0
-            stay = cost[placed, at]
+            stay = cost[placed, at] + self._opening[at] * (self.residents[at] == 1)
             if toll is not None:
                 toll[placed, at] = 0.0
                 stay = stay + self.sharing.relief(self, at, freed, load[placed])

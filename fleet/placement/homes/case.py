@@ -43,7 +43,8 @@ class Case:
     cloud: float  # delay from any server to where delegated messages are processed
     allowed: Bools | None = None  # n × S: pins, masters that take nobody; None: all
     work: Floats | None = None  # T
-    extra: Floats | None = None  # n × S: delay by a client's place alone, besides its memberships'
+    extra: Floats | None = None  # n × S: delay by a client's place alone, besides its memberships
+    opening: Floats | None = None  # S: what it costs that anybody lives there
 
     def __post_init__(self) -> None:
         n, servers = self.delay.shape
@@ -51,6 +52,7 @@ class Case:
             "delays between servers": (self.between.shape, (servers, servers)),
             "storage limits": (self.storage.shape, (servers,)),
             "compute limits": (self.compute.shape, (servers,)),
+            **({} if self.opening is None else {"opening": (self.opening.shape, (servers,))}),
             "topics of memberships": (self.topic.shape, self.client.shape),
             "rates of memberships": (self.rate.shape, self.client.shape),
             "hearing of memberships": (self.hears.shape, self.client.shape),

@@ -25,7 +25,8 @@ def best_homes(
     case: Case, budget: float = np.inf, seconds: float = 60.0, gap: float = 1e-4
 ) -> Optimum:
     """Homes of least price under hard limits of storage and compute and at most `budget` bytes in
-    all, with nothing delegated. ValueError where that is impossible, or not found in `seconds`.
+    all, with nothing delegated; `Case.opening` is left out. ValueError where that is impossible,
+    or not found in `seconds`.
 
     x says where clients live, y where topics are stored. f is, for each pair that talks, the share
     of (server, server): its margins are both clients' x, which makes the relaxation that of the

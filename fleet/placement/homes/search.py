@@ -19,9 +19,10 @@ PRICES: Final = 9  # of a byte, tried on the way to the budget
 
 
 class Effort(Struct, frozen=True):
-    """How long is searched: a pass looks at every client and topic once; a kick is followed by
-    passes until nothing gets better."""
+    """How long is searched: from the cheapest `starts`; a pass looks at every client and topic
+    once; a kick is followed by passes until nothing gets better."""
 
+    starts: int = 4
     passes: int = PASSES
     kicks: int = 30
     seed: int = 1
@@ -174,18 +175,44 @@ def improve(
     """The best that local search finds from any of these placements, with at most `budget` bytes:
     never dearer than the cheapest of those within it. ValueError if none is."""
     effort = Effort() if effort is None else effort
-    found: list[tuple[float, Ints]] = []
+    begun = []
     for home in starts:
         accounts = Accounts(case, sharing, home)
         if accounts.storage > budget:
             accounts = _squeeze(accounts, budget)
         if accounts.storage <= budget:
-            Search(accounts, budget).descend(effort.passes)
-            found.append((Accounts(case, sharing, accounts.home).total, accounts.home))
+            begun.append((accounts.total, accounts.home))
+    begun.sort(key=lambda each: each[0])
+    found: list[tuple[float, Ints]] = []
+    for _, home in begun[: effort.starts]:
+        accounts = Accounts(case, sharing, home)
+        Search(accounts, budget).descend(effort.passes)
+        found.append((Accounts(case, sharing, accounts.home).total, accounts.home))
     if not found:
         raise ValueError(f"no placement is within {budget:g} bytes")
     cost, home = min(found, key=lambda each: each[0])
     return _kicked(case, sharing, home, cost, budget, effort)
+
+
+def settle(case: Case, sharing: Sharing, home: Ints, present: Ints, move_cost: float) -> Ints:
+    """The same homes without the moves from `present` that bring no more than `move_cost`, given
+    the others."""
+    accounts = Accounts(case, sharing, home)
+    for _ in range(PASSES):
+        moved = np.flatnonzero(accounts.home != present)
+        back = accounts.changes(moved)[0][np.arange(len(moved)), present[moved]]
+        stayed = 0
+        for c in moved[np.argsort(back, kind="stable")].tolist():
+            target = int(accounts.home[c])
+            if not case.may_live[c, present[c]]:
+                continue
+            if accounts.move([c], int(present[c])) > move_cost:
+                accounts.move([c], target)
+            else:
+                stayed += 1
+        if not stayed:
+            break
+    return accounts.home
 
 
 def _squeeze(accounts: Accounts, budget: float) -> Accounts:

@@ -96,7 +96,7 @@ class PerTopic:
         case = accounts.case
         lost = np.zeros(case.servers)
         size, work = np.full(case.servers, np.inf), np.full(case.servers, np.inf)
-        for server in np.flatnonzero(accounts.short).tolist():
+        for server in np.unique(homes[accounts.short[homes]]).tolist():
             delegated = (accounts.share[:, server] == 0) & (accounts.count[:, server] > 0)
             gone = np.flatnonzero(delegated)
             lost[server] = accounts.detour * accounts.deliveries_from(gone, server).sum()

@@ -46,4 +46,6 @@ def draw(
         compute=np.full(servers, compute),
         cloud=30.0,
         work=None if plain else of.random(topics),
+        extra=None if plain else of.random((clients, servers)),
+        opening=None if plain else of.random(servers) * 50,
     )
