@@ -43,19 +43,21 @@ class Homes(Struct, frozen=True):
     def plan(self, placement: Placement) -> list[Move]:
         """Moves of homes, the greatest gain first where order does not matter. PlacementError in
         one line where no plan keeps the limits, or a client has nowhere to live."""
-        return _plan(placement, self.delegate_s, self._search)
+        return _plan(placement, self.delegate_s, self.choose)
 
-    def _search(self, case: Case, present: Ints) -> Ints:
+    def choose(self, case: Case, present: Ints) -> Ints:
+        """Homes of a case whose clients live at `present` now."""
         large = case.clients * case.servers > LARGE
         effort = Effort(starts=1 if large else 4, kicks=0 if large else self.kicks, seed=self.seed)
-        starts = [nearest_homes(case), otos_homes(case, "centroid"), greedy_homes(case, PerTopic())]
+        starts = [present, nearest_homes(case), otos_homes(case, "centroid")]
+        starts.append(greedy_homes(case, PerTopic()))
         if not large:
             starts.append(reloc_homes(case, self.clusters, self.seed))
         best = improve(case, PerTopic(), starts, effort=effort)
-        plans = [settle(case, PerTopic(), best, present, self.move_cost)]
-        if self.move_cost > 0 or large:
-            near = improve(case, PerTopic(), [present], effort=Effort(kicks=0))
-            plans.append(settle(case, PerTopic(), near, present, self.move_cost))
+        if not self.move_cost:
+            return best
+        near = improve(case, PerTopic(), [present], effort=Effort(kicks=0))
+        plans = [settle(case, PerTopic(), home, present, self.move_cost) for home in (best, near)]
         return min(plans, key=lambda home: _cost(case, home, present, self.move_cost))
 
 
