@@ -14,7 +14,7 @@ from itertools import groupby
 
 from _core.queue.edf import EdfQueue
 from agent.alerts.coalesce import together
-from agent.alerts.inbox import Inbox, last_run
+from agent.alerts.inbox import Inbox, check_size, filter_bytes, last_run, refusal, why_not_again
 from agent.alerts.inbox_events import (
     AcknowledgeArrived,
     Content,
@@ -36,7 +36,6 @@ from agent.alerts.inbox_events import (
     SubscribeArrived,
     UnsubscribeArrived,
 )
-from agent.alerts.inbox_requests import check_size, filter_bytes, refusal, why_not_again
 from agent.alerts.items import Item, Items
 from agent.alerts.unmatchable import Nearest, doubt
 from agent.wire.areas import AreaSet

@@ -3,36 +3,29 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol
 
-import msgspec
+from msgspec.structs import replace
 
-from agent.alerts.dedup_window import Taken
-from agent.alerts.event_dedup import EventLedger
-from agent.alerts.open_faults import NodeFaults, OpenFaults
-from agent.alerts.raised_triggers import NodeTriggers, RaisedTriggers
+from agent.alerts.event_state import EventState, SaveNodeState
 from agent.master.records import Records
-from agent.master.state import State
 from agent.runtime.reactor import Reactor
-from agent.scheduling.events import SendToNode, TakeEvents
+from agent.scheduling.events import ANYONE, Peer, SendToNode
+from agent.scheduling.tasks.node_claims import EventClaims
 from agent.wire.messages import EventsTaken, NodeEvents
-from agent.wire.operator import NodeAlert, NodeFault
+from agent.wire.operator import NodeStatus
+from agent.wire.principals import Sender
 from agent.wire.records import NodeEventRecord
 
 # Events that arrive within this time are written together.
 GATHER_S: Final = 0.1
 # Size of a batch, and of the next one that is gathered meanwhile, in as many messages.
 MAX_GATHERED: Final = 1_024
-# Kinds of the documents on disk, one per node.
-TAKEN: Final = "node_events"
-FAULTS: Final = "node_faults"
-TRIGGERS: Final = "node_triggers"
 
 Key = tuple[str, str, int]
-T = TypeVar("T")
+NodeOn = Callable[[Peer, str], str | None]
 
 
 class Alerts(Protocol):
@@ -45,8 +38,17 @@ class Alerts(Protocol):
     def under_way(self) -> bool:
         """Whether some of the events passed to `bring` are published in later turns."""
 
-    def keep(self, then: Callable[[bool], object]) -> None:
-        """Put what was published on stable storage; `then` gets whether it is there."""
+    def keep(self, then: Callable[[bool], object], changes: Sequence[SaveNodeState] = ()) -> None:
+        """Put what was published, and these changes, on stable storage in one transaction; `then`
+        gets whether all of it is there. What is refused is tried again."""
+
+
+class _Arrived(NamedTuple):
+    """A message with events of a node; who sent it awaits the acknowledgement."""
+
+    peer: Peer
+    node: str
+    message: NodeEvents
 
 
 class _Batch:
@@ -56,22 +58,25 @@ class _Batch:
 
     def __init__(self) -> None:
         self.records: dict[Key, NodeEventRecord] = {}
-        self.arrived: list[TakeEvents] = []
+        self.arrived: list[_Arrived] = []
 
     def full(self) -> bool:
         return max(len(self.records), len(self.arrived)) >= MAX_GATHERED
 
 
 class EventPlane:
-    """Writes the nodes' events to the records, and keeps in the state which were written, the open
-    faults and the raised triggers. Trigger events are published at once.
+    """Writes the nodes' events to the records, then what follows from them to the store of the
+    alerts: which were recorded, open faults, raised triggers. Trigger events are published at once.
 
-    The order is: what `alerts` keep, the record, the state, the acknowledgement. A master that is
-    killed in between finds in the records what the state lacks. One batch is in flight at a time,
-    and the next is gathered meanwhile. Events that the disk refuses, or for which a full batch
-    leaves no room, are not acknowledged: their node sends them again.
+    The order is: the record, one transaction of the store, the acknowledgement. A master that is
+    killed in between finds in the records what the store lacks; alerts that it lacks come again
+    from their node. One batch is in flight at a time, and the next is gathered meanwhile. Events
+    that the disk refuses, or for which a full batch leaves no room, are not acknowledged: their
+    node sends them again. `saved` is what the store had at the start.
 
-    `wall` reads the wall clock in seconds since 1970 UTC.
+    `wall` reads the wall clock in seconds since 1970 UTC. `node_on(peer, incarnation)` is the name
+    of the node that speaks on a link. Without `takes` the events stay at the nodes: they are not
+    acknowledged.
     """
 
     def __init__(
@@ -79,39 +84,48 @@ class EventPlane:
         reactor: Reactor,
         iad: str,
         records: Records,
-        state: State,
         alerts: Alerts,
         wall: Callable[[], float],
+        node_on: NodeOn,
+        *,
+        saved: Iterable[SaveNodeState] = (),
+        takes: bool = True,
     ) -> None:
         self._reactor = reactor
+        self._node_on = node_on
+        self._takes = takes
+        # By node, as reported with its most recent events: how many wait there, and were dropped.
+        self._backlogs: dict[str, tuple[int, int]] = {}
         self._iad = iad
         self._records = records
-        self._state = state
+        self._state = EventState(saved)
+        self._claims = EventClaims()
         self._alerts = alerts
         self._wall = wall
-        self._ledger = EventLedger()
-        self._faults = OpenFaults()
-        self._triggers = RaisedTriggers()
         self._gathered = _Batch()
         self._under_way: _Batch | None = None
         self._due: float | None = None
         self._counters = {"node_events": 0, "node_events_repeated": 0, "node_events_refused": 0}
-        self._restore()
-        reactor.performs(TakeEvents, self._gather)
+        if recovered := self._state.recover(records.recent("node_event")):
+            alerts.keep(lambda _well: None, recovered)
         reactor.add_timer(self)
 
     @property
     def counters(self) -> dict[str, int]:
-        """Events since the start: written, duplicates of written ones, and refused by the disk."""
-        return dict(self._counters)
+        """Events since the start: written, duplicates of written ones, refused by the disk, and
+        such as their node cannot mean."""
+        return self._counters | {"node_events_implausible": self._claims.implausible}
 
-    def faults(self, node: str) -> tuple[NodeFault, ...]:
-        """The open faults of a node, oldest first."""
-        return self._faults.open(node)
-
-    def raised(self, node: str) -> tuple[NodeAlert, ...]:
-        """The raised triggers of a node, oldest first."""
-        return self._triggers.open(node)
+    def described(self, status: NodeStatus) -> NodeStatus:
+        """The node's status with its open faults, raised triggers and backlog."""
+        waiting, dropped = self._backlogs.get(status.node, (0, 0))
+        return replace(
+            status,
+            faults=self._state.faults(status.node),
+            alerts=self._state.raised(status.node),
+            events_waiting=waiting,
+            events_dropped=dropped,
+        )
 
     @property
     def next_due(self) -> float | None:
@@ -126,9 +140,22 @@ class EventPlane:
         if self._due is not None and not self._alerts.under_way and self._under_way is None:
             self._settle()
 
-    def _gather(self, arrived: TakeEvents) -> None:
+    def arrived(self, peer: Peer, message: NodeEvents, sender: Sender = ANYONE) -> None:
+        """Take the events that their sender may mean, if it is a node that has joined."""
+        node = self._node_on(peer, message.incarnation)
+        if node is None:
+            return
+        self._backlogs[node] = (message.backlog, message.dropped)
+        if not self._takes:
+            return
         now = self._reactor.clock()
-        node, message = arrived.node, arrived.message
+        message, instructions = self._claims.sift(peer, node, message, sender.areas, now)
+        self._reactor.perform(instructions)
+        if message.events:
+            self._gather(_Arrived(peer, node, message), now)
+
+    def _gather(self, arrived: _Arrived, now: float) -> None:
+        _, node, message = arrived
         if self._gathered.full() or self._late(now) or not self._alerts.bring(node, message):
             self._counters["node_events_refused"] += len(message.events)
             return
@@ -164,7 +191,7 @@ class EventPlane:
     def _has(self, key: Key) -> bool:
         batches = (self._gathered, self._under_way)
         gathered = any(batch is not None and key in batch.records for batch in batches)
-        return gathered or self._ledger.knows(*key)
+        return gathered or self._state.knows(*key)
 
     def _late(self, now: float) -> bool:
         """Whether the gathered events wait for their last turn: accepting more would postpone it
@@ -176,31 +203,26 @@ class EventPlane:
     def _settle(self) -> None:
         batch = self._under_way = self._gathered
         self._gathered, self._due = _Batch(), None
-        self._alerts.keep(partial(self._published, batch))
-
-    def _published(self, batch: _Batch, well: bool) -> None:
-        if well and batch.records:
+        if batch.records:
             self._records.write_through(
                 list(batch.records.values()), partial(self._recorded, batch)
             )
         else:
-            self._recorded(batch, well)
+            self._recorded(batch, True)
 
     def _recorded(self, batch: _Batch, well: bool) -> None:
         if not well:
             self._refuse(batch)
             return
         self._counters["node_events"] += len(batch.records)
-        for each in batch.arrived:
-            message = each.message
-            sequences = [event.sequence for event in message.events]
-            self._ledger.take(each.node, message.history, sequences, message.oldest)
-        self._save({each.node for each in batch.arrived}, list(batch.records.values()))
-        self._state.when_durable(partial(self._acknowledge, batch))
+        arrived = [(each.node, each.message) for each in batch.arrived]
+        changes = self._state.recorded(arrived, list(batch.records.values()))
+        self._alerts.keep(partial(self._kept, batch), changes)
 
-    def _acknowledge(self, batch: _Batch) -> None:
+    def _kept(self, batch: _Batch, well: bool) -> None:
         self._under_way = None
-        for each in batch.arrived:
+        # Otherwise the nodes send these again, and are told when the disk has what it refused.
+        for each in batch.arrived if well else ():
             message = each.message
             taken = tuple([event.sequence for event in message.events])
             answer = EventsTaken(message.incarnation, message.history, taken)
@@ -212,38 +234,3 @@ class EventPlane:
         self._counters["node_events_refused"] += len(batch.records) + len(self._gathered.records)
         self._under_way = None
         self._gathered, self._due = _Batch(), None
-
-    # --- on disk -------------------------------------------------------------------------------
-
-    def _save(self, nodes: set[str], records: list[NodeEventRecord]) -> None:
-        for node in nodes:
-            self._state.put(TAKEN, node, msgspec.msgpack.encode(self._ledger.of(node)))
-        for node in self._faults.take(records):
-            self._state.put(FAULTS, node, msgspec.msgpack.encode(self._faults.of(node)))
-        for node in self._triggers.take(records):
-            self._state.put(TRIGGERS, node, msgspec.msgpack.encode(self._triggers.of(node)))
-
-    def _restore(self) -> None:
-        for node, taken in self._kept(TAKEN, dict[str, Taken]):
-            self._ledger.restore(node, taken)
-        for node, faults in self._kept(FAULTS, NodeFaults):
-            self._faults.restore(node, faults)
-        for node, triggers in self._kept(TRIGGERS, NodeTriggers):
-            self._triggers.restore(node, triggers)
-        found = []
-        for line in self._records.recent("node_event"):
-            try:
-                record = msgspec.json.decode(line, type=NodeEventRecord)
-            except msgspec.MsgspecError:
-                continue  # a line truncated by a crash
-            if not self._ledger.knows(record.node, record.history, record.sequence):
-                self._ledger.take(record.node, record.history, [record.sequence], oldest=0)
-                found.append(record)
-        self._save({record.node for record in found}, found)
-        self._state.flush()
-
-    def _kept(self, kind: str, of: type[T]) -> Iterator[tuple[str, T]]:
-        for node, body in self._state.all(kind).items():
-            # Otherwise it was written by a later version.
-            with suppress(msgspec.MsgspecError):
-                yield node, msgspec.msgpack.decode(body, type=of)

@@ -68,13 +68,13 @@ class GroupCommit:
         self._gathered = _Batch()
         self._under_way: _Batch | None = None
         self._due: float | None = None
-        # Whether the last transaction succeeded.
-        self.refused = False
+        # Whether the last transaction failed.
+        self._refused = False
 
     @property
     def refusing(self) -> bool:
         """Whether no further events may be handled."""
-        return self.refused or (self._under_way is not None and self._full)
+        return self._refused or (self._under_way is not None and self._full)
 
     @property
     def _full(self) -> bool:
@@ -126,7 +126,7 @@ class GroupCommit:
     def settle(self, then: Callable[[bool], object]) -> None:
         """Write now. `then` gets whether all changes taken so far are on stable storage, or can be
         repeated by their senders; False as soon as the disk refuses."""
-        if self.refused:
+        if self._refused:
             then(False)
         elif (batch := self._last_urgent) is None:
             then(True)
@@ -147,7 +147,7 @@ class GroupCommit:
 
     def _written(self, batch: _Batch, now: float, well: bool) -> None:
         self._under_way = None
-        self.refused = not well
+        self._refused = not well
         if well:
             if self._full:
                 self._due = self._clock()
@@ -177,7 +177,7 @@ class GroupCommit:
             self._write_soon(self._gathered)
 
     def _write_soon(self, batch: _Batch) -> None:
-        if batch is self._gathered and not self.refused:
+        if batch is self._gathered and not self._refused:
             now = self._clock()
             self._due = now if self._due is None else min(now, self._due)
 

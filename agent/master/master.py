@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 import zmq
 from msgspec.structs import replace
 
+from agent.alerts.event_state import SaveNodeState
 from agent.directory.registrar_events import Registrant
 from agent.master.autoscale_plane import AutoscalePlane
 from agent.master.broker_links import BrokerLinks
 from agent.master.control_plane import ControlPlane
 from agent.master.directory_link import DirectoryLink
 from agent.master.event_plane import EventPlane
+from agent.master.event_take_over import node_states
 from agent.master.metrics_plane import MetricsPlane
 from agent.master.notification_store import NotificationStore
 from agent.master.operator_plane import MAX_CONNECTIONS, OperatorPlane
@@ -93,6 +95,7 @@ class Master:
                 self._say,
                 self._writer,
             )
+            undo.callback(self._state.close)
             # Of both schedulers, the writer of replies and the public socket.
             self._budget = SharedBudget()
             # Of all that clients ask.
@@ -101,6 +104,9 @@ class Master:
                 config, clock, self._state, self._budget, self._rates
             )
             self._notifications = NotificationStore(_beside(folder, config.state.path), self._say)
+            undo.callback(self._notifications.close)
+            undo.callback(self._writer.drain)
+            saved = node_states(self._state, self._notifications)
             self._records = Records(self._reactor, config.records, folder, self._writer)
             sockets = config.sockets
             self._addresses = {
@@ -108,7 +114,7 @@ class Master:
                 "nodes": sockets.nodes,
                 "operator": sockets.operator,
             }
-            self._connect(config)
+            self._connect(config, saved)
             self._call_out(config, folder)
             self._trade(config, folder, run)
             self._metrics = MetricsPlane(
@@ -123,7 +129,7 @@ class Master:
             self._metrics.shows(KEY_EXPIRY, lambda: self._guard.key_expiry_s)
             undo.pop_all()
 
-    def _connect(self, config: MasterConfig) -> None:
+    def _connect(self, config: MasterConfig, saved: list[SaveNodeState]) -> None:
         reactor, sockets = self._reactor, config.sockets
         guard = self._guard
         guard.attend(reactor)
@@ -174,8 +180,18 @@ class Master:
             lambda: [*self._task_scheduler.known_areas, *self._query_scheduler.announced],
         )
         self._events = EventPlane(
-            reactor, self._iad, self._records, self._state, self._push, time.time
+            reactor,
+            self._iad,
+            self._records,
+            self._push,
+            time.time,
+            self._task_scheduler.node_on,
+            saved=saved,
+            # Without records there is nowhere to store events.
+            takes=bool(config.records.directory),
         )
+        self._writer.drain()  # what it found in the records
+        self._task_plane.take_events = self._events.arrived
         self._standing = WatchPlane(
             reactor,
             config,
@@ -289,14 +305,7 @@ class Master:
             iad=self._iad,
             policy=self._task_scheduler.policy,
             nodes=tuple(
-                [
-                    replace(
-                        node,
-                        faults=self._events.faults(node.node),
-                        alerts=self._events.raised(node.node),
-                    )
-                    for node in self._task_scheduler.node_statuses()
-                ]
+                [self._events.described(node) for node in self._task_scheduler.node_statuses()]
             ),
             unreachable_iads=peers.unreachable,
             open_queries=self._query_scheduler.open_queries,

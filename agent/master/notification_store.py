@@ -1,4 +1,4 @@
-"""SQLite store of spool and inboxes: notifications, subscriptions and their cursors."""
+"""SQLite store of the alerts: spool, what is kept of nodes' events, subscriptions and inboxes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import msgspec
 from agent.alerts import inbox_events as i
 from agent.alerts import spool_events as s
 from agent.alerts.dedup_window import Taken
+from agent.alerts.event_state import SaveNodeState
 from agent.runtime import sqlite
 from agent.runtime.sqlite import BrokenFileError
 from agent.wire.overlay import Notification
@@ -45,6 +46,12 @@ CREATE TABLE position (
 ) STRICT, WITHOUT ROWID;
 COMMIT;
 """
+# Made in files of earlier versions, too; these versions do not look at it.
+NODE_STATE: Final = (
+    "CREATE TABLE IF NOT EXISTS node_state ("
+    " kind TEXT NOT NULL, node TEXT NOT NULL, body BLOB NOT NULL, PRIMARY KEY (kind, node)"
+    ") STRICT, WITHOUT ROWID"
+)
 # The client's cursor is unchanged.
 SAVE_SUBSCRIPTION: Final = (
     "INSERT INTO subscription VALUES (?, 0, ?)"
@@ -52,7 +59,7 @@ SAVE_SUBSCRIPTION: Final = (
 )
 UNREADABLE: Final = (msgspec.MsgspecError, TypeError)
 
-Change = s.SpoolChange | i.InboxChange
+Change = s.SpoolChange | SaveNodeState | i.InboxChange
 encode: Final = msgspec.msgpack.encode
 # The statements of each change, and their parameters.
 STATEMENTS: Final[dict[type, list[tuple[str, Callable[[Any], tuple[Any, ...]]]]]] = {
@@ -77,6 +84,12 @@ STATEMENTS: Final[dict[type, list[tuple[str, Callable[[Any], tuple[Any, ...]]]]]
         (
             "DELETE FROM lost WHERE publisher = ? AND history = ?",
             lambda c: (c.publisher, c.history),
+        )
+    ],
+    SaveNodeState: [
+        (
+            "INSERT OR REPLACE INTO node_state VALUES (?, ?, ?)",
+            lambda c: (c.kind, c.node, c.body),
         )
     ],
     i.SaveSubscription: [(SAVE_SUBSCRIPTION, lambda c: (c.number, encode(c.saved)))],
@@ -124,6 +137,7 @@ class NotificationStore:
         self._report = report
         self._refusing = False
         self._spool, self._inboxes = s.SavedSpool(), i.SavedInboxes()
+        self._nodes: list[SaveNodeState] = []
         self._holder: int | None = None
         self._file = None if path is None else self._open(path)
 
@@ -131,6 +145,11 @@ class NotificationStore:
         """The content of the file when it was opened; call once."""
         loaded = self._spool, self._inboxes
         self._spool, self._inboxes = s.SavedSpool(), i.SavedInboxes()
+        return loaded
+
+    def load_nodes(self) -> list[SaveNodeState]:
+        """The same of what is kept of nodes' events."""
+        loaded, self._nodes = self._nodes, []
         return loaded
 
     def write(self, changes: Sequence[Change]) -> bool:
@@ -177,16 +196,20 @@ class NotificationStore:
         self._holder, file, saved = sqlite.open_alone(
             str(path), _saved, broken, in_use, any_thread=True
         )
-        self._spool, self._inboxes = saved
+        self._spool, self._inboxes, self._nodes = saved
         return file
 
 
-def _saved(file: sqlite3.Connection) -> tuple[s.SavedSpool, i.SavedInboxes]:
+def _saved(
+    file: sqlite3.Connection,
+) -> tuple[s.SavedSpool, i.SavedInboxes, list[SaveNodeState]]:
     if not file.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
         file.executescript(SCHEMA)
     _check(file)
+    file.execute(NODE_STATE)
+    nodes = file.execute("SELECT kind, node, body FROM node_state ORDER BY kind, node")
     try:
-        return _spool_in(file), _inboxes_in(file)
+        return _spool_in(file), _inboxes_in(file), [SaveNodeState(*row) for row in nodes]
     except UNREADABLE as error:
         raise BrokenFileError(" ".join(str(error).split())) from None
 

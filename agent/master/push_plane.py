@@ -11,6 +11,7 @@ import msgspec
 
 from agent.alerts import inbox_events as i
 from agent.alerts import spool_events as s
+from agent.alerts.event_state import SaveNodeState
 from agent.alerts.inboxes import Inboxes
 from agent.alerts.losses import MAX_LOST
 from agent.alerts.notifications import alerts_of, content_of, notification_of
@@ -59,11 +60,12 @@ BATCH_S: Final = 0.05
 class PushPlane:
     """Connects spool, broker and inboxes.
 
-    An alert is in the spool, on disk, before its node may forget it, and leaves it when the broker
-    reports that every subscriber has it. A notification from a neighbour is in the inboxes, on
-    disk, before the neighbour may forget it. While the disk refuses, the links are down and nothing
-    is accepted. `wall` reads the wall clock in seconds since 1970 UTC; `areas` returns the areas
-    that some node is known to cover. ConfigError for an advertisement that the broker cannot take.
+    An alert is in the spool, on disk, before its node may forget it, in one transaction with what
+    the event plane keeps of its events, and leaves it when the broker reports that every subscriber
+    has it. A notification from a neighbour is in the inboxes, on disk, before the neighbour may
+    forget it. While the disk refuses, the links are down and nothing is accepted. `wall` reads the
+    wall clock in seconds since 1970 UTC; `areas` returns the areas that some node is known to
+    cover. ConfigError for an advertisement that the broker cannot take.
     """
 
     def __init__(
@@ -161,10 +163,12 @@ class PushPlane:
         """Publish the trigger events among these, each once: some at once, the others in the next
         turns. Returns whether they were accepted; they are on stable storage when none is
         `under_way` and `keep` says so."""
+        if self._commit.refusing:
+            return False
         alerts = alerts_of(self._iad, node, message)
         if not alerts:
             return True
-        if self._commit.refusing or len(self._brought) >= MAX_BROUGHT:
+        if len(self._brought) >= MAX_BROUGHT:
             return False
         idle = not self._brought
         self._brought += [
@@ -176,12 +180,14 @@ class PushPlane:
 
     @property
     def under_way(self) -> bool:
-        """Whether some of these events are still to be published: with a slow disk they will be
-        eventually, while it refuses that is unknown."""
-        return bool(self._brought) and not self._commit.refused
+        """Whether some of these events are still to be published. They wait for a disk that is slow
+        or refuses."""
+        return bool(self._brought)
 
-    def keep(self, then: Callable[[bool], object]) -> None:
-        """Put what was published on stable storage now; `then` gets whether it is there."""
+    def keep(self, then: Callable[[bool], object], changes: Sequence[SaveNodeState] = ()) -> None:
+        """Put what was published, and these changes, on stable storage now, in one transaction;
+        `then` gets whether all of it is there. What is refused is tried again."""
+        self._commit.take(changes)
         self._commit.settle(then)
 
     # --- spool ---------------------------------------------------------------------------------

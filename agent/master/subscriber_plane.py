@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from agent.alerts.inbox import check_size, parsed_bytes
 from agent.alerts.inbox_events import SendPush
-from agent.alerts.inbox_requests import check_size, parsed_bytes
 from agent.master.public_plane import PublicPlane
 from agent.master.request_plane import Origin
 from agent.master.subscriber_queue import SubscriberQueue

@@ -3,6 +3,7 @@ results back."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -15,10 +16,10 @@ from agent.master.state import State
 from agent.net.router import REVOKED, Router
 from agent.runtime.reactor import Reactor
 from agent.scheduling.events import (
-    EventsArrived,
     ForgetNode,
     KeepNode,
     NodeAlive,
+    NodeHeard,
     NodeJoined,
     NodeLeft,
     NodePods,
@@ -54,6 +55,7 @@ from agent.wire.messages import (
     SubtaskResult,
     Task,
 )
+from agent.wire.principals import Sender
 
 # Messages taken from one socket before the others are served.
 TURN = 64
@@ -101,6 +103,8 @@ class TaskPlane:
         self._decoder: Decoder[NodeMessage] = Decoder(NodeMessage, MAX_SUBTASK_RESULT_BYTES)
         self._sent_s: dict[int, float] = {}
         self.malformed = 0
+        # The event plane's: it takes what a node sends of its events, and acknowledges it.
+        self.take_events: Callable[[bytes, NodeEvents, Sender], None] = lambda *_: None
         public.takes(Task, self._task)
         public.takes(CancelTask, self._cancel)
         reactor.performs(SendTaskResult, self._send_task_result)
@@ -183,7 +187,7 @@ class TaskPlane:
 
     def _node_event(
         self, identity: bytes, message: NodeMessage, now: float
-    ) -> NodeJoined | NodeAlive | NodeLeft | NodePods | EventsArrived | SubtaskReturned:
+    ) -> NodeJoined | NodeAlive | NodeLeft | NodePods | NodeHeard | SubtaskReturned:
         nodes = self._nodes
         assert nodes is not None
         match message:
@@ -203,4 +207,5 @@ class TaskPlane:
             case PodsSet():
                 return NodePods(identity, message.incarnation, message.count)
             case NodeEvents():
-                return EventsArrived(identity, message, nodes.sender(identity))
+                self.take_events(identity, message, nodes.sender(identity))
+                return NodeHeard(identity, message.incarnation)

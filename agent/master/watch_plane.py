@@ -10,7 +10,7 @@ from functools import partial
 
 import msgspec
 
-from agent.alerts.inbox_requests import parsed_bytes
+from agent.alerts.inbox import parsed_bytes
 from agent.master.public_plane import PublicPlane
 from agent.master.push_plane import PushPlane
 from agent.master.request_plane import Origin
@@ -40,8 +40,7 @@ from agent.scheduling.watches.events import (
     WatchKey,
     WatchSchedulerEvent,
 )
-from agent.scheduling.watches.quotas import Rooms
-from agent.scheduling.watches.refusals import key_of
+from agent.scheduling.watches.register import Rooms, key_of
 from agent.scheduling.watches.scheduler import WatchScheduler
 from agent.triggers.language import read_trigger
 from agent.wire.master_config import MasterConfig

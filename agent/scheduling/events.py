@@ -12,7 +12,6 @@ from agent.wire.messages import (
     Answer,
     Hello,
     MasterMessage,
-    NodeEvents,
     Query,
     SubtaskResult,
     Task,
@@ -142,14 +141,11 @@ class NodeRefused(_Struct, frozen=True):
     peer: Peer
 
 
-class EventsArrived(_Struct, frozen=True):
-    peer: Peer
-    message: NodeEvents
-    sender: Sender = ANYONE
+class NodeHeard(_Struct, frozen=True):
+    """A message of the node that is for somebody else: it shows that the node is alive."""
 
-    @property
-    def incarnation(self) -> str:
-        return self.message.incarnation
+    peer: Peer
+    incarnation: str
 
 
 class SubtaskReturned(_Struct, frozen=True):
@@ -175,7 +171,7 @@ TaskEvent = (
     | NodeRefused
     | NodePods
     | PodsWanted
-    | EventsArrived
+    | NodeHeard
     | SubtaskReturned
     | PolicyChanged
     | ServiceChanged
@@ -216,14 +212,6 @@ class SendToNode(_Struct, frozen=True):
     message: MasterMessage
 
 
-class TakeEvents(_Struct, frozen=True):
-    """Write a node's events to stable storage, and acknowledge them."""
-
-    peer: Peer
-    node: str
-    message: NodeEvents
-
-
 class KeepNode(_Struct, frozen=True):
     """Remember a node with these areas for the master's next start."""
 
@@ -253,7 +241,6 @@ Instruction = (
     | SendAnswer
     | SendTaskResult
     | SendToNode
-    | TakeEvents
     | KeepNode
     | ForgetNode
     | WriteRecord

@@ -253,8 +253,9 @@ class MasterState(Section, frozen=True):
     path: Annotated[
         File,
         Meta(
-            description="SQLite file (relative: to the config file); empty: none. Notifications "
-            "and durable subscriptions are beside it, in a file whose name has -notifications."
+            description="SQLite file (relative: to the config file); empty: none. Notifications, "
+            "durable subscriptions and what is kept of nodes' events are beside it, in a file "
+            "whose name has -notifications."
         ),
     ] = "state.sqlite"
 

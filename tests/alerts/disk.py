@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agent.alerts import inbox_events as i
 from agent.alerts import spool_events as s
+from agent.alerts.event_state import SaveNodeState
 
 
 class Disk:
@@ -13,13 +14,16 @@ class Disk:
         self.spooled = {}
         self.taken = {}
         self.lost = {}
+        self.nodes = {}
         self.subscriptions = {}
         self.items = {}
         self.positions = {}
 
     def write(self, changes):
         for change in changes:
-            if isinstance(change, s.SpoolChange):
+            if isinstance(change, SaveNodeState):
+                self.nodes[change.kind, change.node] = change
+            elif isinstance(change, s.SpoolChange):
                 self._write_spool(change)
             else:
                 self._write_inbox(change)
@@ -37,6 +41,9 @@ class Disk:
             tuple([(*place, item) for place, item in sorted(self.positions.items())]),
         )
         return spool, inboxes
+
+    def load_nodes(self):
+        return [self.nodes[key] for key in sorted(self.nodes)]
 
     def close(self):
         pass

@@ -6,8 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from agent.alerts.dedup_window import MAX_REMEMBERED, Taken
-from agent.alerts.event_dedup import MAX_HISTORIES, EventLedger
+from agent.alerts.dedup_window import MAX_HISTORIES, MAX_REMEMBERED, EventLedger, Taken
 
 
 class LedgerModel(RuleBasedStateMachine):

@@ -22,7 +22,7 @@ from agent.edge.history.memtable import Sample
 from agent.edge.history.reader import Reader
 from agent.edge.timebase import Correction
 from agent.runtime import sqlite
-from agent.scheduling.watches.answers import aggregate_of
+from agent.scheduling.watches.rounds import aggregate_of
 from sensors.quality.flags import NO_RESPONSE
 from tests.edge.history_oracle import CHANNELS, START_MS, filled, open_history, rows, sample
 

@@ -136,7 +136,7 @@ def test_the_status_tells_what_waits_at_the_nodes(master, join):
 
 def joined_again(master, join):
     """A node after each restart of a master that was killed: either file that it keeps will do."""
-    for lost in ("nothing", "state.sqlite*", "records/*"):
+    for lost in ("nothing", "state.sqlite*", "state-notifications.sqlite*", "records/*"):
         master.stop(signal.SIGKILL)
         for path in master.folder.glob(lost):
             path.unlink()

@@ -1,9 +1,9 @@
 """Store and forward, both ends: a node's store, outbox and link, and the master's scheduler, event
-plane, records and state, in virtual time under everything that may happen to them.
+plane, records and store of alerts, in virtual time under everything that may happen to them.
 
 Messages of events are lost, repeated, held up and reordered; the network is cut; either end is
-killed at any point, the master between any two writes; disks refuse. The store, the records and the
-state are plain fakes that keep what was said to be on stable storage and nothing else.
+killed at any point, the master between any two writes; disks refuse. The stores and the records
+are plain fakes that keep what was said to be on stable storage and nothing else.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from agent.alerts.event_state import SaveNodeState
 from agent.edge import link as links
 from agent.edge.events import outbox as o
 from agent.edge.events.forwarding import Forwarding
@@ -25,8 +26,8 @@ from agent.edge.history.file import HistoryError
 from agent.master.event_plane import EventPlane
 from agent.runtime.reactor import Reactor
 from agent.scheduling.events import (
-    EventsArrived,
     NodeAlive,
+    NodeHeard,
     NodeJoined,
     NodeLeft,
     SendToNode,
@@ -126,11 +127,11 @@ class Card:
 
 
 class Disk:
-    """The master's records and state, and where in writing them it is killed."""
+    """The master's records and store of alerts, and where in writing them it is killed."""
 
     def __init__(self) -> None:
         self.records: list[NodeEventRecord] = []
-        self.state: dict[str, bytes] = {}
+        self.nodes: dict[tuple[str, str], SaveNodeState] = {}
         self.full = False
         self.alerts: set[tuple[str, int]] = set()
         self.kill_at = ""
@@ -162,50 +163,13 @@ class FakeRecords:
         return [msgspec.json.encode(record) for record in self.disk.records[-2 * MOST :]]
 
 
-class FakeState:
-    def __init__(self, disk: Disk) -> None:
-        self.disk = disk
-        self.dirty: dict[str, bytes] = {}
-        self.waiting: list[Callable[[], Any]] = []
-
-    def all(self, _kind: str) -> dict[str, bytes]:
-        return self.disk.state
-
-    def put(self, _kind: str, key: str, body: bytes) -> None:
-        self.dirty[key] = body
-
-    def flush(self) -> None:
-        self.write()
-
-    def when_durable(self, then: Callable[[], Any]) -> None:
-        self.waiting.append(then)
-        self.disk.writer.submit(self.write, self.written)
-
-    def write(self) -> bool:
-        self.disk.reach("before the state")
-        if not self.disk.full:
-            self.disk.state = self.disk.state | self.dirty
-        self.disk.reach("after the state")
-        return not self.disk.full
-
-    def written(self, well: bool) -> None:
-        """What was refused is tried again, when the disk has room."""
-        if well:
-            waiting, self.waiting = self.waiting, []
-            for then in waiting:
-                then()
-
-    def try_again(self) -> None:
-        if self.waiting and not self.disk.writer.jobs:
-            self.disk.writer.submit(self.write, self.written)
-
-
 class FakeAlerts:
-    """Publishes all events, as if each were of a trigger."""
+    """The store of the alerts. Publishes all events, as if each were of a trigger."""
 
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
         self.waiting: set[tuple[str, int]] = set()
+        self.changes: list[SaveNodeState] = []
         self.refusing = False
 
     def bring(self, _node: str, message: NodeEvents) -> bool:
@@ -219,16 +183,28 @@ class FakeAlerts:
     def under_way(self) -> bool:
         return False
 
-    def keep(self, then: Callable[[bool], Any]) -> None:
+    def keep(self, then: Callable[[bool], Any], changes: Iterable[SaveNodeState] = ()) -> None:
         published = set(self.waiting)
+        self.changes += changes
+        changes, self.changes = self.changes, []
 
         def write() -> bool:
+            self.disk.reach("before the store")
             self.refusing = self.disk.full
-            if not self.refusing:
+            if self.refusing:
+                # What was refused is tried again, before what came meanwhile.
+                self.changes = changes + self.changes
+            else:
                 self.disk.alerts |= published
+                self.disk.nodes |= {(each.kind, each.node): each for each in changes}
+            self.disk.reach("after the store")
             return not self.refusing
 
         self.disk.writer.submit(write, then)
+
+    def try_again(self) -> None:
+        if self.changes and not self.disk.writer.jobs:
+            self.keep(lambda _well: None)
 
 
 MISHAPS: dict[str, Callable[[StoreAndForward], Any]] = {
@@ -244,7 +220,7 @@ MISHAPS: dict[str, Callable[[StoreAndForward], Any]] = {
     "the master's disk is slow": lambda self: setattr(self.disk.writer, "slow", True),
 } | {
     f"the master will be killed {where}": lambda self, at=where: setattr(self.disk, "kill_at", at)
-    for where in ("before the records", "after the records", "before the state", "after the state")
+    for where in ("before the records", "after the records", "before the store", "after the store")
 }
 
 
@@ -278,11 +254,17 @@ class StoreAndForward(RuleBasedStateMachine):
         # A history that was put aside, while the process before is still believed alive.
         reactor.performs(TellOperator, lambda _: None)
         records: Any = FakeRecords(self.disk)
-        self.state = FakeState(self.disk)
-        state: Any = self.state
-        alerts = FakeAlerts(self.disk)
-        self.plane = EventPlane(reactor, "iad1", records, state, alerts, lambda: self.now)
+        self.alerts = FakeAlerts(self.disk)
         self.scheduler = TaskScheduler("iad1", DeadlineEstimator(), takes_events=True)
+        self.plane = EventPlane(
+            reactor,
+            "iad1",
+            records,
+            self.alerts,
+            lambda: self.now,
+            self.scheduler.node_on,
+            saved=self.disk.nodes.values(),
+        )
         self.reactor = reactor
 
     def master(self, event: Any) -> None:
@@ -290,6 +272,14 @@ class StoreAndForward(RuleBasedStateMachine):
             self.reactor.perform(self.scheduler.handle(event, self.now))
         except Killed:
             self.start_master()
+
+    def events_arrive(self, connection: int, message: NodeEvents) -> None:
+        """As the task plane does it."""
+        try:
+            self.plane.arrived(connection, message)
+        except Killed:
+            self.start_master()
+        self.master(NodeHeard(connection, message.incarnation))
 
     def from_master(self, instruction: SendToNode) -> None:
         if isinstance(taken := instruction.message, EventsTaken):
@@ -420,7 +410,7 @@ class StoreAndForward(RuleBasedStateMachine):
     def a_message_reaches_the_master(self, data: st.DataObject, again: bool) -> None:
         i = data.draw(st.integers(0, len(self.to_master) - 1))
         connection, message = self.to_master[i] if again else self.to_master.pop(i)
-        self.master(EventsArrived(connection, message))
+        self.events_arrive(connection, message)
 
     @rule(data=st.data(), again=st.booleans())
     @precondition(lambda self: self.to_node and self.socket_open)
@@ -435,7 +425,7 @@ class StoreAndForward(RuleBasedStateMachine):
     def deliver(self) -> None:
         while self.to_master or (self.to_node and self.socket_open):
             for connection, message in self.take(self.to_master):
-                self.master(EventsArrived(connection, message))
+                self.events_arrive(connection, message)
             if self.socket_open:
                 for taken in self.take(self.to_node):
                     self.node(taken)
@@ -479,7 +469,7 @@ class StoreAndForward(RuleBasedStateMachine):
         self.card.drain()
         try:
             self.disk.writer.drain()
-            self.state.try_again()
+            self.alerts.try_again()
         except Killed:
             self.start_master()
 

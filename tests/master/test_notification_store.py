@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from agent.alerts import inbox_events as i
 from agent.alerts import spool_events as s
 from agent.alerts.dedup_window import Taken
+from agent.alerts.event_state import SaveNodeState
 from agent.master.notification_store import STATEMENTS, NotificationStore
 from agent.wire.push import Lost
 from tests.alerts.disk import Disk
@@ -26,6 +27,13 @@ def reopened(path):
     loaded = store.load()
     assert store.load() == EMPTY
     store.close()
+    return loaded
+
+
+def nodes_in(path):
+    with closing(NotificationStore(path)) as store:
+        loaded = store.load_nodes()
+        assert store.load_nodes() == []
     return loaded
 
 
@@ -50,6 +58,7 @@ class Scribe:
             lambda: s.ForgetTaken(node, history),
             lambda: s.SaveLost(Lost("iad1", history, 1, number, number)),
             lambda: s.ForgetLost("iad1", history),
+            lambda: SaveNodeState("node_events", node, str(number).encode()),
             lambda: i.SaveSubscription(number, SAVED),
             lambda: i.StoreItem(number, b"key", BODY),
         ]
@@ -86,6 +95,7 @@ def test_it_keeps_what_dicts_would(tmp_path_factory, data, writes):
                 twin.write(changes[-1:])
             assert store.write(changes)
     assert reopened(path) == twin.load()
+    assert nodes_in(path) == twin.load_nodes()
 
 
 def test_every_change_can_be_written(tmp_path):
@@ -93,6 +103,7 @@ def test_every_change_can_be_written(tmp_path):
         s.StoreSpooled(1, BODY),
         s.SaveTaken("n", "h", Taken(1, (2,))),
         s.SaveLost(Lost("iad1", "h", 1, 2, 2)),
+        SaveNodeState("node_faults", "n", b"body"),
         i.SaveSubscription(1, SAVED),
         i.StoreItem(1, b"key", BODY),
         i.StorePosition(1, 1, 1),
@@ -108,10 +119,11 @@ def test_every_change_can_be_written(tmp_path):
     assert {type(change) for change in changes} == STATEMENTS.keys()
     path = tmp_path / "n.sqlite"
     store = NotificationStore(path)
-    assert store.write(changes[:7])
-    assert store.write(changes[7:])
+    assert store.write(changes[:8])
+    assert store.write(changes[8:])
     store.close()
     assert reopened(path) == EMPTY
+    assert nodes_in(path) == [SaveNodeState("node_faults", "n", b"body")]
 
 
 def test_a_write_is_whole_or_not_at_all(tmp_path):

@@ -23,8 +23,8 @@ from agent.scheduling.shared_budget import Holding, SharedBudget
 from agent.scheduling.tasks.entry import SubtaskEntry, TaskEntry
 from agent.scheduling.tasks.nodes import Node
 from agent.scheduling.watches.alerts import WatchedAlerts
-from agent.scheduling.watches.entry import RoundEntry, WatchEntry
 from agent.scheduling.watches.events import SavedWatch
+from agent.scheduling.watches.rounds import RoundEntry, WatchEntry
 from agent.wire.messages import Query, Slo, Task, Window
 from agent.wire.overlay import Notification, Origin
 from agent.wire.overlay_links import OverlayHello

@@ -5,9 +5,8 @@ import math
 import msgspec
 import pytest
 
-from agent.scheduling.events import EventsArrived, NodeAlive, NodeJoined, TakeEvents
-from agent.scheduling.tasks.node_claims import EARLIEST_MS, LATEST_MS
-from agent.scheduling.tasks.node_membership import QUIET_S
+from agent.scheduling.events import NodeAlive, NodeJoined, TellOperator
+from agent.scheduling.tasks.node_claims import EARLIEST_MS, LATEST_MS, QUIET_S, EventClaims
 from agent.wire import messages as m
 from agent.wire.base import LONGEST_TEXT
 from agent.wire.packed import Float32Column, Int64Column
@@ -28,6 +27,10 @@ def event(sequence, *areas, time_ms=1_000):
 
 def said(*events, history="hn1"):
     return m.NodeEvents("boot-n1", history, events)
+
+
+def told(instructions):
+    return [i.line for i in instructions if isinstance(i, TellOperator)]
 
 
 @pytest.mark.parametrize("areas", [(ROOM,), (f"{ROOM}/desk", "b1/f5/r1"), (ROOM, "b1/f5")])
@@ -82,43 +85,41 @@ def test_a_node_whose_areas_are_taken_away_speaks_for_them_no_longer():
 
 
 def test_events_about_the_areas_of_others_are_refused_and_the_others_are_taken():
-    rig = TaskRig(takes_events=True)
-    rig.join("n1", areas=(ROOM,), sender=OF_N1)
+    claims = EventClaims()
     own, nowhere, foreign = event(1, ROOM), event(2), event(3, ROOM, "b1/f4/r2")
     message = said(own, nowhere, foreign)
-    instructions = rig.scheduler.handle(EventsArrived("link-n1", message, OF_N1), 1.0)
-    [taken] = [i for i in instructions if isinstance(i, TakeEvents)]
-    assert taken.message == msgspec.structs.replace(message, events=(own, nowhere))
+    taken, instructions = claims.sift("link-n1", "n1", message, OF_N1.areas, 1.0)
+    assert taken == msgspec.structs.replace(message, events=(own, nowhere))
     # It would come again for ever, and stop what is behind it.
     assert sent_to(instructions, m.EventsTaken) == [
         ("link-n1", m.EventsTaken("boot-n1", "hn1", (3,)))
     ]
-    assert rig.scheduler.counters["node_events_implausible"] == 1
-    rig.do(EventsArrived("link-n1", said(foreign), OF_N1), 2.0)
-    [line] = [i.line for i in instructions if hasattr(i, "line")]
+    assert claims.implausible == 1
+    [line] = told(instructions)
     assert line.startswith("an event of node n1 was refused: the allow-list does not give b1/f4/r2")
-    assert rig.told == []
-    rig.do(EventsArrived("link-n1", said(foreign), OF_N1), 1.0 + QUIET_S)
-    assert len(rig.told) == 1
+    taken, instructions = claims.sift("link-n1", "n1", said(foreign), OF_N1.areas, 2.0)
+    assert taken.events == ()
+    assert told(instructions) == []
+    assert len(sent_to(instructions, m.EventsTaken)) == 1
+    of_n2 = claims.sift("link-n2", "n2", said(foreign), ("b1/f4/r2",), 2.0)
+    assert len(told(of_n2[1])) == 1
+    _, instructions = claims.sift("link-n1", "n1", said(foreign), OF_N1.areas, 1.0 + QUIET_S)
+    assert len(told(instructions)) == 1
+    assert claims.implausible == 4
 
 
 @pytest.mark.parametrize("time_ms", [EARLIEST_MS - 1, LATEST_MS, 2**53 - 1])
 def test_an_event_at_a_time_that_no_clock_shows_is_refused(time_ms):
-    rig = TaskRig(takes_events=True)
-    rig.join("n1")
     message = said(event(7, ROOM, time_ms=time_ms))
-    instructions = rig.scheduler.handle(EventsArrived("link-n1", message), 1.0)
-    assert not [i for i in instructions if isinstance(i, TakeEvents)]
+    taken, instructions = EventClaims().sift("link-n1", "n1", message, None, 1.0)
+    assert taken.events == ()
     assert [reply.sequences for _, reply in sent_to(instructions, m.EventsTaken)] == [(7,)]
 
 
 @pytest.mark.parametrize("time_ms", [EARLIEST_MS, 0, -5_000, LATEST_MS - 1])
 def test_a_clock_that_is_not_set_is_no_reason(time_ms):
-    rig = TaskRig(takes_events=True)
-    rig.join("n1")
     message = said(event(7, ROOM, time_ms=time_ms))
-    instructions = rig.scheduler.handle(EventsArrived("link-n1", message), 1.0)
-    assert [i.message for i in instructions if isinstance(i, TakeEvents)] == [message]
+    assert EventClaims().sift("link-n1", "n1", message, None, 1.0) == (message, [])
 
 
 def of(low, mean, high, first_ms=0, last_ms=1):

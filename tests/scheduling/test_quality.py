@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from agent.scheduling.aggregation import merge_aggregates, merge_series
-from agent.scheduling.watches.answers import aggregate_of, as_asked
+from agent.scheduling.watches.rounds import aggregate_of, as_asked
 from agent.wire import messages as m
 from agent.wire.base import MAX_COUNTED
 from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column

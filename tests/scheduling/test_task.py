@@ -13,7 +13,7 @@ from agent.scheduling.events import (
     SubtaskReturned,
     Tick,
 )
-from agent.scheduling.tasks.node_membership import QUIET_S
+from agent.scheduling.tasks.node_claims import QUIET_S
 from agent.wire import messages as m
 from agent.wire.records import SubtaskRecord, TaskRecord
 from tests.scheduling.oracle import aggregate, found, hello

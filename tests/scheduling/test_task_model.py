@@ -39,7 +39,8 @@ from agent.scheduling.shared_budget import Holding, SharedBudget
 from agent.scheduling.tasks.contracts import GRACE_S
 from agent.scheduling.tasks.deadlines import DeadlineEstimator
 from agent.scheduling.tasks.entry import TaskEntry
-from agent.scheduling.tasks.node_membership import MOVE_S, MOVED, QUIET_S
+from agent.scheduling.tasks.node_claims import QUIET_S
+from agent.scheduling.tasks.node_membership import MOVE_S, MOVED
 from agent.scheduling.tasks.scheduler import TaskScheduler
 from agent.wire import messages as m
 from agent.wire.areas import covers

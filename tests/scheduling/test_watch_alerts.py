@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from agent.runtime.state_machine import InvalidTransition
 from agent.scheduling.watches.alerts import AHEAD_S, HISTORY_S, SAVE_EVERY, SUBSCRIBE_AGAIN_S
-from agent.scheduling.watches.entry import LONGEST_PAUSE_S, MAX_AHEAD
 from agent.scheduling.watches.events import (
     AskInbox,
     AskRound,
@@ -23,6 +22,7 @@ from agent.scheduling.watches.events import (
     SaveWatch,
     WatchArrived,
 )
+from agent.scheduling.watches.rounds import LONGEST_PAUSE_S, MAX_AHEAD
 from agent.scheduling.watches.scheduler import EXPIRE_S, LAG_S, SETTLE_S
 from agent.wire.overlay import Notification, Origin
 from agent.wire.predicate_language import read_filter

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from agent.scheduling.watches.alerts import AHEAD_S, HISTORY_S, SUBSCRIBE_AGAIN_S
-from agent.scheduling.watches.entry import LONGEST_PAUSE_S
 from agent.scheduling.watches.events import (
     AcknowledgeArrived,
     AskInbox,
@@ -25,6 +24,7 @@ from agent.scheduling.watches.events import (
     SendWatch,
     WatchArrived,
 )
+from agent.scheduling.watches.rounds import LONGEST_PAUSE_S
 from agent.scheduling.watches.scheduler import EXPIRE_S, LAG_S, SETTLE_S, WatchScheduler
 from agent.wire.messages import Slo
 from agent.wire.overlay import Notification, Origin

@@ -5,9 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from agent.runtime.state_machine import InvalidTransition
-from agent.scheduling.watches import quotas
-from agent.scheduling.watches.answers import as_asked
-from agent.scheduling.watches.entry import FIRST_PAUSE_S, MAX_AHEAD, RoundEntry, rounds_of
+from agent.scheduling.watches import register
 from agent.scheduling.watches.events import (
     AcknowledgeArrived,
     AskRound,
@@ -20,6 +18,13 @@ from agent.scheduling.watches.events import (
     SaveWatch,
     SendWatch,
     WatchArrived,
+)
+from agent.scheduling.watches.rounds import (
+    FIRST_PAUSE_S,
+    MAX_AHEAD,
+    RoundEntry,
+    as_asked,
+    rounds_of,
 )
 from agent.scheduling.watches.scheduler import (
     EXPIRE_S,
@@ -548,7 +553,7 @@ def test_only_clients_watch_and_another_partys_equal_name_is_not_theirs():
 
 
 def test_all_watches_together_have_so_many_areas_and_no_more(monkeypatch):
-    monkeypatch.setattr(quotas, "MAX_WATCHED_AREAS", 4)
+    monkeypatch.setattr(register, "MAX_WATCHED_AREAS", 4)
     rig = Rig()
     assert rig.watch(watch(areas=("b1", "b2", "b3"))).state == "open"
     assert "3 areas are watched here" in rig.watch(watch(id="v", areas=("b1", "b2"))).message

@@ -4,7 +4,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from agent.scheduling.watches.entry import LONGEST_PAUSE_S, MAX_AHEAD, rounds_of
 from agent.scheduling.watches.events import (
     AcknowledgeArrived,
     AskRound,
@@ -18,6 +17,7 @@ from agent.scheduling.watches.events import (
     SendWatch,
     WatchArrived,
 )
+from agent.scheduling.watches.rounds import LONGEST_PAUSE_S, MAX_AHEAD, rounds_of
 from agent.scheduling.watches.scheduler import EXPIRE_S, LAG_S, WatchScheduler
 from agent.wire.messages import Slo
 from agent.wire.principals import Sender

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.scheduling.watches.answers import aggregate_of
+from agent.scheduling.watches.rounds import aggregate_of
 from agent.triggers.language import TriggerError, read_trigger
 from agent.wire.messages import Aggregate, AreaResult, ChannelAggregate, Series
 from agent.wire.packed import Float32Column, Int64Column, UInt8Column

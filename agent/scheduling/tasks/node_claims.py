@@ -11,8 +11,19 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
+from agent.scheduling.events import Peer, SendToNode, TellOperator
 from agent.wire.areas import AreaSet
-from agent.wire.messages import Aggregate, ChannelAggregate, NodeEvent, Series, SubtaskResult
+from agent.wire.messages import (
+    Aggregate,
+    ChannelAggregate,
+    EventsTaken,
+    NodeEvent,
+    NodeEvents,
+    Series,
+    SubtaskResult,
+)
 
 # An unset clock shows 1970 or the time of an image. Real-time clocks of a Pi end in 2199, and times
 # in nanoseconds, as the lake's tools have them, in 2262.
@@ -24,6 +35,8 @@ ROUNDING: Final = 1e-9
 MAX_CHANNELS_OF_RESULT: Final = 1_024
 TIME_BYTES: Final = 8
 LONGEST_SHOWN: Final = 200  # characters of an area
+# Minimum time between two operator lines about the same name.
+QUIET_S: Final = 3_600.0
 
 
 def why_not_theirs(node: str, areas: Iterable[str], allowed: Collection[str] | None) -> str:
@@ -56,6 +69,40 @@ def unacceptable(
         elif own is not None and (why_not := _why_not_in(own, node, event.areas)):
             refused[event.sequence] = why_not
     return refused
+
+
+class EventClaims:
+    """Takes out of the nodes' events those that their node cannot mean. They are acknowledged and
+    dropped: it would send them again for ever. The operator is told once in a while."""
+
+    def __init__(self) -> None:
+        # Events that were taken out.
+        self.implausible = 0
+        # By node: until then the operator is not told again.
+        self._quiet_until_s: dict[str, float] = {}
+
+    def sift(
+        self,
+        peer: Peer,
+        node: str,
+        message: NodeEvents,
+        allowed: Collection[str] | None,
+        now: float,
+    ) -> tuple[NodeEvents, list[SendToNode | TellOperator]]:
+        """The message with the other events, and what is to be done about those taken out.
+        `allowed` as in `Sender`. O(events)."""
+        refused = unacceptable(node, message.events, allowed)
+        if not refused:
+            return message, []
+        self.implausible += len(refused)
+        taken = EventsTaken(message.incarnation, message.history, tuple(refused))
+        instructions: list[SendToNode | TellOperator] = [SendToNode(peer, taken)]
+        if now >= self._quiet_until_s.get(node, -math.inf):
+            self._quiet_until_s[node] = now + QUIET_S
+            reason = next(iter(refused.values()))
+            instructions.append(TellOperator(f"an event of node {node} was refused: {reason}"))
+        kept = [each for each in message.events if each.sequence not in refused]
+        return replace(message, events=tuple(kept)), instructions
 
 
 def implausible(result: SubtaskResult) -> str:

@@ -6,30 +6,27 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
 from agent.scheduling.events import (
-    EventsArrived,
     Instruction,
     NodeAlive,
+    NodeHeard,
     NodeJoined,
     NodeLeft,
     NodePods,
     NodeRefused,
+    Peer,
     PodsWanted,
     SendToNode,
-    TakeEvents,
     TellOperator,
 )
 from agent.scheduling.tasks.deadlines import DeadlineEstimator
 from agent.scheduling.tasks.dispatch import Dispatcher
 from agent.scheduling.tasks.entry import SubtaskEntry
 from agent.scheduling.tasks.joining import KnownNodes
-from agent.scheduling.tasks.node_claims import unacceptable, why_not_theirs
+from agent.scheduling.tasks.node_claims import QUIET_S, why_not_theirs
 from agent.scheduling.tasks.nodes import Node, NodeTable
 from agent.scheduling.timers import Timers
 from agent.wire.messages import (
-    EventsTaken,
     Gap,
     Heartbeat,
     Hello,
@@ -41,9 +38,6 @@ from agent.wire.messages import (
 from agent.wire.principals import Sender
 
 MAX_NODES = 10_000
-# Minimum time between two operator lines about the same name.
-QUIET_S = 3_600.0
-
 # A change of areas costs a look at those of all nodes, and what was known of queries. A node
 # changes them when it starts with another configuration.
 MOVE_S = 1.0
@@ -93,7 +87,6 @@ class Links:
         self._wanted_pods: dict[str, int] = {}
         self.nodes = NodeTable()
         self.redispatched = 0
-        self.implausible_events = 0
 
     @property
     def next_tick(self) -> float | None:
@@ -258,47 +251,25 @@ class Links:
         self._dispatcher.serve(node, now, instructions)
         return instructions
 
-    def events(self, event: EventsArrived, now: float) -> list[Instruction]:
-        """Events of the node, which keeps them until they are acknowledged."""
+    def spoke(self, event: NodeHeard, now: float) -> list[Instruction]:
+        """Handle a message that shows only that the node is alive."""
         node = self._speaking(event)
         if node is None:
             return [SendToNode(event.peer, HelloWanted())]
         instructions: list[Instruction] = []
         self.heard(node, now, instructions)
-        message = event.message
-        node.events_waiting, node.events_dropped = message.backlog, message.dropped
-        if self._takes_events:
-            self._take(node, event, now, instructions)
         self._dispatcher.serve(node, now, instructions)
         return instructions
 
-    def _take(
-        self, node: Node, event: EventsArrived, now: float, instructions: list[Instruction]
-    ) -> None:
-        """Pass events on. Those that the node cannot mean are acknowledged and dropped: it would
-        send them again for ever."""
-        message = event.message
-        refused = unacceptable(node.name, message.events, event.sender.areas)
-        if refused:
-            self.implausible_events += len(refused)
-            taken = EventsTaken(message.incarnation, message.history, tuple(refused))
-            instructions.append(SendToNode(event.peer, taken))
-            if now >= node.implausible_until_s:
-                node.implausible_until_s = now + QUIET_S
-                reason = next(iter(refused.values()))
-                instructions.append(
-                    TellOperator(f"an event of node {node.name} was refused: {reason}")
-                )
-            kept = [each for each in message.events if each.sequence not in refused]
-            message = replace(message, events=tuple(kept))
-        if message.events:
-            instructions.append(TakeEvents(event.peer, node.name, message))
-
-    def _speaking(self, event: NodeAlive | NodeLeft | NodePods | EventsArrived) -> Node | None:
-        node = self.nodes.on(event.peer)
-        if node is None or node.hello.incarnation != event.incarnation:
+    def speaker(self, peer: Peer, incarnation: str) -> Node | None:
+        """The node whose process of this incarnation speaks on the link."""
+        node = self.nodes.on(peer)
+        if node is None or node.hello.incarnation != incarnation:
             return None
         return node
+
+    def _speaking(self, event: NodeAlive | NodeHeard | NodeLeft | NodePods) -> Node | None:
+        return self.speaker(event.peer, event.incarnation)
 
     # --- messages to nodes -------------------------------------------------------------------
 

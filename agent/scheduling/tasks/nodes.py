@@ -44,10 +44,9 @@ class Node(StateMachine):
     """One edge node. Its queue lives here; the node itself holds none."""
 
     __slots__ = (
-        "address", "allowed", "beat_s", "busy", "bytes_per_s", "column", "displaced",
-        "events_dropped", "events_waiting", "hello", "implausible_until_s", "moved_s", "name",
-        "peer", "pods", "queue", "quiet_until_s", "response_times", "seen_s", "strangers",
-        "told_pods", "watched",
+        "address", "allowed", "beat_s", "busy", "bytes_per_s", "column", "displaced", "hello",
+        "moved_s", "name", "peer", "pods", "queue", "quiet_until_s", "response_times", "seen_s",
+        "strangers", "told_pods", "watched",
     )  # fmt: skip
 
     TRANSITIONS = NODE_TRANSITIONS
@@ -74,16 +73,12 @@ class Node(StateMachine):
         self.seen_s = 0.0
         self.beat_s = 0.0
         self.watched = False
-        # As reported with the node's most recent events.
-        self.events_waiting = self.events_dropped = 0
         # Subtasks that its pods run for a previous master: only their ids are known here.
         self.strangers: set[int] = set()
         # Incarnations that were replaced by a later one: a second machine under the same name.
         self.displaced: deque[str] = deque(maxlen=8)
         # Until then the operator is not told again that there are two.
         self.quiet_until_s = -math.inf
-        # The same about events that it cannot mean.
-        self.implausible_until_s = -math.inf
 
     def __repr__(self) -> str:
         return f"<node {self.name} {self.state}, {len(self.queue)} queued, {len(self.busy)} busy>"
@@ -117,8 +112,6 @@ class Node(StateMachine):
             queued=len(self.queue),
             unloaded_samples=unloaded_samples,
             emulates=self.hello.emulates,
-            events_waiting=self.events_waiting,
-            events_dropped=self.events_dropped,
             version=self.hello.release,
         )
 

@@ -7,13 +7,14 @@ from typing import Any
 
 from agent.scheduling.admission import Refused, refusal_counters
 from agent.scheduling.events import (
-    EventsArrived,
     Instruction,
     NodeAlive,
+    NodeHeard,
     NodeJoined,
     NodeLeft,
     NodePods,
     NodeRefused,
+    Peer,
     PodsWanted,
     PolicyChanged,
     SendToNode,
@@ -74,7 +75,7 @@ class TaskScheduler:
     events. `stopwatch` reads the clock that `now` comes from: it times evaluation and aggregation
     for results and records, and decides nothing; without one they take no time. `first_subtask_id`
     differs from start to start, so that a node's result for a previous master is not mistaken for
-    one for this master. `takes_events`: the shell executes `TakeEvents`. For a while after
+    one for this master. `takes_events` is for the welcome. For a while after
     `started_s` tasks wait for nodes that are still joining (`Joining`), also for those `known` from
     before, by name; None: the shell does not execute `KeepNode` and `ForgetNode`. `budget` is
     shared by all answers of the process.
@@ -141,7 +142,7 @@ class TaskScheduler:
             NodeLeft: self._node_left,
             NodeRefused: self._links.refused,
             NodePods: self._links.pods,
-            EventsArrived: self._links.events,
+            NodeHeard: self._links.spoke,
             PodsWanted: self._links.pods_wanted,
             PolicyChanged: self._policy_changed,
             ServiceChanged: self._service_changed,
@@ -166,7 +167,6 @@ class TaskScheduler:
         """Counts since the start."""
         return self._counters | {
             "redispatched": self._links.redispatched,
-            "node_events_implausible": self._links.implausible_events,
             "subtasks_demoted": self._dispatcher.demoted,
         }
 
@@ -179,6 +179,12 @@ class TaskScheduler:
     def node_statuses(self) -> tuple[NodeStatus, ...]:
         """Every node that ever said hello, for the operator."""
         return tuple(n.status(self._estimator.samples(n.column)) for n in self._nodes)
+
+    def node_on(self, peer: Peer, incarnation: str) -> str | None:
+        """The name of the node whose process of this incarnation speaks on the link; None: there is
+        none."""
+        node = self._links.speaker(peer, incarnation)
+        return None if node is None else node.name
 
     def channels(self, areas: tuple[str, ...]) -> frozenset[str]:
         """The channels of the nodes that cover these areas, whatever their state. O(nodes)."""

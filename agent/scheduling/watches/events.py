@@ -1,12 +1,15 @@
-"""Events and instructions of standing queries."""
+"""Events and instructions of standing queries, and the interface of their triggers."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
 
 from msgspec import Struct
 
 from agent.scheduling.events import Peer
 from agent.wire.base import Count
-from agent.wire.messages import Answer, Query
+from agent.wire.messages import Answer, AreaResult, Query
 from agent.wire.overlay import Notification
 from agent.wire.principals import Sender
 from agent.wire.push import PushReply, PushRequest
@@ -175,3 +178,24 @@ class ForgetWatch(_Struct, frozen=True):
 WatchInstruction = (
     AskRound | SendWatch | SaveWatch | SaveCursor | SaveAlerts | AskInbox | ForgetWatch
 )
+
+# --- triggers -------------------------------------------------------------------------------------
+
+
+class Trigger(Protocol):
+    """A condition on one area's answer for a window."""
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """The channels that it uses."""
+
+    @property
+    def needs_series(self) -> bool:
+        """Whether it needs series, because aggregates are not enough."""
+
+    def holds(self, result: AreaResult) -> bool:
+        """Whether the condition holds; missing or bad values never satisfy it."""
+
+
+# Parses a trigger; ValueError in one line if the text is invalid.
+ReadTrigger = Callable[[str], Trigger]

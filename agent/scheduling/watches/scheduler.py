@@ -12,8 +12,6 @@ from collections.abc import Callable, Container
 
 from agent.scheduling.admission import may_query, may_subscribe
 from agent.scheduling.events import Peer
-from agent.scheduling.watches.answers import fired_areas, unknown_channels
-from agent.scheduling.watches.entry import RoundEntry, WatchEntry, rounds_of
 from agent.scheduling.watches.events import (
     AcknowledgeArrived,
     AskInbox,
@@ -23,6 +21,7 @@ from agent.scheduling.watches.events import (
     Cursor,
     ForgetWatch,
     InboxSaid,
+    ReadTrigger,
     RoundAnswered,
     RoundsDue,
     SaveCursor,
@@ -30,17 +29,31 @@ from agent.scheduling.watches.events import (
     SavedWatch,
     SaveWatch,
     SendWatch,
+    Trigger,
     WatchArrived,
     WatchInstruction,
     WatchKey,
     WatchSchedulerEvent,
 )
-from agent.scheduling.watches.ordering import send_in_turn
-from agent.scheduling.watches.parsing import WatchReader
-from agent.scheduling.watches.quotas import Rooms, WatchRegister, payer_of
-from agent.scheduling.watches.refusals import differing, key_of, refuse, trouble_of
-from agent.scheduling.watches.timers import WatchTimers
-from agent.scheduling.watches.trigger import ReadTrigger, Trigger
+from agent.scheduling.watches.register import (
+    Rooms,
+    WatchReader,
+    WatchRegister,
+    WatchTimers,
+    differing,
+    key_of,
+    payer_of,
+    refuse,
+    trouble_of,
+)
+from agent.scheduling.watches.rounds import (
+    RoundEntry,
+    WatchEntry,
+    fired_areas,
+    rounds_of,
+    send_in_turn,
+    unknown_channels,
+)
 from agent.wire.messages import Answer
 from agent.wire.principals import Sender
 from agent.wire.watches import Watching
