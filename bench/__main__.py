@@ -26,7 +26,7 @@ from bench import (
     slow_disk,
     too_large,
 )
-from bench.report import Result, report
+from bench.output import Result, report
 
 # By the names of their measures, so that one can be run alone.
 BENCHMARKS: dict[str, Callable[[], Iterable[Result]]] = {

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from agent.scheduling.tasks.nodes import Node, NodeTable
 from agent.wire.areas import covers
 from agent.wire.messages import Hello
-from bench.report import Result, interleaved, report, result
+from bench.output import Result, interleaved, report, result
 
 NODES = 1_000
 ASKED = 1_024

@@ -18,8 +18,8 @@ import zmq
 from agent.client import Client, Operator
 from agent.wire.codec import JSON, encode
 from agent.wire.messages import Query, Slo, Window
+from bench.output import Result, report, result
 from bench.processes import agent, master, process, ready
-from bench.report import Result, report, result
 from fleet.testbed.ports import free_address
 
 ROOMS = 32

@@ -13,7 +13,7 @@ import numpy as np
 from _core import _bench
 from _core.deadlines.histogram import bucket_bounds, bucket_of
 from _core.deadlines.order_statistics import NodeSet, UnloadedModel, task_percentile
-from bench.report import Result, interleaved, report, result
+from bench.output import Result, interleaved, report, result
 
 NODES = 1_000
 SAMPLES = 1_000

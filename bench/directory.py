@@ -35,8 +35,8 @@ from agent.wire.directory import (
     Register,
     Registered,
 )
+from bench.output import Result, interleaved, report, result
 from bench.processes import process, ready
-from bench.report import Result, interleaved, report, result
 from fleet.testbed.ports import free_address
 
 MATCHING = 1_000

@@ -19,9 +19,9 @@ import zmq
 from agent.client import Client
 from agent.wire.codec import encode
 from agent.wire.messages import Query, Slo, Subtask, Window
+from bench.output import Result, report, result
 from bench.peers import result_frame
 from bench.processes import cpu_s, master, process, ready
-from bench.report import Result, report, result
 from fleet.testbed.ports import free_address
 
 FANOUT = 1_000

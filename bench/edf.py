@@ -10,7 +10,7 @@ from array import array
 
 from _core import _bench
 from _core.queue.edf import EdfQueue
-from bench.report import Result, interleaved, report, result
+from bench.output import Result, interleaved, report, result
 
 QUEUED = 10_000
 PAIRS = 100_000

@@ -27,8 +27,8 @@ from bench.edge_rig import (
 )
 from bench.edge_triggers import triggers
 from bench.edge_week import week
+from bench.output import Result, report, result
 from bench.processes import cpu_s
-from bench.report import Result, report, result
 
 MEASURED_S = 20.0
 BARE = "import zmq, sqlite3, msgspec; print(flush=True); input()"

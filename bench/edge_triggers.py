@@ -13,7 +13,7 @@ from agent.edge.sampling.sensor import Sensor
 from agent.triggers.condition import read_condition
 from agent.triggers.state import SensorTriggers, Trigger
 from bench.edge_week import Node
-from bench.report import Result, interleaved, report, result
+from bench.output import Result, interleaved, report, result
 
 READINGS = 2_000
 ROUNDS = 15

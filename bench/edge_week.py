@@ -19,14 +19,14 @@ from agent.edge.history.history import History
 from agent.edge.node_time import NodeTime
 from agent.edge.pods.pods import Pods, ReceivedSubtask
 from agent.edge.rate_limited_log import Reporter
-from agent.edge.sampling.colocated import Together
+from agent.edge.sampling.colocated import ColocatedChannels
 from agent.edge.sampling.sampling import Follower, Sampler
 from agent.edge.sampling.sensor import Sensor, open_sensors
 from agent.edge.timebase import TimeBase
 from agent.wire.edge_config import EdgeSensor
 from agent.wire.messages import Subtask, Window
 from bench.edge_rig import ROOT, environment, resident_kib
-from bench.report import Result, result
+from bench.output import Result, result
 
 START_S = 1_800_000_000
 DAY_S = 86_400
@@ -83,7 +83,7 @@ class Node:
             self.history.stream(sensor.name, names),
             time,
             reporter,
-            Together(sensors).check,
+            ColocatedChannels(sensors).check,
             following(Faults(sensor.name, sensor.channels, lambda _: None), sensor),
         )
         self.finished = threading.Semaphore(0)

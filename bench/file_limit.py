@@ -13,8 +13,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from agent.client import Operator
+from bench.output import Result, report, result
 from bench.processes import cpu_s, master
-from bench.report import Result, report, result
 from fleet.testbed.ports import free_address
 
 FILES = 1_024

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bench.fleet_many import many
 from bench.fleet_peer import pyinfra_s
-from bench.report import Result, interleaved, result
+from bench.output import Result, interleaved, result
 from lab import provenance
 from tests.hosts import releases
 from tests.hosts.operator import BIN, Ended

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agent.wire.edge_config import EdgeSensor
-from bench.report import Result, result
+from bench.output import Result, result
 from fleet.common import toml
 from fleet.inventory.folder import Folder
 from fleet.inventory.model import Iad, Inventory, Master, Node, Ssh
@@ -63,7 +63,7 @@ from fleet.inspect.facts import gather
 from fleet.inventory.folder import Folder
 from fleet.ssh.connect import open_host
 from fleet.ssh.fanout import for_each
-from fleet.inventory.load import load
+from fleet.inventory.loader import load
 from fleet.inventory.selection import select
 folder = Folder(Path(sys.argv[1]))
 fleet = load(folder)

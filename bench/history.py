@@ -24,7 +24,7 @@ from agent.scheduling.aggregation import merge_series
 from agent.wire.edge_config import EdgeHistory
 from agent.wire.messages import Series
 from agent.wire.packed import Float32Column, Int64Column
-from bench.report import Result, interleaved, report, result
+from bench.output import Result, interleaved, report, result
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"  # on a disk, unlike many folders for temporary files

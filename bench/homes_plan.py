@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bench.report import Result, result
+from bench.output import Result, result
 from fleet.placement.homes.accounts import Accounts
 from fleet.placement.homes.baselines import nearest_homes
 from fleet.placement.homes.case import Case, Ints

@@ -32,8 +32,8 @@ from agent.wire.codec import JSON, MESSAGEPACK, encode
 from agent.wire.messages import Query, Slo, Window
 from agent.wire.push import Subscribe, Unsubscribe
 from agent.wire.watches import Cancel, Watch
+from bench.output import Result, result
 from bench.processes import cpu_s, master, process, ready
-from bench.report import Result, result
 from fleet.testbed.ports import free_address
 
 MEASURED = 400

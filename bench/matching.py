@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from _core.matching.engine import Conjunctions
-from bench.report import Result, interleaved, report, result
+from bench.output import Result, interleaved, report, result
 
 Quote = dict[str, str | float]
 Conjunction = list[tuple[str, str, tuple[str | float, ...]]]

@@ -16,7 +16,7 @@ from agent.placement.congestion import Limits
 from agent.placement.placement import Placement
 from agent.placement.price import Price
 from agent.placement.world import Client, Link, Master, Topic, Unit, World
-from bench.report import Result, result
+from bench.output import Result, result
 
 CLIENTS = 10_000
 TOPICS = 1_000

@@ -20,8 +20,8 @@ import zmq
 from agent.client import Client, Operator
 from agent.wire.codec import encode
 from agent.wire.messages import Answer, Query, Slo, Subtask, SubtaskResult, Window
+from bench.output import Result, report, result
 from bench.processes import agent, master, process, ready
-from bench.report import Result, report, result
 from fleet.testbed.ports import free_address
 
 ROUNDS = 15

@@ -21,7 +21,7 @@ import simpy
 from _core.deadlines.order_statistics import UnloadedModel
 from _core.simulator import Run, ServiceTimes, Trace, simulate_events, simulate_nodes
 from bench.masstree import SERVERS, SLO, Masstree, masstree
-from bench.report import Result, interleaved, report, result
+from bench.output import Result, interleaved, report, result
 from lab.simulation.table_v import COMMUNICATION_S, EXECUTION_S, SIZES, Draw, draw
 
 ROUNDS = 9

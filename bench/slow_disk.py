@@ -41,8 +41,8 @@ from agent.wire.messages import (
 )
 from agent.wire.push import AcknowledgeNotifications, Notified, Subscribe
 from agent.wire.unions import PublicReply
+from bench.output import Result, report, result
 from bench.processes import agent, master, process
-from bench.report import Result, report, result
 from fleet.testbed.ports import free_address
 
 DELAY_MS: Final = 500

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from agent.client import Client, Operator
 from bench.big_json import EDGE, GOAL, PHASE_S, PHASES, SMALL, p99, small_queries
+from bench.output import Result, report, result
 from bench.processes import agent, cpu_s, master, process
-from bench.report import Result, report, result
 from fleet.testbed.ports import free_address
 
 ROWS = 3 * 86_400

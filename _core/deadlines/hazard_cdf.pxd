@@ -26,7 +26,7 @@ cdef struct Pool:                 # the windows of all nodes, added up
     double due_s                  # time of the next refresh if anything changed
     uint64_t epoch                # incremented at every refresh
 
-cdef struct Span:                 # range of buckets outside which a window has no samples
+cdef struct BucketRange:                 # range of buckets outside which a window has no samples
     int first                     # inclusive
     int last                      # inclusive; below `first` if the window is empty
 
@@ -43,13 +43,13 @@ cdef float LOG_ONE
 cdef void pool_refresh(Pool *pool, double errors) noexcept nogil
 
 # Writes the distribution of a node with `count` samples, `counts` [BUCKET_COUNT] per bucket, to
-# `log_cdf`. No sample lies outside `span`, which is narrowed. Restarts `lag`.
+# `log_cdf`. No sample lies outside `occupied`, which is narrowed. Restarts `lag`.
 # O(buckets that hold samples or tail).
 cdef void node_log_cdf(
     const Pool *pool,
     const uint32_t *counts,
     uint32_t count,
-    Span *span,
+    BucketRange *occupied,
     LogCdf *log_cdf,
     Lag *lag,
     double errors,

@@ -167,7 +167,7 @@ cdef void node_log_cdf(
     const Pool *pool,
     const uint32_t *counts,
     uint32_t count,
-    Span *span,
+    BucketRange *occupied,
     LogCdf *log_cdf,
     Lag *lag,
     double errors,
@@ -179,13 +179,13 @@ cdef void node_log_cdf(
     cdef int end
     cdef int high
     cdef int b
-    while span.first < BUCKET_COUNT and counts[span.first] == 0:
-        span.first += 1
-    while span.last >= 0 and counts[span.last] == 0:
-        span.last -= 1
+    while occupied.first < BUCKET_COUNT and counts[occupied.first] == 0:
+        occupied.first += 1
+    while occupied.last >= 0 and counts[occupied.last] == 0:
+        occupied.last -= 1
     # Below its own samples a node's F is at most the pool's, so negligible before either begins.
-    begin = min(span.first, pool.low)
-    end = max(begin, span.last + 1)
+    begin = min(occupied.first, pool.low)
+    end = max(begin, occupied.last + 1)
     CHECK(begin < BUCKET_COUNT)
     CHECK(end <= BUCKET_COUNT)
     if end > begin:

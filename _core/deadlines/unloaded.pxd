@@ -7,7 +7,7 @@ for how stale a column may be.
 
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
-from _core.deadlines.hazard_cdf cimport Pool, Span
+from _core.deadlines.hazard_cdf cimport Pool, BucketRange
 from _core.deadlines.histogram cimport BUCKET_COUNT, Histogram
 from _core.deadlines.staleness cimport Lag
 from _core.deadlines.matrix cimport Columns, Matrix
@@ -17,7 +17,7 @@ cdef enum:
 
 cdef struct Column:               # the state of one node
     Histogram window              # its samples; owned
-    Span span                     # the buckets that `window` uses
+    BucketRange occupied                     # the buckets that `window` uses
     Lag lag                       # how far its column of the matrix lags behind `window`
     double patience               # 0.5..1: its share of the allowed staleness
     uint64_t pool_epoch           # epoch of the pool at its last refresh

@@ -54,7 +54,7 @@ cdef void model_refresh(Model *m, int32_t column) noexcept nogil:
         m.pool,
         c.window.counts,
         c.window.count,
-        &c.span,
+        &c.occupied,
         &log_cdf,
         &c.lag,
         c.patience * m.max_stale_errors,
@@ -171,8 +171,8 @@ cdef int model_observe(Model *m, int32_t column, int bucket) noexcept nogil:
         _departed(m, c, histogram_drop_one(&c.window))
     if histogram_add(&c.window, bucket) != 0:
         return -1
-    c.span.first = min(c.span.first, bucket)
-    c.span.last = max(c.span.last, bucket)
+    c.occupied.first = min(c.occupied.first, bucket)
+    c.occupied.last = max(c.occupied.last, bucket)
     c.lag.arrived += lag_weight(&c.lag, bucket)
     m.pool.counts[bucket] += 1
     m.pool.total += 1
@@ -248,8 +248,8 @@ cdef int32_t model_add_node(Model *m) noexcept nogil:
     if histogram_init(&column.window, m.max_count, m.max_age_ms) != 0:
         return -1
     column.used = True
-    column.span.first = BUCKET_COUNT
-    column.span.last = -1
+    column.occupied.first = BUCKET_COUNT
+    column.occupied.last = -1
     # Wide tasks give all nodes a sample at once: with the same limits all columns would become due
     # in the same task. Multiples of the golden ratio spread them evenly.
     column.patience = 1.0 - 0.5 * (i * GOLDEN - floor(i * GOLDEN))

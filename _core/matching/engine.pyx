@@ -16,7 +16,7 @@ from libc.string cimport memcpy
 from _core.matching.groups cimport Attribute, Group, Shape, groups_meeting
 from _core.matching.predicates cimport read_conjunction
 from _core.matching.index cimport index_at, index_meeting
-from _core.matching.intervals cimport Allowed, hashed
+from _core.matching.intervals cimport IntervalSet, hashed
 
 from _core.matching.predicates import covers, holds, intersects
 
@@ -70,7 +70,7 @@ cdef class Conjunctions:
         Rebuilding the buckets is O(group), once in as many changes.
         """
         cdef dict allowed
-        cdef Allowed one
+        cdef IntervalSet one
         cdef Group group
         cdef uint32_t slot
         number = _checked_id(number)
@@ -80,11 +80,11 @@ cdef class Conjunctions:
         # Branch-free collection of ids may write one more than there are.
         _make_room(&self.found, &self.found_capacity, len(self.where) + 2)
         for one in allowed.values():
-            if one.spans.count == 0:
+            if one.intervals.count == 0:
                 self.where[number] = _NEVER
                 return
-        equal = sorted([name for name, one in allowed.items() if (<Allowed>one).is_value()])
-        values = [(<Allowed>allowed.pop(name)).value() for name in equal]
+        equal = sorted([name for name, one in allowed.items() if (<IntervalSet>one).is_value()])
+        values = [(<IntervalSet>allowed.pop(name)).value() for name in equal]
         others = [self._attribute(name) for name in allowed]
         group = self._group_for(tuple(equal), values, others)
         try:
@@ -142,11 +142,11 @@ cdef class Conjunctions:
         meet it / 64 + bounds between its ends).
         """
         cdef dict allowed = read_conjunction(conjunction)
-        cdef Allowed one
+        cdef IntervalSet one
         cdef Shape shape
         self.count = 0
         for one in allowed.values():
-            if one.spans.count == 0:
+            if one.intervals.count == 0:
                 return []
         for shape in self.shapes.values():
             for group in groups_meeting(shape, allowed):
@@ -350,20 +350,20 @@ cdef class Conjunctions:
         return ids
 
     cdef int _meet_group(self, Group group, dict allowed) except -1:
-        """Collect the conjunctions whose spans meet `allowed` at every shared attribute."""
+        """Collect the conjunctions whose intervals meet `allowed` at every shared attribute."""
         cdef uint32_t words = (group.slots + 63) >> 6
         cdef uint64_t *all = self.scratch
         cdef uint64_t *one = self.scratch + words
         cdef uint32_t i, w
         cdef const uint64_t *constrained
-        cdef Allowed other
+        cdef IntervalSet other
         if group.width:
             memcpy(all, group.used, words * sizeof(uint64_t))
         for i in range(group.width):
             other = allowed.get((<Attribute>group.attributes[i]).name)
             if other is not None:
                 constrained = group.indexes[i].constrained
-                index_meeting(&group.indexes[i], &other.spans, one, words)
+                index_meeting(&group.indexes[i], &other.intervals, one, words)
                 for w in range(words):
                     all[w] &= one[w] | ~constrained[w]
         self._collect(group, all if group.width else NULL)

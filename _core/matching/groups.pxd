@@ -9,7 +9,7 @@ has an index (`_core.matching.index`). A group with very many attributes is a ch
 from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t, uint64_t
 
-from _core.matching.index cimport SpanIndex
+from _core.matching.index cimport IntervalIndex
 from _core.matching.intervals cimport Point
 
 
@@ -46,7 +46,7 @@ cdef class Group:
     cdef uint32_t capacity    # slots allocated
     cdef uint32_t live        # slots in use
     cdef list free            # free slots below `slots`
-    cdef SpanIndex *indexes      # [width] owned
+    cdef IntervalIndex *indexes      # [width] owned
     cdef list attributes      # [width] the Attribute of each index
     cdef uint32_t width
 
@@ -60,9 +60,9 @@ cdef class Group:
     cdef PyObject **all_ids(self, PyObject **found) noexcept
     cdef PyObject **ids_of(self, const uint64_t *bits, PyObject **found) noexcept
     cdef bint compact(self) except -1
-    cdef bint copied(self, SpanIndex *index, SpanIndex *to) noexcept
+    cdef bint copied(self, IntervalIndex *index, IntervalIndex *to) noexcept
 
 
 # The first groups of all chains of a shape whose values are in `allowed`, a dict from attribute
-# names to Allowed.
+# names to IntervalSet.
 cdef list groups_meeting(Shape shape, dict allowed)

@@ -6,8 +6,8 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
 from _core.matching.index_changes cimport index_add, index_remove, index_reserve
-from _core.matching.index cimport SpanIndex, index_free, index_init, turn
-from _core.matching.intervals cimport Allowed, Point, hashed_point, point_of, spans_contain
+from _core.matching.index cimport IntervalIndex, index_free, index_init, flip
+from _core.matching.intervals cimport IntervalSet, Point, hashed_point, point_of, intervals_contain
 
 cdef extern from "check.h":
     void CHECK(bint condition) noexcept nogil
@@ -100,10 +100,10 @@ cdef class Group:
         for i in range(self.width):
             if self.attributes[i] is attribute:
                 return i
-        memory = realloc(self.indexes, (self.width + 1) * sizeof(SpanIndex))
+        memory = realloc(self.indexes, (self.width + 1) * sizeof(IntervalIndex))
         if memory == NULL:
             raise MemoryError
-        self.indexes = <SpanIndex *>memory
+        self.indexes = <IntervalIndex *>memory
         i = self.width
         if index_init(&self.indexes[i]) != 0:
             raise MemoryError
@@ -116,18 +116,18 @@ cdef class Group:
         return i
 
     cdef uint32_t add(self, object number, list attributes, list allowed) except? 0xFFFFFFFF:
-        """Add a conjunction and take over its spans, one per attribute; returns its slot."""
+        """Add a conjunction and take over its intervals, one per attribute; returns its slot."""
         cdef uint32_t slot, i
-        cdef Allowed taken
+        cdef IntervalSet taken
         self.reserve()
         slot = self.free[len(self.free) - 1] if self.free else self.slots
         try:
             for attribute, taken in zip(attributes, allowed):
                 i = self.index_of(attribute)
-                if index_add(&self.indexes[i], slot, taken.spans) != 0:
+                if index_add(&self.indexes[i], slot, taken.intervals) != 0:
                     raise MemoryError
-                taken.spans.points = NULL
-                taken.spans.count = 0
+                taken.intervals.points = NULL
+                taken.intervals.count = 0
         except MemoryError:
             self.clear(slot)
             raise
@@ -139,15 +139,15 @@ cdef class Group:
             self.free.pop()
         Py_INCREF(number)
         self.ids[slot] = <PyObject *>number
-        turn(self.used, slot)
+        flip(self.used, slot)
         self.live += 1
         return slot
 
     cdef int clear(self, uint32_t slot) except -1:
-        """Remove a slot's spans from all indexes."""
+        """Remove a slot's intervals from all indexes."""
         cdef uint32_t i
         for i in range(self.width):
-            if self.indexes[i].spans[slot].count:
+            if self.indexes[i].intervals[slot].count:
                 index_remove(&self.indexes[i], slot)
         return 0
 
@@ -157,7 +157,7 @@ cdef class Group:
         self.clear(slot)
         Py_DECREF(<object>self.ids[slot])
         self.ids[slot] = NULL
-        turn(self.used, slot)
+        flip(self.used, slot)
         self.live -= 1
         self.free.append(slot)
         return self.drop_indexes()
@@ -214,22 +214,22 @@ cdef class Group:
 
     cdef bint compact(self) except -1:
         """Move all conjunctions to the first slots if few slots are used; whether it did."""
-        cdef SpanIndex *indexes
+        cdef IntervalIndex *indexes
         cdef uint32_t i, slot, to
         if self.slots < WORTH or self.live > self.slots // SPARSE:
             return False
-        indexes = <SpanIndex *>calloc(self.width + 1, sizeof(SpanIndex))
+        indexes = <IntervalIndex *>calloc(self.width + 1, sizeof(IntervalIndex))
         if indexes == NULL:
             return False
         for i in range(self.width):
             if not self.copied(&self.indexes[i], &indexes[i]):
-                # Their spans still belong to the old ones.
+                # Their intervals still belong to the old ones.
                 for to in range(i + 1):
                     _free_borrowing(&indexes[to])
                 free(indexes)
                 return False
         for i in range(self.width):
-            self.indexes[i].capacity = 0  # the new one has the spans
+            self.indexes[i].capacity = 0  # the new one has the intervals
             index_free(&self.indexes[i])
         free(self.indexes)
         self.indexes = indexes
@@ -242,35 +242,35 @@ cdef class Group:
         self.free.clear()
         memset(self.used, 0, ((to + 63) >> 6) * sizeof(uint64_t))
         for slot in range(to):
-            turn(self.used, slot)
+            flip(self.used, slot)
         return True
 
-    cdef bint copied(self, SpanIndex *index, SpanIndex *to) noexcept:
-        """Copy the spans to the first slots of a new index; False if memory ran out."""
+    cdef bint copied(self, IntervalIndex *index, IntervalIndex *to) noexcept:
+        """Copy the intervals to the first slots of a new index; False if memory ran out."""
         cdef uint32_t slot, next = 0
         if index_init(to) != 0 or index_reserve(to, self.live) != 0:
             return False
         for slot in range(self.slots):
             if self.ids[slot] != NULL:
-                if index.spans[slot].count and index_add(to, next, index.spans[slot]) != 0:
+                if index.intervals[slot].count and index_add(to, next, index.intervals[slot]) != 0:
                     return False
                 next += 1
         return True
 
 
-cdef void _free_borrowing(SpanIndex *index) noexcept:
+cdef void _free_borrowing(IntervalIndex *index) noexcept:
     index.capacity = 0
     index_free(index)
 
 
 cdef list groups_meeting(Shape shape, dict allowed):
     """The groups of a shape whose values are allowed."""
-    cdef Allowed one
+    cdef IntervalSet one
     cdef Attribute attribute
     cdef Point point
     cdef list asked = [allowed.get((<Attribute>attribute).name) for attribute in shape.equal]
-    if None not in asked and all([(<Allowed>one).is_value() for one in asked]):
-        values = [(<Allowed>one).value() for one in asked]
+    if None not in asked and all([(<IntervalSet>one).is_value() for one in asked]):
+        values = [(<IntervalSet>one).value() for one in asked]
         group = shape.groups.get(values[0] if len(values) == 1 else tuple(values))
         return [] if group is None else [group]
     return [
@@ -280,13 +280,13 @@ cdef list groups_meeting(Shape shape, dict allowed):
 
 cdef bint _meets(Shape shape, object key, list asked) except -1:
     """Whether `asked` allows a group's values; None allows everything."""
-    cdef Allowed one
+    cdef IntervalSet one
     cdef Point point
     values = (key,) if len(shape.equal) == 1 else key
     for one, value in zip(asked, values):
         if one is not None:
             hashed_point(value, &point)
-            if not spans_contain(&one.spans, &point):
+            if not intervals_contain(&one.intervals, &point):
                 return False
     return True
 

@@ -10,7 +10,7 @@ Rows are stored in blocks of conjunctions, so that growth appends a block and mo
 
 from libc.stdint cimport uint32_t, uint64_t
 
-from _core.matching.intervals cimport STRINGS_START, Point, Spans, compare
+from _core.matching.intervals cimport STRINGS_START, Point, Intervals, compare
 
 cdef extern from "check.h":
     void CHECK(bint condition) noexcept nogil
@@ -31,14 +31,14 @@ cdef struct Bucket:
     uint32_t capacity
     uint32_t at_first         # bounds at `first` itself: contained in the row, not in `bounds`
 
-cdef struct SpanIndex:        # owns all its arrays; free with index_free
+cdef struct IntervalIndex:        # owns all its arrays; free with index_free
     Bucket *buckets           # [rows] in order; the first begins at the start of the line
     uint64_t *keys            # [rows] keys of the buckets' first points
     uint32_t rows             # at least 1
     uint32_t block_words      # 1 .. BLOCK_WORDS, a power of two; below only in a single block
     uint32_t blocks
     uint64_t **bits           # [blocks][rows * block_words] rows of bits, one bit per slot
-    Spans *spans              # [capacity] by slot; count 0 in a slot without any
+    Intervals *intervals              # [capacity] by slot; count 0 in a slot without any
     uint32_t capacity         # slots; at most blocks * block_words * 64
     uint64_t *constrained     # [blocks * block_words] a bit per slot: 1 if it has intervals
     uint32_t users            # number of such slots
@@ -47,19 +47,19 @@ cdef struct SpanIndex:        # owns all its arrays; free with index_free
     uint64_t changes          # bounds added and removed since then
 
 # Initialises an empty index. Returns 0, or -1 if memory ran out.
-cdef int index_init(SpanIndex *index) noexcept nogil
-cdef void index_free(SpanIndex *index) noexcept nogil
+cdef int index_init(IntervalIndex *index) noexcept nogil
+cdef void index_free(IntervalIndex *index) noexcept nogil
 
 # Writes a bit per slot to `out` [words]: 1 if the slot has intervals that contain the point.
 # 64 * words must cover all slots ever used. O(words + bounds of a bucket).
 cdef void index_at(
-    const SpanIndex *index, const Point *point, uint64_t *out, uint32_t words
+    const IntervalIndex *index, const Point *point, uint64_t *out, uint32_t words
 ) noexcept nogil
 
 # The same for slots whose intervals share a point with the given ones; `out` must hold 2 * words,
 # the second half being scratch. O(words + bounds between) for each of the given intervals.
 cdef void index_meeting(
-    const SpanIndex *index, const Spans *spans, uint64_t *out, uint32_t words
+    const IntervalIndex *index, const Intervals *intervals, uint64_t *out, uint32_t words
 ) noexcept nogil
 
 # Internal: for the modules that change an index.
@@ -71,18 +71,18 @@ cdef void free_blocks(uint64_t **bits, uint32_t blocks) noexcept nogil
 cdef uint64_t **new_blocks(uint32_t blocks, uint32_t rows, uint32_t words) noexcept nogil
 
 
-cdef inline void turn(uint64_t *row, uint32_t slot) noexcept nogil:
+cdef inline void flip(uint64_t *row, uint32_t slot) noexcept nogil:
     row[slot >> 6] ^= <uint64_t>1 << (slot & 63)
 
 
-cdef inline Point bound_point(const SpanIndex *index, const Bound *bound) noexcept nogil:
+cdef inline Point bound_point(const IntervalIndex *index, const Bound *bound) noexcept nogil:
     CHECK(bound.slot < index.capacity)
-    CHECK(bound.nth < index.spans[bound.slot].count)
-    return index.spans[bound.slot].points[bound.nth]
+    CHECK(bound.nth < index.intervals[bound.slot].count)
+    return index.intervals[bound.slot].points[bound.nth]
 
 
 cdef inline int bound_order(
-    const SpanIndex *index, const Bound *bound, const Point *point
+    const IntervalIndex *index, const Bound *bound, const Point *point
 ) noexcept nogil:
     """As compare(); the bound's own point is looked up only if the keys are equal."""
     cdef Point own
@@ -94,7 +94,7 @@ cdef inline int bound_order(
     return compare(&own, point)
 
 
-cdef inline uint32_t bucket_of(const SpanIndex *index, const Point *point) noexcept nogil:
+cdef inline uint32_t bucket_of(const IntervalIndex *index, const Point *point) noexcept nogil:
     """The last bucket whose first point is not after `point`."""
     cdef uint32_t low = 0, size = index.rows, half
     cdef const uint64_t *keys = index.keys

@@ -3,11 +3,11 @@
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
-from _core.matching.intervals cimport FALSE_KEY, compare, spans_free
+from _core.matching.intervals cimport FALSE_KEY, compare, intervals_free
 
 
-cdef int index_init(SpanIndex *index) noexcept nogil:
-    memset(index, 0, sizeof(SpanIndex))
+cdef int index_init(IntervalIndex *index) noexcept nogil:
+    memset(index, 0, sizeof(IntervalIndex))
     index.buckets = <Bucket *>calloc(1, sizeof(Bucket))
     index.keys = <uint64_t *>malloc(sizeof(uint64_t))
     if index.buckets == NULL or index.keys == NULL:
@@ -38,16 +38,16 @@ cdef void free_blocks(uint64_t **bits, uint32_t blocks) noexcept nogil:
     free(bits)
 
 
-cdef void index_free(SpanIndex *index) noexcept nogil:
+cdef void index_free(IntervalIndex *index) noexcept nogil:
     cdef uint32_t slot
     for slot in range(index.capacity):
-        spans_free(&index.spans[slot])
-    free(index.spans)
+        intervals_free(&index.intervals[slot])
+    free(index.intervals)
     free_buckets(index.buckets, index.rows)
     free_blocks(index.bits, index.blocks)
     free(index.keys)
     free(index.constrained)
-    memset(index, 0, sizeof(SpanIndex))
+    memset(index, 0, sizeof(IntervalIndex))
 
 
 cdef uint64_t **new_blocks(uint32_t blocks, uint32_t rows, uint32_t words) noexcept nogil:
@@ -65,7 +65,7 @@ cdef uint64_t **new_blocks(uint32_t blocks, uint32_t rows, uint32_t words) noexc
 
 
 cdef inline uint32_t _up_to(
-    const SpanIndex *index, const Bucket *bucket, const Point *point
+    const IntervalIndex *index, const Bucket *bucket, const Point *point
 ) noexcept nogil:
     """How many of a bucket's bounds are at `point` or before it."""
     cdef uint32_t low = 0, size = bucket.count, half
@@ -80,7 +80,7 @@ cdef inline uint32_t _up_to(
 
 
 cdef inline uint32_t _before(
-    const SpanIndex *index, const Bucket *bucket, const Point *point
+    const IntervalIndex *index, const Bucket *bucket, const Point *point
 ) noexcept nogil:
     """How many of a bucket's bounds are before `point`."""
     cdef uint32_t low = 0, size = bucket.count, half
@@ -95,7 +95,7 @@ cdef inline uint32_t _before(
 
 
 cdef void index_at(
-    const SpanIndex *index, const Point *point, uint64_t *out, uint32_t words
+    const IntervalIndex *index, const Point *point, uint64_t *out, uint32_t words
 ) noexcept nogil:
     cdef uint32_t row = bucket_of(index, point)
     cdef const Bucket *bucket = &index.buckets[row]
@@ -112,29 +112,29 @@ cdef void index_at(
         )
     for i in range(_up_to(index, bucket, point)):
         CHECK(bucket.bounds[i].slot < words * 64)
-        turn(out, bucket.bounds[i].slot)
+        flip(out, bucket.bounds[i].slot)
 
 
 cdef void index_meeting(
-    const SpanIndex *index, const Spans *spans, uint64_t *out, uint32_t words
+    const IntervalIndex *index, const Intervals *intervals, uint64_t *out, uint32_t words
 ) noexcept nogil:
-    """The slots that contain the first point of a span, or begin or end before its end."""
+    """The slots that contain the first point of an interval, or begin or end before its end."""
     cdef uint32_t i, row, last, w
     cdef uint64_t *here = NULL
     for i in range(words):
         out[i] = 0
-    for i in range(0, spans.count, 2):
+    for i in range(0, intervals.count, 2):
         here = out + words  # the caller's, too: see the declaration
-        index_at(index, &spans.points[i], here, words)
+        index_at(index, &intervals.points[i], here, words)
         for w in range(words):
             out[w] |= here[w]
-        row = bucket_of(index, &spans.points[i])
-        last = bucket_of(index, &spans.points[i + 1])
-        _mark(index, row, last, &spans.points[i], &spans.points[i + 1], out, words)
+        row = bucket_of(index, &intervals.points[i])
+        last = bucket_of(index, &intervals.points[i + 1])
+        _mark(index, row, last, &intervals.points[i], &intervals.points[i + 1], out, words)
 
 
 cdef void _mark(
-    const SpanIndex *index,
+    const IntervalIndex *index,
     uint32_t row,
     uint32_t last,
     const Point *first,
@@ -156,9 +156,9 @@ cdef void _mark(
 
 
 cdef void _mark_row(
-    const SpanIndex *index, uint32_t row, uint64_t *out, uint32_t words
+    const IntervalIndex *index, uint32_t row, uint64_t *out, uint32_t words
 ) noexcept nogil:
-    """Set the bits of a row, which includes spans that begin at its bucket's first point."""
+    """Set the bits of a row, which includes intervals that begin at its bucket's first point."""
     cdef size_t first = <size_t>row * index.block_words
     cdef uint32_t w
     for w in range(words):

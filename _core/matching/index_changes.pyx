@@ -1,4 +1,4 @@
-"""Insertion and removal in a span index: capacity, bounds, bits in rows.
+"""Insertion and removal in an interval index: capacity, bounds, bits in rows.
 
 The bounds of a bucket are a sorted array: an insertion moves half of them, which with a million
 conjunctions is some 60 KB and still less than the rest of the insertion costs.
@@ -16,9 +16,9 @@ from _core.matching.index cimport (
     bucket_of,
     free_blocks,
     new_blocks,
-    turn,
+    flip,
 )
-from _core.matching.intervals cimport Point, compare, spans_free
+from _core.matching.intervals cimport Point, compare, intervals_free
 
 cdef extern from "check.h":
     void CHECK(bint condition) noexcept nogil
@@ -30,7 +30,7 @@ cdef enum:
     FULL = 8                  # times the bounds that buckets had when they were cut
 
 
-cdef int _widen(SpanIndex *index, uint32_t words) noexcept nogil:
+cdef int _widen(IntervalIndex *index, uint32_t words) noexcept nogil:
     """Widen the rows of a single block to this many words."""
     cdef uint64_t **bits = new_blocks(1, index.rows, words)
     cdef uint32_t r
@@ -50,7 +50,7 @@ cdef int _widen(SpanIndex *index, uint32_t words) noexcept nogil:
     return 0
 
 
-cdef int _append_block(SpanIndex *index) noexcept nogil:
+cdef int _append_block(IntervalIndex *index) noexcept nogil:
     cdef void *memory = realloc(index.bits, (index.blocks + 1) * sizeof(uint64_t *))
     if memory == NULL:
         return -1
@@ -64,7 +64,7 @@ cdef int _append_block(SpanIndex *index) noexcept nogil:
     return 0
 
 
-cdef int _grow_bits(SpanIndex *index) noexcept nogil:
+cdef int _grow_bits(IntervalIndex *index) noexcept nogil:
     """Double the words of a row, or add a block."""
     cdef uint32_t words = index.blocks * index.block_words
     cdef bint single = index.block_words < BLOCK_WORDS
@@ -77,7 +77,7 @@ cdef int _grow_bits(SpanIndex *index) noexcept nogil:
     return _widen(index, words + more) if single else _append_block(index)
 
 
-cdef int index_reserve(SpanIndex *index, uint32_t slots) noexcept nogil:
+cdef int index_reserve(IntervalIndex *index, uint32_t slots) noexcept nogil:
     cdef uint32_t capacity = index.capacity
     cdef void *memory
     while index.blocks * index.block_words * 64 < slots:
@@ -87,18 +87,18 @@ cdef int index_reserve(SpanIndex *index, uint32_t slots) noexcept nogil:
         return 0
     while capacity < slots:
         capacity += max(capacity >> 2, FIRST_SLOTS)
-    memory = realloc(index.spans, <size_t>capacity * sizeof(Spans))
+    memory = realloc(index.intervals, <size_t>capacity * sizeof(Intervals))
     if memory == NULL:
         return -1
-    index.spans = <Spans *>memory
-    memset(index.spans + index.capacity, 0, (capacity - index.capacity) * sizeof(Spans))
+    index.intervals = <Intervals *>memory
+    memset(index.intervals + index.capacity, 0, (capacity - index.capacity) * sizeof(Intervals))
     index.capacity = capacity
     if index.rows > 2 * most_rows(index):
         index_cut(index)  # it has got sparse
     return 0
 
 
-cdef int _make_room(SpanIndex *index, const Point *point, uint32_t more) noexcept nogil:
+cdef int _make_room(IntervalIndex *index, const Point *point, uint32_t more) noexcept nogil:
     """Make room for `more` bounds in the bucket of a point."""
     cdef Bucket *bucket = &index.buckets[bucket_of(index, point)]
     cdef uint32_t capacity = max(bucket.capacity, <uint32_t>FIRST_BOUNDS)
@@ -115,14 +115,14 @@ cdef int _make_room(SpanIndex *index, const Point *point, uint32_t more) noexcep
     return 0
 
 
-cdef uint32_t _first_row_from(const SpanIndex *index, const Point *point) noexcept nogil:
+cdef uint32_t _first_row_from(const IntervalIndex *index, const Point *point) noexcept nogil:
     """The first row whose first point is at `point` or after it."""
     cdef uint32_t row = bucket_of(index, point)
     return row + (compare(&index.buckets[row].first, point) < 0)
 
 
-cdef void _turn_rows(
-    SpanIndex *index, uint32_t slot, const Point *first, const Point *end
+cdef void _flip_rows(
+    IntervalIndex *index, uint32_t slot, const Point *first, const Point *end
 ) noexcept nogil:
     """Flip a slot's bit in the rows from one point to before another."""
     cdef uint32_t row = _first_row_from(index, first)
@@ -138,7 +138,7 @@ cdef void _turn_rows(
 
 
 cdef uint32_t _place(
-    const SpanIndex *index, const Bucket *bucket, const Point *point, uint32_t slot
+    const IntervalIndex *index, const Bucket *bucket, const Point *point, uint32_t slot
 ) noexcept nogil:
     """The index of a slot's bound at `point` among a bucket's, or its insertion index."""
     cdef uint32_t low = 0, size = bucket.count, half
@@ -154,9 +154,9 @@ cdef uint32_t _place(
     return low
 
 
-cdef uint32_t _add_bound(SpanIndex *index, uint32_t slot, uint32_t nth) noexcept nogil:
+cdef uint32_t _add_bound(IntervalIndex *index, uint32_t slot, uint32_t nth) noexcept nogil:
     """Add a bound; returns the number of bounds in its bucket."""
-    cdef const Point *point = &index.spans[slot].points[nth]
+    cdef const Point *point = &index.intervals[slot].points[nth]
     cdef Bucket *bucket = &index.buckets[bucket_of(index, point)]
     cdef uint32_t i
     if compare(&bucket.first, point) == 0:
@@ -170,8 +170,8 @@ cdef uint32_t _add_bound(SpanIndex *index, uint32_t slot, uint32_t nth) noexcept
     return bucket.count
 
 
-cdef void _remove_bound(SpanIndex *index, uint32_t slot, uint32_t nth) noexcept nogil:
-    cdef const Point *point = &index.spans[slot].points[nth]
+cdef void _remove_bound(IntervalIndex *index, uint32_t slot, uint32_t nth) noexcept nogil:
+    cdef const Point *point = &index.intervals[slot].points[nth]
     cdef Bucket *bucket = &index.buckets[bucket_of(index, point)]
     cdef uint32_t i
     if compare(&bucket.first, point) == 0:
@@ -185,44 +185,44 @@ cdef void _remove_bound(SpanIndex *index, uint32_t slot, uint32_t nth) noexcept 
     memmove(&bucket.bounds[i], &bucket.bounds[i + 1], (bucket.count - i) * sizeof(Bound))
 
 
-cdef int index_add(SpanIndex *index, uint32_t slot, Spans spans) noexcept nogil:
+cdef int index_add(IntervalIndex *index, uint32_t slot, Intervals intervals) noexcept nogil:
     cdef uint32_t i
     cdef uint32_t fullest = 0
     CHECK(slot < index.capacity)
-    CHECK(index.spans[slot].count == 0)
-    for i in range(spans.count):
-        if _make_room(index, &spans.points[i], spans.count) != 0:
+    CHECK(index.intervals[slot].count == 0)
+    for i in range(intervals.count):
+        if _make_room(index, &intervals.points[i], intervals.count) != 0:
             return -1
-    index.spans[slot] = spans
-    for i in range(spans.count):
+    index.intervals[slot] = intervals
+    for i in range(intervals.count):
         fullest = max(fullest, _add_bound(index, slot, i))
-    for i in range(0, spans.count, 2):
-        _turn_rows(index, slot, &spans.points[i], &spans.points[i + 1])
-    turn(index.constrained, slot)
+    for i in range(0, intervals.count, 2):
+        _flip_rows(index, slot, &intervals.points[i], &intervals.points[i + 1])
+    flip(index.constrained, slot)
     index.users += 1
-    index.bounds += spans.count
-    _changed(index, spans.count, fullest)
+    index.bounds += intervals.count
+    _changed(index, intervals.count, fullest)
     return 0
 
 
-cdef void index_remove(SpanIndex *index, uint32_t slot) noexcept nogil:
-    cdef Spans *spans = &index.spans[slot]
-    cdef uint32_t count = spans.count
+cdef void index_remove(IntervalIndex *index, uint32_t slot) noexcept nogil:
+    cdef Intervals *intervals = &index.intervals[slot]
+    cdef uint32_t count = intervals.count
     cdef uint32_t i
     CHECK(slot < index.capacity)
     CHECK(count > 0)
     for i in range(count):
         _remove_bound(index, slot, i)
     for i in range(0, count, 2):
-        _turn_rows(index, slot, &spans.points[i], &spans.points[i + 1])
-    turn(index.constrained, slot)
+        _flip_rows(index, slot, &intervals.points[i], &intervals.points[i + 1])
+    flip(index.constrained, slot)
     index.users -= 1
     index.bounds -= count
-    spans_free(spans)
+    intervals_free(intervals)
     _changed(index, count, 0)
 
 
-cdef void _changed(SpanIndex *index, uint32_t bounds, uint32_t fullest) noexcept nogil:
+cdef void _changed(IntervalIndex *index, uint32_t bounds, uint32_t fullest) noexcept nogil:
     """Count changes; `fullest` is the size of a bucket that has grown."""
     cdef bint uneven = fullest > FULL * (index.built // index.rows + BOUNDS_A_ROW)
     cdef uint64_t most = index.built >> 3 if uneven else index.built

@@ -4,7 +4,7 @@ All values are ordered on a line: booleans, numbers, NaN, and strings by code po
 half-open. A predicate allows a few of them, and so does a conjunction of predicates; as each value
 has a successor, both ends can always be represented.
 
-`Point` and `Spans` are plain C, used without the GIL; `Allowed` is the Python object that
+`Point` and `Intervals` are plain C, used without the GIL; `IntervalSet` is the Python object that
 owns a set.
 """
 
@@ -33,7 +33,7 @@ cdef struct Point:
     const char *text          # [length] the string in UTF-8, without a final NUL; else NULL
     uint32_t length           # bytes
 
-cdef struct Spans:            # owns `points` and their texts; free with spans_free
+cdef struct Intervals:            # owns `points` and their texts; free with intervals_free
     Point *points             # [count] ascending: start, end, start, end, …
     uint32_t count            # even; 0: no value is allowed
 
@@ -58,10 +58,10 @@ cdef str kind_of(object value)
 # or str.
 cdef int point_of(object value, Point *point) except -1
 
-cdef void spans_free(Spans *spans) noexcept nogil
+cdef void intervals_free(Intervals *intervals) noexcept nogil
 
 # Whether a point is in one of the intervals. O(count).
-cdef bint spans_contain(const Spans *spans, const Point *point) noexcept nogil
+cdef bint intervals_contain(const Intervals *intervals, const Point *point) noexcept nogil
 
 cdef enum Combination:
     BOTH                      # intersection
@@ -70,19 +70,21 @@ cdef enum Combination:
 
 # Combines two sets. Returns whether the result has any point, -1 if memory ran out. The result is
 # appended to `out`, which owns it, unless `out` is NULL. O(a.count + b.count).
-cdef int spans_combine(const Spans *a, const Spans *b, Combination how, Spans *out) noexcept nogil
+cdef int intervals_combine(
+    const Intervals *a, const Intervals *b, Combination how, Intervals *out
+) noexcept nogil
 
 # Whether the sets have a point in common. O(a.count + b.count).
-cdef bint spans_meet(const Spans *a, const Spans *b) noexcept nogil
+cdef bint intervals_meet(const Intervals *a, const Intervals *b) noexcept nogil
 
 
-cdef class Allowed:
-    cdef Spans spans
+cdef class IntervalSet:
+    cdef Intervals intervals
 
     cdef int add(self, const Point *first, const Point *end) except -1
     cdef int add_keys(self, uint64_t first, uint64_t end) except -1
     cdef int add_strings(self, str first, str end) except -1
-    cdef Allowed combined(self, Allowed other, Combination how)
+    cdef IntervalSet combined(self, IntervalSet other, Combination how)
 
     # Whether exactly one value is allowed.
     cdef bint is_value(self) noexcept

@@ -1,4 +1,4 @@
-"""Interval sets ("spans"): the values of one attribute that predicates allow.
+"""Interval sets ("intervals"): the values of one attribute that predicates allow.
 
 A double's bits, with the sign flipped, order the doubles and leave keys free at both ends: booleans
 come before them; after them come strings by their first six bytes in UTF-8, whose order is that of
@@ -116,32 +116,32 @@ cdef bint point_copy(Point *to, const Point *point) noexcept nogil:
     return True
 
 
-cdef void spans_free(Spans *spans) noexcept nogil:
+cdef void intervals_free(Intervals *intervals) noexcept nogil:
     cdef uint32_t i
-    for i in range(spans.count):
-        free(<void *>spans.points[i].text)
-    free(spans.points)
-    spans.points = NULL
-    spans.count = 0
+    for i in range(intervals.count):
+        free(<void *>intervals.points[i].text)
+    free(intervals.points)
+    intervals.points = NULL
+    intervals.count = 0
 
 
-cdef bint _push(Spans *spans, const Point *point) noexcept nogil:
+cdef bint _push(Intervals *intervals, const Point *point) noexcept nogil:
     """Append a point. Its array holds a power of two."""
     cdef void *memory
-    if spans.count & (spans.count - 1) == 0:
-        memory = realloc(spans.points, 2 * max(spans.count, 1) * sizeof(Point))
+    if intervals.count & (intervals.count - 1) == 0:
+        memory = realloc(intervals.points, 2 * max(intervals.count, 1) * sizeof(Point))
         if memory == NULL:
             return False
-        spans.points = <Point *>memory
-    if not point_copy(&spans.points[spans.count], point):
+        intervals.points = <Point *>memory
+    if not point_copy(&intervals.points[intervals.count], point):
         return False
-    spans.count += 1
+    intervals.count += 1
     return True
 
 
-cdef bint spans_contain(const Spans *spans, const Point *point) noexcept nogil:
+cdef bint intervals_contain(const Intervals *intervals, const Point *point) noexcept nogil:
     cdef uint32_t i = 0
-    while i < spans.count and compare(&spans.points[i], point) <= 0:
+    while i < intervals.count and compare(&intervals.points[i], point) <= 0:
         i += 1
     return i & 1
 
@@ -154,7 +154,9 @@ cdef inline bint _in_combination(Combination how, bint in_a, bint in_b) noexcept
     return in_a and not in_b
 
 
-cdef int spans_combine(const Spans *a, const Spans *b, Combination how, Spans *out) noexcept nogil:
+cdef int intervals_combine(
+    const Intervals *a, const Intervals *b, Combination how, Intervals *out
+) noexcept nogil:
     cdef uint32_t i = 0, j = 0
     cdef bint inside = False
     cdef int order
@@ -176,18 +178,18 @@ cdef int spans_combine(const Spans *a, const Spans *b, Combination how, Spans *o
     return out != NULL and out.count > 0
 
 
-cdef bint spans_meet(const Spans *a, const Spans *b) noexcept nogil:
-    return spans_combine(a, b, BOTH, NULL) == 1
+cdef bint intervals_meet(const Intervals *a, const Intervals *b) noexcept nogil:
+    return intervals_combine(a, b, BOTH, NULL) == 1
 
 
-cdef class Allowed:
-    """Spans owned by a Python object."""
+cdef class IntervalSet:
+    """Intervals owned by a Python object."""
 
     def __dealloc__(self):
-        spans_free(&self.spans)
+        intervals_free(&self.intervals)
 
     cdef int add(self, const Point *first, const Point *end) except -1:
-        if not (_push(&self.spans, first) and _push(&self.spans, end)):
+        if not (_push(&self.intervals, first) and _push(&self.intervals, end)):
             raise MemoryError
         return 0
 
@@ -205,16 +207,16 @@ cdef class Allowed:
             _string_point(end, &b)
         return self.add(&a, &b)
 
-    cdef Allowed combined(self, Allowed other, Combination how):
-        cdef Allowed result = Allowed()
-        if spans_combine(&self.spans, &other.spans, how, &result.spans) < 0:
+    cdef IntervalSet combined(self, IntervalSet other, Combination how):
+        cdef IntervalSet result = IntervalSet()
+        if intervals_combine(&self.intervals, &other.intervals, how, &result.intervals) < 0:
             raise MemoryError
         return result
 
     cdef bint is_value(self) noexcept:
-        cdef const Point *first = self.spans.points
+        cdef const Point *first = self.intervals.points
         cdef const Point *end
-        if self.spans.count != 2:
+        if self.intervals.count != 2:
             return False
         end = first + 1
         if first.key >= STRINGS_START:
@@ -228,7 +230,7 @@ cdef class Allowed:
         return FALSE_KEY <= first.key < BOOLEANS_END and end.key == first.key + 1
 
     cdef object value(self):
-        cdef const Point *first = self.spans.points
+        cdef const Point *first = self.intervals.points
         if first.key >= STRINGS_START:
             return first.text[:first.length].decode() if first.length else ""
         if first.key >= NUMBERS_START:

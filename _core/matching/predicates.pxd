@@ -1,5 +1,5 @@
 """Conjunctions of predicates as interval sets."""
 
-# {attribute: Allowed} of a conjunction. ValueError for an invalid one; its text is the reason.
+# {attribute: IntervalSet} of a conjunction. ValueError for an invalid one; its text is the reason.
 # O(operands), and O(operands²) for those of one `in`.
 cdef dict read_conjunction(object conjunction)

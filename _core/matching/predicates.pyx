@@ -1,4 +1,4 @@
-"""Conjunctions of predicates as spans, and their relations: covers, intersects.
+"""Conjunctions of predicates as intervals, and their relations: covers, intersects.
 
 `agent.wire.predicates` defines the semantics of predicates. The successor of a string is the string
 with a 0 appended.
@@ -17,21 +17,21 @@ from _core.matching.intervals cimport (
     NUMBERS_START,
     STRINGS_END,
     STRINGS_START,
-    Allowed,
+    IntervalSet,
     Point,
     kind_of,
     next_number,
     point_of,
-    spans_combine,
-    spans_contain,
-    spans_meet,
+    intervals_combine,
+    intervals_contain,
+    intervals_meet,
 )
 
 cdef str LAST_CHARACTER = chr(0x10FFFF)
 
 
-cdef Allowed _equal(object operand):
-    cdef Allowed allowed = Allowed()
+cdef IntervalSet _equal(object operand):
+    cdef IntervalSet allowed = IntervalSet()
     cdef Point point
     if PyUnicode_Check(operand):
         allowed.add_strings(operand, operand + "\0")
@@ -44,23 +44,23 @@ cdef Allowed _equal(object operand):
     return allowed
 
 
-cdef Allowed _any_of(operands):
-    cdef Allowed allowed = Allowed()
+cdef IntervalSet _any_of(operands):
+    cdef IntervalSet allowed = IntervalSet()
     for operand in operands:
         allowed = allowed.combined(_equal(operand), EITHER)
     return allowed
 
 
-cdef Allowed _not_equal(object operand):
-    cdef Allowed anything = Allowed()
+cdef IntervalSet _not_equal(object operand):
+    cdef IntervalSet anything = IntervalSet()
     anything.add_keys(FALSE_KEY, NUMBERS_END)  # all but NaN
     anything.add_keys(STRINGS_START, STRINGS_END)
     return anything.combined(_equal(operand), FIRST_ONLY)
 
 
-cdef Allowed _ordered(str operator, object operand):
+cdef IntervalSet _ordered(str operator, object operand):
     """The values before or after a number or a string."""
-    cdef Allowed allowed = Allowed()
+    cdef IntervalSet allowed = IntervalSet()
     cdef Point point
     cdef uint64_t after
     if PyUnicode_Check(operand):
@@ -83,9 +83,9 @@ cdef Allowed _ordered(str operator, object operand):
     return allowed
 
 
-cdef Allowed _prefix(str operand):
+cdef IntervalSet _prefix(str operand):
     """From the prefix to before the next string that neither begins with it nor precedes it."""
-    cdef Allowed allowed = Allowed()
+    cdef IntervalSet allowed = IntervalSet()
     cdef str kept = operand.rstrip(LAST_CHARACTER)
     cdef str end = None
     cdef int last
@@ -97,17 +97,17 @@ cdef Allowed _prefix(str operand):
     return allowed
 
 
-cdef Allowed _under(str operand):
-    cdef Allowed below = Allowed()
+cdef IntervalSet _under(str operand):
+    cdef IntervalSet below = IntervalSet()
     below.add_strings(operand + "/", operand + "0")  # what follows / in the order of characters
     return _equal(operand).combined(below, EITHER)
 
 
-cdef Allowed _allowed(str operator, tuple operands):
+cdef IntervalSet _allowed(str operator, tuple operands):
     """The values that a valid predicate allows."""
-    cdef Allowed everything
+    cdef IntervalSet everything
     if operator == "present":
-        everything = Allowed()
+        everything = IntervalSet()
         everything.add_keys(FALSE_KEY, STRINGS_END)
         return everything
     if operator == "in":
@@ -147,7 +147,7 @@ cdef str _wrong(str operator, tuple operands):
 
 cdef dict read_conjunction(object conjunction):
     cdef dict allowed = {}
-    cdef Allowed more, known
+    cdef IntervalSet more, known
     for predicate in conjunction:
         try:
             attribute, operator, operands = predicate
@@ -175,13 +175,13 @@ def holds(conjunction, event):
     ValueError for an invalid predicate. O(predicates); use `engine.Conjunctions` for many.
     """
     cdef Point point
-    cdef Allowed allowed
+    cdef IntervalSet allowed
     for attribute, allowed in read_conjunction(conjunction).items():
         if attribute not in event:
             return False
         value = event[attribute]
         point_of(value, &point)
-        if not spans_contain(&allowed.spans, &point):
+        if not intervals_contain(&allowed.intervals, &point):
             return False
     return True
 
@@ -190,13 +190,15 @@ def covers(general, special):
     """Whether every event that fulfils the conjunction `special` fulfils `general`: exactly, for
     events with any double or string. ValueError for a predicate that makes no sense."""
     cdef dict asked = read_conjunction(special)
-    cdef Allowed allowed, known
+    cdef IntervalSet allowed, known
     for known in asked.values():
-        if known.spans.count == 0:
+        if known.intervals.count == 0:
             return True
     for attribute, allowed in read_conjunction(general).items():
         known = asked.get(attribute)
-        if known is None or spans_combine(&known.spans, &allowed.spans, FIRST_ONLY, NULL):
+        if known is None or intervals_combine(
+            &known.intervals, &allowed.intervals, FIRST_ONLY, NULL
+        ):
             return False
     return True
 
@@ -206,12 +208,12 @@ def intersects(a, b):
     ValueError for a predicate that makes no sense."""
     cdef dict first = read_conjunction(a)
     cdef dict second = read_conjunction(b)
-    cdef Allowed allowed, other
+    cdef IntervalSet allowed, other
     for allowed in [*first.values(), *second.values()]:
-        if allowed.spans.count == 0:
+        if allowed.intervals.count == 0:
             return False
     for attribute, allowed in first.items():
         other = second.get(attribute)
-        if other is not None and not spans_meet(&allowed.spans, &other.spans):
+        if other is not None and not intervals_meet(&allowed.intervals, &other.intervals):
             return False
     return True

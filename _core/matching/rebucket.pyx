@@ -1,7 +1,7 @@
-"""Rebuild of a span index's buckets, with about equally many bounds each.
+"""Rebuild of an interval index's buckets, with about equally many bounds each.
 
 Points with many bounds become first points of buckets: there the row includes the bounds, and they
-cost a search nothing. So does the end of all numbers, where every "greater than" span ends.
+cost a search nothing. So does the end of all numbers, where every "greater than" interval ends.
 """
 
 from libc.stdint cimport uint64_t
@@ -18,7 +18,7 @@ from _core.matching.index cimport (
     free_blocks,
     free_buckets,
     new_blocks,
-    turn,
+    flip,
 )
 from _core.matching.intervals cimport Point, compare, point_copy
 
@@ -29,14 +29,14 @@ cdef extern from "check.h":
     void CHECK(bint condition) noexcept nogil
 
 
-cdef uint32_t most_rows(const SpanIndex *index) noexcept nogil:
+cdef uint32_t most_rows(const IntervalIndex *index) noexcept nogil:
     """Maximum number of rows. A row has a bit for every slot, so sparse indexes get fewer rows."""
     cdef uint64_t slots = <uint64_t>index.blocks * index.block_words * 64
     cdef uint64_t paid = MAX_ROWS * index.users // max(slots, <uint64_t>1)
     return <uint32_t>max(min(paid, index.bounds // BOUNDS_A_ROW), <uint64_t>1)
 
 
-cdef void index_cut(SpanIndex *index) noexcept nogil:
+cdef void index_cut(IntervalIndex *index) noexcept nogil:
     """New buckets with about as many bounds each, and their rows."""
     cdef Bound *all = <Bound *>malloc(max(index.bounds, <uint64_t>1) * sizeof(Bound))
     cdef uint64_t *starts = <uint64_t *>malloc((MAX_ROWS + 1) * sizeof(uint64_t))
@@ -50,8 +50,8 @@ cdef void index_cut(SpanIndex *index) noexcept nogil:
     free(starts)
 
 
-cdef void _gather(const SpanIndex *index, Bound *all, uint64_t *starts) noexcept nogil:
-    """All bounds in order; those at first points, which no bucket keeps, from the spans."""
+cdef void _gather(const IntervalIndex *index, Bound *all, uint64_t *starts) noexcept nogil:
+    """All bounds in order; those at first points, which no bucket keeps, from the intervals."""
     cdef uint64_t at = 0
     cdef uint32_t r, slot, nth
     cdef const Point *point
@@ -62,15 +62,15 @@ cdef void _gather(const SpanIndex *index, Bound *all, uint64_t *starts) noexcept
         at += index.buckets[r].count
     CHECK(at == index.bounds)
     for slot in range(index.capacity):
-        for nth in range(index.spans[slot].count):
-            point = &index.spans[slot].points[nth]
+        for nth in range(index.intervals[slot].count):
+            point = &index.intervals[slot].points[nth]
             r = bucket_of(index, point)
             if compare(&index.buckets[r].first, point) == 0:
                 all[starts[r]] = Bound(point.key, slot, nth)
                 starts[r] += 1
 
 
-cdef uint64_t _run_end(const SpanIndex *index, const Bound *all, uint64_t i) noexcept nogil:
+cdef uint64_t _run_end(const IntervalIndex *index, const Bound *all, uint64_t i) noexcept nogil:
     """The end of the run of bounds that are at the point of number i."""
     cdef Point point = bound_point(index, &all[i])
     i += 1
@@ -79,7 +79,9 @@ cdef uint64_t _run_end(const SpanIndex *index, const Bound *all, uint64_t i) noe
     return i
 
 
-cdef uint32_t _choose(const SpanIndex *index, const Bound *all, uint64_t *starts) noexcept nogil:
+cdef uint32_t _choose(
+    const IntervalIndex *index, const Bound *all, uint64_t *starts
+) noexcept nogil:
     """Choose the bounds that begin a bucket (indices in `all`), besides the first; returns the
     number of buckets."""
     cdef uint64_t most = most_rows(index)
@@ -108,7 +110,7 @@ cdef uint32_t _choose(const SpanIndex *index, const Bound *all, uint64_t *starts
 
 
 cdef void _rebuild(
-    SpanIndex *index, const Bound *all, const uint64_t *starts, uint32_t rows
+    IntervalIndex *index, const Bound *all, const uint64_t *starts, uint32_t rows
 ) noexcept nogil:
     cdef Bucket *buckets = <Bucket *>calloc(rows, sizeof(Bucket))
     cdef uint64_t *keys = <uint64_t *>malloc(rows * sizeof(uint64_t))
@@ -145,7 +147,11 @@ cdef void _rebuild(
 
 
 cdef bint _fill(
-    const SpanIndex *index, Bucket *buckets, const Bound *all, const uint64_t *starts, uint32_t rows
+    const IntervalIndex *index,
+    Bucket *buckets,
+    const Bound *all,
+    const uint64_t *starts,
+    uint32_t rows,
 ) noexcept nogil:
     """Give each new bucket its first point and its bounds; False if memory ran out."""
     cdef uint64_t start, inside, end
@@ -172,7 +178,7 @@ cdef bint _fill(
     return True
 
 
-cdef void _write_rows(SpanIndex *index, const Bound *all, uint64_t *state) noexcept nogil:
+cdef void _write_rows(IntervalIndex *index, const Bound *all, uint64_t *state) noexcept nogil:
     """Write the rows in one pass over the line; `state` has the slots that hold, initially none."""
     cdef uint32_t r, i, block
     cdef Bucket *bucket
@@ -180,7 +186,7 @@ cdef void _write_rows(SpanIndex *index, const Bound *all, uint64_t *state) noexc
         bucket = &index.buckets[r]
         index.keys[r] = bucket.first.key
         for i in range(bucket.at_first):
-            turn(state, all[i].slot)
+            flip(state, all[i].slot)
         for block in range(index.blocks):
             memcpy(
                 index.bits[block] + <size_t>r * index.block_words,
@@ -189,5 +195,5 @@ cdef void _write_rows(SpanIndex *index, const Bound *all, uint64_t *state) noexc
             )
         all += bucket.at_first
         for i in range(bucket.count):
-            turn(state, all[i].slot)
+            flip(state, all[i].slot)
         all += bucket.count

@@ -88,7 +88,7 @@ class DedupWindow(Generic[History]):
         self._histories[history] = _Taken(taken)
 
 
-class EventLedger:
+class EventDedup:
     """Deduplication windows of the edge nodes' events by node and history, in memory; the caller
     persists them, so that the master records each event once.
 
@@ -102,8 +102,8 @@ class EventLedger:
 
     def knows(self, node: str, history: str, sequence: int) -> bool:
         """Whether the event was received, or given up by the node. O(1)."""
-        ledger = self._nodes.get(node)
-        return ledger is not None and ledger.knows(history, sequence)
+        windows = self._nodes.get(node)
+        return windows is not None and windows.knows(history, sequence)
 
     def take(self, node: str, history: str, sequences: Iterable[int], oldest: int) -> None:
         """Record these sequences as received, and that the node has nothing below `oldest` left to
@@ -112,8 +112,8 @@ class EventLedger:
 
     def of(self, node: str) -> dict[str, Taken]:
         """The windows of a node by history, to be passed to `restore`."""
-        ledger = self._nodes.get(node)
-        return {} if ledger is None else ledger.all()
+        windows = self._nodes.get(node)
+        return {} if windows is None else windows.all()
 
     def restore(self, node: str, taken: dict[str, Taken]) -> None:
         """Restore what `of` returned before a restart."""

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from agent.alerts.dedup_window import EventLedger, Taken
+from agent.alerts.dedup_window import EventDedup, Taken
 from agent.alerts.open_faults import NodeFaults, OpenFaults
 from agent.alerts.raised_triggers import NodeTriggers, RaisedTriggers
 from agent.wire.messages import NodeEvents
@@ -36,7 +36,7 @@ class EventState:
     persists it. `saved` is what was persisted before a restart."""
 
     def __init__(self, saved: Iterable[SaveNodeState] = ()) -> None:
-        self._recorded = EventLedger()
+        self._recorded = EventDedup()
         self._faults = OpenFaults()
         self._triggers = RaisedTriggers()
         decode = msgspec.msgpack.decode

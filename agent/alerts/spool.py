@@ -86,7 +86,9 @@ class Spool:
         self._most_bytes = most_bytes
         self._spacing_s = 1.0 / backlog_per_s
         self._again_s = again_s
-        self._ledger: DedupWindow[tuple[str, str]] = DedupWindow(most_histories)  # (node, history)
+        self._dedup_window: DedupWindow[tuple[str, str]] = DedupWindow(
+            most_histories
+        )  # (node, history)
         self._spooled: dict[Origin, _Spooled] = {}  # oldest first
         self._due: EdfQueue[_Spooled] = EdfQueue()
         self._bytes = 0
@@ -128,7 +130,7 @@ class Spool:
             self._wait(entry, now)
             self._numbers = max(self._numbers, number)
         for node, history, taken in saved.taken:
-            self._ledger.restore((node, history), taken)
+            self._dedup_window.restore((node, history), taken)
         for lost in saved.lost:
             self._losses.restore(lost, now)
 
@@ -154,7 +156,7 @@ class Spool:
         taken: dict[int, None] = {}
         new: dict[Origin, Notification] = {}
         for each in event.events:
-            if each.sequence in taken or self._ledger.knows(history, each.sequence):
+            if each.sequence in taken or self._dedup_window.knows(history, each.sequence):
                 self.counters["spooled_repeated"] += len(each.notifications)
                 continue
             taken[each.sequence] = None
@@ -164,14 +166,14 @@ class Spool:
                     self.counters["spooled_repeated"] += 1
                 else:
                     new[notification.origin] = notification
-        forgotten = self._ledger.take(history, taken, event.oldest)
+        forgotten = self._dedup_window.take(history, taken, event.oldest)
         if not taken:
             return [Accepted(event.token)]
         instructions: list[SpoolInstruction] = []
         for notification in new.values():
             instructions += self._add(notification, now)
         instructions += self._drop(now)
-        instructions.append(SaveTaken(*history, self._ledger.of(history)))
+        instructions.append(SaveTaken(*history, self._dedup_window.of(history)))
         instructions += [ForgetTaken(*each) for each in forgotten]
         instructions.append(Accepted(event.token))
         return instructions

@@ -49,7 +49,7 @@ AGAIN_S: Final = 1.0
 MOST_EXPIRED: Final = 64
 
 
-class Primary:
+class Leader:
     """The one directory that accepts changes.
 
     Leases are in memory only. After a restart each record gets a full new lease: the length of the

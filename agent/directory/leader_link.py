@@ -9,14 +9,14 @@ from collections.abc import Callable
 import zmq
 
 from agent.directory.directory import Edit
-from agent.directory.replica import Mirror
+from agent.directory.replica import ReadReplica
 from agent.net.message_socket import MessageSocket
 from agent.runtime.reactor import Reactor
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder
 from agent.wire.directory import DirectoryReply
 
 
-class PrimaryLink:
+class LeaderLink:
     """Carries out the instructions of a replica. `keep(edit, now)` writes and applies an edit;
     undecodable frames are counted as `malformed_frames`."""
 
@@ -24,12 +24,12 @@ class PrimaryLink:
         self,
         reactor: Reactor,
         socket: zmq.Socket[bytes],
-        mirror: Mirror,
+        replica: ReadReplica,
         keep: Callable[[Edit, float], bool],
         counters: Counter[str],
     ) -> None:
         self._reactor = reactor
-        self._mirror = mirror
+        self._replica = replica
         self._keep = keep
         self._counters = counters
         decoder: Decoder[DirectoryReply] = Decoder(DirectoryReply, MAX_RESULT_BYTES)
@@ -39,18 +39,18 @@ class PrimaryLink:
     @property
     def next_due(self) -> float | None:
         """When to poll the leader."""
-        return self._mirror.next_due
+        return self._replica.next_due
 
     def tick(self, now: float) -> None:
         """Request the changes since the last reply."""
-        question = self._mirror.tick(now)
+        question = self._replica.tick(now)
         if question is not None and not self._socket.send(question):
-            self._mirror.undelivered(now)
+            self._replica.undelivered(now)
 
     def _malformed(self) -> None:
         self._counters["malformed_frames"] += 1
 
     def _take(self, reply: DirectoryReply) -> None:
         now = self._reactor.clock()
-        if (edit := self._mirror.received(reply, now)) is not None:
+        if (edit := self._replica.received(reply, now)) is not None:
             self._keep(edit, now)

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from agent.directory.leader import Primary
-from agent.directory.replica import PATIENCE_S, Mirror
+from agent.directory.leader import Leader
+from agent.directory.replica import PATIENCE_S, ReadReplica
 from agent.metrics import families as f
 from agent.metrics.numbers import Count, Histogram, Samples, gauge, known
 from agent.runtime.reactor import Reactor
@@ -29,7 +29,7 @@ class DrsMetrics:
         self,
         reactor: Reactor,
         config: Metrics,
-        rules: Primary | Mirror,
+        rules: Leader | ReadReplica,
         counters: Mapping[str, int],
         dropped: Callable[[], int],
         key_expiry_s: Callable[[], float | None],
@@ -66,7 +66,7 @@ class DrsMetrics:
         rules, now = self._rules, self._reactor.clock()
         kinds = Counter(entry.account.kind for entry in rules.directory)
         registered = sum(bool(entry.address) for entry in rules.directory)
-        age_s = rules.age_s(now) if isinstance(rules, Mirror) else 0.0
+        age_s = rules.age_s(now) if isinstance(rules, ReadReplica) else 0.0
         counted = {
             f.MALFORMED_FRAMES: self._counters.get("malformed_frames", 0),
             f.LEASES_EXPIRED: self._counters.get("leases_expired", 0),

@@ -24,10 +24,10 @@ from agent.directory.registrar_events import (
     LookUpWanted,
     Registrant,
     Replied,
-    Report,
     Send,
     Start,
     TellAccounts,
+    TellOperator,
     Tick,
     Undelivered,
 )
@@ -202,7 +202,7 @@ class Registrar(EventMachine[Instructions]):
         # Not all parties at once, after a primary has come back.
         after_s = (event.lease_s or self._lease_s) * RENEW_AFTER * (0.75 + 0.25 * self._jitter())
         self._due = now + after_s
-        return [Report("registered with the registration service")] if told else []
+        return [TellOperator("registered with the registration service")] if told else []
 
     def _denied(self, event: Denied, now: float) -> Instructions:
         if event.reason == "unknown" and self._known:
@@ -227,7 +227,7 @@ class Registrar(EventMachine[Instructions]):
         if self._pauses.failures <= QUIET_FAILURES or line == self._told:
             return []
         self._told = line
-        return [Report(f"{line}; trying again")]
+        return [TellOperator(f"{line}; trying again")]
 
     def _write_when_due(self, event: Tick, now: float) -> Instructions:
         return self._write(event, now) if now >= self._due else []

@@ -102,11 +102,11 @@ class TellAccounts(NamedTuple):
     accounts: tuple[Account, ...]
 
 
-class Report(NamedTuple):
+class TellOperator(NamedTuple):
     """Tell the operator, in one line."""
 
     line: str
 
 
-Instruction = Send | Answer | TellAccounts | Report
+Instruction = Send | Answer | TellAccounts | TellOperator
 Instructions = list[Instruction]

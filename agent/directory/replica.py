@@ -25,7 +25,7 @@ from agent.wire.principals import Sender
 PATIENCE_S: Final = 5.0
 
 
-class Mirror:
+class ReadReplica:
     """A copy of the leader at the address `primary`, polled every `every_s` seconds.
 
     One request is in flight at a time, so that no late answer can undo a newer one.

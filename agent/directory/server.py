@@ -13,17 +13,17 @@ from typing import Final
 import zmq
 
 from agent.directory.directory import Edit
-from agent.directory.leader import Primary
-from agent.directory.leader_link import PrimaryLink
+from agent.directory.leader import Leader
+from agent.directory.leader_link import LeaderLink
 from agent.directory.metrics import DrsMetrics
-from agent.directory.replica import Mirror
+from agent.directory.replica import ReadReplica
 from agent.directory.requests import denied, tag
 from agent.directory.store import Store
 from agent.net.fair_turns import TOO_MANY, FairTurns
 from agent.net.router import REVOKED
-from agent.net.secure_sockets import Guard
+from agent.net.secure_sockets import SecureSockets
 from agent.net.unsent import LARGE
-from agent.runtime.console import listening, voice
+from agent.runtime.console import listening, operator_log
 from agent.runtime.reactor import Reactor
 from agent.runtime.signals import StopSignal
 from agent.wire.codec import MAX_JSON_COMMAS, MAX_RESULT_BYTES, Decoder, Frame, WireError, encode
@@ -46,7 +46,7 @@ class Server:
     def __init__(
         self, config: DrsConfig, folder: Path, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._say = voice("sanderling-drs")
+        self._say = operator_log("sanderling-drs")
         self._address = config.sockets.public
         self._reactor = Reactor(clock)
         self._decoder: Decoder[DirectoryRequest] = Decoder(
@@ -58,7 +58,9 @@ class Server:
             self._say(f"{self._store.said}\n")
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         try:
-            self._guard = Guard(self._context, config.trust, folder, clock=clock, warn=self._say)
+            self._secure_sockets = SecureSockets(
+                self._context, config.trust, folder, clock=clock, warn=self._say
+            )
             self._connect(config, clock())
         except (OSError, ConfigError):
             self._release()
@@ -66,36 +68,38 @@ class Server:
 
     def _connect(self, config: DrsConfig, now: float) -> None:
         directory, mirror = self._store.load(), config.mirror
-        self._guard.attend(self._reactor)
-        self._router = self._guard.router(
+        self._secure_sockets.attend(self._reactor)
+        self._router = self._secure_sockets.router(
             "drs", config.sockets.public, most_connections=MOST_CONNECTIONS
         )
         self._router.refuse = self._refuse
         turns = FairTurns(self._router, self._take, self._over_rate, clock=self._reactor.clock)
         self._reactor.listen(self._router.socket, turns.turn)
         self._reactor.add_timer(turns)
-        self._rules: Primary | Mirror
+        self._rules: Leader | ReadReplica
         if mirror.primary:
-            self._rules = Mirror(directory, mirror.primary, every_s=mirror.every_s, now=now)
-            socket = self._guard.dealer(mirror.primary, MAX_RESULT_BYTES, mirror.primary_keys)
-            PrimaryLink(self._reactor, socket, self._rules, self._keep, self.counters)
+            self._rules = ReadReplica(directory, mirror.primary, every_s=mirror.every_s, now=now)
+            socket = self._secure_sockets.dealer(
+                mirror.primary, MAX_RESULT_BYTES, mirror.primary_keys
+            )
+            LeaderLink(self._reactor, socket, self._rules, self._keep, self.counters)
         else:
-            self._rules = Primary(
+            self._rules = Leader(
                 directory,
                 longest_lease_s=config.directory.longest_lease_s,
                 now=now,
-                holder=self._guard.holder,
+                holder=self._secure_sockets.holder,
             )
             self._reactor.add_timer(_Expiry(self._rules, self._keep, self.counters))
         # The file of keys is authoritative; new keys of an account need no action of the operator.
-        self._guard.ask(self._account)
+        self._secure_sockets.ask(self._account)
         self._metrics = DrsMetrics(
             self._reactor,
             config.metrics,
             self._rules,
             self.counters,
             lambda: self._router.dropped,
-            lambda: self._guard.key_expiry_s,
+            lambda: self._secure_sockets.key_expiry_s,
             every_s=mirror.every_s,
         )
 
@@ -110,8 +114,8 @@ class Server:
         self._release()
 
     def _release(self) -> None:
-        if (guard := getattr(self, "_guard", None)) is not None:
-            guard.close()
+        if (secure_sockets := getattr(self, "_secure_sockets", None)) is not None:
+            secure_sockets.close()
         self._context.destroy()
         self._store.close()
 
@@ -184,7 +188,7 @@ class _Expiry:
     """Wakes the leader when a lease ends."""
 
     def __init__(
-        self, primary: Primary, keep: Callable[[Edit, float], bool], counters: Counter[str]
+        self, primary: Leader, keep: Callable[[Edit, float], bool], counters: Counter[str]
     ) -> None:
         self._primary = primary
         self._keep = keep

@@ -117,7 +117,7 @@ class Resize(Struct, frozen=True):
     pods: int
 
 
-class Report(Struct, frozen=True):
+class TellOperator(Struct, frozen=True):
     """Log one line for the operator; lines of the same `kind` are rate-limited together."""
 
     kind: str
@@ -125,7 +125,9 @@ class Report(Struct, frozen=True):
 
 
 # The outbox's members are events that it handles.
-Instruction = Open | Close | Send | SendResult | Execute | Resize | Report | Joined | Cut | Taken
+Instruction = (
+    Open | Close | Send | SendResult | Execute | Resize | TellOperator | Joined | Cut | Taken
+)
 Instructions = list[Instruction]
 
 
@@ -188,7 +190,7 @@ class Link(EventMachine[Instructions]):
 
     def _join(self, event: Welcome, now: float) -> Instructions:
         if event.incarnation != self._hello.incarnation:
-            return [Report("welcome", "the master welcomed somebody else; ignored")]
+            return [TellOperator("welcome", "the master welcomed somebody else; ignored")]
         joining = self.state is not State.JOINED
         self.state = State.JOINED
         self._pauses.reset()
@@ -200,7 +202,7 @@ class Link(EventMachine[Instructions]):
         self.held.clear()
         if not joining:
             return results
-        return [Report("joined", "joined the master"), *results, Joined(event.takes_events)]
+        return [TellOperator("joined", "joined the master"), *results, Joined(event.takes_events)]
 
     def _beat(self, _: Event, now: float) -> Instructions:
         if now >= self._lost_at():
@@ -227,7 +229,7 @@ class Link(EventMachine[Instructions]):
         pause_s = self._pauses.next()
         self.state = State.WAITING
         self.wake_at = now + pause_s
-        return [Close(0.0), Report(kind, f"{reason}; trying again in {pause_s:.1f} s")]
+        return [Close(0.0), TellOperator(kind, f"{reason}; trying again in {pause_s:.1f} s")]
 
     def _execute(self, event: Subtask, _: float) -> Instructions:
         self._sleep()

@@ -31,7 +31,7 @@ from agent.edge.node_time import Moment, NodeTime
 from agent.edge.pods.emulation import emulation_of
 from agent.edge.pods.pods import Pods, ReceivedSubtask
 from agent.edge.rate_limited_log import WARNING, Reporter
-from agent.edge.sampling.colocated import Together
+from agent.edge.sampling.colocated import ColocatedChannels
 from agent.edge.sampling.sampling import Sampler, Threads
 from agent.edge.sampling.sensor import Sensor
 from agent.edge.supervision import Supervision
@@ -80,7 +80,7 @@ class EdgeNode:
             self._corrected,
             lambda error: reporter.complain("history", str(error)),
         )
-        together = Together(sensors)
+        colocated = ColocatedChannels(sensors)
         self._faults = [Faults(s.name, s.channels, self._raise) for s in sensors]
         self._alerts = self._follow_triggers(settings)
         followers = self._faults if self._alerts is None else self._alerts.followers
@@ -94,7 +94,7 @@ class EdgeNode:
                 ),
                 self._time,
                 reporter,
-                together.check,
+                colocated.check,
                 follower,
             )
             for sensor, follower in zip(sensors, followers, strict=True)
@@ -258,7 +258,7 @@ class EdgeNode:
                     self._socket.send(codec.encode(message))
                 case links.Resize(pods):
                     self._pods.resize(pods)
-                case links.Report(kind, line):
+                case links.TellOperator(kind, line):
                     self._reporter.complain(kind, line)
                 case outbox.Joined() | outbox.Cut() | outbox.Taken():
                     self._forwarding.handle(instruction, now)

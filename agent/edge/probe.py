@@ -18,7 +18,7 @@ from agent.edge.clocks import Clocks
 from agent.edge.history.memtable import Sample
 from agent.edge.node_time import Moment, NodeTime
 from agent.edge.rate_limited_log import WARNING, Reporter
-from agent.edge.sampling.colocated import Together
+from agent.edge.sampling.colocated import ColocatedChannels
 from agent.edge.sampling.counters import SensorCounters
 from agent.edge.sampling.sampling import Sampler, Threads
 from agent.edge.sampling.sensor import Sensor, StoredChannel, close_sensors, open_sensors
@@ -137,11 +137,11 @@ def read_all(sensors: tuple[Sensor, ...], node: str, stop: StopSignal) -> None:
     """Read and print until stopped; closes the sensors."""
     reporter = EveryLine(sys.stderr.write, node, time.monotonic, program="sanderling-probe")
     node_time = NodeTime(Clocks(), TimeBase(), lambda _: 0, lambda *_: None, lambda _: None)
-    together = Together(sensors)
+    colocated = ColocatedChannels(sensors)
     samplers = []
     for sensor in sensors:
         printed = Printed(sensor, sys.stdout)
-        samplers.append(Sampler(sensor, printed, node_time, reporter, together.check, printed))
+        samplers.append(Sampler(sensor, printed, node_time, reporter, colocated.check, printed))
     sampling = Threads(sensors, samplers)
     sampling.start()
     waiting = Waiting([sampler.counters for sampler in samplers])

@@ -22,11 +22,11 @@ from agent.market.buyer_events import (
     Offered,
     Requested,
 )
-from agent.market.changes import Change, Changes, member_of
+from agent.market.changes import ChangeInProgress, ChangesInProgress, member_of
 from agent.market.explanations import counted
 from agent.market.negotiation import LONGEST_ROUND_S, ROUND_SHARE, Negotiation, Wanted, wanted_by
-from agent.market.pools import Instruction, Origin, Tick, common_areas
-from agent.market.rollout import Contact, Owned, Pools, numbered
+from agent.market.rollout import Contact, MembershipRollout, Owned, numbered
+from agent.market.terms import Instruction, ReplyAddress, Tick, common_areas
 from agent.wire.areas import AreaSet
 from agent.wire.directory import Candidate
 from agent.wire.market import MAX_MEMBERS, Member, Offer, Service
@@ -51,7 +51,7 @@ class Buyer:
     """One master's side of the market as a buyer.
 
     `own` is this master as a member that only schedules. `taken(service_id)`: whether this master
-    serves that id already. `run` differs between starts. `wall_offset_s`: see `Pools`.
+    serves that id already. `run` differs between starts. `wall_offset_s`: see `MembershipRollout`.
     """
 
     def __init__(
@@ -65,31 +65,31 @@ class Buyer:
         self._own = own
         self._new_id = numbered(run)
         self._taken = taken
-        self._pools = Pools(own.iad, self._new_id, wall_offset_s)
-        self._changes = Changes(own.iad, self._pools)
+        self._rollout = MembershipRollout(own.iad, self._new_id, wall_offset_s)
+        self._changes = ChangesInProgress(own.iad, self._rollout)
         self._fail, self._settled = self._changes.fail, self._changes.settled
         self._starting_until_s = -math.inf
 
     def clock_set(self, wall_offset_s: float) -> None:
         """Versions are made from this clock offset from now on."""
-        self._pools.wall_offset_s = wall_offset_s
+        self._rollout.wall_offset_s = wall_offset_s
 
     # --- queries of the shell ----------------------------------------------------------------
 
     @property
     def owned(self) -> dict[str, Owned]:
         """The pools that this master owns, without dropped ones."""
-        return self._pools.living
+        return self._rollout.living
 
     @property
     def partners(self) -> set[str]:
         """IADs to which this master has something to send."""
-        return self._pools.partners
+        return self._rollout.partners
 
     @property
     def next_due(self) -> float | None:
         """When `Tick` is due next."""
-        dues = [self._pools.next_due]
+        dues = [self._rollout.next_due]
         for change in self._changes.open.values():
             dues += [change.until_s, change.look_again_s]
             if change.negotiation is not None:
@@ -100,7 +100,7 @@ class Buyer:
         """Restore the state of the previous process: unacknowledged deliveries are sent again, an
         unfinished set-up is undone."""
         self._starting_until_s = now + STARTING_S
-        return self._pools.load(kept, now)
+        return self._rollout.load(kept, now)
 
     def handle(self, event: BuyerEvent, now: float) -> list[Instruction]:
         """Handle one event at monotonic time `now` (seconds); returns the instructions, in
@@ -119,16 +119,18 @@ class Buyer:
 
     # --- requests ----------------------------------------------------------------------------
 
-    def _requested(self, origin: Origin, request: ServiceChange, now: float) -> list[Instruction]:
+    def _requested(
+        self, origin: ReplyAddress, request: ServiceChange, now: float
+    ) -> list[Instruction]:
         service_id = request.service
         create = isinstance(request, CreateService)
         wait_s = request.timeout_ms / 1e3 if isinstance(request, CreateService) else CHANGE_S
-        change = Change(origin, request, now, now + wait_s)
+        change = ChangeInProgress(origin, request, now, now + wait_s)
         if service_id in self._changes.open:
             return self._fail(change, f"{service_id} is being changed; try again later", now)
-        if create and (self._taken(service_id) or service_id in self._pools):
+        if create and (self._taken(service_id) or service_id in self._rollout):
             return self._fail(change, f"the name {service_id} is taken; choose another", now)
-        if not create and service_id not in self._pools.living:
+        if not create and service_id not in self._rollout.living:
             text = f"{self._own.iad} does not own a service {service_id}; ask the master that does"
             return self._fail(change, text, now)
         self._changes.open[service_id] = change
@@ -141,9 +143,9 @@ class Buyer:
                 return self._remove(change, request, now)
             case DropService():
                 change.joining = True
-                return [*self._pools.drop(service_id, now), *self._settled(service_id, now)]
+                return [*self._rollout.drop(service_id, now), *self._settled(service_id, now)]
 
-    def _look(self, change: Change, wanted: CreateService) -> list[Instruction]:
+    def _look(self, change: ChangeInProgress, wanted: CreateService) -> list[Instruction]:
         """Query the directory for offers that match, and for the IADs that the request names."""
         request = change.request
         change.found_ticket, change.look_up_ticket = self._new_id(), ""
@@ -162,8 +164,8 @@ class Buyer:
             return tuple(dict.fromkeys(s for s in request.schedulers if s != self._own.iad))
         return (request.iad,) if isinstance(request, AddIad) else ()
 
-    def _add(self, change: Change, request: AddIad, now: float) -> list[Instruction]:
-        owned = self._pools[request.service]
+    def _add(self, change: ChangeInProgress, request: AddIad, now: float) -> list[Instruction]:
+        owned = self._rollout[request.service]
         member = member_of(owned.service, request.iad)
         if member is not None and member.areas:
             return self._fail(change, f"{request.iad} is in the pool already", now)
@@ -171,7 +173,7 @@ class Buyer:
             return self._fail(change, f"a pool has at most {MAX_MEMBERS} IADs", now)
         return self._look(change, owned.request)
 
-    def _look_again(self, change: Change, now: float) -> bool:
+    def _look_again(self, change: ChangeInProgress, now: float) -> bool:
         """Whether missing IADs may still register: then the directory is queried again soon."""
         again_s = now + LOOK_AGAIN_S
         if again_s >= min(self._starting_until_s, change.patient_until_s):
@@ -181,8 +183,10 @@ class Buyer:
         change.look_again_s = again_s
         return True
 
-    def _remove(self, change: Change, request: RemoveIad, now: float) -> list[Instruction]:
-        service = self._pools[request.service].service
+    def _remove(
+        self, change: ChangeInProgress, request: RemoveIad, now: float
+    ) -> list[Instruction]:
+        service = self._rollout[request.service].service
         member = member_of(service, request.iad)
         if member is None:
             return self._fail(change, f"{request.iad} is not in the pool", now)
@@ -194,7 +198,7 @@ class Buyer:
             return self._fail(change, text, now)
         change.joining = True
         return [
-            *self._pools.remove(service.id, [request.iad], now),
+            *self._rollout.remove(service.id, [request.iad], now),
             *self._settled(service.id, now),
         ]
 
@@ -229,7 +233,9 @@ class Buyer:
         assert isinstance(change.request, CreateService)
         return self._negotiate(change, change.request, now)
 
-    def _negotiate(self, change: Change, request: CreateService, now: float) -> list[Instruction]:
+    def _negotiate(
+        self, change: ChangeInProgress, request: CreateService, now: float
+    ) -> list[Instruction]:
         found, schedulers = change.found, change.schedulers
         assert found is not None
         assert schedulers is not None
@@ -265,9 +271,11 @@ class Buyer:
         wanted = wanted_by(request, request.fewest)
         return self._start(change, wanted, sellers, {}, now)
 
-    def _negotiate_addition(self, change: Change, request: AddIad, now: float) -> list[Instruction]:
+    def _negotiate_addition(
+        self, change: ChangeInProgress, request: AddIad, now: float
+    ) -> list[Instruction]:
         assert change.found is not None
-        owned = self._pools[request.service]
+        owned = self._rollout[request.service]
         service = owned.service
         candidate = next((c for c in change.found.candidates if c.iad == request.iad), None)
         new = self._seller(candidate, owned.request.areas) if candidate else None
@@ -283,8 +291,10 @@ class Buyer:
         change.steps.append(Step("discover", request.iad, f"offers {wanted.capability} there"))
         return self._start(change, wanted, [*present, new], rates, now)
 
-    def _add_scheduler(self, change: Change, request: AddIad, now: float) -> list[Instruction]:
-        owned, schedulers = self._pools[request.service], change.schedulers
+    def _add_scheduler(
+        self, change: ChangeInProgress, request: AddIad, now: float
+    ) -> list[Instruction]:
+        owned, schedulers = self._rollout[request.service], change.schedulers
         if member_of(owned.service, request.iad) is not None:
             text = f"{request.iad} is in the pool, and offers no {owned.request.capability} there"
             return self._fail(change, text, now)
@@ -296,7 +306,7 @@ class Buyer:
         change.joining = True
         terms = owned.service.terms
         return [
-            *self._pools.add(request.service, schedulers[0], terms, now),
+            *self._rollout.add(request.service, schedulers[0], terms, now),
             *self._settled(request.service, now),
         ]
 
@@ -310,7 +320,7 @@ class Buyer:
 
     def _start(
         self,
-        change: Change,
+        change: ChangeInProgress,
         wanted: Wanted,
         sellers: list[Member],
         rates: dict[str, float],
@@ -335,7 +345,7 @@ class Buyer:
                     return [*sends, *self._negotiated(change, now)]
         return []
 
-    def _negotiated(self, change: Change, now: float) -> list[Instruction]:
+    def _negotiated(self, change: ChangeInProgress, now: float) -> list[Instruction]:
         """Form the pool if all agree; give up if too few are left."""
         negotiation = change.negotiation
         assert negotiation is not None
@@ -360,25 +370,25 @@ class Buyer:
         service = Service(
             id=request.service,
             owner=self._own.iad,
-            version=self._pools.version(now),
+            version=self._rollout.version(now),
             members=tuple(members),
             capability=request.capability,
             terms=negotiation.terms,
             redundant=request.redundant,
         )
-        return [*self._pools.form(request, service, now), *self._settled(service.id, now)]
+        return [*self._rollout.form(request, service, now), *self._settled(service.id, now)]
 
     def _agreed_addition(
         self, negotiation: Negotiation, request: AddIad, now: float
     ) -> list[Instruction]:
         [new] = [member for member in negotiation.members if member.iad == request.iad]
         return [
-            *self._pools.add(request.service, new, negotiation.terms, now),
+            *self._rollout.add(request.service, new, negotiation.terms, now),
             *self._settled(request.service, now),
         ]
 
     def _tick(self, now: float) -> list[Instruction]:
-        done = self._pools.tick(now)
+        done = self._rollout.tick(now)
         for change in list(self._changes.open.values()):
             if now >= change.until_s:
                 done += self._changes.out_of_time(change, now)
@@ -386,7 +396,7 @@ class Buyer:
                 change.look_again_s = math.inf
                 request = change.request
                 if isinstance(request, AddIad):
-                    request = self._pools[request.service].request
+                    request = self._rollout[request.service].request
                 assert isinstance(request, CreateService)
                 done += self._look(change, request)
             elif change.negotiation is not None and not change.joining:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.market.pools import Event, Instruction, Origin, Tick
+from agent.market.terms import Event, Instruction, ReplyAddress, Tick
 from agent.wire.directory import Found
 from agent.wire.market import Joined, Offer
 from agent.wire.operator import ServiceChange, ServiceReport
@@ -13,7 +13,7 @@ from agent.wire.operator import ServiceChange, ServiceReport
 class Requested(Event, frozen=True):
     """An operator requests that a service be set up or changed."""
 
-    origin: Origin
+    origin: ReplyAddress
     request: ServiceChange
 
 
@@ -56,5 +56,5 @@ class LookUpIads(Instruction, frozen=True):
 
 
 class Report(Instruction, frozen=True):
-    origin: Origin
+    origin: ReplyAddress
     report: ServiceReport

@@ -13,8 +13,8 @@ from msgspec import Struct
 from agent.market.buyer_events import Report
 from agent.market.explanations import pool_in_words, taken_as
 from agent.market.negotiation import Negotiation
-from agent.market.pools import Instruction, Origin
-from agent.market.rollout import Pools
+from agent.market.rollout import MembershipRollout
+from agent.market.terms import Instruction, ReplyAddress
 from agent.wire.directory import Found
 from agent.wire.market import Joined, Member, Service
 from agent.wire.operator import AddIad, CreateService, ServiceChange, ServiceReport, Step
@@ -24,10 +24,10 @@ from agent.wire.operator import AddIad, CreateService, ServiceChange, ServiceRep
 WAITING_SHARE = 0.5
 
 
-class Change(Struct):
+class ChangeInProgress(Struct):
     """A request in progress; `negotiation` while there is one."""
 
-    origin: Origin
+    origin: ReplyAddress
     request: ServiceChange
     started_s: float
     until_s: float
@@ -47,17 +47,17 @@ class Change(Struct):
         return self.started_s + WAITING_SHARE * (self.until_s - self.started_s)
 
 
-class Changes:
+class ChangesInProgress:
     """One change at a time per service. `own` is this master's IAD."""
 
-    def __init__(self, own: str, pools: Pools) -> None:
+    def __init__(self, own: str, rollout: MembershipRollout) -> None:
         self._own = own
-        self._pools = pools
-        self.open: dict[str, Change] = {}
+        self._rollout = rollout
+        self.open: dict[str, ChangeInProgress] = {}
 
     def replied(self, iad: str, joined: Joined, now: float) -> list[Instruction]:
         """Handle a member's reply to a delivery of the pool."""
-        said, done = self._pools.joined(iad, joined, now)
+        said, done = self._rollout.joined(iad, joined, now)
         if said is None:
             return []
         change = self.open.get(said.service_id)
@@ -70,19 +70,19 @@ class Changes:
 
     def _without(self, service_id: str, iads: list[str], now: float) -> list[Instruction]:
         """Go on without the members that do not serve; undo everything if that is impossible."""
-        owned, change = self._pools[service_id], self.open.get(service_id)
+        owned, change = self._rollout[service_id], self.open.get(service_id)
         left = [m for m in owned.service.members if m.areas and m.iad not in iads]
         own = member_of(owned.service, self._own)
         lonely = own is not None and not own.areas and own.iad in iads
         if owned.forming:
             if lonely or len(left) < owned.request.fewest:
                 assert change is not None
-                done = self._pools.drop(service_id, now)
+                done = self._rollout.drop(service_id, now)
                 return [*done, *self.fail(change, "too few IADs joined; all is undone", now)]
         elif lonely or not left:
             return []  # The owner and the last serving member are asked again and again.
         lost = {a for m in owned.service.members if m.iad in iads for a in m.areas}
-        done = self._pools.remove(service_id, iads, now)
+        done = self._rollout.remove(service_id, iads, now)
         if change is not None:
             change.uncovered += sorted(lost - {a for m in left for a in m.areas})
             if isinstance(change.request, AddIad) and change.request.iad in iads:
@@ -93,11 +93,11 @@ class Changes:
     def settled(self, service_id: str, now: float) -> list[Instruction]:
         """Report once every member has acknowledged the change."""
         change = self.open.get(service_id)
-        if change is None or not change.joining or self._pools.waiting(service_id):
+        if change is None or not change.joining or self._rollout.waiting(service_id):
             return []
         return self._succeed(change, now)
 
-    def out_of_time(self, change: Change, now: float) -> list[Instruction]:
+    def out_of_time(self, change: ChangeInProgress, now: float) -> list[Instruction]:
         """End the change with the members that have acknowledged it; deliveries go on."""
         service_id = change.request.service
         if not change.joining:
@@ -107,7 +107,7 @@ class Changes:
                 released += change.negotiation.release()
                 text = "the negotiation did not end in time; allow more"
             return [*released, *self.fail(change, text, now)]
-        waiting = [d.member.iad for d in self._pools.waiting(service_id)]
+        waiting = [d.member.iad for d in self._rollout.waiting(service_id)]
         if isinstance(change.request, CreateService):
             change.steps += [Step("provision", iad, "no answer") for iad in waiting]
             done = self._without(service_id, waiting, now)
@@ -123,25 +123,30 @@ class Changes:
 
     # --- reports -----------------------------------------------------------------------------
 
-    def _succeed(self, change: Change, now: float) -> list[Instruction]:
+    def _succeed(self, change: ChangeInProgress, now: float) -> list[Instruction]:
         service_id = change.request.service
         done: list[Instruction] = []
         services: tuple[Service, ...] = ()
-        if (owned := self._pools.living.get(service_id)) is not None:
+        if (owned := self._rollout.living.get(service_id)) is not None:
             if owned.forming:
-                done += self._pools.formed(service_id)
+                done += self._rollout.formed(service_id)
             services = (owned.service,)
             change.steps.append(Step("pool", "", pool_in_words(owned.service)))
         return [*done, self._report(change, True, services, "", now)]
 
-    def fail(self, change: Change, message: str, now: float) -> list[Instruction]:
+    def fail(self, change: ChangeInProgress, message: str, now: float) -> list[Instruction]:
         """Report that the change failed."""
         if change.negotiation is not None and not change.joining:
             change.steps += change.negotiation.steps
         return [self._report(change, False, (), message, now)]
 
     def _report(
-        self, change: Change, ok: bool, services: tuple[Service, ...], message: str, now: float
+        self,
+        change: ChangeInProgress,
+        ok: bool,
+        services: tuple[Service, ...],
+        message: str,
+        now: float,
     ) -> Report:
         request = change.request
         if self.open.get(request.service) is change:

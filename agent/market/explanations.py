@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping
 from msgspec.structs import replace
 
 from agent.market.estimation import LEAST_RATE_PER_S, affordable
-from agent.market.pools import in_words
 from agent.market.rollout import Acknowledged
+from agent.market.terms import in_words
 from agent.wire.market import Offer, Service, Terms
 
 

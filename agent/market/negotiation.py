@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from _core.deadlines.order_statistics import task_percentile
 from agent.market.explanations import advice
-from agent.market.pools import in_words
 from agent.market.rollout import Retry, Send
+from agent.market.terms import in_words
 from agent.wire.areas import AreaSet
 from agent.wire.market import Member, Offer, Propose, Release, Terms
 from agent.wire.operator import CreateService, Step

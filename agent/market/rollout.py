@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from _core.deadlines.order_statistics import task_percentile
-from agent.market.pools import Instruction
+from agent.market.terms import Instruction
 from agent.runtime.back_off import BackOff
 from agent.wire.market import Join, Joined, Leave, Member, Propose, Release, Service, Terms
 from agent.wire.operator import CreateService
@@ -124,7 +124,7 @@ class _Pool:
         return [o for o in self.open.values() if o.delivery.stage == stage]
 
 
-class Pools:
+class MembershipRollout:
     """The owned pools by service id.
 
     `wall_offset_s` is wall time minus the clock of `now`, updated before every event: versions are

@@ -21,14 +21,6 @@ from agent.market.estimation import (
     shares,
 )
 from agent.market.explanations import cannot_keep, shortage
-from agent.market.pools import (
-    Instruction,
-    Tick,
-    may_trade,
-    no_harder,
-    own_terms,
-    speaks_for,
-)
 from agent.market.seller_events import (
     Arrived,
     ForgetMembership,
@@ -39,6 +31,14 @@ from agent.market.seller_events import (
     SellerEvent,
     Serve,
     SetPods,
+)
+from agent.market.terms import (
+    Instruction,
+    Tick,
+    may_trade,
+    no_harder,
+    own_terms,
+    speaks_for,
 )
 from agent.wire.areas import AreaSet
 from agent.wire.market import Join, Joined, Leave, Offer, Propose, Release, Service, Terms

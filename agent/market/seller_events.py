@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from agent.market.pools import Event, Instruction, Origin, Tick
+from agent.market.terms import Event, Instruction, ReplyAddress, Tick
 from agent.wire.market import MarketReply, MarketRequest, Service, Terms
 from agent.wire.principals import Sender
 
@@ -28,7 +28,7 @@ class Membership(Struct, frozen=True):
 class Arrived(Event, frozen=True):
     """A message from a buyer."""
 
-    origin: Origin
+    origin: ReplyAddress
     sender: Sender
     message: MarketRequest
 
@@ -41,7 +41,7 @@ SellerEvent = Arrived | Tick
 class Reply(Instruction, frozen=True):
     """A reply to a buyer; `after`: only once that service is served."""
 
-    origin: Origin
+    origin: ReplyAddress
     message: MarketReply
     after: str = ""
 

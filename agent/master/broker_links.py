@@ -10,13 +10,13 @@ from typing import Final, get_args
 
 from agent.master.place import Place
 from agent.master.public_plane import PublicPlane
-from agent.master.request_plane import Origin
+from agent.master.request_plane import RequestOrigin
 from agent.net.message_socket import MessageSocket
-from agent.net.secure_sockets import Guard
+from agent.net.secure_sockets import SecureSockets
 from agent.overlay import events as overlay
-from agent.overlay.fair_queue import flow_of
-from agent.overlay.links import LinkMonitor
-from agent.overlay.scot import Broker
+from agent.overlay.link_congestion import LinkMonitor
+from agent.overlay.round_robin_queue import flow_of
+from agent.overlay.scot import BrokerId
 from agent.overlay.session import (
     Arrived,
     Cut,
@@ -60,7 +60,7 @@ class _Link:
     # master's public socket.
     socket: MessageSocket[NeighbourReply]
 
-    def __init__(self, iad: str, broker: Broker, session: Session) -> None:
+    def __init__(self, iad: str, broker: BrokerId, session: Session) -> None:
         self.iad = iad
         self.broker = broker
         self.session = session
@@ -80,7 +80,7 @@ class BrokerLinks:
     def __init__(
         self,
         reactor: Reactor,
-        guard: Guard,
+        secure_sockets: SecureSockets,
         public: PublicPlane,
         iad: str,
         place: Place,
@@ -93,7 +93,7 @@ class BrokerLinks:
         self._handle: Callable[[overlay.Event], None] = _ignore
         self._monitor = LinkMonitor()
         decoder: Decoder[NeighbourReply] = Decoder(NeighbourReply)
-        self._by_broker: dict[Broker, _Link] = {}
+        self._by_broker: dict[BrokerId, _Link] = {}
         self._by_iad: dict[str, _Link] = {}
         self._by_session: dict[int, _Link] = {}
         self._silent = True
@@ -103,7 +103,7 @@ class BrokerLinks:
         self._sent: Counter[type[OverlayMessage]] = Counter()
         introduction = OverlayHello(iad, *place.broker, self._fingerprint, 1, 0, False)
         for broker, neighbour in place.neighbours.items():
-            socket = guard.dealer(neighbour.address, MAX_REQUEST_BYTES, neighbour.keys)
+            socket = secure_sockets.dealer(neighbour.address, MAX_REQUEST_BYTES, neighbour.keys)
             link = _Link(neighbour.iad, broker, Session(introduction, _draw, size=_size))
             self._by_broker[broker] = self._by_iad[link.iad] = link
             take = partial(self._refused, link)
@@ -202,7 +202,7 @@ class BrokerLinks:
 
     # --- in ------------------------------------------------------------------------------------
 
-    def _hello(self, origin: Origin, hello: OverlayHello, _now: float) -> None:
+    def _hello(self, origin: RequestOrigin, hello: OverlayHello, _now: float) -> None:
         if self._silent:
             return
         link = self._by_iad.get(hello.iad)
@@ -228,7 +228,9 @@ class BrokerLinks:
             )
         return ""
 
-    def _heard(self, origin: Origin, message: OverlayFrame | OverlayBeat, _now: float) -> None:
+    def _heard(
+        self, origin: RequestOrigin, message: OverlayFrame | OverlayBeat, _now: float
+    ) -> None:
         link = self._by_session.get(message.session)
         if link is not None and not self._silent and _may_speak_for(origin.sender, link.iad):
             self._do(link, Heard(message))

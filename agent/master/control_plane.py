@@ -15,17 +15,17 @@ from msgspec import Struct
 
 from agent.market import buyer_events, seller_events
 from agent.market.buyer import Buyer
-from agent.market.pools import Instruction, Tick
 from agent.market.rollout import Contact, ForgetOwned, KeepOwned, Owned, Send
 from agent.market.seller import NodeTime, Seller
+from agent.market.terms import Instruction, Tick
 from agent.master.counterparties import counterparty_hosts
 from agent.master.directory_link import DirectoryLink
-from agent.master.links import Links
 from agent.master.operator_plane import OperatorPlane
+from agent.master.partner_links import PartnerLinks
 from agent.master.peers import Peers
 from agent.master.public_plane import PublicPlane
 from agent.master.query_plane import HERE
-from agent.master.request_plane import Origin
+from agent.master.request_plane import RequestOrigin
 from agent.master.state import State
 from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
@@ -133,9 +133,11 @@ class ControlPlane:
             wall_offset_s=wall_offset_s,
         )
         fixed = {member.iad for member in config.pool}
-        self._links = Links(reactor, peers, fixed=fixed, needed=self._partners, say=say)
+        self._partner_links = PartnerLinks(
+            reactor, peers, fixed=fixed, needed=self._partners, say=say
+        )
         if directory is not None:
-            directory.on_accounts(self._links.accounts_changed)
+            directory.on_accounts(self._partner_links.accounts_changed)
         self._queue: deque[Instruction] = deque()
         self._at_work = False
         self._waiting = False  # for the disk
@@ -189,7 +191,7 @@ class ControlPlane:
 
     # --- messages in ---------------------------------------------------------------------------
 
-    def _arrived(self, origin: Origin, message: MarketRequest, now: float) -> None:
+    def _arrived(self, origin: RequestOrigin, message: MarketRequest, now: float) -> None:
         if self._full or not self._state.takes:
             return  # its sender repeats it
         self._sell(seller_events.Arrived(origin, origin.sender, message), now)
@@ -217,13 +219,13 @@ class ControlPlane:
             return
         self._buy(buyer_events.MemberReplied(iad, joined), now)
 
-    def _requested(self, origin: Origin, request: ServiceChange, now: float) -> None:
+    def _requested(self, origin: RequestOrigin, request: ServiceChange, now: float) -> None:
         if self._full or not self._state.takes:
             self._operator.reply(origin, ServiceReport(request.id, False, (), message=NOT_NOW))
             return
         self._buy(buyer_events.Requested(origin, request), now)
 
-    def _list(self, origin: Origin, request: ListServices, _now: float) -> None:
+    def _list(self, origin: RequestOrigin, request: ListServices, _now: float) -> None:
         owned = {name: pool.service for name, pool in self._buyer.owned.items()}
         services = self._seller.services | owned
         listed = tuple(services[name] for name in sorted(services))
@@ -252,7 +254,7 @@ class ControlPlane:
                 self._send(iad, message)
             case Contact(iad, address, keys):
                 if iad != self._iad:
-                    self._links.connect(iad, address, keys)
+                    self._partner_links.connect(iad, address, keys)
             case buyer_events.Find() | buyer_events.LookUpIads():
                 self._ask_directory(instruction)
             case buyer_events.Report(origin, report):
@@ -312,7 +314,7 @@ class ControlPlane:
             linking.replies.append(instruction)
             return
         origin, reply = instruction.origin, instruction.message
-        if isinstance(origin, Origin):
+        if isinstance(origin, RequestOrigin):
             self._public.reply(origin, reply)
         elif isinstance(reply, Offer):
             self._offered(self._iad, reply, self._reactor.clock())
@@ -322,7 +324,7 @@ class ControlPlane:
     def _serve(self, service: Service) -> None:
         now = self._reactor.clock()
         for member in self._serving(service):
-            self._links.connect(member.iad, member.address, member.keys)
+            self._partner_links.connect(member.iad, member.address, member.keys)
         self._reactor.perform(self._tasks.handle(ServiceChanged(service), now))
         before = self._linking.pop(service.id, None)
         replies = before.replies if before else []

@@ -16,16 +16,16 @@ from agent.directory.registrar_events import (
     LookUpWanted,
     Registrant,
     Replied,
-    Report,
     Send,
     Start,
     TellAccounts,
+    TellOperator,
     Tick,
     Undelivered,
 )
 from agent.net.allow_list import Party
 from agent.net.message_socket import MessageSocket
-from agent.net.secure_sockets import Guard
+from agent.net.secure_sockets import SecureSockets
 from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder
@@ -48,7 +48,7 @@ class DirectoryLink:
     def __init__(
         self,
         reactor: Reactor,
-        guard: Guard,
+        secure_sockets: SecureSockets,
         addresses: Sequence[str],
         keys: str,
         registrant: Registrant,
@@ -65,19 +65,19 @@ class DirectoryLink:
         )
         self._listeners: list[AccountsListener] = []
         self.malformed = 0
-        self._guard = guard
+        self._secure_sockets = secure_sockets
         self._sockets = [
             MessageSocket(
                 reactor,
-                guard.dealer(address, MAX_RESULT_BYTES, keys),
+                secure_sockets.dealer(address, MAX_RESULT_BYTES, keys),
                 decoder,
                 partial(self._take, number),
                 self._count_malformed,
             )
             for number, address in enumerate(addresses)
         ]
-        guard.on_unknown = lambda _key: self.refresh_accounts()
-        guard.new_key_listeners.append(self._show_new_keys)
+        secure_sockets.on_unknown = lambda _key: self.refresh_accounts()
+        secure_sockets.new_key_listeners.append(self._show_new_keys)
         reactor.add_timer(self)
         self._handle(Start())
 
@@ -127,13 +127,13 @@ class DirectoryLink:
         self.malformed += 1
 
     def _show_new_keys(self) -> None:
-        keys = self._guard.public_keys
+        keys = self._secure_sockets.public_keys
         self._handle(Changed(self._registrar.registrant._replace(keys=keys)))
 
     def _handle(self, event: Event) -> None:
         self._perform(self._registrar.handle(event, self._reactor.clock()))
 
-    def _perform(self, instructions: Sequence[Send | Answer | TellAccounts | Report]) -> None:
+    def _perform(self, instructions: Sequence[Send | Answer | TellAccounts | TellOperator]) -> None:
         for instruction in instructions:
             match instruction:
                 case Send(directory, request):
@@ -142,11 +142,11 @@ class DirectoryLink:
                 case Answer(done, found):
                     done(found, self._reactor.clock())
                 case TellAccounts(accounts):
-                    self._guard.set_parties(
+                    self._secure_sockets.set_parties(
                         "accounts",
                         [Party(Sender(a.kind, a.name), a.keys) for a in accounts],
                     )
                     for listener in self._listeners:
                         listener(accounts)
-                case Report(line):
+                case TellOperator(line):
                     self._say(f"{line} ({self._primary})\n")

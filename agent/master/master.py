@@ -31,7 +31,7 @@ from agent.master.push_plane import PushPlane
 from agent.master.query_plane import QueryPlane
 from agent.master.records import Records
 from agent.master.reply_writer import ReplyWriter
-from agent.master.request_plane import Origin
+from agent.master.request_plane import RequestOrigin
 from agent.master.state import State
 from agent.master.task_plane import TaskPlane, nodes_before
 from agent.master.watch_plane import WatchPlane
@@ -45,8 +45,8 @@ from agent.metrics.families import (
     WEBHOOK_UP,
 )
 from agent.net.router import NODES_WAITING
-from agent.net.secure_sockets import Guard
-from agent.runtime.console import listening, voice
+from agent.net.secure_sockets import SecureSockets
+from agent.runtime.console import listening, operator_log
 from agent.runtime.disk_writer import DiskWriterThread
 from agent.runtime.reactor import Reactor
 from agent.runtime.release import release
@@ -79,7 +79,7 @@ class Master:
     ) -> None:
         self._iad = config.iad.name
         self._release = release()
-        self._say = voice(f"sanderling-master {self._iad}")
+        self._say = operator_log(f"sanderling-master {self._iad}")
         self._reactor = Reactor(clock)
         self._writer = DiskWriterThread()
         self._reactor.listen(self._writer.fileno, self._writer.turn)
@@ -87,8 +87,10 @@ class Master:
         with ExitStack() as undo:
             undo.callback(self._context.destroy, linger=0)
             undo.callback(self._writer.close)
-            self._guard = Guard(self._context, config.trust, folder, clock=clock, warn=self._say)
-            undo.callback(self._guard.close)
+            self._secure_sockets = SecureSockets(
+                self._context, config.trust, folder, clock=clock, warn=self._say
+            )
+            undo.callback(self._secure_sockets.close)
             self._state = State(
                 folder / config.state.path if config.state.path else None,
                 clock,
@@ -120,30 +122,34 @@ class Master:
             self._metrics = MetricsPlane(
                 self._reactor, config.metrics, self._records, self._status, lambda: self._peers.iads
             )
-            self._metrics.shows(WATCHES_OPEN, lambda: self._standing.open_watches)
+            self._metrics.shows(WATCHES_OPEN, lambda: self._watch_plane.open_watches)
             self._metrics.shows(SUBSCRIPTIONS_OPEN, lambda: self._push.open_subscriptions)
             self._metrics.shows(NOTIFICATIONS_SPOOLED, lambda: self._push.spooled)
             self._metrics.shows_by(OVERLAY_LINK_UP, lambda: self._push.links)
             if (webhooks := self._webhooks) is not None:
                 self._metrics.shows_by(WEBHOOK_UP, lambda: webhooks.up)
-            self._metrics.shows(KEY_EXPIRY, lambda: self._guard.key_expiry_s)
+            self._metrics.shows(KEY_EXPIRY, lambda: self._secure_sockets.key_expiry_s)
             undo.pop_all()
 
     def _connect(self, config: MasterConfig, saved: list[SaveNodeState]) -> None:
         reactor, sockets = self._reactor, config.sockets
-        guard = self._guard
-        guard.attend(reactor)
+        secure_sockets = self._secure_sockets
+        secure_sockets.attend(reactor)
         most = config.clients.most_connections
-        public = guard.router("public", sockets.public, most_connections=most)
+        public = secure_sockets.router("public", sockets.public, most_connections=most)
         self._public = PublicPlane(reactor, public, self._rates)
         self._replies = self._public.writer = ReplyWriter(reactor, self._public.send, self._budget)
         public.unsent.tell, self._budget.collect = self._budget.add, public.unsent.collect
-        operator = guard.router("operator", sockets.operator, most_connections=MAX_CONNECTIONS)
+        operator = secure_sockets.router(
+            "operator", sockets.operator, most_connections=MAX_CONNECTIONS
+        )
         self._operator = OperatorPlane(reactor, operator)
         nodes = (
-            guard.router("nodes", sockets.nodes, waiting=NODES_WAITING) if sockets.nodes else None
+            secure_sockets.router("nodes", sockets.nodes, waiting=NODES_WAITING)
+            if sockets.nodes
+            else None
         )
-        self._peers = Peers(reactor, guard, self._say)
+        self._peers = Peers(reactor, secure_sockets, self._say)
         for member in config.pool:
             if member.iad != self._iad:
                 self._peers.connect(member.iad, member.address, member.keys)
@@ -173,7 +179,7 @@ class Master:
             self._state,
             self._notifications,
             self._public,
-            BrokerLinks(reactor, guard, self._public, self._iad, place, self._say),
+            BrokerLinks(reactor, secure_sockets, self._public, self._iad, place, self._say),
             time.time,
             self._say,
             self._writer,
@@ -192,7 +198,7 @@ class Master:
         )
         self._writer.drain()  # what it found in the records
         self._task_plane.take_events = self._events.arrived
-        self._standing = WatchPlane(
+        self._watch_plane = WatchPlane(
             reactor,
             config,
             self._state,
@@ -224,12 +230,12 @@ class Master:
                 self._reactor, config, self._records, self._task_scheduler, self._pods, self._say
             )
         offerings = [Offering(offered.capability, offered.areas) for offered in config.offers]
-        keys = self._guard.public_keys
+        keys = self._secure_sockets.public_keys
         registrant = Registrant(self._iad, market.role, address, tuple(offerings), keys)
         self._directory = (
             DirectoryLink(
                 self._reactor,
-                self._guard,
+                self._secure_sockets,
                 market.directories,
                 market.directory_keys,
                 registrant,
@@ -283,7 +289,7 @@ class Master:
         self._push.close()
         self._state.close()
         self._writer.close()
-        self._guard.close()
+        self._secure_sockets.close()
         self._context.destroy()
 
     # --- for the operator ----------------------------------------------------------------------
@@ -291,11 +297,11 @@ class Master:
     def _tell_operator(self, instruction: TellOperator) -> None:
         self._say(f"{instruction.line}\n")
 
-    def _set_policy(self, origin: Origin, request: SetPolicy, now: float) -> None:
+    def _set_policy(self, origin: RequestOrigin, request: SetPolicy, now: float) -> None:
         self._reactor.perform(self._task_scheduler.handle(PolicyChanged(request.policy), now))
         self._operator.reply(origin, self._status())
 
-    def _tell_status(self, origin: Origin, _request: StatusRequest, _now: float) -> None:
+    def _tell_status(self, origin: RequestOrigin, _request: StatusRequest, _now: float) -> None:
         self._operator.reply(origin, self._status())
 
     def _status(self) -> IadStatus:
@@ -312,7 +318,7 @@ class Master:
             open_tasks=self._task_scheduler.open_tasks,
             counters=self._query_scheduler.counters
             | self._task_scheduler.counters
-            | self._standing.counters
+            | self._watch_plane.counters
             | self._events.counters
             | self._push.counters
             | (self._webhooks.counters if self._webhooks is not None else {})

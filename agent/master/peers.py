@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from agent.net.allow_list import Party
 from agent.net.message_socket import MessageSocket
-from agent.net.secure_sockets import Guard
+from agent.net.secure_sockets import SecureSockets
 from agent.net.unsent import LARGE, Unsent
 from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
@@ -47,10 +47,10 @@ class Peers:
     master has connected to them. When keys change at either end a link gets a new connection, and
     loses nothing."""
 
-    def __init__(self, reactor: Reactor, guard: Guard, say: Say) -> None:
+    def __init__(self, reactor: Reactor, secure_sockets: SecureSockets, say: Say) -> None:
         self._say = say
         self._reactor = reactor
-        self._guard = guard
+        self._secure_sockets = secure_sockets
         self._decoder: Decoder[PeerReply] = Decoder(PeerReply, MAX_RESULT_BYTES)
         self._links: dict[str, _Link] = {}
         self._handlers: dict[type, Handler] = {}
@@ -59,7 +59,7 @@ class Peers:
         self._unsent = Unsent(MAX_WAITING)
         self.malformed = 0
         self.dropped = 0  # messages to masters that do not read their queue
-        guard.new_key_listeners.append(self._show_new_key)
+        secure_sockets.new_key_listeners.append(self._show_new_key)
         reactor.add_timer(self)
 
     def connect(self, iad: str, address: str, keys: Sequence[str] | str = ()) -> None:
@@ -95,13 +95,13 @@ class Peers:
     def _dial(
         self, iad: str, address: str, keys: tuple[str, ...] | str
     ) -> MessageSocket[PeerReply]:
-        socket = self._guard.dealer(address, MAX_RESULT_BYTES, keys, follows=False)
+        socket = self._secure_sockets.dealer(address, MAX_RESULT_BYTES, keys, follows=False)
         take = partial(self._take, iad)
         return MessageSocket(self._reactor, socket, self._decoder, take, self._count_malformed)
 
     def _tell_guard(self) -> None:
         # The operator names the parties of a file, and names them in the allow-list too.
-        self._guard.set_parties(
+        self._secure_sockets.set_parties(
             "peers",
             [
                 Party(Sender("iad", iad), link.keys)

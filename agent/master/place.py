@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from agent.alerts.notifications import announced_by, losses_of
 from agent.master.config_filters import configured_filter
-from agent.overlay.scot import Broker, Scot, ScotError
+from agent.overlay.scot import BrokerId, Scot, ScotError
 from agent.wire.config import ConfigError
 from agent.wire.master_config import MasterConfig, OverlayNeighbour
 from agent.wire.predicates import Filter
@@ -19,15 +19,15 @@ class Place(NamedTuple):
     under a name of its own."""
 
     scot: Scot
-    broker: Broker
-    neighbours: dict[Broker, OverlayNeighbour]
+    broker: BrokerId
+    neighbours: dict[BrokerId, OverlayNeighbour]
     announced: dict[str, Filter]
 
 
 def place_of(config: MasterConfig) -> Place:
     """The place that `[overlay]` describes. ConfigError in one line."""
     overlay = config.overlay
-    own = Broker(overlay.vertex or config.iad.name, overlay.cluster)
+    own = BrokerId(overlay.vertex or config.iad.name, overlay.cluster)
     try:
         scot = Scot(overlay.links, overlay.clusters, () if overlay.links else (own.vertex,))
         scot.check(own)
@@ -36,12 +36,14 @@ def place_of(config: MasterConfig) -> Place:
     return Place(scot, own, _neighbours(config, scot, own), _announced(config))
 
 
-def _neighbours(config: MasterConfig, scot: Scot, own: Broker) -> dict[Broker, OverlayNeighbour]:
+def _neighbours(
+    config: MasterConfig, scot: Scot, own: BrokerId
+) -> dict[BrokerId, OverlayNeighbour]:
     expected = {*scot.cluster_neighbours(own), *scot.region_neighbours(own)}
-    found: dict[Broker, OverlayNeighbour] = {}
+    found: dict[BrokerId, OverlayNeighbour] = {}
     names: set[str] = {config.iad.name}
     for each in config.overlay.neighbour:
-        broker = Broker(each.vertex, each.cluster)
+        broker = BrokerId(each.vertex, each.cluster)
         if broker not in expected:
             raise ConfigError(
                 f"overlay.neighbour: {each.iad} at {_name(broker)} is no neighbour of "
@@ -73,9 +75,9 @@ def _announced(config: MasterConfig) -> dict[str, Filter]:
     return {**announced, LOSSES: losses_of(iad)} if announced else {"alerts": announced_by(iad)}
 
 
-def _name(broker: Broker) -> str:
+def _name(broker: BrokerId) -> str:
     return f"vertex {broker.vertex}, cluster {broker.cluster}"
 
 
-def _names(brokers: set[Broker]) -> str:
+def _names(brokers: set[BrokerId]) -> str:
     return "; ".join(map(_name, sorted(brokers))) or "none"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from agent.master.peers import Peers
 from agent.master.public_plane import PublicPlane
-from agent.master.request_plane import Origin
+from agent.master.request_plane import RequestOrigin
 from agent.runtime.reactor import Reactor
 from agent.scheduling.events import (
     QueryArrived,
@@ -70,13 +70,13 @@ class QueryPlane:
         self._reactor.perform(self._tasks.handle(Tick(), now))
         self._reactor.perform(self._scheduler.handle(Tick(), now))
 
-    def _query(self, origin: Origin, query: Query, now: float) -> None:
+    def _query(self, origin: RequestOrigin, query: Query, now: float) -> None:
         event = QueryArrived(origin, query, origin.sender)
         self._reactor.perform(self._scheduler.handle(event, now))
 
     def _send_answer(self, instruction: SendAnswer) -> None:
         client = instruction.client
-        if type(client) is Origin:
+        if type(client) is RequestOrigin:
             self._public.reply(client, instruction.answer)
         else:
             # A query of this master's own, such as an evaluation of a watch: its client is a

@@ -24,7 +24,7 @@ UNREAD = (
 )
 
 
-class Origin(Struct, frozen=True):
+class RequestOrigin(Struct, frozen=True):
     """Where a request came from, and the codec of its reply."""
 
     identity: bytes
@@ -32,7 +32,7 @@ class Origin(Struct, frozen=True):
     sender: Sender
 
 
-Handler = Callable[[Origin, Any, float], None]
+Handler = Callable[[RequestOrigin, Any, float], None]
 # (id of the request if seen, reason, line) → the reply that says so.
 Refuse = Callable[[str, Refusal, str], Message]
 
@@ -72,7 +72,7 @@ class RequestPlane:
         """Register `handler(origin, request, now)` for requests of this kind."""
         self._handlers[kind] = handler
 
-    def reply(self, origin: Origin, message: Message) -> None:
+    def reply(self, origin: RequestOrigin, message: Message) -> None:
         """Send `message` back."""
         payer = payer_of(origin.sender)
         if self.writer is not None and self.writer.takes(
@@ -113,7 +113,7 @@ class RequestPlane:
             self.malformed += 1
             self.refuse(identity, error.codec, error.sender_id, "malformed", str(error))
             return
-        origin = Origin(identity, codec, sender)
+        origin = RequestOrigin(identity, codec, sender)
         self._handlers[type(request)](origin, request, now)
 
     def _revoked(self, identity: bytes, frame: Frame) -> None:

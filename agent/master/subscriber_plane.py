@@ -8,7 +8,7 @@ from typing import Any, Final
 from agent.alerts.inbox import check_size, parsed_bytes
 from agent.alerts.inbox_events import SendPush
 from agent.master.public_plane import PublicPlane
-from agent.master.request_plane import Origin
+from agent.master.request_plane import RequestOrigin
 from agent.master.subscriber_queue import SubscriberQueue
 from agent.runtime.reactor import Reactor
 from agent.scheduling.admission import cost_of, may_subscribe
@@ -61,7 +61,7 @@ class SubscriberPlane:
             self._take(origin, request)
             done += _cost(request)
 
-    def _arrived(self, origin: Origin, request: PushRequest, now: float) -> None:
+    def _arrived(self, origin: RequestOrigin, request: PushRequest, now: float) -> None:
         if problem := self._why_not(origin.sender, request, now):
             self._refuse(origin, request, problem)
             return
@@ -87,21 +87,21 @@ class SubscriberPlane:
             return f"filter: {error}"
         return ""
 
-    def _take(self, origin: Origin, request: PushRequest) -> None:
+    def _take(self, origin: RequestOrigin, request: PushRequest) -> None:
         if not self._ask(origin, _client(origin.sender), request):
             self._not_now(origin, request, "this master's disk takes nothing now; try again later")
 
-    def _not_now(self, origin: Origin, request: PushRequest, why: str) -> None:
+    def _not_now(self, origin: RequestOrigin, request: PushRequest, why: str) -> None:
         # A client repeats its acknowledgements, and they are cumulative.
         if not isinstance(request, AcknowledgeNotifications):
             self._refuse(origin, request, why)
 
-    def _refuse(self, origin: Origin, request: PushRequest, why: str) -> None:
+    def _refuse(self, origin: RequestOrigin, request: PushRequest, why: str) -> None:
         self._public.reply(origin, Subscribed(request.id, "refused", message=why))
 
     def _send(self, instruction: SendPush) -> None:
         peer, message = instruction.peer, instruction.message
-        if isinstance(peer, Origin):
+        if isinstance(peer, RequestOrigin):
             self._public.reply(peer, message)
         elif isinstance(message, Notified):
             for each in message.apart():

@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from agent.master.request_plane import Origin
-from agent.overlay.fair_queue import FairQueue, Flow
+from agent.master.request_plane import RequestOrigin
+from agent.overlay.round_robin_queue import Flow, RoundRobinQueue
 from agent.wire.principals import Sender
 from agent.wire.push import PushRequest
 
@@ -31,7 +31,7 @@ class SubscriberQueue:
     """
 
     def __init__(self) -> None:
-        self._waiting: FairQueue[tuple[Origin, bytes]] = FairQueue()
+        self._waiting: RoundRobinQueue[tuple[RequestOrigin, bytes]] = RoundRobinQueue()
         self._bytes = 0
         self._bytes_of: Counter[tuple[str, str]] = Counter()
         self._buffer = bytearray()
@@ -41,7 +41,7 @@ class SubscriberQueue:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def put(self, origin: Origin, request: PushRequest) -> str:
+    def put(self, origin: RequestOrigin, request: PushRequest) -> str:
         """Append to the connection's queue; returns the reason if there is no room. O(size)."""
         # The buffer that `encode` returns is half as large again.
         self._encode(request, self._buffer)
@@ -56,7 +56,7 @@ class SubscriberQueue:
         self._waiting.put(Flow(who, origin.identity, kept=False), (origin, bytes(self._buffer)))
         return ""
 
-    def pop(self) -> tuple[Origin, PushRequest]:
+    def pop(self) -> tuple[RequestOrigin, PushRequest]:
         """The next request; IndexError if there is none. O(size)."""
         origin, encoded = self._waiting.pop()
         charge = OVERHEAD_BYTES + len(encoded)

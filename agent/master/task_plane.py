@@ -11,7 +11,7 @@ import msgspec
 
 from agent.master.public_plane import PublicPlane
 from agent.master.query_plane import Here
-from agent.master.request_plane import Origin
+from agent.master.request_plane import RequestOrigin
 from agent.master.state import State
 from agent.net.router import REVOKED, Router
 from agent.runtime.reactor import Reactor
@@ -130,15 +130,15 @@ class TaskPlane:
         """Handle time-outs."""
         self._reactor.perform(self._scheduler.handle(Tick(), now))
 
-    def _task(self, origin: Origin, task: Task, now: float) -> None:
+    def _task(self, origin: RequestOrigin, task: Task, now: float) -> None:
         event = TaskArrived(origin, task, origin.sender)
         self._reactor.perform(self._scheduler.handle(event, now))
 
-    def _cancel(self, origin: Origin, cancel: CancelTask, now: float) -> None:
+    def _cancel(self, origin: RequestOrigin, cancel: CancelTask, now: float) -> None:
         self._reactor.perform(self._scheduler.handle(TaskCancelled(origin, cancel.id), now))
 
     def _send_task_result(self, instruction: SendTaskResult) -> None:
-        origin: Origin | Here = instruction.origin
+        origin: RequestOrigin | Here = instruction.origin
         if isinstance(origin, Here):
             event = TaskReturned(self._iad, instruction.result)
             self._reactor.perform(self._queries.handle(event, self._reactor.clock()))

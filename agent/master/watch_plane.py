@@ -13,7 +13,7 @@ import msgspec
 from agent.alerts.inbox import parsed_bytes
 from agent.master.public_plane import PublicPlane
 from agent.master.push_plane import PushPlane
-from agent.master.request_plane import Origin
+from agent.master.request_plane import RequestOrigin
 from agent.master.saving_watches import SavingWatches
 from agent.master.state import State
 from agent.master.watch_inboxes import WatchInboxes, document_of
@@ -83,7 +83,7 @@ class WatchPlane:
         self._public = public
         self._queries = scheduler
         self._wall = wall
-        self._standing = WatchScheduler(
+        self._scheduler = WatchScheduler(
             read_trigger,
             scheduler.capability,
             channels_of,
@@ -116,7 +116,7 @@ class WatchPlane:
     @property
     def open_watches(self) -> int:
         """Watches that are kept, including paused ones."""
-        return self._standing.open_watches
+        return self._scheduler.open_watches
 
     @property
     def counters(self) -> dict[str, int]:
@@ -124,7 +124,7 @@ class WatchPlane:
         read."""
         return {
             "open_watches": self.open_watches,
-            **self._standing.counters,
+            **self._scheduler.counters,
             "unreadable_watches": self.unreadable,
         }
 
@@ -133,7 +133,7 @@ class WatchPlane:
         """When an evaluation is due, or an answer waits, on the reactor's clock."""
         if self._answers:
             return 0.0  # regardless of the clock
-        due_s = self._standing.next_tick
+        due_s = self._scheduler.next_tick
         if due_s is None:
             return None
         return min(self._look_s, self._reactor.clock() + due_s - self._wall())
@@ -151,27 +151,27 @@ class WatchPlane:
         set_by_s = wall - self._reactor.clock() - self._ahead_s
         if abs(set_by_s) > CLOCK_SET_S:
             self._ahead_s += set_by_s
-            self._reactor.perform(self._standing.handle(ClockSet(set_by_s), wall))
-        self._reactor.perform(self._standing.handle(event, wall))
+            self._reactor.perform(self._scheduler.handle(ClockSet(set_by_s), wall))
+        self._reactor.perform(self._scheduler.handle(event, wall))
 
-    def _watch(self, origin: Origin, watch: Watch, now: float) -> None:
+    def _watch(self, origin: RequestOrigin, watch: Watch, now: float) -> None:
         # Who comes back with an open watch, on a new connection, loses it if it is refused.
-        if not self._standing.is_elsewhere(origin, origin.sender, watch.id):
+        if not self._scheduler.is_elsewhere(origin, origin.sender, watch.id):
             cost = cost_of(len(watch.areas), parsed_bytes(watch.on))
             if refused := self._public.rates.refused(origin.sender, now, cost):
                 self._public.reply(origin, Watching(watch.id, "refused", message=refused.message))
                 return
-        if not self._state.takes and not self._standing.is_open(origin.sender, watch.id):
+        if not self._state.takes and not self._scheduler.is_open(origin.sender, watch.id):
             self._public.reply(origin, Watching(watch.id, "refused", message=NOT_NOW))
             return
         self._handle(WatchArrived(origin, origin.sender, watch))
 
-    def _acknowledge(self, origin: Origin, message: Acknowledge, _now: float) -> None:
+    def _acknowledge(self, origin: RequestOrigin, message: Acknowledge, _now: float) -> None:
         self._handle(AcknowledgeArrived(origin.sender, message))
 
-    def _cancel(self, origin: Origin, message: Cancel, now: float) -> None:
+    def _cancel(self, origin: RequestOrigin, message: Cancel, now: float) -> None:
         # What is open was paid for when it was opened.
-        if not self._standing.is_open(origin.sender, message.id) and (
+        if not self._scheduler.is_open(origin.sender, message.id) and (
             refused := self._public.rates.refused(origin.sender, now)
         ):
             self._public.reply(origin, Watching(message.id, "refused", message=refused.message))
@@ -204,7 +204,7 @@ class WatchPlane:
                 made = None
                 if key in alerts:
                     made = msgspec.msgpack.decode(alerts[key], type=SavedAlerts)
-                self._standing.restore(saved, cursor, now, made)
+                self._scheduler.restore(saved, cursor, now, made)
             except (ValueError, msgspec.MsgspecError):
                 # Perhaps written by a later version: it stays as it is.
                 self.unreadable += 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Final, NamedTuple
 
-from agent.net.fair_queue import FairQueue
 from agent.net.router import Router
+from agent.net.start_time_fair_queue import StartTimeFairQueue
 from agent.wire.codec import Frame, glimpse
 from agent.wire.principals import Sender
 
@@ -54,7 +54,9 @@ class FairTurns:
         self._serve = serve
         self._refuse = refuse
         self._clock = clock
-        self._waiting: FairQueue[_Waiting] = FairQueue(MAX_WAITING_OF_ONE, MAX_WAITING)
+        self._waiting: StartTimeFairQueue[_Waiting] = StartTimeFairQueue(
+            MAX_WAITING_OF_ONE, MAX_WAITING
+        )
         # How many requests of each connection wait, by sender: one that is gone may leave some, and
         # another party then choose its identity.
         self._connections: dict[bytes, dict[Hashable, int]] = {}

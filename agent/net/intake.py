@@ -119,7 +119,7 @@ class _Settled(NamedTuple):
     least: int
 
 
-class Ledger:
+class ByteAccounting:
     """Accounts for bytes received and taken on each connection, to estimate the bytes held."""
 
     def __init__(self) -> None:
@@ -218,8 +218,8 @@ class Intake:
         self._router = router
         self._warn = warn
         self._clock = clock
-        self._ledger = Ledger()
-        self.taken = self._ledger.taken
+        self._accounting = ByteAccounting()
+        self.taken = self._accounting.taken
         self._room = room
         self._most_connections = most_connections
         self._hosts: dict[int, str] = {}
@@ -302,7 +302,7 @@ class Intake:
         except OSError:
             return  # gone already
         self._closed(fd)
-        self._ledger.opened(fd)
+        self._accounting.opened(fd)
         self._hosts[fd], self._names[fd] = str(name[0]), name
         self._room.hosts[self, fd] = self, self._hosts[fd]
         if self._most_connections is not None:
@@ -320,7 +320,7 @@ class Intake:
         intake._tell(f"more than {most} connections: closed some of {host}")
 
     def _closed(self, fd: int) -> None:
-        self._ledger.closed(fd)
+        self._accounting.closed(fd)
         if self._hosts.pop(fd, None) is not None:
             del self._names[fd], self._room.hosts[self, fd]
 
@@ -333,7 +333,8 @@ class Intake:
             self._look_s = now + LOOK_AT_ALL_S
             self._looked_at = resident
             held = {
-                fd: self._ledger.held(fd, self._read_of(fd), now, resident) for fd in self._hosts
+                fd: self._accounting.held(fd, self._read_of(fd), now, resident)
+                for fd in self._hosts
             }
             for fd, size in excess(held):
                 host = self._hosts[fd]

@@ -29,7 +29,7 @@ MAX_DIRECTORY_KEYS = 32
 Find = Callable[[str], Sender | None]
 
 
-class Guard:
+class SecureSockets:
     """Creates a process's sockets. Without `trust.key` they are plain and limited to this host.
 
     With it, each tcp:// socket uses CURVE, the ZAP handler consults the allow-list, and a change of

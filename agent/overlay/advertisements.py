@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from _core.matching.civ import Civ
-from agent.overlay.anti_entropy import NOTHING, Replicas, Version
+from agent.overlay.anti_entropy import NOTHING, AntiEntropy, Version
 from agent.overlay.anti_entropy_codec import (
     AdvertisementUpdate,
     advertisement_update,
@@ -20,7 +20,7 @@ from agent.overlay.anti_entropy_codec import (
     replica,
 )
 from agent.overlay.matcher import Matcher
-from agent.overlay.scot import Broker
+from agent.overlay.scot import BrokerId
 from agent.overlay.subscriptions import Subscriptions
 from agent.wire.overlay import (
     AdvertisementPart,
@@ -56,10 +56,12 @@ class Hosted:
     Memory: each advertisement with its CIV and one stamp for each other cluster.
     """
 
-    def __init__(self, own: Broker, clusters: int, epoch: int) -> None:
+    def __init__(self, own: BrokerId, clusters: int, epoch: int) -> None:
         self._cluster = own.cluster
         self._width = clusters
-        self._replicas: Replicas[int, int, Filter] = Replicas(own.cluster, epoch, MAX_OF_A_HOST)
+        self._replicas: AntiEntropy[int, int, Filter] = AntiEntropy(
+            own.cluster, epoch, MAX_OF_A_HOST
+        )
         self._matcher: Matcher[int] = Matcher()
         self._hosted: dict[int, _Hosted] = {}
         self._keys: dict[str, int] = {}
@@ -186,7 +188,7 @@ class Hosted:
 class Told(NamedTuple):
     """Updates to send to a host."""
 
-    to: Broker
+    to: BrokerId
     message: CibSet | CibClear | CibState
 
 
@@ -197,11 +199,13 @@ class Announced:
     cluster wants it.
     """
 
-    def __init__(self, own: Broker, epoch: int) -> None:
+    def __init__(self, own: BrokerId, epoch: int) -> None:
         self._own = own
         self._epoch = epoch
         self._given = 0
-        self._replicas: Replicas[int, int, Filter] = Replicas(own.cluster, epoch, MAX_OF_A_HOST)
+        self._replicas: AntiEntropy[int, int, Filter] = AntiEntropy(
+            own.cluster, epoch, MAX_OF_A_HOST
+        )
         self._matcher: Matcher[tuple[int, int]] = Matcher()
         self._wanted: dict[tuple[int, int], bool] = {}
         self.unusable = 0
@@ -217,12 +221,12 @@ class Announced:
         self._epoch = epoch
         return True
 
-    def version(self, host: Broker) -> AdvertisementVersion:
+    def version(self, host: BrokerId) -> AdvertisementVersion:
         """The version of that host's set at this broker."""
         return AdvertisementVersion(*self._replicas.version(host.cluster))
 
     def take(
-        self, host: Broker, update: AdvertisementUpdate, subscriptions: Subscriptions
+        self, host: BrokerId, update: AdvertisementUpdate, subscriptions: Subscriptions
     ) -> list[Told] | None:
         """Apply an update from the host; returns the answer, or None if an earlier update is
         missing and must be requested. One intersection test against the subscriptions for each
@@ -278,7 +282,7 @@ class Announced:
             told.append(Told(self._host(cluster), kind(epoch, key, self._stamp())))
         return told
 
-    def state(self, host: Broker, subscriptions: Subscriptions) -> list[Told]:
+    def state(self, host: BrokerId, subscriptions: Subscriptions) -> list[Told]:
         """All bits of that host's advertisements, as a new statement; empty for an unknown host, or
         before all subscriptions of the cluster are known. One test for each advertisement."""
         cluster = host.cluster
@@ -300,5 +304,5 @@ class Announced:
         self._given += 1
         return self._epoch, self._given
 
-    def _host(self, cluster: int) -> Broker:
-        return Broker(self._own.vertex, cluster)
+    def _host(self, cluster: int) -> BrokerId:
+        return BrokerId(self._own.vertex, cluster)

@@ -7,8 +7,8 @@ comparing versions.
 
 How a broker uses it:
 
-- `put` and `withdraw` change the broker's own set and return the `Change` for its neighbours.
-- `take` applies a `Change` or `Part` from a neighbour. The `Effect` gives the outcome: ``news`` is
+- `put` and `withdraw` change the broker's own set and return the `Delta` for its neighbours.
+- `take` applies a `Delta` or `SnapshotPart` from a neighbour. The `Effect` gives the outcome: ``news`` is
   passed on to the other neighbours (a change as it came, a set by `updates` since the version that
   was here), with `removed` and `added` to update dependent tables; ``gap`` means that an earlier
   change is missing, so the broker requests what the sender has since `version(home)`;
@@ -58,7 +58,7 @@ class Version(NamedTuple):
 NOTHING = Version(0, 0)
 
 
-class Change(NamedTuple, Generic[Home, Name, Item]):
+class Delta(NamedTuple, Generic[Home, Name, Item]):
     """The step to `version` from the one before: `name` has this item now, or is withdrawn."""
 
     home: Home
@@ -67,7 +67,7 @@ class Change(NamedTuple, Generic[Home, Name, Item]):
     item: Item | None
 
 
-class Part(NamedTuple, Generic[Home, Name, Item]):
+class SnapshotPart(NamedTuple, Generic[Home, Name, Item]):
     """Part of a whole set of `total` items, ordered by name: those from position `start` on."""
 
     home: Home
@@ -107,12 +107,12 @@ class _Set(Generic[Home, Name, Item]):
         self.items: dict[Name, Item] = {}
         # A list, because an empty deque allocates room for 64 entries, and most homes have no
         # changes.
-        self.changes: list[Change[Home, Name, Item]] = []
+        self.changes: list[Delta[Home, Name, Item]] = []
         self.arriving = NOTHING
         self.arrived: list[tuple[Name, Item]] = []
 
 
-class Replicas(Generic[Home, Name, Item]):
+class AntiEntropy(Generic[Home, Name, Item]):
     """The sets of all homes as one broker knows them; its own set is the original."""
 
     def __init__(
@@ -152,7 +152,7 @@ class Replicas(Generic[Home, Name, Item]):
 
     # --- the own set -----------------------------------------------------------------------------
 
-    def put(self, name: Name, item: Item) -> Change[Home, Name, Item] | None:
+    def put(self, name: Name, item: Item) -> Delta[Home, Name, Item] | None:
         """Add or change an item; None if it is unchanged. ValueError if the set is full. O(1)."""
         items = self._sets[self.own].items
         if items.get(name) == item:
@@ -163,13 +163,13 @@ class Replicas(Generic[Home, Name, Item]):
             )
         return self._step(name, item)
 
-    def withdraw(self, name: Name) -> Change[Home, Name, Item] | None:
+    def withdraw(self, name: Name) -> Delta[Home, Name, Item] | None:
         """Remove an item; None if there is none of that name. O(1)."""
         return self._step(name, None) if name in self._sets[self.own].items else None
 
-    def _step(self, name: Name, item: Item | None) -> Change[Home, Name, Item]:
+    def _step(self, name: Name, item: Item | None) -> Delta[Home, Name, Item]:
         epoch, number = self._sets[self.own].version
-        change = Change(self.own, Version(epoch, number + 1), name, item)
+        change = Delta(self.own, Version(epoch, number + 1), name, item)
         self._apply(self._sets[self.own], change)
         return change
 
@@ -188,7 +188,9 @@ class Replicas(Generic[Home, Name, Item]):
 
     # --- the sets of others ----------------------------------------------------------------------
 
-    def take(self, update: Change[Home, Name, Item] | Part[Home, Name, Item]) -> Effect[Name, Item]:
+    def take(
+        self, update: Delta[Home, Name, Item] | SnapshotPart[Home, Name, Item]
+    ) -> Effect[Name, Item]:
         """Apply an update from a neighbour. O(1) for a change, O(the set) for the last part."""
         if update.version <= self.version(update.home):
             return _KNOWN
@@ -198,7 +200,7 @@ class Replicas(Generic[Home, Name, Item]):
         known = self._sets.get(update.home) or _Set(NOTHING)
         effect = (
             self._take_change(known, update)
-            if isinstance(update, Change)
+            if isinstance(update, Delta)
             else self._take_part(known, update)
         )
         if effect.kind in {"news", "waiting"}:
@@ -206,7 +208,7 @@ class Replicas(Generic[Home, Name, Item]):
         return effect
 
     def _take_change(
-        self, known: _Set[Home, Name, Item], change: Change[Home, Name, Item]
+        self, known: _Set[Home, Name, Item], change: Delta[Home, Name, Item]
     ) -> Effect[Name, Item]:
         if change.version == (known.version.epoch, known.version.number + 1):
             if change.name not in known.items and len(known.items) >= self._most_items:
@@ -218,7 +220,7 @@ class Replicas(Generic[Home, Name, Item]):
         return _GAP
 
     def _take_part(
-        self, known: _Set[Home, Name, Item], part: Part[Home, Name, Item]
+        self, known: _Set[Home, Name, Item], part: SnapshotPart[Home, Name, Item]
     ) -> Effect[Name, Item]:
         if part.total > self._most_items or part.start + len(part.items) > part.total:
             return _REFUSED
@@ -237,7 +239,7 @@ class Replicas(Generic[Home, Name, Item]):
         return self._replace(known, part.version, dict(known.arrived), ())
 
     def _apply(
-        self, known: _Set[Home, Name, Item], change: Change[Home, Name, Item]
+        self, known: _Set[Home, Name, Item], change: Delta[Home, Name, Item]
     ) -> Effect[Name, Item]:
         items, name = known.items, change.name
         removed = {name: items.pop(name)} if name in items else {}
@@ -257,7 +259,7 @@ class Replicas(Generic[Home, Name, Item]):
         known: _Set[Home, Name, Item],
         version: Version,
         items: dict[Name, Item],
-        changes: tuple[Change[Home, Name, Item], ...],
+        changes: tuple[Delta[Home, Name, Item], ...],
     ) -> Effect[Name, Item]:
         """Replace the set; items that are equal in both are neither removed nor added."""
         before = known.items
@@ -279,7 +281,7 @@ class Replicas(Generic[Home, Name, Item]):
 
     def updates(
         self, home: Home, since: Version, most: int = ITEMS_OF_A_PART
-    ) -> list[Change[Home, Name, Item]] | list[Part[Home, Name, Item]]:
+    ) -> list[Delta[Home, Name, Item]] | list[SnapshotPart[Home, Name, Item]]:
         """The updates from version `since` to the current one, in order: the changes if they are
         kept, else the whole set in parts of at most `most` items. O(n log n) for n items."""
         known = self._sets.get(home)
@@ -291,10 +293,10 @@ class Replicas(Generic[Home, Name, Item]):
         # Ordered by name, so that parts of the same set from different senders fit together.
         items = sorted(known.items.items(), key=lambda named: named[0])
         return [
-            Part(home, known.version, start, len(items), tuple(items[start : start + most]))
+            SnapshotPart(home, known.version, start, len(items), tuple(items[start : start + most]))
             for start in range(0, max(1, len(items)), most)
         ]
 
 
-def _items_of(change: Change[Home, Name, Item]) -> dict[Name, Item]:
+def _items_of(change: Delta[Home, Name, Item]) -> dict[Name, Item]:
     return {} if change.item is None else {change.name: change.item}

@@ -32,7 +32,7 @@ from agent.overlay.events import (
 from agent.overlay.forwarding import Forwarding, Routing
 from agent.overlay.limits import Limits
 from agent.overlay.scot import Scot
-from agent.overlay.source_routing import Ways
+from agent.overlay.source_routing import SourceRouter
 from agent.overlay.tables import Tables
 from agent.wire.overlay import Direct, Have, Notify, NoWay, Relay
 
@@ -48,7 +48,7 @@ class Broker:
 
     def __init__(
         self,
-        at: overlay.Broker,
+        at: overlay.BrokerId,
         scot: Scot,
         *,
         epoch: int,
@@ -62,16 +62,22 @@ class Broker:
         self._scot = scot
         self._limits = limits or Limits()
         self._out: list[Instruction] = []
-        self._ways = Ways(at, scot, self._out)
-        self._tables = Tables(at, scot, epoch, self._limits.unknown_s, self._ways)
+        self._source_router = SourceRouter(at, scot, self._out)
+        self._tables = Tables(at, scot, epoch, self._limits.unknown_s, self._source_router)
         self._forwarding = Forwarding(
-            at, scot, routing, self._limits, self._tables.subscriptions, self._ways, self._out
+            at,
+            scot,
+            routing,
+            self._limits,
+            self._tables.subscriptions,
+            self._source_router,
+            self._out,
         )
         self._malformed = 0
         self._not_advertised = 0
         self._now = 0.0
         # State of the message that is being handled.
-        self._sender: overlay.Broker | None = None
+        self._sender: overlay.BrokerId | None = None
         self._events: dict[type, Callable[[Any], None]] = {
             Received: self._received,
             **self._tables.events,
@@ -82,7 +88,7 @@ class Broker:
             LinkMeasured: lambda event: self._forwarding.measured(event, self._now),
             Tick: lambda _: None,
         }
-        self._messages: dict[type, Callable[[overlay.Broker, Any], None]] = {
+        self._messages: dict[type, Callable[[overlay.BrokerId, Any], None]] = {
             **self._tables.messages,
             Notify: self._notify,
             Have: self._have,
@@ -113,18 +119,18 @@ class Broker:
     def counters(self) -> dict[str, int]:
         """Counters since the start, for metrics; `held` and `unknown` (homes and clusters not heard
         of yet) are current values."""
-        ways, forwarding = self._ways, self._forwarding
+        source_router, forwarding = self._source_router, self._forwarding
         return {
             "delivered": forwarding.delivered,
             "given_up": forwarding.given_up,
             "held": self.held,
-            "lost_relays": ways.lost,
+            "lost_relays": source_router.lost,
             "malformed": self._malformed,
             "not_advertised": self._not_advertised,
-            "relayed": ways.relayed,
+            "relayed": source_router.relayed,
             "repeated": forwarding.repeated,
             "resent": forwarding.resent,
-            "returned": ways.returned,
+            "returned": source_router.returned,
             "stuck": forwarding.stuck,
             "unknown": self._tables.unknown,
             "unusable": self._tables.unusable,
@@ -173,12 +179,12 @@ class Broker:
         neighbour = event.neighbour
         if self._scot.link_kind(self.broker, neighbour) is None:
             raise ValueError(f"{neighbour} is no neighbour of {self.broker}")
-        self._ways.link_up(neighbour)
+        self._source_router.link_up(neighbour)
         self._tables.link_up(neighbour)
         self._forwarding.link_up(neighbour, self._now)
 
     def _link_down(self, event: LinkDown) -> None:
-        self._ways.link_down(event.neighbour)
+        self._source_router.link_down(event.neighbour)
         self._tables.link_down(event.neighbour)
         self._forwarding.link_down(event.neighbour, self._now)
 
@@ -187,7 +193,7 @@ class Broker:
         if isinstance(message, Notify):
             self._forwarding.passed_over(event.neighbour, message.notification.origin)
         elif isinstance(message, Relay):
-            self._ways.passed_over(message)
+            self._source_router.passed_over(message)
 
     # --- messages --------------------------------------------------------------------------------
 
@@ -196,12 +202,12 @@ class Broker:
         self._sender = sender
         try:
             if isinstance(message, Relay):
-                came = self._ways.relay(sender, message)
+                came = self._source_router.relay(sender, message)
                 if came is not None:
                     self._direct(self._checked(message.source), came)
             elif isinstance(message, NoWay):
                 end = self._checked(message.path[-1])
-                back = self._ways.no_way(sender, message, self._now)
+                back = self._source_router.no_way(sender, message, self._now)
                 if back is not None:
                     self._returned(end, back)
             else:
@@ -210,28 +216,28 @@ class Broker:
             # Perhaps of an overlay with other factors; its meaning must not be guessed.
             self._malformed += 1
 
-    def _checked(self, other: tuple[str, int]) -> overlay.Broker:
+    def _checked(self, other: tuple[str, int]) -> overlay.BrokerId:
         self._scot.check(other)
         if other == self.broker:
             raise ValueError("a message from here, or back to here")
-        return overlay.Broker(*other)
+        return overlay.BrokerId(*other)
 
-    def _direct(self, source: overlay.Broker, message: Direct) -> None:
+    def _direct(self, source: overlay.BrokerId, message: Direct) -> None:
         self._messages[type(message)](source, message)
 
-    def _returned(self, to: overlay.Broker, message: Direct) -> None:
+    def _returned(self, to: overlay.BrokerId, message: Direct) -> None:
         if isinstance(message, Notify):
             self._forwarding.returned(message.notification.origin, to, self._now)
         else:
             self._tables.returned(to, message)
 
-    def _notify(self, source: overlay.Broker, message: Notify) -> None:
+    def _notify(self, source: overlay.BrokerId, message: Notify) -> None:
         clusters = self._clusters(message.clusters)
         self._forwarding.take(
             source, message.notification, clusters, self._now, brought_by=self._sender
         )
 
-    def _have(self, source: overlay.Broker, message: Have) -> None:
+    def _have(self, source: overlay.BrokerId, message: Have) -> None:
         parts = [(each.origin, self._clusters(each.clusters)) for each in message.parts]
         self._forwarding.kept(source, parts, self._now)
 

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from agent.overlay.scot import Broker, Scot
+from agent.overlay.scot import BrokerId, Scot
 from agent.wire.overlay import Notification, Origin
 
-Part = tuple[Broker, int]
+Part = tuple[BrokerId, int]
 # In a cluster's tree: the neighbour in whose direction the notification was not served; there may
 # be none.
 Direction = str | None
@@ -57,7 +57,7 @@ class Held:
     def __init__(
         self,
         notification: Notification,
-        brought_by: Broker | None,
+        brought_by: BrokerId | None,
         before: Memory | None,
         now: float,
     ) -> None:
@@ -69,7 +69,7 @@ class Held:
         self.parts: set[Part] = set()
         self.waiting: dict[Part, None] = {}
         # The brokers to notify of each cluster; None is the publisher here.
-        self.asked: dict[Broker | None, set[int]] = {}
+        self.asked: dict[BrokerId | None, set[int]] = {}
         self.since = now
         self.told_stuck = False
         # Resends on which some neighbours were skipped because they were making progress.
@@ -83,14 +83,14 @@ class Custody:
     served in place of an unreachable one; `most_remembered` origins.
     """
 
-    def __init__(self, own: Broker, scot: Scot, most_held: int, most_remembered: int) -> None:
+    def __init__(self, own: BrokerId, scot: Scot, most_held: int, most_remembered: int) -> None:
         self._own = own
         self._scot = scot
         self._most_held = most_held
         self._most_remembered = most_remembered
         # Least recently (re)sent first; and the same by the neighbour that brought it.
         self._held: dict[Origin, Held] = {}
-        self._brought: dict[Broker | None, dict[Origin, None]] = {}
+        self._brought: dict[BrokerId | None, dict[Origin, None]] = {}
         self._memory: dict[Origin, Memory] = {}
 
     def __len__(self) -> int:
@@ -112,7 +112,7 @@ class Custody:
         """Whether there is no room for one more."""
         return len(self._held) >= self._most_held
 
-    def take(self, notification: Notification, brought_by: Broker | None, now: float) -> Held:
+    def take(self, notification: Notification, brought_by: BrokerId | None, now: float) -> Held:
         """Take the notification into custody, unless it is already. O(1)."""
         origin = notification.origin
         held = self._held.get(origin)
@@ -122,13 +122,13 @@ class Custody:
             self._brought.setdefault(brought_by, {})[origin] = None
         return held
 
-    def direction(self, other: Broker) -> Direction:
+    def direction(self, other: BrokerId) -> Direction:
         """The next vertex towards that broker in the tree; None for the same vertex. O(1)."""
         if other.vertex == self._own.vertex:
             return None
         return self._scot.next_vertex(self._own.vertex, other.vertex)
 
-    def covers(self, held: Held, neighbour: Broker, cluster: int) -> bool:
+    def covers(self, held: Held, neighbour: BrokerId, cluster: int) -> bool:
         """Whether that part was made before, or settled and remembered. O(1)."""
         if (neighbour, cluster) in held.parts:
             return True
@@ -139,14 +139,14 @@ class Custody:
             return cluster in before.clusters
         return before.uncovered is None or self.direction(neighbour) != before.uncovered
 
-    def serves(self, held: Held, cluster: int, asker: Broker | None) -> bool:
+    def serves(self, held: Held, cluster: int, asker: BrokerId | None) -> bool:
         """Whether another cluster is served, by any broker but the asker. O(parts)."""
         before = held.before
         if before is not None and not before.nothing and cluster in before.clusters:
             return True
         return any(bit == cluster and to != asker for to, bit in held.parts)
 
-    def add(self, held: Held, neighbour: Broker, clusters: Iterable[int]) -> None:
+    def add(self, held: Held, neighbour: BrokerId, clusters: Iterable[int]) -> None:
         """Add parts that the neighbour must settle."""
         for cluster in clusters:
             part = neighbour, cluster
@@ -154,11 +154,11 @@ class Custody:
                 held.parts.add(part)
                 held.waiting[part] = None
 
-    def ask(self, held: Held, asker: Broker | None, clusters: Iterable[int]) -> None:
+    def ask(self, held: Held, asker: BrokerId | None, clusters: Iterable[int]) -> None:
         """Register a broker to be notified when these parts are done."""
         held.asked.setdefault(asker, set()).update(clusters)
 
-    def settle(self, held: Held, neighbour: Broker, clusters: Iterable[int]) -> None:
+    def settle(self, held: Held, neighbour: BrokerId, clusters: Iterable[int]) -> None:
         """The neighbour has settled these. Parts behind it that were given to other brokers while
         it was unreachable are settled, too. O(clusters · waiting)."""
         waiting = held.waiting
@@ -178,7 +178,7 @@ class Custody:
             for part in behind:
                 del waiting[part]
 
-    def done(self, held: Held) -> list[tuple[Broker | None, list[int]]]:
+    def done(self, held: Held) -> list[tuple[BrokerId | None, list[int]]]:
         """The brokers to notify now and of which clusters, each once; then, if no part is waiting,
         the notification leaves custody. O(askers · clusters · waiting)."""
         told = []
@@ -191,7 +191,7 @@ class Custody:
             self._forget(held, nothing=False)
         return told
 
-    def _waits(self, held: Held, asker: Broker | None, cluster: int) -> bool:
+    def _waits(self, held: Held, asker: BrokerId | None, cluster: int) -> bool:
         if asker is None:
             return bool(held.waiting)
         if cluster != self._own.cluster:
@@ -223,7 +223,7 @@ class Custody:
             return held.since
         return None
 
-    def loser(self, brought_by: Broker | None) -> Broker | None:
+    def loser(self, brought_by: BrokerId | None) -> BrokerId | None:
         """The neighbour that loses a notification to make room for one that `brought_by` (None: a
         publisher here) brings: the neighbour that brought the most, or `brought_by` itself if no
         other brought more. A publisher here, whose spool keeps refused notifications, displaces
@@ -233,7 +233,7 @@ class Custody:
         own = len(brought.get(brought_by, ()))
         return brought_by if len(brought[most]) <= own + (brought_by is None) else most
 
-    def first_of(self, brought_by: Broker | None) -> Held | None:
+    def first_of(self, brought_by: BrokerId | None) -> Held | None:
         """Of the notifications that this neighbour brought, the least recently sent."""
         for origin in self._brought.get(brought_by, ()):
             return self._held[origin]

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from agent.overlay.scot import Broker
+from agent.overlay.scot import BrokerId
 from agent.wire.overlay import Notification, Origin
 from agent.wire.predicates import Filter
 
@@ -27,7 +27,7 @@ class _Struct(Struct, frozen=True, gc=False):
 class Received(_Struct, frozen=True):
     """A message from a neighbour."""
 
-    sender: Broker
+    sender: BrokerId
     message: Message
 
 
@@ -68,19 +68,19 @@ class Publish(_Struct, frozen=True):
 class LinkUp(_Struct, frozen=True):
     """The link to the neighbour is up; the neighbour may have lost its state."""
 
-    neighbour: Broker
+    neighbour: BrokerId
 
 
 class LinkDown(_Struct, frozen=True):
     """The link is down; the last messages sent may be lost."""
 
-    neighbour: Broker
+    neighbour: BrokerId
 
 
 class PassedOver(_Struct, frozen=True):
     """There was no room for this in the queue to the neighbour: it was not sent."""
 
-    neighbour: Broker
+    neighbour: BrokerId
     message: Message
 
 
@@ -88,7 +88,7 @@ class LinkMeasured(_Struct, frozen=True):
     """The queue of messages to the neighbour, over the last window: how many notifications
     `entered` and `left` it, and its `length` now (OctopiA Eq. 10)."""
 
-    neighbour: Broker
+    neighbour: BrokerId
     entered: int
     left: int
     length: int
@@ -119,9 +119,9 @@ class Send(_Struct, frozen=True):
     """Put the message into the queue to the neighbour. `brought_by` is the neighbour whose message
     is forwarded; None: it originates here."""
 
-    neighbour: Broker
+    neighbour: BrokerId
     message: Message
-    brought_by: Broker | None = None
+    brought_by: BrokerId | None = None
 
 
 class Deliver(_Struct, frozen=True):
@@ -150,7 +150,7 @@ class Reopen(_Struct, frozen=True):
     """Take down the link to the neighbour, which is connected but unresponsive. The link may come
     up again after `pause_s` seconds at the earliest."""
 
-    neighbour: Broker
+    neighbour: BrokerId
     pause_s: float
 
 

@@ -24,11 +24,11 @@ from agent.overlay.events import (
     Undeliverable,
 )
 from agent.overlay.limits import Limits
-from agent.overlay.links import LinkStatus
+from agent.overlay.link_congestion import LinkStatus
 from agent.overlay.routing import Copy, dynamic_copies, static_copies
-from agent.overlay.scot import Broker, Scot
-from agent.overlay.source_routing import Ways
-from agent.overlay.stall_detector import Progress
+from agent.overlay.scot import BrokerId, Scot
+from agent.overlay.source_routing import SourceRouter
+from agent.overlay.stall_detector import StallDetector
 from agent.overlay.subscriptions import Subscriptions
 from agent.wire.overlay import MAX_PARTS, Have, Kept, Notification, Notify, Origin
 from agent.wire.predicates import Attributes
@@ -49,12 +49,12 @@ class Forwarding:
 
     def __init__(
         self,
-        own: Broker,
+        own: BrokerId,
         scot: Scot,
         routing: Routing,
         limits: Limits,
         subscriptions: Subscriptions,
-        ways: Ways,
+        source_router: SourceRouter,
         out: list[Instruction],
     ) -> None:
         self._own = own
@@ -62,21 +62,21 @@ class Forwarding:
         self._dynamic = routing == "idr"
         self._limits = limits
         self._subscriptions = subscriptions
-        self._ways = ways
+        self._source_router = source_router
         self._out = out
         self._status = LinkStatus()
-        self._progress = Progress(limits.stuck_s)
+        self._stall_detector = StallDetector(limits.stuck_s)
         self.custody = Custody(own, scot, limits.most_held, limits.most_remembered)
         for neighbour in (*scot.cluster_neighbours(own), *scot.region_neighbours(own)):
             self.link_down(neighbour, 0.0)
         # Reports to be sent at the end: by asker and origin, the clusters that are done.
-        self._kept: dict[Broker, dict[Origin, set[int]]] = {}
+        self._kept: dict[BrokerId, dict[Origin, set[int]]] = {}
         self._kept_due: float | None = None
         # Notifications in custody with a part whose neighbour has no link.
         self._restless: dict[Origin, None] = {}
         self._restless_due: float | None = None
         # When a neighbour last settled something.
-        self._settled_s: dict[Broker, float] = {}
+        self._settled_s: dict[BrokerId, float] = {}
         self.delivered = 0
         self.repeated = 0
         self.resent = 0
@@ -86,33 +86,33 @@ class Forwarding:
 
     # --- links -----------------------------------------------------------------------------------
 
-    def link_up(self, neighbour: Broker, now: float) -> None:
+    def link_up(self, neighbour: BrokerId, now: float) -> None:
         """Resend what the neighbour has not settled; notifications without a path may have one now.
         O(held)."""
         self._status.forget(neighbour)
-        self._progress.forget(neighbour)
+        self._stall_detector.forget(neighbour)
         self._send_again(neighbour, now)
         if self._restless:
             self._restless_due = now
 
-    def link_down(self, neighbour: Broker, now: float) -> None:
+    def link_down(self, neighbour: BrokerId, now: float) -> None:
         """Notifications take another path; a missing link counts as the most congested one.
         O(held)."""
         self._status.measured(LinkMeasured(neighbour, _ENDLESS, 0, _ENDLESS))
-        self._progress.forget(neighbour)
+        self._stall_detector.forget(neighbour)
         self._send_again(neighbour, now)
 
     def measured(self, window: LinkMeasured, now: float) -> None:
         """The length of the queue to a neighbour. O(1)."""
-        if self._ways.is_up(window.neighbour):
+        if self._source_router.is_up(window.neighbour):
             self._status.measured(window)
             if window.length > _SOON_SENT:
-                self._progress.waits(window.neighbour, now)
+                self._stall_detector.waits(window.neighbour, now)
 
-    def passed_over(self, to: Broker, origin: Origin) -> None:
+    def passed_over(self, to: BrokerId, origin: Origin) -> None:
         """A copy was not sent. It is retried after the usual wait, not after the longer one for a
         neighbour that makes progress. O(waiting)."""
-        self._progress.forget(to)
+        self._stall_detector.forget(to)
         held = self.custody.get(origin)
         if held is not None and any(each == to for each, _ in held.waiting):
             held.spared = _MAX_SPARED
@@ -121,13 +121,13 @@ class Forwarding:
 
     def take(
         self,
-        asker: Broker | None,
+        asker: BrokerId | None,
         notification: Notification,
         clusters: Iterable[int],
         now: float,
         doubtful: Iterable[int] = (),
         *,
-        brought_by: Broker | None = None,
+        brought_by: BrokerId | None = None,
     ) -> None:
         """Serve the brokers behind this one, seen from the asker (None: a publisher here), and
         these other clusters. Of the doubtful clusters, serve all brokers but the neighbour here,
@@ -167,13 +167,13 @@ class Forwarding:
             self._send(held, copy.neighbour, now)
         self._tell(held)
 
-    def _next_brokers(self, homes: Iterable[str]) -> list[Broker]:
+    def _next_brokers(self, homes: Iterable[str]) -> list[BrokerId]:
         at = self._own.vertex
         vertices = dict.fromkeys(self._scot.next_vertex(at, home) for home in homes)
-        return [Broker(vertex, self._own.cluster) for vertex in vertices]
+        return [BrokerId(vertex, self._own.cluster) for vertex in vertices]
 
     def _copies(
-        self, a_targets: Sequence[Broker], clusters: Sequence[int], *, dynamic: bool
+        self, a_targets: Sequence[BrokerId], clusters: Sequence[int], *, dynamic: bool
     ) -> list[Copy]:
         # A repeat is routed statically: the earlier decisions of other brokers are not known here.
         targets = Civ(self._scot.clusters, clusters)
@@ -184,18 +184,18 @@ class Forwarding:
     def _round_about(self, held: Held, doubtful: Iterable[int]) -> list[Copy]:
         """To the brokers of these clusters that are next to the lost neighbour, which alone cannot
         be asked whether it wants the notification."""
-        if self._ways.alone:
+        if self._source_router.alone:
             return []
         nothing = Civ(self._scot.clusters)
         vertices = self._scot.tree.neighbours(self._own.vertex)
-        beside = (Broker(vertex, cluster) for cluster in doubtful for vertex in vertices)
+        beside = (BrokerId(vertex, cluster) for cluster in doubtful for vertex in vertices)
         return [
             Copy(each, nothing)
             for each in beside
             if not self.custody.covers(held, each, each.cluster)
         ]
 
-    def _make_room(self, brought_by: Broker | None) -> bool:
+    def _make_room(self, brought_by: BrokerId | None) -> bool:
         """Make room for one more: the neighbour that brought the most loses one, preferably one
         that waits for a broker without a link, which may take long. A notification that the spool
         here can keep does not displace an earlier one from here."""
@@ -224,7 +224,7 @@ class Forwarding:
 
     # --- out -------------------------------------------------------------------------------------
 
-    def _send(self, held: Held, to: Broker, now: float) -> None:
+    def _send(self, held: Held, to: BrokerId, now: float) -> None:
         """Send all that the neighbour has not settled yet, in one copy; without a path to it, to
         the brokers that can stand in for it."""
         waiting = [to]
@@ -233,15 +233,15 @@ class Forwarding:
             bits = [bit for owner, bit in held.waiting if owner == each and bit != each.cluster]
             clusters = Civ(self._scot.clusters, bits).to_bytes() if bits else b""
             copy = Notify(held.notification, clusters)
-            sent = self._ways.send(each, copy, now, held.brought_by)
-            if not self._ways.is_up(each):
+            sent = self._source_router.send(each, copy, now, held.brought_by)
+            if not self._source_router.is_up(each):
                 self._restless[held.notification.origin] = None
                 if self._restless_due is None:
                     self._restless_due = now + self._limits.detour_s
             if not sent:
                 waiting += self._stand_ins(held, each, bits)
 
-    def _stand_ins(self, held: Held, lost: Broker, bits: Iterable[int]) -> list[Broker]:
+    def _stand_ins(self, held: Held, lost: BrokerId, bits: Iterable[int]) -> list[BrokerId]:
         """There is no path to that broker: the brokers behind it, and others for its bits, get
         parts of their own now. None if no alternative exists."""
         custody = self.custody
@@ -250,16 +250,16 @@ class Forwarding:
             held.told_stuck = True
             reason = f"no way from {_name(self._own)} to {_name(lost)} at the moment"
             self._out.append(Undeliverable(held.notification.origin, reason))
-        if self._scot.clusters == 1 or self._ways.alone:
+        if self._scot.clusters == 1 or self._source_router.alone:
             return []
         others = self._behind(lost, held.notification.attributes)
-        others += [Broker(self._own.vertex, bit) for bit in bits]
+        others += [BrokerId(self._own.vertex, bit) for bit in bits]
         new = [each for each in others if not custody.covers(held, each, each.cluster)]
         for each in new:
             custody.add(held, each, (each.cluster,))
         return new
 
-    def _behind(self, lost: Broker, attributes: Attributes) -> list[Broker]:
+    def _behind(self, lost: BrokerId, attributes: Attributes) -> list[BrokerId]:
         """Its neighbours in its cluster, away from this broker; in the own cluster, those on the
         path to a home that wants it."""
         if lost.cluster != self._own.cluster:
@@ -277,14 +277,14 @@ class Forwarding:
         if lost.vertex != self._own.vertex:
             back = self._scot.next_vertex(lost.vertex, self._own.vertex)
             vertices = tuple(each for each in vertices if each != back)
-        return [Broker(vertex, lost.cluster) for vertex in vertices]
+        return [BrokerId(vertex, lost.cluster) for vertex in vertices]
 
     # --- custody ---------------------------------------------------------------------------------
 
-    def kept(self, by: Broker, parts: Iterable[tuple[Origin, Iterable[int]]], now: float) -> None:
+    def kept(self, by: BrokerId, parts: Iterable[tuple[Origin, Iterable[int]]], now: float) -> None:
         """The neighbour has these, or, without clusters, keeps them. O(parts · waiting)."""
-        self._progress.heard(by)
-        self._ways.trust(by)
+        self._stall_detector.heard(by)
+        self._source_router.trust(by)
         for origin, clusters in parts:
             held, settled = self.custody.get(origin), tuple(clusters)
             if held is not None and settled:
@@ -318,10 +318,10 @@ class Forwarding:
             ]
             for start in range(0, len(parts), MAX_PARTS):
                 # An asker without a path is told when it asks again.
-                self._ways.send(asker, Have(tuple(parts[start : start + MAX_PARTS])), now)
+                self._source_router.send(asker, Have(tuple(parts[start : start + MAX_PARTS])), now)
         self._kept.clear()
 
-    def _send_again(self, to: Broker, now: float) -> None:
+    def _send_again(self, to: BrokerId, now: float) -> None:
         """The link to the neighbour is new, or down: resend whatever it has not settled.
         O(held)."""
         for held in self.custody:
@@ -329,7 +329,7 @@ class Forwarding:
                 self.resent += 1
                 self._send(held, to, now)
 
-    def returned(self, origin: Origin, to: Broker, now: float) -> None:
+    def returned(self, origin: Origin, to: BrokerId, now: float) -> None:
         """A copy found no path and came back; another path is tried."""
         held = self.custody.get(origin)
         if held is not None and any(each == to for each, _ in held.waiting):
@@ -342,7 +342,7 @@ class Forwarding:
         """When a report or a resend is due; None if nothing is."""
         oldest = self.custody.oldest
         again = None if oldest is None else oldest + self._limits.resend_s
-        due = (again, self._restless_due, self._kept_due, self._progress.next_tick)
+        due = (again, self._restless_due, self._kept_due, self._stall_detector.next_tick)
         return min((each for each in due if each is not None), default=None)
 
     def tick(self, now: float) -> None:
@@ -359,9 +359,9 @@ class Forwarding:
                     self._retry_round(held_again, now)
             if not self._restless:
                 self._restless_due = None
-        for neighbour, pause_s in self._progress.stuck(now):
+        for neighbour, pause_s in self._stall_detector.stuck(now):
             self.stuck += 1
-            self._ways.suspect(neighbour)
+            self._source_router.suspect(neighbour)
             self._out.append(Reopen(neighbour, pause_s))
 
     def _retry(self, held: Held, now: float) -> None:
@@ -374,21 +374,21 @@ class Forwarding:
         self.resent += bool(due)
         for to in due:
             self._send(held, to, now)
-            if self._ways.is_up(to):
-                self._progress.asked(to, now)
+            if self._source_router.is_up(to):
+                self._stall_detector.asked(to, now)
 
-    def _at_work(self, neighbour: Broker, now: float) -> bool:
+    def _at_work(self, neighbour: BrokerId, now: float) -> bool:
         last = self._settled_s.get(neighbour)
         recently = last is not None and now - last < self._limits.resend_s
-        return recently and self._ways.is_up(neighbour)
+        return recently and self._source_router.is_up(neighbour)
 
     def _retry_round(self, held: Held, now: float) -> None:
         """Resend to neighbours without a link."""
         self.resent += 1
         for to in dict.fromkeys(each for each, _ in held.waiting):
-            if not self._ways.is_up(to):
+            if not self._source_router.is_up(to):
                 self._send(held, to, now)
 
 
-def _name(broker: Broker) -> str:
+def _name(broker: BrokerId) -> str:
     return f"{broker.vertex}/{broker.cluster}"

@@ -27,19 +27,19 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from _core.matching.civ import Civ
-from agent.overlay.links import LinkStatus
-from agent.overlay.scot import Broker
+from agent.overlay.link_congestion import LinkStatus
+from agent.overlay.scot import BrokerId
 
 
 class Copy(NamedTuple):
     """A copy for the queue to the neighbour, which serves its own cluster and these further
     `clusters`; usually none. Immutable: copies may share the vector."""
 
-    neighbour: Broker
+    neighbour: BrokerId
     clusters: Civ
 
 
-def static_copies(own: Broker, a_targets: Sequence[Broker], clusters: Civ) -> list[Copy]:
+def static_copies(own: BrokerId, a_targets: Sequence[BrokerId], clusters: Civ) -> list[Copy]:
     """SNR: one copy for each target, none of which carries a bit (OctopiA section VII-A).
 
     `own` is the broker that decides, `a_targets` are the next brokers of its cluster, in any order
@@ -51,7 +51,7 @@ def static_copies(own: Broker, a_targets: Sequence[Broker], clusters: Civ) -> li
 
 
 def dynamic_copies(
-    own: Broker, a_targets: Sequence[Broker], clusters: Civ, status: LinkStatus
+    own: BrokerId, a_targets: Sequence[BrokerId], clusters: Civ, status: LinkStatus
 ) -> list[Copy]:
     """IDR: as few copies on congested iLinks as possible (OctopiA section VII-B).
 
@@ -91,16 +91,16 @@ def dynamic_copies(
     ]
 
 
-def _i_links(own: Broker, clusters: Civ) -> list[Broker]:
+def _i_links(own: BrokerId, clusters: Civ) -> list[BrokerId]:
     if own.cluster in clusters:
         raise ValueError(
             f"cluster {own.cluster} is where {own} is: no notification goes back there"
         )
-    return [Broker(own.vertex, cluster) for cluster in clusters]
+    return [BrokerId(own.vertex, cluster) for cluster in clusters]
 
 
 def _least_loaded_i_link(
-    own: Broker, links: Sequence[Broker], width: int, status: LinkStatus
-) -> Broker:
+    own: BrokerId, links: Sequence[BrokerId], width: int, status: LinkStatus
+) -> BrokerId:
     # Going round from the own cluster: else those with low indices would carry for all others.
     return min(links, key=lambda each: (status.load(each), (each.cluster - own.cluster) % width))

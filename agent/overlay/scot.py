@@ -20,7 +20,7 @@ MAX_CLUSTERS = 1_024  # the width of a cluster index vector
 MAX_BROKERS = 1 << 20
 
 
-class Broker(NamedTuple):
+class BrokerId(NamedTuple):
     """A vertex of the product: a vertex of the tree, and the index of a cluster, from 0."""
 
     vertex: str
@@ -64,18 +64,18 @@ class Scot:
         """The vertices of the tree, which also index the regions."""
         return self.tree.vertices
 
-    def brokers(self) -> Iterator[Broker]:
+    def brokers(self) -> Iterator[BrokerId]:
         """All brokers, cluster by cluster."""
         for cluster in range(self.clusters):
             yield from self.cluster(cluster)
 
-    def cluster(self, index: int) -> tuple[Broker, ...]:
+    def cluster(self, index: int) -> tuple[BrokerId, ...]:
         """The brokers of a cluster, in the order of `vertices`. O(their number)."""
-        return tuple(Broker(vertex, index) for vertex in self.vertices)
+        return tuple(BrokerId(vertex, index) for vertex in self.vertices)
 
-    def region(self, vertex: str) -> tuple[Broker, ...]:
+    def region(self, vertex: str) -> tuple[BrokerId, ...]:
         """The brokers of a region, by cluster. O(their number)."""
-        return tuple(Broker(vertex, cluster) for cluster in range(self.clusters))
+        return tuple(BrokerId(vertex, cluster) for cluster in range(self.clusters))
 
     def __contains__(self, broker: object) -> bool:
         match broker:
@@ -96,43 +96,43 @@ class Scot:
                 f"the clusters are numbered 0 to {self.clusters - 1}: there is no {cluster!r}"
             )
 
-    def is_edge(self, broker: Broker) -> bool:
+    def is_edge(self, broker: BrokerId) -> bool:
         """Whether it has at most one primary neighbour; else it is an inner broker. O(1)."""
         return self.tree.degree(broker.vertex) <= 1
 
     # --- links -----------------------------------------------------------------------------------
 
-    def cluster_neighbours(self, broker: Broker) -> tuple[Broker, ...]:
+    def cluster_neighbours(self, broker: BrokerId) -> tuple[BrokerId, ...]:
         """The primary ones, over aLinks. O(their number)."""
-        return tuple(Broker(each, broker.cluster) for each in self.tree.neighbours(broker.vertex))
+        return tuple(BrokerId(each, broker.cluster) for each in self.tree.neighbours(broker.vertex))
 
-    def region_neighbours(self, broker: Broker) -> tuple[Broker, ...]:
+    def region_neighbours(self, broker: BrokerId) -> tuple[BrokerId, ...]:
         """The secondary ones, over iLinks, by cluster. O(their number)."""
         return tuple(
-            Broker(broker.vertex, cluster)
+            BrokerId(broker.vertex, cluster)
             for cluster in range(self.clusters)
             if cluster != broker.cluster
         )
 
-    def link_kind(self, a: Broker, b: Broker) -> LinkKind | None:
+    def link_kind(self, a: BrokerId, b: BrokerId) -> LinkKind | None:
         """The kind of link between two brokers; None if they are not neighbours. O(degree)."""
         if a.vertex == b.vertex:
             return "iLink" if a.cluster != b.cluster else None
         joined = a.cluster == b.cluster and b.vertex in self.tree.neighbours(a.vertex)
         return "aLink" if joined else None
 
-    def a_links(self) -> Iterator[tuple[Broker, Broker]]:
+    def a_links(self) -> Iterator[tuple[BrokerId, BrokerId]]:
         """Each aLink once, cluster by cluster."""
         for cluster in range(self.clusters):
             for a, b in self.tree.links:
-                yield Broker(a, cluster), Broker(b, cluster)
+                yield BrokerId(a, cluster), BrokerId(b, cluster)
 
-    def i_links(self) -> Iterator[tuple[Broker, Broker]]:
+    def i_links(self) -> Iterator[tuple[BrokerId, BrokerId]]:
         """Each iLink once, region by region."""
         for vertex in self.vertices:
             for a in range(self.clusters):
                 for b in range(a + 1, self.clusters):
-                    yield Broker(vertex, a), Broker(vertex, b)
+                    yield BrokerId(vertex, a), BrokerId(vertex, b)
 
     @property
     def fingerprint(self) -> str:
@@ -153,7 +153,7 @@ class Scot:
         """The vertices of the tree from one to the other, both among them. KeyError. O(length)."""
         return self.tree.path(start, end)
 
-    def distance(self, a: Broker, b: Broker) -> int:
+    def distance(self, a: BrokerId, b: BrokerId) -> int:
         """Links on a shortest path: in the tree, and one more into another cluster. O(distance)."""
         return self.tree.distance(a.vertex, b.vertex) + (a.cluster != b.cluster)
 

@@ -21,8 +21,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from agent.overlay.events import Message
-from agent.overlay.fair_queue import ANY, FairQueue, Flow
 from agent.overlay.lifecycle import LINK_TRANSITIONS
+from agent.overlay.round_robin_queue import ANY, Flow, RoundRobinQueue
 from agent.runtime.back_off import BackOff
 from agent.runtime.state_machine import StateMachine
 from agent.wire.overlay_links import OverlayBeat, OverlayFrame, OverlayHello, OverlayRequest
@@ -150,7 +150,7 @@ class Session(StateMachine):
         self.theirs = 0
         """The session of the other end; 0 if it was not heard of since the link went down."""
         self.become("down")
-        self._queue: FairQueue[Message] = FairQueue()
+        self._queue: RoundRobinQueue[Message] = RoundRobinQueue()
         self._sent = self._confirmed = 0
         self._received = self._told = 0
         self._heard_s = 0.0

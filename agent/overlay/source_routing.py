@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from agent.overlay.events import Instruction, Send
-from agent.overlay.scot import Broker, Scot
+from agent.overlay.scot import BrokerId, Scot
 from agent.wire.overlay import Direct, Hop, Notify, NoWay, Relay
 
 # How long a broken spot elsewhere is avoided; then it is tried again.
@@ -25,10 +25,10 @@ MAX_AVOIDED: Final = 1_024
 # Relays sent from here that may come back, some 150 bytes each.
 MAX_SENT: Final = 16_384
 
-Spot = tuple[Broker, Broker]
+Spot = tuple[BrokerId, BrokerId]
 
 
-def detours(scot: Scot, start: Broker, end: Broker) -> Iterator[tuple[Broker, ...]]:
+def detours(scot: Scot, start: BrokerId, end: BrokerId) -> Iterator[tuple[BrokerId, ...]]:
     """Paths from one broker to another, each without its start, that avoid the link between them.
 
     Within a cluster: through each other cluster, along the tree. Into another cluster: along the
@@ -41,23 +41,23 @@ def detours(scot: Scot, start: Broker, end: Broker) -> Iterator[tuple[Broker, ..
     if start.cluster != end.cluster:
         if walk:
             yield _along(walk, start.cluster, end)
-            yield (Broker(start.vertex, end.cluster), *_along(walk, end.cluster))
+            yield (BrokerId(start.vertex, end.cluster), *_along(walk, end.cluster))
         for each in others:
             if each != end.cluster:
-                yield (Broker(start.vertex, each), *_along(walk, each, end))
+                yield (BrokerId(start.vertex, each), *_along(walk, each, end))
         if not walk:
             for near in scot.cluster_neighbours(start):
-                yield near, Broker(near.vertex, end.cluster), end
+                yield near, BrokerId(near.vertex, end.cluster), end
     elif walk:
         for each in others:
-            yield (Broker(start.vertex, each), *_along(walk, each, end))
+            yield (BrokerId(start.vertex, each), *_along(walk, each, end))
 
 
-def _along(walk: Iterable[str], cluster: int, *end: Broker) -> tuple[Broker, ...]:
-    return (*(Broker(vertex, cluster) for vertex in walk), *end)
+def _along(walk: Iterable[str], cluster: int, *end: BrokerId) -> tuple[BrokerId, ...]:
+    return (*(BrokerId(vertex, cluster) for vertex in walk), *end)
 
 
-class Ways:
+class SourceRouter:
     """The links of one broker that are up, and the detours round those that are down.
 
     Instructions go to `out`. Memory: the neighbours, at most 1,024 broken spots, and a digest of
@@ -65,12 +65,12 @@ class Ways:
     neighbour could make this broker send arbitrary messages.
     """
 
-    def __init__(self, own: Broker, scot: Scot, out: list[Instruction]) -> None:
+    def __init__(self, own: BrokerId, scot: Scot, out: list[Instruction]) -> None:
         self._own = own
         self._scot = scot
         self._out = out
-        self._up: set[Broker] = set()
-        self._suspects: set[Broker] = set()
+        self._up: set[BrokerId] = set()
+        self._suspects: set[BrokerId] = set()
         self._avoided: dict[Spot, float] = {}
         self._sent: dict[bytes, int] = {}
         # No detour is longer, without its start.
@@ -79,7 +79,7 @@ class Ways:
         self.returned = 0
         self.lost = 0
 
-    def is_up(self, neighbour: Broker) -> bool:
+    def is_up(self, neighbour: BrokerId) -> bool:
         """O(1)."""
         return neighbour in self._up
 
@@ -88,27 +88,27 @@ class Ways:
         """Whether no link is up. O(1)."""
         return not self._up
 
-    def link_up(self, neighbour: Broker) -> None:
+    def link_up(self, neighbour: BrokerId) -> None:
         """The link is up; broken spots beyond it may be repaired. O(spots avoided)."""
         self._up.add(neighbour)
         for spot in [spot for spot in self._avoided if neighbour in spot]:
             del self._avoided[spot]
 
-    def link_down(self, neighbour: Broker) -> None:
+    def link_down(self, neighbour: BrokerId) -> None:
         """O(1)."""
         self._up.discard(neighbour)
 
-    def suspect(self, neighbour: Broker) -> None:
+    def suspect(self, neighbour: BrokerId) -> None:
         """The neighbour is connected but unresponsive: it is still sent its own messages, but paths
         through it are avoided. O(1)."""
         self._suspects.add(neighbour)
 
-    def trust(self, neighbour: Broker) -> None:
+    def trust(self, neighbour: BrokerId) -> None:
         """The neighbour responds again. O(1)."""
         self._suspects.discard(neighbour)
 
     def send(
-        self, to: Broker, message: Direct, now: float, brought_by: Broker | None = None
+        self, to: BrokerId, message: Direct, now: float, brought_by: BrokerId | None = None
     ) -> bool:
         """Send over the link, or by a detour. False if no path is known, and nothing is sent, or if
         that broker is not expected to respond. `brought_by` as in `Send`. O(1), or O(paths · their
@@ -139,17 +139,17 @@ class Ways:
             self._sent[digest] = times - 1
         return times > 0
 
-    def _detours(self, to: Broker) -> Iterator[tuple[Broker, ...]]:
+    def _detours(self, to: BrokerId) -> Iterator[tuple[BrokerId, ...]]:
         able = self._up - self._suspects
         return (path for path in detours(self._scot, self._own, to) if path[0] in able)
 
-    def _open(self, path: tuple[Broker, ...], now: float) -> bool:
+    def _open(self, path: tuple[BrokerId, ...], now: float) -> bool:
         avoided = self._avoided
         if not avoided:
             return True
         return all(avoided.get(spot, now) <= now for spot in pairwise(path))
 
-    def relay(self, sender: Broker, relay: Relay) -> Direct | None:
+    def relay(self, sender: BrokerId, relay: Relay) -> Direct | None:
         """Handle a relayed message: returned if this broker is its destination; None if it was
         handed on, or back. ValueError for a path that no broker sends, or that does not lead from
         the sender to here. O(path)."""
@@ -157,7 +157,7 @@ class Ways:
         if step >= len(path) or path[step] != self._own:
             self.lost += 1
             return None
-        self._came_from(sender, path[step - 1] if step else Broker(*relay.source))
+        self._came_from(sender, path[step - 1] if step else BrokerId(*relay.source))
         if step + 1 == len(path):
             return relay.message
         suspected = path[step + 1] in self._suspects and step + 2 < len(path)
@@ -176,14 +176,14 @@ class Ways:
         if step >= 0:
             before = relay.path[step - 1] if step else relay.source
             back = NoWay(relay.source, relay.path, step, step, relay.message)
-            self._back(back, Broker(*before))
+            self._back(back, BrokerId(*before))
 
-    def no_way(self, sender: Broker, back: NoWay, now: float) -> Direct | None:
+    def no_way(self, sender: BrokerId, back: NoWay, now: float) -> Direct | None:
         """A message that this broker sent along a broken path, which is avoided from now on; None
         if it was handed on. ValueError as for `relay`, and for a message that this broker did not
         send. O(path)."""
         path, step, broken = self._path(back), back.step, back.broken
-        at = path[step] if 0 <= step < len(path) else Broker(*back.source)
+        at = path[step] if 0 <= step < len(path) else BrokerId(*back.source)
         if at != self._own or not -1 <= step < broken < len(path) - 1:
             self.lost += 1
             return None
@@ -201,23 +201,23 @@ class Ways:
             del self._avoided[next(iter(self._avoided))]
         return back.message
 
-    def _path(self, relay: Relay | NoWay) -> list[Broker]:
+    def _path(self, relay: Relay | NoWay) -> list[BrokerId]:
         if len(relay.path) > self._longest:
             raise ValueError(f"a path of {len(relay.path)} hops")
-        path = [Broker(*hop) for hop in relay.path]
+        path = [BrokerId(*hop) for hop in relay.path]
         if len({relay.source, *path}) <= len(path):
             raise ValueError("a path with a broker twice")
         return path
 
-    def _came_from(self, sender: Broker, hop: Broker) -> None:
+    def _came_from(self, sender: BrokerId, hop: BrokerId) -> None:
         if sender != hop:
             raise ValueError(f"{sender} is not the hop before")
 
-    def _back(self, back: NoWay, sender: Broker) -> None:
+    def _back(self, back: NoWay, sender: BrokerId) -> None:
         """One hop back to the source, if that link is up: else the source retries after its
         time-out."""
         step = back.step - 1
-        to = Broker(*(back.path[step] if step >= 0 else back.source))
+        to = BrokerId(*(back.path[step] if step >= 0 else back.source))
         if to in self._up:
             farther = NoWay(back.source, back.path, back.broken, step, back.message)
             self._out.append(Send(to, farther, sender))

@@ -8,7 +8,7 @@ it.
 
 from __future__ import annotations
 
-from agent.overlay.scot import Broker
+from agent.overlay.scot import BrokerId
 from agent.runtime.back_off import BackOff
 
 # For a neighbour not heard of since the last pause, the pause doubles.
@@ -16,29 +16,29 @@ FIRST_PAUSE_S = 5.0
 LONGEST_PAUSE_S = 60.0
 
 
-class Progress:
+class StallDetector:
     """Neighbours that were asked again and have been silent since. Memory: the neighbours."""
 
     def __init__(self, stuck_s: float) -> None:
         self._stuck_s = stuck_s
         # When each was first asked since it was last heard of; the longest ago first.
-        self._asked: dict[Broker, float] = {}
-        self._pauses: dict[Broker, BackOff] = {}
+        self._asked: dict[BrokerId, float] = {}
+        self._pauses: dict[BrokerId, BackOff] = {}
 
-    def asked(self, neighbour: Broker, now: float) -> None:
+    def asked(self, neighbour: BrokerId, now: float) -> None:
         """The neighbour was asked again over its link. O(1)."""
         self._asked.setdefault(neighbour, now)
 
-    def heard(self, neighbour: Broker) -> None:
+    def heard(self, neighbour: BrokerId) -> None:
         """The neighbour reported something settled or kept. O(1)."""
         self._asked.pop(neighbour, None)
         self._pauses.pop(neighbour, None)
 
-    def forget(self, neighbour: Broker) -> None:
+    def forget(self, neighbour: BrokerId) -> None:
         """Its link is new, or gone, or the repeat was never sent. O(1)."""
         self._asked.pop(neighbour, None)
 
-    def waits(self, neighbour: Broker, now: float) -> None:
+    def waits(self, neighbour: BrokerId, now: float) -> None:
         """The repeat may still be in the queue to the neighbour: its time starts over. O(1)."""
         if self._asked.pop(neighbour, None) is not None:
             self._asked[neighbour] = now
@@ -50,7 +50,7 @@ class Progress:
             return asked + self._stuck_s
         return None
 
-    def stuck(self, now: float) -> list[tuple[Broker, float]]:
+    def stuck(self, now: float) -> list[tuple[BrokerId, float]]:
         """The neighbours that have, and for how many seconds each link shall stay down.
         O(results)."""
         found = []

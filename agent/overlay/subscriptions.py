@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from agent.overlay.anti_entropy import NOTHING, Replicas, Version
+from agent.overlay.anti_entropy import NOTHING, AntiEntropy, Version
 from agent.overlay.anti_entropy_codec import SubscriptionUpdate, fits, replica, subscription_update
 from agent.overlay.matcher import Matcher
-from agent.overlay.scot import Broker, Scot
+from agent.overlay.scot import BrokerId, Scot
 from agent.wire.overlay import HomeVersion, SubscriptionPart, SubscriptionVersions
 from agent.wire.predicates import Attributes, Filter
 
@@ -33,11 +33,11 @@ _NOTHING_CHANGED = Changed([], [], [])
 class Subscriptions:
     """The table of one broker. Memory: that of all subscriptions of the cluster."""
 
-    def __init__(self, own: Broker, scot: Scot, epoch: int) -> None:
+    def __init__(self, own: BrokerId, scot: Scot, epoch: int) -> None:
         self._own = own.vertex
         self._cluster = own.cluster
         self._scot = scot
-        self._replicas: Replicas[str, int, Filter] = Replicas(own.vertex, epoch)
+        self._replicas: AntiEntropy[str, int, Filter] = AntiEntropy(own.vertex, epoch)
         self._matcher: Matcher[tuple[str, int]] = Matcher()
         # Names of the subscriptions here, and back.
         self._keys: dict[str, int] = {}
@@ -153,12 +153,12 @@ class Subscriptions:
         """The epoch of this broker's set."""
         return self._replicas.version(self._own).epoch
 
-    def toward(self, home: str) -> Broker:
+    def toward(self, home: str) -> BrokerId:
         """The neighbour on the path to another home: updates from it are taken for the home's own.
         ValueError for a home that the overlay does not have."""
         if home not in self._scot.tree:
             raise ValueError(f"the overlay has no vertex {home!r}")
-        return Broker(self._scot.next_vertex(self._own, home), self._cluster)
+        return BrokerId(self._scot.next_vertex(self._own, home), self._cluster)
 
     def knows(self, home: str) -> bool:
         """Whether that home's set is known."""

@@ -15,8 +15,8 @@ from _core.matching.civ import Civ
 from agent.overlay.advertisements import Announced, Hosted, Told
 from agent.overlay.anti_entropy_codec import AdvertisementUpdate, SubscriptionUpdate
 from agent.overlay.events import Advertise, Subscribe, Unadvertise, Unsubscribe
-from agent.overlay.scot import Broker, Scot
-from agent.overlay.source_routing import Ways
+from agent.overlay.scot import BrokerId, Scot
+from agent.overlay.source_routing import SourceRouter
 from agent.overlay.subscriptions import Changed, Subscriptions
 from agent.wire.overlay import (
     AdvertisementChange,
@@ -37,14 +37,16 @@ from agent.wire.predicates import Attributes
 class Tables:
     """The subscriptions of a cluster and the advertisements of a region, at one broker.
 
-    Messages are sent through `ways`. A broker that was not heard of for `unknown_s` after the first
+    Messages are sent through `source_router`. A broker that was not heard of for `unknown_s` after the first
     `begin_turn` is taken to want nothing and to have nothing.
     """
 
-    def __init__(self, own: Broker, scot: Scot, epoch: int, unknown_s: float, ways: Ways) -> None:
+    def __init__(
+        self, own: BrokerId, scot: Scot, epoch: int, unknown_s: float, source_router: SourceRouter
+    ) -> None:
         self._own = own
         self._scot = scot
-        self._ways = ways
+        self._source_router = source_router
         self.subscriptions: Final = Subscriptions(own, scot, epoch)
         self._hosted = Hosted(own, scot.clusters, epoch)
         self._announced = Announced(own, epoch)
@@ -62,7 +64,7 @@ class Tables:
         }
         """What users do, by kind. ValueError for a filter that makes no sense or one too many; then
         nothing has changed."""
-        self.messages: Final[dict[type, Callable[[Broker, Any], None]]] = {
+        self.messages: Final[dict[type, Callable[[BrokerId, Any], None]]] = {
             SubscriptionChange: self._subscription_update,
             SubscriptionPart: self._subscription_update,
             SubscriptionVersions: self._subscription_versions,
@@ -104,7 +106,7 @@ class Tables:
             return None
         beside = []
         for cluster in self._hosted.doubtful:
-            if self._ways.is_up(Broker(self._own.vertex, cluster)):
+            if self._source_router.is_up(BrokerId(self._own.vertex, cluster)):
                 targets.set(cluster)
             elif cluster not in targets:
                 beside.append(cluster)
@@ -147,7 +149,7 @@ class Tables:
 
     # --- links -----------------------------------------------------------------------------------
 
-    def link_up(self, neighbour: Broker) -> None:
+    def link_up(self, neighbour: BrokerId) -> None:
         """Both ends exchange their versions, and a cluster states what it wants."""
         if neighbour.cluster == self._own.cluster:
             self._send(neighbour, self.subscriptions.versions())
@@ -155,24 +157,24 @@ class Tables:
             self._send(neighbour, self._announced.version(neighbour))
             self._tell(self._announced.state(neighbour, self.subscriptions))
 
-    def link_down(self, neighbour: Broker) -> None:
+    def link_down(self, neighbour: BrokerId) -> None:
         """New subscriptions of its cluster may not be reported to this broker from now on."""
         if neighbour.cluster != self._own.cluster:
             self._hosted.link_down(neighbour.cluster)
 
-    def returned(self, to: Broker, message: Direct) -> None:
+    def returned(self, to: BrokerId, message: Direct) -> None:
         """A message did not find a path to that broker."""
         if isinstance(message, SubscriptionChange | SubscriptionPart):
             self._pass_on(to, message)
         else:
             self._send(to, message)
 
-    def _send(self, to: Broker, message: Direct) -> bool:
-        return self._ways.send(to, message, self._now)
+    def _send(self, to: BrokerId, message: Direct) -> bool:
+        return self._source_router.send(to, message, self._now)
 
     # --- subscriptions ---------------------------------------------------------------------------
 
-    def _subscription_update(self, source: Broker, message: SubscriptionUpdate) -> None:
+    def _subscription_update(self, source: BrokerId, message: SubscriptionUpdate) -> None:
         self._check_cluster(source)
         if message.home == self._own.vertex:
             self._outbid(HomeVersion(message.home, message.epoch, message.version))
@@ -180,7 +182,7 @@ class Tables:
         toward = self.subscriptions.toward(message.home)
         # Other brokers may report it as well: as long as that link is up, they are not believed.
         if self._scot.next_vertex(self._own.vertex, source.vertex) != toward.vertex and (
-            self._ways.is_up(toward) and self.subscriptions.knows(message.home)
+            self._source_router.is_up(toward) and self.subscriptions.knows(message.home)
         ):
             return
         changed = self.subscriptions.take(message)
@@ -189,7 +191,7 @@ class Tables:
         else:
             self._changed(changed, source)
 
-    def _subscription_versions(self, source: Broker, message: SubscriptionVersions) -> None:
+    def _subscription_versions(self, source: BrokerId, message: SubscriptionVersions) -> None:
         self._check_cluster(source)
         self._outbid(*message.homes)
         for update in self.subscriptions.newer(message):
@@ -202,11 +204,11 @@ class Tables:
             self._tell_cluster(self.subscriptions.own_set(), self._own)
             self._begin(self.subscriptions.epoch)
 
-    def _check_cluster(self, source: Broker) -> None:
+    def _check_cluster(self, source: BrokerId) -> None:
         if source.cluster != self._own.cluster:
             raise ValueError(f"{source} is in another cluster")
 
-    def _changed(self, changed: Changed | None, source: Broker) -> None:
+    def _changed(self, changed: Changed | None, source: BrokerId) -> None:
         if changed is None:
             return
         self._tell_cluster(changed.updates, source)
@@ -219,7 +221,7 @@ class Tables:
             self._complete = True
             self._tell_states()
 
-    def _tell_cluster(self, updates: Iterable[SubscriptionUpdate], source: Broker) -> None:
+    def _tell_cluster(self, updates: Iterable[SubscriptionUpdate], source: BrokerId) -> None:
         """Send to all neighbours in the cluster except the one it came from."""
         at = self._own.vertex
         came_from = None if source == self._own else self._scot.next_vertex(at, source.vertex)
@@ -228,12 +230,12 @@ class Tables:
                 for update in updates:
                     self._pass_on(neighbour, update)
 
-    def _pass_on(self, to: Broker, update: SubscriptionUpdate) -> None:
+    def _pass_on(self, to: BrokerId, update: SubscriptionUpdate) -> None:
         """If there is no path to that broker, send to the brokers behind it."""
         waiting = [to]
         while waiting:
             each = waiting.pop()
-            if self._send(each, update) or self._scot.clusters == 1 or self._ways.alone:
+            if self._send(each, update) or self._scot.clusters == 1 or self._source_router.alone:
                 continue
             back = self._scot.next_vertex(each.vertex, self._own.vertex)
             behind = self._scot.cluster_neighbours(each)
@@ -246,7 +248,7 @@ class Tables:
             for neighbour in self._scot.region_neighbours(self._own):
                 self._send(neighbour, update)
 
-    def _advertisement_update(self, source: Broker, message: AdvertisementUpdate) -> None:
+    def _advertisement_update(self, source: BrokerId, message: AdvertisementUpdate) -> None:
         self._check_region(source)
         told = self._announced.take(source, message, self.subscriptions)
         if told is None:
@@ -254,7 +256,7 @@ class Tables:
         else:
             self._tell(told)
 
-    def _advertisement_version(self, source: Broker, message: AdvertisementVersion) -> None:
+    def _advertisement_version(self, source: BrokerId, message: AdvertisementVersion) -> None:
         self._check_region(source)
         updates, outbid = self._hosted.updates(message)
         for update in updates:
@@ -270,11 +272,11 @@ class Tables:
         if self._announced.begin(epoch):
             self._tell_states()
 
-    def _cib(self, source: Broker, message: CibSet | CibClear | CibState) -> None:
+    def _cib(self, source: BrokerId, message: CibSet | CibClear | CibState) -> None:
         self._check_region(source)
-        self._hosted.heard(source.cluster, message, up=self._ways.is_up(source))
+        self._hosted.heard(source.cluster, message, up=self._source_router.is_up(source))
 
-    def _check_region(self, source: Broker) -> None:
+    def _check_region(self, source: BrokerId) -> None:
         if source.vertex != self._own.vertex or source.cluster == self._own.cluster:
             raise ValueError(f"{source} is no secondary neighbour of {self._own}")
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 Say = Callable[[str], object]
 
 
-def voice(name: str) -> Say:
+def operator_log(name: str) -> Say:
     """The function that writes lines of the agent `name`."""
     return lambda line: sys.stderr.write(f"{name}: {line}")
 

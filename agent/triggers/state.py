@@ -51,7 +51,7 @@ class Trigger(Struct, frozen=True):
     unknown_s: float = 300.0
 
 
-class Change(Struct, frozen=True):
+class TriggerTransition(Struct, frozen=True):
     """A trigger is to be raised or cleared. `channel`, its `value` and any `rate` per second are
     those of the first comparison that caused it; `value` is None if it is unknown by now. `after_s`
     is how long the condition held, or the trigger was raised; None if since before the start."""
@@ -92,7 +92,7 @@ class _State:
         self._found_s: float | None = None  # since when the finding holds that would change it
         self._looked_s = self._known_s = now
 
-    def look(self, now: float) -> Change | None:
+    def look(self, now: float) -> TriggerTransition | None:
         """The change caused by the latest reading, taken now, if any."""
         verdict = self._verdict(now)
         if verdict != "unknown":
@@ -110,7 +110,7 @@ class _State:
             return None
         return self._change(verdict, now, held_s)
 
-    def tick(self, now: float) -> Change | None:
+    def tick(self, now: float) -> TriggerTransition | None:
         """The change caused by the absence of readings, if any."""
         if self._verdict(now) != "unknown":
             self._known_s = now
@@ -126,7 +126,7 @@ class _State:
         """It was raised before the start."""
         self.raised = True
 
-    def _unknown(self, now: float) -> Change | None:
+    def _unknown(self, now: float) -> TriggerTransition | None:
         if not self.raised or now - self._known_s < self.trigger.unknown_s:
             return None
         return self._change("unknown", now, 0.0)
@@ -140,14 +140,14 @@ class _State:
             return "clear"
         return "unknown" if holds is None or clear is None else "between"
 
-    def _change(self, verdict: Verdict, now: float, held_s: float) -> Change:
+    def _change(self, verdict: Verdict, now: float, held_s: float) -> TriggerTransition:
         cause = self._cause(verdict, now)
         latest = self._readings.channels[cause.channel]
         known = now - latest.at_s <= self._readings.stale_s
         after_s = held_s if not self.raised else None
         if self.raised and self._raised_s is not None:
             after_s = now - self._raised_s
-        return Change(
+        return TriggerTransition(
             self.trigger.name,
             not self.raised,
             verdict,
@@ -186,15 +186,17 @@ class SensorTriggers:
         for name in raised:
             self._states[name].restore()
 
-    def take(self, now: float, values: Sequence[float], quality: Sequence[int]) -> list[Change]:
+    def take(
+        self, now: float, values: Sequence[float], quality: Sequence[int]
+    ) -> list[TriggerTransition]:
         """Process a reading, as for `Readings.take`; times never go back."""
         self._readings.take(now, values, quality)
         return [change for s in self._states.values() if (change := s.look(now)) is not None]
 
-    def tick(self, now: float) -> list[Change]:
+    def tick(self, now: float) -> list[TriggerTransition]:
         """Time has passed and the sensor may be silent; call it periodically."""
         return [change for s in self._states.values() if (change := s.tick(now)) is not None]
 
-    def took(self, change: Change, now: float) -> None:
+    def took(self, change: TriggerTransition, now: float) -> None:
         """Confirm that a change is stored; it takes effect now."""
         self._states[change.trigger].took(now, raised=change.raised)

@@ -52,10 +52,10 @@ PublicKeys = Annotated[tuple[PublicKey, ...], Meta(max_length=2)]
 Address = Annotated[str, Meta(min_length=1, max_length=256)]
 
 
-class Part(Struct, frozen=True, gc=False):
+class WireStruct(Struct, frozen=True, gc=False):
     """Base of all structs in messages. Frozen and decoded from bytes, they have no reference
     cycles, so the garbage collector does not track them."""
 
 
-class Message(Part, frozen=True, tag_field="type"):
+class Message(WireStruct, frozen=True, tag_field="type"):
     """Base of all messages. Unknown fields are ignored, so a minor version may add some."""

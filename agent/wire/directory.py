@@ -18,9 +18,9 @@ from agent.wire.base import (
     Identifier,
     Message,
     Name,
-    Part,
     PublicKeys,
     Text,
+    WireStruct,
 )
 
 MAX_OFFERINGS = 64
@@ -35,7 +35,7 @@ DeniedReason = Literal[
 ]
 
 
-class Offering(Part, frozen=True):
+class Offering(WireStruct, frozen=True):
     """A sensing capability, named like the channel that it provides, and its areas."""
 
     capability: Channel
@@ -45,7 +45,7 @@ class Offering(Part, frozen=True):
 Offerings = Annotated[tuple[Offering, ...], Meta(max_length=MAX_OFFERINGS)]
 
 
-class Candidate(Part, frozen=True):
+class Candidate(WireStruct, frozen=True):
     """A possible seller: an IAD's address, keys, and the areas that it offers of those asked.
 
     `areas` are the IAD's registered areas that overlap the asked ones; in the reply to `look_up`
@@ -58,7 +58,7 @@ class Candidate(Part, frozen=True):
     areas: Annotated[tuple[Area, ...], Meta(max_length=MAX_AREAS)]
 
 
-class Account(Part, frozen=True):
+class Account(WireStruct, frozen=True):
     """A party of the market: an IAD (seller) or a CSP (buyer), and its keys. It remains until the
     party leaves, even after a lease has expired."""
 
@@ -168,7 +168,7 @@ class Accounts(Message, frozen=True, tag="accounts"):
     age_s: float = 0.0
 
 
-class DirectoryEntry(Part, frozen=True):
+class DirectoryEntry(WireStruct, frozen=True):
     """A party's state after the change of that version: an IAD with its record, an account alone
     (no address), or removed. `lease_s` is the length of the record's leases; 0 without a record."""
 

@@ -16,10 +16,10 @@ from agent.wire.base import (
     Identifier,
     Message,
     Name,
-    Part,
     Percentile,
     PublicKeys,
     Text,
+    WireStruct,
 )
 
 MAX_MEMBERS = 500
@@ -27,7 +27,7 @@ MAX_MEMBERS = 500
 Rate = Annotated[float, Meta(gt=0.0, le=1e6)]
 
 
-class Terms(Part, frozen=True):
+class Terms(WireStruct, frozen=True):
     """The load that an IAD agrees to: at most `rate_per_s` tasks (λ_t), each with the budget that
     the `percentile`-th percentile (p̄_t) takes at most `budget_ms` (x̄)."""
 
@@ -36,7 +36,7 @@ class Terms(Part, frozen=True):
     budget_ms: Annotated[float, Meta(gt=0.0, le=LONGEST_TIMEOUT_MS)]
 
 
-class Member(Part, frozen=True):
+class Member(WireStruct, frozen=True):
     """An IAD of a pool; without areas it only schedules. `rate_per_s` is its share's λ_t."""
 
     iad: Name
@@ -46,7 +46,7 @@ class Member(Part, frozen=True):
     rate_per_s: Annotated[float, Meta(ge=0.0, le=1e6)] = 0.0
 
 
-class Service(Part, frozen=True):
+class Service(WireStruct, frozen=True):
     """One instance of a service. Every member has a copy; the higher `version` wins. Members are
     unique.
 

@@ -31,13 +31,13 @@ from agent.wire.base import (
     Message,
     Milliseconds,
     Name,
-    Part,
     Percentile,
     Running,
     SloPercentile,
     SubtaskId,
     Text,
     WallMs,
+    WireStruct,
 )
 from agent.wire.packed import (
     Float32Column,
@@ -48,11 +48,11 @@ from agent.wire.packed import (
 )
 from agent.wire.quality import BAD
 
-Status = Literal["complete", "partial", "refused"]
+AnswerStatus = Literal["complete", "partial", "refused"]
 Refusal = Literal[
     "malformed", "infeasible", "unknown_service", "overloaded", "over_rate", "not_authorised"
 ]
-Gap = Literal[
+MissingReason = Literal[
     "no_node",
     "node_down",
     "timeout",
@@ -64,7 +64,7 @@ Gap = Literal[
 ]
 
 
-class Window(Part, frozen=True, omit_defaults=True):
+class Window(WireStruct, frozen=True, omit_defaults=True):
     """The readings wanted: the last `last_s` seconds that ended `ago_s` seconds ago, by the
     node's own clock, or the wall-clock interval from `start_ms` (inclusive) to `end_ms`
     (exclusive), in milliseconds since 1970 UTC."""
@@ -107,7 +107,7 @@ class Window(Part, frozen=True, omit_defaults=True):
         return (self.end_ms - self.start_ms) / 1000
 
 
-class Slo(Part, frozen=True):
+class Slo(WireStruct, frozen=True):
     """Tail-latency objective: the `percentile`-th percentile of response times is at most
     `latency_ms` (p_q and x_q of DSSP)."""
 
@@ -128,7 +128,7 @@ class Summary(NamedTuple):
     suspect: int
 
 
-class Series(Part, frozen=True, omit_defaults=True):
+class Series(WireStruct, frozen=True, omit_defaults=True):
     """Readings in time order; every column has the same length.
 
     `source_time_ms` is present if some readings are replayed: the time of their first recording;
@@ -171,7 +171,7 @@ class Series(Part, frozen=True, omit_defaults=True):
         return values
 
 
-class ChannelAggregate(Part, frozen=True, omit_defaults=True):
+class ChannelAggregate(WireStruct, frozen=True, omit_defaults=True):
     """Aggregate of one channel. `bad` counts the readings, including missing ones, that are
     excluded from all other numbers (`agent.wire.quality`); `suspect` counts those that are included
     but doubtful. If all are bad, `count` is 0 and `min`, `mean` and `max` are absent."""
@@ -196,7 +196,7 @@ class ChannelAggregate(Part, frozen=True, omit_defaults=True):
         return self.min, self.mean, self.max
 
 
-class Aggregate(Part, frozen=True):
+class Aggregate(WireStruct, frozen=True):
     """Aggregate of a window; `first_ms` and `last_ms` are the times of its outermost readings."""
 
     first_ms: WallMs
@@ -204,7 +204,7 @@ class Aggregate(Part, frozen=True):
     channels: dict[Channel, ChannelAggregate]
 
 
-class AreaResult(Part, frozen=True, omit_defaults=True):
+class AreaResult(WireStruct, frozen=True, omit_defaults=True):
     """The result of one area, in the requested form."""
 
     area: Area
@@ -212,28 +212,28 @@ class AreaResult(Part, frozen=True, omit_defaults=True):
     aggregate: Aggregate | None = None
 
 
-class Missing(Part, frozen=True, omit_defaults=True):
+class Missing(WireStruct, frozen=True, omit_defaults=True):
     """An area without an answer, and the reason. With `no_channel`, `channels` are the available
     ones, unless the service provides only one; with `no_node`, `nearest` is the announced area that
     may have been meant. `message` is a line for people; if the readings exceed an answer,
     `longest_s` is the longest window that would fit."""
 
     area: Area
-    reason: Gap
+    reason: MissingReason
     channels: Channels = ()
     message: Text = ""
     longest_s: Finite | None = None
     nearest: Annotated[tuple[Area, ...], Meta(max_length=1)] = ()
 
 
-class Coverage(Part, frozen=True):
+class Coverage(WireStruct, frozen=True):
     """Areas answered of areas asked."""
 
     answered: Count
     asked: Count
 
 
-class TaskReport(Part, frozen=True):
+class TaskReport(WireStruct, frozen=True):
     """A client's view of one IAD's task: its budget (p_t, x_t), coverage and total time."""
 
     iad: Name
@@ -269,7 +269,7 @@ class Answer(Message, frozen=True, tag="answer"):
     """The one reply to a query. `reason` says why it was refused, `missing` why it is partial."""
 
     id: Annotated[str, Meta(max_length=64)]
-    status: Status
+    status: AnswerStatus
     elapsed_ms: Finite
     slo_met: bool
     coverage: Coverage
@@ -316,7 +316,7 @@ class TaskResult(Message, frozen=True, tag="task_result"):
     """A task's outcome: results per area and coverage; nothing about individual nodes."""
 
     id: Annotated[str, Meta(max_length=64)]
-    status: Status
+    status: AnswerStatus
     total_ms: Finite
     results: tuple[AreaResult, ...] = ()
     missing: tuple[Missing, ...] = ()
@@ -370,7 +370,7 @@ class PodsSet(Message, frozen=True, tag="pods_set"):
     count: Annotated[int, Meta(ge=1, le=256)]
 
 
-class TooLarge(Part, frozen=True):
+class TooLarge(WireStruct, frozen=True):
     """A series of about this many bytes exceeds a frame; one over a window of `longest_s` seconds
     would fit."""
 
@@ -393,7 +393,7 @@ class SubtaskResult(Message, frozen=True, tag="subtask_result", omit_defaults=Tr
     too_large: TooLarge | None = None
 
 
-class NodeEvent(Part, frozen=True, omit_defaults=True):
+class NodeEvent(WireStruct, frozen=True, omit_defaults=True):
     """Something that happened at a node, such as the start of a sensor's fault. It is identified by
     (node, history, `sequence`), also when sent again. Events and readings are numbered separately.
     Events of a `trigger` name it and the `areas` that they concern; `value` is that of the channel

@@ -16,10 +16,10 @@ from agent.wire.base import (
     Identifier,
     Message,
     Name,
-    Part,
     Policy,
     Text,
     WallMs,
+    WireStruct,
 )
 from agent.wire.market import MAX_MEMBERS, Rate, Service, Terms
 from agent.wire.messages import Slo
@@ -35,7 +35,7 @@ class SetPolicy(Message, frozen=True, tag="set_policy"):
     policy: Policy
 
 
-class NodeFault(Part, frozen=True):
+class NodeFault(WireStruct, frozen=True):
     """A fault of a sensor's channel, with the `text` of the node's last event about it. `since_ms`
     is by the node's clock; `synchronised`: whether that was synchronised then."""
 
@@ -46,7 +46,7 @@ class NodeFault(Part, frozen=True):
     text: Text
 
 
-class NodeAlert(Part, frozen=True):
+class NodeAlert(WireStruct, frozen=True):
     """A raised trigger, with the `text` of its event and the `areas` that it concerns. `since_ms`
     is by the node's clock; `synchronised`: whether that was synchronised then."""
 
@@ -57,7 +57,7 @@ class NodeAlert(Part, frozen=True):
     text: Text
 
 
-class NodeStatus(Part, frozen=True, omit_defaults=True):
+class NodeStatus(WireStruct, frozen=True, omit_defaults=True):
     """One edge node as its master sees it. `events_waiting` and `events_dropped` are from the
     node's latest message with events; `faults` are those still open by its events, `alerts` the
     triggers still raised. `version` is the release that its agent reported; empty for a checkout,
@@ -155,7 +155,7 @@ class ListServices(Message, frozen=True, tag="list_services"):
     id: Identifier
 
 
-class Step(Part, frozen=True):
+class Step(WireStruct, frozen=True):
     """One step of a service's set-up, for people to read."""
 
     step: Literal["discover", "negotiate", "provision", "pool"]

@@ -13,7 +13,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from agent.wire.base import Count, Identifier, Message, Name, Part, WallMs
+from agent.wire.base import Count, Identifier, Message, Name, WallMs, WireStruct
 from agent.wire.predicates import Attributes, Filter
 
 MAX_BROKERS = 1 << 20
@@ -33,7 +33,7 @@ Epoch = Annotated[int, Meta(ge=0, lt=1 << 48)]
 Stamp = tuple[Epoch, Count]
 
 
-class Origin(Part, frozen=True, array_like=True):
+class Origin(WireStruct, frozen=True, array_like=True):
     """The identity of a notification, the same everywhere and in every copy: IAD `publisher`,
     number `sequence` of a random `history`, which does not reveal its node."""
 
@@ -42,7 +42,7 @@ class Origin(Part, frozen=True, array_like=True):
     sequence: Count
 
 
-class Notification(Part, frozen=True):
+class Notification(WireStruct, frozen=True):
     """A published event, delivered to subscribers with matching filters."""
 
     origin: Origin
@@ -79,7 +79,7 @@ class SubscriptionPart(Message, frozen=True, tag="subscription_part"):
     entries: Entries
 
 
-class HomeVersion(Part, frozen=True, array_like=True):
+class HomeVersion(WireStruct, frozen=True, array_like=True):
     """The version of that broker's subscriptions that the sender has; 0, 0: none."""
 
     home: Name
@@ -160,7 +160,7 @@ class Notify(Message, frozen=True, tag="notify"):
     clusters: Clusters
 
 
-class Kept(Part, frozen=True, array_like=True):
+class Kept(WireStruct, frozen=True, array_like=True):
     """In these `clusters`, as far as the receiver requested them, every subscriber's home has the
     notification; if there are none yet, the sender has custody."""
 

@@ -24,7 +24,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from agent.wire.base import Channel, Finite, Part, Text
+from agent.wire.base import Channel, Finite, Text, WireStruct
 
 # Named like channels, which most attributes are.
 Attribute = Channel
@@ -46,7 +46,7 @@ class FilterError(ValueError):
     """The filter is invalid; one line gives the reason."""
 
 
-class Predicate(Part, frozen=True, array_like=True):
+class Predicate(WireStruct, frozen=True, array_like=True):
     """One condition on one attribute: ``present`` has no `operands`, ``in`` several, all others
     one."""
 

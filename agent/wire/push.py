@@ -13,7 +13,7 @@ from typing import Annotated, Final, Literal
 from msgspec import Meta
 from msgspec.structs import replace
 
-from agent.wire.base import Count, Identifier, Message, Milliseconds, Name, Part, Text
+from agent.wire.base import Count, Identifier, Message, Milliseconds, Name, Text, WireStruct
 from agent.wire.overlay import Notification
 from agent.wire.predicates import Filter
 
@@ -23,7 +23,7 @@ MAX_TOGETHER: Final = 64
 Place = tuple[Identifier, Position]
 
 
-class Lost(Part, frozen=True):
+class Lost(WireStruct, frozen=True):
     """`count` of the notifications `first` to `last` of a publisher's history were dropped before
     every receiver had them; the others in the range are not affected. Whether the dropped ones
     would have matched is unknown."""

@@ -13,10 +13,10 @@ import msgspec
 from msgspec import Struct
 
 from agent.wire.base import Policy
-from agent.wire.messages import Gap, Refusal, Status
+from agent.wire.messages import AnswerStatus, MissingReason, Refusal
 
-TaskStatus = Status | Literal["cancelled"]
-SubtaskOutcome = Literal["ok", "cancelled"] | Gap
+TaskStatus = AnswerStatus | Literal["cancelled"]
+SubtaskOutcome = Literal["ok", "cancelled"] | MissingReason
 
 
 class Record(Struct, frozen=True, gc=False, tag_field="record"):
@@ -37,7 +37,7 @@ class QueryRecord(Record, frozen=True, tag="query"):
     areas: tuple[str, ...]
     percentile: float
     slo_ms: float
-    status: Status
+    status: AnswerStatus
     reason: Refusal | None
     slo_met: bool
     answered: int

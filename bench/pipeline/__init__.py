@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.report import Result, result
+from bench.output import Result, result
 
 if TYPE_CHECKING:
     from bench.pipeline.scale import Size

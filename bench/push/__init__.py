@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from bench.report import Result, result
+from bench.output import Result, result
 
 if TYPE_CHECKING:
     from bench.push.measure import Contender

@@ -16,7 +16,7 @@ import msgspec
 import zmq
 
 from agent.client import Operator
-from agent.overlay.scot import Broker
+from agent.overlay.scot import BrokerId
 from agent.wire.base import TRIGGER_RAISED
 from agent.wire.codec import encode
 from agent.wire.messages import Hello, NodeEvent, NodeEvents
@@ -32,10 +32,10 @@ PLAN: Final = OverlayPlan(
     (("a", "b"),),
     2,
     {
-        "iad1": Broker("a", 0),
-        "iad2": Broker("b", 0),
-        "iad3": Broker("a", 1),
-        "iad4": Broker("b", 1),
+        "iad1": BrokerId("a", 0),
+        "iad2": BrokerId("b", 0),
+        "iad3": BrokerId("a", 1),
+        "iad4": BrokerId("b", 1),
     },
 )
 PATIENCE_S: Final = 60.0

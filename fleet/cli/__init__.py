@@ -39,9 +39,9 @@ def main() -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        from fleet.common import unexpected
+        from fleet.common import crash_reports
 
-        if unexpected.raised:
+        if crash_reports.raised:
             raise
-        return fail(f"unexpected {unexpected.told(error)}", FAILED)
+        return fail(f"unexpected {crash_reports.told(error)}", FAILED)
     return status

@@ -75,9 +75,9 @@ def _verbose(_context: click.Context, _parameter: click.Parameter, value: bool) 
     if value:
         import logging
 
-        from fleet.common import unexpected
+        from fleet.common import crash_reports
 
-        unexpected.raised = True
+        crash_reports.raised = True
         ssh = logging.getLogger("paramiko")
         ssh.addHandler(logging.StreamHandler())
         ssh.setLevel(logging.INFO)

@@ -90,7 +90,7 @@ def of_fleet(folder: Folder | None, iad: str, socket: Socket) -> tuple[str, KeyF
     CommandError or ConfigError in one line.
     """
     from fleet.inventory.folder import find
-    from fleet.inventory.load import load
+    from fleet.inventory.loader import load
     from fleet.inventory.selection import select
     from fleet.keys.store import Store
 

@@ -46,7 +46,7 @@ def flash(image: Path, name: str, device: Path, folder: Folder, *, yes: bool, as
     5 nothing was written, 130 interrupted.
     """
     from fleet.image import flash as flashing
-    from fleet.inventory.load import load
+    from fleet.inventory.loader import load
     from fleet.keys.store import Store
     from fleet.terminal.output import confirm, say, write_json
 

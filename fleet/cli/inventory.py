@@ -98,7 +98,7 @@ def graph(
 ) -> int:
     """Print a picture of IADs, masters, nodes and areas, in Mermaid's language."""
     from fleet.inventory.graph import dot, mermaid
-    from fleet.inventory.load import load
+    from fleet.inventory.loader import load
     from fleet.inventory.selection import select
 
     chosen = select(load(folder), iads=iads, groups=groups, limit=limit)

@@ -9,7 +9,7 @@ import click
 
 from fleet.common import exits
 from fleet.inventory.folder import Folder
-from fleet.inventory.load import load
+from fleet.inventory.loader import load
 from fleet.keys import backup as files
 from fleet.keys.errors import KeyStoreError
 from fleet.keys.store import Store

@@ -19,7 +19,7 @@ FILE: Final[Any] = click.Path(dir_okay=False, path_type=Path)
 
 
 def _profile(text: str) -> str:
-    from fleet.simulation.plan import PROFILE_OF_HOT_SPOT, PROFILE_OF_IAD
+    from fleet.simulation.layout import PROFILE_OF_HOT_SPOT, PROFILE_OF_IAD
 
     known = dict.fromkeys([*PROFILE_OF_IAD.values(), *PROFILE_OF_HOT_SPOT.values()])
     if text not in known:

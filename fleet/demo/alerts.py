@@ -8,7 +8,7 @@ from typing import Final
 from rich.text import Text
 
 from agent.client import Client, Notifications
-from agent.overlay.scot import Broker
+from agent.overlay.scot import BrokerId
 from agent.wire.edge_config import EdgeTrigger
 from agent.wire.push import Notified
 from fleet.inventory.overlay_plan import OverlayPlan
@@ -22,10 +22,10 @@ OVERLAY: Final = OverlayPlan(
     links=(("a", "b"),),
     clusters=2,
     places={
-        "iad1": Broker("a", 0),
-        "iad2": Broker("b", 0),
-        "iad3": Broker("a", 1),
-        "iad4": Broker("b", 1),
+        "iad1": BrokerId("a", 0),
+        "iad2": BrokerId("b", 0),
+        "iad3": BrokerId("a", 1),
+        "iad4": BrokerId("b", 1),
     },
 )
 PUBLISHER: Final = "iad4"

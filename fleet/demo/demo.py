@@ -28,14 +28,14 @@ from fleet.common import exits
 from fleet.demo import alerts
 from fleet.query import running, service_screen, watch
 from fleet.simulation import workload
+from fleet.simulation.layout import PRELOAD_ROWS, FleetLayout, building_fleet
 from fleet.simulation.measures import ClassSummary, Outcome, summarize
-from fleet.simulation.plan import PRELOAD_ROWS, FleetPlan, building_fleet
 from fleet.simulation.screen import POLICY_NAMES, DemoScreen, verdict
 from fleet.simulation.virtual import VirtualFleet
 from fleet.simulation.workload import Arrival
 from fleet.terminal import screen
 from fleet.terminal.units import format_duration
-from fleet.testbed.load import LoadGenerator, Tick
+from fleet.testbed.load_generator import LoadGenerator, Tick
 from fleet.testbed.run_folder import RunFolderError, run_folder
 from fleet.testbed.run_records import tasks_of
 from fleet.testbed.testbed import DRS, Testbed, TestbedError
@@ -177,7 +177,7 @@ def _addresses(bed: Testbed) -> tuple[running.Addresses, ...]:
     return tuple(running.Addresses(name, bed.public(name), bed.operator(name)) for name in names)
 
 
-def _introduce(plan: FleetPlan, show: DemoScreen) -> None:
+def _introduce(plan: FleetLayout, show: DemoScreen) -> None:
     show.say(
         f"Sanderling demo: {len(plan.iads)} IADs with {len(plan.nodes)} edge nodes of an office "
         "building, each a real process on this machine, talking over loopback TCP. Each node "
@@ -246,7 +246,7 @@ def _trade(bed: Testbed, show: DemoScreen) -> None:
 # --- 3: three queries -----------------------------------------------------------------------------
 
 
-def _questions(plan: FleetPlan) -> list[Question]:
+def _questions(plan: FleetLayout) -> list[Question]:
     firsts = tuple(iad.areas[0] for iad in plan.iads)
     return [
         Question("One room", firsts[2:3], 600.0, Slo(99.0, 500.0), "series", "temperature"),
@@ -323,7 +323,7 @@ def _watch(bed: Testbed, show: DemoScreen) -> None:
 # --- 6 and 7: the load under two policies ---------------------------------------------------------
 
 
-def _record(plan: FleetPlan, options: Options) -> list[Arrival]:
+def _record(plan: FleetLayout, options: Options) -> list[Arrival]:
     """Write the trace to its file and read it back, so that the file is exactly what was run."""
     path = options.directory / "trace.jsonl"
     arrivals = workload.arrivals(
@@ -395,7 +395,7 @@ def _finished(policy: Policy, seconds: float, outcomes: list[Outcome]) -> Run:
 # --- 8: virtual time ------------------------------------------------------------------------------
 
 
-def _virtual(plan: FleetPlan, options: Options, show: DemoScreen) -> list[Run]:
+def _virtual(plan: FleetLayout, options: Options, show: DemoScreen) -> list[Run]:
     show.heading("8  In virtual time: the same trace, continued")
     count = options.virtual_queries
     arrivals = workload.arrivals(plan, rate_per_s=options.rate_per_s, seed=options.seed)
@@ -414,7 +414,7 @@ def _virtual(plan: FleetPlan, options: Options, show: DemoScreen) -> list[Run]:
 
 
 def _virtual_run(
-    plan: FleetPlan, policy: Policy, trace: Sequence[Arrival], show: DemoScreen
+    plan: FleetLayout, policy: Policy, trace: Sequence[Arrival], show: DemoScreen
 ) -> list[Outcome]:
     text = f"{len(trace):,} queries under {POLICY_NAMES[policy]}, virtual time"
     with show.progress(text, len(trace)) as advance:

@@ -18,7 +18,7 @@ import msgspec
 
 from fleet.image import rootfs
 from fleet.image.layers import ImageError
-from fleet.image.recipe import Plan, PlannedDirectory, PlannedFile
+from fleet.image.recipe import ImagePlan, PlannedDirectory, PlannedFile
 
 # The disk's identifier, by which the kernel finds its root partition, and those of file systems;
 # constant, because random ones would make every image different.
@@ -73,7 +73,7 @@ SHARED: Final = {
 class Specification(msgspec.Struct, frozen=True):
     """What to assemble."""
 
-    plan: Plan
+    plan: ImagePlan
     root_tar: str
     bundle: str
     release: str
@@ -222,7 +222,7 @@ def _boot_files(what: Specification, root: Path) -> Path:
     return boot
 
 
-def command_line(plan: Plan) -> str:
+def command_line(plan: ImagePlan) -> str:
     """The kernel's command line."""
     fixed = f"root=PARTUUID={DISK}-02 rw fsck.repair=yes net.ifnames=0 rootwait"
     return " ".join([fixed, *plan.command_line])

@@ -95,7 +95,7 @@ def build(folder: Folder, wanted: Wanted, say: Say) -> Manifest:
     return manifest
 
 
-def plan_of(wanted: Wanted) -> recipe.Plan:
+def plan_of(wanted: Wanted) -> recipe.ImagePlan:
     """The plan for these arguments; PlanError."""
     of_model = layers.read_recipe(wanted.model)
     if wanted.size_mib is not None:
@@ -125,7 +125,7 @@ def _bundle(folder: Folder, wanted: Wanted, say: Say) -> bundles.Bundle:
 
 
 def _assemble(
-    plan: recipe.Plan,
+    plan: recipe.ImagePlan,
     root: rootfs.RootFs,
     release: bundles.Bundle,
     lines: str,

@@ -57,7 +57,7 @@ class PlannedDirectory(NamedTuple):
     owner: str
 
 
-class Plan(NamedTuple):
+class ImagePlan(NamedTuple):
     """Everything that determines an image except the packages' versions and the release."""
 
     model: str
@@ -81,7 +81,7 @@ class Plan(NamedTuple):
         return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()
 
 
-def plan(library: Library, recipe: Recipe, chosen: Mapping[str, Value] | None = None) -> Plan:
+def plan(library: Library, recipe: Recipe, chosen: Mapping[str, Value] | None = None) -> ImagePlan:
     """The plan of `recipe` with the layers of `library`; the values `chosen` override its own.
     PlanError says in one line which rule is violated."""
     for layer in library.layers.values():
@@ -96,7 +96,7 @@ def plan(library: Library, recipe: Recipe, chosen: Mapping[str, Value] | None = 
     size = recipe.size_mib
     if size < 1024 or size & (size - 1):
         raise PlanError(f"size_mib = {size} is not a power of two from 1024 on")
-    return Plan(
+    return ImagePlan(
         model=recipe.model,
         layers=tuple(layer.name for layer in ordered),
         values=values,

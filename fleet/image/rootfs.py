@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from fleet.image.layers import ImageError
-from fleet.image.recipe import Plan, PlannedFile
+from fleet.image.recipe import ImagePlan, PlannedFile
 
 ARCHITECTURE: Final = "arm64"
 # Part of the cache's key; increase it when the same packages would give another root file system.
@@ -88,14 +88,14 @@ def _unregistered() -> str:
     return f"the kernel runs no programs for aarch64 here yet; as root: {' && '.join(remedies)}"
 
 
-def key_of(plan: Plan, suite: str) -> str:
+def key_of(plan: ImagePlan, suite: str) -> str:
     """Digest, in 16 hexadecimal digits, of everything that determines a root file system."""
     what = [FORMAT, suite, ARCHITECTURE, plan.packages, LEFT_OUT, _initramfs_files(plan)]
     return hashlib.sha256(msgspec.json.encode(what)).hexdigest()[:16]
 
 
 def make(
-    plan: Plan,
+    plan: ImagePlan,
     suite: str,
     sources: str,
     cache: Path,
@@ -122,7 +122,7 @@ def make(
     return RootFs(found / "root.tar", versions, _epoch(packages), key)
 
 
-def _bootstrap(plan: Plan, suite: str, sources: str, packages: Path, found: Path) -> None:
+def _bootstrap(plan: ImagePlan, suite: str, sources: str, packages: Path, found: Path) -> None:
     archives, lists = packages / "archives", packages / "lists"
     for each in (archives, found):
         each.mkdir(parents=True, exist_ok=True)
@@ -195,7 +195,7 @@ def _epoch(packages: Path) -> int:
     return int(_fetched(packages).read_text())
 
 
-def _initramfs_files(plan: Plan) -> list[PlannedFile]:
+def _initramfs_files(plan: ImagePlan) -> list[PlannedFile]:
     """The inputs of the initramfs."""
     modules = "".join(f"{name}\n" for name in plan.modules)
     return [

@@ -38,7 +38,7 @@ from fleet.terminal import screen
 from fleet.terminal.output import progress, say, write_json
 
 
-class Report(Struct, frozen=True):
+class DoctorReport(Struct, frozen=True):
     """The document of `fleet doctor --json`, the worst findings first. `asked` is the number of
     hosts examined; `answered` counts those that accepted a login, and this machine if its master
     answers."""
@@ -85,7 +85,7 @@ def run(
     findings += _of_fleet(folder, fleet, seen_iads, seen)
     for each in seen:
         findings += [*agent_findings(each), *machine_findings(each)]
-    report = Report(
+    report = DoctorReport(
         fleet.name,
         f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
         tuple([host.name for host in hosts]),
@@ -106,7 +106,7 @@ def answered(seen: HostSeen) -> bool:
     return seen.facts is not None or here
 
 
-def status_of(report: Report, iads: Sequence[IadSeen]) -> int:
+def status_of(report: DoctorReport, iads: Sequence[IadSeen]) -> int:
     """0 if there are no findings, 1 if there are, 5 if no host could be reached."""
     if not report.answered and not any(seen.status for seen in iads):
         return exits.NOTHING
@@ -148,7 +148,7 @@ def _sources() -> str:
         return ""
 
 
-def show(report: Report) -> None:
+def show(report: DoctorReport) -> None:
     """Print one line per finding, and their number."""
     to = screen.console()
     for shared in together(report.findings):

@@ -13,7 +13,7 @@ from fleet.common import exits
 from fleet.inventory.effective import release_of, sensors_of
 from fleet.inventory.files import HostFile, areas_of, files_of
 from fleet.inventory.folder import Folder
-from fleet.inventory.load import load
+from fleet.inventory.loader import load
 from fleet.inventory.model import Inventory
 from fleet.inventory.parties import HostOf, Party
 from fleet.inventory.selection import one_host, select

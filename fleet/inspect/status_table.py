@@ -11,10 +11,10 @@ from rich.text import Text
 
 from fleet.inspect.findings import Shared, named, together
 from fleet.inspect.rows import CARD, FleetStatus, Health, HostRow, IadRow
-from fleet.terminal.fitted import fitted
 from fleet.terminal.output import printable
 from fleet.terminal.screen import line, plain_table, show_table
 from fleet.terminal.units import size
+from fleet.terminal.wrapping import fitted
 
 # Maximum number of hosts shown without --all; those with faults always are.
 MAX_ROWS: Final = 40

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.overlay.scot import Broker
+from agent.overlay.scot import BrokerId
 from agent.wire.edge_config import EdgeHistory, EdgePods, EdgeSensor, EdgeTrigger
 from fleet.inventory.model import Group, Inventory, JumpHost, Node
 from fleet.inventory.overlay_plan import OverlayPlan
@@ -70,7 +70,7 @@ def overlay_of(fleet: Inventory) -> OverlayPlan | None:
     if fleet.overlay is None:
         return None
     places = {
-        iad.name: Broker(iad.overlay.vertex, iad.overlay.cluster)
+        iad.name: BrokerId(iad.overlay.vertex, iad.overlay.cluster)
         for iad in fleet.iad
         if iad.overlay is not None
     }

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from agent.overlay.scot import Broker, Scot
+from agent.overlay.scot import BrokerId, Scot
 from agent.wire.master_config import MasterOverlay, OverlayNeighbour
 
 
@@ -16,7 +16,7 @@ class OverlayPlan(Struct, frozen=True, dict=True):
 
     links: tuple[tuple[str, str], ...]
     clusters: int
-    places: dict[str, Broker]
+    places: dict[str, BrokerId]
 
     @cached_property
     def scot(self) -> Scot:
@@ -25,7 +25,7 @@ class OverlayPlan(Struct, frozen=True, dict=True):
         return Scot(self.links, self.clusters, vertices)
 
     @cached_property
-    def iads(self) -> dict[Broker, str]:
+    def iads(self) -> dict[BrokerId, str]:
         """The IADs at a position."""
         return {place: iad for iad, place in self.places.items()}
 
@@ -44,7 +44,7 @@ class OverlayPlan(Struct, frozen=True, dict=True):
         down: first into the subscriber's cluster, then along its tree."""
         first, last = self.places[publisher], self.places[subscriber]
         path = self.scot.tree.path(first.vertex, last.vertex)
-        passed = [first, *(Broker(vertex, last.cluster) for vertex in path)]
+        passed = [first, *(BrokerId(vertex, last.cluster) for vertex in path)]
         return tuple([self.iads[each] for each in dict.fromkeys(passed)])
 
     def section(self, iad: str, reach: Callable[[str], tuple[str, str]]) -> MasterOverlay:

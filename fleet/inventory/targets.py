@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from fleet.inventory.folder import Folder
-from fleet.inventory.load import load
+from fleet.inventory.loader import load
 from fleet.inventory.model import Inventory
 from fleet.inventory.parties import HostOf
 from fleet.inventory.selection import select

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fleet.common import exits
 from fleet.inventory.folder import Folder
-from fleet.inventory.load import load
+from fleet.inventory.loader import load
 from fleet.inventory.model import Inventory
 from fleet.inventory.parties import Party
 from fleet.keys.errors import KeyStoreError

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from fleet.common import exits
 from fleet.inventory.folder import Folder
-from fleet.inventory.load import load
+from fleet.inventory.loader import load
 from fleet.inventory.parties import Party, WebhookOf
 from fleet.keys.store import OPERATOR_KEY, Store
 from fleet.terminal import output

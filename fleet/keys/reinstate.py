@@ -6,7 +6,7 @@ import sys
 
 from fleet.common import exits
 from fleet.inventory.folder import Folder
-from fleet.inventory.load import load
+from fleet.inventory.loader import load
 from fleet.keys.named import named
 from fleet.keys.store import Store, host_name
 

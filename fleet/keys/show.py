@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from fleet.common import exits
 from fleet.inventory.folder import Folder
-from fleet.inventory.load import load
+from fleet.inventory.loader import load
 from fleet.inventory.model import Inventory
 from fleet.inventory.parties import Party, hosts, parties
 from fleet.keys import curve, rotation, ssh

@@ -16,7 +16,7 @@ from fleet.plan.draw import Draw, Floats, Ints, draw, visits
 from fleet.plan.records import Overheads
 from fleet.plan.times import NodeTimes
 from fleet.plan.unloaded import Unloaded
-from fleet.simulation.plan import FleetPlan
+from fleet.simulation.layout import FleetLayout
 from fleet.simulation.run_policy import WARM_UP_SHARE, run_policy
 from fleet.simulation.search import highest_load
 
@@ -33,7 +33,7 @@ IDLE: Final = 1e-3
 class Model(Struct, frozen=True, eq=False):
     """The subject of a plan, apart from pods and randomness."""
 
-    plan: FleetPlan
+    plan: FleetLayout
     classes: tuple[LoadClass, ...]
     times: NodeTimes
     overheads: Overheads

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from agent.wire.base import LONGEST_TIMEOUT_MS, Name, SloPercentile
 from agent.wire.config import ConfigError, Count, Section, load
-from fleet.simulation.plan import FleetPlan
+from fleet.simulation.layout import FleetLayout
 from fleet.simulation.workload import PERCENTILE, TABLE_II
 
 Some = Count | Literal["all"]
@@ -70,7 +70,7 @@ class LoadClass(Struct, frozen=True):
         return size if self.nodes is None else min(self.nodes, size)
 
 
-def read_classes(file: Path | None, plan: FleetPlan) -> tuple[LoadClass, ...]:
+def read_classes(file: Path | None, plan: FleetLayout) -> tuple[LoadClass, ...]:
     """The classes of a file, or of Table II, whose hot spot is the last IAD and which asks a
     smaller fleet whole; ConfigError in one line."""
     if file is None:

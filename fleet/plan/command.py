@@ -24,7 +24,7 @@ from fleet.plan.fleet import places, pods_of, read_fleet, with_named_nodes
 from fleet.plan.models import Models, read_models
 from fleet.plan.pods import plan_pods
 from fleet.plan.records import ASSUMED_OVERHEADS, NOTHING, Measured, read_measured
-from fleet.plan.report import (
+from fleet.plan.result import (
     CapacityReport,
     Namer,
     PolicyReport,
@@ -34,7 +34,7 @@ from fleet.plan.report import (
 from fleet.plan.screen import show
 from fleet.plan.search import curve, highest_rate
 from fleet.plan.times import LEAST_SAMPLES, NodeTimes, node_times
-from fleet.simulation.plan import FleetPlan
+from fleet.simulation.layout import FleetLayout
 from fleet.simulation.policies import policy_name
 from fleet.simulation.screen import DemoScreen
 from fleet.terminal import screen
@@ -155,7 +155,7 @@ def _assumptions(
     times: NodeTimes,
     measured: Measured,
     models: Models | None,
-    plan: FleetPlan,
+    plan: FleetLayout,
     profiles: Mapping[str, HardwareProfile],
 ) -> tuple[str, ...]:
     """The sources of the numbers, in sentences."""

@@ -12,14 +12,14 @@ from msgspec.structs import replace
 
 from agent.wire.config import ConfigError, load
 from agent.wire.master_config import MasterConfig, MasterPods
-from fleet.simulation.plan import FleetPlan, IadPlan, NodePlan, building_fleet
+from fleet.simulation.layout import FleetLayout, IadLayout, NodeLayout, building_fleet
 
 MAX_PODS: Final = MasterPods().most
 # Of nodes that nobody described.
 PROFILE: Final = "pi3"
 
 
-def read_fleet(config: Path | None, profile: str | None) -> tuple[FleetPlan, int]:
+def read_fleet(config: Path | None, profile: str | None) -> tuple[FleetLayout, int]:
     """The fleet of a master's fixed pool, or without a file the shipped building; and how many pods
     a node may have.
 
@@ -38,10 +38,10 @@ def read_fleet(config: Path | None, profile: str | None) -> tuple[FleetPlan, int
     offered = {member.iad: tuple(dict.fromkeys(member.areas)) for member in master.pool}
     count = Counter(area for areas in offered.values() for area in areas)
     iads = tuple(
-        IadPlan(
+        IadLayout(
             iad,
             tuple(
-                NodePlan(
+                NodeLayout(
                     area if count[area] == 1 else f"{iad}:{area}",
                     area,
                     "",
@@ -52,33 +52,33 @@ def read_fleet(config: Path | None, profile: str | None) -> tuple[FleetPlan, int
         )
         for iad, areas in offered.items()
     )
-    return FleetPlan(iads), master.pods.most
+    return FleetLayout(iads), master.pods.most
 
 
-def _on(profile: str, plan: FleetPlan) -> FleetPlan:
+def _on(profile: str, plan: FleetLayout) -> FleetLayout:
     """The plan on other hardware."""
-    return FleetPlan(
+    return FleetLayout(
         tuple(
-            IadPlan(iad.name, tuple(replace(node, profile=profile) for node in iad.nodes))
+            IadLayout(iad.name, tuple(replace(node, profile=profile) for node in iad.nodes))
             for iad in plan.iads
         )
     )
 
 
-def with_named_nodes(plan: FleetPlan, names: Mapping[str, Sequence[str]]) -> FleetPlan:
+def with_named_nodes(plan: FleetLayout, names: Mapping[str, Sequence[str]]) -> FleetLayout:
     """The fleet with the nodes named in records, by IAD, in place of the assumed ones; IADs without
     records stay unchanged."""
-    return FleetPlan(tuple(_named(iad, names.get(iad.name, ())) for iad in plan.iads))
+    return FleetLayout(tuple(_named(iad, names.get(iad.name, ())) for iad in plan.iads))
 
 
-def _named(iad: IadPlan, names: Sequence[str]) -> IadPlan:
+def _named(iad: IadLayout, names: Sequence[str]) -> IadLayout:
     if set(names) <= {node.name for node in iad.nodes}:
         return iad
     profile = iad.nodes[0].profile
-    return IadPlan(iad.name, tuple(NodePlan(name, "", "", profile) for name in names))
+    return IadLayout(iad.name, tuple(NodeLayout(name, "", "", profile) for name in names))
 
 
-def pods_of(plan: FleetPlan, asked: Sequence[str], most: int) -> tuple[int, ...]:
+def pods_of(plan: FleetLayout, asked: Sequence[str], most: int) -> tuple[int, ...]:
     """Pods of every node, from ``2`` (all nodes), ``iad4=2`` and ``iad4-n1=2``; later ones prevail.
 
     ConfigError for what is none of these, and for a number beyond `most`.
@@ -104,6 +104,6 @@ def pods_of(plan: FleetPlan, asked: Sequence[str], most: int) -> tuple[int, ...]
     return tuple(pods)
 
 
-def places(plan: FleetPlan) -> list[tuple[str, str]]:
+def places(plan: FleetLayout) -> list[tuple[str, str]]:
     """(IAD, node) of every node in the order of the plan."""
     return [(iad.name, node.name) for iad in plan.iads for node in iad.nodes]

@@ -20,7 +20,7 @@ from fleet.lake.schema.tables.model import Table
 from fleet.lake.schema.tables.models import ARRIVALS, SIZES, UNLOADED
 from fleet.plan.classes import LoadClass
 from fleet.plan.records import NAME, Measured
-from fleet.simulation.plan import FleetPlan
+from fleet.simulation.layout import FleetLayout
 
 # Maximum number of samples of a node; more would not change the result.
 MAX_SAMPLES: Final = 100_000
@@ -58,7 +58,7 @@ class Models(Struct, frozen=True):
     left_out: int
     rate_per_s: float
 
-    def load_classes(self, plan: FleetPlan) -> tuple[LoadClass, ...]:
+    def load_classes(self, plan: FleetLayout) -> tuple[LoadClass, ...]:
         """The classes in a fleet, those of less than `LEAST_SHARE` left out. ConfigError if there
         are none."""
         kept = self.common

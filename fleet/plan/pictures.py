@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from fleet.plan.report import CapacityReport
+from fleet.plan.result import CapacityReport
 from fleet.simulation.pictures import pyplot, save
 from fleet.simulation.policies import policy_colour, policy_name
 

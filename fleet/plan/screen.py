@@ -7,7 +7,7 @@ from typing import Final
 
 from rich.console import Console
 
-from fleet.plan.report import CapacityReport, HighestReport, PodsReport
+from fleet.plan.result import CapacityReport, HighestReport, PodsReport
 from fleet.simulation.policies import policy_name
 from fleet.terminal import screen
 from fleet.terminal.tables import Table

@@ -19,7 +19,7 @@ from _core.simulator import ServiceTimes
 from agent.wire.emulation import HardwareProfile
 from fleet.plan.fleet import places
 from fleet.plan.records import Measured
-from fleet.simulation.plan import FleetPlan
+from fleet.simulation.layout import FleetLayout
 from fleet.simulation.virtual import TESTBED_DELAYS
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -101,7 +101,7 @@ class NodeTimes(Struct, frozen=True, eq=False):
 
 
 def node_times(
-    plan: FleetPlan, measured: Measured, profiles: Mapping[str, HardwareProfile]
+    plan: FleetLayout, measured: Measured, profiles: Mapping[str, HardwareProfile]
 ) -> NodeTimes:
     """Measured where there are `LEAST_SAMPLES`, else those of the IAD together, else the profile's.
 

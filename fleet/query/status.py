@@ -17,8 +17,8 @@ from agent.wire.operator import IadStatus, NodeAlert, NodeFault, NodeStatus
 from fleet.common import exits
 from fleet.query import replies
 from fleet.terminal import screen
-from fleet.terminal.fitted import whole
 from fleet.terminal.screen import STYLES, line, local_time, plain_table, show_table
+from fleet.terminal.wrapping import whole
 
 # Counters of a state that are shown even at zero.
 ALWAYS_SHOWN: Final = frozenset({"queries", "subtasks", "deadlines_missed"})

@@ -19,9 +19,9 @@ from agent.wire.push import Gap, Notified
 from fleet.common import exits
 from fleet.query import replies
 from fleet.terminal import screen
-from fleet.terminal.fitted import whole
 from fleet.terminal.output import printable
 from fleet.terminal.units import format_duration
+from fleet.terminal.wrapping import whole
 
 # Column widths: room for a date, a room's area, a channel, and a number with its unit; with a
 # trigger and an IAD of usual names 80 columns.

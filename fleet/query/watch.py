@@ -21,9 +21,9 @@ from fleet.common import exits
 from fleet.query import replies
 from fleet.query.subscribe import notification_line
 from fleet.terminal import screen
-from fleet.terminal.fitted import whole
 from fleet.terminal.summary import AreaSummary, ChannelSummary, channels_of, summarize
 from fleet.terminal.units import format_duration, format_ms, format_slo
+from fleet.terminal.wrapping import whole
 
 # Column widths: room for a number of six digits, a date, "partial" and a time in seconds.
 ROUND: Final = "{:>6}  {:<15}  {:>8}  {:>7}  {:<8}"

@@ -32,7 +32,7 @@ class Bundle(NamedTuple):
     path: Path
     sha256: str
     bytes: int
-    origin: sources_.Origin | None = None  # None: not known
+    origin: sources_.SourceRevision | None = None  # None: not known
 
 
 def build(folder: Folder, target: Target, *, say: Callable[[str], None]) -> Bundle:
@@ -54,7 +54,7 @@ def build(folder: Folder, target: Target, *, say: Callable[[str], None]) -> Bund
 
 
 def _record(
-    folder: Folder, release: str, origin: sources_.Origin, say: Callable[[str], None]
+    folder: Folder, release: str, origin: sources_.SourceRevision, say: Callable[[str], None]
 ) -> None:
     """Store the commit of a release; `say` gets a line about uncommitted changes."""
     if changes := origin.told(release):
@@ -68,12 +68,12 @@ def _record(
     whole.replace(path)
 
 
-def origin_of(folder: Folder, release: str) -> sources_.Origin | None:
+def origin_of(folder: Folder, release: str) -> sources_.SourceRevision | None:
     """The origin stored beside a release; None if there is none, or it is unreadable."""
     return _origin(folder.releases / release)
 
 
-def _origin(release: Path) -> sources_.Origin | None:
+def _origin(release: Path) -> sources_.SourceRevision | None:
     try:
         return msgspec.json.decode((release / ORIGIN).read_bytes(), type=_Origin).origin
     except (OSError, msgspec.DecodeError):
@@ -87,8 +87,8 @@ class _Origin(msgspec.Struct, frozen=True):
     changed: tuple[str, ...]
 
     @property
-    def origin(self) -> sources_.Origin:
-        return sources_.Origin(self.commit, self.changed)
+    def origin(self) -> sources_.SourceRevision:
+        return sources_.SourceRevision(self.commit, self.changed)
 
 
 def stored(folder: Folder) -> list[Bundle]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from fleet.common import exits
 from fleet.inventory.folder import Folder
-from fleet.inventory.load import load
+from fleet.inventory.loader import load
 from fleet.inventory.model import Inventory
 from fleet.inventory.parties import hosts
 from fleet.release import bundle, listing

@@ -97,7 +97,7 @@ def read(root: Path) -> Sources:
     return Sources({path: (root / path).read_bytes() for path in paths if (root / path).is_file()})
 
 
-class Origin(NamedTuple):
+class SourceRevision(NamedTuple):
     """The origin of sources: a commit, and the files that differ from it."""
 
     commit: str  # empty before the first
@@ -112,7 +112,7 @@ class Origin(NamedTuple):
         return f"{release} is of {commit}, changed since: {self.changed[0]}{more}"
 
 
-def origin(root: Path) -> Origin:
+def origin(root: Path) -> SourceRevision:
     """The commit of the checkout `root`, and the files of a release that differ from it."""
 
     def git(*words: str) -> str:
@@ -126,7 +126,7 @@ def origin(root: Path) -> Origin:
 
     status = git("status", "--porcelain", "-z", "--no-renames", "--", *WANTED)
     changed = tuple([line[3:] for line in status.split("\0") if line])
-    return Origin(git("rev-parse", "--verify", "-q", "HEAD").strip(), changed)
+    return SourceRevision(git("rev-parse", "--verify", "-q", "HEAD").strip(), changed)
 
 
 def _deciding(project: dict[str, object]) -> bytes:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 
 from fleet.lake.ingest.paths import plain_uri
 from fleet.lake.schema.tables.model import Table
-from fleet.terminal.cells import cell
+from fleet.terminal.csv_cells import cell
 
 DATA: Final = "data"
 ROWS_AT_ONCE: Final = 10_000

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from fleet.common import exits
 from fleet.inventory.effective import is_canary, release_of
 from fleet.inventory.folder import Folder
-from fleet.inventory.load import load
+from fleet.inventory.loader import load
 from fleet.inventory.model import Inventory
 from fleet.inventory.nearest import did_you_mean
 from fleet.inventory.parties import HostOf
@@ -21,14 +21,14 @@ from fleet.release import sources
 from fleet.release.bundle import ReleaseError, origin_of, stored
 from fleet.rollout import local
 from fleet.rollout.deploying import Deploying
+from fleet.rollout.deployment_plan import HostPlan, Planner
 from fleet.rollout.events import Result
 from fleet.rollout.health import Gate
 from fleet.rollout.journal import Begun, Command, Ended, opened, unfinished
 from fleet.rollout.local import LocalPlan
-from fleet.rollout.plan import HostPlan, Planner
-from fleet.rollout.report import (
+from fleet.rollout.result import (
     HostReport,
-    Report,
+    RolloutReport,
     counted,
     dry_lines,
     failures,
@@ -169,7 +169,7 @@ def _roll_out(
     gates: dict[str, Gate],
     options: Options,
     begun_s: float,
-) -> Report:
+) -> RolloutReport:
     rollout = Rollout([member(fleet, host) for host in remote], options.serial, options.max_fail)
     sessions = {host.name: Session(folder, fleet, host) for host in remote}
     names = tuple(sessions)
@@ -185,7 +185,7 @@ def _roll_out(
             for name in names
         ]
         report = _whole(journal.run, [*map(_local_report, locals_), *hosts], begun_s)
-        report = Report(
+        report = RolloutReport(
             report.run, False, report.hosts, report.counts, report.seconds, rollout.stopped
         )
         journal.write(Ended(report.counts, rollout.stopped))
@@ -200,7 +200,7 @@ def _dry(
     planner: Planner,
     options: Options,
     begun_s: float,
-) -> Report:
+) -> RolloutReport:
     """What would be done."""
 
     def look(host: HostOf) -> HostPlan:
@@ -215,9 +215,11 @@ def _dry(
     return _whole("", [*map(_local_report, locals_), *hosts], begun_s, dry=True)
 
 
-def _whole(run: str, hosts: list[HostReport], begun_s: float, *, dry: bool = False) -> Report:
+def _whole(
+    run: str, hosts: list[HostReport], begun_s: float, *, dry: bool = False
+) -> RolloutReport:
     seconds = round(time.monotonic() - begun_s, 3)
-    return Report(run, dry, tuple(hosts), counted(hosts), seconds)
+    return RolloutReport(run, dry, tuple(hosts), counted(hosts), seconds)
 
 
 def _dry_report(found: Outcome[HostPlan]) -> HostReport:
@@ -298,12 +300,12 @@ def _start_first(silent: dict[str, str]) -> str:
     )
 
 
-def _changes(report: Report) -> int:
+def _changes(report: RolloutReport) -> int:
     """How many changes a plan has."""
     return sum(len(host.changes) for host in report.hosts)
 
 
-def _question(report: Report, chosen: Sequence[HostOf]) -> str:
+def _question(report: RolloutReport, chosen: Sequence[HostOf]) -> str:
     """The confirmation prompt after the plan."""
     names = {host.host for host in report.hosts if host.changes}
     of = [host for host in chosen if host.name in names]
@@ -313,7 +315,7 @@ def _question(report: Report, chosen: Sequence[HostOf]) -> str:
     return f"Apply {number} change{'s' * (number != 1)} to {hosts}?"
 
 
-def _nothing_to_do(report: Report, options: Options) -> int:
+def _nothing_to_do(report: RolloutReport, options: Options) -> int:
     """End a run whose plan has no changes, without a prompt."""
     if options.as_json:
         output.write_json(report)
@@ -321,7 +323,7 @@ def _nothing_to_do(report: Report, options: Options) -> int:
     return status_of(report)
 
 
-def _show(report: Report, options: Options) -> None:
+def _show(report: RolloutReport, options: Options) -> None:
     if options.as_json:
         output.write_json(report)
     elif options.dry:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from fleet.rollout.deployment_plan import HostPlan, Planner
 from fleet.rollout.events import (
     AnyEvent,
     Confirmed,
@@ -14,7 +15,6 @@ from fleet.rollout.events import (
     Switched,
 )
 from fleet.rollout.health import Gate
-from fleet.rollout.plan import HostPlan, Planner
 from fleet.rollout.session import Session, arrived
 from fleet.ssh.errors import HostError
 

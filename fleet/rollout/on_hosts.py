@@ -11,7 +11,7 @@ from fleet.common import exits
 from fleet.inspect.facts import gather
 from fleet.inspect.facts.facts import Releases
 from fleet.inventory.folder import Folder
-from fleet.inventory.load import load
+from fleet.inventory.loader import load
 from fleet.inventory.parties import HostOf
 from fleet.inventory.selection import select
 from fleet.ssh.connect import open_host

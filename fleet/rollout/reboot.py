@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from fleet.common import exits, unexpected
+from fleet.common import crash_reports, exits
 from fleet.inspect.facts import gather
 from fleet.inspect.facts.facts import Facts
 from fleet.inspect.look import ask_iads
@@ -50,7 +50,7 @@ MASTER_MS: Final = 3_000.0
 ORDER_S: Final = 20.0
 
 
-class HostReport(Struct, frozen=True):
+class HostReboot(Struct, frozen=True):
     """Result of one host."""
 
     host: str
@@ -59,11 +59,11 @@ class HostReport(Struct, frozen=True):
     reason: str = ""
 
 
-class Report(Struct, frozen=True):
+class RebootReport(Struct, frozen=True):
     """The document of `fleet reboot --json`; `stopped` says why further reboots were not
     started."""
 
-    hosts: tuple[HostReport, ...]
+    hosts: tuple[HostReboot, ...]
     stopped: str = ""
 
 
@@ -105,7 +105,7 @@ def run(folder: Folder, fleet: Inventory, hosts: Sequence[HostOf], options: Opti
     return status_of(report)
 
 
-def status_of(report: Report) -> int:
+def status_of(report: RebootReport) -> int:
     """0 if all are back, 5 if none was rebooted, otherwise 1."""
     outcomes = [host.outcome for host in report.hosts]
     if all(outcome == "rebooted" for outcome in outcomes):
@@ -116,7 +116,7 @@ def status_of(report: Report) -> int:
 
 def reboot(
     hosts: Sequence[HostOf], acts: Acts, options: Options, tell: Callable[[str], None]
-) -> Report:
+) -> RebootReport:
     """Run until every host is finished. Ctrl-C starts no more reboots; a second one is raised."""
     rollout = Rollout([_member(host) for host in hosts], options.serial, options.max_fail)
     by_name = {host.name: host for host in hosts}
@@ -131,7 +131,7 @@ def reboot(
         tell(f"stopped: {rollout.stopped}")
     if stopping.is_set():
         raise KeyboardInterrupt
-    return Report(tuple([course.report(host.name) for host in hosts]), rollout.stopped)
+    return RebootReport(tuple([course.report(host.name) for host in hosts]), rollout.stopped)
 
 
 class _Course:
@@ -161,14 +161,14 @@ class _Course:
                 self._tell(f"{instruction.host}: starts again")
         return instructions
 
-    def report(self, name: str) -> HostReport:
+    def report(self, name: str) -> HostReboot:
         """How it ended for a host."""
         result = self._rollout.results[name]
         seconds = round(self._seconds.get(name, 0.0), 1)
         reason = result.reason
         if result.outcome == "skipped":
             reason = self._rollout.stopped or FORLORN
-        return HostReport(name, OUTCOMES[result.outcome], seconds, reason)
+        return HostReboot(name, OUTCOMES[result.outcome], seconds, reason)
 
 
 def _attempt(acts: Acts, host: HostOf, do: Do) -> AnyEvent:
@@ -188,7 +188,7 @@ def _attempt(acts: Acts, host: HostOf, do: Do) -> AnyEvent:
         except HostError as error:
             return Failed(name, "lost", str(error))
         except BaseException as error:  # noqa: BLE001 - whatever it is, it is not known to be back
-            return Failed(name, "lost", unexpected.told(error))
+            return Failed(name, "lost", crash_reports.told(error))
         return Healthy(name)
     return Confirmed(name)
 

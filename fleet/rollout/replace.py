@@ -5,7 +5,7 @@ from __future__ import annotations
 from fleet.common import exits
 from fleet.inventory.effective import port_of, release_of
 from fleet.inventory.folder import Folder
-from fleet.inventory.load import load
+from fleet.inventory.loader import load
 from fleet.inventory.model import Inventory
 from fleet.inventory.parties import HostOf
 from fleet.inventory.selection import one_host

@@ -9,7 +9,7 @@ from typing import Final
 from fleet.common import exits
 from fleet.inspect.facts.facts import Unit
 from fleet.inventory.folder import Folder
-from fleet.inventory.load import load
+from fleet.inventory.loader import load
 from fleet.inventory.model import Inventory
 from fleet.inventory.parties import HostOf
 from fleet.inventory.selection import select
@@ -28,7 +28,7 @@ from fleet.rollout.events import (
 )
 from fleet.rollout.health import Gate
 from fleet.rollout.journal import Begun, Ended, opened
-from fleet.rollout.report import HostReport, Report, counted, lines, remedy_of, status_of
+from fleet.rollout.result import HostReport, RolloutReport, counted, lines, remedy_of, status_of
 from fleet.rollout.rollout import Rollout
 from fleet.rollout.runner import Runner
 from fleet.rollout.session import Session
@@ -141,7 +141,7 @@ def _roll_back(
     chosen: Sequence[HostOf],
     acts: RollingBack,
     options: Options,
-) -> Report:
+) -> RolloutReport:
     begun_s = time.monotonic()
     rollout = Rollout([member(fleet, host) for host in chosen], options.serial, options.max_fail)
     sessions = {host.name: Session(folder, fleet, host) for host in chosen}
@@ -158,7 +158,7 @@ def _roll_back(
         counts = counted(hosts)
         journal.write(Ended(counts, rollout.stopped))
     seconds = round(time.monotonic() - begun_s, 3)
-    return Report(journal.run, False, hosts, counts, seconds, rollout.stopped)
+    return RolloutReport(journal.run, False, hosts, counts, seconds, rollout.stopped)
 
 
 def _report(name: str, result: Result, acts: RollingBack, seconds: float) -> HostReport:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from fleet.common import unexpected
+from fleet.common import crash_reports
 from fleet.rollout.events import AnyEvent, Do, Failed, Instruction, Interrupted
 from fleet.rollout.rollout import Rollout
 from fleet.ssh.ctrl_c import noted
@@ -81,4 +81,4 @@ def _event_of(attempt: Attempt, instruction: Instruction) -> AnyEvent:
         undone, refused = ("rolled_back" in error.details, "refused" in error.details)
         return Failed(instruction.host, error.kind, str(error), undone=undone, refused=refused)
     except BaseException as error:  # noqa: BLE001 - as a thread that ends is waited for forever
-        return Failed(instruction.host, "failed", unexpected.told(error))
+        return Failed(instruction.host, "failed", crash_reports.told(error))

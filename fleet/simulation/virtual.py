@@ -38,8 +38,8 @@ from agent.wire.emulation import PROFILES, service_time_s
 from agent.wire.market import Member
 from agent.wire.messages import Aggregate, Answer, Hello, Series, Subtask, SubtaskResult
 from agent.wire.packed import Int64Column
+from fleet.simulation.layout import FleetLayout, IadLayout, NodeLayout
 from fleet.simulation.measures import Outcome
-from fleet.simulation.plan import FleetPlan, IadPlan, NodePlan
 from fleet.simulation.workload import LONGEST_WINDOW_S, Arrival
 
 # Number of unloaded response times in each node's window before the first query.
@@ -52,7 +52,7 @@ NO_AGGREGATE: Final = Aggregate(0, 0, {})
 NEVER_LOST: Final = 10**12
 
 # (node, emulation seed, length of the window in seconds) → seconds that its pod serves the subtask.
-ServiceTime = Callable[[NodePlan, int | None, float], float]
+ServiceTime = Callable[[NodeLayout, int | None, float], float]
 
 
 class Delays(Struct, frozen=True):
@@ -68,7 +68,7 @@ TESTBED_DELAYS: Final = Delays()
 NO_DELAYS: Final = Delays(0.0, 0.0, 0.0, 0.0)
 
 
-def emulated(node: NodePlan, seed: int | None, window_s: float) -> float:
+def emulated(node: NodeLayout, seed: int | None, window_s: float) -> float:
     """The service time that the real node's pod would draw, in seconds."""
     return service_time_s(PROFILES[node.profile], node.name, seed, window_s)
 
@@ -94,7 +94,7 @@ class VirtualFleet:
 
     def __init__(
         self,
-        plan: FleetPlan,
+        plan: FleetLayout,
         policy: Policy,
         *,
         service: ServiceTime = emulated,
@@ -122,7 +122,7 @@ class VirtualFleet:
             for iad in plan.iads
         }
 
-    def _task_scheduler(self, iad: IadPlan, policy: Policy, warm_samples: int) -> TaskScheduler:
+    def _task_scheduler(self, iad: IadLayout, policy: Policy, warm_samples: int) -> TaskScheduler:
         estimator = DeadlineEstimator()
         # Queues are simulated, memory is not.
         scheduler = TaskScheduler(
@@ -231,7 +231,7 @@ class VirtualFleet:
             self._progress(len(self._outcomes))
 
 
-def _hello(node: NodePlan) -> Hello:
+def _hello(node: NodeLayout) -> Hello:
     return Hello(
         node=node.name,
         incarnation="virtual",

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from agent.wire.messages import Query, Slo, Window
-from fleet.simulation.plan import PRELOAD_ROWS, FleetPlan
+from fleet.simulation.layout import PRELOAD_ROWS, FleetLayout
 
 LONGEST_WINDOW_S: Final = 10_800.0
 PERCENTILE: Final = 99.0
@@ -74,7 +74,7 @@ class Arrival(Struct, frozen=True):
 
 
 def arrivals(
-    plan: FleetPlan,
+    plan: FleetLayout,
     *,
     rate_per_s: float,
     seed: int,
@@ -123,7 +123,7 @@ def arrivals(
 
 
 def warm_up(
-    plan: FleetPlan,
+    plan: FleetLayout,
     *,
     seconds: float,
     rate_per_s: float,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from fleet.common import unexpected
+from fleet.common import crash_reports
 from fleet.inventory.parties import HostOf
 from fleet.ssh.ctrl_c import noted
 from fleet.ssh.errors import HostError
@@ -114,4 +114,4 @@ def attempt(host: HostOf, work: Callable[[HostOf], T]) -> Outcome[T]:
     except HostError as error:
         return Outcome(host, None, error)
     except BaseException as error:  # noqa: BLE001 - a thread that ends early is waited for forever
-        return Outcome(host, None, HostError("failed", unexpected.told(error)))
+        return Outcome(host, None, HostError("failed", crash_reports.told(error)))

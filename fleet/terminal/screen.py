@@ -15,9 +15,9 @@ from rich.text import Text
 from agent.wire.base import RAW
 from agent.wire.messages import Answer, Slo
 from agent.wire.records import TaskRecord
-from fleet.terminal.fitted import fitted, folded, spaced
 from fleet.terminal.summary import AreaSummary, ChannelSummary, channels_of, summarize
 from fleet.terminal.units import format_ms, format_slo
+from fleet.terminal.wrapping import fitted, folded, spaced
 from sensors.quality.limits import quantity_of
 
 UNITS: Final = {

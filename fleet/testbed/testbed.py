@@ -24,7 +24,7 @@ from agent.wire.base import Policy
 from agent.wire.operator import IadStatus
 from fleet.common.toml import dump
 from fleet.inventory.overlay_plan import OverlayPlan
-from fleet.simulation.plan import PRELOAD_ROWS, FleetPlan, IadPlan, NodePlan
+from fleet.simulation.layout import PRELOAD_ROWS, FleetLayout, IadLayout, NodeLayout
 from fleet.testbed import processes
 from fleet.testbed.ports import free_ports
 
@@ -78,7 +78,7 @@ class Testbed:
 
     def __init__(
         self,
-        plan: FleetPlan,
+        plan: FleetLayout,
         directory: Path,
         *,
         policy: Policy = "edfq",
@@ -305,7 +305,7 @@ class Testbed:
 
     # --- configurations -------------------------------------------------------------------------
 
-    def _master_config(self, iad: IadPlan) -> master_config.MasterConfig:
+    def _master_config(self, iad: IadLayout) -> master_config.MasterConfig:
         own = self._sockets[iad.name]
         members = () if self._market else self.plan.iads
         sold = CAPABILITIES if self._market else ()
@@ -334,7 +334,7 @@ class Testbed:
             records=master_config.MasterRecords(flush_s=0.2),
         )
 
-    def _overlay_section(self, iad: IadPlan) -> master_config.MasterOverlay:
+    def _overlay_section(self, iad: IadLayout) -> master_config.MasterOverlay:
         if self._overlay is None:
             return master_config.MasterOverlay()
         return self._overlay.section(iad.name, lambda other: (self.public(other), ""))
@@ -342,7 +342,7 @@ class Testbed:
     def _drs_config(self) -> drs_config.DrsConfig:
         return drs_config.DrsConfig(sockets=drs_config.DrsSockets(public=self.directory_address))
 
-    def _edge_config(self, iad: IadPlan, node: NodePlan) -> edge_config.EdgeConfig:
+    def _edge_config(self, iad: IadLayout, node: NodeLayout) -> edge_config.EdgeConfig:
         return edge_config.EdgeConfig(
             node=edge_config.EdgeIdentity(name=node.name, areas=(node.area,)),
             master=edge_config.EdgeMaster(

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from lab.autoscale.load import PodsChange, Step, StepsRun, SubtaskEnd
+from lab.autoscale.workload import PodsChange, Step, StepsRun, SubtaskEnd
 
 
 class Second(Struct, frozen=True):

@@ -12,8 +12,8 @@ from msgspec.structs import asdict
 from agent.wire.master_config import MasterAutoscale
 from fleet.terminal.tables import Table
 from lab import pages
-from lab.autoscale.load import Step, StepsRun
 from lab.autoscale.measures import Second, StepResult, by_second, by_step
+from lab.autoscale.workload import Step, StepsRun
 from lab.provenance import Provenance
 
 COLUMNS: Final = {"real": "Real processes", "virtual": "Virtual time"}

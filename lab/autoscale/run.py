@@ -14,15 +14,17 @@ from agent.wire.master_config import MasterAutoscale
 from agent.wire.records import SubtaskRecord
 from fleet.common import exits
 from fleet.simulation import workload
-from fleet.simulation.plan import FleetPlan
+from fleet.simulation.layout import FleetLayout
 from fleet.simulation.workload import Arrival
 from fleet.terminal import screen
-from fleet.testbed.load import LoadGenerator
+from fleet.testbed.load_generator import LoadGenerator
 from fleet.testbed.run_folder import RunFolderError, run_folder
 from fleet.testbed.run_records import read_records
 from fleet.testbed.testbed import Testbed, TestbedError
 from lab import provenance
-from lab.autoscale.load import (
+from lab.autoscale.results import Experiment, write
+from lab.autoscale.virtual import VirtualSteps
+from lab.autoscale.workload import (
     RULES,
     PodsChange,
     Step,
@@ -33,8 +35,6 @@ from lab.autoscale.load import (
     steps_of,
     trace_of,
 )
-from lab.autoscale.results import Experiment, write
-from lab.autoscale.virtual import VirtualSteps
 
 RUN: Final = "steps"
 WARM_UP_S: Final = 12.0
@@ -96,14 +96,14 @@ def command_line(options: Options) -> str:
 
 
 def virtual_run(
-    plan: FleetPlan, rules: MasterAutoscale, trace: list[Arrival], steps: tuple[Step, ...]
+    plan: FleetLayout, rules: MasterAutoscale, trace: list[Arrival], steps: tuple[Step, ...]
 ) -> StepsRun:
     """The same trace in virtual time."""
     return VirtualSteps(plan, rules).run(trace, sum(step.seconds for step in steps))
 
 
 def _real(
-    plan: FleetPlan, rules: MasterAutoscale, trace: list[Arrival], options: Options
+    plan: FleetLayout, rules: MasterAutoscale, trace: list[Arrival], options: Options
 ) -> StepsRun:
     [iad] = plan.iads
     done = StepsRun([], [], [])

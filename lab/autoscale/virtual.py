@@ -26,9 +26,9 @@ from agent.wire.emulation import PROFILES, service_time_s
 from agent.wire.master_config import MasterAutoscale
 from agent.wire.messages import Aggregate, Hello, SetPods, Subtask, SubtaskResult, Task, Window
 from agent.wire.records import SubtaskRecord
-from fleet.simulation.plan import FleetPlan, NodePlan
+from fleet.simulation.layout import FleetLayout, NodeLayout
 from fleet.simulation.workload import LONGEST_WINDOW_S, PERCENTILE, Arrival
-from lab.autoscale.load import PodsChange, StepsRun, SubtaskEnd, TaskEnd
+from lab.autoscale.workload import PodsChange, StepsRun, SubtaskEnd, TaskEnd
 
 COMMUNICATION_S: Final = 0.00287
 WARM_SAMPLES: Final = 2_000
@@ -40,7 +40,7 @@ class VirtualSteps:
     """One IAD under load, with an auto-scaler; `run` once."""
 
     def __init__(
-        self, plan: FleetPlan, rules: MasterAutoscale, *, most: int = 8, pods: int = 1
+        self, plan: FleetLayout, rules: MasterAutoscale, *, most: int = 8, pods: int = 1
     ) -> None:
         self._nodes = {node.name: node for node in plan.nodes}
         self._pods = dict.fromkeys(self._nodes, pods)
@@ -61,7 +61,7 @@ class VirtualSteps:
                 served_s = service_time_s(profile, node.name, draw.getrandbits(53), window_s)
                 estimator.observe(column, served_s + COMMUNICATION_S, 0.0)
 
-    def _hello(self, node: NodePlan) -> Hello:
+    def _hello(self, node: NodeLayout) -> Hello:
         pods = self._pods[node.name]
         return Hello(node.name, INCARNATION, INCARNATION, (node.area,), (), pods, "1.0")
 

@@ -16,7 +16,7 @@ from fleet.testbed.run_folder import RunFolderError, run_folder
 from fleet.testbed.testbed import TestbedError
 from lab import pages, provenance
 from lab.faults import run as fault_run
-from lab.faults.plan import Line
+from lab.faults.fault_schedule import Line
 
 NAME = "failures"
 # Width of the two text columns, so that the table fits 80 columns.

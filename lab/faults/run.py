@@ -21,10 +21,10 @@ from agent.wire.messages import Slo
 from agent.wire.operator import CreateService, NodeStatus, ServiceReport
 from agent.wire.watches import Round
 from fleet.simulation import workload
-from fleet.simulation.plan import FleetPlan, building_fleet, part_of
-from fleet.testbed.load import LoadGenerator
+from fleet.simulation.layout import FleetLayout, building_fleet, part_of
+from fleet.testbed.load_generator import LoadGenerator
 from fleet.testbed.testbed import DRS, Testbed, TestbedError
-from lab.faults.plan import CLASSES, UNITS, Fault, Line, judge, schedule
+from lab.faults.fault_schedule import CLASSES, UNITS, Fault, Line, judge, schedule
 
 SERVICE: Final = "temperature"
 IADS, NODES = 3, 3
@@ -79,7 +79,7 @@ class _Run:
     """The faults of one run, and their observers."""
 
     def __init__(
-        self, bed: Testbed, plan: FleetPlan, options: Options, say: Callable[[str], None]
+        self, bed: Testbed, plan: FleetLayout, options: Options, say: Callable[[str], None]
     ) -> None:
         self._bed = bed
         self._plan = plan
@@ -97,7 +97,7 @@ class _Run:
         options, plan = self._options, self._plan
         node, master, _directory = self._faults
         # Clients of the killed master are judged separately.
-        schedulers = FleetPlan(tuple(iad for iad in plan.iads if iad.name != master.process))
+        schedulers = FleetLayout(tuple(iad for iad in plan.iads if iad.name != master.process))
         addresses = {iad.name: self._bed.public(iad.name) for iad in schedulers.iads}
         seconds = UNITS * options.unit_s
         with LoadGenerator(addresses) as load:
@@ -269,7 +269,7 @@ class _Run:
         return True
 
 
-def _elsewhere(arrival: workload.Arrival, schedulers: FleetPlan) -> workload.Arrival:
+def _elsewhere(arrival: workload.Arrival, schedulers: FleetLayout) -> workload.Arrival:
     """The same arrival, at a query scheduler that stays up."""
     chosen = schedulers.iads[arrival.number % len(schedulers.iads)].name
     return msgspec.structs.replace(arrival, scheduler=chosen)

@@ -11,8 +11,8 @@ import numpy as np
 from msgspec import Struct
 
 from agent.overlay.events import Advertise, Publish, Subscribe
-from agent.overlay.links import WINDOW_S
-from agent.overlay.scot import Broker, Scot
+from agent.overlay.link_congestion import WINDOW_S
+from agent.overlay.scot import BrokerId, Scot
 from agent.wire.overlay import Notification, Origin
 from agent.wire.predicates import Attributes
 from lab.overlay import quotes
@@ -111,8 +111,8 @@ class _Deliveries:
 class _Clients(Struct, frozen=True):
     """The clients' places and filters: the same for all contenders."""
 
-    publishers: list[tuple[str, str, Broker]]  # name, symbol, where
-    subscribers: list[tuple[str, tuple[str, ...], Broker]]  # name, symbols, where
+    publishers: list[tuple[str, str, BrokerId]]  # name, symbol, where
+    subscribers: list[tuple[str, tuple[str, ...], BrokerId]]  # name, symbols, where
 
 
 def measure(case: Burst) -> BurstResult:
@@ -156,7 +156,7 @@ def _clients(scot: Scot, crowd: Crowd, draw: random.Random) -> _Clients:
     places = quotes.placed(others, want, draw)
     while len({place.cluster for place in places}) < scot.clusters:
         places = quotes.placed(others, want, draw)  # all clusters are targets
-    subscribers: list[tuple[str, tuple[str, ...], Broker]] = [
+    subscribers: list[tuple[str, tuple[str, ...], BrokerId]] = [
         (f"b{number}", (SYMBOL,), place) for number, place in enumerate(places)
     ]
     for number, place in enumerate(quotes.placed(brokers, crowd.subscribers - want, draw)):
@@ -198,7 +198,7 @@ def _publish(
 
 
 def _events(
-    name: str, quote: Sequence[Attributes], at: Broker, count: int, first_s: float, every_s: float
+    name: str, quote: Sequence[Attributes], at: BrokerId, count: int, first_s: float, every_s: float
 ) -> Iterator[Happening]:
     for number in range(count):
         origin = Origin(name, quotes.HISTORY, number)

@@ -11,8 +11,8 @@ from msgspec import Struct
 from agent.overlay import broker
 from agent.overlay.forwarding import Routing
 from agent.overlay.limits import Limits
-from agent.overlay.links import WINDOW_S
-from agent.overlay.scot import Broker, Scot
+from agent.overlay.link_congestion import WINDOW_S
+from agent.overlay.scot import BrokerId, Scot
 from lab.overlay.tid import TidBroker
 from lab.overlay.world import AnyBroker
 
@@ -37,7 +37,7 @@ class Contender(Struct, frozen=True):
 
     name: str
     title: str
-    maker: Callable[[Scot], Callable[[Broker], AnyBroker]]
+    maker: Callable[[Scot], Callable[[BrokerId], AnyBroker]]
     advertisements: frozenset[str]
     subscriptions: frozenset[str]
     notifications: frozenset[str]
@@ -46,14 +46,14 @@ class Contender(Struct, frozen=True):
     copy_s: float
 
 
-def _octopia(routing: Routing) -> Callable[[Scot], Callable[[Broker], AnyBroker]]:
-    def maker(scot: Scot) -> Callable[[Broker], AnyBroker]:
+def _octopia(routing: Routing) -> Callable[[Scot], Callable[[BrokerId], AnyBroker]]:
+    def maker(scot: Scot) -> Callable[[BrokerId], AnyBroker]:
         return lambda at: broker.Broker(at, scot, epoch=1, routing=routing, limits=LIMITS)
 
     return maker
 
 
-def _tid(scot: Scot) -> Callable[[Broker], AnyBroker]:
+def _tid(scot: Scot) -> Callable[[BrokerId], AnyBroker]:
     return lambda at: TidBroker(at, scot)
 
 

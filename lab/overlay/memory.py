@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from agent.overlay.events import Advertise, LinkUp, Received, Subscribe
-from agent.overlay.scot import Broker, Scot
+from agent.overlay.scot import BrokerId, Scot
 from agent.wire.overlay import AdvertisementChange, SubscriptionChange
 from lab.overlay import quotes
 from lab.overlay.contenders import SNR
@@ -49,7 +49,7 @@ def measure(case: Tables) -> Resident:
     Measures the resident memory of the process, so call it in one that does nothing else.
     """
     scot = spread(case.vertices, case.clusters)
-    at = Broker(scot.vertices[0], 0)
+    at = BrokerId(scot.vertices[0], 0)
     before = _resident()
     one = SNR.maker(scot)(at)
     for event in _events(case, scot, at):
@@ -57,7 +57,7 @@ def measure(case: Tables) -> Resident:
     return Resident(case, one.srt_entries, one.prt_entries, _resident() - before)
 
 
-def _events(case: Tables, scot: Scot, at: Broker) -> Iterator[Any]:
+def _events(case: Tables, scot: Scot, at: BrokerId) -> Iterator[Any]:
     """Created one by one, through MessagePack, so that no part of a filter is shared."""
     symbols, draw = sorted(quotes.shipped()), random.Random(1)
     for neighbour in (*scot.cluster_neighbours(at), *scot.region_neighbours(at)):
@@ -69,7 +69,7 @@ def _events(case: Tables, scot: Scot, at: Broker) -> Iterator[Any]:
             yield _copied(Advertise(f"p{key}", announced))
         else:
             advertised = AdvertisementChange(EPOCH, key, key, announced)
-            yield Received(Broker(at.vertex, host), _copied(advertised))
+            yield Received(BrokerId(at.vertex, host), _copied(advertised))
     for number in range(case.subscriptions // case.clusters):
         home, key = scot.vertices[number % case.vertices], number // case.vertices + 1
         wanted = quotes.of(*draw.sample(symbols, quotes.SYMBOLS_WANTED))
@@ -77,7 +77,7 @@ def _events(case: Tables, scot: Scot, at: Broker) -> Iterator[Any]:
             yield _copied(Subscribe(f"s{key}", wanted))
         else:
             change = SubscriptionChange(home, EPOCH, key, key, wanted)
-            sender = Broker(scot.next_vertex(at.vertex, home), at.cluster)
+            sender = BrokerId(scot.next_vertex(at.vertex, home), at.cluster)
             yield Received(sender, _copied(change))
 
 

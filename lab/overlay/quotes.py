@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import Final
 
-from agent.overlay.scot import Broker
+from agent.overlay.scot import BrokerId
 from agent.wire.predicates import Attributes, Filter, Predicate
 
 CLASS: Final = "STOCK"
@@ -55,6 +55,6 @@ def offered(symbols: Sequence[str], count: int) -> list[str]:
     return list(itertools.islice(itertools.cycle(symbols), count))
 
 
-def placed(brokers: Sequence[Broker], count: int, draw: random.Random) -> list[Broker]:
+def placed(brokers: Sequence[BrokerId], count: int, draw: random.Random) -> list[BrokerId]:
     """The places of `count` clients, uniformly at random."""
     return [draw.choice(brokers) for _ in range(count)]

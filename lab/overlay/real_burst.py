@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from agent.alerts.notifications import NUMBERS
 from agent.overlay.forwarding import Routing
-from agent.overlay.scot import Broker
+from agent.overlay.scot import BrokerId
 from lab.overlay import quotes, real_load, real_masters, real_tables, real_twin
 from lab.overlay.contenders import CONTENDERS
 from lab.overlay.real_load import Alert, Offer, Wish
@@ -110,7 +110,7 @@ class Told(NamedTuple):
     time_ns: int
 
 
-def clients(brokers: Sequence[Broker], load: Load, want: float, seed: int) -> Clients:
+def clients(brokers: Sequence[BrokerId], load: Load, want: float, seed: int) -> Clients:
     """The same for both ways of routing. No subscriber at the bursting publisher's broker wants its
     alerts, and some subscriber in each cluster does."""
     draw = random.Random(f"real burst {seed}")

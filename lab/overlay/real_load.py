@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from agent.alerts.notifications import losses_of
-from agent.overlay.scot import Broker
+from agent.overlay.scot import BrokerId
 from agent.wire.predicate_language import read_filter
 from agent.wire.predicates import Filter
 from lab.overlay import quotes
@@ -20,7 +20,7 @@ NOTHING_ELSE: Final = 'kind = "lost"'
 class Offer(NamedTuple):
     """A publisher: its place and its symbol, which is a trigger's name."""
 
-    place: Broker
+    place: BrokerId
     trigger: str
 
 
@@ -36,17 +36,17 @@ class Wish(NamedTuple):
     all."""
 
     id: str
-    place: Broker
+    place: BrokerId
     triggers: tuple[str, ...]
 
 
-def offers(brokers: Sequence[Broker], count: int, draw: random.Random) -> list[Offer]:
+def offers(brokers: Sequence[BrokerId], count: int, draw: random.Random) -> list[Offer]:
     """A publisher for each symbol in turn, placed at random."""
     symbols = quotes.offered(sorted(quotes.shipped()), count)
     return list(map(Offer, quotes.placed(brokers, count, draw), symbols))
 
 
-def wishes(brokers: Sequence[Broker], count: int, draw: random.Random) -> list[Wish]:
+def wishes(brokers: Sequence[BrokerId], count: int, draw: random.Random) -> list[Wish]:
     """Each wants two symbols of a hundred, 2 % of all quotes, and is placed at random."""
     symbols = sorted(quotes.shipped())
     return [
@@ -55,9 +55,9 @@ def wishes(brokers: Sequence[Broker], count: int, draw: random.Random) -> list[W
     ]
 
 
-def announced(of: Iterable[Offer]) -> dict[Broker, list[str]]:
+def announced(of: Iterable[Offer]) -> dict[BrokerId, list[str]]:
     """The `[[overlay.advertise]]` of each master with a publisher."""
-    texts: dict[Broker, list[str]] = defaultdict(list)
+    texts: dict[BrokerId, list[str]] = defaultdict(list)
     for place, trigger in of:
         texts[place].append(f'kind = "raised" and trigger = "{trigger}"')
     return dict(texts)

@@ -18,7 +18,7 @@ import zmq
 from agent.client import NoReplyError, Operator
 from agent.net.keys import new, read_publics
 from agent.overlay.forwarding import Routing
-from agent.overlay.scot import Broker
+from agent.overlay.scot import BrokerId
 from agent.wire import master_config as config
 from agent.wire.base import TRIGGER_RAISED
 from agent.wire.codec import Decoder, encode
@@ -70,7 +70,7 @@ class Masters:
         network: Network,
         folder: Path,
         keys: Path,
-        announced: Mapping[Broker, Sequence[str]],
+        announced: Mapping[BrokerId, Sequence[str]],
         *,
         routing: Routing = "idr",
         leash: processes.Leash,

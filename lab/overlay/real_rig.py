@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from agent.overlay.forwarding import Routing
-from agent.overlay.scot import Broker, Scot
+from agent.overlay.scot import BrokerId, Scot
 from fleet.inventory.overlay_plan import OverlayPlan
 from fleet.testbed import processes
 from lab.overlay.real_load import Wish
@@ -42,7 +42,7 @@ class Rig:
     @contextmanager
     def start(
         self,
-        announced: Mapping[Broker, Sequence[str]],
+        announced: Mapping[BrokerId, Sequence[str]],
         wishes: Sequence[Wish] = (),
         *,
         routing: Routing = "idr",

@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from agent.overlay.scot import Broker
+from agent.overlay.scot import BrokerId
 from agent.wire import overlay as messages
 from lab.overlay import real_load, real_masters
 from lab.overlay.contenders import SNR, TID
@@ -106,5 +106,5 @@ def by_tag(counted: dict[str, int]) -> dict[str, int]:
     }
 
 
-def _differing(rig: Rig, counters: Counters, name: str, expected: dict[Broker, int]) -> int:
+def _differing(rig: Rig, counters: Counters, name: str, expected: dict[BrokerId, int]) -> int:
     return sum(each[name] != expected[rig.plan.places[iad]] for iad, each in counters.items())

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from agent.alerts.notifications import RAISED
 from agent.overlay.events import Advertise, Publish, Subscribe
-from agent.overlay.links import WINDOW_S
-from agent.overlay.scot import Broker
+from agent.overlay.link_congestion import WINDOW_S
+from agent.overlay.scot import BrokerId
 from agent.wire.overlay import Notification, Origin
 from agent.wire.predicate_language import read_filter
 from fleet.inventory.overlay_plan import OverlayPlan
@@ -31,7 +31,7 @@ class Twin:
         self,
         plan: OverlayPlan,
         contender: Contender,
-        announced: Mapping[Broker, Sequence[str]],
+        announced: Mapping[BrokerId, Sequence[str]],
         costs: Costs | None = None,
     ) -> None:
         self._iads = plan.iads
@@ -88,12 +88,12 @@ class Twin:
         return dict(self._world.messages)
 
     @property
-    def srt(self) -> dict[Broker, int]:
+    def srt(self) -> dict[BrokerId, int]:
         """Entries of advertisements, by broker."""
         return {place: self._world.broker(place).srt_entries for place in self._places}
 
     @property
-    def prt(self) -> dict[Broker, int]:
+    def prt(self) -> dict[BrokerId, int]:
         """Entries of subscriptions, by broker."""
         return {place: self._world.broker(place).prt_entries for place in self._places}
 

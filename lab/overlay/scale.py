@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from agent.overlay import broker
 from agent.overlay.events import Advertise, Publish, Subscribe, Tick
-from agent.overlay.scot import Broker, Scot
+from agent.overlay.scot import BrokerId, Scot
 from agent.wire.overlay import Notification, Origin
 from lab.overlay import formulas, quotes
 from lab.overlay.contenders import LIMITS, SNR
@@ -199,11 +199,11 @@ class _Run:
         )
 
 
-def _told(scot: Scot) -> Callable[[Broker], AnyBroker]:
+def _told(scot: Scot) -> Callable[[BrokerId], AnyBroker]:
     """Brokers that do not wait for the first message of the others in their cluster."""
     limits = msgspec.structs.replace(LIMITS, unknown_s=0.0)
 
-    def make(at: Broker) -> AnyBroker:
+    def make(at: BrokerId) -> AnyBroker:
         made = broker.Broker(at, scot, epoch=1, routing="snr", limits=limits)
         made.handle(Tick(), 0.0)  # it gives the others up, because their names take memory
         return made

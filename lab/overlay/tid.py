@@ -41,7 +41,7 @@ from agent.overlay.events import (
     Unsubscribe,
 )
 from agent.overlay.matcher import Matcher
-from agent.overlay.scot import Broker, Scot
+from agent.overlay.scot import BrokerId, Scot
 from agent.wire.overlay import Notification
 from agent.wire.predicates import Filter
 from lab.overlay.tid_tables import AdvertisementTable, SubscriptionId, SubscriptionTable, Tid
@@ -108,7 +108,7 @@ class TidBroker:
 
     def __init__(
         self,
-        at: Broker,
+        at: BrokerId,
         scot: Scot,
         *,
         matching: Matching = "ends",
@@ -143,7 +143,7 @@ class TidBroker:
             LinkMeasured: _nothing,
             Tick: _nothing,
         }
-        self._messages: Final[dict[type, Callable[[Broker, Any], list[Instruction]]]] = {
+        self._messages: Final[dict[type, Callable[[BrokerId, Any], list[Instruction]]]] = {
             TidAdvertisement: self._on_advertisement,
             TidUnadvertisement: self._on_unadvertisement,
             TidSubscription: self._on_subscription,
@@ -227,7 +227,7 @@ class TidBroker:
     def _received(self, event: Received) -> list[Instruction]:
         return self._messages[type(event.message)](event.sender, event.message)
 
-    def _on_advertisement(self, sender: Broker, message: TidAdvertisement) -> list[Instruction]:
+    def _on_advertisement(self, sender: BrokerId, message: TidAdvertisement) -> list[Instruction]:
         tid = message.tid
         if tid in self._srt or tid in self._withdrawn:
             self.counters["duplicates"] += 1
@@ -240,7 +240,9 @@ class TidBroker:
             instructions += self._bind(subscription, wanted, self.broker, (tid,))
         return instructions
 
-    def _on_unadvertisement(self, sender: Broker, message: TidUnadvertisement) -> list[Instruction]:
+    def _on_unadvertisement(
+        self, sender: BrokerId, message: TidUnadvertisement
+    ) -> list[Instruction]:
         tid = message.tid
         if tid not in self._srt:
             # Links preserve the order of messages, so the advertisement came before and is gone.
@@ -254,16 +256,16 @@ class TidBroker:
         self._prt.remove_tree(tid, self.broker)
         return self._flood(message, sender)
 
-    def _on_subscription(self, sender: Broker, message: TidSubscription) -> list[Instruction]:
+    def _on_subscription(self, sender: BrokerId, message: TidSubscription) -> list[Instruction]:
         # The tree may have been withdrawn while this was in flight.
         tids = [tid for tid in message.tids if tid in self._srt]
         return self._bind(message.subscription, message.filter, sender, tids) if tids else []
 
-    def _on_unsubscription(self, sender: Broker, message: TidUnsubscription) -> list[Instruction]:
+    def _on_unsubscription(self, sender: BrokerId, message: TidUnsubscription) -> list[Instruction]:
         tids = self._prt.remove(message.subscription, sender)
         return self._forward(message, self._srt.by_last_hop(tids or ()))
 
-    def _on_notification(self, sender: Broker, message: TidNotification) -> list[Instruction]:  # noqa: ARG002 - trees lead away from it
+    def _on_notification(self, sender: BrokerId, message: TidNotification) -> list[Instruction]:  # noqa: ARG002 - trees lead away from it
         if self._matching == "ends":
             hops = self._prt.last_hops(message.tid)
         else:
@@ -281,20 +283,20 @@ class TidBroker:
         self._numbers += 1
         return self._numbers
 
-    def _flood(self, message: Message, sender: Broker) -> list[Instruction]:
+    def _flood(self, message: Message, sender: BrokerId) -> list[Instruction]:
         return [Send(each, message) for each in self._neighbours if each != sender]
 
-    def _forward(self, message: Message, hops: Iterable[Broker]) -> list[Instruction]:
+    def _forward(self, message: Message, hops: Iterable[BrokerId]) -> list[Instruction]:
         return [Send(hop, message) for hop in hops if hop != self.broker]
 
-    def _deliver(self, notification: Notification, hops: list[Broker]) -> list[Instruction]:
+    def _deliver(self, notification: Notification, hops: list[BrokerId]) -> list[Instruction]:
         if self.broker not in hops:
             return []
         names = tuple(name for name, _ in self._wanted.match(notification.attributes))
         return [Deliver(names, notification)] if names else []
 
     def _bind(
-        self, subscription: SubscriptionId, wanted: Filter, last_hop: Broker, tids: Sequence[Tid]
+        self, subscription: SubscriptionId, wanted: Filter, last_hop: BrokerId, tids: Sequence[Tid]
     ) -> list[Instruction]:
         self._prt.bind(subscription, wanted, last_hop, tids)
         return [

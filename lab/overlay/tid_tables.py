@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from agent.overlay.matcher import Matcher
-from agent.overlay.scot import Broker
+from agent.overlay.scot import BrokerId
 from agent.wire.predicates import Attributes, Filter
 
 
@@ -15,14 +15,14 @@ class Tid(NamedTuple):
     """The tree of one advertisement: the broker at its root, and a number that is never reused
     there."""
 
-    root: Broker
+    root: BrokerId
     number: int
 
 
 class SubscriptionId(NamedTuple):
     """One subscription: its subscriber's broker, and a number that is never reused there."""
 
-    home: Broker
+    home: BrokerId
     number: int
 
 
@@ -30,7 +30,7 @@ class AdvertisementTable:
     """SRT: (advertisement, last hop), one entry for each advertisement of the whole overlay."""
 
     def __init__(self) -> None:
-        self._last_hops: dict[Tid, Broker] = {}
+        self._last_hops: dict[Tid, BrokerId] = {}
         self._filters: Matcher[Tid] = Matcher()
 
     def __len__(self) -> int:
@@ -39,7 +39,7 @@ class AdvertisementTable:
     def __contains__(self, tid: object) -> bool:
         return tid in self._last_hops
 
-    def insert(self, tid: Tid, advertised: Filter, last_hop: Broker) -> None:
+    def insert(self, tid: Tid, advertised: Filter, last_hop: BrokerId) -> None:
         """Add an entry. ValueError if it exists or its filter is invalid."""
         self._filters.put(tid, advertised)
         self._last_hops[tid] = last_hop
@@ -53,9 +53,9 @@ class AdvertisementTable:
         """The advertisements that may match, in the order of insertion."""
         return self._filters.intersecting(wanted)
 
-    def by_last_hop(self, tids: Iterable[Tid]) -> dict[Broker, list[Tid]]:
+    def by_last_hop(self, tids: Iterable[Tid]) -> dict[BrokerId, list[Tid]]:
         """The trees by the hop towards their root. KeyError. O(trees)."""
-        grouped: dict[Broker, list[Tid]] = {}
+        grouped: dict[BrokerId, list[Tid]] = {}
         for tid in tids:
             grouped.setdefault(self._last_hops[tid], []).append(tid)
         return grouped
@@ -66,8 +66,8 @@ class SubscriptionTable:
     from as many last hops as these trees have here."""
 
     def __init__(self) -> None:
-        self._entries: dict[SubscriptionId, dict[Broker, set[Tid]]] = {}
-        self._hops: dict[Tid, dict[Broker, set[SubscriptionId]]] = {}
+        self._entries: dict[SubscriptionId, dict[BrokerId, set[Tid]]] = {}
+        self._hops: dict[Tid, dict[BrokerId, set[SubscriptionId]]] = {}
         self._filters: Matcher[SubscriptionId] = Matcher()
         self._count = 0
 
@@ -76,7 +76,7 @@ class SubscriptionTable:
         return self._count
 
     def bind(
-        self, subscription: SubscriptionId, wanted: Filter, last_hop: Broker, tids: Iterable[Tid]
+        self, subscription: SubscriptionId, wanted: Filter, last_hop: BrokerId, tids: Iterable[Tid]
     ) -> None:
         """Bind the subscription, which came from this hop, to these trees, too. ValueError for an
         invalid filter. O(trees)."""
@@ -91,7 +91,7 @@ class SubscriptionTable:
             hops[last_hop].add(tid)
             self._hops.setdefault(tid, {}).setdefault(last_hop, set()).add(subscription)
 
-    def remove(self, subscription: SubscriptionId, last_hop: Broker) -> list[Tid] | None:
+    def remove(self, subscription: SubscriptionId, last_hop: BrokerId) -> list[Tid] | None:
         """Remove the entry; returns the trees that it was bound to, None if there was none.
         O(trees)."""
         bound = self._entries.get(subscription, {}).get(last_hop)
@@ -102,7 +102,7 @@ class SubscriptionTable:
         self._remove_entry(subscription, last_hop)
         return sorted(bound)
 
-    def remove_tree(self, tid: Tid, own: Broker) -> None:
+    def remove_tree(self, tid: Tid, own: BrokerId) -> None:
         """Remove the tree. Entries that are bound to no other are removed, except those of `own`
         clients. O(subscriptions bound to it)."""
         for last_hop, subscriptions in self._hops.pop(tid, {}).items():
@@ -112,23 +112,23 @@ class SubscriptionTable:
                 if not bound and last_hop != own:
                     self._remove_entry(subscription, last_hop)
 
-    def last_hops(self, tid: Tid) -> list[Broker]:
+    def last_hops(self, tid: Tid) -> list[BrokerId]:
         """The hops with a subscription bound to the tree, whatever its filter. O(hops)."""
         return sorted(self._hops.get(tid, ()))
 
-    def matching_last_hops(self, tid: Tid, attributes: Attributes) -> list[Broker]:
+    def matching_last_hops(self, tid: Tid, attributes: Attributes) -> list[BrokerId]:
         """The hops with a matching subscription bound to the tree. O(a match and its results)."""
         matching = self._filters.match(attributes)
         hops = self._hops.get(tid, {})
         return [hop for hop in sorted(hops) if not hops[hop].isdisjoint(matching)]
 
-    def _unbind(self, tid: Tid, last_hop: Broker, subscription: SubscriptionId) -> None:
+    def _unbind(self, tid: Tid, last_hop: BrokerId, subscription: SubscriptionId) -> None:
         hops = self._hops[tid]
         hops[last_hop].remove(subscription)
         if not hops[last_hop]:
             del hops[last_hop]
 
-    def _remove_entry(self, subscription: SubscriptionId, last_hop: Broker) -> None:
+    def _remove_entry(self, subscription: SubscriptionId, last_hop: BrokerId) -> None:
         hops = self._entries[subscription]
         del hops[last_hop]
         self._count -= 1

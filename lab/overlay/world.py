@@ -25,8 +25,8 @@ from agent.overlay.events import (
     Tick,
     Undeliverable,
 )
-from agent.overlay.links import LinkMonitor
-from agent.overlay.scot import Broker, LinkKind, Scot
+from agent.overlay.link_congestion import LinkMonitor
+from agent.overlay.scot import BrokerId, LinkKind, Scot
 from agent.wire.overlay import Notification, SubscriptionVersions
 
 TICK: Final = Tick()
@@ -59,7 +59,7 @@ Transmission = Callable[[Any], float]
 # (subscriptions, notification, time in seconds): a notification has reached its subscribers.
 Delivered = Callable[[tuple[str, ...], Notification, float], None]
 # (time, place, event), in order of time.
-Happening = tuple[float, Broker, Any]
+Happening = tuple[float, BrokerId, Any]
 
 
 class Costs(Struct, frozen=True):
@@ -86,7 +86,7 @@ class Reach:
     def __init__(self, kinds: frozenset[str]) -> None:
         self.kinds = kinds
         self.messages: Counter[str] = Counter()
-        self.brokers: set[Broker] = set()
+        self.brokers: set[BrokerId] = set()
         self.began_s = self.last_s = math.nan
 
     @property
@@ -137,12 +137,12 @@ class _Node:
         *("sampled", "sender_s", "tick_s"),
     )
 
-    def __init__(self, at: Broker, broker: AnyBroker, window_s: float | None) -> None:
+    def __init__(self, at: BrokerId, broker: AnyBroker, window_s: float | None) -> None:
         self.at = at
         self.broker = broker
         self.handle = broker.handle
         self.inbox: deque[tuple[Reach | None, Any]] = deque()
-        self.links: dict[Broker, _Link] = {}
+        self.links: dict[BrokerId, _Link] = {}
         self.monitor = LinkMonitor(window_s) if window_s is not None else None
         self.sampled = False  # whether the end of a window is in the heap
         self.free_s = 0.0
@@ -160,7 +160,7 @@ class World:
     def __init__(
         self,
         scot: Scot,
-        make: Callable[[Broker], AnyBroker],
+        make: Callable[[BrokerId], AnyBroker],
         costs: Costs,
         *,
         measured: Iterable[str] = (),
@@ -179,7 +179,7 @@ class World:
         self._pushed = 0
         self._nodes = {at: _Node(at, make(at), window_s) for at in scot.brokers()}
 
-    def broker(self, at: Broker) -> AnyBroker:
+    def broker(self, at: BrokerId) -> AnyBroker:
         """The broker there."""
         return self._nodes[at].broker
 
@@ -218,14 +218,14 @@ class World:
             self.run()
         self.messages.clear()
 
-    def _neighbours(self, node: _Node) -> tuple[Broker, ...]:
+    def _neighbours(self, node: _Node) -> tuple[BrokerId, ...]:
         return (
             *self._scot.cluster_neighbours(node.at),
             *self._scot.region_neighbours(node.at),
         )
 
     def happen(
-        self, at_s: float, broker: Broker, event: Any, kinds: frozenset[str] | None = None
+        self, at_s: float, broker: BrokerId, event: Any, kinds: frozenset[str] | None = None
     ) -> Reach:
         """A client's event at that place and time; its effects on messages of `kinds` are known
         after a run. Without kinds, no effects are recorded."""
@@ -336,7 +336,7 @@ class World:
             elif isinstance(instruction, Undeliverable):
                 self.undeliverable[instruction.reason] += 1
 
-    def _link(self, node: _Node, neighbour: Broker) -> _Link:
+    def _link(self, node: _Node, neighbour: BrokerId) -> _Link:
         """The link, created on first use. KeyError if the overlay has none."""
         kind = self._scot.link_kind(node.at, neighbour)
         if kind is None:

@@ -71,7 +71,7 @@ def run(
     )
     screen.line(terminal, f"synthetic readings at 1 Hz, {len(seconds)} runs …", "dim")
     every_second = run_all(campaign.every_second, seconds, options.jobs)
-    report = results.Report(
+    report = results.QualityReport(
         origin=origin,
         seed=options.seed,
         recording=recording,

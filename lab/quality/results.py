@@ -24,7 +24,7 @@ MAX_ALARMS: Final = 1.0  # a room and week
 SENSORS_OF_A_ROOM: Final = 6  # series of a room at 1 Hz: three sensors, two channels
 
 
-class Report(Struct, frozen=True):
+class QualityReport(Struct, frozen=True):
     """The measurements, and their data."""
 
     origin: Provenance
@@ -87,7 +87,7 @@ def _order(row: Row) -> tuple[str, int, int]:
     return row.channel, list(known).index(row.kind), known[row.kind].index(row.size)
 
 
-def write(report: Report, folder: Path) -> list[Path]:
+def write(report: QualityReport, folder: Path) -> list[Path]:
     """Write data, picture, tables and page into `folder`; the paths of data, picture and page."""
     from lab.quality.pictures import draw
 
@@ -111,7 +111,7 @@ def write(report: Report, folder: Path) -> list[Path]:
     return [data, picture, page]
 
 
-def all_rows(report: Report) -> list[Row]:
+def all_rows(report: QualityReport) -> list[Row]:
     """Of all three parts."""
     return [
         *rows_of("recording", report.real.trials),
@@ -120,7 +120,7 @@ def all_rows(report: Report) -> list[Row]:
     ]
 
 
-def verdict(report: Report) -> list[str]:
+def verdict(report: QualityReport) -> list[str]:
     """Three lines for the terminal."""
     found = sum(trial.delay_s is not None for trial in report.real.trials)
     return [
@@ -160,7 +160,7 @@ def _list(told: Sequence[str]) -> str:
     return ", ".join(f"{text} ({n})" for text, n in Counter(told).most_common())
 
 
-def tables(report: Report, rows: Sequence[Row]) -> dict[str, Table]:
+def tables(report: QualityReport, rows: Sequence[Row]) -> dict[str, Table]:
     """The tables of the page."""
     found: dict[str, Table] = {"summary": summary(report), "untrue": untrue(report)}
     found["labelled"] = Table(
@@ -187,7 +187,7 @@ def tables(report: Report, rows: Sequence[Row]) -> dict[str, Table]:
     return found
 
 
-def summary(report: Report) -> Table:
+def summary(report: QualityReport) -> Table:
     """How much is found, how much is told for nothing, and what a value costs."""
     real, injected, second = report.real, report.injected, at_rooms(report.every_second.alarms)
     found = sum(trial.delay_s is not None for trial in real.trials)
@@ -215,7 +215,7 @@ def summary(report: Report) -> Table:
     return Table("Summary", ("measure", "value"), rows)
 
 
-def untrue(report: Report) -> Table:
+def untrue(report: QualityReport) -> Table:
     """What was missed, and what was told without a cause."""
     missed = [
         f"{label.kind} in {label.channel} of room {label.room}" for label in report.real.missed

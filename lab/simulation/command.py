@@ -16,8 +16,8 @@ from fleet.terminal import screen
 from fleet.testbed.run_folder import RunFolderError
 from lab.provenance import now
 from lab.simulation.contenders import CONTENDERS, MAIN, PARTS, trainings
+from lab.simulation.evaluation import Evaluation
 from lab.simulation.points import KeptResults, Key, Result
-from lab.simulation.report import Report
 from lab.simulation.results import paper_gains, sustained_loads, write
 from lab.simulation.run import Setting
 from lab.simulation.screen import SimulationScreen
@@ -118,7 +118,7 @@ def _run(options: Options, kept: KeptResults) -> None:
     from_before = f", {there} of them from before" if there else ""
     screen.line(console, f"{len(campaign.keys)} results{from_before} …")
     processes = options.jobs if options.kept else _make(campaign, options, console)
-    report = Report(campaign.results())
+    report = Evaluation(campaign.results())
     if not report.sizes:
         raise RunFolderError(f"{options.directory}: no results are kept there")
     for table in (sustained_loads(report), paper_gains(report)):

@@ -12,7 +12,7 @@ from msgspec import structs
 from fleet.simulation.statistics import Interval
 from fleet.terminal.tables import Table
 from lab.simulation.contenders import title
-from lab.simulation.report import PAPER_GAINS, Report, Variant
+from lab.simulation.evaluation import PAPER_GAINS, Evaluation, Variant
 from lab.simulation.table_v import CLASSES, Size
 
 # Target gain of this project's policy over EDFQ, in percent.
@@ -40,7 +40,7 @@ def fleet_name(size: Size) -> str:
     return f"{size.nodes:,} ({size.iads} × {size.nodes_per_iad})"
 
 
-def goals(report: Report) -> Table:
+def goals(report: Evaluation) -> Table:
     """The range of the gains of this project's policy over all fleets and variants, and in how
     many of them it is above zero and above the goal."""
     cells = [(size, variant) for variant in report.variants for size in report.sizes]
@@ -71,7 +71,7 @@ class Gap(NamedTuple):
     inside: bool
 
 
-def differences(report: Report) -> Table:
+def differences(report: Evaluation) -> Table:
     """The distance of EDFQ's gains from the paper's, for each variant of the fanouts."""
     gaps = list(_gaps(report))
     rows = []
@@ -94,7 +94,7 @@ def differences(report: Report) -> Table:
     return Table("Against the paper", (*headings, "furthest", "at"), rows, left=2)
 
 
-def _gaps(report: Report) -> Iterator[Gap]:
+def _gaps(report: Evaluation) -> Iterator[Gap]:
     for theirs, paper in PAPER_GAINS.items():
         for size in report.sizes:
             for variant in report.variants:
@@ -105,7 +105,7 @@ def _gaps(report: Report) -> Iterator[Gap]:
                     yield Gap(theirs, size, variant, points, inside)
 
 
-def margin(report: Report) -> Table:
+def margin(report: Evaluation) -> Table:
     """Sensitivity of FIFO's load to small differences in latency, at the largest fleet."""
     headings = ("nodes", "class that binds", "lowest load, queries/s", "its p99 / SLO there")
     empty = Table("FIFO's margin", (*headings, "load for 1 % of latency"), [], left=0)

@@ -9,7 +9,7 @@ from typing import Final
 from fleet.terminal.tables import Table
 from lab.simulation.comparisons import gain_text, load_text
 from lab.simulation.contenders import CONTENDERS, OWN, title
-from lab.simulation.report import Report
+from lab.simulation.evaluation import Evaluation
 from lab.simulation.table_v import Size
 
 # The rows, from the key alone to all parts.
@@ -30,7 +30,7 @@ ROWS: Final = (
 )
 
 
-def parts(report: Report, size: Size) -> Table:
+def parts(report: Evaluation, size: Size) -> Table:
     """Every part at one fleet, with the first reading of the fanouts."""
     variant = report.variants[0]
 
@@ -56,7 +56,7 @@ def _what(name: str) -> tuple[str, str, str, str]:
     return title(OWN[0]), f"{100 * contender.known:g} %", demotion, advances
 
 
-def advances(report: Report) -> Table:
+def advances(report: Evaluation) -> Table:
     """The advances learnt for each class by the main contenders."""
 
     def rows() -> Iterable[Sequence[str]]:

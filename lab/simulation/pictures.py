@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from fleet.simulation.pictures import COLOURS, pyplot, save
 from lab.simulation.contenders import colour, title
-from lab.simulation.report import PAPER_GAINS, Report, Variant
+from lab.simulation.evaluation import PAPER_GAINS, Evaluation, Variant
 from lab.simulation.table_v import CLASSES
 
 # Panels of gains in a row.
@@ -19,7 +19,7 @@ TOP: Final = 1.6
 SALT: Final = "simulation"
 
 
-def draw_latencies(report: Report, path: Path) -> None:
+def draw_latencies(report: Evaluation, path: Path) -> None:
     """p99 of every class against the load, a row per variant and a line per policy."""
     plt = pyplot(SALT)
     drawn = [variant for variant in report.variants if report.curve(variant, report.names[0])]
@@ -55,7 +55,7 @@ def _legend_below(figure: Any, axis: Any) -> None:
     figure.legend(handles, labels, loc="lower center", ncols=len(labels))
 
 
-def _draw_curve(axis: Any, report: Report, variant: Variant, name: str, k: int) -> None:
+def _draw_curve(axis: Any, report: Evaluation, variant: Variant, name: str, k: int) -> None:
     curve = report.curve(variant, name)
     loads = sorted(curve)
     means = [curve[load][k].mean for load in loads]
@@ -65,7 +65,7 @@ def _draw_curve(axis: Any, report: Report, variant: Variant, name: str, k: int) 
     axis.fill_between(loads, low, high, color=colour(name), alpha=0.2, linewidth=0)
 
 
-def draw_gains(report: Report, path: Path) -> None:
+def draw_gains(report: Evaluation, path: Path) -> None:
     """Gains in sustained load of EDFQ over FIFO and SPR, and of the others over EDFQ, by fleet."""
     plt = pyplot(SALT)
     base = "edfq"
@@ -89,7 +89,7 @@ def draw_gains(report: Report, path: Path) -> None:
     save(figure, path, bottom=0.1 / rows)
 
 
-def _draw_gain(axis: Any, report: Report, ours: str, theirs: str) -> None:
+def _draw_gain(axis: Any, report: Evaluation, ours: str, theirs: str) -> None:
     places = range(len(report.sizes))
     for n, variant in enumerate(report.variants):
         shift = 0.08 * (n - (len(report.variants) - 1) / 2)

@@ -15,9 +15,9 @@ from lab import pages
 from lab.provenance import Provenance
 from lab.simulation.comparisons import differences, fleet_name, gain_text, goals, load_text, margin
 from lab.simulation.contenders import title
+from lab.simulation.evaluation import PAPER_GAINS, Evaluation
 from lab.simulation.parts import advances, parts
 from lab.simulation.pictures import draw_gains, draw_latencies
-from lab.simulation.report import PAPER_GAINS, Report
 from lab.simulation.table_v import CLASSES, draw
 from lab.simulation.training import is_training
 
@@ -45,7 +45,7 @@ COLUMNS: Final = (
 )
 
 
-def write(report: Report, provenance: Provenance, processes: int, folder: Path) -> list[Path]:
+def write(report: Evaluation, provenance: Provenance, processes: int, folder: Path) -> list[Path]:
     """Write data, pictures, tables and page into `folder`; the paths of data, pictures and page."""
     data = pages.write_csv(folder / f"{NAME}.csv", COLUMNS, _rows(report))
     latencies, gains = folder / f"{NAME}.svg", folder / f"{NAME}_gains.svg"
@@ -64,7 +64,7 @@ def write(report: Report, provenance: Provenance, processes: int, folder: Path) 
     return [data, latencies, gains, pages.write(folder, NAME, tables, provenance, more)]
 
 
-def tables_of(report: Report) -> dict[str, Table]:
+def tables_of(report: Evaluation) -> dict[str, Table]:
     """The tables of the page."""
     return {
         "loads": sustained_loads(report),
@@ -81,7 +81,7 @@ def tables_of(report: Report) -> dict[str, Table]:
     }
 
 
-def _rows(report: Report) -> Iterable[list[str]]:
+def _rows(report: Evaluation) -> Iterable[list[str]]:
     for result in report.results:
         setting = result.key.setting
         size = setting.size
@@ -108,7 +108,7 @@ def _rows(report: Report) -> Iterable[list[str]]:
 # --- the tables -----------------------------------------------------------------------------------
 
 
-def effort(report: Report) -> Table:
+def effort(report: Evaluation) -> Table:
     """Queries of a run, and the share of them that is not counted."""
     rows = [
         (fleet_name(size), f"{report.queries(size):,}", f"{100 * WARM_UP_SHARE:g} %")
@@ -117,7 +117,7 @@ def effort(report: Report) -> Table:
     return Table("Queries of a run", ("nodes (IADs × nodes)", "queries", "not counted"), rows)
 
 
-def fanouts(report: Report) -> Table:
+def fanouts(report: Evaluation) -> Table:
     """Table V as drawn: mean k_q × mean k_t of each class."""
 
     def rows() -> Iterable[Sequence[str]]:
@@ -144,7 +144,7 @@ def fanouts(report: Report) -> Table:
     return Table("Fanouts as drawn: mean k_q × mean k_t", headings, list(rows()), left=2)
 
 
-def paper_gains(report: Report) -> Table:
+def paper_gains(report: Evaluation) -> Table:
     """Table VI: EDFQ's gains beside the paper's."""
 
     def rows() -> Iterable[Sequence[str]]:
@@ -162,7 +162,7 @@ def paper_gains(report: Report) -> Table:
     return Table("EDFQ's gain beside the paper's", tuple(headings), list(rows()), left=2)
 
 
-def sustained_loads(report: Report) -> Table:
+def sustained_loads(report: Evaluation) -> Table:
     """The highest load of every policy."""
 
     def rows() -> Iterable[Sequence[str]]:
@@ -176,7 +176,7 @@ def sustained_loads(report: Report) -> Table:
     return Table("Highest sustained load, queries/s", headings, list(rows()), left=2)
 
 
-def own_gains(report: Report) -> Table:
+def own_gains(report: Evaluation) -> Table:
     """The gain of this project's policy over EDFQ, T-EDFQ and the better of the two."""
 
     def rows() -> Iterable[Sequence[str]]:
@@ -195,7 +195,7 @@ def own_gains(report: Report) -> Table:
     return Table("Sanderling's gains in sustained load", tuple(headings), list(rows()), left=2)
 
 
-def binding_classes(report: Report) -> Table:
+def binding_classes(report: Evaluation) -> Table:
     """p99 / SLO of every class at the sustained load."""
 
     def rows() -> Iterable[Sequence[str]]:

@@ -13,8 +13,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from fleet.terminal import screen
 from fleet.terminal.output import words
 from lab.simulation.contenders import CONTENDERS, title
+from lab.simulation.evaluation import variant_of
 from lab.simulation.points import Key, Result
-from lab.simulation.report import variant_of
 from lab.simulation.training import is_training
 
 # Approximate number of points in a search.

@@ -14,7 +14,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from agent.wire.base import Policy
-from fleet.simulation.plan import FleetPlan
+from fleet.simulation.layout import FleetLayout
 from fleet.simulation.policies import policy_name
 from lab.testbed.measures import Interval, blocks_of, gain, interval, joined, measured
 from lab.testbed.trace import Shape
@@ -67,7 +67,7 @@ def root(f: Callable[[float], float], low: float, high: float, tolerance: float)
 
 
 def calibrated(
-    plan: FleetPlan,
+    plan: FleetLayout,
     family: Literal["lognormal", "gamma"],
     effort: Effort,
     perform_all: Workers,
@@ -89,7 +89,7 @@ def calibrated(
 
 
 def trial(
-    plan: FleetPlan,
+    plan: FleetLayout,
     shape: Shape,
     policies: Sequence[Policy],
     effort: Effort,

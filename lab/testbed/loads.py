@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from agent.wire.base import Policy
 from fleet.simulation import workload
-from fleet.simulation.plan import FleetPlan
+from fleet.simulation.layout import FleetLayout
 from fleet.simulation.virtual import WARM_SAMPLES, VirtualFleet
 from fleet.simulation.workload import Arrival
 from lab.testbed.measures import Run, run_of
@@ -48,7 +48,7 @@ class Load(Struct, frozen=True):
         """Duration from the first query to the last."""
         return self.lead_s + self.seconds
 
-    def trace(self, plan: FleetPlan) -> list[Arrival]:
+    def trace(self, plan: FleetLayout) -> list[Arrival]:
         """Its queries."""
         endless = workload.arrivals(plan, rate_per_s=self.rate_per_s, seed=self.seed)
         return workload.within(endless, self.takes_s)
@@ -91,7 +91,7 @@ def turns_of(
 class Again(Struct, frozen=True):
     """A turn to be repeated in virtual time."""
 
-    plan: FleetPlan
+    plan: FleetLayout
     turn: Turn
     warm_samples: int = WARM_SAMPLES
 

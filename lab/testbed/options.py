@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from agent.wire.emulation import SIGMA, SIGMA_SIZED, SIZED
-from fleet.simulation.plan import FleetPlan, building_fleet
+from fleet.simulation.layout import FleetLayout, building_fleet
 from fleet.simulation.policies import POLICIES
 from lab.testbed import run as testbed_run
 from lab.testbed.trace import Shape
@@ -77,9 +77,9 @@ def options_of(asked: Asked) -> testbed_run.Options:
     )
 
 
-def sized(plan: FleetPlan) -> FleetPlan:
+def sized(plan: FleetLayout) -> FleetLayout:
     """The same fleet, with nodes whose service times grow with the request."""
-    return FleetPlan(
+    return FleetLayout(
         tuple(
             replace(
                 iad,

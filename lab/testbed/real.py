@@ -12,7 +12,7 @@ from agent.wire.operator import IadStatus
 from fleet.simulation import workload
 from fleet.simulation.measures import Outcome
 from fleet.simulation.workload import Arrival
-from fleet.testbed.load import LoadGenerator, Tick
+from fleet.testbed.load_generator import LoadGenerator, Tick
 from fleet.testbed.testbed import Testbed
 from lab.testbed.loads import Load
 from lab.testbed.measures import Run, run_of

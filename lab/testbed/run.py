@@ -14,12 +14,12 @@ from msgspec.structs import replace
 
 from agent.wire.base import Policy
 from fleet.common import exits
-from fleet.simulation.plan import FleetPlan
+from fleet.simulation.layout import FleetLayout
 from fleet.simulation.policies import policy_name
 from fleet.simulation.screen import DemoScreen
 from fleet.terminal import screen
 from fleet.terminal.tables import Table
-from fleet.testbed.load import LoadGenerator
+from fleet.testbed.load_generator import LoadGenerator
 from fleet.testbed.run_folder import RunFolderError, run_folder
 from fleet.testbed.run_records import read_records
 from fleet.testbed.testbed import Testbed, TestbedError
@@ -55,7 +55,7 @@ class Options(Struct, frozen=True):
     """The options of the command. Without `rates_per_s` each policy is run at `around_percent` of
     its own highest rate in virtual time. Only those in `real` are run on real processes."""
 
-    plan: FleetPlan
+    plan: FleetLayout
     directory: Path
     results: Path
     policies: tuple[Policy, ...]
@@ -276,7 +276,7 @@ def calibrate(
 
 
 def _trial(
-    arguments: tuple[FleetPlan, Sequence[Policy], Effort],
+    arguments: tuple[FleetLayout, Sequence[Policy], Effort],
     shape: Shape,
     perform_all: Workers,
     told: Callable[[str], None],

@@ -18,7 +18,7 @@ from _core.deadlines.order_statistics import UnloadedModel, task_percentile
 from _core.deadlines.size_regression import SizeModel
 from _core.simulator import ServiceTimes, Trace
 from agent.wire.emulation import PROFILES
-from fleet.simulation.plan import FleetPlan
+from fleet.simulation.layout import FleetLayout
 from fleet.simulation.virtual import TESTBED_DELAYS
 from fleet.simulation.workload import LONGEST_WINDOW_S, PERCENTILE, TABLE_II, QueryClass
 from lab.testbed.measures import CLASSES
@@ -61,7 +61,7 @@ class Drawn(NamedTuple):
 
 
 def drawn(
-    plan: FleetPlan, *, rate_per_s: float, seed: int, queries: int, shape: Shape | None = None
+    plan: FleetLayout, *, rate_per_s: float, seed: int, queries: int, shape: Shape | None = None
 ) -> Drawn:
     """Table II on `plan`: Poisson arrivals of `rate_per_s` queries per second over all query
     schedulers. Without a `shape` service times scatter as the nodes' profiles say."""
@@ -114,18 +114,18 @@ def drawn(
     return Drawn(trace, pooled[table_ii], table_ii, subtask_node, service_s)
 
 
-def _iads_of(kind: QueryClass, plan: FleetPlan) -> int:
+def _iads_of(kind: QueryClass, plan: FleetLayout) -> int:
     """If the fleet is smaller than a class asks for, all of it is asked."""
     return min(kind.iads, len(plan.iads))
 
 
-def _node_iad(plan: FleetPlan) -> Ints:
+def _node_iad(plan: FleetLayout) -> Ints:
     sizes = [len(iad.nodes) for iad in plan.iads]
     return np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
 
 
 def _tasks(
-    plan: FleetPlan, table_ii: npt.NDArray[np.int64], draw: np.random.Generator
+    plan: FleetLayout, table_ii: npt.NDArray[np.int64], draw: np.random.Generator
 ) -> tuple[Ints, npt.NDArray[np.int64]]:
     """The query and the IAD of every task."""
     order = draw.random((len(table_ii), len(plan.iads))).argsort(axis=1)
@@ -138,7 +138,7 @@ def _tasks(
 class _Sets:
     """Every choice of nodes that a task makes, once for each class and IAD."""
 
-    def __init__(self, plan: FleetPlan) -> None:
+    def __init__(self, plan: FleetLayout) -> None:
         self._plan = plan
         self._firsts = np.concatenate([[0], np.cumsum([len(iad.nodes) for iad in plan.iads])])
         self._nodes: list[npt.NDArray[np.int64]] = []
@@ -183,7 +183,7 @@ def _choices(
 
 
 def _service_s(
-    plan: FleetPlan, node: Ints, window_s: Floats, shape: Shape | None, draw: np.random.Generator
+    plan: FleetLayout, node: Ints, window_s: Floats, shape: Shape | None, draw: np.random.Generator
 ) -> Floats:
     """From dispatch to result, for each pair of a node and a window."""
     profiles = [PROFILES[each.profile] for each in plan.nodes]
@@ -214,7 +214,7 @@ def services_of(load: Drawn) -> ServiceTimes:
 
 
 def known(
-    plan: FleetPlan, samples: int, seed: int, shape: Shape | None = None
+    plan: FleetLayout, samples: int, seed: int, shape: Shape | None = None
 ) -> tuple[Sequence[UnloadedModel], Sequence[SizeModel]]:
     """The knowledge of the masters of `plan` before the first query: for each node this many
     unloaded response times."""

@@ -23,7 +23,7 @@ from msgspec import Struct
 from _core.queue.policy import DEMOTING
 from _core.simulator import simulate_events
 from agent.wire.base import Policy
-from fleet.simulation.plan import FleetPlan
+from fleet.simulation.layout import FleetLayout
 from fleet.simulation.virtual import TESTBED_DELAYS
 from lab.testbed.measures import CLASSES, SLO_MS, Run, crossing, joined, p99_ms
 from lab.testbed.trace import Shape, drawn, known, services_of, trace_of
@@ -48,7 +48,7 @@ class Job(Struct, frozen=True):
     """One run in virtual time; without a `shape` service times scatter as the nodes' profiles say.
     Of its queries the first `LEARNING` are not counted."""
 
-    plan: FleetPlan
+    plan: FleetLayout
     policy: Policy
     rate_per_s: float
     seed: int
@@ -131,7 +131,7 @@ class Sweep:
 
     def __init__(
         self,
-        plan: FleetPlan,
+        plan: FleetLayout,
         policy: Policy,
         effort: Effort,
         perform_all: Workers,

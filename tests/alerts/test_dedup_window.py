@@ -17,48 +17,48 @@ steps = st.lists(
 
 @given(steps)
 def test_it_knows_what_was_taken_and_what_no_longer_waits(taken):
-    ledger, known, marks = DedupWindow(3), {}, {}
+    window, known, marks = DedupWindow(3), {}, {}
     for history, sequences, oldest in taken:
-        assert ledger.take(history, sequences, oldest) == []
+        assert window.take(history, sequences, oldest) == []
         known.setdefault(history, set()).update(sequences)
         marks[history] = max(marks.get(history, 0), oldest)
         again = DedupWindow(3)
-        for each, kept in ledger.all().items():
+        for each, kept in window.all().items():
             again.restore(each, kept)
-        assert list(again.all()) == list(ledger.all())
+        assert list(again.all()) == list(window.all())
         assert list(again.all())[-1] == history
         for each, its_own in known.items():
             for sequence in range(31):
                 expected = sequence in its_own or sequence < marks[each]
-                assert ledger.knows(each, sequence) == expected
+                assert window.knows(each, sequence) == expected
                 assert again.knows(each, sequence) == expected
 
 
 def test_what_was_taken_longest_ago_is_forgotten():
-    ledger = DedupWindow(1)
-    ledger.take("h", range(1, MAX_REMEMBERED + 2), 0)
-    assert not ledger.knows("h", 1)
-    assert ledger.knows("h", 2)
-    assert len(ledger.of("h").sequences) == MAX_REMEMBERED
+    window = DedupWindow(1)
+    window.take("h", range(1, MAX_REMEMBERED + 2), 0)
+    assert not window.knows("h", 1)
+    assert window.knows("h", 2)
+    assert len(window.of("h").sequences) == MAX_REMEMBERED
 
 
 def test_what_no_longer_waits_at_its_sender_is_not_remembered_one_by_one():
-    ledger = DedupWindow(1)
-    ledger.take("h", [3, 9, 5], 0)
-    assert ledger.of("h") == Taken(0, (3, 9, 5))
-    ledger.take("h", [4, 12], 6)
-    assert ledger.of("h") == Taken(6, (9, 12))
-    ledger.take("h", [], 2)
-    assert ledger.of("h") == Taken(6, (9, 12))
-    assert ledger.of("another") == Taken()
+    window = DedupWindow(1)
+    window.take("h", [3, 9, 5], 0)
+    assert window.of("h") == Taken(0, (3, 9, 5))
+    window.take("h", [4, 12], 6)
+    assert window.of("h") == Taken(6, (9, 12))
+    window.take("h", [], 2)
+    assert window.of("h") == Taken(6, (9, 12))
+    assert window.of("another") == Taken()
 
 
 def test_the_history_not_heard_of_for_longest_is_forgotten():
-    ledger = DedupWindow(2)
-    ledger.take("a", [1], 0)
-    ledger.take("b", [1], 0)
-    ledger.take("a", [2], 0)
-    assert ledger.take("c", [1], 0) == ["b"]
-    assert len(ledger) == 2
-    assert ledger.knows("a", 1)
-    assert not ledger.knows("b", 1)
+    window = DedupWindow(2)
+    window.take("a", [1], 0)
+    window.take("b", [1], 0)
+    window.take("a", [2], 0)
+    assert window.take("c", [1], 0) == ["b"]
+    assert len(window) == 2
+    assert window.knows("a", 1)
+    assert not window.knows("b", 1)

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from agent.alerts.dedup_window import MAX_HISTORIES, MAX_REMEMBERED, EventLedger, Taken
+from agent.alerts.dedup_window import MAX_HISTORIES, MAX_REMEMBERED, EventDedup, Taken
 
 
 class LedgerModel(RuleBasedStateMachine):
@@ -14,7 +14,7 @@ class LedgerModel(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.ledger = EventLedger()
+        self.dedup = EventDedup()
         self.waiting: set[int] = set()
         self.taken: set[int] = set()
         self.next = 0
@@ -33,9 +33,9 @@ class LedgerModel(RuleBasedStateMachine):
     @precondition(lambda self: self.waiting)
     def take(self, data: st.DataObject) -> None:
         some = data.draw(st.sets(st.sampled_from(sorted(self.waiting)), min_size=1))
-        known = {s for s in some if self.ledger.knows("n1", "h", s)}
+        known = {s for s in some if self.dedup.knows("n1", "h", s)}
         assert known == some & self.taken
-        self.ledger.take("n1", "h", some, min(self.waiting))
+        self.dedup.take("n1", "h", some, min(self.waiting))
         self.taken |= some
 
     @rule(data=st.data())
@@ -50,16 +50,16 @@ class LedgerModel(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        restarted = EventLedger()
-        restarted.restore("n1", self.ledger.of("n1"))
-        self.ledger = restarted
+        restarted = EventDedup()
+        restarted.restore("n1", self.dedup.of("n1"))
+        self.dedup = restarted
 
     @invariant()
     def what_waits_is_known_exactly_if_it_was_taken(self) -> None:
         for sequence in self.waiting:
-            assert self.ledger.knows("n1", "h", sequence) == (sequence in self.taken)
-        assert not self.ledger.knows("n2", "h", self.next - 1)
-        assert not self.ledger.knows("n1", "h2", self.next - 1)
+            assert self.dedup.knows("n1", "h", sequence) == (sequence in self.taken)
+        assert not self.dedup.knows("n2", "h", self.next - 1)
+        assert not self.dedup.knows("n1", "h2", self.next - 1)
 
 
 LedgerModel.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
@@ -67,26 +67,26 @@ TestLedgerModel = LedgerModel.TestCase
 
 
 def test_it_remembers_little_of_a_node_whose_events_are_acknowledged() -> None:
-    ledger = EventLedger()
+    dedup = EventDedup()
     for sequence in range(10_000):
-        ledger.take("n1", "h", [sequence], oldest=sequence)
-    assert ledger.of("n1") == {"h": Taken(9_999, (9_999,))}
+        dedup.take("n1", "h", [sequence], oldest=sequence)
+    assert dedup.of("n1") == {"h": Taken(9_999, (9_999,))}
 
 
 def test_beyond_its_bound_it_forgets_what_was_taken_first_and_takes_nothing_for_known() -> None:
-    ledger = EventLedger()
+    dedup = EventDedup()
     # One old event never leaves the node, so the mark stays where it is.
     live = list(range(10, 10 + MAX_REMEMBERED + 5))
     for sequence in live:
-        ledger.take("n1", "h", [sequence], oldest=3)
-    assert not ledger.knows("n1", "h", 3)
-    assert [ledger.knows("n1", "h", s) for s in live] == [False] * 5 + [True] * MAX_REMEMBERED
+        dedup.take("n1", "h", [sequence], oldest=3)
+    assert not dedup.knows("n1", "h", 3)
+    assert [dedup.knows("n1", "h", s) for s in live] == [False] * 5 + [True] * MAX_REMEMBERED
 
 
 def test_it_keeps_the_histories_heard_of_last() -> None:
-    ledger = EventLedger()
+    dedup = EventDedup()
     for number in range(MAX_HISTORIES):
-        ledger.take("n1", f"h{number}", [1], oldest=0)
-    ledger.take("n1", "h0", [2], oldest=0)
-    ledger.take("n1", "new", [1], oldest=0)
-    assert sorted(ledger.of("n1")) == ["h0", "h2", "h3", "new"]
+        dedup.take("n1", f"h{number}", [1], oldest=0)
+    dedup.take("n1", "h0", [2], oldest=0)
+    dedup.take("n1", "new", [1], oldest=0)
+    assert sorted(dedup.of("n1")) == ["h0", "h2", "h3", "new"]

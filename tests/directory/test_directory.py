@@ -10,9 +10,9 @@ from agent.directory import directory as content
 from agent.directory import leader as rules_of_writing
 from agent.directory.directory import Directory, Edit
 from agent.directory.index import AreaIndex, places_of
-from agent.directory.leader import MAX_PARTIES, Primary
+from agent.directory.leader import MAX_PARTIES, Leader
 from agent.directory.leases import Leases
-from agent.directory.replica import PATIENCE_S, Mirror
+from agent.directory.replica import PATIENCE_S, ReadReplica
 from agent.wire import directory as d
 from agent.wire.areas import overlaps
 from agent.wire.principals import Sender
@@ -23,7 +23,7 @@ ADDRESS = "tcp://127.0.0.1:5700"
 
 
 def primary():
-    return Primary(Directory("epoch", 0, ()), longest_lease_s=100.0, now=0.0)
+    return Leader(Directory("epoch", 0, ()), longest_lease_s=100.0, now=0.0)
 
 
 def do(rules, request, sender=ANYONE, now=0.0):
@@ -238,7 +238,7 @@ def test_after_a_restart_nobody_knows_who_is_gone():
 
 
 def test_a_mirror_refuses_writes_in_words_and_answers_from_its_copy():
-    mirror = Mirror(Directory("", 0, ()), "tcp://primary:1", every_s=1.0, now=0.0)
+    mirror = ReadReplica(Directory("", 0, ()), "tcp://primary:1", every_s=1.0, now=0.0)
     for request in REQUESTS:
         reply = mirror.handle(request, ANYONE, 0.0).reply
         if isinstance(request, (*WRITES, d.Follow)):
@@ -256,7 +256,7 @@ def test_a_mirror_refuses_writes_in_words_and_answers_from_its_copy():
 
 
 def test_a_mirror_asks_again_when_the_primary_is_silent_or_refuses():
-    mirror = Mirror(Directory("e", 4, ()), "tcp://primary:1", every_s=1.0, now=0.0)
+    mirror = ReadReplica(Directory("e", 4, ()), "tcp://primary:1", every_s=1.0, now=0.0)
     first = mirror.tick(0.0)
     assert mirror.next_due == PATIENCE_S
     second = mirror.tick(PATIENCE_S)

@@ -8,7 +8,7 @@ import pytest
 
 from agent.directory.registrar_events import Registrant
 from agent.master.directory_link import DirectoryLink
-from agent.net.secure_sockets import Guard
+from agent.net.secure_sockets import SecureSockets
 from agent.runtime.reactor import Reactor
 from agent.wire import directory as d
 from agent.wire.config import Trust
@@ -40,12 +40,18 @@ class Master:
 
     def __init__(self, context, folder, *addresses, registrant=IAD):
         self.reactor = Reactor(time.monotonic)
-        guard = Guard(
+        secure_sockets = SecureSockets(
             context.context, Trust(), folder, clock=time.monotonic, warn=lambda line: None
         )
         self.accounts = []
         self.link = DirectoryLink(
-            self.reactor, guard, addresses, "", registrant, lease_s=6.0, say=sys.stderr.write
+            self.reactor,
+            secure_sockets,
+            addresses,
+            "",
+            registrant,
+            lease_s=6.0,
+            say=sys.stderr.write,
         )
         self.link.on_accounts(self.accounts.append)
 

@@ -5,8 +5,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from agent.directory.leader import Primary
-from agent.directory.replica import PATIENCE_S, Mirror
+from agent.directory.leader import Leader
+from agent.directory.replica import PATIENCE_S, ReadReplica
 from agent.wire import directory as d
 from agent.wire.principals import Sender
 from tests.directory.directory_oracle import AREAS, CAPABILITIES, KEYS, NAMES, Disk, Oracle
@@ -40,19 +40,19 @@ class DirectoryMachine(RuleBasedStateMachine):
     # --- the primary ---------------------------------------------------------------------------
 
     def primary_starts(self):
-        self.primary = Primary(self.disk.load(), longest_lease_s=LONGEST_LEASE_S, now=self.now)
+        self.leader = Leader(self.disk.load(), longest_lease_s=LONGEST_LEASE_S, now=self.now)
 
     def ask(self, request, *, works=True):
         """What the server does; False if the disk refused."""
-        before = list(self.primary.directory)
-        outcome = self.primary.handle(request, ANYONE, self.now)
-        assert list(self.primary.directory) == before, "a request alone changes nothing"
+        before = list(self.leader.directory)
+        outcome = self.leader.handle(request, ANYONE, self.now)
+        assert list(self.leader.directory) == before, "a request alone changes nothing"
         assert outcome.reply.id == request.id
         if outcome.edit is not None:
             if not works:
                 return None
             self.disk.write(outcome.edit)
-            self.primary.applied(outcome.edit, self.now)
+            self.leader.applied(outcome.edit, self.now)
         return outcome.reply
 
     @rule(name=names, offered=offerings, keys=keys, lease_s=st.floats(1, 99), works=works)
@@ -106,21 +106,21 @@ class DirectoryMachine(RuleBasedStateMachine):
     def time_passes(self, seconds, works):
         self.now += seconds
         if not works:
-            self.primary.expire(self.now)  # the disk refused: again a second later
-            assert self.primary.next_due is None or self.primary.next_due > self.now
+            self.leader.expire(self.now)  # the disk refused: again a second later
+            assert self.leader.next_due is None or self.leader.next_due > self.now
             self.now += 1.0
-        if (edit := self.primary.expire(self.now)) is not None:
+        if (edit := self.leader.expire(self.now)) is not None:
             self.disk.write(edit)
-            self.primary.applied(edit, self.now)
+            self.leader.applied(edit, self.now)
         self.oracle.expire(self.now)
-        assert self.primary.next_due == min(self.oracle.ends.values(), default=None)
+        assert self.leader.next_due == min(self.oracle.ends.values(), default=None)
 
     @rule(what=st.sampled_from(["primary", "primary", "mirror", "file"]), down_s=st.floats(0, 1e4))
     def crash(self, what, down_s):
         if what == "mirror":
-            before = list(self.mirror.directory)
+            before = list(self.replica.directory)
             self.mirror_starts()
-            assert list(self.mirror.directory) == before
+            assert list(self.replica.directory) == before
             return
         self.now += down_s
         if what == "file":
@@ -141,12 +141,12 @@ class DirectoryMachine(RuleBasedStateMachine):
     @invariant()
     def each_area_alone(self):
         for area in AREAS:
-            found = self.primary.directory.discover("temperature", (area,))
+            found = self.leader.directory.discover("temperature", (area,))
             assert found == self.oracle.discover("temperature", (area,))
 
     @invariant()
     def places_and_owners(self):
-        known = self.primary.directory
+        known = self.leader.directory
         assert known.places == self.oracle.places()
         assert [known.owner(key) for key in KEYS] == [self.oracle.owner(key) for key in KEYS]
 
@@ -162,14 +162,14 @@ class DirectoryMachine(RuleBasedStateMachine):
     # --- the mirror ----------------------------------------------------------------------------
 
     def mirror_starts(self):
-        self.mirror = Mirror(self.copy.load(), "tcp://primary", every_s=EVERY_S, now=self.now)
+        self.replica = ReadReplica(self.copy.load(), "tcp://primary", every_s=EVERY_S, now=self.now)
         self.late = []
 
     @rule(fate=fates, late=st.booleans())
     def mirror_follows(self, fate, late):
-        self.now = max(self.now, self.mirror.next_due)
-        question = self.mirror.tick(self.now)
-        assert self.mirror.tick(self.now) is None, "one question at a time"
+        self.now = max(self.now, self.replica.next_due)
+        question = self.replica.tick(self.now)
+        assert self.replica.tick(self.now) is None, "one question at a time"
         if fate == "question lost":
             self.now += PATIENCE_S
             return
@@ -180,23 +180,23 @@ class DirectoryMachine(RuleBasedStateMachine):
             return
         if late:
             for old in self.late:
-                assert self.mirror.received(old, self.now) is None
-        edit = self.mirror.received(reply, self.now)
+                assert self.replica.received(old, self.now) is None
+        edit = self.replica.received(reply, self.now)
         if edit is not None:
             if fate == "disk full":
                 return
             self.copy.write(edit)
-            self.mirror.applied(edit, self.now)
-        same = sorted(self.mirror.directory, key=lambda e: e.version)
-        assert same == sorted(self.primary.directory, key=lambda e: e.version)
+            self.replica.applied(edit, self.now)
+        same = sorted(self.replica.directory, key=lambda e: e.version)
+        assert same == sorted(self.leader.directory, key=lambda e: e.version)
         assert same == sorted(self.copy.entries.values(), key=lambda e: e.version)
-        assert self.mirror.directory.version == self.primary.directory.version
-        assert self.mirror.age_s(self.now) == 0
-        assert self.mirror.directory.places == self.oracle.places()
+        assert self.replica.directory.version == self.leader.directory.version
+        assert self.replica.age_s(self.now) == 0
+        assert self.replica.directory.places == self.oracle.places()
         for key in KEYS:
-            assert self.mirror.directory.owner(key) == self.oracle.owner(key)
+            assert self.replica.directory.owner(key) == self.oracle.owner(key)
         read = d.Discover("d", "temperature", ("a", "e"))
-        assert self.mirror.handle(read, ANYONE, self.now).reply == self.ask(read)
+        assert self.replica.handle(read, ANYONE, self.now).reply == self.ask(read)
 
 
 DirectoryMachine.TestCase.settings = settings(

@@ -16,10 +16,10 @@ from agent.directory.registrar_events import (
     LookUpWanted,
     Registrant,
     Replied,
-    Report,
     Send,
     Start,
     TellAccounts,
+    TellOperator,
     Tick,
     Undelivered,
 )
@@ -96,10 +96,10 @@ def test_writes_go_to_the_primary_alone_with_pauses_that_grow():
                 break
         pauses.append(round(now - before, 6))
     assert pauses == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0, 5.0]
-    assert reports == [Report("the registration service cannot be reached; trying again")]
+    assert reports == [TellOperator("the registration service cannot be reached; trying again")]
     write = sent(instructions, d.Register).request
     assert registrar.handle(Replied(0, d.Registered(write.id, 60.0)), now) == [
-        Report("registered with the registration service")
+        TellOperator("registered with the registration service")
     ]
 
 
@@ -108,7 +108,7 @@ def test_a_refusal_is_told_at_once_and_once():
     write = sent(registrar.handle(Start(), 0.0), d.Register).request
     denied = d.Denied(write.id, "not_authorised", "your key is iad2's")
     assert registrar.handle(Replied(0, denied), 0.0) == [
-        Report("the registration service refused: your key is iad2's; trying again")
+        TellOperator("the registration service refused: your key is iad2's; trying again")
     ]
 
 

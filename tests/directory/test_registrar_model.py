@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from agent.directory.leader import Primary
+from agent.directory.leader import Leader
 from agent.directory.registrar import LONGEST_PAUSE_S, READ_PATIENCE_S, WRITE_PATIENCE_S, Registrar
 from agent.directory.registrar_events import (
     AccountsWanted,
@@ -22,7 +22,7 @@ from agent.directory.registrar_events import (
     Tick,
     Undelivered,
 )
-from agent.directory.replica import Mirror
+from agent.directory.replica import ReadReplica
 from agent.wire import directory as d
 from agent.wire.principals import Sender
 from tests.directory.directory_oracle import Disk
@@ -64,9 +64,9 @@ class RegistrarMachine(RuleBasedStateMachine):
 
     def processes_start(self, *numbers):
         if 0 in numbers:
-            self.primary = Primary(self.disks[0].load(), longest_lease_s=60.0, now=self.now)
+            self.leader = Leader(self.disks[0].load(), longest_lease_s=60.0, now=self.now)
         if 1 in numbers:
-            self.mirror = Mirror(self.disks[1].load(), "primary", every_s=1.0, now=self.now)
+            self.replica = ReadReplica(self.disks[1].load(), "primary", every_s=1.0, now=self.now)
 
     # --- the network ---------------------------------------------------------------------------
 
@@ -95,7 +95,7 @@ class RegistrarMachine(RuleBasedStateMachine):
         fate = self.fates[directory]
         if fate == "question lost":
             return []
-        rules, disk = (self.primary, self.mirror)[directory], self.disks[directory]
+        rules, disk = (self.leader, self.replica)[directory], self.disks[directory]
         outcome = rules.handle(request, ANYONE, self.now)
         if outcome.edit is not None:
             disk.write(outcome.edit)
@@ -124,14 +124,14 @@ class RegistrarMachine(RuleBasedStateMachine):
         """Leases end, and the mirror follows."""
         if not self.up[0]:
             return
-        if (edit := self.primary.expire(self.now)) is not None:
+        if (edit := self.leader.expire(self.now)) is not None:
             self.disks[0].write(edit)
-            self.primary.applied(edit, self.now)
-        if self.up[1] and (question := self.mirror.tick(self.now)) is not None:
-            reply = self.primary.handle(question, ANYONE, self.now).reply
-            if (edit := self.mirror.received(reply, self.now)) is not None:
+            self.leader.applied(edit, self.now)
+        if self.up[1] and (question := self.replica.tick(self.now)) is not None:
+            reply = self.leader.handle(question, ANYONE, self.now).reply
+            if (edit := self.replica.received(reply, self.now)) is not None:
                 self.disks[1].write(edit)
-                self.mirror.applied(edit, self.now)
+                self.replica.applied(edit, self.now)
 
     # --- what happens --------------------------------------------------------------------------
 
@@ -193,8 +193,8 @@ class RegistrarMachine(RuleBasedStateMachine):
         self.pass_until(self.now + LEASE_S / 3 + WRITE_PATIENCE_S + LONGEST_PAUSE_S + 2.0)
         assert self.registrar.registered
         account = d.Account(self.registrant.name, self.registrant.kind, self.registrant.keys)
-        assert self.primary.directory.accounts == (account,)
-        entry = self.primary.directory.get(self.registrant.name)
+        assert self.leader.directory.accounts == (account,)
+        entry = self.leader.directory.get(self.registrant.name)
         assert (entry.address, entry.offerings) == (
             self.registrant.address,
             self.registrant.offerings,
@@ -211,7 +211,7 @@ class RegistrarMachine(RuleBasedStateMachine):
     @rule()
     def the_mirror_alone_answers(self):
         self.up[0] = False
-        if not self.up[1] or self.fates[1] != "answered" or not self.mirror.directory.epoch:
+        if not self.up[1] or self.fates[1] != "answered" or not self.replica.directory.epoch:
             return
         ask = object()
         self.asked[ask] = self.now

@@ -17,7 +17,7 @@ from agent.wire.messages import Slo
 from agent.wire.operator import CreateService
 from fleet.demo import alerts as demo_alerts
 from fleet.query import running
-from fleet.simulation.plan import building_fleet, part_of
+from fleet.simulation.layout import building_fleet, part_of
 from fleet.testbed.ports import free_ports
 from fleet.testbed.testbed import Testbed
 from tests.docs import pages

@@ -536,7 +536,7 @@ def test_a_tail_whose_name_may_be_lost_is_not_used_on(
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(wal.Tail, "takes", lambda *_: False)
+        patch.setattr(wal.WriteAheadLog, "takes", lambda *_: False)
         patch.setattr(wal, "sync_folder", fails)
         stream.append(sample(1))
         with pytest.raises(HistoryError, match="Input/output"):

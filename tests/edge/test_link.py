@@ -20,13 +20,13 @@ from agent.edge.link import (
     Link,
     Open,
     Reopened,
-    Report,
     Resize,
     Send,
     SendResult,
     Start,
     State,
     Stop,
+    TellOperator,
     Tick,
 )
 from agent.runtime.state_machine import InvalidTransition
@@ -72,7 +72,7 @@ def kinds(instructions: list[Instruction]) -> list[type]:
 def test_start_says_hello_and_the_welcome_starts_the_heartbeats() -> None:
     link = new_link()
     assert link.handle(Start(), 0.0) == [Open(), Send(HELLO)]
-    assert kinds(link.handle(WELCOME, 0.3)) == [Report, Joined]
+    assert kinds(link.handle(WELCOME, 0.3)) == [TellOperator, Joined]
     assert link.wake_at == 1.3
     assert link.handle(Tick(), 1.29) == []
     assert link.handle(Tick(), 1.3) == [Send(Heartbeat("here", ()))]
@@ -94,7 +94,7 @@ def test_a_silent_master_is_left_after_three_heartbeats_and_greeted_again() -> N
         assert link.handle(Tick(), now) == [Send(Heartbeat("here", ()))]
     assert link.handle(Tick(), 3.89) == []
     instructions = link.handle(Tick(), 3.9)
-    assert kinds(instructions) == [Cut, Close, Report]
+    assert kinds(instructions) == [Cut, Close, TellOperator]
     assert link.state is State.WAITING
     assert link.wake_at == pytest.approx(3.9 + FIRST_S * 0.75)
     assert link.handle(Tick(), link.wake_at) == [Open(), Send(HELLO)]
@@ -115,7 +115,7 @@ def test_pauses_double_up_to_the_longest_with_jitter(jitter: float, part: float)
     for _ in range(10):
         now += GREETING_S
         assert link.handle(Tick(), now - 0.01) == []
-        assert kinds(link.handle(Tick(), now)) == [Close, Report]
+        assert kinds(link.handle(Tick(), now)) == [Close, TellOperator]
         pauses.append(link.wake_at - now)
         now = link.wake_at
         assert kinds(link.handle(Tick(), now)) == [Open, Send]
@@ -130,7 +130,7 @@ def test_a_rejected_hello_is_retried_ever_more_slowly_and_a_welcome_forgives() -
     for _ in range(10):
         close, report = link.handle(Rejected("the name is taken"), now)
         assert close == Close(0.0)
-        assert isinstance(report, Report)
+        assert isinstance(report, TellOperator)
         assert "the name is taken" in report.line
         pauses.append(link.wake_at - now)
         now = link.wake_at
@@ -157,14 +157,14 @@ def test_a_name_that_is_free_again_is_taken_within_twice_the_time_it_was_not(
 
 def test_a_rejection_after_the_welcome_greets_again_soon() -> None:
     link = joined()
-    assert kinds(link.handle(Rejected("who are you?"), 1.0)) == [Cut, Close, Report]
+    assert kinds(link.handle(Rejected("who are you?"), 1.0)) == [Cut, Close, TellOperator]
     assert link.wake_at <= 1.0 + FIRST_S
 
 
 def test_a_welcome_for_somebody_else_is_ignored() -> None:
     link = new_link()
     link.handle(Start(), 0.0)
-    assert kinds(link.handle(Welcome("other", 1.0), 0.1)) == [Report]
+    assert kinds(link.handle(Welcome("other", 1.0), 0.1)) == [TellOperator]
     assert link.state is State.GREETING
 
 

@@ -19,7 +19,7 @@ from agent.edge.history.history import History
 from agent.edge.history.reader import Reader
 from agent.edge.node_time import NodeTime
 from agent.edge.rate_limited_log import Reporter
-from agent.edge.sampling.colocated import Together
+from agent.edge.sampling.colocated import ColocatedChannels
 from agent.edge.sampling.sampling import Sampler, Schedule
 from agent.edge.sampling.sensor import Sensor, StoredChannel
 from agent.edge.timebase import TimeBase
@@ -129,7 +129,7 @@ class Bench:
             self.stream,
             time,
             reporter,
-            Together([sensor]).check,
+            ColocatedChannels([sensor]).check,
             Faults("probe", channels, self.happenings.append),
         )
         self.steps = len(steps)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent.wire.master_config import MasterLiveness
-from fleet.simulation.plan import FleetPlan, building_fleet, part_of
+from fleet.simulation.layout import FleetLayout, building_fleet, part_of
 from fleet.testbed.testbed import Testbed
 
 SMALL = part_of(building_fleet(emulate=False), 2, 2)
@@ -21,7 +21,7 @@ SMALL = part_of(building_fleet(emulate=False), 2, 2)
 PATIENT = MasterLiveness(heartbeat_s=2.0, lost_after=3)
 
 
-def small_bed(directory: Path, plan: FleetPlan = SMALL) -> Testbed:
+def small_bed(directory: Path, plan: FleetLayout = SMALL) -> Testbed:
     return Testbed(plan, directory, liveness=PATIENT)
 
 

@@ -18,7 +18,7 @@ from agent.wire.operator import IadStatus
 from fleet.common import toml
 from fleet.inventory.files import files_of
 from fleet.inventory.folder import Folder
-from fleet.inventory.load import load
+from fleet.inventory.loader import load
 from fleet.inventory.model import Iad, Inventory
 from fleet.inventory.parties import HostOf
 from fleet.keys.store import Store

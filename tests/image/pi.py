@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fleet.image import emulate, rootfs
 from fleet.inventory.folder import Folder
-from fleet.inventory.load import load
+from fleet.inventory.loader import load
 from fleet.inventory.parties import hosts
 from fleet.keys.store import Store
 from fleet.rollout import local

@@ -12,7 +12,10 @@ from msgspec.structs import replace
 from agent.wire.master_config import MasterAutoscale
 from fleet.cli import extras
 from fleet.cli.commands import run
-from lab.autoscale.load import (
+from lab.autoscale.measures import by_second, by_step
+from lab.autoscale.results import Experiment, write
+from lab.autoscale.run import Options, command_line, virtual_run
+from lab.autoscale.workload import (
     RULES,
     PodsChange,
     Step,
@@ -23,9 +26,6 @@ from lab.autoscale.load import (
     steps_of,
     trace_of,
 )
-from lab.autoscale.measures import by_second, by_step
-from lab.autoscale.results import Experiment, write
-from lab.autoscale.run import Options, command_line, virtual_run
 from lab.provenance import Provenance
 
 STEP_S = 120.0

@@ -6,12 +6,12 @@ import itertools
 import pytest
 from rich.console import Console
 
+from fleet.simulation.layout import building_fleet, part_of
 from fleet.simulation.measures import Outcome
-from fleet.simulation.plan import building_fleet, part_of
 from fleet.simulation.workload import Arrival
 from fleet.terminal import screen
 from lab.faults import run as fault_run
-from lab.faults.plan import Fault, Line, judge, schedule
+from lab.faults.fault_schedule import Fault, Line, judge, schedule
 from lab.faults.results import table_of
 
 FAULT = Fault("edge node", "iad2-n1", 10.0, 20.0, ("b1/f5/r510",))

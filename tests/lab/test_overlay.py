@@ -9,7 +9,7 @@ import re
 import pytest
 from msgspec import structs
 
-from agent.overlay.scot import Broker
+from agent.overlay.scot import BrokerId
 from agent.wire.overlay import Notification, Origin
 from lab.overlay import (
     alone,
@@ -219,7 +219,7 @@ def test_publishers_and_subscribers_are_anywhere_but_at_the_burst():
     assert home not in want
     assert {place.cluster for place in want} == {0, 1, 2, 3, 4}
     assert len(clients.subscribers) == 2_000
-    assert all(isinstance(place, Broker) for place in want)
+    assert all(isinstance(place, BrokerId) for place in want)
 
 
 def test_everything_is_written_down(tmp_path, capsys):

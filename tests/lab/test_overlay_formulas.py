@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from agent.overlay.scot import Broker, Scot
+from agent.overlay.scot import BrokerId, Scot
 from lab.overlay import formulas, topology
 from lab.overlay.formulas import Load
 
@@ -14,7 +14,7 @@ from lab.overlay.formulas import Load
 def test_the_papers_overlay():
     scot = topology.paper()
     assert (scot.order, len(scot.vertices), scot.clusters) == (70, 14, 5)
-    inner = [vertex for vertex in scot.vertices if not scot.is_edge(Broker(vertex, 0))]
+    inner = [vertex for vertex in scot.vertices if not scot.is_edge(BrokerId(vertex, 0))]
     assert sorted(inner) == ["F", "G", "H", "I"]
     expected = formulas.octopia(scot, Load(500, 5_000, 100.0, 100.0))
     # 5 of 70 brokers have an advertisement: −92.9 %; 4 messages against 341: −98.8 %.
@@ -56,7 +56,7 @@ def test_messages_of_a_notification_as_drawn(vertices, clusters, interested):
     assert sum(drawn) / len(drawn) == pytest.approx(found, rel=0.05)
 
 
-def messages(scot: Scot, publisher: Broker, subscribers: list[Broker]) -> int:
+def messages(scot: Scot, publisher: BrokerId, subscribers: list[BrokerId]) -> int:
     """Of one notification: all links of the ways in the clusters, and a copy into each other."""
     links: set[object] = set()
     for each in subscribers:

@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from _core.matching.predicates import intersects
-from agent.overlay.scot import Broker
+from agent.overlay.scot import BrokerId
 from agent.wire.predicate_language import read_filter
 from agent.wire.predicates import Filter, plain
 from fleet.cli.commands import run
@@ -36,7 +36,7 @@ from lab.overlay.real_subscribers import Delivery
 from lab.overlay.real_tables import Row
 from lab.provenance import Provenance
 
-A0, B0, A1, B1 = Broker("v0", 0), Broker("v1", 0), Broker("v0", 1), Broker("v1", 1)
+A0, B0, A1, B1 = BrokerId("v0", 0), BrokerId("v1", 0), BrokerId("v0", 1), BrokerId("v1", 1)
 
 
 # --- who announces and wants what -----------------------------------------------------------------

@@ -24,14 +24,14 @@ from agent.overlay.events import (
     Unsubscribe,
 )
 from agent.overlay.matcher import Matcher
-from agent.overlay.scot import Broker, Scot, ScotError
+from agent.overlay.scot import BrokerId, Scot, ScotError
 from agent.wire.overlay import Notification, Origin
 from agent.wire.predicates import Filter, Predicate
 from lab.overlay.tid import Matching, TidBroker, TidNotification, TidSubscription
 
 # Two vertices times two clusters: a ring of four.
 RING = Scot([("a", "b")], clusters=2)
-A0, A1, B0, B1 = (Broker("a", 0), Broker("a", 1), Broker("b", 0), Broker("b", 1))
+A0, A1, B0, B1 = (BrokerId("a", 0), BrokerId("a", 1), BrokerId("b", 0), BrokerId("b", 1))
 
 
 def between(low: float, high: float) -> Filter:
@@ -47,11 +47,11 @@ class Net:
 
     def __init__(self, scot: Scot, matching: Matching = "ends") -> None:
         self.brokers = {at: TidBroker(at, scot, matching=matching) for at in scot.brokers()}
-        self.sent: list[tuple[Broker, Broker, Any]] = []
-        self.told: list[tuple[Broker, Any]] = []
+        self.sent: list[tuple[BrokerId, BrokerId, Any]] = []
+        self.told: list[tuple[BrokerId, Any]] = []
 
-    def happen(self, at: Broker, what: Any) -> None:
-        pending: deque[tuple[Broker, Any]] = deque([(at, what)])
+    def happen(self, at: BrokerId, what: Any) -> None:
+        pending: deque[tuple[BrokerId, Any]] = deque([(at, what)])
         while pending:
             where, happening = pending.popleft()
             for instruction in self.brokers[where].handle(happening, 0.0):
@@ -68,7 +68,7 @@ class Net:
         self.sent.clear()
         return counted
 
-    def delivered(self) -> list[tuple[Broker, tuple[str, ...], float]]:
+    def delivered(self) -> list[tuple[BrokerId, tuple[str, ...], float]]:
         """What subscribers got since the last call."""
         found = [
             (at, told.subscriptions, told.notification.attributes["x"])
@@ -78,7 +78,7 @@ class Net:
         self.told.clear()
         return found
 
-    def entries(self) -> tuple[dict[Broker, int], dict[Broker, int]]:
+    def entries(self) -> tuple[dict[BrokerId, int], dict[BrokerId, int]]:
         """Those of the SRTs and of the PRTs that are not empty."""
         srt = {at: broker.srt_entries for at, broker in self.brokers.items() if broker.srt_entries}
         prt = {at: broker.prt_entries for at, broker in self.brokers.items() if broker.prt_entries}
@@ -113,7 +113,7 @@ def test_the_flood_of_the_paper_s_overlay() -> None:
     inner = [("F", "G"), ("G", "H"), ("H", "I")]
     edges = [(each, "FGHI"[index % 4]) for index, each in enumerate("ABCDEJKLMN")]
     net = Net(Scot([*inner, *edges], clusters=5))
-    net.happen(Broker("A", 0), Advertise("ad", between(0, 9)))
+    net.happen(BrokerId("A", 0), Advertise("ad", between(0, 9)))
     assert net.counts() == Counter(TidAdvertisement=341)
 
 
@@ -200,8 +200,8 @@ def two_subscribers(matching: Matching) -> Net:
     # A path whose middle is not an end; the far subscriber wants less.
     net = Net(Scot([("a", "b"), ("b", "c"), ("b", "d")], clusters=1), matching)
     net.happen(A0, Advertise("ad", between(0, 9)))
-    net.happen(Broker("c", 0), Subscribe("all", between(0, 9)))
-    net.happen(Broker("d", 0), Subscribe("five", between(5, 5)))
+    net.happen(BrokerId("c", 0), Subscribe("all", between(0, 9)))
+    net.happen(BrokerId("d", 0), Subscribe("five", between(5, 5)))
     net.counts()
     return net
 
@@ -210,7 +210,7 @@ def test_matched_at_the_ends_a_notification_fills_its_tree() -> None:
     net = two_subscribers("ends")
     net.happen(A0, Publish(event(4)))
     assert net.counts() == Counter(TidNotification=3)
-    assert net.delivered() == [(Broker("c", 0), ("all",), 4)]
+    assert net.delivered() == [(BrokerId("c", 0), ("all",), 4)]
     counted = {at.vertex: broker.counters["matchings"] for at, broker in net.brokers.items()}
     assert counted == {"a": 1, "b": 0, "c": 1, "d": 1}
 
@@ -219,7 +219,7 @@ def test_matched_everywhere_it_goes_where_it_is_wanted() -> None:
     net = two_subscribers("everywhere")
     net.happen(A0, Publish(event(4)))
     assert net.counts() == Counter(TidNotification=2)
-    assert net.delivered() == [(Broker("c", 0), ("all",), 4)]
+    assert net.delivered() == [(BrokerId("c", 0), ("all",), 4)]
     counted = {at.vertex: broker.counters["matchings"] for at, broker in net.brokers.items()}
     assert counted == {"a": 1, "b": 1, "c": 1, "d": 0}
 
@@ -278,10 +278,10 @@ def test_a_dead_link_is_refused() -> None:
 
 def test_a_broker_is_one_of_the_overlay() -> None:
     with pytest.raises(ScotError):
-        TidBroker(Broker("a", 2), RING)
+        TidBroker(BrokerId("a", 2), RING)
 
 
-def messages_of(instructions: Iterable[Any]) -> list[tuple[Broker, str]]:
+def messages_of(instructions: Iterable[Any]) -> list[tuple[BrokerId, str]]:
     return [(each.neighbour, type(each.message).__name__) for each in instructions]
 
 

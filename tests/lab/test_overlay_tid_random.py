@@ -22,14 +22,14 @@ from agent.overlay.events import (
     Undeliverable,
     Unsubscribe,
 )
-from agent.overlay.scot import Broker, Scot
+from agent.overlay.scot import BrokerId, Scot
 from agent.wire.overlay import Notification, Origin
 from agent.wire.predicates import Filter, Predicate
 from lab.overlay.tid import Matching, TidBroker, TidNotification
 
 MATCHINGS: tuple[Matching, ...] = get_args(Matching)
 Range = tuple[int, int]
-Client = tuple[Broker, str]
+Client = tuple[BrokerId, str]
 SCHEDULES = 150
 
 
@@ -62,16 +62,16 @@ class World:
         self.matching = matching = random.choice(MATCHINGS)
         self.places = list(self.scot.brokers())
         self.brokers = {at: TidBroker(at, self.scot, matching=matching) for at in self.places}
-        self.links: dict[tuple[Broker, Broker], deque[Any]] = {}
+        self.links: dict[tuple[BrokerId, BrokerId], deque[Any]] = {}
         self.messages: Counter[str] = Counter()
         self.advertised: dict[Client, list[Range]] = {}
         self.subscribed: dict[Client, list[Range]] = {}
         self.published = 0
         self.got: Counter[tuple[int, Client]] = Counter()
         self.told: dict[int, type] = {}
-        self.visits: Counter[tuple[int, Broker]] = Counter()
+        self.visits: Counter[tuple[int, BrokerId]] = Counter()
 
-    def happen(self, at: Broker, event: Any) -> None:
+    def happen(self, at: BrokerId, event: Any) -> None:
         for instruction in self.brokers[at].handle(event, 0.0):
             match instruction:
                 case Send(neighbour=neighbour, message=message):
@@ -120,7 +120,7 @@ class World:
         low = self.random.randint(0, 9)
         return low, low + self.random.randint(0, 4)
 
-    def publish(self, at: Broker, x: int) -> int:
+    def publish(self, at: BrokerId, x: int) -> int:
         self.published += 1
         origin = Origin("p", "h", self.published)
         self.happen(at, Publish(Notification(origin, 0, {"x": x})))
@@ -138,7 +138,7 @@ class World:
         self.subscribed.clear()
 
 
-def way(world: World, subscriber: Client, root: Broker, number: int) -> list[Broker]:
+def way(world: World, subscriber: Client, root: BrokerId, number: int) -> list[BrokerId]:
     """From a subscriber's broker to the root, in the tree that the flood happened to grow."""
     brokers = [subscriber[0]]
     while brokers[-1] != root:
@@ -147,7 +147,7 @@ def way(world: World, subscriber: Client, root: Broker, number: int) -> list[Bro
 
 
 def check_tables(world: World) -> None:
-    expected: set[tuple[Broker, Client, Broker]] = set()
+    expected: set[tuple[BrokerId, Client, BrokerId]] = set()
     for subscriber, wanted in world.subscribed.items():
         expected.add((subscriber[0], subscriber, subscriber[0]))
         for (root, name), announced in world.advertised.items():
@@ -161,7 +161,7 @@ def check_tables(world: World) -> None:
         assert broker.prt_entries == entries[at]
 
 
-def expected_visits(world: World, root: Broker, x: int) -> set[Broker]:
+def expected_visits(world: World, root: BrokerId, x: int) -> set[BrokerId]:
     """The other brokers that a notification comes to: those on the ways of who wants it; if it is
     matched at the ends only, all of the tree behind the first hops of these ways."""
     numbers = [
@@ -190,7 +190,7 @@ def expected_visits(world: World, root: Broker, x: int) -> set[Broker]:
 
 def check_notifications(world: World) -> None:
     """Some values from some brokers: to all who want them, once, over no broker twice."""
-    expected: dict[int, tuple[set[Client], set[Broker]]] = {}
+    expected: dict[int, tuple[set[Client], set[BrokerId]]] = {}
     events = [(at, x) for at in world.places for x in range(14)]
     for at, x in world.random.sample(events, min(len(events), 20)):
         announced = any(

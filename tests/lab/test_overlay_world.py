@@ -18,17 +18,17 @@ from agent.overlay.events import (
     Tick,
     Undeliverable,
 )
-from agent.overlay.scot import Broker, Scot
+from agent.overlay.scot import BrokerId, Scot
 from agent.wire.overlay import Notification, Origin
 from lab.overlay.world import Costs, World
 
-A, B, C = (Broker(vertex, 0) for vertex in "abc")
+A, B, C = (BrokerId(vertex, 0) for vertex in "abc")
 
 
 class Word(Struct, frozen=True):
     """Goes on along `path`."""
 
-    path: tuple[Broker, ...]
+    path: tuple[BrokerId, ...]
     number: int
 
 
@@ -41,7 +41,7 @@ class Told:
 
     srt_entries = prt_entries = 0
 
-    def __init__(self, at: Broker) -> None:
+    def __init__(self, at: BrokerId) -> None:
         self.at = at
         self.seen: list[tuple[float, object]] = []
         self.next_tick: float | None = None
@@ -64,7 +64,7 @@ class Told:
     def sends(self, notification):
         number = notification.origin.sequence
         for way in notification.attributes["ways"].split():
-            first, *rest = (Broker(vertex, 0) for vertex in way)
+            first, *rest = (BrokerId(vertex, 0) for vertex in way)
             yield Send(first, Word(tuple(rest), number))
 
 
@@ -85,7 +85,7 @@ class Run:
     """A world of three brokers in a row, a, b and c."""
 
     def __init__(self, links=(("a", "b"), ("b", "c")), **options) -> None:
-        self.brokers: dict[Broker, Told] = {}
+        self.brokers: dict[BrokerId, Told] = {}
         self.delivered: list[tuple[int, float]] = []
         costs = options.pop("costs", {})
         self.world = World(
@@ -105,11 +105,11 @@ class Run:
             **options,
         )
 
-    def make(self, at: Broker) -> Told:
+    def make(self, at: BrokerId) -> Told:
         self.brokers[at] = Told(at)
         return self.brokers[at]
 
-    def received(self, at: Broker) -> list[tuple[float, int]]:
+    def received(self, at: BrokerId) -> list[tuple[float, int]]:
         return [
             (now, event.message.number)
             for now, event in self.brokers[at].seen

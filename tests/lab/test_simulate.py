@@ -18,8 +18,8 @@ from fleet.simulation.statistics import gain_percent
 from fleet.testbed.run_folder import RunFolderError
 from lab.simulation import command as simulate
 from lab.simulation.contenders import CONTENDERS, MAIN, PARTS
+from lab.simulation.evaluation import PAPER_GAINS, Evaluation, Variant
 from lab.simulation.points import NAME, KeptResults, Key, Result
-from lab.simulation.report import PAPER_GAINS, Report, Variant
 from lab.simulation.run import Point, Setting, World
 from lab.simulation.table_v import CLASSES, SIZES
 from lab.simulation.units import Campaign
@@ -147,7 +147,7 @@ def test_gains_are_taken_seed_by_seed() -> None:
         for seed in (2, 3, 1)
         for policy in loads
     ]
-    report = Report(results)
+    report = Evaluation(results)
     assert report.variants == [CLIPPED]
     assert report.loads(SIZES[0], CLIPPED, "edfq") == {1: 6.0, 2: 7.0, 3: 9.0}
     gain = report.gain(SIZES[0], CLIPPED, "edfq", "fifo")

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from fleet.simulation.policies import POLICIES
 from lab.simulation.comparisons import differences, goals
 from lab.simulation.contenders import CONTENDERS, MAIN, OWN, PARTS, trainings
+from lab.simulation.evaluation import Evaluation, Variant
 from lab.simulation.parts import ROWS, parts
 from lab.simulation.points import KeptResults, Key, Result
-from lab.simulation.report import Report, Variant
 from lab.simulation.run import FIRST_GUESS_PER_S, Point, Setting, World
 from lab.simulation.table_v import CLASSES, SIZES
 from lab.simulation.training import SEED, is_training, train, training_of
@@ -134,7 +134,7 @@ def test_training_runs_are_not_results() -> None:
     training = replace(
         result("sanderling", SEED, 9.0), key=Key(training_of(SETTING), "sanderling", None)
     )
-    report = Report([result("sanderling", 1, 8.0), replace(training, advance_s=ADVANCE_S)])
+    report = Evaluation([result("sanderling", 1, 8.0), replace(training, advance_s=ADVANCE_S)])
     assert report.seeds == [1]
     assert report.loads(SIZES[0], CLIPPED, "sanderling") == {1: 8.0}
     assert report.advances(SIZES[0], "sanderling") == ADVANCE_S
@@ -145,7 +145,7 @@ def test_parts_are_paired_over_the_seeds_that_both_have() -> None:
     results = [
         result(name, seed, load) for name in loads for seed, load in enumerate(loads[name], 1)
     ]
-    report = Report(results)
+    report = Evaluation(results)
     assert report.names == ["tedfq", "edfq"]
     assert report.part_sizes == [SIZES[0]]
     table = parts(report, SIZES[0])
@@ -157,7 +157,7 @@ def test_parts_are_paired_over_the_seeds_that_both_have() -> None:
 def test_goals_are_counted() -> None:
     loads = {"edfq": 5.0, "tedfq": 5.2, "sanderling": 5.4, "sanderling-sizes": 6.5}
     results = [result(name, seed, load) for name, load in loads.items() for seed in (1, 2)]
-    assert goals(Report(results)).rows == [
+    assert goals(Evaluation(results)).rows == [
         ("Sanderling over EDFQ", "8.0 to 8.0 %", "1 of 1", "0 of 1"),
         ("Sanderling over T-EDFQ", "3.8 to 3.8 %", "1 of 1", "0 of 1"),
         ("Sanderling, sizes known over EDFQ", "30.0 to 30.0 %", "1 of 1", "1 of 1"),
@@ -169,6 +169,6 @@ def test_the_distance_from_the_paper_is_told() -> None:
     loads = {"fifo": (5.0, 5.0), "edfq": (6.5, 7.0)}
     results = [result(name, seed, load) for name in loads for seed, load in enumerate(loads[name])]
     # The paper has 31.25 %; ours is 35 ± 64.
-    assert differences(Report(results)).rows == [
+    assert differences(Evaluation(results)).rows == [
         ("over FIFO", CLIPPED.name, "1 of 1", "4", "+4", "100 nodes")
     ]

@@ -19,8 +19,8 @@ from agent.scheduling.tasks.deadlines import DeadlineEstimator
 from agent.wire.base import LONGEST_TIMEOUT_MS, Policy
 from agent.wire.records import NodeEventRecord, QueryRecord, SubtaskRecord, TaskRecord
 from fleet.cli.commands import run as fleet
+from fleet.simulation.layout import FleetLayout, IadLayout, NodeLayout, building_fleet, part_of
 from fleet.simulation.measures import Outcome, percentile
-from fleet.simulation.plan import FleetPlan, IadPlan, NodePlan, building_fleet, part_of
 from fleet.simulation.virtual import TESTBED_DELAYS, VirtualFleet, emulated
 from fleet.simulation.workload import TABLE_II, Arrival
 from lab.provenance import Provenance
@@ -356,7 +356,7 @@ def test_calibration_puts_fifo_to_the_papers_rate() -> None:
 # --- the simulator --------------------------------------------------------------------------------
 
 
-def asked(plan: FleetPlan, load: Drawn) -> list[Arrival]:
+def asked(plan: FleetLayout, load: Drawn) -> list[Arrival]:
     """What the simulator is given, as queries to be asked one after the other."""
     trace = load.trace
     nodes = iter(load.subtask_node)
@@ -447,8 +447,8 @@ def test_a_trace_is_table_ii_at_any_rate() -> None:
 @pytest.mark.parametrize("profile", ["pi3", "pi3-sized"])
 def test_service_times_are_those_that_the_nodes_draw(profile: str) -> None:
     """Mean and tail, within what so many draws scatter."""
-    node = NodePlan("n", "a", "413", profile)
-    plan = FleetPlan((IadPlan("iad1", (node,)),))
+    node = NodeLayout("n", "a", "413", profile)
+    plan = FleetLayout((IadLayout("iad1", (node,)),))
     n = 40_000
     load = drawn(plan, rate_per_s=1.0, seed=2, queries=n)
     window_s = load.trace["task_window_s"]

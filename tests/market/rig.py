@@ -2,9 +2,9 @@
 
 from agent.market import buyer_events, seller_events
 from agent.market.buyer import Buyer
-from agent.market.pools import Tick, common_areas
 from agent.market.rollout import Contact, ForgetOwned, KeepOwned, Send
 from agent.market.seller import NodeTime, Seller
+from agent.market.terms import Tick, common_areas
 from agent.wire.directory import Candidate, Found
 from agent.wire.market import Joined, Member, Offer, Service
 from agent.wire.messages import Slo

@@ -5,7 +5,7 @@ import signal
 from agent.client import Client, Operator
 from agent.wire.messages import Query, Slo, Window
 from agent.wire.operator import CreateService
-from fleet.simulation.plan import FleetPlan, IadPlan, NodePlan
+from fleet.simulation.layout import FleetLayout, IadLayout, NodeLayout
 from fleet.testbed.testbed import Testbed
 from testkit.waiting import PATIENCE_MS
 
@@ -14,8 +14,8 @@ TIMEOUT_MS = 600_000.0
 
 
 def test_the_first_answer_is_enough(tmp_path):
-    plan = FleetPlan(
-        tuple(IadPlan(iad, (NodePlan(f"{iad}-n1", ROOM, "413"),)) for iad in ("iad1", "iad2"))
+    plan = FleetLayout(
+        tuple(IadLayout(iad, (NodeLayout(f"{iad}-n1", ROOM, "413"),)) for iad in ("iad1", "iad2"))
     )
     with Testbed(plan, tmp_path, market=True) as bed:
         for _ in bed.start():

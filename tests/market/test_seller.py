@@ -4,9 +4,9 @@ import pytest
 from msgspec import json
 
 from agent.market import seller
-from agent.market.pools import Tick
 from agent.market.seller import DRAIN_S
 from agent.market.seller_events import Membership, Serve, SetPods
+from agent.market.terms import Tick
 from agent.wire.market import Join, Leave, Member, Propose, Release, Service, Terms
 from agent.wire.principals import Sender
 from tests.market.rig import FAST_S, Iad

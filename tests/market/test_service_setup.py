@@ -13,7 +13,7 @@ from agent.wire.market import Leave
 from agent.wire.messages import Query, Slo, Window
 from agent.wire.operator import AddIad, CreateService, DropService, RemoveIad
 from agent.wire.unions import PublicReply
-from fleet.simulation.plan import building_fleet, part_of
+from fleet.simulation.layout import building_fleet, part_of
 from fleet.testbed.processes import agent_command
 from fleet.testbed.testbed import Testbed
 from testkit.waiting import PATIENCE_MS, PATIENCE_S

@@ -12,7 +12,7 @@ import pytest
 from agent.master import control_plane
 from agent.master.control_plane import ControlPlane
 from agent.master.counterparties import counterparty_hosts
-from agent.master.request_plane import Origin
+from agent.master.request_plane import RequestOrigin
 from agent.master.state import RETRY_S, State
 from agent.runtime.reactor import Reactor
 from agent.wire.config import parse
@@ -23,7 +23,7 @@ from agent.wire.operator import CreateService, ServiceReport
 from tests.market.test_seller import AREA, OWNER, join
 from tests.master.held_writer import HeldWriter
 
-BUYER = Origin(b"c", b"M", OWNER)
+BUYER = RequestOrigin(b"c", b"M", OWNER)
 TABLE = {
     "iad": {"name": "iad1"},
     "sockets": {"public": "ipc:///run/p", "operator": "ipc:///run/o", "nodes": "ipc:///run/n"},

@@ -10,10 +10,10 @@ import zmq
 
 from agent.master.broker_links import BrokerLinks
 from agent.master.place import place_of
-from agent.master.request_plane import Origin
+from agent.master.request_plane import RequestOrigin
 from agent.overlay import events as overlay
-from agent.overlay.links import WINDOW_S
-from agent.overlay.scot import Broker
+from agent.overlay.link_congestion import WINDOW_S
+from agent.overlay.scot import BrokerId
 from agent.overlay.session import MAX_QUEUED, SILENCE_S, WINDOW
 from agent.runtime.reactor import Reactor
 from agent.wire.codec import Decoder, encode
@@ -69,7 +69,7 @@ class End:
         self.socket = Socket(pair)
         self.handlers, self.replies = {}, []
         self.heard, self.said = [], []
-        self.beside = Broker(PLACES[other], 0)
+        self.beside = BrokerId(PLACES[other], 0)
         self.reactor = reactor = Reactor(lambda: pair.now)
         reactor.listen = lambda source, turn: None
         self.links = BrokerLinks(
@@ -114,7 +114,7 @@ class Pair:
             for end, other in ((a, b), (b, a)):
                 while end.socket.frames:
                     message, _ = self.decoder.decode(end.socket.frames.popleft())
-                    origin = Origin(b"i", b"M", sender)
+                    origin = RequestOrigin(b"i", b"M", sender)
                     other.handlers[type(message)](origin, message, self.now)
 
     def tick(self, seconds=0.0):
@@ -216,9 +216,9 @@ def test_what_was_sent_is_what_left_the_queue_and_never_becomes_less():
     before = a.links.sent
     assert (before["advertisement_version"], before["relay"]) == (3, 0)
     seen = [before]
-    relay = Relay(Broker("c", 0), (Broker("a", 0), a.beside), 1, version)
+    relay = Relay(BrokerId("c", 0), (BrokerId("a", 0), a.beside), 1, version)
     for _ in range(WINDOW + MAX_QUEUED // 2 + 3):
-        a.links.send(overlay.Send(a.beside, relay, Broker("c", 0)))
+        a.links.send(overlay.Send(a.beside, relay, BrokerId("c", 0)))
         seen.append(a.links.sent)
     assert all(x["relay"] <= y["relay"] for x, y in pairwise(seen))
     room = WINDOW - len(b.received())  # not confirmed yet
@@ -289,7 +289,7 @@ def test_another_overlay_is_refused_once_in_words():
 def test_who_is_no_neighbour_or_stands_elsewhere_is_refused():
     a = Pair().ends[0]
     shape = a.links._fingerprint
-    origin = Origin(b"i", b"M", ANYONE)
+    origin = RequestOrigin(b"i", b"M", ANYONE)
     for hello in (
         OverlayHello("iad9", "b", 0, shape, 1, 0, False),
         OverlayHello("iad2", "c", 0, shape, 1, 0, False),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.master.place import place_of
-from agent.overlay.scot import Broker
+from agent.overlay.scot import BrokerId
 from agent.wire.config import ConfigError, parse
 from agent.wire.master_config import MasterConfig
 from agent.wire.predicate_language import read_filter
@@ -38,16 +38,16 @@ def place(**overlay):
 
 def test_without_an_overlay_there_is_one_broker():
     alone = place()
-    assert (alone.broker, alone.scot.order, alone.neighbours) == (Broker("iad1", 0), 1, {})
+    assert (alone.broker, alone.scot.order, alone.neighbours) == (BrokerId("iad1", 0), 1, {})
     assert alone.announced == {"alerts": read_filter('iad = "iad1"')}
 
 
 def test_neighbours_are_known_by_their_place():
     found = place(**FOUR)
-    assert (found.broker, found.scot.order) == (Broker("a", 0), 4)
+    assert (found.broker, found.scot.order) == (BrokerId("a", 0), 4)
     assert {broker: each.iad for broker, each in found.neighbours.items()} == {
-        Broker("b", 0): "iad2",
-        Broker("a", 1): "iad3",
+        BrokerId("b", 0): "iad2",
+        BrokerId("a", 1): "iad3",
     }
 
 

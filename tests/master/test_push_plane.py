@@ -12,10 +12,10 @@ from agent.master.event_plane import GATHER_S, EventPlane
 from agent.master.group_commit import RETRY_S
 from agent.master.place import place_of
 from agent.master.push_plane import BATCH_S, TURN, PushPlane, next_epoch
-from agent.master.request_plane import Origin as Where
+from agent.master.request_plane import RequestOrigin as Where
 from agent.master.state import State
 from agent.overlay import events as overlay
-from agent.overlay.scot import Broker
+from agent.overlay.scot import BrokerId
 from agent.runtime.reactor import Reactor
 from agent.scheduling.admission import ClientRates
 from agent.scheduling.events import SendToNode, TellOperator
@@ -42,7 +42,7 @@ from tests.master.test_node_events_model import Disk as EventDisk
 from tests.master.test_node_events_model import FakeRecords, Killed
 
 ANYONE = Where(b"c", b"M", Sender("anyone", "63"))
-BESIDE = Broker("b", 0)
+BESIDE = BrokerId("b", 0)
 TWO = {
     "vertex": "a",
     "links": [["a", "b"]],

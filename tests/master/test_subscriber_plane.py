@@ -7,7 +7,7 @@ import pytest
 
 from agent.master import subscriber_queue
 from agent.master.public_plane import PublicPlane
-from agent.master.request_plane import Origin
+from agent.master.request_plane import RequestOrigin
 from agent.master.subscriber_plane import SubscriberPlane
 from agent.runtime.reactor import Reactor
 from agent.scheduling.admission import ClientRates
@@ -194,9 +194,9 @@ def test_who_asks_once_does_not_wait_for_who_asks_all_the_time(rig):
 def test_a_client_gets_no_more_by_more_connections():
     queue = subscriber_queue.SubscriberQueue()
     for n in range(6):
-        queue.put(Origin(b"%d" % n, b"M", Sender("client", "ann")), Unsubscribe(f"a{n}"))
+        queue.put(RequestOrigin(b"%d" % n, b"M", Sender("client", "ann")), Unsubscribe(f"a{n}"))
     for n in range(3):
-        queue.put(Origin(b"b", b"M", Sender("client", "bob")), Unsubscribe(f"b{n}"))
+        queue.put(RequestOrigin(b"b", b"M", Sender("client", "bob")), Unsubscribe(f"b{n}"))
     order = [queue.pop()[1].id for _ in range(9)]
     assert order == ["a0", "b0", "a1", "b1", "a2", "b2", "a3", "a4", "a5"]
 
@@ -204,7 +204,7 @@ def test_a_client_gets_no_more_by_more_connections():
 def test_what_is_done_leaves_no_trace():
     queue = subscriber_queue.SubscriberQueue()
     for n in range(3):
-        queue.put(Origin(b"%d" % n, b"M", Sender("anyone", f"{n}")), Unsubscribe("s"))
+        queue.put(RequestOrigin(b"%d" % n, b"M", Sender("anyone", f"{n}")), Unsubscribe("s"))
     while queue:
         queue.pop()
     assert queue._bytes == 0
@@ -213,7 +213,7 @@ def test_what_is_done_leaves_no_trace():
 
 def test_what_waits_is_done_as_it_came():
     queue = subscriber_queue.SubscriberQueue()
-    origin = Origin(b"c", b"J", Sender("client", "ann"))
+    origin = RequestOrigin(b"c", b"J", Sender("client", "ann"))
     requests = [
         Subscribe("a", ((Predicate("co2", "in", (1, 2.5, True, "x")), Predicate("v", "present")),)),
         Subscribe("b", 'area under "b1"', durable=True, after=7),

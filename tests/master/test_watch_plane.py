@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from agent.master.request_plane import Origin
+from agent.master.request_plane import RequestOrigin
 from agent.master.state import State
 from agent.master.watch_plane import ALERTS, LOOK_S, WATCH, WatchPlane
 from agent.runtime.reactor import Reactor
@@ -26,7 +26,7 @@ from agent.wire.watches import Acknowledge, Cancel, Round, Watch, Watching
 from tests.alerts.samples import FILTER, notification
 from tests.master.held_writer import HeldWriter
 
-ALICE = Origin(b"c", b"M", Sender("client", "alice"))
+ALICE = RequestOrigin(b"c", b"M", Sender("client", "alice"))
 SLO = Slo(99.0, 1_000.0)
 PERIODIC = Watch("w", ("b1",), SLO, "periodic", 10.0)
 ON = Watch("w", ("b1",), SLO, "event", 1.0, on="value > 30")
@@ -162,7 +162,7 @@ def test_what_the_disk_does_not_take_is_written_with_the_next(rig):
 
 def test_the_wall_clock_is_looked_at_though_nothing_is_due_for_long(rig, monkeypatch):
     standing = SimpleNamespace(next_tick=None, handle=lambda _event, _wall: [])
-    monkeypatch.setattr(rig.plane, "_standing", standing)
+    monkeypatch.setattr(rig.plane, "_scheduler", standing)
     assert rig.plane.next_due is None
     standing.next_tick = 3_600.0
     rig.tick()
@@ -254,7 +254,7 @@ def test_a_clock_that_is_set_costs_no_watch_its_life(rig, by_s):
     assert rig.plane.open_watches == 0
 
 
-SLOW = Origin(b"c", b"M", Sender("client", "slow", None, 1.0))
+SLOW = RequestOrigin(b"c", b"M", Sender("client", "slow", None, 1.0))
 SLOWLY = "this client may ask 1 queries/s; try again in 1 s"
 
 
@@ -286,7 +286,7 @@ def test_who_comes_back_on_a_new_connection_goes_on_whatever_the_rate(rig):
     rig.take(Cancel("unknown"), SLOW)
     rig.let_pass()
     rig.replies.clear()
-    back = Origin(b"d", b"M", SLOW.sender)
+    back = RequestOrigin(b"d", b"M", SLOW.sender)
     for number in range(9):
         rig.take(replace(PERIODIC, id=f"w{number}", after=0), back)
     rig.let_pass()

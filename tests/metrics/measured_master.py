@@ -14,7 +14,7 @@ class MeasuredMaster(agent.master.master.Master):
         self._metrics = MetricsPlane(
             self._reactor, config.metrics, self._records, self._status, lambda: self._peers.iads
         )
-        self._metrics.shows(WATCHES_OPEN, lambda: self._standing.open_watches)
+        self._metrics.shows(WATCHES_OPEN, lambda: self._watch_plane.open_watches)
 
     def close(self):
         self._metrics.close()

@@ -8,7 +8,7 @@ import pytest
 import zmq
 
 from agent.net.keys import Handshake, new
-from agent.net.secure_sockets import Guard
+from agent.net.secure_sockets import SecureSockets
 from agent.wire.config import Trust
 from fleet.testbed.ports import free_address
 from testkit.waiting import PATIENCE_MS
@@ -28,14 +28,14 @@ class Served:
         self.key = new(str(folder / "server"))
         (folder / "allow.toml").write_text(allow)
         self.warnings = []
-        self.guard = Guard(
+        self.secure_sockets = SecureSockets(
             self.context,
             Trust(key="server.secret", allow="allow.toml"),
             folder,
             clock=time.monotonic,
             warn=self.warnings.append,
         )
-        self.router = self.guard.router(domain, free_address())
+        self.router = self.secure_sockets.router(domain, free_address())
         self.router.refuse = lambda identity, _frame: self.router.send(identity, b"revoked")
         self.address = self.router.socket.getsockopt(zmq.LAST_ENDPOINT).decode().rstrip("\0")
         self.ended = threading.Event()
@@ -45,21 +45,21 @@ class Served:
     def serve(self):
         poller = zmq.Poller()
         poller.register(self.router.socket, zmq.POLLIN)
-        poller.register(self.guard.zap.socket, zmq.POLLIN)
+        poller.register(self.secure_sockets.zap.socket, zmq.POLLIN)
         while not self.ended.is_set():
             poller.poll(5)
-            self.guard.zap.turn()
+            self.secure_sockets.zap.turn()
             while (received := self.router.receive()) is not None:
                 sender = self.router.sender(received[0])
                 said = f"{sender.role} {sender.name}: ".encode() + received[1]
                 self.router.send(received[0], said)
-            if self.guard.next_due <= time.monotonic():
-                self.guard.tick(time.monotonic())
+            if self.secure_sockets.next_due <= time.monotonic():
+                self.secure_sockets.tick(time.monotonic())
 
     def stop(self):
         self.ended.set()
         self.thread.join()
-        self.guard.close()
+        self.secure_sockets.close()
         self.context.destroy(linger=0)
 
 

@@ -14,7 +14,7 @@ from agent.net.allow_list import Party
 from agent.net.dealer import EARLY_REDIAL_S, EARLY_REDIALS
 from agent.net.keys import new
 from agent.net.router import router
-from agent.net.secure_sockets import Guard
+from agent.net.secure_sockets import SecureSockets
 from agent.net.zap import HandshakeLimit
 from agent.wire.config import ConfigError, Trust
 from agent.wire.principals import Sender
@@ -55,10 +55,10 @@ def test_a_key_tells_who_sends_over_req_too(serve, clients, key):
 def test_a_client_that_connects_too_often_gets_in_a_little_later(serve, clients, key):
     app = key("app")
     served = serve(allow=entry("client", "app", app))
-    served.guard.zap.limit = HandshakeLimit(burst=1, rate_per_s=5.0)
+    served.secure_sockets.zap.limit = HandshakeLimit(burst=1, rate_per_s=5.0)
     for _ in range(4):
         assert ask(clients(served.address, app, served.key.public)) == b"client app: hello"
-    assert served.guard.zap.refused == 0
+    assert served.secure_sockets.zap.refused == 0
 
 
 def test_keys_that_are_unknown_or_of_another_role_get_nothing(serve, clients, key):
@@ -69,7 +69,7 @@ def test_keys_that_are_unknown_or_of_another_role_get_nothing(serve, clients, ke
         sock.send(b"hello")
         assert refusal(sock) == REFUSED
     assert ask(clients(served.address, app, served.key.public)) == b"client app: hello"
-    assert served.guard.zap.refused == 2
+    assert served.secure_sockets.zap.refused == 2
 
 
 @pytest.mark.parametrize(
@@ -169,9 +169,9 @@ def test_parties_of_the_market_get_in_once_they_are_known(serve, clients, key):
 
     def learn(unknown):
         asked.append(unknown)
-        served.guard.set_parties("accounts", [Party(Sender("csp", "shop"), (unknown,))])
+        served.secure_sockets.set_parties("accounts", [Party(Sender("csp", "shop"), (unknown,))])
 
-    served.guard.on_unknown = learn
+    served.secure_sockets.on_unknown = learn
     sock = clients(served.address, shop, served.key.public)
     sock.send(b"hello")
     assert refusal(sock) == REFUSED
@@ -207,7 +207,7 @@ def test_a_rotation_leaves_no_door_open_to_another_process(serve, clients, key):
     ask(clients(served.address, app, second.public))
     with destroyed(zmq.Context()) as context:
         for _ in range(2):
-            other = Guard(context, Trust(), ".", clock=time.monotonic, warn=print)
+            other = SecureSockets(context, Trust(), ".", clock=time.monotonic, warn=print)
             with pytest.raises(OSError, match="Address already in use"):
                 other.router("public", served.address)
 
@@ -226,10 +226,10 @@ def test_a_broken_key_file_changes_nothing(serve, clients, key):
 def test_a_socket_file_of_a_keyed_process_is_for_its_user(tmp_path, key):
     key("server")
     with destroyed(zmq.Context()) as context:
-        guard = Guard(
+        secure_sockets = SecureSockets(
             context, Trust(key="server.secret"), tmp_path, clock=time.monotonic, warn=print
         )
-        made = guard.router("operator", f"ipc://{tmp_path}/operator")
+        made = secure_sockets.router("operator", f"ipc://{tmp_path}/operator")
         assert stat.S_IMODE((tmp_path / "operator").stat().st_mode) == 0o600
         with context.socket(zmq.DEALER) as sock:
             sock.linger = 0
@@ -240,7 +240,7 @@ def test_a_socket_file_of_a_keyed_process_is_for_its_user(tmp_path, key):
             sender = made.sender(identity)
             assert (payload, sender.role, sender.host) == (b"hello", "anyone", "")
         made.socket.close(0)
-        guard.zap.socket.close(0)
+        secure_sockets.zap.socket.close(0)
 
 
 @pytest.mark.parametrize(("source", "host"), [("127.0.0.9:0;", "127.0.0.9"), ("", "127.0.0.1")])
@@ -262,11 +262,11 @@ def test_a_guard_connects_nowhere_without_keys_but_on_this_host(tmp_path, key):
     key("server")
     (tmp_path / "empty").write_text("")
     with destroyed(zmq.Context()) as context:
-        plain = Guard(context, Trust(), tmp_path, clock=time.monotonic, warn=print)
+        plain = SecureSockets(context, Trust(), tmp_path, clock=time.monotonic, warn=print)
         with pytest.raises(OSError, match="leaves this host without keys"):
             plain.dealer("tcp://192.0.2.1:5700", 1_000)
         plain.dealer(free_address(), 1_000).close(0)
-        keyed = Guard(
+        keyed = SecureSockets(
             context, Trust(key="server.secret"), tmp_path, clock=time.monotonic, warn=print
         )
         with pytest.raises(OSError, match="none of its public keys is known"):
@@ -284,18 +284,20 @@ def test_a_dealer_finds_the_key_that_its_server_has_now(serve, clients, key, tmp
     (tmp_path / "me.secret").chmod(0o600)
     now = 0.0
     with destroyed(zmq.Context()) as context:
-        guard = Guard(context, Trust(key="me.secret"), tmp_path, clock=lambda: now, warn=print)
-        sock = guard.dealer(served.address, 1_000, (served.key.public, retired.public))
+        secure_sockets = SecureSockets(
+            context, Trust(key="me.secret"), tmp_path, clock=lambda: now, warn=print
+        )
+        sock = secure_sockets.dealer(served.address, 1_000, (served.key.public, retired.public))
         for attempt in range(40):  # more patient with each four pairs of keys
             if sock.poll(300 * (1 + attempt // 8), zmq.POLLOUT):
                 break
             now += 1.0
-            guard.tick(now)
+            secure_sockets.tick(now)
         assert sock.poll(0, zmq.POLLOUT)
         assert ask(sock) == b"iad iad2: hello"
         sock.close(0)
-        guard.tick(now + 1.0)  # a closed socket is forgotten
-        guard.zap.socket.close(0)
+        secure_sockets.tick(now + 1.0)  # a closed socket is forgotten
+        secure_sockets.zap.socket.close(0)
 
 
 def test_a_dealer_that_was_refused_tries_twice_early(serve, key, tmp_path):
@@ -304,15 +306,19 @@ def test_a_dealer_that_was_refused_tries_twice_early(serve, key, tmp_path):
     served = serve()
     now = 0.0
     with destroyed(zmq.Context()) as context:
-        guard = Guard(context, Trust(key="me.secret"), tmp_path, clock=lambda: now, warn=print)
-        sock = guard.dealer(served.address, 1_000, (served.key.public,))
+        secure_sockets = SecureSockets(
+            context, Trust(key="me.secret"), tmp_path, clock=lambda: now, warn=print
+        )
+        sock = secure_sockets.dealer(served.address, 1_000, (served.key.public,))
         for attempt in range(1, EARLY_REDIALS + 1):
             assert not sock.poll(300, zmq.POLLOUT)
-            assert guard.next_due <= now + EARLY_REDIAL_S
+            assert secure_sockets.next_due <= now + EARLY_REDIAL_S
             if attempt == EARLY_REDIALS:
-                served.guard.set_parties("accounts", [Party(Sender("iad", "iad2"), (me.public,))])
+                served.secure_sockets.set_parties(
+                    "accounts", [Party(Sender("iad", "iad2"), (me.public,))]
+                )
             now += EARLY_REDIAL_S
-            guard.tick(now)
+            secure_sockets.tick(now)
         assert ask(sock) == b"iad iad2: hello"
         sock.close(0)
-        guard.zap.socket.close(0)
+        secure_sockets.zap.socket.close(0)

@@ -16,8 +16,8 @@ from agent.net.intake import (
     SMALL_BYTES,
     TRIM_BYTES,
     TRIM_S,
+    ByteAccounting,
     Intake,
-    Ledger,
     Room,
     Trimmer,
     crowding,
@@ -82,86 +82,86 @@ def test_the_sockets_of_a_process_share_its_room_and_the_flooded_one_loses_some(
 
 
 def test_headers_and_heartbeats_are_not_held_and_an_endless_message_is():
-    ledger = Ledger()
-    ledger.opened(9)
-    assert ledger.held(9, 200, 0.0, 0) == 200  # a handshake
-    ledger.taken[9] += 1_000
-    assert ledger.held(9, 1_300, 0.0, 0) == 0  # a message and its headers
+    accounting = ByteAccounting()
+    accounting.opened(9)
+    assert accounting.held(9, 200, 0.0, 0) == 200  # a handshake
+    accounting.taken[9] += 1_000
+    assert accounting.held(9, 1_300, 0.0, 0) == 0  # a message and its headers
     for read in range(1_400, 50_000, 100):
-        assert ledger.held(9, read, 0.0, 0) == read - 1_300  # nothing complete came
-    ledger.taken[9] += 100
-    assert ledger.held(9, 50_000, 0.0, 0) == 0
-    assert ledger.held(9, 10 * MIB, 0.0, 0) > 9 * MIB
-    ledger.taken[9] += 100  # a message before it
-    assert ledger.held(9, 10 * MIB, 0.0, 0) > 9 * MIB > SMALL_BYTES
-    ledger.opened(9)
-    assert ledger.held(9, 200, 0.0, 0) == 200
+        assert accounting.held(9, read, 0.0, 0) == read - 1_300  # nothing complete came
+    accounting.taken[9] += 100
+    assert accounting.held(9, 50_000, 0.0, 0) == 0
+    assert accounting.held(9, 10 * MIB, 0.0, 0) > 9 * MIB
+    accounting.taken[9] += 100  # a message before it
+    assert accounting.held(9, 10 * MIB, 0.0, 0) > 9 * MIB > SMALL_BYTES
+    accounting.opened(9)
+    assert accounting.held(9, 200, 0.0, 0) == 200
 
 
 def test_heartbeats_are_not_held_and_forgiven_with_the_next_message():
     """Another master that is asked nothing for a day sends only these."""
-    ledger = Ledger()
-    ledger.opened(9)
+    accounting = ByteAccounting()
+    accounting.opened(9)
     read, now = 200, 1e6
-    ledger.taken[9] += 1_000
+    accounting.taken[9] += 1_000
     read += 1_000
-    assert ledger.held(9, read, now, 0) == 0
+    assert accounting.held(9, read, now, 0) == 0
     for _ in range(86_400):
         read, now = read + 21, now + 1.0
-        assert ledger.held(9, read, now, 0) == 0
+        assert accounting.held(9, read, now, 0) == 0
     read, now = read + 500 + 21, now + 1.0
-    ledger.taken[9] += 500
-    assert ledger.held(9, read, now, 0) == 0
+    accounting.taken[9] += 500
+    assert accounting.held(9, read, now, 0) == 0
     # What comes as fast as data does is none.
     for _ in range(100):
         read, now = read + 10_000, now + 1.0
-        assert ledger.held(9, read, now, 0) > 0
-    ledger.taken[9] += 500
-    assert ledger.held(9, read, now, 0) > SMALL_BYTES
+        assert accounting.held(9, read, now, 0) > 0
+    accounting.taken[9] += 500
+    assert accounting.held(9, read, now, 0) > SMALL_BYTES
 
 
 # With keys a ping, and the reply to one, in each direction.
 BEAT_BYTES, BEAT_S = 2 * 42, 2.0
 
 
-def after_days(ledger, links, days, resident=lambda _sent: 50 * MIB, beat=BEAT_BYTES):
+def after_days(accounting, links, days, resident=lambda _sent: 50 * MIB, beat=BEAT_BYTES):
     """Let the links beat; when the first was cut, in seconds, or None."""
     read = 0
     for beats in range(1, round(days * 86_400.0 / BEAT_S)):
         read += beat
         now = beats * BEAT_S
-        held = {fd: ledger.held(fd, 500 + read, now, resident(read)) for fd in links}
+        held = {fd: accounting.held(fd, 500 + read, now, resident(read)) for fd in links}
         if excess(held):
             return now
     return None
 
 
 def test_links_that_are_idle_for_ten_days_live_on():
-    ledger = Ledger()
+    accounting = ByteAccounting()
     links = (7, 8, 9)
     for fd in links:
-        ledger.opened(fd)
-        ledger.held(fd, 500, 0.0, 50 * MIB)
-    ledger.taken[7] += 300  # the others never said a word
-    assert after_days(ledger, links, days=10.0) is None
+        accounting.opened(fd)
+        accounting.held(fd, 500, 0.0, 50 * MIB)
+    accounting.taken[7] += 300  # the others never said a word
+    assert after_days(accounting, links, days=10.0) is None
 
 
 def test_a_message_that_comes_as_slowly_as_heartbeats_ends_when_it_takes_memory():
     """Parts of no bytes come in two and take 64."""
-    ledger = Ledger()
-    ledger.opened(9)
-    ledger.held(9, 500, 0.0, 50 * MIB)
-    cut = after_days(ledger, (9,), days=3.0, resident=lambda sent: 50 * MIB + 32 * sent)
+    accounting = ByteAccounting()
+    accounting.opened(9)
+    accounting.held(9, 500, 0.0, 50 * MIB)
+    cut = after_days(accounting, (9,), days=3.0, resident=lambda sent: 50 * MIB + 32 * sent)
     assert cut is not None
     assert cut * BEAT_BYTES / BEAT_S < 9 * MIB
 
 
 def test_what_came_before_the_first_look_came_as_fast_as_it_likes():
-    ledger = Ledger()
-    ledger.opened(9)
-    assert ledger.held(9, MIB, 1e6, 0) == MIB
-    ledger.taken[9] += 100
-    assert ledger.held(9, MIB, 1e6 + 1.0, 0) > MIB / 2
+    accounting = ByteAccounting()
+    accounting.opened(9)
+    assert accounting.held(9, MIB, 1e6, 0) == MIB
+    accounting.taken[9] += 100
+    assert accounting.held(9, MIB, 1e6 + 1.0, 0) > MIB / 2
 
 
 def test_memory_is_given_back_after_it_grew_and_seldom_if_that_does_not_help():

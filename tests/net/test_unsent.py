@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import zmq
 
-from agent.master.request_plane import UNREAD, Origin, RequestPlane
+from agent.master.request_plane import UNREAD, RequestOrigin, RequestPlane
 from agent.net.router import Router, router
 from agent.net.unsent import LARGE, MAX_A_PEER, Unsent
 from agent.runtime.reactor import Reactor
@@ -134,7 +134,7 @@ def test_who_does_not_read_its_answers_is_told(pair: tuple[Router, Any, bytes]) 
             id_, "refused", 0.0, False, Coverage(0, 0), reason=reason, message=line
         ),
     )
-    origin = Origin(identity, MESSAGEPACK, Sender("anyone", ""))
+    origin = RequestOrigin(identity, MESSAGEPACK, Sender("anyone", ""))
     series = Series(Int64Column(bytes(MIB)), {})
     told = 0
     while not bound.dropped:

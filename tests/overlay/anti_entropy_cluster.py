@@ -1,7 +1,7 @@
 """Brokers that copy sets along a tree as `agent.overlay.anti_entropy` says, over queues that a test
 may shuffle; and plain dicts of what each home ever had."""
 
-from agent.overlay.anti_entropy import NOTHING, Change, Part, Replicas
+from agent.overlay.anti_entropy import NOTHING, AntiEntropy, Delta, SnapshotPart
 from agent.overlay.tree import Tree
 
 NAMES = ["p", "q", "r", "s", "t"]
@@ -33,7 +33,7 @@ class Cluster:
 
     def start(self, broker, epoch, items):
         """With an empty memory, its own items put back before anybody hears of them."""
-        self.replicas[broker] = Replicas(broker, epoch, kept_changes=3)
+        self.replicas[broker] = AntiEntropy(broker, epoch, kept_changes=3)
         self.copies[broker] = {}
         self.note(broker)
         for name, item in items.items():
@@ -94,7 +94,7 @@ class Cluster:
         message = self.queues[sender, receiver].pop(place)
         if isinstance(message, dict):
             self.compared(receiver, sender, message)
-        elif isinstance(message, Change | Part):
+        elif isinstance(message, Delta | SnapshotPart):
             self.updated(receiver, sender, message)
         else:
             self.answer(receiver, sender, *message)

@@ -5,7 +5,7 @@ from typing import Any
 from agent.overlay.broker import Broker
 from agent.overlay.events import Event, Instruction, LinkUp, Received, Send
 from agent.overlay.limits import Limits
-from agent.overlay.scot import Broker as At
+from agent.overlay.scot import BrokerId as At
 from agent.overlay.scot import Scot
 from agent.wire.overlay import (
     AdvertisementPart,

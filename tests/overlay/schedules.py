@@ -14,7 +14,7 @@ from random import Random
 from agent.overlay.broker import NOT_ADVERTISED
 from agent.overlay.events import LinkMeasured
 from agent.overlay.limits import Limits
-from agent.overlay.scot import Broker as At
+from agent.overlay.scot import BrokerId as At
 from agent.overlay.scot import Scot
 from agent.wire.overlay import Origin
 from agent.wire.predicates import Filter

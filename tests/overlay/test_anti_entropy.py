@@ -6,15 +6,15 @@ from agent.overlay.anti_entropy import (
     ITEMS_OF_A_PART,
     KEPT_CHANGES,
     NOTHING,
-    Change,
-    Part,
-    Replicas,
+    AntiEntropy,
+    Delta,
+    SnapshotPart,
     Version,
 )
 
 
 def home_with(items, epoch=1, **limits):
-    home = Replicas("home", epoch, **limits)
+    home = AntiEntropy("home", epoch, **limits)
     for name, item in items.items():
         home.put(name, item)
     return home
@@ -26,11 +26,11 @@ def copy_to(home, other, since=None, most=ITEMS_OF_A_PART):
 
 
 def test_each_change_is_the_next_version():
-    home = Replicas("home", 7)
+    home = AntiEntropy("home", 7)
     assert home.versions() == {"home": (7, 0)}
-    assert home.put("x", 1) == Change("home", Version(7, 1), "x", 1)
-    assert home.put("x", 2) == Change("home", Version(7, 2), "x", 2)
-    assert home.withdraw("x") == Change("home", Version(7, 3), "x", None)
+    assert home.put("x", 1) == Delta("home", Version(7, 1), "x", 1)
+    assert home.put("x", 2) == Delta("home", Version(7, 2), "x", 2)
+    assert home.withdraw("x") == Delta("home", Version(7, 3), "x", None)
     assert home.versions() == {"home": (7, 3)}
     assert len(home) == 0
 
@@ -43,7 +43,7 @@ def test_what_changes_nothing_is_no_change():
 
 
 def test_changes_in_order_are_news_once():
-    home, other = Replicas("home", 1), Replicas("other", 1)
+    home, other = AntiEntropy("home", 1), AntiEntropy("other", 1)
     first, second, third = home.put("x", 1), home.put("x", 2), home.withdraw("x")
     assert other.take(first) == ("news", {}, {"x": 1})
     assert other.take(first) == ("known", {}, {})
@@ -56,7 +56,7 @@ def test_changes_in_order_are_news_once():
 
 
 def test_after_a_gap_the_changes_in_between_are_enough():
-    home, other = Replicas("home", 1), Replicas("other", 1)
+    home, other = AntiEntropy("home", 1), AntiEntropy("other", 1)
     other.take(home.put("x", 1))
     lost, late = home.put("y", 2), home.put("z", 3)
     assert other.take(late).kind == "gap"
@@ -71,7 +71,7 @@ def test_changes_are_kept_up_to_a_bound_then_the_set_goes_whole():
     number = KEPT_CHANGES + 1
     kept = home.updates("home", Version(1, 1))
     assert len(kept) == KEPT_CHANGES
-    assert all(isinstance(update, Change) for update in kept)
+    assert all(isinstance(update, Delta) for update in kept)
     whole = home.updates("home", NOTHING)
     assert [(p.version, p.start, p.total) for p in whole] == [((1, number), 0, number)]
     assert home.updates("home", Version(1, number)) == []
@@ -81,9 +81,9 @@ def test_changes_are_kept_up_to_a_bound_then_the_set_goes_whole():
 
 def test_a_set_in_parts_is_news_when_the_last_part_is_there():
     home = home_with({"c": 3, "a": 1, "b": 2, "e": 5, "d": 4})
-    other = Replicas("other", 1)
+    other = AntiEntropy("other", 1)
     parts = home.updates("home", NOTHING, most=2)
-    assert parts[1] == Part("home", Version(1, 5), 2, 5, (("c", 3), ("d", 4)))
+    assert parts[1] == SnapshotPart("home", Version(1, 5), 2, 5, (("c", 3), ("d", 4)))
     assert [other.take(part).kind for part in parts[:2]] == ["waiting", "waiting"]
     assert other.version("home") == NOTHING
     assert other.versions() == {"other": (1, 0)}
@@ -92,8 +92,8 @@ def test_a_set_in_parts_is_news_when_the_last_part_is_there():
 
 
 def test_parts_of_one_set_go_together_whoever_cut_them():
-    home, other = home_with({name: name for name in "abcde"}), Replicas("other", 1)
-    third = Replicas("third", 1)
+    home, other = home_with({name: name for name in "abcde"}), AntiEntropy("other", 1)
+    third = AntiEntropy("third", 1)
     copy_to(home, third)
     assert other.take(home.updates("home", NOTHING, most=3)[0]).kind == "waiting"
     kinds = [effect.kind for effect in copy_to(third, other, most=2)]
@@ -102,7 +102,7 @@ def test_parts_of_one_set_go_together_whoever_cut_them():
 
 
 def test_a_part_without_the_one_before_is_a_gap():
-    home, other = home_with(dict.fromkeys("abcde", 0)), Replicas("other", 1)
+    home, other = home_with(dict.fromkeys("abcde", 0)), AntiEntropy("other", 1)
     first, second, third = home.updates("home", NOTHING, most=2)
     assert other.take(second).kind == "gap"
     other.take(first)
@@ -111,7 +111,7 @@ def test_a_part_without_the_one_before_is_a_gap():
 
 
 def test_a_later_set_takes_the_place_of_one_that_is_arriving():
-    home, other = home_with(dict.fromkeys("abcd", 0)), Replicas("other", 1)
+    home, other = home_with(dict.fromkeys("abcd", 0)), AntiEntropy("other", 1)
     earlier = home.updates("home", NOTHING, most=3)
     home.put("a", 1)
     later = home.updates("home", NOTHING, most=3)
@@ -125,7 +125,11 @@ def test_a_later_set_takes_the_place_of_one_that_is_arriving():
 
 
 def test_an_earlier_set_may_come_when_nobody_ends_the_later_one():
-    home, third, other = home_with(dict.fromkeys("abcd", 0)), Replicas("t", 1), Replicas("o", 1)
+    home, third, other = (
+        home_with(dict.fromkeys("abcd", 0)),
+        AntiEntropy("t", 1),
+        AntiEntropy("o", 1),
+    )
     copy_to(home, third)
     home.put("a", 1)
     other.take(home.updates("home", NOTHING, most=3)[0])
@@ -135,7 +139,7 @@ def test_an_earlier_set_may_come_when_nobody_ends_the_later_one():
 
 @pytest.mark.parametrize("way", ["changes", "parts", "a new epoch"])
 def test_a_set_that_arrived_or_was_overtaken_takes_no_memory(way):
-    home, other = Replicas("home", 1), Replicas("other", 1)
+    home, other = AntiEntropy("home", 1), AntiEntropy("other", 1)
     other.take(home.put("a", 0))
     for name in "bcd":
         home.put(name, 0)
@@ -146,22 +150,24 @@ def test_a_set_that_arrived_or_was_overtaken_takes_no_memory(way):
     elif way == "parts":
         other.take(last)
     else:
-        other.take(Change("home", Version(2, 1), "e", 1))
+        other.take(Delta("home", Version(2, 1), "e", 1))
     assert other.version("home") >= home.version("home")
     assert other._sets["home"].arrived == []
 
 
 def test_an_empty_set_is_a_part_too():
-    home, other = home_with({"x": 1}), Replicas("other", 1)
+    home, other = home_with({"x": 1}), AntiEntropy("other", 1)
     copy_to(home, other)
-    home = Replicas("home", 2)
-    assert home.updates("home", other.version("home")) == [Part("home", Version(2, 0), 0, 0, ())]
+    home = AntiEntropy("home", 2)
+    assert home.updates("home", other.version("home")) == [
+        SnapshotPart("home", Version(2, 0), 0, 0, ())
+    ]
     assert copy_to(home, other) == [("news", {"x": 1}, {})]
     assert other.versions() == {"other": (1, 0), "home": (2, 0)}
 
 
 def test_after_a_restart_only_the_difference_is_news():
-    other = Replicas("other", 1)
+    other = AntiEntropy("other", 1)
     copy_to(home_with({"same": 1, "changed": 2, "gone": 3}), other)
     again = home_with({"same": 1, "changed": 20, "new": 4}, epoch=2)
     assert other.take(again.put("late", 5)).kind == "gap"
@@ -173,24 +179,24 @@ def test_after_a_restart_only_the_difference_is_news():
 
 
 def test_the_first_change_of_an_epoch_ends_the_one_before():
-    other = Replicas("other", 1)
+    other = AntiEntropy("other", 1)
     copy_to(home_with({"x": 1, "y": 2}), other)
-    again = Replicas("home", 2)
+    again = AntiEntropy("home", 2)
     assert other.take(again.put("y", 2)) == ("news", {"x": 1}, {})
     assert other.take(again.put("z", 3)) == ("news", {}, {"z": 3})
     assert other.items("home") == {"y": 2, "z": 3}
 
 
 def test_what_an_epoch_before_said_comes_too_late():
-    home, other = home_with({"x": 1}), Replicas("other", 1)
+    home, other = home_with({"x": 1}), AntiEntropy("other", 1)
     late = home.put("y", 2)
-    other.take(Replicas("home", 2).put("z", 3))
+    other.take(AntiEntropy("home", 2).put("z", 3))
     assert other.take(late).kind == "known"
     assert other.items("home") == {"z": 3}
 
 
 def test_a_home_that_lost_its_epoch_goes_above_its_past():
-    other = Replicas("other", 1)
+    other = AntiEntropy("other", 1)
     copy_to(home_with({"x": 1, "y": 2, "z": 3}, epoch=9), other)
     again = home_with({"x": 1, "w": 4}, epoch=2)
     assert other.ahead_of(again.versions()) == ["other", "home"]
@@ -209,7 +215,7 @@ def test_an_update_from_its_past_makes_it_do_so_too():
     assert again.take(past.put("z", 3)) == ("outbid", {}, {})
     assert again.version("home") == (10, 1)
     assert again.take(past.put("w", 4)).kind == "known"
-    empty = Replicas("home", 2)
+    empty = AntiEntropy("home", 2)
     empty.outbid({"home": Version(9, 3)})
     assert empty.version("home") == (10, 0)
     assert not empty.outbid({"home": Version(10, 0), "other": Version(99, 0)})
@@ -217,18 +223,18 @@ def test_an_update_from_its_past_makes_it_do_so_too():
 
 
 def test_comparing_names_the_homes():
-    a, b = Replicas("a", 1), Replicas("b", 1)
+    a, b = AntiEntropy("a", 1), AntiEntropy("b", 1)
     a.put("x", 1)
-    a.take(Change("c", Version(3, 1), "y", 2))
-    b.take(Change("c", Version(3, 1), "y", 1))
-    b.take(Change("d", Version(1, 1), "z", 3))
+    a.take(Delta("c", Version(3, 1), "y", 2))
+    b.take(Delta("c", Version(3, 1), "y", 1))
+    b.take(Delta("d", Version(1, 1), "z", 3))
     assert a.ahead_of(b.versions()) == ["a"]
     assert a.ahead_of(a.versions()) == []
     assert a.ahead_of({"a": Version(1, 2), "c": Version(4, 0)}) == []
 
 
 def test_a_withdrawn_set_leaves_its_version_alone():
-    home, other = home_with({"x": 1}), Replicas("other", 1)
+    home, other = home_with({"x": 1}), AntiEntropy("other", 1)
     copy_to(home, other)
     other.take(home.withdraw("x"))
     assert other.versions()["home"] == (1, 2)
@@ -236,27 +242,27 @@ def test_a_withdrawn_set_leaves_its_version_alone():
 
 
 def test_a_full_set_takes_no_more():
-    home, other = home_with({"x": 1, "y": 2}, most_items=2), Replicas("other", 1, most_items=1)
+    home, other = home_with({"x": 1, "y": 2}, most_items=2), AntiEntropy("other", 1, most_items=1)
     with pytest.raises(ValueError, match="there are 2 already, and no more is possible"):
         home.put("z", 3)
     home.put("y", 3)
     assert [effect.kind for effect in copy_to(home, other)] == ["refused"]
-    assert other.take(Change("home", Version(2, 1), "a", 1)).kind == "news"
-    assert other.take(Change("home", Version(2, 2), "b", 1)).kind == "refused"
-    assert other.take(Change("home", Version(2, 2), "a", 2)).kind == "news"
+    assert other.take(Delta("home", Version(2, 1), "a", 1)).kind == "news"
+    assert other.take(Delta("home", Version(2, 2), "b", 1)).kind == "refused"
+    assert other.take(Delta("home", Version(2, 2), "a", 2)).kind == "news"
 
 
 @pytest.mark.parametrize("start", [0, 1])
 def test_a_part_outside_its_set_is_refused(start):
-    other = Replicas("other", 1)
+    other = AntiEntropy("other", 1)
     items = (("a", 1), ("b", 2))
-    assert other.take(Part("home", Version(1, 1), start, 1, items)).kind == "refused"
+    assert other.take(SnapshotPart("home", Version(1, 1), start, 1, items)).kind == "refused"
     assert len(other) == 0
 
 
 def test_epochs_begin_at_one():
     with pytest.raises(ValueError, match="epochs begin at 1, not 0"):
-        Replicas("home", 0)
+        AntiEntropy("home", 0)
 
 
 def test_views_cannot_be_written():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.overlay.anti_entropy import Change, Part
+from agent.overlay.anti_entropy import Delta, SnapshotPart
 from agent.overlay.anti_entropy_codec import (
     advertisement_update,
     fits,
@@ -25,16 +25,20 @@ LARGE = ((Predicate("y", "=", ("w" * 8_192,)),),)
 @pytest.mark.parametrize(
     ("home", "message", "told"),
     [
-        ("v", SubscriptionChange("v", 7, 3, 2, WARM), Change("v", (7, 3), 2, WARM)),
-        ("v", SubscriptionChange("v", 7, 4, 2), Change("v", (7, 4), 2, None)),
+        ("v", SubscriptionChange("v", 7, 3, 2, WARM), Delta("v", (7, 3), 2, WARM)),
+        ("v", SubscriptionChange("v", 7, 4, 2), Delta("v", (7, 4), 2, None)),
         (
             "v",
             SubscriptionPart("v", 7, 9, 1, 3, ((4, WARM), (5, EVERYTHING))),
-            Part("v", (7, 9), 1, 3, ((4, WARM), (5, EVERYTHING))),
+            SnapshotPart("v", (7, 9), 1, 3, ((4, WARM), (5, EVERYTHING))),
         ),
-        (1, AdvertisementChange(7, 3, 2, WARM), Change(1, (7, 3), 2, WARM)),
-        (1, AdvertisementChange(7, 4, 2), Change(1, (7, 4), 2, None)),
-        (1, AdvertisementPart(7, 9, 1, 3, ((4, WARM),)), Part(1, (7, 9), 1, 3, ((4, WARM),))),
+        (1, AdvertisementChange(7, 3, 2, WARM), Delta(1, (7, 3), 2, WARM)),
+        (1, AdvertisementChange(7, 4, 2), Delta(1, (7, 4), 2, None)),
+        (
+            1,
+            AdvertisementPart(7, 9, 1, 3, ((4, WARM),)),
+            SnapshotPart(1, (7, 9), 1, 3, ((4, WARM),)),
+        ),
     ],
 )
 def test_a_message_and_what_it_says(home, message, told):
@@ -43,8 +47,8 @@ def test_a_message_and_what_it_says(home, message, told):
 
 
 def test_an_update_fits_if_each_filter_does():
-    assert fits(Change("v", (7, 3), 2, WARM))
-    assert fits(Change("v", (7, 3), 2, None))
-    assert not fits(Change("v", (7, 3), 2, LARGE))
-    assert fits(Part("v", (7, 9), 0, 2, ((4, WARM), (5, WARM))))
-    assert not fits(Part("v", (7, 9), 0, 2, ((4, WARM), (5, LARGE))))
+    assert fits(Delta("v", (7, 3), 2, WARM))
+    assert fits(Delta("v", (7, 3), 2, None))
+    assert not fits(Delta("v", (7, 3), 2, LARGE))
+    assert fits(SnapshotPart("v", (7, 9), 0, 2, ((4, WARM), (5, WARM))))
+    assert not fits(SnapshotPart("v", (7, 9), 0, 2, ((4, WARM), (5, LARGE))))

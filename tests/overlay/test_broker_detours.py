@@ -9,9 +9,9 @@ import pytest
 from agent.overlay.broker import Broker
 from agent.overlay.events import Advertise, LinkDown, LinkUp, Publish, Received, Send, Subscribe
 from agent.overlay.limits import Limits
-from agent.overlay.scot import Broker as At
+from agent.overlay.scot import BrokerId as At
 from agent.overlay.scot import Scot
-from agent.overlay.source_routing import Ways, detours
+from agent.overlay.source_routing import SourceRouter, detours
 from agent.wire.overlay import (
     CibSet,
     Notification,
@@ -347,25 +347,28 @@ def test_nonsense_of_another_overlay_is_counted() -> None:
 def test_a_broken_spot_is_avoided_for_a_while() -> None:
     out: list[object] = []
     scot = Scot(PATH, 3)
-    ways = Ways(At("a", 0), scot, out)  # type: ignore[arg-type]
+    source_router = SourceRouter(At("a", 0), scot, out)  # type: ignore[arg-type]
     for cluster in (1, 2):
-        ways.link_up(At("a", cluster))
+        source_router.link_up(At("a", cluster))
     inner = SubscriptionChange("a", 1, 1, 1, EVERYTHING)
-    assert ways.send(At("b", 0), inner, 0.0)
+    assert source_router.send(At("b", 0), inner, 0.0)
     relay = out[0].message  # type: ignore[attr-defined]
     assert relay.path == (At("a", 1), At("b", 1), At("b", 0))
-    assert ways.no_way(At("a", 1), NoWay(relay.source, relay.path, 1, -1, inner), 0.0) is inner
-    assert ways.send(At("b", 0), inner, 1.0)
+    assert (
+        source_router.no_way(At("a", 1), NoWay(relay.source, relay.path, 1, -1, inner), 0.0)
+        is inner
+    )
+    assert source_router.send(At("b", 0), inner, 1.0)
     assert out[1].message.path[0] == At("a", 2)  # type: ignore[attr-defined]
     second = NoWay(relay.source, out[1].message.path, 1, -1, inner)  # type: ignore[attr-defined]
-    assert ways.no_way(At("a", 2), second, 1.0) is inner
-    assert not ways.send(At("b", 0), inner, 2.0)
-    ways.link_up(At("b", 1))
-    assert ways.send(At("b", 0), inner, 2.0)
+    assert source_router.no_way(At("a", 2), second, 1.0) is inner
+    assert not source_router.send(At("b", 0), inner, 2.0)
+    source_router.link_up(At("b", 1))
+    assert source_router.send(At("b", 0), inner, 2.0)
     assert out.pop().message.path[0] == At("a", 1)  # type: ignore[attr-defined]
-    ways.link_down(At("a", 1))
-    assert not ways.send(At("b", 0), inner, 2.0)
-    assert ways.send(At("b", 0), inner, 6.0)
+    source_router.link_down(At("a", 1))
+    assert not source_router.send(At("b", 0), inner, 2.0)
+    assert source_router.send(At("b", 0), inner, 6.0)
 
 
 def test_not_advertised() -> None:

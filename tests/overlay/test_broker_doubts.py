@@ -4,7 +4,7 @@ import pytest
 
 from agent.overlay.events import Advertise, LinkDown, LinkUp, Publish
 from agent.overlay.limits import Limits
-from agent.overlay.scot import Broker as At
+from agent.overlay.scot import BrokerId as At
 from agent.wire.overlay import CibState
 from tests.overlay.one_broker import B1, B2, A, C, broker, copy, does, told
 from tests.overlay.schedules import with_one_down

@@ -16,7 +16,7 @@ from agent.overlay.events import (
     Undeliverable,
 )
 from agent.overlay.limits import Limits
-from agent.overlay.scot import Broker as At
+from agent.overlay.scot import BrokerId as At
 from agent.wire.overlay import (
     CibSet,
     Have,

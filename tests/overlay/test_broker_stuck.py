@@ -11,10 +11,10 @@ from agent.overlay.events import (
     Tick,
 )
 from agent.overlay.limits import Limits
-from agent.overlay.scot import Broker as At
+from agent.overlay.scot import BrokerId as At
 from agent.overlay.scot import Scot
-from agent.overlay.source_routing import Ways
-from agent.overlay.stall_detector import Progress
+from agent.overlay.source_routing import SourceRouter
+from agent.overlay.stall_detector import StallDetector
 from agent.wire.overlay import (
     AdvertisementVersion,
     Have,
@@ -128,26 +128,26 @@ def test_each_time_the_link_stays_down_for_longer_until_something_is_heard() -> 
 
 def test_nobody_relies_on_one_that_does_nothing() -> None:
     out: list[Instruction] = []
-    ways = Ways(At("b", 1), Scot(PATH, 2), out)
+    source_router = SourceRouter(At("b", 1), Scot(PATH, 2), out)
     for neighbour in (At("a", 1), At("b", 0), At("c", 1)):
-        ways.link_up(neighbour)
-    ways.suspect(At("b", 0))
+        source_router.link_up(neighbour)
+    source_router.suspect(At("b", 0))
     word = AdvertisementVersion(1, 1)
     # It is told, and so are those that do what it does not.
-    assert not ways.send(At("b", 0), word, 0.0)
+    assert not source_router.send(At("b", 0), word, 0.0)
     assert out == [Send(At("b", 0), word)]
     out.clear()
     # It may be where a path ends, and is no part of one.
     source = At("a", 1)
     for path in ([At("b", 1), At("b", 0), At("a", 0)], [At("b", 1), At("b", 0)]):
-        assert ways.relay(source, Relay(source, tuple(path), 0, word)) is None
+        assert source_router.relay(source, Relay(source, tuple(path), 0, word)) is None
     assert [type(each.message) for each in out if isinstance(each, Send)] == [NoWay, Relay]
     out.clear()
-    ways.link_down(At("a", 1))
-    assert ways.send(At("a", 1), word, 0.0) is False
-    ways.trust(At("b", 0))
-    assert ways.send(At("a", 1), word, 0.0)
-    assert ways.send(At("b", 0), word, 0.0)
+    source_router.link_down(At("a", 1))
+    assert source_router.send(At("a", 1), word, 0.0) is False
+    source_router.trust(At("b", 0))
+    assert source_router.send(At("a", 1), word, 0.0)
+    assert source_router.send(At("b", 0), word, 0.0)
 
 
 def reopened(made: Broker, now: float) -> list[Reopen]:
@@ -220,7 +220,7 @@ def test_a_relay_that_is_passed_over_goes_back_to_who_sent_it() -> None:
 
 
 def test_progress_by_hand() -> None:
-    progress = Progress(30.0)
+    progress = StallDetector(30.0)
     assert progress.next_tick is None
     progress.asked(A, 1.0)
     progress.asked(C, 2.0)

@@ -13,7 +13,7 @@ from agent.overlay.events import (
     Unsubscribe,
 )
 from agent.overlay.limits import Limits
-from agent.overlay.scot import Broker as At
+from agent.overlay.scot import BrokerId as At
 from agent.wire.overlay import (
     AdvertisementChange,
     AdvertisementPart,

@@ -1,7 +1,7 @@
 """Custody by hand: the broker b of cluster 0 of a path a - b - c - d, two or three clusters."""
 
 from agent.overlay.custody import Custody, Held
-from agent.overlay.scot import Broker as At
+from agent.overlay.scot import BrokerId as At
 from agent.overlay.scot import Scot
 from agent.wire.overlay import Notification, Origin
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agent.overlay.broker import Broker
 from agent.overlay.events import Advertise, LinkDown, LinkUp, Publish, Received, Send, Subscribe
-from agent.overlay.scot import Broker as Place
+from agent.overlay.scot import BrokerId as Place
 from agent.overlay.scot import Scot
 from agent.wire import overlay as o
 from agent.wire.predicates import Predicate

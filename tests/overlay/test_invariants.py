@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from agent.overlay.events import LinkMeasured
-from agent.overlay.scot import Broker as At
+from agent.overlay.scot import BrokerId as At
 from agent.overlay.scot import Scot
 from tests.overlay.schedules import Schedule
 from tests.overlay.world import EVENTS, FILTERS, tree

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from _core.matching.civ import Civ
 from agent.overlay.events import LinkMeasured
-from agent.overlay.links import LinkStatus
+from agent.overlay.link_congestion import LinkStatus
 from agent.overlay.routing import Copy, dynamic_copies, static_copies
-from agent.overlay.scot import Broker
+from agent.overlay.scot import BrokerId
 
 WIDTH = 6
-HERE = Broker("m", 2)
-UP, DOWN = Broker("u", 2), Broker("d", 2)
+HERE = BrokerId("m", 2)
+UP, DOWN = BrokerId("u", 2), BrokerId("d", 2)
 
 
 def civ(*clusters: int) -> Civ:
@@ -32,7 +32,7 @@ def status(**lengths: int) -> LinkStatus:
     table = LinkStatus()
     for name, length in lengths.items():
         known = {"up": UP, "down": DOWN}.get(name)
-        neighbour = known or Broker(HERE.vertex, int(name.removeprefix("c")))
+        neighbour = known or BrokerId(HERE.vertex, int(name.removeprefix("c")))
         table.measured(LinkMeasured(neighbour, 0, 0, length))
     return table
 
@@ -107,16 +107,16 @@ def test_of_equals_the_next_cluster_going_round_and_the_first_a_link_is_taken() 
 def test_within_a_window_the_work_goes_round() -> None:
     table = status(c0=11, c1=12)
 
-    def carriers(a_targets: list[Broker], *clusters: int) -> list[Broker]:
+    def carriers(a_targets: list[BrokerId], *clusters: int) -> list[BrokerId]:
         decisions = [dynamic_copies(HERE, a_targets, civ(*clusters), table) for _ in range(3)]
         return [each.neighbour for copies in decisions for each in copies if each.clusters]
 
-    three, four = Broker("m", 3), Broker("m", 4)
+    three, four = BrokerId("m", 3), BrokerId("m", 4)
     assert carriers([], 0, 3, 4) == [three, four, three]
     assert carriers([UP, DOWN], 0, 1) == [UP, DOWN, UP]
     # Of congested ones too, by how congested they were.
-    table.measured(LinkMeasured(Broker("m", 0), 0, 0, 11))
-    assert carriers([], 0, 1) == [Broker("m", 0), Broker("m", 1), Broker("m", 0)]
+    table.measured(LinkMeasured(BrokerId("m", 0), 0, 0, 11))
+    assert carriers([], 0, 1) == [BrokerId("m", 0), BrokerId("m", 1), BrokerId("m", 0)]
 
 
 def test_the_clusters_given_are_left_as_they_are() -> None:
@@ -143,7 +143,7 @@ TARGETS = st.sets(st.sampled_from([0, 1, 3, 4, 5]))
 @settings(deadline=None)
 @given(st.lists(st.sampled_from([UP, DOWN]), unique=True), TARGETS, LENGTHS)
 def test_every_target_is_served_once_and_congested_links_alone_are_bypassed(
-    a_targets: list[Broker], targets: set[int], lengths: dict[str, int]
+    a_targets: list[BrokerId], targets: set[int], lengths: dict[str, int]
 ) -> None:
     table = status(**lengths)
     copies = dynamic_copies(HERE, a_targets, civ(*targets), status(**lengths))
@@ -159,7 +159,7 @@ def test_every_target_is_served_once_and_congested_links_alone_are_bypassed(
     carriers = [each.neighbour for each in copies if each.clusters]
     assert len(carriers) <= 1
 
-    congested = {c for c in targets if table.congested(Broker(HERE.vertex, c))}
+    congested = {c for c in targets if table.congested(BrokerId(HERE.vertex, c))}
     assert targets - set(entered) <= congested
     used = set(entered) & congested
     # A congested iLink is used only if all target links are congested, and then it is one.
@@ -167,7 +167,7 @@ def test_every_target_is_served_once_and_congested_links_alone_are_bypassed(
     if used:
         assert congested == targets
         assert all(map(table.congested, a_targets))
-        assert min(table.load(Broker(HERE.vertex, c)) for c in targets) == table.load(i_links[0])
+        assert min(table.load(BrokerId(HERE.vertex, c)) for c in targets) == table.load(i_links[0])
     elif carriers:
         rivals = [each for each in (i_links or a_targets) if not table.congested(each)]
         assert min(map(table.load, rivals)) == table.load(carriers[0])

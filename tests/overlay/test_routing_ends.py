@@ -11,21 +11,21 @@ from hypothesis import strategies as st
 
 from _core.matching.civ import Civ
 from agent.overlay.events import LinkMeasured
-from agent.overlay.links import LinkStatus
+from agent.overlay.link_congestion import LinkStatus
 from agent.overlay.routing import Copy, dynamic_copies, static_copies
-from agent.overlay.scot import Broker, Scot
+from agent.overlay.scot import BrokerId, Scot
 from tests.overlay.walk import Decide, Message, walk
 
 # More than any walk of the overlays here may need: a loop is seen, not waited for.
 ENDLESS = 10_000
 
 
-def dynamic(length: Callable[[Broker, Broker], int]) -> Decide:
+def dynamic(length: Callable[[BrokerId, BrokerId], int]) -> Decide:
     """Queues of that length, for ever the same, each read when it is decided on."""
 
-    def decide(own: Broker, a_targets: Sequence[Broker], clusters: Civ) -> list[Copy]:
+    def decide(own: BrokerId, a_targets: Sequence[BrokerId], clusters: Civ) -> list[Copy]:
         status = LinkStatus()
-        for neighbour in (*a_targets, *(Broker(own.vertex, each) for each in clusters)):
+        for neighbour in (*a_targets, *(BrokerId(own.vertex, each) for each in clusters)):
             status.measured(LinkMeasured(neighbour, 0, 0, length(own, neighbour)))
         return dynamic_copies(own, a_targets, clusters, status)
 
@@ -41,7 +41,7 @@ def overlays(draw: st.DrawFn) -> Scot:
 
 
 def check(
-    scot: Scot, homes: set[Broker], host: Broker, targets: set[int], way: list[Message]
+    scot: Scot, homes: set[BrokerId], host: BrokerId, targets: set[int], way: list[Message]
 ) -> None:
     assert len(way) < ENDLESS, "it never ends"
     entered = [message.receiver.cluster for message in way if message.enters]
@@ -69,10 +69,10 @@ def test_every_target_cluster_is_entered_once_whatever_is_congested(
     # Some without a subscriber: a bit says that it may have one.
     targets = set(data.draw(st.lists(st.sampled_from(others), unique=True))) if others else set()
     random = data.draw(st.randoms(use_true_random=False))
-    lengths: dict[tuple[Broker, Broker], int] = {}
+    lengths: dict[tuple[BrokerId, BrokerId], int] = {}
     crowded = random.random()
 
-    def length(own: Broker, neighbour: Broker) -> int:
+    def length(own: BrokerId, neighbour: BrokerId) -> int:
         drawn = random.randint(11, 14) if random.random() < crowded else random.randint(0, 3)
         return lengths.setdefault((own, neighbour), drawn)
 
@@ -90,13 +90,13 @@ def test_every_target_cluster_is_entered_once_whatever_is_congested(
 def test_the_longest_way_there_is() -> None:
     # Every iLink is congested, every aLink free: bits travel each cluster from end to end.
     scot = Scot([("a", "b"), ("b", "c"), ("c", "d")], clusters=4)
-    homes = [Broker(end, cluster) for cluster in range(4) for end in "ad"]
+    homes = [BrokerId(end, cluster) for cluster in range(4) for end in "ad"]
 
-    def length(own: Broker, neighbour: Broker) -> int:
+    def length(own: BrokerId, neighbour: BrokerId) -> int:
         return 0 if own.cluster == neighbour.cluster else 20
 
-    way = list(walk(scot, homes, Broker("a", 0), {1, 2, 3}, dynamic(length)))
-    check(scot, set(homes), Broker("a", 0), {1, 2, 3}, way)
+    way = list(walk(scot, homes, BrokerId("a", 0), {1, 2, 3}, dynamic(length)))
+    check(scot, set(homes), BrokerId("a", 0), {1, 2, 3}, way)
     assert max(message.hops for message in way) == (3 + 1) * 3 + 3
     assert len(way) == 15  # as many as hops: one long way
 
@@ -110,16 +110,16 @@ def test_the_longest_way_there_is() -> None:
 # true: the messages of one notification form a tree, with one broker more than messages.
 
 PATH = Scot([("a", "b"), ("b", "c")], clusters=3)
-HOST = Broker("b", 2)
-FOUR = [Broker("c", 0), Broker("c", 1), Broker("a", 2), Broker("c", 2)]
-THREE = [Broker("c", 0), Broker("c", 1), Broker("c", 2)]
+HOST = BrokerId("b", 2)
+FOUR = [BrokerId("c", 0), BrokerId("c", 1), BrokerId("a", 2), BrokerId("c", 2)]
+THREE = [BrokerId("c", 0), BrokerId("c", 1), BrokerId("c", 2)]
 
 
-def figure(homes: list[Broker], *congested: tuple[str, int, str, int]) -> list[str]:
+def figure(homes: list[BrokerId], *congested: tuple[str, int, str, int]) -> list[str]:
     """The messages, as ``b2-b1 0``: from, to, bits carried. Of congested links the last has the
     least load."""
     queues = {
-        (Broker(a, i), Broker(b, j)): 20 + len(congested) - n
+        (BrokerId(a, i), BrokerId(b, j)): 20 + len(congested) - n
         for n, (a, i, b, j) in enumerate(congested)
     }
     way = list(walk(PATH, homes, HOST, {0, 1}, dynamic(lambda *link: queues.get(link, 0))))
@@ -131,7 +131,7 @@ def figure(homes: list[Broker], *congested: tuple[str, int, str, int]) -> list[s
     )
 
 
-def static_count(homes: list[Broker]) -> int:
+def static_count(homes: list[BrokerId]) -> int:
     return len(list(walk(PATH, homes, HOST, {0, 1}, static_copies)))
 
 
@@ -153,7 +153,7 @@ def test_figure_7b_both_congested_and_the_bits_go_along_the_cluster() -> None:
     assert figure(THREE, *both) == ["b2-c2 0 1", "c2-c0", "c2-c1"]
     assert static_count(THREE) == 5
     # As the text counts messages: 4 against 5.
-    more = [*THREE, Broker("b", 1)]
+    more = [*THREE, BrokerId("b", 1)]
     assert figure(more, *both) == ["b2-c2 0 1", "c1-b1", "c2-c0", "c2-c1"]
     assert static_count(more) == 5
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.overlay.scot import Broker, Scot, ScotError
+from agent.overlay.scot import BrokerId, Scot, ScotError
 
 # The paper's Fig. 3: six vertices, four of them at the edge, and a triangle.
 SIX = [("a", "b"), ("b", "c"), ("b", "d"), ("d", "e"), ("d", "f")]
@@ -94,12 +94,15 @@ def test_the_overlay_of_the_paper():
     assert scot.a_link_count == 15  # 3 · 5
     assert scot.i_link_count == 18  # 6 · 3
     assert scot.diameter == 4  # a – b – d – e, and into another cluster
-    assert [vertex for vertex in scot.vertices if not scot.is_edge(Broker(vertex, 2))] == ["b", "d"]
-    assert scot.cluster_neighbours(Broker("b", 1)) == (("a", 1), ("c", 1), ("d", 1))
-    assert scot.region_neighbours(Broker("b", 1)) == (("b", 0), ("b", 2))
+    assert [vertex for vertex in scot.vertices if not scot.is_edge(BrokerId(vertex, 2))] == [
+        "b",
+        "d",
+    ]
+    assert scot.cluster_neighbours(BrokerId("b", 1)) == (("a", 1), ("c", 1), ("d", 1))
+    assert scot.region_neighbours(BrokerId("b", 1)) == (("b", 0), ("b", 2))
     assert scot.region("e") == (("e", 0), ("e", 1), ("e", 2))
     assert scot.path("a", "e") == ("a", "b", "d", "e")
-    assert scot.distance(Broker("a", 0), Broker("e", 2)) == 4
+    assert scot.distance(BrokerId("a", 0), BrokerId("e", 2)) == 4
     assert scot.vertex_connectivity == scot.edge_connectivity == 3
 
 
@@ -116,8 +119,8 @@ def test_the_overlay_of_the_evaluation():
 def test_the_smallest_overlays():
     alone = Scot([], 1, ["only"])
     assert (alone.order, alone.size, alone.diameter, alone.minimum_degree) == (1, 0, 0, 0)
-    assert alone.is_edge(Broker("only", 0))
-    assert alone.cluster_neighbours(Broker("only", 0)) == ()
+    assert alone.is_edge(BrokerId("only", 0))
+    assert alone.cluster_neighbours(BrokerId("only", 0)) == ()
     assert alone.path("only", "only") == ("only",)
     region = Scot([], 4, ["only"])
     assert (region.order, region.size, region.diameter) == (4, 6, 1)
@@ -245,7 +248,7 @@ def test_brokers_that_are_not_there(broker, words):
 
 def test_a_broker_has_no_next_vertex_to_itself():
     scot = Scot(SIX, 3)
-    scot.check(Broker("a", 2))
+    scot.check(BrokerId("a", 2))
     assert ("a", 2) in scot
     assert "a" not in scot
     with pytest.raises(ValueError, match="no next vertex on the way to itself"):

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from agent.overlay import session as s
-from agent.overlay.fair_queue import Flow
 from agent.overlay.limits import Limits
+from agent.overlay.round_robin_queue import Flow
 from agent.overlay.session import (
     Arrived,
     Cut,

@@ -8,17 +8,17 @@ from typing import NamedTuple
 
 from _core.matching.civ import Civ
 from agent.overlay.routing import Copy
-from agent.overlay.scot import Broker, Scot
+from agent.overlay.scot import BrokerId, Scot
 
 # The broker that decides, its target aLinks, the target clusters it has to serve.
-Decide = Callable[[Broker, Sequence[Broker], Civ], list[Copy]]
+Decide = Callable[[BrokerId, Sequence[BrokerId], Civ], list[Copy]]
 
 
 class Message(NamedTuple):
     """One copy on one link; `hops` from the publisher's broker, this one counted."""
 
-    sender: Broker
-    receiver: Broker
+    sender: BrokerId
+    receiver: BrokerId
     clusters: tuple[int, ...]
     hops: int
 
@@ -29,11 +29,11 @@ class Message(NamedTuple):
 
 
 def walk(
-    scot: Scot, homes: Sequence[Broker], host: Broker, targets: Iterable[int], decide: Decide
+    scot: Scot, homes: Sequence[BrokerId], host: BrokerId, targets: Iterable[int], decide: Decide
 ) -> Iterator[Message]:
     """Every message of a notification published at `host`, for subscribers at `homes`; `targets`
     are the bits of its advertisement. Endless if the decisions are."""
-    pending: deque[tuple[Broker, Broker | None, Civ, int]] = deque()
+    pending: deque[tuple[BrokerId, BrokerId | None, Civ, int]] = deque()
     pending.append((host, None, Civ(scot.clusters, targets), 0))
     while pending:
         at, sender, clusters, hops = pending.popleft()
@@ -43,11 +43,11 @@ def walk(
 
 
 def a_targets(
-    scot: Scot, homes: Sequence[Broker], at: Broker, sender: Broker | None
-) -> list[Broker]:
+    scot: Scot, homes: Sequence[BrokerId], at: BrokerId, sender: BrokerId | None
+) -> list[BrokerId]:
     """The next brokers on the ways to the homes in this cluster, never back to the sender."""
     nexts = dict.fromkeys(
-        Broker(scot.next_vertex(at.vertex, home.vertex), at.cluster)
+        BrokerId(scot.next_vertex(at.vertex, home.vertex), at.cluster)
         for home in homes
         if home.cluster == at.cluster and home != at
     )

@@ -31,7 +31,7 @@ from agent.overlay.events import (
     Unsubscribe,
 )
 from agent.overlay.limits import Limits
-from agent.overlay.scot import Broker as At
+from agent.overlay.scot import BrokerId as At
 from agent.overlay.scot import Scot
 from agent.wire.overlay import (
     CibClear,

@@ -4,7 +4,7 @@ with each declared one finds, in the same order."""
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.market.pools import common_areas
+from agent.market.terms import common_areas
 from agent.scheduling.pools import Offers
 from agent.scheduling.tasks.contracts import Contract
 from agent.scheduling.tasks.nodes import Node, NodeTable

@@ -23,7 +23,7 @@ from agent.scheduling.events import (
 from agent.scheduling.queries.scheduler import AGAIN_S
 from agent.scheduling.tasks.deadlines import DeadlineEstimator
 from agent.scheduling.tasks.joining import JOINING_S, SHARE
-from agent.scheduling.tasks.planner import Evaluator
+from agent.scheduling.tasks.planner import TaskPlanner
 from agent.scheduling.tasks.scheduler import TaskScheduler
 from agent.wire import messages as m
 from agent.wire.areas import covers
@@ -80,13 +80,13 @@ def test_it_waits_until_all_that_was_announced_is_there():
 @pytest.mark.parametrize("order", [range(256), range(255, -1, -1)])
 def test_whoever_waits_for_many_is_not_looked_at_with_each_that_joins(order, monkeypatch):
     """A building of 1,000 nodes that join within seconds, and tasks for all of it meanwhile."""
-    evaluate, evaluated = Evaluator.evaluate, []
+    evaluate, evaluated = TaskPlanner.evaluate, []
 
     def counted(self, entry, *args, **options):
         evaluated.append(entry)
         return evaluate(self, entry, *args, **options)
 
-    monkeypatch.setattr(Evaluator, "evaluate", counted)
+    monkeypatch.setattr(TaskPlanner, "evaluate", counted)
     areas = [f"b1/r{number}" for number in range(256)]
     rig = TaskRig(started_s=0.0, pool=(Member("iad1", "tcp://127.0.0.1:5700", tuple(areas)),))
     rig.ask(1, ("b1",), now=0.1, timeout_ms=60_000.0)

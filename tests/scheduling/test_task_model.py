@@ -450,7 +450,7 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
     def every_queue_is_in_the_order_of_the_policy(self):
         if not hasattr(self, "scheduler"):
             return
-        for node in self.scheduler._links.nodes:
+        for node in self.scheduler._membership.nodes:
             waiting = []
             while node.queue:
                 waiting.append((node.queue.peek_key(), node.queue.pop()))

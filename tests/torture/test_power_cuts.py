@@ -59,7 +59,7 @@ def test_a_log_is_on_the_card_before_it_is_trusted(tmp_path: Path) -> None:
 def test_a_tail_torn_after_the_mark_of_a_record_has_the_ones_before(tmp_path: Path) -> None:
     path = tmp_path / "tail"
     chunk = wal.Chunk(1, 0, "a", 0, 0, True, "", b"x")
-    wal.Tail(str(path), wal.Head(wal.VERSION, "h", "b"), [chunk]).close()
+    wal.WriteAheadLog(str(path), wal.Head(wal.VERSION, "h", "b"), [chunk]).close()
     content = path.read_bytes()
     end = len(content.rstrip(b"\0"))
     path.write_bytes(content[:end] + wal.MARK + content[end + len(wal.MARK) :])

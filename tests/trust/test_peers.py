@@ -8,7 +8,7 @@ import zmq
 from agent.master import peers as module
 from agent.master.peers import Peers
 from agent.net.keys import new
-from agent.net.secure_sockets import Guard
+from agent.net.secure_sockets import SecureSockets
 from agent.runtime.reactor import Reactor
 from agent.wire.codec import encode
 from agent.wire.config import Trust
@@ -23,8 +23,8 @@ def test_replies_still_come_on_the_connection_before():
     board = Reactor(lambda: now)
     replies = []
     with destroyed(zmq.Context()) as context:
-        guard = Guard(context, Trust(), ".", clock=lambda: now, warn=print)
-        links = Peers(board, guard, sys.stderr.write)
+        secure_sockets = SecureSockets(context, Trust(), ".", clock=lambda: now, warn=print)
+        links = Peers(board, secure_sockets, sys.stderr.write)
         links.takes(TaskResult, lambda iad, reply, _now: replies.append((iad, reply.id)))
         address = free_address()
         with context.socket(zmq.ROUTER) as master:
@@ -71,13 +71,13 @@ def test_replies_still_come_on_the_connection_before():
 def test_the_markets_peers_may_connect_and_a_files_may_not():
     known = {}
 
-    class Recorded(Guard):
+    class Recorded(SecureSockets):
         def set_parties(self, source, parties, hearsay):
             known[source] = {p.sender.name: p.keys for p in parties}
 
     with destroyed(zmq.Context()) as context:
-        guard = Recorded(context, Trust(), ".", clock=time.monotonic, warn=print)
-        links = Peers(Reactor(time.monotonic), guard, sys.stderr.write)
+        secure_sockets = Recorded(context, Trust(), ".", clock=time.monotonic, warn=print)
+        links = Peers(Reactor(time.monotonic), secure_sockets, sys.stderr.write)
         links.connect("iad2", free_address(), ("k" * 40,))
         links.connect("iad3", free_address(), "iad3.public")
         assert known == {"peers": {"iad2": ("k" * 40,)}}
@@ -93,19 +93,19 @@ def test_a_file_of_keys_that_cannot_be_read_keeps_no_other_link_from_a_new_key(t
     theirs = tmp_path / "iad2.public"
     theirs.write_text(new(str(tmp_path / "iad2x")).public)
     with destroyed(zmq.Context()) as context:
-        guard = Guard(
+        secure_sockets = SecureSockets(
             context, Trust(key="own.secret"), tmp_path, clock=lambda: 0.0, warn=sys.stderr.write
         )
-        links = Peers(Reactor(lambda: 0.0), guard, sys.stderr.write)
+        links = Peers(Reactor(lambda: 0.0), secure_sockets, sys.stderr.write)
         links.connect("iad2", free_address(), "iad2.public")
         links.connect("iad3", free_address(), (new(str(tmp_path / "iad3")).public,))
         theirs.write_text("garbage")
         own.write_text(new(str(tmp_path / "second")).secret)
-        guard.tick(1.0)
+        secure_sockets.tick(1.0)
         assert f"iad2: {theirs}: line 1 is no key" in capsys.readouterr().err
         assert links._links["iad2"].following is None
         assert links._links["iad3"].following is not None
         # What looks like a key need not be one: its groups hold numbers over 32 bits.
         own.write_text("%" * 40)
-        guard.tick(2.0)
+        secure_sockets.tick(2.0)
         assert f"{own}: line 1 is no key" in capsys.readouterr().err

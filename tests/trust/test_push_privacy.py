@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 
-from agent.wire.base import Part
+from agent.wire.base import WireStruct
 from agent.wire.overlay import Direct, Notification, NoWay, Relay
 from agent.wire.overlay_links import OverlayRefused, OverlayRequest
 from tests.trust.border import (
@@ -96,7 +96,7 @@ def test_the_schemas_have_no_room_for_nodes():
             {"notification"} & CARRIED[tag]
         )
     assert {"notification", *Notification.__struct_fields__} == NOTIFICATION
-    assert issubclass(Notification, Part)
+    assert issubclass(Notification, WireStruct)
     names = set().union(*CARRIED.values(), *TO_NEIGHBOUR.values(), ATTRIBUTES)
     # `version` counts the changes of a set.
     assert names & FORBIDDEN <= {"version", "message"}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent.wire import messages as m
 from agent.wire import quality
-from agent.wire.base import Channel, Count, Finite, Message, Part
+from agent.wire.base import Channel, Count, Finite, Message, WireStruct
 from agent.wire.codec import JSON, MESSAGEPACK, Decoder, encode
 from agent.wire.packed import Float32Column, Int64Column, UInt8Column
 from sensors.quality import flags as sensor_flags
@@ -87,7 +87,7 @@ def test_an_aggregate_has_numbers_where_something_was_counted_and_nowhere_else()
 # --- peers that do not know it ------------------------------------------------------------------
 
 
-class OldSeries(Part, frozen=True, omit_defaults=True):
+class OldSeries(WireStruct, frozen=True, omit_defaults=True):
     """`Series` as it was before quality and age."""
 
     time_ms: Int64Column
@@ -95,7 +95,7 @@ class OldSeries(Part, frozen=True, omit_defaults=True):
     source_time_ms: Int64Column | None = None
 
 
-class OldChannelAggregate(Part, frozen=True):
+class OldChannelAggregate(WireStruct, frozen=True):
     """`ChannelAggregate` as it was before bad and suspect."""
 
     count: Count
@@ -104,7 +104,7 @@ class OldChannelAggregate(Part, frozen=True):
     max: Finite
 
 
-class OldAggregate(Part, frozen=True):
+class OldAggregate(WireStruct, frozen=True):
     """`Aggregate` of these."""
 
     first_ms: int

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from agent.edge.events.faults import Faults, Happening
 from agent.edge.events.trigger_config import read_triggers
 from agent.edge.history.file import HistoryError
-from agent.triggers.state import Change, SensorTriggers
+from agent.triggers.state import SensorTriggers, TriggerTransition
 from agent.wire.base import TRIGGER_CLEARED, TRIGGER_RAISED
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class SensorAlerts:
         self,
         faults: Faults,
         triggers: SensorTriggers,
-        store: Callable[[Moment, Change], bool],
+        store: Callable[[Moment, TriggerTransition], bool],
     ) -> None:
         """`store` returns whether it stored the event."""
         self._faults = faults
@@ -73,7 +73,7 @@ class SensorAlerts:
             finally:
                 self._lock.release()
 
-    def _tell(self, moment: Moment, now: float, changes: list[Change]) -> None:
+    def _tell(self, moment: Moment, now: float, changes: list[TriggerTransition]) -> None:
         if now < self._told_from_s:
             return
         for change in changes:
@@ -155,7 +155,7 @@ class Alerts:
     def _areas_of(self, setting: EdgeTrigger) -> tuple[str, ...]:
         return setting.areas or self._areas
 
-    def _store(self, sensor: str, moment: Moment, change: Change) -> bool:
+    def _store(self, sensor: str, moment: Moment, change: TriggerTransition) -> bool:
         setting = self._settings[change.trigger]
         happening = Happening(
             TRIGGER_RAISED if change.raised else TRIGGER_CLEARED,
@@ -174,7 +174,7 @@ class Alerts:
             self.counts[change.trigger] += 1
         return stored
 
-    def _text(self, setting: EdgeTrigger, change: Change) -> str:
+    def _text(self, setting: EdgeTrigger, change: TriggerTransition) -> str:
         """``temperature > 30: temperature 31.2 celsius, for 10 s``."""
         if change.verdict == "unknown":
             return f"not known what {change.channel} is for {setting.unknown_s:g} s"

@@ -19,7 +19,7 @@ NAN32: Final = Float32Column.of([NAN]).data
 ZERO32: Final = bytes(4)
 
 
-class Piece(Struct, frozen=True):
+class RecordBatch(Struct, frozen=True):
     """Readings in time order, in the byte order of the wire; never empty. `raw`, `quality` and
     `age_ms` hold only the columns that differ from the default."""
 
@@ -32,7 +32,7 @@ class Piece(Struct, frozen=True):
     quality: dict[str, bytes]
     age_ms: bytes | None
 
-    def cut(self, start_ms: int, end_ms: int) -> Piece | None:
+    def cut(self, start_ms: int, end_ms: int) -> RecordBatch | None:
         """The readings of [start_ms, end_ms); None if there are none. A piece inside the window is
         returned unchanged, without reading its values."""
         if self.first_ms >= start_ms and self.last_ms < end_ms:
@@ -42,7 +42,7 @@ class Piece(Struct, frozen=True):
         if start >= end:
             return None
         source, age_ms = self.source_time_ms, self.age_ms
-        return Piece(
+        return RecordBatch(
             times[start],
             times[end - 1],
             self.time_ms[8 * start : 8 * end],
@@ -113,31 +113,31 @@ def statistics_of(column: bytes, flags: bytes | None) -> Statistics:
     return Statistics(n, low, high, total, bad, suspect) if n else Statistics(0, NAN, NAN, 0.0, bad)
 
 
-def layout_of(piece: Piece) -> str:
+def layout_of(batch: RecordBatch) -> str:
     """The layout string of a piece, as defined in `agent.edge.history.row_groups`."""
     names = ["t8"]
-    if piece.source_time_ms is not None:
+    if batch.source_time_ms is not None:
         names.append("s8")
-    for kind, found in (("v4", piece.values), ("r4", piece.raw), ("q1", piece.quality)):
+    for kind, found in (("v4", batch.values), ("r4", batch.raw), ("q1", batch.quality)):
         names += [f"{kind}:{channel}" for channel in found]
-    if piece.age_ms is not None:
+    if batch.age_ms is not None:
         names.append("a4")
     return " ".join(names)
 
 
-def encode(piece: Piece) -> tuple[str, bytes]:
+def encode(batch: RecordBatch) -> tuple[str, bytes]:
     """A piece as stored: (layout, data), as defined in `agent.edge.history.row_groups`."""
-    columns = [piece.time_ms]
-    if piece.source_time_ms is not None:
-        columns.append(piece.source_time_ms)
-    for found in (piece.values, piece.raw, piece.quality):
+    columns = [batch.time_ms]
+    if batch.source_time_ms is not None:
+        columns.append(batch.source_time_ms)
+    for found in (batch.values, batch.raw, batch.quality):
         columns += found.values()
-    if piece.age_ms is not None:
-        columns.append(piece.age_ms)
-    return layout_of(piece), b"".join(columns)
+    if batch.age_ms is not None:
+        columns.append(batch.age_ms)
+    return layout_of(batch), b"".join(columns)
 
 
-def decode(layout: str, data: bytes, shift_ms: int = 0) -> Piece:
+def decode(layout: str, data: bytes, shift_ms: int = 0) -> RecordBatch:
     """The inverse of `encode`, shifted by `shift_ms`; ValueError if data and layout differ."""
     columns = columns_of(layout)
     n, rest = divmod(len(data), sum([width for _, width, _ in columns]))
@@ -154,7 +154,7 @@ def decode(layout: str, data: bytes, shift_ms: int = 0) -> Piece:
     if shift_ms:
         time_ms = Int64Column.of([t + shift_ms for t in Int64Column(time_ms).numbers()]).data
     first, last = Int64Column(time_ms[:8] + time_ms[-8:]).numbers()
-    return Piece(
+    return RecordBatch(
         first,
         last,
         time_ms,
@@ -166,40 +166,40 @@ def decode(layout: str, data: bytes, shift_ms: int = 0) -> Piece:
     )
 
 
-def merge(pieces: list[Piece], names: list[str] | None = None) -> Piece:
-    """The readings of `pieces` in time order, equal times in the order given; O(n) if few of them
+def merge(batches: list[RecordBatch], names: list[str] | None = None) -> RecordBatch:
+    """The readings of `batches` in time order, equal times in the order given; O(n) if few of them
     overlap.
 
     `names` are the channels wanted, by default all, each with its raw values. Columns that a piece
     lacks are filled with defaults: NaN, good, age 0, source time equal to the time.
     """
     # Within a group times increase.
-    merged = Merge([piece.time_ms for piece in pieces], ascending=True)
+    merged = Merge([batch.time_ms for batch in batches], ascending=True)
     raw: dict[str, bytes] = {}
     if names is None:
-        names = list(dict.fromkeys([name for piece in pieces for name in piece.values]))
-        for name in dict.fromkeys([name for piece in pieces for name in piece.raw]):
-            raw[name] = merged.column([piece.column(name + RAW) for piece in pieces], NAN32)
+        names = list(dict.fromkeys([name for batch in batches for name in batch.values]))
+        for name in dict.fromkeys([name for batch in batches for name in batch.raw]):
+            raw[name] = merged.column([batch.column(name + RAW) for batch in batches], NAN32)
     source = age_ms = None
-    if any(piece.source_time_ms is not None for piece in pieces):
+    if any(batch.source_time_ms is not None for batch in batches):
         # Outside of replays a reading's source time is its time.
-        sources: list[bytes | None] = [piece.source_time_ms or piece.time_ms for piece in pieces]
+        sources: list[bytes | None] = [batch.source_time_ms or batch.time_ms for batch in batches]
         source = merged.column(sources, bytes(8))
-    if any(piece.age_ms is not None for piece in pieces):
-        age_ms = merged.column([piece.age_ms for piece in pieces], ZERO32)
+    if any(batch.age_ms is not None for batch in batches):
+        age_ms = merged.column([batch.age_ms for batch in batches], ZERO32)
     quality: dict[str, bytes] = {}
-    if any(piece.quality for piece in pieces):
+    if any(batch.quality for batch in batches):
         for name in names:
-            flags = [piece.flags(name) for piece in pieces]
+            flags = [batch.flags(name) for batch in batches]
             if any(column is not None for column in flags):
                 quality[name] = merged.column(flags, bytes(1))
-    return Piece(
-        min([piece.first_ms for piece in pieces]),
-        max([piece.last_ms for piece in pieces]),
+    return RecordBatch(
+        min([batch.first_ms for batch in batches]),
+        max([batch.last_ms for batch in batches]),
         merged.times,
         source,
         {
-            name: merged.column([p.values.get(name) or p.column(name) for p in pieces], NAN32)
+            name: merged.column([p.values.get(name) or p.column(name) for p in batches], NAN32)
             for name in names
         },
         raw,
@@ -208,13 +208,13 @@ def merge(pieces: list[Piece], names: list[str] | None = None) -> Piece:
     )
 
 
-def series_of(piece: Piece) -> Series:
+def series_of(batch: RecordBatch) -> Series:
     """A piece in its wire form; columns with only default values are omitted."""
-    source, age_ms = piece.source_time_ms, piece.age_ms
+    source, age_ms = batch.source_time_ms, batch.age_ms
     return Series(
-        Int64Column(piece.time_ms),
-        {name: Float32Column(data) for name, data in piece.values.items()},
+        Int64Column(batch.time_ms),
+        {name: Float32Column(data) for name, data in batch.values.items()},
         Int64Column(source) if source is not None else None,
-        {name: UInt8Column(data) for name, data in piece.quality.items() if any(data)},
+        {name: UInt8Column(data) for name, data in batch.quality.items() if any(data)},
         UInt32Column(age_ms) if age_ms is not None and any(age_ms) else None,
     )

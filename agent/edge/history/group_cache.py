@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Final
 
-from agent.edge.history.columns import Piece
+from agent.edge.history.columns import RecordBatch
 
 # Three hours at 1 Hz of two channels with source times are 253 KiB.
 MAX_BYTES: Final = 300 << 10
@@ -18,15 +18,15 @@ class GroupCache:
     def __init__(self, most_bytes: int = MAX_BYTES) -> None:
         self._most_bytes = most_bytes
         self._bytes = 0
-        self._pieces: dict[tuple[int, int], Piece] = {}  # least recently used first
+        self._batches: dict[tuple[int, int], RecordBatch] = {}  # least recently used first
         self._lock = threading.Lock()
 
-    def take(self, keys: list[tuple[int, int]]) -> list[Piece | None]:
+    def take(self, keys: list[tuple[int, int]]) -> list[RecordBatch | None]:
         """The cached pieces of `keys`, in their order; None for a miss."""
         with self._lock:
-            pop = self._pieces.pop
+            pop = self._batches.pop
             found = [pop(key, None) for key in keys]
-            self._pieces.update(
+            self._batches.update(
                 [pair for pair in zip(keys, found, strict=True) if pair[1] is not None]  # type: ignore[misc]
             )
         return found
@@ -34,24 +34,24 @@ class GroupCache:
     def clear(self) -> None:
         """Remove all groups."""
         with self._lock:
-            self._pieces.clear()
+            self._batches.clear()
             self._bytes = 0
 
-    def put(self, key: tuple[int, int], piece: Piece) -> None:
+    def put(self, key: tuple[int, int], batch: RecordBatch) -> None:
         """Cache a group, unless it is too large."""
-        size = _bytes(piece)
+        size = _bytes(batch)
         if size > self._most_bytes:
             return
         with self._lock:
-            if key not in self._pieces:
-                self._pieces[key] = piece
+            if key not in self._batches:
+                self._batches[key] = batch
                 self._bytes += size
             while self._bytes > self._most_bytes:
-                oldest = next(iter(self._pieces))
-                self._bytes -= _bytes(self._pieces.pop(oldest))
+                oldest = next(iter(self._batches))
+                self._bytes -= _bytes(self._batches.pop(oldest))
 
 
-def _bytes(piece: Piece) -> int:
-    columns = [*piece.values.values(), *piece.raw.values(), *piece.quality.values()]
-    columns += [piece.time_ms, piece.source_time_ms or b"", piece.age_ms or b""]
+def _bytes(batch: RecordBatch) -> int:
+    columns = [*batch.values.values(), *batch.raw.values(), *batch.quality.values()]
+    columns += [batch.time_ms, batch.source_time_ms or b"", batch.age_ms or b""]
     return sum(map(len, columns))

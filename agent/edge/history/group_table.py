@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from agent.edge.history.columns import Piece, encode, statistics_of
+from agent.edge.history.columns import RecordBatch, encode, statistics_of
 from agent.edge.history.file import MAX_QUARANTINED, connect_to_read
 from agent.edge.history.row_groups import ROW, STATISTICS, row_crc, row_problem
 from agent.edge.timebase import STEP_MS
@@ -25,7 +25,7 @@ INSERT_COLUMNS: Final = "INSERT INTO columns (sequence, crc, data) VALUES (?, ?,
 
 
 class Complete(Struct, frozen=True):
-    """A complete row group; `piece` has all its readings, with the times of its boot."""
+    """A complete row group; `batch` has all its readings, with the times of its boot."""
 
     sequence: int
     sensor: str
@@ -33,22 +33,22 @@ class Complete(Struct, frozen=True):
     first_monotonic_ms: int
     last_monotonic_ms: int
     synchronised: bool
-    piece: Piece
+    batch: RecordBatch
 
 
 def insert(db: sqlite3.Connection, group: Complete) -> None:
     """Store a group, in the open transaction."""
-    layout, data = encode(group.piece)
+    layout, data = encode(group.batch)
     found = [
-        statistics_of(column, group.piece.quality.get(name))
-        for name, column in group.piece.values.items()
+        statistics_of(column, group.batch.quality.get(name))
+        for name, column in group.batch.values.items()
     ]
     row = (
         group.sequence,
         group.sensor,
-        len(group.piece),
-        group.piece.first_ms,
-        group.piece.last_ms,
+        len(group.batch),
+        group.batch.first_ms,
+        group.batch.last_ms,
         0,
         group.boot,
         group.first_monotonic_ms,

@@ -86,7 +86,7 @@ class History:
         self._db: sqlite3.Connection | None = None
         self._holder: int | None = None
         self._immutable = False
-        self._tail: wal.Tail | None = None
+        self._wal: wal.WriteAheadLog | None = None
         self.events = EventStore(self.path, boot, most_events, self._writer, self._opened)
         try:
             self._open()
@@ -257,10 +257,10 @@ class History:
             groups = self._groups()
             before = self._sequence
             filed_until_ms = self._filed_until_ms
-            pieces = [(group.sequence, group.cut(start_ms, end_ms)) for group in groups]
+            batches = [(group.sequence, group.cut(start_ms, end_ms)) for group in groups]
         in_file = filed_until_ms is not None and filed_until_ms >= start_ms
         return Recent(
-            [(sequence, piece) for sequence, piece in pieces if piece is not None],
+            [(sequence, batch) for sequence, batch in batches if batch is not None],
             tuple([group.sequence for group in groups]),
             before if in_file else None,
             self._immutable,
@@ -345,20 +345,20 @@ class History:
                 stream.groups[:] = [g for g in stream.groups if g.sequence not in done]
 
     def _write_tail(self, new: list[tuple[RowGroup, int]], chunks: list[wal.Chunk]) -> None:
-        in_use, self._tail = self._tail, None
+        in_use, self._wal = self._wal, None
         try:
             if in_use is not None and in_use.takes(chunks):
                 in_use.append(chunks)
-                self._tail = in_use
+                self._wal = in_use
             else:
                 with self._lock:
                     new = [(group, len(group)) for group in self._groups()]
                     chunks = [self._chunk(group, 0, n) for group, n in new]
                 head = wal.Head(wal.VERSION, self.id, self._boot)
-                self._tail = wal.Tail(self.path + wal.SUFFIX, head, chunks)
+                self._wal = wal.WriteAheadLog(self.path + wal.SUFFIX, head, chunks)
         finally:
             # After an error neither the file's content nor which file has the name is known.
-            if in_use is not None and in_use is not self._tail:
+            if in_use is not None and in_use is not self._wal:
                 in_use.close()
         with self._lock:
             for group, n in new:
@@ -456,12 +456,12 @@ class History:
             db.close()
 
     def _release(self) -> None:
-        for opened in (self._db, self._tail):
+        for opened in (self._db, self._wal):
             if opened is not None:
                 opened.close()
         if self._holder is not None:
             os.close(self._holder)
-        self._db = self._tail = self._holder = None
+        self._db = self._wal = self._holder = None
 
 
 def _as_corrected(sample: Sample, correction: Correction) -> Sample:

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from agent.edge.history.columns import NAN, ZERO32, Piece
+from agent.edge.history.columns import NAN, ZERO32, RecordBatch
 from agent.wire.packed import Float32Column, Int64Column, UInt32Column
 
 # A larger change of wall time against monotonic time is a step of the clock, not its slewing.
@@ -115,12 +115,12 @@ class RowGroup:
                 self.raw[i].append(raw[i])
         self.last_monotonic_ms = sample.monotonic_ms
 
-    def cut(self, start_ms: int, end_ms: int) -> Piece | None:
+    def cut(self, start_ms: int, end_ms: int) -> RecordBatch | None:
         """The readings of [start_ms, end_ms), copied; None if there are none."""
         start, end = bisect_left(self.time_ms, start_ms), bisect_left(self.time_ms, end_ms)
         return self.slice(start, end) if start < end else None
 
-    def slice(self, start: int, end: int) -> Piece:
+    def slice(self, start: int, end: int) -> RecordBatch:
         """Readings `start` … `end` - 1, copied; at least one. Columns with only default values (no
         flag set, age 0, raw as stored) are omitted."""
         source = self.source_time_ms
@@ -135,7 +135,7 @@ class RowGroup:
             }
         flags = [bytes(column[start:end]) for column in self.quality]
         age_ms = UInt32Column.of(self.age_ms[start:end]).data
-        return Piece(
+        return RecordBatch(
             self.time_ms[start],
             self.time_ms[end - 1],
             Int64Column.of(self.time_ms[start:end]).data,

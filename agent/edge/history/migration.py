@@ -10,7 +10,7 @@ import sqlite3
 import struct
 from typing import Any, Final
 
-from agent.edge.history.columns import Piece
+from agent.edge.history.columns import RecordBatch
 from agent.edge.history.file import META, make_tables, transaction
 from agent.edge.history.group_table import Complete, insert
 from agent.wire.packed import Float32Column
@@ -58,9 +58,9 @@ def _group(*row: Any) -> Complete | None:
     columns = {name: values[4 * count * i : 4 * count * (i + 1)] for i, name in enumerate(names)}
     flags = {name: _flags(column) for name, column in columns.items()}
     quality = {name: found for name, found in flags.items() if any(found)}
-    piece = Piece(first_ms, last_ms, time_ms, source_time_ms, columns, {}, quality, None)
+    batch = RecordBatch(first_ms, last_ms, time_ms, source_time_ms, columns, {}, quality, None)
     return Complete(
-        sequence, "", boot, first_monotonic_ms, last_monotonic_ms, bool(synchronised), piece
+        sequence, "", boot, first_monotonic_ms, last_monotonic_ms, bool(synchronised), batch
     )
 
 

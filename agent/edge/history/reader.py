@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Any, Final, Protocol
 
 from agent.edge.history.columns import (
-    Piece,
+    RecordBatch,
     Statistics,
     decode,
     merge,
@@ -76,19 +76,19 @@ class Reader:
         the series does not fit a message.
         """
         rows, found = self._look(GROUPS, start_ms, end_ms, channels)
-        check(rows, [piece for _, piece in found], start_ms, end_ms, channels, self.most_bytes)
+        check(rows, [batch for _, batch in found], start_ms, end_ms, channels, self.most_bytes)
         if rows:
-            for row, piece in zip(rows, self._pieces(rows), strict=True):
-                if piece is not None and (part := piece.cut(start_ms, end_ms)) is not None:
+            for row, batch in zip(rows, self._batches(rows), strict=True):
+                if batch is not None and (part := batch.cut(start_ms, end_ms)) is not None:
                     found.append((row[0], part))
         found.sort(key=itemgetter(0))
-        pieces = [piece for _, piece in found]
-        if len(pieces) == 1 and not channels:
-            return series_of(pieces[0])
-        names = _wanted(pieces, channels)
+        batches = [batch for _, batch in found]
+        if len(batches) == 1 and not channels:
+            return series_of(batches[0])
+        names = _wanted(batches, channels)
         if not names:
             return None
-        return series_of(merge(pieces, names))
+        return series_of(merge(batches, names))
 
     def aggregate(
         self, start_ms: int, end_ms: int, channels: tuple[str, ...] = ()
@@ -112,8 +112,8 @@ class Reader:
                 channels_of(layout), STATISTICS.iter_unpack(statistics), strict=True
             ):
                 _add(totals, name, Statistics(*part))
-        for piece in [*self._pieces(to_read), *[piece for _, piece in found]]:
-            if piece is None or (cut := piece.cut(start_ms, end_ms)) is None:
+        for batch in [*self._batches(to_read), *[batch for _, batch in found]]:
+            if batch is None or (cut := batch.cut(start_ms, end_ms)) is None:
                 continue
             bounds.append((cut.first_ms, cut.last_ms))
             for name in _wanted([cut], channels):
@@ -133,13 +133,13 @@ class Reader:
 
     def _look(
         self, query: str, start_ms: int, end_ms: int, channels: tuple[str, ...]
-    ) -> tuple[list[Any], list[tuple[int, Piece]]]:
+    ) -> tuple[list[Any], list[tuple[int, RecordBatch]]]:
         """The rows of the file's groups in the window, and the pieces that are only in memory."""
         # Memory first: a group committed in between is in both then, with the same sequence.
         recent = self._history.recent(start_ms, end_ms)
-        pieces = [each for each in recent.pieces if not channels or _wanted([each[1]], channels)]
+        batches = [each for each in recent.batches if not channels or _wanted([each[1]], channels)]
         if recent.before is None:
-            return [], pieces
+            return [], batches
         rows = self._connected(immutable=recent.immutable).execute(
             query, (start_ms, end_ms, recent.before)
         )
@@ -149,7 +149,7 @@ class Reader:
             row
             for row in rows
             if row[0] not in held and (not wanted or not wanted.isdisjoint(channels_of(row[2])))
-        ], pieces
+        ], batches
 
     def _connected(self, *, immutable: bool) -> sqlite3.Connection:
         if self._db is not None and self._immutable != immutable:
@@ -159,15 +159,15 @@ class Reader:
             self._immutable = immutable
         return self._db
 
-    def _pieces(self, rows: list[Any]) -> list[Piece | None]:
+    def _batches(self, rows: list[Any]) -> list[RecordBatch | None]:
         """The pieces of the rows' groups; None for a group damaged, or dropped meanwhile."""
         found = self._history.cache.take([row[:2] for row in rows])
         return [
-            piece if piece is not None else self._read(row)
-            for row, piece in zip(rows, found, strict=True)
+            batch if batch is not None else self._read(row)
+            for row, batch in zip(rows, found, strict=True)
         ]
 
-    def _read(self, row: Any) -> Piece | None:
+    def _read(self, row: Any) -> RecordBatch | None:
         sequence, shift_ms, layout, first_ms, last_ms = row[:5]
         assert self._db is not None
         stored = self._db.execute(
@@ -178,26 +178,26 @@ class Reader:
         problem = columns_problem(stored)
         if not problem:
             try:
-                piece = decode(layout, stored[1], shift_ms)
+                batch = decode(layout, stored[1], shift_ms)
             except (ValueError, KeyError) as error:
                 problem = str(error)
             else:
-                if (piece.first_ms, piece.last_ms) == (first_ms, last_ms):
-                    self._history.cache.put((sequence, shift_ms), piece)
-                    return piece
+                if (batch.first_ms, batch.last_ms) == (first_ms, last_ms):
+                    self._history.cache.put((sequence, shift_ms), batch)
+                    return batch
                 problem = "its times contradict its columns"
         self._history.doubt(sequence, problem)
         return None
 
 
-def _wanted(pieces: list[Piece], channels: tuple[str, ...]) -> list[str]:
+def _wanted(batches: list[RecordBatch], channels: tuple[str, ...]) -> list[str]:
     """The channels found, each once; requested ones in the order requested."""
     if not channels:
-        return list(dict.fromkeys([name for piece in pieces for name in piece.values]))
+        return list(dict.fromkeys([name for batch in batches for name in batch.values]))
     return [
         name
         for name in dict.fromkeys(channels)
-        if any(piece.column(name) is not None for piece in pieces)
+        if any(batch.column(name) is not None for batch in batches)
     ]
 
 

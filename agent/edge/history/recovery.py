@@ -66,7 +66,7 @@ def open_history(path: str, history: str, retention_ms: int) -> Opened:
     reject(path)
     db, rebuilt = _whole(path, history, notices)
     try:
-        found = _tail(path, None if rebuilt else _meta(db, "history"), notices)
+        found = _wal(path, None if rebuilt else _meta(db, "history"), notices)
         damaged = group_table.problems(db)
         with transaction(db):
             group_table.quarantine(db, damaged)
@@ -186,13 +186,13 @@ def _rebuild(path: str, new: str, history: str) -> int:
     return readings
 
 
-def _tail(path: str, history: str | None, notices: list[str]) -> wal.Found | None:
+def _wal(path: str, history: str | None, notices: list[str]) -> wal.Found | None:
     """The tail's content if it belongs to `history` (None: any); an unusable tail is put aside."""
     try:
         found = wal.read(path + wal.SUFFIX)
         if found is not None and history is not None and found.head.history != history:
-            raise wal.TailError("it belongs to another history")
-    except wal.TailError as error:
+            raise wal.WalError("it belongs to another history")
+    except wal.WalError as error:
         notices.append(
             f"history {path}: the tail was broken ({error}); "
             + put_aside(path + wal.SUFFIX, "broken")
@@ -210,7 +210,7 @@ def _groups(found: wal.Found) -> Iterator[Complete]:
         open_: Complete | None = None
         for chunk in of_group:
             try:
-                piece = decode(chunk.layout, chunk.data)
+                batch = decode(chunk.layout, chunk.data)
             except (ValueError, KeyError):
                 continue
             at = chunk.sequence + chunk.start
@@ -221,17 +221,17 @@ def _groups(found: wal.Found) -> Iterator[Complete]:
                 chunk.first_monotonic_ms,
                 chunk.last_monotonic_ms,
                 chunk.synchronised,
-                piece,
+                batch,
             )
             if open_ is None:
                 open_ = group
-            elif at == open_.sequence + len(open_.piece):
+            elif at == open_.sequence + len(open_.batch):
                 open_ = replace(
                     open_,
-                    piece=merge([open_.piece, piece]),
+                    batch=merge([open_.batch, batch]),
                     last_monotonic_ms=chunk.last_monotonic_ms,
                 )
-            elif at > open_.sequence + len(open_.piece):
+            elif at > open_.sequence + len(open_.batch):
                 yield open_
                 open_ = group
         if open_ is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from agent.edge.history.columns import Piece
+from agent.edge.history.columns import RecordBatch
 
 
 class Recent(Struct, frozen=True):
@@ -15,7 +15,7 @@ class Recent(Struct, frozen=True):
     file can only be opened in SQLite's immutable mode.
     """
 
-    pieces: list[tuple[int, Piece]]
+    batches: list[tuple[int, RecordBatch]]
     held: tuple[int, ...]
     before: int | None
     immutable: bool

@@ -64,11 +64,11 @@ class Found(Struct, frozen=True):
     damaged: int
 
 
-class TailError(Exception):
+class WalError(Exception):
     """The file is not a usable tail; the text says why."""
 
 
-class Tail:
+class WriteAheadLog:
     """The file, open for appending. After an OSError its state is unknown: create a new one."""
 
     def __init__(self, path: str, head: Head, chunks: Iterable[Chunk]) -> None:
@@ -115,15 +115,15 @@ def read(path: str) -> Found | None:
         return None
     bodies, damaged = _bodies(content)
     if not bodies:
-        raise TailError("it has no record that can be read")
+        raise WalError("it has no record that can be read")
     try:
         head = msgspec.msgpack.decode(bodies[0], type=Head)
         if head.version > VERSION:
-            raise TailError(f"it is of format {head.version}, this one reads {VERSION}")
+            raise WalError(f"it is of format {head.version}, this one reads {VERSION}")
         decode = msgspec.msgpack.Decoder(Chunk).decode
         return Found(head, [decode(body) for body in bodies[1:]], damaged)
     except msgspec.MsgspecError as error:
-        raise TailError(str(error)) from None
+        raise WalError(str(error)) from None
 
 
 def sync_folder(path: str) -> None:

@@ -11,7 +11,7 @@ from agent.wire.base import MAX_CHANNELS, RAW
 from agent.wire.too_large import too_large
 
 if TYPE_CHECKING:
-    from agent.edge.history.columns import Piece
+    from agent.edge.history.columns import RecordBatch
     from agent.wire.messages import TooLarge
 
 # Bytes per reading: time, source time and age, plus value and flags of each channel.
@@ -28,7 +28,7 @@ class TooLargeError(Exception):
 
 def check(
     rows: Sequence[Any],
-    pieces: Sequence[Piece],
+    batches: Sequence[RecordBatch],
     start_ms: int,
     end_ms: int,
     channels: tuple[str, ...],
@@ -36,21 +36,21 @@ def check(
 ) -> None:
     """TooLargeError if the readings of [start_ms, end_ms) take more than `most` bytes.
 
-    `rows` are groups of the file (sequence, shift, layout, first, last, count), `pieces` those in
+    `rows` are groups of the file (sequence, shift, layout, first, last, count), `batches` those in
     memory. Readings of a group that the window cuts are assumed evenly spaced. O(groups).
     """
-    readings = sum([len(piece) for piece in pieces]) + sum([row[5] for row in rows])
+    readings = sum([len(batch) for batch in batches]) + sum([row[5] for row in rows])
     if readings * WIDEST <= most:
         return
-    readings = sum([len(piece) for piece in pieces])
-    first_ms = min([piece.first_ms for piece in pieces], default=end_ms)
-    last_ms = max([piece.last_ms for piece in pieces], default=start_ms)
+    readings = sum([len(batch) for batch in batches])
+    first_ms = min([batch.first_ms for batch in batches], default=end_ms)
+    last_ms = max([batch.last_ms for batch in batches], default=start_ms)
     for _, _, _, first, last, count in rows:
         inside_first, inside_last = max(first, start_ms), min(last, end_ms - 1)
         readings += round(count * (inside_last - inside_first + 1) / (last - first + 1))
         first_ms, last_ms = min(first_ms, inside_first), max(last_ms, inside_last)
     layouts = {row[2] for row in rows}
-    layouts.update([layout_of(piece) for piece in pieces])
+    layouts.update([layout_of(batch) for batch in batches])
     size = readings * _width(layouts, channels)
     if size > most:
         raise TooLargeError(too_large(size, most, (last_ms + 1 - first_ms) / 1000))

@@ -17,7 +17,7 @@ FRESH_INTERVALS: Final = (
 FRESH_S: Final = 300.0  # minimum of that age
 
 
-class Together:
+class ColocatedChannels:
     """The co-located channels of all sensors: same quantity, unit and place. Any thread may
     call."""
 

@@ -14,10 +14,10 @@ from agent.scheduling.shared_budget import FULL
 from agent.wire.areas import AreaSet
 from agent.wire.messages import (
     Answer,
+    AnswerStatus,
     AreaResult,
     Coverage,
     Missing,
-    Status,
     TaskReport,
     TaskResult,
 )
@@ -50,7 +50,7 @@ def gather(entry: QueryEntry, now: float, read: Callable[[float], float]) -> Ans
         merge_missing([*entry.unmatched, *missing], merged),
         takes_too_large=entry.query.takes_too_large,
     )
-    status: Status = "partial" if unanswered else "complete"
+    status: AnswerStatus = "partial" if unanswered else "complete"
     elapsed_ms = (read(now) - entry.received_s) * 1e3
     return Answer(
         id=entry.query.id,

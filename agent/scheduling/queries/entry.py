@@ -9,7 +9,7 @@ from agent.scheduling.events import Peer
 from agent.scheduling.lifecycle import QUERY_TRANSITIONS
 from agent.scheduling.result_budget import ResultBudget
 from agent.scheduling.shared_budget import Holding
-from agent.wire.messages import Gap, Missing, Query, Task, TaskResult
+from agent.wire.messages import Missing, MissingReason, Query, Task, TaskResult
 from agent.wire.principals import Sender
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Share:
         self.areas = areas
         self.result: TaskResult | None = None
         # The reason why its areas are missing until there is a result.
-        self.gap: Gap = "timeout"
+        self.gap: MissingReason = "timeout"
         # If another IAD may still answer for its areas, a refusal does not end the query.
         self.refusal: TaskResult | None = None
         # The query did not wait for it.

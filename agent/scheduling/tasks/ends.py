@@ -15,7 +15,7 @@ from agent.scheduling.tasks.entry import SubtaskEntry, TaskEntry
 from agent.scheduling.tasks.node_membership import Unserved
 from agent.scheduling.tasks.records import subtask_record, task_record
 from agent.scheduling.timers import Timers
-from agent.wire.messages import Gap, Status, SubtaskResult, TaskResult
+from agent.wire.messages import AnswerStatus, MissingReason, SubtaskResult, TaskResult
 from agent.wire.records import SubtaskOutcome
 
 
@@ -77,7 +77,7 @@ class TaskEnds:
         missing = as_known(
             merge_missing(entry.missing, results), takes_too_large=entry.task.takes_too_large
         )
-        status: Status = "partial" if missing else "complete"
+        status: AnswerStatus = "partial" if missing else "complete"
         entry.become(status)
         ended_s = self._read(now)
         result = TaskResult(
@@ -124,7 +124,7 @@ class TaskEnds:
         entry.timer = -1
         instructions: list[Instruction] = []
         for subtask in _by_node(entry):
-            reason: Gap = "timeout" if subtask.node.state == "live" else "node_down"
+            reason: MissingReason = "timeout" if subtask.node.state == "live" else "node_down"
             if subtask.state == "queued":
                 subtask.node.queue.remove(subtask.handle)
             self.give_up(Unserved(subtask, reason), now, instructions)

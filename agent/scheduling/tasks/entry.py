@@ -16,7 +16,7 @@ from agent.scheduling.result_budget import ResultBudget, gap_of
 from agent.scheduling.shared_budget import Holding
 from agent.scheduling.tasks.deadlines import Deadline
 from agent.wire.base import Policy
-from agent.wire.messages import AreaResult, Gap, Missing, Task, TooLarge
+from agent.wire.messages import AreaResult, Missing, MissingReason, Task, TooLarge
 
 if TYPE_CHECKING:
     from agent.scheduling.tasks.nodes import Node
@@ -127,7 +127,9 @@ class SubtaskEntry(StateMachine):
             f"×{self.dispatches}>"
         )
 
-    def lose(self, reason: Gap, channels: tuple[str, ...] = (), message: str = "") -> None:
+    def lose(
+        self, reason: MissingReason, channels: tuple[str, ...] = (), message: str = ""
+    ) -> None:
         """Record that this node's areas have no answer; the arguments are as in `Missing`."""
         missing = self.parent.missing
         missing.extend(Missing(area, reason, channels, message) for area in self.areas)

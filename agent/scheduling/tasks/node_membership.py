@@ -27,10 +27,10 @@ from agent.scheduling.tasks.node_claims import QUIET_S, why_not_theirs
 from agent.scheduling.tasks.nodes import Node, NodeTable
 from agent.scheduling.timers import Timers
 from agent.wire.messages import (
-    Gap,
     Heartbeat,
     Hello,
     HelloWanted,
+    MissingReason,
     Rejected,
     SetPods,
     Welcome,
@@ -53,11 +53,11 @@ class Unserved(NamedTuple):
     """A subtask that its node will not answer any more; `message` says why in words."""
 
     subtask: SubtaskEntry
-    reason: Gap
+    reason: MissingReason
     message: str = ""
 
 
-class Links:
+class NodeMembership:
     """Handles the nodes' own messages; consequences for tasks go through `give_up`.
 
     A node that is silent for `silence_s` is lost until it is heard again. A name belongs to the key

@@ -25,7 +25,7 @@ INFEASIBLE: Final = "the SLO cannot be met even by idle nodes; allow more time o
 Asked = list[tuple[Node, list[str]]]
 
 
-class Evaluator:
+class TaskPlanner:
     """Decides on a task on arrival, before anything is queued."""
 
     def __init__(

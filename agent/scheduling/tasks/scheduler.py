@@ -41,9 +41,9 @@ from agent.scheduling.tasks.ends import TaskEnds
 from agent.scheduling.tasks.entry import SubtaskEntry, TaskEntry
 from agent.scheduling.tasks.joining import Joining, KnownNodes, Lacking
 from agent.scheduling.tasks.node_claims import implausible
-from agent.scheduling.tasks.node_membership import Links
+from agent.scheduling.tasks.node_membership import NodeMembership
 from agent.scheduling.tasks.nodes import NodeResource
-from agent.scheduling.tasks.planner import Asked, Evaluator
+from agent.scheduling.tasks.planner import Asked, TaskPlanner
 from agent.scheduling.tasks.records import subtask_heading
 from agent.wire.areas import AreaSet
 from agent.wire.base import RAW, Policy
@@ -51,8 +51,8 @@ from agent.wire.codec import MAX_SERIES_BYTES, MAX_SUBTASK_SERIES_BYTES
 from agent.wire.market import Member
 from agent.wire.messages import (
     AreaResult,
-    Gap,
     HelloWanted,
+    MissingReason,
     SubtaskResult,
 )
 from agent.wire.operator import NodeStatus
@@ -118,7 +118,7 @@ class TaskScheduler:
         self._ends = TaskEnds(iad, self._counters, self._read, wall_offset_s)
         self._open, self._timeouts = self._ends.open, self._ends.timeouts
         self._dispatcher = Dispatcher(policy, estimator.expected_s, first_subtask_id)
-        self._links = Links(
+        self._membership = NodeMembership(
             estimator,
             self._dispatcher,
             self._ends.give_up,
@@ -127,9 +127,9 @@ class TaskScheduler:
             lost_after=lost_after,
             takes_events=takes_events,
         )
-        self._nodes = self._links.nodes
+        self._nodes = self._membership.nodes
         self._contracts = Contracts(iad, pool)
-        self._evaluator = Evaluator(
+        self._planner = TaskPlanner(
             self._contracts, self._nodes, self._known, estimator, self._read
         )
         self._joining = Joining(started_s, self._known)
@@ -138,12 +138,12 @@ class TaskScheduler:
             TaskCancelled: self._task_cancelled,
             SubtaskReturned: self._subtask_returned,
             NodeJoined: self._node_joined,
-            NodeAlive: self._links.alive,
+            NodeAlive: self._membership.alive,
             NodeLeft: self._node_left,
-            NodeRefused: self._links.refused,
-            NodePods: self._links.pods,
-            NodeHeard: self._links.spoke,
-            PodsWanted: self._links.pods_wanted,
+            NodeRefused: self._membership.refused,
+            NodePods: self._membership.pods,
+            NodeHeard: self._membership.spoke,
+            PodsWanted: self._membership.pods_wanted,
             PolicyChanged: self._policy_changed,
             ServiceChanged: self._service_changed,
             ServiceRemoved: self._service_removed,
@@ -166,14 +166,14 @@ class TaskScheduler:
     def counters(self) -> dict[str, int]:
         """Counts since the start."""
         return self._counters | {
-            "redispatched": self._links.redispatched,
+            "redispatched": self._membership.redispatched,
             "subtasks_demoted": self._dispatcher.demoted,
         }
 
     @property
     def next_tick(self) -> float | None:
         """When `Tick` is due next."""
-        due = (self._timeouts.next_due(), self._links.next_tick, self._joining.next_due)
+        due = (self._timeouts.next_due(), self._membership.next_tick, self._joining.next_due)
         return min((t for t in due if t is not None), default=None)
 
     def node_statuses(self) -> tuple[NodeStatus, ...]:
@@ -183,7 +183,7 @@ class TaskScheduler:
     def node_on(self, peer: Peer, incarnation: str) -> str | None:
         """The name of the node whose process of this incarnation speaks on the link; None: there is
         none."""
-        node = self._links.speaker(peer, incarnation)
+        node = self._membership.speaker(peer, incarnation)
         return None if node is None else node.name
 
     def channels(self, areas: tuple[str, ...]) -> frozenset[str]:
@@ -242,7 +242,7 @@ class TaskScheduler:
         self, entry: TaskEntry, sender: Sender, now: float, may_wait: bool
     ) -> list[Instruction]:
         task = entry.task
-        asked = self._evaluator.evaluate(entry, sender, now, may_wait=may_wait)
+        asked = self._planner.evaluate(entry, sender, now, may_wait=may_wait)
         if isinstance(asked, Lacking):
             entry.become("waiting")
             self._open[entry.origin, task.id] = entry
@@ -278,12 +278,12 @@ class TaskScheduler:
         return None
 
     def _node_joined(self, event: NodeJoined, now: float) -> list[Instruction]:
-        instructions = self._links.joined(event, now)
+        instructions = self._membership.joined(event, now)
         return instructions + self._look_again(self._nodes.areas, now)
 
     def _node_left(self, event: NodeLeft, now: float) -> list[Instruction]:
         before = len(self._known.gone)
-        instructions = self._links.left(event, now)
+        instructions = self._membership.left(event, now)
         gone = [self._known.gone[place] for place in range(before, len(self._known.gone))]
         return instructions + (self._look_again(AreaSet(gone), now) if gone else [])
 
@@ -307,7 +307,7 @@ class TaskScheduler:
             return [SendToNode(event.peer, HelloWanted())]
         result = event.result
         instructions: list[Instruction] = []
-        self._links.heard(node, now, instructions)
+        self._membership.heard(node, now, instructions)
         subtask = node.busy.pop(result.id, None)
         if subtask is None:
             node.strangers.discard(result.id)
@@ -374,7 +374,7 @@ class TaskScheduler:
         return instructions
 
     def _tick(self, _event: Tick, now: float) -> list[Instruction]:
-        self._links.tick(now)
+        self._membership.tick(now)
         instructions = self._joining.give_up(now)
         for entry, sender in self._joining.due(now):
             instructions += self._serve(entry, sender, now, may_wait=False)
@@ -460,7 +460,7 @@ def _collect(subtask: SubtaskEntry, result: SubtaskResult) -> SubtaskOutcome:
     if result.outcome == "no_data" and _lacks_channels(subtask):
         subtask.lose("no_channel", () if subtask.parent.limited else subtask.node.hello.channels)
         return "no_channel"
-    reason: Gap = "no_data" if result.outcome == "no_data" else "node_error"
+    reason: MissingReason = "no_data" if result.outcome == "no_data" else "node_error"
     subtask.lose(reason)
     return reason
 

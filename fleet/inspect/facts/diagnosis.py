@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from fleet.common.typed import made_ready
+from fleet.common.msgspec_types import made_ready
 from fleet.inspect.facts.facts import Base
 
 if TYPE_CHECKING:

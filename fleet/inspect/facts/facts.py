@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from fleet.common.typed import made_ready
+from fleet.common.msgspec_types import made_ready
 
 # Bits of the firmware's `get_throttled`: now, and since boot.
 THROTTLED: Final = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from agent.overlay.scot import Broker, ScotError
+from agent.overlay.scot import BrokerId, ScotError
 from fleet.inventory.contradictions.webhooks import unreadable
 from fleet.inventory.effective import overlay_of
 from fleet.inventory.model import Iad, Inventory
@@ -47,7 +47,7 @@ def apart(fleet: Inventory) -> Iterator[str]:
 
 
 def _places(plan: OverlayPlan) -> Iterator[str]:
-    taken: dict[Broker, str] = {}
+    taken: dict[BrokerId, str] = {}
     for iad, place in plan.places.items():
         try:
             plan.scot.check(place)
@@ -67,11 +67,11 @@ def _unreadable(iad: Iad) -> Iterator[str]:
         yield from unreadable(f"{iad.name}: overlay.advertise.filter", each.filter)
 
 
-def _name(place: Broker) -> str:
+def _name(place: BrokerId) -> str:
     return f"vertex {place.vertex}, cluster {place.cluster}"
 
 
-def _names(places: list[Broker]) -> str:
+def _names(places: list[BrokerId]) -> str:
     named: Iterable[str] = map(_name, places[:NAMED])
     more = f", nor at {len(places) - NAMED} others" if places[NAMED:] else ""
     return "; ".join(named) + more

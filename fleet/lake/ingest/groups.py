@@ -23,7 +23,7 @@ from fleet.lake.ingest import paths, quarantine
 from fleet.lake.ingest.insertion import without
 from fleet.lake.ingest.paths import Partition, uri
 from fleet.lake.ingest.reading import read_files
-from fleet.lake.ingest.store import Change
+from fleet.lake.ingest.store import TableChange
 from fleet.lake.ingest.times import LATEST_MS, day, timestamp
 from fleet.lake.ingest.work import Work
 from fleet.lake.schema import landing
@@ -49,7 +49,7 @@ class Taken(NamedTuple):
     """Result of merging groups: the rows to remove, the number of revisions that replaced others,
     and groups that cannot be used, as rows of the quarantine, if there are any."""
 
-    change: Change = Change()
+    change: TableChange = TableChange()
     replaced: int = 0
     refused: DataFrame | None = None
 
@@ -95,7 +95,7 @@ def take(work: Work, files: Sequence[Path], held: list[DataFrame]) -> Taken:
     _stage(work, files, accepted, taken, every=every)
     replaced = sum(row.groups for row in taken if row.status == "replaced")
     old = decided.where(F.col("status") == "replaced")
-    return Taken(_remove_old(work, old) if replaced else Change(), replaced, refused)
+    return Taken(_remove_old(work, old) if replaced else TableChange(), replaced, refused)
 
 
 def _landed(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
@@ -278,7 +278,7 @@ def _readings(parts: DataFrame) -> DataFrame:
     )
 
 
-def _remove_old(work: Work, replaced: DataFrame) -> Change:
+def _remove_old(work: Work, replaced: DataFrame) -> TableChange:
     days = F.sequence(F.to_date("old.first"), F.to_date("old.last"))
     groups = replaced.select("iad", F.col("old.date").alias("date")).distinct().collect()
     readings = replaced.select("iad", F.explode(days).alias("date")).distinct().collect()

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
 from fleet.lake.ingest import paths
 from fleet.lake.ingest.paths import Partition
 from fleet.lake.ingest.reading import read_files
-from fleet.lake.ingest.store import Change
+from fleet.lake.ingest.store import TableChange
 from fleet.lake.ingest.work import Work, removal, rows_by_partition
 from fleet.lake.schema.tables.model import Table
 
@@ -37,13 +37,15 @@ def insert(
     work.stage(rows, table, counts, unique=True)
 
 
-def without(work: Work, table: Table, partitions: Sequence[Partition], keys: DataFrame) -> Change:
+def without(
+    work: Work, table: Table, partitions: Sequence[Partition], keys: DataFrame
+) -> TableChange:
     """Stage copies of the files of these partitions that have rows of `keys`, without those rows;
     the change removes the old files. The columns of `keys` are a subset of the table's."""
     known = list(keys.columns)
     folders = paths.existing(work.lake, table, partitions)
     if not folders:
-        return Change()
+        return TableChange()
     found = read_files(work.spark, work.lake, table, folders, known, file="file")
     hit = found.join(F.broadcast(keys), known, "left_semi").select("file").distinct().collect()
     files = sorted(paths.local(row.file) for row in hit)

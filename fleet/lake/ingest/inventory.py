@@ -11,14 +11,14 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
 from fleet.lake.ingest import paths
 from fleet.lake.ingest.paths import Partition, uri
 from fleet.lake.ingest.reading import read_files
-from fleet.lake.ingest.store import Change
+from fleet.lake.ingest.store import TableChange
 from fleet.lake.ingest.times import EARLIEST_MS, LATEST_MS, day, timestamp
 from fleet.lake.ingest.work import Work, removal
 from fleet.lake.schema import landing
 from fleet.lake.schema.tables.base import NODES
 
 
-def take(work: Work, files: Sequence[Path], held: list[DataFrame]) -> tuple[Change, int]:
+def take(work: Work, files: Sequence[Path], held: list[DataFrame]) -> tuple[TableChange, int]:
     """Stage the partitions that these landing files change, as a whole; returns the number of rows
     that are new or were replaced by a later pull's. A partition has one row per node."""
     landed = _landed(work.spark, files).persist()
@@ -38,7 +38,7 @@ def take(work: Work, files: Sequence[Path], held: list[DataFrame]) -> tuple[Chan
     counts = {Partition(r.iad, r.date): (r.rows, r.fresh) for r in counted.collect()}
     changed = {partition: rows for partition, (rows, fresh) in counts.items() if fresh}
     if not changed:
-        return Change(), 0
+        return TableChange(), 0
     touched = F.struct("iad", "date").isin(
         [F.struct(F.lit(iad), F.lit(date)) for iad, date in changed]
     )

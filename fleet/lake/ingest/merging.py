@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
 from fleet.lake.ingest import groups, inventory, lines, paths, quarantine
 from fleet.lake.ingest.insertion import insert
 from fleet.lake.ingest.paths import Partition, uri
-from fleet.lake.ingest.store import Change
+from fleet.lake.ingest.store import TableChange
 from fleet.lake.ingest.times import EARLIEST_MS, LATEST_MS, day, timestamp
 from fleet.lake.ingest.work import Work, side_by_side
 from fleet.lake.schema import landing
@@ -87,7 +87,7 @@ class _Merge:
     def __init__(self, work: Work, held: list[DataFrame]) -> None:
         self._work = work
         self._held = held
-        self._changes: list[Change] = []
+        self._changes: list[TableChange] = []
         self._nodes = 0
         self._replaced = 0
         self._refused: list[DataFrame] = []
@@ -159,7 +159,7 @@ class _Merge:
             for part in pq.ParquetFile(file).iter_batches(columns=["reason"]):
                 for pair in part.column(0).value_counts().to_pylist():
                     reasons[pair["values"]] += pair["counts"]
-        work.commit(reduce(or_, self._changes, Change()))
+        work.commit(reduce(or_, self._changes, TableChange()))
         return Ingested(rows, quarantined, dict(reasons), self._replaced, files, 0)
 
 

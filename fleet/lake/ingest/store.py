@@ -1,6 +1,6 @@
 """Atomic, crash-safe changes of tables through a journal.
 
-Tables are folders of plain Parquet files that never change. A `Change` names files to add, which
+Tables are folders of plain Parquet files that never change. A `TableChange` names files to add, which
 lie complete in the staging, and files to remove. It is written to the journal first, in one
 rename; then it is carried out, and taken out of the journal. `recover` carries out what a killed
 writer left in the journal, and deletes what it had staged beside. Everything is on stable storage
@@ -41,7 +41,7 @@ class StoreError(CommandError):
     """A change cannot be carried out."""
 
 
-class Change(msgspec.Struct, frozen=True):
+class TableChange(msgspec.Struct, frozen=True):
     """Paths relative to the lake: `add` from the staging to their place, `remove`."""
 
     add: tuple[tuple[str, str], ...] = ()
@@ -50,9 +50,9 @@ class Change(msgspec.Struct, frozen=True):
     def __bool__(self) -> bool:
         return bool(self.add or self.remove)
 
-    def __or__(self, other: Change) -> Change:
+    def __or__(self, other: TableChange) -> TableChange:
         """Both at once."""
-        return Change(self.add + other.add, self.remove + other.remove)
+        return TableChange(self.add + other.add, self.remove + other.remove)
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def new_staging(lake: Lake) -> Path:
     return folder / uuid4().hex
 
 
-def commit(lake: Lake, change: Change) -> None:
+def commit(lake: Lake, change: TableChange) -> None:
     """Carry out all of `change`; it is final once this returns, or once the journal has it.
     OSError."""
     if not change:
@@ -99,7 +99,7 @@ def recover(lake: Lake) -> int:
     anything else. StoreError; OSError."""
     entries = sorted(lake.journal.glob("*.json"))
     for entry in entries:
-        change = msgspec.json.decode(entry.read_bytes(), type=Change)
+        change = msgspec.json.decode(entry.read_bytes(), type=TableChange)
         _carry_out(lake, change, entry)
     for part in lake.journal.glob("*.part"):
         os.unlink(part)  # noqa: PTH108 - as above
@@ -108,7 +108,7 @@ def recover(lake: Lake) -> int:
     return len(entries)
 
 
-def _carry_out(lake: Lake, change: Change, entry: Path) -> None:
+def _carry_out(lake: Lake, change: TableChange, entry: Path) -> None:
     """Carry out a change of which any step may be done already."""
     folders = set()
     for staged, place in change.add:

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
 
 from fleet.lake.ingest.paths import Partition, partition_of, plain_uri
-from fleet.lake.ingest.store import Change, commit
+from fleet.lake.ingest.store import TableChange, commit
 from fleet.lake.schema.folder import Lake
 from fleet.lake.schema.tables import base
 from fleet.lake.schema.tables.model import Table
@@ -109,9 +109,9 @@ class Work(NamedTuple):
         writer = rows.write.mode("append").options(**PARQUET)
         writer.partitionBy(*table.partitions).parquet(plain_uri(folder))
 
-    def staged(self) -> Change:
+    def staged(self) -> TableChange:
         """The staged files, and their destinations."""
-        return Change(
+        return TableChange(
             add=tuple(
                 (
                     str(file.relative_to(self.lake.root)),
@@ -121,7 +121,7 @@ class Work(NamedTuple):
             )
         )
 
-    def commit(self, more: Change) -> None:
+    def commit(self, more: TableChange) -> None:
         """Move the staged files to their destinations, together with `more`."""
         commit(self.lake, self.staged() | more)
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -168,10 +168,10 @@ def rows_by_partition(files: Iterable[Path]) -> dict[Partition, int]:
     return counts
 
 
-def removal(lake: Lake, files: Sequence[Path]) -> Change:
+def removal(lake: Lake, files: Sequence[Path]) -> TableChange:
     """Remove these files of tables."""
     root = lake.root.absolute()
-    return Change(remove=tuple(str(file.absolute().relative_to(root)) for file in files))
+    return TableChange(remove=tuple(str(file.absolute().relative_to(root)) for file in files))
 
 
 def side_by_side(parts: Sequence[Callable[[], object]]) -> None:

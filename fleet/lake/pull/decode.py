@@ -18,7 +18,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from agent.edge.history.row_groups import columns_of, row_problem
-from fleet.common.typed import made_ready
+from fleet.common.msgspec_types import made_ready
 from fleet.lake.pull.decode_schema import schema_of
 from fleet.lake.schema.landing import GROUPS
 
@@ -123,7 +123,7 @@ def decode(row: Row, crc: int, columns_crc: int, data: bytes) -> Group:
     return Group(row, time_ms, found.get(("s", "")), found.get(("a", "")), channels)
 
 
-class Origin(NamedTuple):
+class GroupSource(NamedTuple):
     """The source of groups: IAD and node, the history id of each group, and the time of the
     export."""
 
@@ -133,7 +133,7 @@ class Origin(NamedTuple):
     exported_ms: int
 
 
-def table_of(groups: Sequence[Group], origin: Origin) -> Any:
+def table_of(groups: Sequence[Group], origin: GroupSource) -> Any:
     """Groups as a `pyarrow.Table` of the schema `GROUPS`; O(readings)."""
     n = len(groups)
     rows = [group.row for group in groups]

@@ -12,13 +12,13 @@ import pyarrow as pa
 from msgspec import Meta, Struct
 
 from agent.edge.history.row_groups import OPENING
-from fleet.common.typed import made_ready
+from fleet.common.msgspec_types import made_ready
 from fleet.lake.pull.counts import Counts
 from fleet.lake.pull.decode import (
     Damaged,
     Group,
+    GroupSource,
     Int64,
-    Origin,
     Row,
     decode,
     row_of,
@@ -272,7 +272,7 @@ class HistoryTaker:
             first = groups[0][0].key[0]
             table = table_of(
                 [group for _, group in groups],
-                Origin(
+                GroupSource(
                     self._iad,
                     self._node,
                     [history.origin(each.key[0]) for each, _ in groups],

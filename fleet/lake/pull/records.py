@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from fleet.common.typed import made_ready
+from fleet.common.msgspec_types import made_ready
 from fleet.inventory.parties import MASTER
 from fleet.lake.pull.counts import Counts
 from fleet.lake.pull.host_source import Header

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from fleet.terminal import output, screen
-from fleet.terminal.cells import cell
+from fleet.terminal.csv_cells import cell
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from fleet.terminal.cells import exact
+from fleet.terminal.csv_cells import exact
 
 Row = dict[str, Any]
 Form = Callable[[float], str]

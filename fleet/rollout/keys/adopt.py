@@ -11,7 +11,7 @@ from typing import Any
 from fleet.common import exits
 from fleet.inventory.effective import jump_of, port_of
 from fleet.inventory.folder import Folder
-from fleet.inventory.load import load
+from fleet.inventory.loader import load
 from fleet.inventory.model import Inventory
 from fleet.inventory.parties import HostOf
 from fleet.inventory.selection import one_host

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from fleet.common import exits
 from fleet.inventory.folder import Folder
-from fleet.inventory.load import load
+from fleet.inventory.loader import load
 from fleet.inventory.model import Inventory
 from fleet.inventory.nearest import did_you_mean
 from fleet.inventory.parties import CLIENT, OPERATOR, Party

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from agent.wire.codec import Decoder
-from agent.wire.messages import Answer, Coverage, Slo, Status
+from agent.wire.messages import Answer, AnswerStatus, Coverage, Slo
 from agent.wire.operator import IadStatus, NodeAlert, NodeFault, NodeStatus
 from fleet.query.status import show_status
 from fleet.terminal.screen import status_line
@@ -166,7 +166,9 @@ def test_an_address_that_cannot_be_is_one_line_and_status_2(
         ("partial", 501.0, "1 of 2 areas in 501 ms, SLO missed (p99 ≤ 500 ms)"),
     ],
 )
-def test_only_a_complete_answer_keeps_its_slo(status: Status, elapsed_ms: float, says: str) -> None:
+def test_only_a_complete_answer_keeps_its_slo(
+    status: AnswerStatus, elapsed_ms: float, says: str
+) -> None:
     met = status == "complete" and elapsed_ms <= 500
     answer = Answer("q", status, elapsed_ms, met, Coverage(1, 2))
     assert str(status_line(answer, Slo(99.0, 500.0))) == f"{status}: {says}"

@@ -20,7 +20,7 @@ from fleet.image.fat import Fat
 from fleet.image.inject import ImageMark, hostname_of
 from fleet.inventory.files import files_of
 from fleet.inventory.folder import Folder
-from fleet.inventory.load import load
+from fleet.inventory.loader import load
 from fleet.inventory.parties import hosts
 from fleet.keys.store import Store
 from tests.fleet.image_flash.cards import make_bmap, make_image, needs_tools

@@ -3,7 +3,7 @@
 import pytest
 
 from fleet.inventory.folder import Folder
-from fleet.inventory.load import load
+from fleet.inventory.loader import load
 from fleet.inventory.selection import select
 from fleet.keys.store import Store
 from testkit.ssh_server import Host

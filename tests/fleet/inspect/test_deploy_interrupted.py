@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from fleet.common import exits
-from fleet.inventory.load import load
+from fleet.inventory.loader import load
 from fleet.keys.store import Store
 from fleet.rollout.journal import unfinished
 from testkit.agent_process import installed

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from agent.wire.operator import IadStatus, NodeStatus
-from fleet.inspect.doctor import Report, answered, show
+from fleet.inspect.doctor import DoctorReport, answered, show
 from fleet.inspect.findings import Finding
 from fleet.inspect.fleet_checks import (
     IMAGE_TOOLS,
@@ -125,5 +125,5 @@ def test_a_master_on_this_machine_was_looked_at_if_it_answers():
 )
 def test_what_was_found_is_counted(capsys, severities, told):
     findings = tuple(Finding(each, "iad4/n3", "clock", "what", "remedy") for each in severities)
-    show(Report("campus", "", ("iad4/n3",), 1, findings))
+    show(DoctorReport("campus", "", ("iad4/n3",), 1, findings))
     assert capsys.readouterr().err == f"looked at 1 of 1 hosts: {told}\n"

@@ -7,7 +7,7 @@ import pytest
 from fleet.common import exits
 from fleet.inventory.model import Iad, Master, Node
 from fleet.inventory.parties import HostOf
-from fleet.rollout.reboot import FORLORN, HostReport, Options, Report, reboot, status_of
+from fleet.rollout.reboot import FORLORN, HostReboot, Options, RebootReport, reboot, status_of
 from fleet.rollout.rollout import Share
 from fleet.ssh.errors import HostError
 
@@ -50,7 +50,7 @@ class Machines:
 NONE = Share(0, percent=False)
 
 
-def told(machines: Machines, count: int, serial: Share, max_fail: Share = NONE) -> Report:
+def told(machines: Machines, count: int, serial: Share, max_fail: Share = NONE) -> RebootReport:
     hosts = fleet_of(count)
     options = Options(serial, max_fail, 1.0, 8, yes=True, as_json=False)
     return reboot(hosts, machines, options, lambda _: None)
@@ -122,5 +122,5 @@ def test_nodes_are_left_alone_when_their_master_cannot_be_logged_in_to():
     ],
 )
 def test_the_exit_status_says_whether_anything_was_restarted(outcomes, status):
-    report = Report(tuple(HostReport(str(n), each) for n, each in enumerate(outcomes)))
+    report = RebootReport(tuple(HostReboot(str(n), each) for n, each in enumerate(outcomes)))
     assert status_of(report) == status

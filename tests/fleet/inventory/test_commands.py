@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from agent.overlay.scot import Broker
+from agent.overlay.scot import BrokerId
 from fleet.cli import commands
 from fleet.inventory.effective import overlay_of
 from fleet.inventory.folder import Folder, NoFleetError, find
-from fleet.inventory.load import load
+from fleet.inventory.loader import load
 from fleet.inventory.problems import problems, warnings
 from fleet.inventory.template import template
 from fleet.keys.store import Store
@@ -69,7 +69,7 @@ def test_what_stands_there_in_comments_is_right_too(local_master: bool):
     assert fleet.group[0].sensor[0].driver == "dht"
     assert fleet.person[0].name == "app"
     assert fleet.releases.pin
-    assert overlay_of(fleet).places == {"iad4": Broker("all", 0)}
+    assert overlay_of(fleet).places == {"iad4": BrokerId("all", 0)}
     assert [hook.name for hook in fleet.iad[0].master.webhook] == ["pager"]
     assert [trigger.name for trigger in fleet.group[0].trigger] == ["hot"]
 

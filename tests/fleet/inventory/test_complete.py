@@ -21,8 +21,8 @@ from fleet.inventory.folder import Folder
 from fleet.inventory.model import Inventory
 from fleet.inventory.parties import hosts
 from fleet.inventory.problems import problems, warnings
+from fleet.rollout.deployment_plan import Planner
 from fleet.rollout.keys.push import write_local
-from fleet.rollout.plan import Planner
 from fleet.rollout.session import switch_request
 from tests.fleet.inventory.complete import TEXT, complete
 from tests.fleet.keys.rig import store

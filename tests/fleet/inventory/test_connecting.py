@@ -14,7 +14,7 @@ from fleet.cli import commands
 from fleet.cli.connecting import of_fleet
 from fleet.inventory.files import files_of
 from fleet.inventory.folder import Folder
-from fleet.inventory.load import load
+from fleet.inventory.loader import load
 from fleet.inventory.parties import hosts
 from fleet.keys.store import Store
 from fleet.testbed.ports import free_ports

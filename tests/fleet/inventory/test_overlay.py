@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 from agent.master.place import place_of
-from agent.overlay.scot import Broker
+from agent.overlay.scot import BrokerId
 from agent.wire.master_config import MasterOverlay, OverlayAdvertisement, OverlayNeighbour
 from fleet.inventory.files import files_of, master_config
 from fleet.inventory.problems import problems, warnings
@@ -52,7 +52,7 @@ def test_each_master_is_told_its_place_and_its_neighbours() -> None:
         ),
         advertise=(OverlayAdvertisement("value > 3"),),
     )
-    assert place_of(config).broker == Broker("a", 0)
+    assert place_of(config).broker == BrokerId("a", 0)
 
 
 def test_neighbours_outside_the_pool_have_their_keys_there_too() -> None:

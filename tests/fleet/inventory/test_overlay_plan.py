@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.overlay.scot import Broker, ScotError
+from agent.overlay.scot import BrokerId, ScotError
 from agent.wire.master_config import MasterOverlay, OverlayNeighbour
 from fleet.inventory.overlay_plan import OverlayPlan
 
@@ -13,7 +13,7 @@ SIX = OverlayPlan(
     links=(("a", "b"), ("b", "c")),
     clusters=2,
     places={
-        f"{vertex}{cluster}": Broker(vertex, cluster) for vertex in "abc" for cluster in (0, 1)
+        f"{vertex}{cluster}": BrokerId(vertex, cluster) for vertex in "abc" for cluster in (0, 1)
     },
 )
 
@@ -52,11 +52,11 @@ def test_each_master_is_told_its_place_and_where_its_neighbours_are() -> None:
 
 
 def test_one_vertex_needs_no_links() -> None:
-    alone = OverlayPlan((), 2, {"x": Broker("v", 0), "y": Broker("v", 1)})
+    alone = OverlayPlan((), 2, {"x": BrokerId("v", 0), "y": BrokerId("v", 1)})
     assert alone.neighbours("x") == ("y",)
 
 
 def test_factors_that_form_no_overlay_are_refused() -> None:
-    ring = OverlayPlan((("a", "b"), ("b", "a")), 1, {"x": Broker("a", 0)})
+    ring = OverlayPlan((("a", "b"), ("b", "a")), 1, {"x": BrokerId("a", 0)})
     with pytest.raises(ScotError):
         ring.neighbours("x")

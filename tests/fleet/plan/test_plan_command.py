@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from fleet.cli import extras
-from fleet.plan.report import CapacityReport, PodsReport
+from fleet.plan.result import CapacityReport, PodsReport
 from fleet.plan.screen import pods_text, rate_text, show
 from fleet.simulation.policies import POLICIES, policy_name
 from tests.fleet.plan.test_plan_inputs import records_of_a_task, written

@@ -23,7 +23,7 @@ from fleet.plan.times import (
     measured_times,
     node_times,
 )
-from fleet.simulation.plan import building_fleet
+from fleet.simulation.layout import building_fleet
 
 EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "plan"
 BUILDING = building_fleet()

@@ -17,7 +17,7 @@ from fleet.plan.search import highest_rate
 from fleet.plan.times import NodeTimes, Times
 from fleet.plan.unloaded import Unloaded
 from fleet.simulation import policies
-from fleet.simulation.plan import FleetPlan, IadPlan, NodePlan
+from fleet.simulation.layout import FleetLayout, IadLayout, NodeLayout
 
 NO_OVERHEADS = Overheads(0.0, 0.0)
 MU = 10.0  # services/s of a pod
@@ -38,12 +38,12 @@ def model(
     """IADs of so many nodes; with several `times` the nodes take them in turn."""
     times = times or [exponential(1.0 / MU)]
     iads = tuple(
-        IadPlan(f"iad{i}", tuple(NodePlan(f"iad{i}-n{n}", "", "") for n in range(size)))
+        IadLayout(f"iad{i}", tuple(NodeLayout(f"iad{i}-n{n}", "", "") for n in range(size)))
         for i, size in enumerate(sizes)
     )
     kind = tuple(n % len(times) for n in range(sum(sizes)))
     return Model(
-        FleetPlan(iads), tuple(classes), NodeTimes(tuple(times), kind, 0, 0, {}), overheads
+        FleetLayout(iads), tuple(classes), NodeTimes(tuple(times), kind, 0, 0, {}), overheads
     )
 
 

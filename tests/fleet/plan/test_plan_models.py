@@ -12,7 +12,7 @@ from pyarrow import parquet
 from fleet.lake.schema.tables.model import Table
 from fleet.lake.schema.tables.models import ARRIVALS, SIZES, UNLOADED
 from fleet.plan.models import _spread, read_models
-from fleet.plan.report import CapacityReport
+from fleet.plan.result import CapacityReport
 
 TYPES = {"string": pa.string(), "double": pa.float64(), "bigint": pa.int64(), "int": pa.int32()}
 FAST = ("--queries", "2000", "--seeds", "2", "--policy", "fifo")

@@ -7,7 +7,7 @@ from jinja2 import UndefinedError
 
 from fleet.report.page import drawing, maps, markup
 from fleet.report.page.shown import DAY_S, HOUR_S, Grid
-from fleet.terminal.cells import cell
+from fleet.terminal.csv_cells import cell
 
 
 @pytest.mark.parametrize(

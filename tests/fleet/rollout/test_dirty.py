@@ -7,12 +7,12 @@ from fleet.cli.commands import run
 from fleet.common import exits, toml
 from fleet.release import sources
 from fleet.release.bundle import ORIGIN
-from fleet.release.sources import Origin
+from fleet.release.sources import SourceRevision
 from fleet.rollout import deploy, rollback
 from tests.fleet.keys.rig import inventory
 
 STORED = "0.1.0-00000000"
-DIRTY = Origin("c" * 40, ("agent/a.py", "agent/b.py"))
+DIRTY = SourceRevision("c" * 40, ("agent/a.py", "agent/b.py"))
 SAID = "is of cccccccccccc, changed since: agent/a.py and 1 more"
 
 
@@ -53,7 +53,7 @@ def test_a_stored_release_is_known_by_what_was_written_when_it_was_made(begun, t
     assert f"{STORED} {SAID}" in capsys.readouterr().err
     assert run(["deploy", "--release", STORED]) == exits.DONE  # who is asked reads it first
     assert capsys.readouterr().err == f"{STORED} {SAID}\n"
-    (release / ORIGIN).write_bytes(msgspec.json.encode(Origin("c" * 40, ())._asdict()))
+    (release / ORIGIN).write_bytes(msgspec.json.encode(SourceRevision("c" * 40, ())._asdict()))
     assert run(command) == exits.DONE
 
 

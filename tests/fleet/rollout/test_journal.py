@@ -26,7 +26,7 @@ from fleet.rollout.journal import (
     read,
     unfinished,
 )
-from fleet.rollout.report import HostReport, Report, counted, dry_lines, lines, status_of
+from fleet.rollout.result import HostReport, RolloutReport, counted, dry_lines, lines, status_of
 from fleet.rollout.rollout import MAX_FAIL, SERIAL
 from tests.fleet.keys.rig import inventory
 
@@ -150,8 +150,8 @@ def test_a_release_that_was_named_is_named_again(
     assert tried(tmp_path, monkeypatch, release="1-z") == ["iad4/n1"]
 
 
-def report(*hosts: HostReport, stopped: str = "") -> Report:
-    return Report("r", False, hosts, counted(hosts), 1.25, stopped)
+def report(*hosts: HostReport, stopped: str = "") -> RolloutReport:
+    return RolloutReport("r", False, hosts, counted(hosts), 1.25, stopped)
 
 
 GOOD = HostReport("i/a", "changed")
@@ -173,7 +173,7 @@ LEFT = HostReport("i/e", "skipped")
         (report(GOOD, LEFT, stopped="interrupted"), 130),
     ],
 )
-def test_the_exit_status_says_how_it_ended(found: Report, status: int) -> None:
+def test_the_exit_status_says_how_it_ended(found: RolloutReport, status: int) -> None:
     assert status_of(found) == status
 
 

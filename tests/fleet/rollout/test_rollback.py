@@ -15,7 +15,7 @@ from fleet.keys.store import Store
 from fleet.rollout import rollback
 from fleet.rollout.deploy import Options
 from fleet.rollout.health import Verdict
-from fleet.rollout.report import Report
+from fleet.rollout.result import RolloutReport
 from fleet.rollout.rollout import Share
 from fleet.ssh.errors import HostError
 from tests.fleet.keys.rig import inventory
@@ -83,7 +83,7 @@ def back(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(rollback, "Session", FakeSession)
     monkeypatch.setattr(rollback, "Gate", FakeGate)
     monkeypatch.setattr(rollback, "load", lambda folder: SITE.fleet)
-    shown: list[Report] = []
+    shown: list[RolloutReport] = []
     monkeypatch.setattr(rollback.output, "write_json", shown.append)
     one = Share(1, percent=False)
 

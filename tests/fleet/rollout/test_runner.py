@@ -18,10 +18,10 @@ from fleet.inventory.parties import HostOf, hosts
 from fleet.keys.store import Store
 from fleet.release.bundle import ORIGIN, Target, find
 from fleet.rollout.deploying import Deploying
+from fleet.rollout.deployment_plan import Planner
 from fleet.rollout.events import Planned, Result
 from fleet.rollout.health import Verdict
 from fleet.rollout.journal import HostEnded, opened, read
-from fleet.rollout.plan import Planner
 from fleet.rollout.rollout import Member, Rollout, Share
 from fleet.rollout.runner import Runner
 from fleet.rollout.session import Session, arrived, pieces, switch_request, upload_name

@@ -30,8 +30,8 @@ from agent.wire.base import LONGEST_TIMEOUT_MS, Policy
 from agent.wire.emulation import PROFILES, SIZED, service_time_s
 from agent.wire.messages import Subtask
 from agent.wire.records import SubtaskRecord
+from fleet.simulation.layout import FleetLayout, NodeLayout, building_fleet
 from fleet.simulation.measures import Outcome
-from fleet.simulation.plan import FleetPlan, NodePlan, building_fleet
 from fleet.simulation.virtual import Delays, VirtualFleet
 from fleet.simulation.workload import PERCENTILE, Arrival, arrivals
 
@@ -45,7 +45,7 @@ DELAYS = Delays(communication_s=0.0)
 Place = tuple[int, str]  # (emulation seed of the query, node)
 
 
-def service_s(node: NodePlan, seed: int | None, window_s: float) -> float:
+def service_s(node: NodeLayout, seed: int | None, window_s: float) -> float:
     profile = PROFILES[f"{node.profile}{SIZED}"]
     return 0.00287 + service_time_s(profile, node.name, seed, window_s)
 
@@ -141,7 +141,7 @@ class Told(Struct):
     node_service: array[int]
 
 
-def told(plan: FleetPlan, asked: list[Arrival]) -> Told:
+def told(plan: FleetLayout, asked: list[Arrival]) -> Told:
     """A task for each IAD of a query; a set for each choice of nodes."""
     node_of = {node.area: i for i, node in enumerate(plan.nodes)}
     scheduler_of = {iad.name: i for i, iad in enumerate(plan.iads)}

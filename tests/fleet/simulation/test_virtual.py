@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.wire.base import Policy
+from fleet.simulation.layout import FleetLayout, IadLayout, NodeLayout, building_fleet, part_of
 from fleet.simulation.measures import summarize
-from fleet.simulation.plan import FleetPlan, IadPlan, NodePlan, building_fleet, part_of
 from fleet.simulation.virtual import NO_DELAYS, TESTBED_DELAYS, Delays, VirtualFleet
 from fleet.simulation.workload import Arrival, arrivals
 
 POLICIES: tuple[Policy, ...] = ("fifo", "spr", "tedfq", "edfq")
-ONE_NODE = FleetPlan((IadPlan("i", (NodePlan("n", "a/b", "413", "pi4"),)),))
+ONE_NODE = FleetLayout((IadLayout("i", (NodeLayout("n", "a/b", "413", "pi4"),)),))
 
 
 def arrival(number: int, at_s: float, slo_ms: float, area: str = "a/b") -> Arrival:
@@ -57,7 +57,9 @@ def test_every_delay_is_counted_once() -> None:
 
 
 def test_a_query_of_two_nodes_ends_with_the_slower() -> None:
-    plan = FleetPlan((IadPlan("i", (NodePlan("n1", "a/b", "413"), NodePlan("n2", "a/c", "415"))),))
+    plan = FleetLayout(
+        (IadLayout("i", (NodeLayout("n1", "a/b", "413"), NodeLayout("n2", "a/c", "415"))),)
+    )
     service = {"n1": 0.1, "n2": 0.3}
     fleet = VirtualFleet(
         plan,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agent.wire.codec import Decoder, encode
 from agent.wire.messages import Query
-from fleet.simulation.plan import PRELOAD_ROWS, FleetPlan, building_fleet, part_of
+from fleet.simulation.layout import PRELOAD_ROWS, FleetLayout, building_fleet, part_of
 from fleet.simulation.workload import TABLE_II, Arrival, arrivals, record, replay, warm_up, within
 
 PLAN = building_fleet()
@@ -92,7 +92,7 @@ def test_queries_are_what_a_master_takes(trace: list[Arrival]) -> None:
 
 
 @pytest.mark.parametrize("plan", [part_of(PLAN, 2, 2), part_of(PLAN, 1, 1)])
-def test_a_small_fleet_is_asked_whole(plan: FleetPlan) -> None:
+def test_a_small_fleet_is_asked_whole(plan: FleetLayout) -> None:
     own = {node.area for node in plan.nodes}
     for arrival in itertools.islice(arrivals(plan, rate_per_s=20.0, seed=1), 200):
         assert set(arrival.areas) <= own

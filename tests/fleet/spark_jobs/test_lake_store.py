@@ -6,7 +6,7 @@ import os
 import pytest
 
 from fleet.lake.ingest import store
-from fleet.lake.ingest.store import BusyError, Change, StoreError
+from fleet.lake.ingest.store import BusyError, StoreError, TableChange
 from fleet.lake.schema.folder import Lake
 
 CALLS = ("mkdir", "open", "fsync", "replace", "unlink", "rmdir", "close")
@@ -41,7 +41,7 @@ def prepared(root):
         place = f"tables/t/iad=a/date=2026-11-{day}/{name}"
         add.append((str((staging / name).relative_to(root)), place))
     removed = [f"tables/t/iad=a/date=2026-11-01/{name}" for name in ("one", "two")]
-    return lake, Change(tuple(add), tuple(removed))
+    return lake, TableChange(tuple(add), tuple(removed))
 
 
 BEFORE = {f"t/iad=a/date=2026-11-01/{name}": name for name in ("one", "two", "three")}
@@ -177,5 +177,5 @@ def test_there_is_one_writer(tmp_path):
 
 
 def test_nothing_to_change_touches_nothing(tmp_path):
-    store.commit(Lake(tmp_path / "none"), Change())
+    store.commit(Lake(tmp_path / "none"), TableChange())
     assert not (tmp_path / "none").exists()

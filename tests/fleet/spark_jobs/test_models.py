@@ -18,7 +18,7 @@ from fleet.lake.schema.tables import models as tables
 from fleet.lake.schema.tables.base import QUERIES, SUBTASKS, TASKS
 from fleet.plan.models import read_models
 from fleet.plan.records import read_measured
-from fleet.plan.report import CapacityReport
+from fleet.plan.result import CapacityReport
 from fleet.plan.times import measured_times
 from fleet.report.jobs.models import arrivals, sizes, unloaded, write_models
 from tests.fleet.plan.test_plan_models import TYPES, write_table

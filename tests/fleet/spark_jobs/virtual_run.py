@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from agent.scheduling.events import Instruction, WriteRecord
 from agent.wire.base import Policy
 from agent.wire.records import AnyRecord, NodeEventRecord, QueryRecord
-from fleet.simulation.plan import building_fleet, part_of
+from fleet.simulation.layout import building_fleet, part_of
 from fleet.simulation.virtual import VirtualFleet, _Plane
 from fleet.simulation.workload import Arrival, arrivals
 from tests.fleet.spark_jobs.recorded import START

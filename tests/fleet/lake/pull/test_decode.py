@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from agent.edge.history.row_groups import STATISTICS, row_crc
-from fleet.lake.pull.decode import Damaged, Group, Origin, Row, decode, row_of, table_of, write
+from fleet.lake.pull.decode import Damaged, Group, GroupSource, Row, decode, row_of, table_of, write
 from fleet.lake.pull.decode_schema import schema_of
 from fleet.lake.schema import landing
 
@@ -40,7 +40,7 @@ def decoded(each: Row, data: bytes = DATA) -> Group:
 def test_a_group_is_a_row_of_the_landing(tmp_path: Path) -> None:
     plain = row("t8 v4:co2", shift_ms=0, channels=1)
     groups = [decoded(row()), decoded(plain, struct.pack("<qqff", 1500, 2500, 4.0, 5.0))]
-    table = table_of(groups, Origin("iad1", "e1", ["h1", "h2"], 99))
+    table = table_of(groups, GroupSource("iad1", "e1", ["h1", "h2"], 99))
     table.validate(full=True)
     write(tmp_path / "groups.parquet", table)
     read = pq.ParquetFile(tmp_path / "groups.parquet")
@@ -83,7 +83,7 @@ def test_a_group_is_a_row_of_the_landing(tmp_path: Path) -> None:
 def test_bits_are_kept() -> None:
     odd = bytes.fromhex("0100c07f010080ff0000008001000000")  # NaNs, -0, the smallest
     data = struct.pack("<4q", 1500, 1600, 1700, 2500) + odd
-    table = table_of([decoded(row("t8 v4:x", 4, 0, 1), data)], Origin("i", "n", ["h"], 1))
+    table = table_of([decoded(row("t8 v4:x", 4, 0, 1), data)], GroupSource("i", "n", ["h"], 1))
     (channels,) = table["channels"].to_pylist()
     values = table["channels"].combine_chunks().values.field("value").values
     assert values.to_numpy().tobytes() == odd
@@ -150,7 +150,7 @@ def test_any_layout_that_passes_its_checks_is_decoded_or_refused() -> None:
             outcomes.add("refused")
             continue
         outcomes.add("decoded")
-        table_of([group], Origin("i", "n", ["h"], 1)).validate(full=True)
+        table_of([group], GroupSource("i", "n", ["h"], 1)).validate(full=True)
     assert outcomes == {"refused", "decoded"}
 
 

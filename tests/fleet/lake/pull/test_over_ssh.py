@@ -11,7 +11,7 @@ import pytest
 from fleet.cli import commands
 from fleet.common import exits
 from fleet.inventory.folder import Folder
-from fleet.inventory.load import load
+from fleet.inventory.loader import load
 from fleet.keys.store import Store
 from fleet.lake.pull import pull, records
 from fleet.lake.schema.folder import Lake

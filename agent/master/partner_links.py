@@ -27,7 +27,7 @@ class _Contact(Struct):
     needed_s: float
 
 
-class Links:
+class PartnerLinks:
     """Connects on demand; once a minute closes links that `needed()` no longer names. Links of the
     configuration, `fixed`, stay."""
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.overlay.events import Received, Send
-from agent.overlay.fair_queue import FairQueue, Flow, flow_of
+from agent.overlay.round_robin_queue import Flow, RoundRobinQueue, flow_of
 from agent.overlay.session import Heard, Put, Session, Transmit
 from agent.wire.overlay import (
     AdvertisementVersion,
@@ -26,7 +26,7 @@ steps = st.lists(st.none() | st.tuples(st.integers(0, 2), st.integers(0, 2)), ma
 
 @given(steps)
 def test_first_in_first_out_within_a_flow_and_turns_between_them(taken):
-    queue, waiting = FairQueue(), {}
+    queue, waiting = RoundRobinQueue(), {}
     # By group, and by flow, those served since it was served last, while it waited.
     served_beside = {}
     for number, step in enumerate(taken):
@@ -62,7 +62,7 @@ def test_first_in_first_out_within_a_flow_and_turns_between_them(taken):
 
 
 def test_nothing_waits_in_a_queue_that_was_cleared():
-    queue = FairQueue()
+    queue = RoundRobinQueue()
     queue.put(Flow(1, 1, kept=True), "old")
     queue.clear()
     assert (len(queue), queue.waiting(1)) == (0, 0)

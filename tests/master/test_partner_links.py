@@ -2,8 +2,8 @@
 
 import pytest
 
-from agent.master.links import KEPT_S, LOOK_S, MAX_LINKS, Links
-from agent.runtime.console import voice
+from agent.master.partner_links import KEPT_S, LOOK_S, MAX_LINKS, PartnerLinks
+from agent.runtime.console import operator_log
 from agent.wire.directory import Account
 
 OLD, NEW, NEWER = "o" * 40, "n" * 40, "w" * 40
@@ -50,7 +50,9 @@ def needed():
 
 @pytest.fixture
 def links(reactor, peers, needed):
-    made = Links(reactor, peers, fixed={"iad9"}, needed=lambda: needed, say=voice("iad1"))
+    made = PartnerLinks(
+        reactor, peers, fixed={"iad9"}, needed=lambda: needed, say=operator_log("iad1")
+    )
     peers.connect("iad9", "at iad9", (OLD,))
     for iad in ("iad2", "iad3"):
         made.connect(iad, f"at {iad}", (OLD,))
@@ -70,7 +72,7 @@ def test_a_link_closes_when_nobody_has_needed_it_for_long(links, peers, needed):
 
 
 def test_no_links_no_wakes(reactor, peers):
-    links = Links(reactor, peers, fixed=(), needed=tuple, say=voice("iad1"))
+    links = PartnerLinks(reactor, peers, fixed=(), needed=tuple, say=operator_log("iad1"))
     assert links.next_due is None
     links.connect("iad2", "x", ())
     assert links.next_due == LOOK_S

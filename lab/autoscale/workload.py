@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from agent.wire.master_config import MasterAutoscale
-from fleet.simulation.plan import FleetPlan, IadPlan, building_fleet
+from fleet.simulation.layout import FleetLayout, IadLayout, building_fleet
 from fleet.simulation.workload import Arrival, QueryClass, arrivals, within
 
 
@@ -29,15 +29,15 @@ PROFILE: Final = "pi3"
 RULES: Final = MasterAutoscale(enabled=True, window_s=8.0, cool_down_s=8.0)
 
 
-def fleet_of(nodes: int) -> FleetPlan:
+def fleet_of(nodes: int) -> FleetLayout:
     """One IAD with the first nodes of the building, all of them the slow profile."""
     iad = building_fleet().iads[0]
     slow = tuple(replace(node, profile=PROFILE) for node in iad.nodes[:nodes])
-    return FleetPlan((IadPlan(iad.name, slow),))
+    return FleetLayout((IadLayout(iad.name, slow),))
 
 
 def trace_of(
-    plan: FleetPlan, steps: tuple[Step, ...], *, seed: int, slo_ms: float = SLO_MS
+    plan: FleetLayout, steps: tuple[Step, ...], *, seed: int, slo_ms: float = SLO_MS
 ) -> list[Arrival]:
     """Poisson arrivals at each step's rate; every query asks every node."""
     kind = QueryClass("steps", 1.0, iads=1, nodes=len(plan.nodes), slo_ms=slo_ms)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from agent.overlay.events import LinkMeasured
-from agent.overlay.scot import Broker
+from agent.overlay.scot import BrokerId
 
 # OctopiA section VIII: t_w = 50 ms, τ = 10.
 WINDOW_S: Final = 0.05
@@ -39,9 +39,9 @@ class LinkStatus:
         if not threshold > 0.0:
             raise ValueError(f"the threshold of congestion is above 0, not {threshold!r}")
         self.threshold: Final = threshold
-        self._windows: dict[Broker, tuple[float, int]] = {}
-        self._congested: set[Broker] = set()
-        self._given: dict[Broker, int] = {}
+        self._windows: dict[BrokerId, tuple[float, int]] = {}
+        self._congested: set[BrokerId] = set()
+        self._given: dict[BrokerId, int] = {}
 
     def measured(self, window: LinkMeasured) -> None:
         """Replace the previous window by this measurement. O(1)."""
@@ -52,24 +52,24 @@ class LinkStatus:
             if element * window.length > self.threshold:
                 self._congested.add(window.neighbour)
 
-    def forget(self, neighbour: Broker) -> None:
+    def forget(self, neighbour: BrokerId) -> None:
         """The link is new, or gone. O(1)."""
         self._windows.pop(neighbour, None)
         self._congested.discard(neighbour)
         self._given.pop(neighbour, None)
 
-    def give(self, neighbour: Broker, count: int) -> None:
+    def give(self, neighbour: BrokerId, count: int) -> None:
         """Record that this many clusters were assigned to that neighbour, until its link is
         measured again. O(1)."""
         self._given[neighbour] = self._given.get(neighbour, 0) + count
 
-    def load(self, neighbour: Broker) -> Load:
+    def load(self, neighbour: BrokerId) -> Load:
         """A sort key: the smallest is the least loaded, or least congested, link. O(1)."""
         element, length = self._windows.get(neighbour, _EMPTY)
         length += self._given.get(neighbour, 0)
         return element * length, length
 
-    def congested(self, neighbour: Broker) -> bool:
+    def congested(self, neighbour: BrokerId) -> bool:
         """Whether Eq. 10 held in the last window. O(1)."""
         return neighbour in self._congested
 
@@ -103,11 +103,11 @@ class LinkMonitor:
         if not window_s > 0.0:
             raise ValueError(f"a window is longer than 0 s, not {window_s!r}")
         self._window_s = window_s
-        self._queues: dict[Broker, _Queue] = {}
+        self._queues: dict[BrokerId, _Queue] = {}
         self.next_sample: float | None = None
         """When the window ends; None without one."""
 
-    def entered(self, neighbour: Broker, count: int, now: float) -> None:
+    def entered(self, neighbour: BrokerId, count: int, now: float) -> None:
         """This many more notifications wait for the neighbour. O(1)."""
         queue = self._queues.get(neighbour)
         if queue is None:
@@ -117,7 +117,7 @@ class LinkMonitor:
         if self.next_sample is None:
             self.next_sample = now + self._window_s
 
-    def left(self, neighbour: Broker, count: int, now: float) -> None:
+    def left(self, neighbour: BrokerId, count: int, now: float) -> None:
         """This many waiting notifications were sent. ValueError if fewer were waiting. O(1)."""
         queue = self._queues.get(neighbour)
         waiting = queue.length if queue is not None else 0
@@ -128,7 +128,7 @@ class LinkMonitor:
         if self.next_sample is None:
             self.next_sample = now + self._window_s
 
-    def took_back(self, neighbour: Broker, count: int) -> None:
+    def took_back(self, neighbour: BrokerId, count: int) -> None:
         """This many of those that entered in this window were removed again. ValueError if fewer
         entered. O(1)."""
         queue = self._queues.get(neighbour)
@@ -138,11 +138,11 @@ class LinkMonitor:
         queue.entered -= count
         queue.length -= count
 
-    def forget(self, neighbour: Broker) -> None:
+    def forget(self, neighbour: BrokerId) -> None:
         """The queue was dropped with its contents. O(1)."""
         self._queues.pop(neighbour, None)
 
-    def length(self, neighbour: Broker) -> int:
+    def length(self, neighbour: BrokerId) -> int:
         """Queue length to the neighbour. O(1)."""
         queue = self._queues.get(neighbour)
         return queue.length if queue is not None else 0

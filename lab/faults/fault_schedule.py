@@ -8,8 +8,8 @@ from typing import Final
 from msgspec import Struct
 
 from agent.wire.base import TIMEOUT_FACTOR
+from fleet.simulation.layout import FleetLayout
 from fleet.simulation.measures import Outcome, percentile
-from fleet.simulation.plan import FleetPlan
 from fleet.simulation.workload import Arrival, QueryClass
 
 # The background queries: one room, or one room in each IAD.
@@ -45,7 +45,7 @@ class Line(Struct, frozen=True):
     timed: bool = False
 
 
-def schedule(plan: FleetPlan, directory: str, unit_s: float) -> tuple[Fault, ...]:
+def schedule(plan: FleetLayout, directory: str, unit_s: float) -> tuple[Fault, ...]:
     """An edge node, a master and the registration service, one after the other: each is down for
     two units, with a quiet one before and two after."""
     node, master = plan.iads[1].nodes[0], plan.iads[-1]

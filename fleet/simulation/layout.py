@@ -13,7 +13,7 @@ from msgspec import Struct
 PRELOAD_ROWS: Final = 10_800
 
 
-class NodePlan(Struct, frozen=True):
+class NodeLayout(Struct, frozen=True):
     """An edge node: its name, the one area it covers, the room it replays and the hardware profile
     that its pod emulates (empty: none).
 
@@ -27,11 +27,11 @@ class NodePlan(Struct, frozen=True):
     profile: str = ""
 
 
-class IadPlan(Struct, frozen=True):
+class IadLayout(Struct, frozen=True):
     """An IAD: one master and its nodes."""
 
     name: str
-    nodes: tuple[NodePlan, ...]
+    nodes: tuple[NodeLayout, ...]
 
     @property
     def areas(self) -> tuple[str, ...]:
@@ -39,17 +39,17 @@ class IadPlan(Struct, frozen=True):
         return tuple(node.area for node in self.nodes)
 
 
-class FleetPlan(Struct, frozen=True):
+class FleetLayout(Struct, frozen=True):
     """IADs that know each other."""
 
-    iads: tuple[IadPlan, ...]
+    iads: tuple[IadLayout, ...]
 
     @property
-    def nodes(self) -> tuple[NodePlan, ...]:
+    def nodes(self) -> tuple[NodeLayout, ...]:
         """The nodes of all IADs."""
         return tuple(node for iad in self.iads for node in iad.nodes)
 
-    def iad_of(self, node: str) -> IadPlan:
+    def iad_of(self, node: str) -> IadLayout:
         """The IAD of a node; KeyError for an unknown name."""
         for iad in self.iads:
             if any(member.name == node for member in iad.nodes):
@@ -66,26 +66,26 @@ PROFILE_OF_HOT_SPOT: Final = {
 }
 
 
-def building_fleet(*, emulate: bool = True) -> FleetPlan:
+def building_fleet(*, emulate: bool = True) -> FleetLayout:
     """The shipped building: 4 IADs × 8 nodes, each replaying one room."""
     table = files("sensors").joinpath("replay/data/building_fleet.csv").read_text("utf-8")
-    return plan_from_rows(csv.DictReader(table.splitlines()), emulate=emulate)
+    return layout_from_rows(csv.DictReader(table.splitlines()), emulate=emulate)
 
 
-def plan_from_rows(rows: Iterable[dict[str, str]], *, emulate: bool) -> FleetPlan:
+def layout_from_rows(rows: Iterable[dict[str, str]], *, emulate: bool) -> FleetLayout:
     """A fleet from rows with the columns iad, node, room and area; order is kept."""
-    iads: dict[str, list[NodePlan]] = {}
+    iads: dict[str, list[NodeLayout]] = {}
     for row in rows:
         iad, node = row["iad"], row["node"]
         profile = PROFILE_OF_IAD.get(iad) or PROFILE_OF_HOT_SPOT.get(node, "pi3")
         iads.setdefault(iad, []).append(
-            NodePlan(f"{iad}-{node}", row["area"], row["room"], profile if emulate else "")
+            NodeLayout(f"{iad}-{node}", row["area"], row["room"], profile if emulate else "")
         )
-    return FleetPlan(tuple(IadPlan(name, tuple(nodes)) for name, nodes in iads.items()))
+    return FleetLayout(tuple(IadLayout(name, tuple(nodes)) for name, nodes in iads.items()))
 
 
-def part_of(plan: FleetPlan, iads: int, nodes: int) -> FleetPlan:
+def part_of(plan: FleetLayout, iads: int, nodes: int) -> FleetLayout:
     """The first `nodes` nodes of the first `iads` IADs."""
-    return FleetPlan(
-        tuple(IadPlan(iad.name, iad.nodes[:nodes]) for iad in plan.iads[:iads]),
+    return FleetLayout(
+        tuple(IadLayout(iad.name, iad.nodes[:nodes]) for iad in plan.iads[:iads]),
     )

@@ -8,14 +8,14 @@ import pytest
 
 from fleet import cli
 from fleet.cli import commands
-from fleet.common import exits, unexpected
+from fleet.common import crash_reports, exits
 from fleet.ssh.fanout import attempt
 
 
 @pytest.fixture
 def state(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(unexpected, "raised", False)
+    monkeypatch.setattr(crash_reports, "raised", False)
     monkeypatch.setattr(sys, "argv", ["fleet", "status"])
     return tmp_path / "sanderling"
 
@@ -60,11 +60,11 @@ def test_one_on_a_host_keeps_its_traceback_too(state):
 
 
 def test_the_last_ones_are_kept_and_a_full_disk_is_told(state, monkeypatch):
-    for _ in range(unexpected.KEPT + 3):
-        unexpected.told(ValueError("x"))
-    assert len(list(state.iterdir())) == unexpected.KEPT
+    for _ in range(crash_reports.KEPT + 3):
+        crash_reports.told(ValueError("x"))
+    assert len(list(state.iterdir())) == crash_reports.KEPT
     monkeypatch.setenv("XDG_STATE_HOME", "/proc/none")
-    assert "its traceback could not be kept: " in unexpected.told(ValueError("x"))
+    assert "its traceback could not be kept: " in crash_reports.told(ValueError("x"))
 
 
 @pytest.mark.parametrize("option", ["--version"])

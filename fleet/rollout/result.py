@@ -40,7 +40,7 @@ class HostReport(msgspec.Struct, frozen=True):
     seconds: float = 0.0
 
 
-class Report(msgspec.Struct, frozen=True):
+class RolloutReport(msgspec.Struct, frozen=True):
     """Result of a run; `stopped` says why it was stopped early. `dry`: nothing was changed."""
 
     run: str
@@ -57,7 +57,7 @@ def counted(hosts: Iterable[HostReport]) -> dict[str, int]:
     return {outcome: found[outcome] for outcome in WORDS if found[outcome]}
 
 
-def status_of(report: Report) -> int:
+def status_of(report: RolloutReport) -> int:
     """The exit status."""
     outcomes = {host.outcome for host in report.hosts}
     if report.stopped == "interrupted":
@@ -67,7 +67,7 @@ def status_of(report: Report) -> int:
     return exits.FAILED if outcomes & (GOOD | {"rolled_back", "lost"}) else exits.NOTHING
 
 
-def lines(report: Report) -> Iterator[str]:
+def lines(report: RolloutReport) -> Iterator[str]:
     """One line per host that did not succeed, then the summary."""
     yield from failures(report)
     for host in report.hosts:
@@ -78,14 +78,14 @@ def lines(report: Report) -> Iterator[str]:
     yield summary(report)
 
 
-def failures(report: Report) -> Iterator[str]:
+def failures(report: RolloutReport) -> Iterator[str]:
     """One line per host that did not succeed."""
     for host in report.hosts:
         if host.outcome not in GOOD | {"skipped"}:
             yield failure_line(host)
 
 
-def summary(report: Report) -> str:
+def summary(report: RolloutReport) -> str:
     """One line for all hosts, with names where they say more than numbers."""
     several = len(report.counts) > 1
     told = ", ".join(
@@ -104,7 +104,7 @@ def summary(report: Report) -> str:
     return f"{told} ({report.seconds:.1f} s)"
 
 
-def _names(report: Report, outcome: Outcome) -> str:
+def _names(report: RolloutReport, outcome: Outcome) -> str:
     """The names of the hosts with this outcome; of many, the first few."""
     names = [host.host for host in report.hosts if host.outcome == outcome]
     more = len(names) - NAMED
@@ -125,7 +125,7 @@ def remedy_of(kind: Kind | None) -> str:
     return REMEDIES[kind] if kind else ""
 
 
-def dry_lines(report: Report) -> Iterator[str]:
+def dry_lines(report: RolloutReport) -> Iterator[str]:
     """The changes of a dry run; hosts with the same changes share a line."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for host in report.hosts:

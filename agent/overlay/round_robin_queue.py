@@ -80,7 +80,7 @@ class _Group(Generic[T]):
         self.length = self.bytes = 0
 
 
-class FairQueue(Generic[T]):
+class RoundRobinQueue(Generic[T]):
     """First in, first out within a flow. Memory: the queued messages."""
 
     def __init__(self) -> None:

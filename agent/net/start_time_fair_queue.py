@@ -36,7 +36,7 @@ class _Flow(Generic[T]):
         self.requests: deque[tuple[T, int]] = deque()
 
 
-class FairQueue(Generic[T]):
+class StartTimeFairQueue(Generic[T]):
     """Waiting requests, bounded in bytes per sender and in total. O(log senders) per operation."""
 
     def __init__(self, most_bytes_of_one: int, most_bytes: int) -> None:

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.overlay.events import LinkMeasured
-from agent.overlay.links import LinkMonitor, LinkStatus
-from agent.overlay.scot import Broker
+from agent.overlay.link_congestion import LinkMonitor, LinkStatus
+from agent.overlay.scot import BrokerId
 
-A, B, C = Broker("a", 0), Broker("b", 0), Broker("c", 0)
+A, B, C = BrokerId("a", 0), BrokerId("b", 0), BrokerId("c", 0)
 
 
 def test_a_link_of_which_nothing_is_known_is_free() -> None:
@@ -172,11 +172,11 @@ STEP = st.tuples(st.sampled_from([A, B, C]), st.sampled_from(["in", "out", "samp
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(STEP, st.integers(1, 4)), max_size=60))
-def test_windows_add_up(steps: list[tuple[tuple[Broker, str], int]]) -> None:
+def test_windows_add_up(steps: list[tuple[tuple[BrokerId, str], int]]) -> None:
     monitor = LinkMonitor(window_s=3.0)
     lengths = dict.fromkeys((A, B, C), 0)
     told = dict.fromkeys((A, B, C), 0)
-    windows: dict[Broker, LinkMeasured] = {}
+    windows: dict[BrokerId, LinkMeasured] = {}
     for now, ((neighbour, what), count) in enumerate(steps):
         if what == "in":
             monitor.entered(neighbour, count, now)

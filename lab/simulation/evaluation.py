@@ -54,7 +54,7 @@ def variant_of(setting: Setting) -> Variant:
     return Variant(setting.reading, setting.out_of_range)
 
 
-class Report:
+class Evaluation:
     """Results by fleet, variant and contender, seed by seed."""
 
     def __init__(self, results: Sequence[Result]) -> None:

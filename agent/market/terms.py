@@ -12,7 +12,7 @@ from agent.wire.market import Service, Terms
 from agent.wire.principals import Sender
 
 # Address for a reply: opaque here, chosen by the shell.
-Origin = Any
+ReplyAddress = Any
 
 
 class Event(Struct, frozen=True):

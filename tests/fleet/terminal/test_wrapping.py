@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from fleet.terminal import screen
-from fleet.terminal.fitted import folded, whole
+from fleet.terminal.wrapping import folded, whole
 
 WIDTH = 80
 

@@ -5,11 +5,11 @@ from collections import Counter
 
 import pytest
 
-from agent.net.fair_queue import OVERHEAD_BYTES, FairQueue
+from agent.net.start_time_fair_queue import OVERHEAD_BYTES, StartTimeFairQueue
 
 
 def queue(of_one=1 << 20, of_all=1 << 24):
-    return FairQueue(of_one, of_all)
+    return StartTimeFairQueue(of_one, of_all)
 
 
 def serve(queue, cost_of):
