@@ -38,10 +38,15 @@ def doubt(
     for conjunction in disjunction:
         if why := _never(conjunction):
             why = f"no alert will fulfil this: {why}"
-        elif not (why := _nobody(conjunction, known, nearest)):
+        # Only the first reason is told, and to find an area like another takes long.
+        elif not (why := _nobody(conjunction, known, _unknown if found else nearest)):
             return ""
         found = found or why
     return found[:500]
+
+
+def _unknown(_area: str, _known: AreaSet) -> str:
+    return ""
 
 
 def _nobody(conjunction: Conjunction, known: Sequence[AreaSet], nearest: Nearest) -> str:

@@ -384,5 +384,10 @@ def _schedulers(
         started_s=clock() if config.sockets.nodes else None,
         known=nodes_before(state) if config.sockets.nodes else None,
         budget=budget,
+        rates=ClientRates(
+            config.clients.rate_per_s,
+            config.clients.burst_s,
+            "an IAD may send {:g} tasks/s where no rate is agreed",
+        ),
     )
     return queries, tasks

@@ -36,7 +36,7 @@ from agent.wire.config import ConfigError
 from agent.wire.master_config import MasterConfig
 from agent.wire.messages import NodeEvents
 from agent.wire.predicate_language import read_filter
-from agent.wire.predicate_logic import check, simplified
+from agent.wire.predicate_logic import check
 from agent.wire.predicates import Filter
 from agent.wire.push import (
     AcknowledgeNotifications,
@@ -374,8 +374,7 @@ def next_epoch(state: State, wall_s: float) -> int:
 def _read(given: str | Filter) -> Filter:
     if isinstance(given, str):
         return read_filter(given)
-    check(given)
-    return simplified(given)
+    return check(given)
 
 
 def _vouches(message: overlay.Message) -> bool:

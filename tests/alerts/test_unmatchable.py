@@ -6,6 +6,7 @@ from agent.alerts.unmatchable import doubt
 from agent.scheduling.nearest import nearest
 from agent.wire.areas import AreaSet
 from agent.wire.predicate_language import read_filter
+from agent.wire.predicates import Predicate
 
 
 @pytest.mark.parametrize(
@@ -77,3 +78,15 @@ def test_an_area_that_nobody_known_covers_is_doubted(text, says):
 )
 def test_an_area_that_somebody_may_cover_is_not(text):
     assert doubt(read_filter(text), [OWN, OTHERS]) == ""
+
+
+def test_an_area_like_another_is_looked_for_once():
+    asked = []
+
+    def near(area, _known):
+        asked.append(area)
+        return ""
+
+    wanted = tuple((Predicate("area", "=", (f"b1/r{n}",)),) for n in range(64))
+    assert "b1/r0" in doubt(wanted, [AreaSet(["b1/f4"])], near)
+    assert asked == ["b1/r0"]

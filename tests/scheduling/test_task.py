@@ -13,6 +13,7 @@ from agent.scheduling.events import (
     SubtaskReturned,
     Tick,
 )
+from agent.scheduling.shared_budget import LEAST_AREAS
 from agent.scheduling.tasks.node_claims import QUIET_S
 from agent.wire import messages as m
 from agent.wire.records import SubtaskRecord, TaskRecord
@@ -436,8 +437,9 @@ def test_only_the_form_asked_for_goes_on(rig):
     assert rig.results[0].results == (m.AreaResult("b1/f4/r1", aggregate=aggregate(1.0)),)
 
 
-def test_more_open_tasks_than_memory_should_hold_are_refused(rig, monkeypatch):
-    monkeypatch.setattr("agent.scheduling.tasks.scheduler.MAX_OPEN_TASKS", 2)
+def test_more_open_tasks_than_memory_should_hold_are_refused(monkeypatch):
+    monkeypatch.setattr("agent.scheduling.tasks.scheduler.MAX_OPEN_AREAS", 4 * LEAST_AREAS)
+    rig = TaskRig()
     rig.join("n1")
     for number in range(3):
         rig.ask(number, ("b1/f4/r1",), now=1.0)

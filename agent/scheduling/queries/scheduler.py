@@ -46,6 +46,7 @@ from agent.scheduling.shared_budget import (
     TOO_MANY_AREAS,
     Holding,
     SharedBudget,
+    areas_counted,
     payer_of,
 )
 from agent.scheduling.tasks.joining import JOINING_S, SHARE
@@ -59,8 +60,6 @@ from agent.wire.principals import Sender
 # Share of the answer timeout reserved for the return of a partial task result, and its cap.
 RETURN_SHARE = 0.05
 LONGEST_RETURN_S = 0.1
-MAX_OPEN_QUERIES = 10_000
-OVERLOADED = f"{MAX_OPEN_QUERIES} queries are open here; try again later"
 
 
 # While this master starts, others may be starting, too: undelivered tasks are sent again.
@@ -240,7 +239,7 @@ class QueryScheduler:
         entry.pending = len(entry.shares)
         entry.evaluated_s = self._read(now)
         entry.timer = self._timers.set(now + timeout_s, entry)
-        entry.held_areas.grow(len(query.areas))
+        entry.held_areas.grow(areas_counted(query.areas))
         entry.become("open")
         return instructions + own
 
@@ -264,11 +263,9 @@ class QueryScheduler:
         capability = pool.service.capability
         if capability and any(c not in (capability, capability + RAW) for c in query.channels):
             return Refused("malformed", f"service {query.service} gives {capability} and no more")
-        if self.open_queries >= MAX_OPEN_QUERIES:
-            return Refused("overloaded", OVERLOADED)
         if query.form == "series" and not self._budget.has_room(payer_of(sender), 1):
             return Refused("overloaded", FULL)
-        if not self._areas.has_room(payer_of(sender), len(query.areas)):
+        if not self._areas.has_room(payer_of(sender), areas_counted(query.areas)):
             return Refused("overloaded", TOO_MANY_AREAS)
         return None
 
@@ -380,7 +377,7 @@ class QueryScheduler:
         """For tests: what must hold between any two events."""
         entries = {id(entry): entry for entry, _ in self._open.values()}.values()
         assert len(entries) == len(self._timers)
-        assert self._areas.total == sum(len(entry.query.areas) for entry in entries)
+        assert self._areas.total == sum(areas_counted(entry.query.areas) for entry in entries)
         for entry in entries:
             assert entry.state == "open"
             waiting = [s for s in entry.shares if s.task_id in self._open]

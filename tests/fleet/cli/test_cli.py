@@ -248,6 +248,17 @@ def test_a_state_tells_which_faults_are_open_since_when() -> None:
     assert "trigger" not in file.getvalue()
 
 
+def test_nothing_that_a_node_says_moves_the_cursor() -> None:
+    evil = "\x1b[2J\x1b]0;title\x07\u202e\r\nsanderling: all is well"
+    node = NodeStatus("n1", "live", ("b1/r1",), 1, 1, 0, 0, evil)
+    file = io.StringIO()
+    show_status(Console(file=file, width=200), IadStatus("iad1", "edfq", (node,), (), 0, 0, {}))
+    shown = file.getvalue()
+    assert all(line.isprintable() for line in shown.split("\n"))
+    assert not any(line.startswith("sanderling") for line in shown.split("\n"))
+    assert "?[2J?]0;title?" in shown
+
+
 def test_a_state_tells_which_triggers_are_raised_since_when() -> None:
     at = datetime.now().astimezone().replace(hour=9, minute=26, second=5)
     alert = NodeAlert("hot", ("b1/r1",), round(at.timestamp() * 1e3), True, "temperature > 30: 31")
