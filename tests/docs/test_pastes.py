@@ -107,6 +107,7 @@ REASONS = {
     FIRST: "the rest needs a card: tests/image/test_first_fleet.py pastes the page, to its end",
     "docs/run/flashing.md": IMAGES,
     "docs/understand/history.md": "needs a node that has run for a while: tests/edge",
+    "docs/papers/homes.md": LAB,
     "docs/run/images.md": IMAGES,
     "docs/run/keys.md": "rotates and revokes keys of hosts: tests/fleet/keys",
     "docs/run/lake.md": SPARK,

@@ -17,6 +17,7 @@ from agent.topics.events import ForgetProgress, Progress, SaveProgress
 from agent.wire.push import Lost
 from tests.alerts.disk import Disk
 from tests.alerts.samples import FILTER, OTHER_FILTER, notification
+from tests.examples import examples
 
 BODY = msgspec.msgpack.encode(notification(7))
 SAVED = i.SavedSubscription("c", "s", FILTER)
@@ -90,7 +91,7 @@ class Scribe:
         return self.data.draw(st.sampled_from(choices))()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.data(), st.lists(st.integers(1, 12), max_size=5))
 def test_it_keeps_what_dicts_would(tmp_path_factory, data, writes):
     path = tmp_path_factory.mktemp("store") / "notifications.sqlite"
