@@ -20,6 +20,8 @@ ALERTS: Final = {
     "value": Predicate("value", "<=", (float("inf"),)),
     "history": Predicate("history", "prefix", ("",)),
 } | {name: Predicate(name, ">=", (0,)) for name in ("first", "last", "count")}
+# What comes from topics; `agent.topics.contents` has the words.
+TOPICS: Final = Predicate("kind", "in", ("input", "output", "trouble"))
 TEXTS: Final = ("iad", "trigger", "metric", "area", "history")
 
 NAMED: Final = {
@@ -48,14 +50,16 @@ def doubt(
     known = [areas for areas in known if areas]
     found = ""
     for conjunction in disjunction:
+        if _of_topics(conjunction):
+            return ""  # their attributes are whatever is published
         if why := _never(conjunction):
             why = f"no alert will fulfil this: {why}"
-        # Only the first reason is told, and to find an area like another takes long.
-        elif not (
-            why := _nobody(conjunction, known, _unknown if found else nearest)
-            or _nameless(conjunction, names, nearest)
-        ):
-            return ""
+        else:
+            # Only the first reason is told, and to find an area like another takes long.
+            like = _unknown if found else nearest
+            why = _nobody(conjunction, known, like) or _nameless(conjunction, names, like)
+            if not why:
+                return ""
         found = found or why
     return found[:500]
 
@@ -87,6 +91,16 @@ def _alternative(near: str, known: Collection[str]) -> str:
         return f"; did you mean {near}?"
     more = f" and {len(known) - MAX_LISTED} more" if len(known) > MAX_LISTED else ""
     return f", only {', '.join(sorted(known)[:MAX_LISTED])}{more}"
+
+def _of_topics(conjunction: Conjunction) -> bool:
+    return any(
+        predicate.attribute == "topic"
+        or (
+            (predicate.attribute == "kind" and not contradiction((predicate, TOPICS)))
+            and contradiction((predicate, ALERTS["kind"]))
+        )
+        for predicate in conjunction
+    )
 
 
 def _unknown(_area: str, _known: AreaSet) -> str:

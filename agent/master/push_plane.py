@@ -24,6 +24,7 @@ from agent.master.place import Place
 from agent.master.public_plane import PublicPlane
 from agent.master.state import State
 from agent.master.subscriber_plane import SubscriberPlane
+from agent.master.topic_spool import TopicSpool
 from agent.overlay import events as overlay
 from agent.overlay.broker import NOT_ADVERTISED, Broker
 from agent.overlay.limits import Limits
@@ -121,6 +122,9 @@ class PushPlane:
             AcknowledgeNotifications: i.AcknowledgeArrived,
             Unsubscribe: i.UnsubscribeArrived,
         }
+        self.topics = TopicSpool(
+            reactor, self._iad, self._spool, self._commit, self._spool_has, wall
+        )
         self.subscribers = SubscriberPlane(reactor, public, self.ask)
         reactor.performs(s.PublishSpooled, self._publish)
         reactor.performs(s.TellLost, self._tell_lost)
@@ -296,7 +300,7 @@ class PushPlane:
             return 0.0
         if self._commit.refusing:
             return self._commit.next_due
-        if self._brought:
+        if self._brought or self.topics.released:
             return 0.0
         parts: Iterable[float | None] = (
             self._commit.next_due,
@@ -311,6 +315,8 @@ class PushPlane:
         if not self._commit.refusing:
             if self._brought:
                 self._spool_has(self._brought.popleft())
+            for _ in range(min(TURN, len(self.topics.released))):
+                self._tell_broker(overlay.Publish(self.topics.released.popleft()))
             if _is_due(self._broker.next_tick, now):
                 self._tell_broker(overlay.Tick())
             if _is_due(self._spool.next_tick, now):

@@ -194,17 +194,25 @@ def _or(service: str, known: Iterable[str]) -> str:
 def may_subscribe(sender: Sender) -> Refused | None:
     """Whether this party may receive alerts. Alerts belong to no service: subscribers need only the
     default one."""
+    return _may_push(sender, "subscribe", "subscribes")
+
+
+def may_publish(sender: Sender) -> Refused | None:
+    """Whether this party may publish to topics: as with subscribing."""
+    return _may_push(sender, "publish", "publishes")
+
+
+def _may_push(sender: Sender, do: str, does: str) -> Refused | None:
     if sender.role == "anyone":
         return None
     if sender.role != "client":
         return Refused(
-            "not_authorised",
-            f"a key of role {sender.role} may not subscribe; use a client's key",
+            "not_authorised", f"a key of role {sender.role} may not {do}; use a client's key"
         )
     if sender.services is not None and DEFAULT_SERVICE not in sender.services:
         return Refused(
             "not_authorised",
-            f"{sender.name} may only query {', '.join(sender.services)}; who subscribes needs the "
+            f"{sender.name} may only query {', '.join(sender.services)}; who {does} needs the "
             f"service {DEFAULT_SERVICE}: ask this IAD's operator",
         )
     return None

@@ -26,6 +26,7 @@ from fleet.terminal.wrapping import whole
 # Column widths: room for a date, a room's area, a channel, and a number with its unit; with a
 # trigger and an IAD of usual names 80 columns.
 ALERT: Final = "{:<15}  {:<11}  {:<11}  {:>8}"
+TOPIC: Final = "{:<15}  {:<11}  {:<11}  "
 ENDING: Final = "  {:<7}  {:<12}  {}"
 COLUMNS: Final = ("area", "metric", "value", "kind", "trigger", "iad")
 COLOURS: Final = {"raised": "red", "cleared": "green"}
@@ -215,15 +216,15 @@ def _range(first: int, last: int) -> str:
 
 
 def notification_line(notification: Notification, now_s: float) -> Text:
-    """One line for an alert. It arrived at `now_s` by the wall clock."""
+    """One line for an alert, or for a topic's message. It arrived at `now_s` by the wall clock."""
     attributes = dict(notification.attributes)
+    if "topic" in attributes:
+        return _topic_line(notification, attributes, now_s)
     area, metric, value, kind, trigger, iad = (attributes.pop(name, None) for name in COLUMNS)
-    then_s = notification.time_ms / 1e3
-    when = datetime.fromtimestamp(then_s).astimezone()
     unit = screen.unit_of(metric) if isinstance(metric, str) else ""
     drawn = Text(
         ALERT.format(
-            f"{when:%d %b %H:%M:%S}", _word(area), _word(metric), f"{_word(value)} {unit}".rstrip()
+            _when(notification), _word(area), _word(metric), f"{_word(value)} {unit}".rstrip()
         )
     )
     begun = len(drawn)
@@ -231,9 +232,33 @@ def notification_line(notification: Notification, now_s: float) -> Text:
     drawn.stylize(COLOURS.get(str(kind), ""), begun, begun + 10)
     for name, more in sorted(attributes.items()):
         drawn.append(f"  {name}={_word(more)}", "dim")
-    if now_s - then_s > LATE_S:
-        drawn.append(f"  late {format_duration(round(now_s - then_s))}", "yellow")
+    _mark_late(drawn, notification, now_s)
     return drawn
+
+
+def _topic_line(notification: Notification, attributes: dict[str, Value], now_s: float) -> Text:
+    """A topic's attributes are its own: each stands with its name, the area and the topic in the
+    columns of an alert's area and metric."""
+    area, topic, kind, iad = (
+        attributes.pop(name, None) for name in ("area", "topic", "kind", "iad")
+    )
+    drawn = Text(TOPIC.format(_when(notification), _word(area), _word(topic)))
+    told = [f"{name}={_word(value)}" for name, value in sorted(attributes.items())]
+    drawn.append("  ".join(told))
+    drawn.append(f"  {_word(kind)} " if kind != "output" else "  ", "dim")
+    drawn.append(_word(iad), "dim")
+    _mark_late(drawn, notification, now_s)
+    return drawn
+
+
+def _when(notification: Notification) -> str:
+    return f"{datetime.fromtimestamp(notification.time_ms / 1e3).astimezone():%d %b %H:%M:%S}"
+
+
+def _mark_late(drawn: Text, notification: Notification, now_s: float) -> None:
+    late_s = now_s - notification.time_ms / 1e3
+    if late_s > LATE_S:
+        drawn.append(f"  late {format_duration(round(late_s))}", "yellow")
 
 
 def _word(value: Value | None) -> str:

@@ -38,6 +38,9 @@ def test_what_no_alert_fulfils_is_doubted(text, says):
         "value present",
         'kind = "raise" or value > 30',
         'kind = "lost" and count > 3',
+        'topic = "comfort" and index > 26',
+        'kind = "output" and index > 26',
+        'kind in ("input", "output") and vote present',
     ],
 )
 def test_what_one_may_fulfil_is_not(text):

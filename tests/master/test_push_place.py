@@ -79,6 +79,7 @@ def test_with_advertisements_losses_are_announced_too():
         "alerts-1": read_filter(texts[0]),
         "alerts-2": read_filter(texts[1]),
         "losses": read_filter('iad = "iad1" and kind = "lost"'),
+        "topics": read_filter('iad = "iad1" and topic present'),
     }
 
 

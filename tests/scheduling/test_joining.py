@@ -29,6 +29,7 @@ from agent.wire import messages as m
 from agent.wire.areas import covers
 from agent.wire.market import Member, Service, Terms
 from agent.wire.principals import Sender
+from tests.examples import examples
 from tests.scheduling.oracle import found, hello, sent_to, task
 from tests.scheduling.rigs import QueryRig, TaskRig
 
@@ -449,4 +450,4 @@ class JoiningMachine(RuleBasedStateMachine):
 
 
 TestJoining = JoiningMachine.TestCase
-TestJoining.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestJoining.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)

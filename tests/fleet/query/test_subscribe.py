@@ -195,6 +195,16 @@ def test_an_alert_is_a_line() -> None:
     assert len(told) <= 80
 
 
+def test_an_output_of_a_topic_is_a_line_of_its_own_attributes() -> None:
+    told = line(
+        iad="iad4", kind="output", topic="comfort", area="b1/f4/r413", index=27.25, state="warm"
+    )
+    assert told[17:] == "b1/f4/r413   comfort      index=27.2  state=warm  iad4"
+    assert len(told) <= 80
+    told = line(iad="iad4", kind="input", topic="notes", vote=3.0)
+    assert told[17:] == "–            notes        vote=3.0  input iad4"
+
+
 def test_what_an_alert_does_not_say_is_a_dash_and_what_else_it_says_follows() -> None:
     told = line(kind="cleared", level=3.0, on=True, text="a\nb\x1b[1m")
     more = ["level=3.0", "on=True", "text=a?b?[1m"]
