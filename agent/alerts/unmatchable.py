@@ -92,6 +92,7 @@ def _alternative(near: str, known: Collection[str]) -> str:
     more = f" and {len(known) - MAX_LISTED} more" if len(known) > MAX_LISTED else ""
     return f", only {', '.join(sorted(known)[:MAX_LISTED])}{more}"
 
+
 def _of_topics(conjunction: Conjunction) -> bool:
     return any(
         predicate.attribute == "topic"
