@@ -17,8 +17,8 @@ import msgspec
 from agent.alerts import lifecycle as alerts_lifecycle
 from agent.metrics import edge_families, families
 from agent.overlay import lifecycle as overlay_lifecycle
-from agent.processing import lifecycle as processing_lifecycle
 from agent.placement import lifecycle as placement_lifecycle
+from agent.processing import lifecycle as processing_lifecycle
 from agent.scheduling import lifecycle
 from agent.topics import lifecycle as topics_lifecycle
 from agent.wire import (
