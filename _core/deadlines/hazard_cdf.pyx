@@ -135,7 +135,9 @@ cdef inline int _end_of_tail(const Pool *pool, int begin, double least) noexcept
     return begin
 
 
-cdef inline void _logarithms(const double *survival, int begin, int end, float *log_f) noexcept nogil:
+cdef inline void _logarithms(
+    const double *survival, int begin, int end, float *log_f
+) noexcept nogil:
     """log(1 - survival), within 1e-6 of it; exact to float32 where survival is small."""
     cdef Float x
     cdef Float m

@@ -17,6 +17,7 @@ from agent.wire.principals import Sender
 from agent.wire.push import (
     AcknowledgeNotifications,
     Notified,
+    PushReply,
     PushRequest,
     Subscribe,
     Subscribed,
@@ -41,6 +42,7 @@ class SubscriberPlane:
 
     def __init__(self, reactor: Reactor, public: PublicPlane, ask: Ask) -> None:
         self._public = public
+        self._clock = reactor.clock
         self._ask = ask
         self._waiting = SubscriberQueue()
         for kind in (Subscribe, AcknowledgeNotifications, Unsubscribe):
@@ -88,7 +90,7 @@ class SubscriberPlane:
         return ""
 
     def _take(self, origin: RequestOrigin, request: PushRequest) -> None:
-        if not self._ask(origin, _client(origin.sender), request):
+        if not self._ask(origin, client_of(origin.sender), request):
             self._not_now(origin, request, "this master's disk takes nothing now; try again later")
 
     def _not_now(self, origin: RequestOrigin, request: PushRequest, why: str) -> None:
@@ -96,13 +98,21 @@ class SubscriberPlane:
         if not isinstance(request, AcknowledgeNotifications):
             self._refuse(origin, request, why)
 
+    def _unknown_too_often(self, sender: Sender, message: PushReply) -> bool:
+        """Acknowledgements are free but for what is not open here, which a client may invent: each
+        names up to 64. A client that is not told now hears it when it acknowledges again."""
+        if not isinstance(message, Subscribed) or message.state != "unknown":
+            return False
+        return self._public.rates.refused(sender, self._clock()) is not None
+
     def _refuse(self, origin: RequestOrigin, request: PushRequest, why: str) -> None:
         self._public.reply(origin, Subscribed(request.id, "refused", message=why))
 
     def _send(self, instruction: SendPush) -> None:
         peer, message = instruction.peer, instruction.message
         if isinstance(peer, RequestOrigin):
-            self._public.reply(peer, message)
+            if not self._unknown_too_often(peer.sender, message):
+                self._public.reply(peer, message)
         elif isinstance(message, Notified):
             for each in message.apart():
                 peer(each)
@@ -130,7 +140,7 @@ def _parts(request: PushRequest) -> Iterator[PushRequest]:
         yield AcknowledgeNotifications(id_, position, tuple(also))
 
 
-def _client(sender: Sender) -> str:
+def client_of(sender: Sender) -> str:
     """The client that owns the subscriptions. Without keys all connections are one client: on
     loopback they cannot be distinguished, and a new connection has to find its earlier
     subscriptions."""

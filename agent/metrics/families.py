@@ -171,8 +171,8 @@ SUBTASK_RESULTS_IGNORED = Family(
     "counter",
     ("reason",),
     "results",
-    "Subtask results that came late (the task was over) or were unknown (a repeat, or a result "
-    "for a master that is gone).",
+    "Subtask results that came late (the task was over), were unknown (a repeat, or a result for a "
+    "master that is gone), or implausible (a time or a mean that cannot be).",
 )
 OPEN_TASKS = Family("sanderling_open_tasks", "gauge", (), "tasks", "Tasks that wait for subtasks.")
 QUEUE_LENGTH = Family(
@@ -273,6 +273,14 @@ NODE_EVENTS_REFUSED = Family(
     "events",
     "Events that the disk refused; their nodes keep them and send them again.",
 )
+NODE_EVENTS_IMPLAUSIBLE = Family(
+    "sanderling_node_events_implausible_total",
+    "counter",
+    (),
+    "events",
+    "Events that were acknowledged and dropped: of an area for which the node may not speak, or of "
+    "a time that cannot be.",
+)
 NODE_EVENTS_WAITING = Family(
     "sanderling_node_events_waiting",
     "gauge",
@@ -366,9 +374,9 @@ MASTER: Final = (
     REDISPATCHED, SUBTASKS_DEMOTED, SUBTASK_RESULTS_IGNORED, OPEN_TASKS, QUEUE_LENGTH, NODE_PODS,
     NODE_PODS_IDLE, REFUSALS, NODE_UP, NODES, PEER_UP, RECORDS_LOST, IAD_INFO, WATCHES_OPEN,
     WATCH_ROUNDS, WATCH_ROUNDS_PUT_OFF, POD_REQUESTS_FAILED, NODE_EVENTS, NODE_EVENTS_REPEATED,
-    NODE_EVENTS_REFUSED, NODE_EVENTS_WAITING, NODE_EVENTS_DROPPED, REGISTERED,
-    ALERTS, NOTIFICATIONS_SPOOLED, NOTIFICATIONS_SENT, NOTIFICATIONS_GIVEN_UP, SUBSCRIPTIONS_OPEN,
-    OVERLAY_LINK_UP, OVERLAY_DETOURS, WEBHOOK_POSTS, WEBHOOK_UP, *COMMON,
+    NODE_EVENTS_REFUSED, NODE_EVENTS_IMPLAUSIBLE, NODE_EVENTS_WAITING, NODE_EVENTS_DROPPED,
+    REGISTERED, ALERTS, NOTIFICATIONS_SPOOLED, NOTIFICATIONS_SENT, NOTIFICATIONS_GIVEN_UP,
+    SUBSCRIPTIONS_OPEN, OVERLAY_LINK_UP, OVERLAY_DETOURS, WEBHOOK_POSTS, WEBHOOK_UP, *COMMON,
 )  # fmt: skip
 
 # --- registration service ------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import zmq
 from zmq.utils import z85
 
 from agent.net.options import prepare
+from agent.runtime.token_bucket import TokenBucket
 
 ENDPOINT: Final = "inproc://zeromq.zap.01"
 VERSION: Final = b"1.0"
@@ -33,25 +34,29 @@ class HandshakeLimit:
     """Connections per key: a token bucket each. Pure; times are arguments. Amortised O(1)."""
 
     def __init__(self, burst: int = BURST, rate_per_s: float = RATE_PER_S) -> None:
-        self._every_s = 1.0 / rate_per_s
-        self._ahead_s = (burst - 1) / rate_per_s
-        # When the bucket of each key is full again.
-        self._full_s: dict[str, float] = {}
+        self._burst = burst
+        self._rate_per_s = rate_per_s
+        self._buckets: dict[str, TokenBucket] = {}
         self._forget_at = MAX_REMEMBERED
 
     def __len__(self) -> int:
-        return len(self._full_s)
+        return len(self._buckets)
 
     def admits(self, key: str, now: float) -> bool:
         """Whether the key may make one more connection now, which it then has made."""
-        full_s = max(now, self._full_s.get(key, now))
-        if full_s > now + self._ahead_s:
+        if (bucket := self._buckets.get(key)) is None:
+            if len(self._buckets) >= self._forget_at:
+                self._forget_full(now)
+            bucket = self._buckets[key] = TokenBucket(self._rate_per_s, self._burst, now)
+        if bucket.wait_s(now):
             return False
-        if key not in self._full_s and len(self._full_s) >= self._forget_at:
-            self._full_s = {each: at for each, at in self._full_s.items() if at > now}
-            self._forget_at = max(MAX_REMEMBERED, 2 * len(self._full_s))
-        self._full_s[key] = full_s + self._every_s
+        bucket.take()
         return True
+
+    def _forget_full(self, now: float) -> None:
+        rest = {key: each for key, each in self._buckets.items() if each.wait_s(now, each.burst)}
+        self._buckets = rest
+        self._forget_at = max(MAX_REMEMBERED, 2 * len(rest))
 
 
 class Zap:

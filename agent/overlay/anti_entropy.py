@@ -8,10 +8,10 @@ comparing versions.
 How a broker uses it:
 
 - `put` and `withdraw` change the broker's own set and return the `Delta` for its neighbours.
-- `take` applies a `Delta` or `SnapshotPart` from a neighbour. The `Effect` gives the outcome: ``news`` is
-  passed on to the other neighbours (a change as it came, a set by `updates` since the version that
-  was here), with `removed` and `added` to update dependent tables; ``gap`` means that an earlier
-  change is missing, so the broker requests what the sender has since `version(home)`;
+- `take` applies a `Delta` or `SnapshotPart` from a neighbour. The `Effect` gives the outcome:
+  ``news`` is passed on to the other neighbours (a change as it came, a set by `updates` since the
+  version that was here), with `removed` and `added` to update dependent tables; ``gap`` means that
+  an earlier change is missing, so the broker requests what the sender has since `version(home)`;
   ``known``, ``waiting`` and ``refused`` need no action.
 - To a request, or for its own `ahead_of(versions)`, it answers with `updates(home, since)`: the
   changes in between if they are still kept, else the whole set in parts.

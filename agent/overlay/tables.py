@@ -37,8 +37,8 @@ from agent.wire.predicates import Attributes
 class Tables:
     """The subscriptions of a cluster and the advertisements of a region, at one broker.
 
-    Messages are sent through `source_router`. A broker that was not heard of for `unknown_s` after the first
-    `begin_turn` is taken to want nothing and to have nothing.
+    Messages are sent through `source_router`. A broker that was not heard of for `unknown_s` after
+    the first `begin_turn` is taken to want nothing and to have nothing.
     """
 
     def __init__(

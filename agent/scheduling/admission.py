@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from typing import Final, NamedTuple, get_args
 
+from agent.runtime.token_bucket import TokenBucket
+from agent.scheduling.nearest import nearest
+from agent.wire.areas import AreaSet
 from agent.wire.messages import Refusal, Task
 from agent.wire.principals import Sender
 
@@ -25,8 +28,6 @@ DEFAULT_SERVICE: Final = "default"
 # takes about as long as so many small queries.
 AREAS_A_TOKEN: Final = 64
 FILTER_BYTES_A_TOKEN: Final = 256
-# Tolerance for rounding: a client that waits as long as it was told is served.
-NEARLY: Final = 1e-9
 
 
 class Refused(NamedTuple):
@@ -39,33 +40,6 @@ class Refused(NamedTuple):
 def refusal_counters(what: str) -> dict[str, int]:
     """A zero counter for every reason for which queries or tasks are refused."""
     return {f"{what}_refused_{reason}": 0 for reason in get_args(Refusal)}
-
-
-class TokenBucket:
-    """Token bucket: lets `burst` through at once and `rate_per_s` in the long run. All O(1)."""
-
-    __slots__ = ("_at_s", "_tokens", "burst", "rate_per_s")
-
-    def __init__(self, rate_per_s: float, burst: float, now: float) -> None:
-        self.rate_per_s = rate_per_s
-        self.burst = burst
-        self._tokens = burst
-        self._at_s = now
-
-    def wait_s(self, now: float, tokens: float = 1.0) -> float:
-        """Seconds until this many tokens are available; 0 if they are."""
-        if now > self._at_s:
-            since_s = now - self._at_s
-            self._tokens = min(self.burst, self._tokens + since_s * self.rate_per_s)
-            self._at_s = now
-        lacking = tokens - self._tokens
-        if lacking <= NEARLY:
-            return 0.0
-        return lacking / self.rate_per_s if self.rate_per_s > 0 else math.inf
-
-    def take(self, tokens: float = 1.0) -> None:
-        """Take the tokens that `wait_s` found."""
-        self._tokens -= tokens
 
 
 def burst_for(headroom: float, unlucky: float) -> float:
@@ -124,11 +98,18 @@ def cost_of(areas: int = 0, filter_bytes: int = 0) -> int:
 
 class ClientRates:
     """Rate limits per client; a client is identified by its sender's name. One object for all that
-    clients ask: queries, and changes of watches and subscriptions."""
+    clients ask: queries, and changes of watches and subscriptions; another one for tasks, whose
+    senders are IADs. `limit` says what they may, for refusals."""
 
-    def __init__(self, rate_per_s: float = math.inf, burst_s: float = 1.0) -> None:
+    def __init__(
+        self,
+        rate_per_s: float = math.inf,
+        burst_s: float = 1.0,
+        limit: str = "this client may ask {:g} queries/s",
+    ) -> None:
         self._rate_per_s = rate_per_s
         self._burst_s = burst_s
+        self._limit = limit
         self._buckets: OrderedDict[tuple[str, str], TokenBucket] = OrderedDict()
 
     def __len__(self) -> int:
@@ -140,7 +121,7 @@ class ClientRates:
         bucket = self._bucket(sender, now)
         if bucket is None:
             return None
-        refused = _over_rate(bucket, now, cost)
+        refused = self._over_rate(bucket, now, cost)
         if refused is None:
             bucket.take(cost)
         return refused
@@ -148,7 +129,7 @@ class ClientRates:
     def would_refuse(self, sender: Sender, now: float, cost: int) -> Refused | None:
         """As `refused`, but takes no tokens. O(1)."""
         bucket = self._bucket(sender, now)
-        return None if bucket is None else _over_rate(bucket, now, cost)
+        return None if bucket is None else self._over_rate(bucket, now, cost)
 
     def _bucket(self, sender: Sender, now: float) -> TokenBucket | None:
         """The client's bucket; None if its rate is unlimited."""
@@ -165,16 +146,13 @@ class ClientRates:
             self._buckets.popitem(last=False)
         return bucket
 
-
-def _over_rate(bucket: TokenBucket, now: float, cost: int) -> Refused | None:
-    wait_s = bucket.wait_s(now, min(cost, bucket.burst))
-    if not wait_s:
-        return None
-    counts = f", and this counts as {cost}" if cost > 1 else ""
-    return Refused(
-        "over_rate",
-        f"this client may ask {bucket.rate_per_s:g} queries/s{counts}; try again in {wait_s:.3g} s",
-    )
+    def _over_rate(self, bucket: TokenBucket, now: float, cost: int) -> Refused | None:
+        wait_s = bucket.wait_s(now, min(cost, bucket.burst))
+        if not wait_s:
+            return None
+        limit = self._limit.format(bucket.rate_per_s)
+        counts = f", and this counts as {cost}" if cost > 1 else ""
+        return Refused("over_rate", f"{limit}{counts}; try again in {wait_s:.3g} s")
 
 
 def may_query(sender: Sender, service: str) -> Refused | None:
@@ -186,27 +164,55 @@ def may_query(sender: Sender, service: str) -> Refused | None:
             "not_authorised", f"a key of role {sender.role} may not query; use a client's key"
         )
     if sender.services is not None and service not in sender.services:
+        hint = _or(service, sender.services)
+        ask = f"{hint} Ask" if hint else "; ask"
         return Refused(
             "not_authorised",
-            f"{sender.name} may not query service {service}; ask this IAD's operator",
+            f"{sender.name} may not query service {service}{ask} this IAD's operator",
         )
     return None
+
+
+def unknown_service(service: str, there: Iterable[str], sender: Sender) -> str:
+    """Why that service cannot be queried if those are there; for people. One that the sender may
+    not query is never named."""
+    there = list(there)
+    others = f", {len(there)} other{'s' * (len(there) != 1)}" if there else ""
+    see = "ee `fleet service list`"
+    if service == DEFAULT_SERVICE:
+        return f"no service is named, and there is no default here{others}: s{see}"
+    hint = _or(service, [name for name in there if may_query(sender, name) is None])
+    return f"no service {service} here{others}{f'{hint} S' if hint else ': s'}{see}"
+
+
+def _or(service: str, known: Iterable[str]) -> str:
+    """The known service that is most like this one, as a question; empty if none is like it."""
+    meant = nearest(service, AreaSet(known))
+    return f"; did you mean {meant}?" if meant else ""
 
 
 def may_subscribe(sender: Sender) -> Refused | None:
     """Whether this party may receive alerts. Alerts belong to no service: subscribers need only the
     default one."""
+    return _may_push(sender, "subscribe", "subscribes")
+
+
+def may_publish(sender: Sender) -> Refused | None:
+    """Whether this party may publish to topics: as with subscribing."""
+    return _may_push(sender, "publish", "publishes")
+
+
+def _may_push(sender: Sender, do: str, does: str) -> Refused | None:
     if sender.role == "anyone":
         return None
     if sender.role != "client":
         return Refused(
-            "not_authorised",
-            f"a key of role {sender.role} may not subscribe; use a client's key",
+            "not_authorised", f"a key of role {sender.role} may not {do}; use a client's key"
         )
     if sender.services is not None and DEFAULT_SERVICE not in sender.services:
         return Refused(
             "not_authorised",
-            f"{sender.name} may only query {', '.join(sender.services)}; who subscribes needs the "
+            f"{sender.name} may only query {', '.join(sender.services)}; who {does} needs the "
             f"service {DEFAULT_SERVICE}: ask this IAD's operator",
         )
     return None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 from itertools import takewhile
 from typing import Final
@@ -14,23 +15,25 @@ from agent.wire.messages import Missing
 MAX_LOOKED_AT: Final = 256
 MAX_COMPARED: Final = 8
 MAX_NAMED: Final = 2
+# Of names that differ in more characters, those between the first and the last difference, the
+# order is not compared.
+MAX_DIFFERENT: Final = 16
 # Below this similarity, areas are merely different.
 ALIKE: Final = 0.6
 
 
 def nearest(area: str, known: AreaSet) -> str:
     """The known area, or parent of known areas, that is most like `area` and has the same parent.
-    Empty if none is like it. O(depth + `MAX_LOOKED_AT`)."""
+    Empty if none is like it. O(depth + log `MAX_LOOKED_AT`), once the names beside it are sorted.
+    """
     parent = area
     while parent and not known.has_within(parent):
         parent = parent.rpartition("/")[0]
     if parent == area:
         return ""
     wanted = area[len(parent) :].lstrip("/").partition("/")[0]
-    names = known.names_below(parent, MAX_LOOKED_AT)
-    # Those with the longest common prefix are compared in full.
-    likely = sorted(names, key=lambda name: (-_begins_alike(name, wanted), name))
-    alike = [(SequenceMatcher(None, name, wanted).ratio(), name) for name in likely[:MAX_COMPARED]]
+    likely = _begin_alike(known.names_below(parent, MAX_LOOKED_AT), wanted)
+    alike = [(_likeness(name, wanted), name) for name in likely]
     best, name = max(alike, key=lambda one: (one[0], likely[0] == one[1]), default=(0.0, ""))
     if best < ALIKE:
         return ""
@@ -44,6 +47,40 @@ def without_node(areas: Iterable[str], known: AreaSet) -> list[Missing]:
         if meant := nearest(gap.area, known):
             gaps[number] = Missing(gap.area, "no_node", nearest=(meant,))
     return gaps
+
+
+def _begin_alike(names: Sequence[str], wanted: str) -> list[str]:
+    """Of sorted names the `MAX_COMPARED` that have the longest prefix in common with `wanted`, the
+    first of several in alphabetical order."""
+    found: list[str] = []
+    low = high = at = bisect_left(names, wanted)
+    for length in range(_longest_prefix(names[max(0, at - 1) : at + 1], wanted), -1, -1):
+        prefix = wanted[:length]
+        before, after = low, high
+        low = bisect_left(names, prefix, 0, low)
+        while high < len(names) and high - after < MAX_COMPARED and names[high].startswith(prefix):
+            high += 1
+        found += [*names[low : min(before, low + MAX_COMPARED)], *names[after:high]]
+        if len(found) >= MAX_COMPARED or (low == 0 and high == len(names)):
+            break
+    return found[:MAX_COMPARED]
+
+
+def _longest_prefix(names: Sequence[str], wanted: str) -> int:
+    return max((_begins_alike(name, wanted) for name in names), default=0)
+
+
+def _likeness(one: str, other: str) -> float:
+    """As `SequenceMatcher.ratio`, but what both begin and end with is taken for the same."""
+    begin = _begins_alike(one, other)
+    rest, others = one[begin:], other[begin:]
+    end = _begins_alike(rest[::-1], others[::-1])
+    rest, others = rest[: len(rest) - end], others[: len(others) - end]
+    same = begin + end
+    if max(len(rest), len(others)) <= MAX_DIFFERENT:
+        matched = SequenceMatcher(None, rest, others).ratio()
+        same += round(matched * (len(rest) + len(others)) / 2)
+    return 2.0 * same / (len(one) + len(other))
 
 
 def _begins_alike(one: str, other: str) -> int:

@@ -8,7 +8,7 @@ payers leave one part in n + 1 free for the next. So nothing has to be reserved 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Final
 
 from agent.wire.principals import Sender
@@ -25,12 +25,20 @@ FULL: Final = (
 )
 
 
-# Limit for all open queries, and for all open tasks; an area takes some 90 bytes.
+# Limit for all open queries, and for all open tasks; an area takes some 90 bytes, and what is open
+# at least as much as these.
 MAX_OPEN_AREAS: Final = 500_000
+LEAST_AREAS: Final = 25
 TOO_MANY_AREAS: Final = (
-    f"too many areas are asked here: {MAX_OPEN_AREAS:,} together and of them as many by one sender "
-    "as are left; let answers come, or ask a parent of some"
+    f"too many areas are asked here: {MAX_OPEN_AREAS:,} together, at least {LEAST_AREAS} for each "
+    "request, and of them as many by one sender as are left; let answers come, or ask a parent of "
+    "some"
 )
+
+
+def areas_counted(areas: Sequence[str]) -> int:
+    """The areas as which an open request for these counts."""
+    return max(LEAST_AREAS, len(areas))
 
 
 def payer_of(sender: Sender) -> Hashable:

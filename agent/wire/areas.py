@@ -7,6 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 # (?!\n): in Python, $ also matches before a trailing newline.
 AREA_PATTERN = r"^[A-Za-z0-9_.-]{1,64}(/[A-Za-z0-9_.-]{1,64}){0,15}$(?!\n)"
 
+# Parents of which a set remembers the sorted names below.
+MAX_NAMED_BELOW = 16
+
 
 def covers(parent: str, child: str) -> bool:
     """Whether `child` is `parent` or lies below it: ``b1/f4`` covers ``b1/f4/r413``, but not
@@ -39,7 +42,7 @@ class AreaSet:
     of an area, n areas take O(n · d) memory. Descendants are indexed on first use.
     """
 
-    __slots__ = ("_areas", "_below", "_here", "_indexed")
+    __slots__ = ("_areas", "_below", "_here", "_indexed", "_named")
 
     def __init__(self, areas: Iterable[str] = ()) -> None:
         self._areas: list[str] = []
@@ -48,6 +51,8 @@ class AreaSet:
         # The places of the areas at or below each area, in order; complete up to place `_indexed`.
         self._below: dict[str, list[int]] = {}
         self._indexed = 0
+        # The names below some parents, of so many areas.
+        self._named: tuple[tuple[int, int], dict[str, list[str]]] = (0, 0), {}
         for area in areas:
             self.add(area)
 
@@ -127,13 +132,19 @@ class AreaSet:
         index = self._index()
         return [area for area in asked if area not in index]
 
-    def names_below(self, parent: str, most: int) -> set[str]:
+    def names_below(self, parent: str, most: int) -> Sequence[str]:
         """The next segments of the first `most` areas below `parent`, or of all areas if that is
-        empty. O(most)."""
-        places = self._index().get(parent, ()) if parent else range(len(self._areas))
-        start = len(parent) + 1 if parent else 0
-        names = {self._areas[place][start:].partition("/")[0] for place in places[:most]}
-        return names - {""}
+        empty; sorted. O(most · log most), or O(1) if it was one of the last asked for."""
+        if self._named[0] != (len(self._areas), most):
+            self._named = (len(self._areas), most), {}
+        if (names := self._named[1].get(parent)) is None:
+            places = self._index().get(parent, ()) if parent else range(len(self._areas))
+            start = len(parent) + 1 if parent else 0
+            found = {self._areas[place][start:].partition("/")[0] for place in places[:most]}
+            if len(self._named[1]) >= MAX_NAMED_BELOW:
+                self._named[1].clear()
+            names = self._named[1][parent] = sorted(found - {""})
+        return names
 
     def _index(self) -> dict[str, list[int]]:
         below, areas = self._below, self._areas

@@ -216,7 +216,8 @@ class MasterClients(Section, frozen=True):
         Meta(
             le=1e6,
             description="Queries per second of one client, changes of watches and subscriptions "
-            "included; the allow-list may differ.",
+            "included; the allow-list may differ. Also the tasks per second of another master for "
+            "a service without an agreed rate.",
         ),
     ] = 1_000.0
     burst_s: Annotated[

@@ -25,10 +25,9 @@ from agent.wire.predicate_logic import (
     ORDER,
     Alternatives,
     Terms,
+    Vocabulary,
     contradiction,
     is_area,
-    shared,
-    terms,
 )
 from agent.wire.predicates import (
     MAX_CONJUNCTIONS,
@@ -45,9 +44,7 @@ from agent.wire.tokens import Token, TokenReader, token_pattern
 LARGEST_NUMBER: Final = 1e300
 # Predicates that are handled while parentheses are multiplied out: more than any filter has that is
 # small enough, so that a short text cannot take a tenth of a second.
-WORK: Final = 4_096
-# Of those on the same attribute it is found out whether they can hold together.
-SHARED_WORK: Final = 4
+WORK: Final = 2_048
 OPERATORS: Final = ("=", "!=", *ORDER, "prefix", "under", "in", "between", "present")
 
 _TOKEN: Final = token_pattern(string=r'"(?:[^"\\]|\\(?s:.))*"', sign=r">=|<=|!=|[=<>(),*]")
@@ -61,11 +58,19 @@ def read_filter(text: str) -> Filter:
     it is an error if none remains. Between O(length) and O(length · conjunctions²), for multiplying
     out parentheses.
     """
-    return _Reader(text, _TOKEN, FilterError).whole()
+    return _Reader(text).whole()
 
 
 class _Reader(TokenReader):
-    _multiplied = 0
+    def __init__(self, text: str) -> None:
+        super().__init__(text, _TOKEN, FilterError)
+        self._known = Vocabulary()
+        self._joined = 0
+
+    @property
+    def handled(self) -> int:
+        """Predicates that were joined, or tried with a value, so far."""
+        return self._joined + self._known.tried
 
     def whole(self) -> Filter:
         alternatives = self._filter()
@@ -89,30 +94,36 @@ class _Reader(TokenReader):
         return found
 
     def _term(self) -> Alternatives:
-        found = self._factor()
+        found, word = self._factor(), self.token
+        # A run of factors with one alternative each is joined before it is multiplied out.
+        run = Alternatives()
         while self.is_word("and"):
-            word = self.take()
-            found = self._both(found, self._factor(), word)
-        return found
+            word, more = self.take(), self._factor()
+            if len(more) == 1:
+                run = self._both(run, more, word) if len(run) else more
+                continue
+            if len(run):
+                found, run = self._both(found, run, word), Alternatives()
+            found = self._both(found, more, word)
+        return self._both(found, run, word) if len(run) else found
 
     def _both(self, some: Alternatives, more: Alternatives, word: Token) -> Alternatives:
         multiplied = len(some) * len(more)
         self._limit("alternatives, parentheses multiplied out", multiplied, MAX_CONJUNCTIONS, word)
-        found, reason = Alternatives(), ""
+        found = Alternatives()
+        never: list[Predicate] = []
         for one in some:
-            self._limit("predicates, parentheses multiplied out", self._multiplied, WORK, word)
+            self._limit("predicates, parentheses multiplied out", self.handled, WORK, word)
             for other in more:
                 both = one | other
-                found_shared = shared(one, other)
-                self._multiplied += len(both) + SHARED_WORK * len(found_shared)
-                self._limit("predicates joined by and", len(both), MAX_PREDICATES, word)
-                new = len(both) > max(len(one), len(other))
-                if new and (why := contradiction(found_shared)):
-                    reason = reason or why
+                self._joined += (count := len(both.predicates))
+                self._limit("predicates joined by and", count, MAX_PREDICATES, word)
+                if impossible := self._known.impossible(one, other):
+                    never = never or impossible
                 else:
                     found.add(both)
         if not len(found):
-            self.refuse(reason, word)
+            self.refuse(contradiction(never), word)
         return found
 
     def _factor(self) -> Alternatives:
@@ -121,7 +132,7 @@ class _Reader(TokenReader):
         found = Alternatives()
         if self.token.text == "*":
             self.take()
-            found.add({})
+            found.add(self._known.terms(()))
         else:
             found.add(self._predicate())
         return found
@@ -135,10 +146,10 @@ class _Reader(TokenReader):
             if attribute.text in ("and", "or"):
                 self.fail("an attribute, such as temperature", attribute)
             self.fail("one of " + " ".join(OPERATORS))
-        predicates = self._conditions(attribute.text, self.take().text)
-        if why := contradiction(predicates):
-            self.refuse(why, attribute)
-        return terms(predicates)
+        found = self._known.terms(self._conditions(attribute.text, self.take().text))
+        if never := self._known.never(found):
+            self.refuse(contradiction(never), attribute)
+        return found
 
     def _conditions(self, attribute: str, relation: str) -> tuple[Predicate, ...]:
         if relation == "between":

@@ -1,5 +1,5 @@
-"""`fleet status --operator`: the status of one IAD (nodes, open faults, raised triggers, counters),
-from its operator socket."""
+"""`fleet status --operator`: the status of one IAD (nodes, open faults, raised triggers, topics in
+trouble, counters), from its operator socket."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agent.client import NoReplyError, Operator
 from agent.net.keys import KeyFiles
 from agent.wire.operator import IadStatus, NodeAlert, NodeFault, NodeStatus
 from fleet.common import exits
-from fleet.query import replies
+from fleet.query import replies, topic_screen
 from fleet.terminal import screen
 from fleet.terminal.screen import STYLES, line, local_time, plain_table, show_table
 from fleet.terminal.wrapping import whole
@@ -34,6 +34,7 @@ def show_status(screen: Console, status: IadStatus) -> None:
     _show_nodes(screen, nodes)
     _show_faults(screen, nodes)
     _show_alerts(screen, nodes)
+    topic_screen.show_unhealthy(screen, status.topics)
     dated: list[NodeFault | NodeAlert] = [each for node in nodes for each in node.faults]
     dated += [each for node in nodes for each in node.alerts]
     if not all(each.synchronised for each in dated):
@@ -76,8 +77,8 @@ def _show_faults(screen: Console, nodes: Sequence[NodeStatus]) -> None:
     today = datetime.now().astimezone()
     for node in nodes:
         for fault in node.faults:
-            said = [_printable(text) for text in (fault.sensor, fault.channel, fault.text)]
-            table.add_row(node.node, said[0], said[1], _since(fault, today), said[2])
+            since = _since(fault, today)
+            table.add_row(node.node, fault.sensor, fault.channel, since, fault.text)
     _show_any(screen, "open faults", table)
 
 
@@ -86,9 +87,8 @@ def _show_alerts(screen: Console, nodes: Sequence[NodeStatus]) -> None:
     today = datetime.now().astimezone()
     for node in nodes:
         for alert in node.alerts:
-            said = [_printable(text) for text in (alert.trigger, alert.text)]
-            areas = ", ".join(alert.areas)
-            table.add_row(node.node, said[0], areas, _since(alert, today), said[1])
+            areas, since = ", ".join(alert.areas), _since(alert, today)
+            table.add_row(node.node, alert.trigger, areas, since, alert.text)
     _show_any(screen, "raised triggers", table)
 
 
@@ -104,11 +104,6 @@ def _since(what: NodeFault | NodeAlert, today: datetime) -> str:
     except (OSError, OverflowError, ValueError):
         since = "–"  # a node's clock may say anything
     return since if what.synchronised else f"{since}?"
-
-
-def _printable(text: str) -> str:
-    """A node's text without control characters that would move a terminal's cursor."""
-    return "".join([letter if letter.isprintable() else "?" for letter in text])
 
 
 def run(operator: str, *, timeout_ms: float, as_json: bool, keys: KeyFiles | None = None) -> int:

@@ -6,15 +6,17 @@ import math
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from agent.wire.base import RAW
+from agent.wire.figures import percentile_in_words
 from agent.wire.messages import Answer, Slo
 from agent.wire.records import TaskRecord
+from fleet.terminal.output import printable
 from fleet.terminal.summary import AreaSummary, ChannelSummary, channels_of, summarize
 from fleet.terminal.units import format_ms, format_slo
 from fleet.terminal.wrapping import fitted, folded, spaced
@@ -75,7 +77,28 @@ def line(screen: Console, text: str | Text, style: str = "") -> None:
 
 def as_it_is(screen: Console, text: str | Text, style: str = "") -> None:
     """Print a line for copying: only the terminal wraps it."""
-    screen.print(text, style=style or None, soft_wrap=True)
+    screen.print(_harmless(text), style=style or None, soft_wrap=True)
+
+
+def _harmless(text: str | Text) -> Text:
+    """What may come from elsewhere, without control characters that would move the cursor or change
+    colours; lines may end."""
+    found = text.copy() if isinstance(text, Text) else Text(text)
+    found.plain = "\n".join(map(printable, found.plain.split("\n")))
+    return found
+
+
+class _Table(Table):
+    """Its cells may come from elsewhere."""
+
+    def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
+        super().add_row(*map(_harmless_cell, cells), **options)
+
+
+def _harmless_cell(cell: RenderableType | None) -> RenderableType | None:
+    if isinstance(cell, str):
+        return printable(cell)
+    return _harmless(cell) if isinstance(cell, Text) else cell
 
 
 def plain_table(*columns: str, left: int = 1, folds: Collection[str] = ()) -> Table:
@@ -83,7 +106,7 @@ def plain_table(*columns: str, left: int = 1, folds: Collection[str] = ()) -> Ta
 
     On a narrow terminal only the columns `folds` are folded; the others keep their width.
     """
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    table = _Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for number, column in enumerate(columns):
         side: Literal["left", "right"] = "left" if number < left else "right"
         table.add_column(column, justify=side, no_wrap=column not in folds, overflow="fold")
@@ -351,7 +374,7 @@ def _task_table(answer: Answer, records: Mapping[str, TaskRecord]) -> Table:
     for task in answer.tasks:
         cells = [
             task.iad,
-            f"p{task.percentile:.4g} ≤ {task.budget_ms:g} ms",
+            f"p{percentile_in_words(task.percentile)} ≤ {task.budget_ms:g} ms",
             f"{task.coverage.answered}/{task.coverage.asked}",
             format_ms(task.total_ms),
         ]

@@ -5,6 +5,7 @@ import tracemalloc
 import msgspec
 import pytest
 
+from agent.alerts.inbox_events import SendPush
 from agent.master import subscriber_queue
 from agent.master.public_plane import PublicPlane
 from agent.master.request_plane import RequestOrigin
@@ -305,3 +306,14 @@ def test_who_changes_too_much_is_refused_and_may_acknowledge():
     assert rig.router.replies
     assert {reply.state for _, reply in rig.router.replies} == {"refused"}
     assert rig.done[-1] == ("", "s0")
+
+
+def test_what_is_not_open_is_told_within_the_rate():
+    rig = Rig(rate_per_s=10.0)
+    origin = RequestOrigin(b"c", b"M", Sender("client", "app"))
+    for n in range(64):
+        rig.plane._send(SendPush(origin, Subscribed(f"s{n}", "unknown"), waits=False))
+    assert [reply.id for _, reply in rig.router.replies] == [f"s{n}" for n in range(20)]
+    rig.plane._send(SendPush(origin, Subscribed("s", "open"), waits=False))
+    assert rig.router.replies[-1][1].state == "open"
+    assert rig.public.rates.refused(Sender("client", "other"), 10.0) is None

@@ -3,14 +3,14 @@ and tasks that are cancelled."""
 
 import pytest
 
-from agent.scheduling.admission import AGREED_BURST
-from agent.scheduling.events import ServiceChanged, ServiceRemoved, TaskCancelled
+from agent.scheduling.admission import AGREED_BURST, ClientRates
+from agent.scheduling.events import ServiceChanged, ServiceRemoved, TaskArrived, TaskCancelled
 from agent.scheduling.tasks.contracts import GRACE_S
 from agent.wire import messages as m
 from agent.wire.market import Member, Service, Terms
 from agent.wire.principals import Sender
 from agent.wire.records import SubtaskRecord, TaskRecord
-from tests.scheduling.oracle import found
+from tests.scheduling.oracle import found, task
 from tests.scheduling.rigs import TaskRig
 
 IAD2, IAD3 = Sender("iad", "iad2"), Sender("iad", "iad3")
@@ -270,3 +270,25 @@ def test_records_name_the_iad_that_sent_the_task(rig):
     rig.ask(1, ("b2",), sender=IAD2)
     rig.ask(2, ("b2",), origin="iad7")
     assert [r.origin for r in rig.records] == ["iad2", "iad7"]
+
+
+def test_without_an_agreed_rate_each_iad_has_the_rate_of_a_client():
+    pool = [Member(iad, "inproc://") for iad in ("iad1", "iad2", "iad3")]
+    rig = TaskRig(pool=pool, rates=ClientRates(1.0, 20.0, "an IAD may send {:g} tasks/s"))
+    rig.join("n1")
+    rig.do(climate("iad2", terms=Terms(50.0, 95.0, 500.0)), 0.0)
+    for number in range(4):
+        rig.ask(number, ("b1", *(f"x{n}" for n in range(300))), sender=IAD2)
+    assert rig.scheduler.open_tasks == 4
+    # Each counts as five.
+    rig.ask(5, sender=IAD2)
+    assert reasons(rig) == ["over_rate"]
+    assert rig.results[0].message == "an IAD may send 1 tasks/s; try again in 1 s"
+    rig.ask(6, sender=IAD3)
+    rig.ask(7, sender=IAD2, service="climate")
+    own = Sender("iad", "iad1")
+    for number in range(100, 130):
+        rig.do(TaskArrived("own", task(number), own, Sender("client", "app")), 0.0)
+    assert reasons(rig) == ["over_rate"]
+    rig.ask(8, sender=IAD2, now=1.0)
+    assert reasons(rig) == ["over_rate"]

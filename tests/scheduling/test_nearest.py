@@ -1,9 +1,14 @@
 """What somebody may have meant who asked for an area that is not there."""
 
-import pytest
+from difflib import SequenceMatcher
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.scheduling import nearest as nearest_module
 from agent.scheduling.nearest import MAX_NAMED, nearest, without_node
-from agent.wire.areas import AreaSet
+from agent.wire.areas import MAX_NAMED_BELOW, AreaSet
 from agent.wire.market import Member
 from agent.wire.principals import Sender
 from tests.scheduling.rigs import QueryRig, TaskRig
@@ -52,3 +57,38 @@ def test_another_iad_learns_nothing_that_is_not_announced(iad, meant):
     rig.ask(1, ("b1/f4/r41",), sender=Sender("iad", iad))
     [gap] = rig.results[0].missing
     assert gap.nearest == meant
+
+
+@given(st.lists(st.text("ab1", min_size=1, max_size=5), unique=True), st.text("ab1", max_size=6))
+def test_those_that_begin_alike_are_compared(names, wanted):
+    def rank(name):
+        alike = [n for n in range(7) if name[:n] == wanted[:n]]
+        return -min(max(alike), len(name), len(wanted)), name
+
+    assert nearest_module._begin_alike(sorted(names), wanted) == sorted(names, key=rank)[:8]
+
+
+def test_long_names_cost_no_more_than_short_ones(monkeypatch):
+    compared = []
+
+    def matcher(_junk, one, other):
+        compared.append((one, other))
+        return SequenceMatcher(None, one, other)
+
+    monkeypatch.setattr(nearest_module, "SequenceMatcher", matcher)
+    known = AreaSet(f"b1/{'a' * 50}{n}" for n in range(300))
+    assert nearest(f"b1/{'a' * 60}", known) == f"b1/{'a' * 50}0"
+    assert nearest(f"b1/{'ab' * 30}", known) == ""
+    assert max(len(one + other) for one, other in compared) <= 2 * nearest_module.MAX_DIFFERENT
+
+
+def test_names_below_a_parent_are_sorted_once():
+    known = AreaSet(f"b{n % 20}/r{n}" for n in range(100))
+    first = known.names_below("b1", 256)
+    assert first == ["r1", "r21", "r41", "r61", "r81"]
+    assert known.names_below("b1", 256) is first
+    known.add("b1/r0")
+    assert known.names_below("b1", 256) == ["r0", *first]
+    for n in range(100):
+        known.names_below(f"b{n}", 256)
+    assert len(known._named[1]) <= MAX_NAMED_BELOW

@@ -15,8 +15,10 @@ from agent.scheduling.events import (
     Tick,
 )
 from agent.scheduling.queries.scheduler import QueryScheduler
+from agent.scheduling.shared_budget import LEAST_AREAS
 from agent.wire import messages as m
 from agent.wire.market import Member, Service
+from tests.examples import examples
 from tests.scheduling.oracle import aggregate
 from tests.scheduling.rigs import QueryRig
 
@@ -191,8 +193,9 @@ def test_an_iad_speaks_only_for_the_areas_it_was_asked(rig):
     assert answer.status == "complete"
 
 
-def test_more_open_queries_than_memory_should_hold_are_refused(rig, monkeypatch):
-    monkeypatch.setattr("agent.scheduling.queries.scheduler.MAX_OPEN_QUERIES", 1)
+def test_more_open_queries_than_memory_should_hold_are_refused(monkeypatch):
+    monkeypatch.setattr("agent.scheduling.queries.scheduler.MAX_OPEN_AREAS", 2 * LEAST_AREAS)
+    rig = QueryRig(POOL)
     rig.ask("b1")
     rig.ask("b1")
     assert [(a.status, a.reason) for a in rig.answers] == [("refused", "overloaded")]
@@ -284,4 +287,6 @@ class QuerySchedulerMachine(RuleBasedStateMachine):
 
 
 TestQueryScheduler = QuerySchedulerMachine.TestCase
-TestQueryScheduler.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestQueryScheduler.settings = settings(
+    max_examples=examples(200), stateful_step_count=40, deadline=None
+)

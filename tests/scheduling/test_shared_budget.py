@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from agent.scheduling.events import QueryArrived, TaskArrived, TaskCancelled, TaskReturned, Tick
-from agent.scheduling.shared_budget import FULL, Holding, SharedBudget
+from agent.scheduling.shared_budget import FULL, LEAST_AREAS, Holding, SharedBudget
 from agent.wire import messages as m
 from agent.wire.market import Member
 from agent.wire.principals import Sender
@@ -229,3 +229,19 @@ def test_open_queries_are_bounded_in_areas_too():
     assert rig.scheduler.open_queries == most + 1
     rig.do(Tick(), 60.0)
     assert rig.scheduler.open_queries == 0
+
+
+def test_who_opens_all_it_may_leaves_room_for_another(monkeypatch):
+    """What is open may wait for an hour, if a node is silent."""
+    for kind in ("queries", "tasks"):
+        few = f"agent.scheduling.{kind}.scheduler.MAX_OPEN_AREAS"
+        monkeypatch.setattr(few, 20 * LEAST_AREAS)
+    queries, _ = queries_of(1 << 20)
+    tasks = TaskRig()
+    tasks.join("n1")
+    for number, sender in enumerate([SLOW] * 15 + [HONEST] * 3):
+        queries.do(QueryArrived("c", query(f"q{number}", "b1", form="aggregate"), sender), 0.0)
+        tasks.do(TaskArrived("c", asked(number, 1.0), client=sender), 0.0)
+    assert queries.scheduler.open_queries == tasks.scheduler.open_tasks == 10 + 3
+    assert [a.reason for a in queries.answers] == ["overloaded"] * 5
+    assert [r.reason for r in tasks.results] == ["overloaded"] * 5

@@ -1,5 +1,6 @@
 """The language of filters, and what is left out of them or refused."""
 
+import math
 import re
 from pathlib import Path
 
@@ -9,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.wire import predicate_logic, predicate_values
-from agent.wire.predicate_language import read_filter
-from agent.wire.predicate_logic import check, contradiction, simplified
+from agent.wire.predicate_language import WORK, _Reader, read_filter
+from agent.wire.predicate_logic import Alternatives, Vocabulary, check, contradiction
 from agent.wire.predicates import (
     MAX_CONJUNCTIONS,
     MAX_OPERANDS,
@@ -38,6 +39,13 @@ BETWEEN = "value >= 20 and value <= 30"
 
 def fulfilled(disjunction, event):
     return any(holds(conjunction, event) for conjunction in disjunction)
+
+
+def simplified(disjunction):
+    known, found = Vocabulary(), Alternatives()
+    for conjunction in disjunction:
+        found.add(known.terms(conjunction))
+    return found.filter()
 
 
 def possible(disjunction):
@@ -90,6 +98,7 @@ def test_every_kind_of_predicate():
         ("(a=1 or b=2) and (a=1 or c=3)", "a = 1 or b = 2 and c = 3"),
         ("a in (1, 2, 1.0, true, 1)", "a in (1, 2, true)"),
         ("a in (1, 2) and a in (2, 1)", "a in (2, 1)"),
+        ("a in (1) and a in (1, 1)", "a in (1)"),
         # What parentheses multiply out to may hold in part.
         ("(a=1 or b=2) and (a=3 or c=4)", "a = 1 and c = 4 or b = 2 and a = 3 or b = 2 and c = 4"),
         ("*", "*"),
@@ -399,23 +408,49 @@ def test_the_page_shows_what_is_on_the_wire():
     assert write_filter(read_filter(text)) == re.search(r"\(wanted\)\)  # (.*)", PAGE)[1]
 
 
+def meeting(count):
+    """Alternatives that meet as many others, of which each leaves one of every two."""
+    some = "(" + " or ".join(f"a > {n}" for n in range(32)) + ")"
+    return some + "".join(f" and (b{n} > 1 or a < 0)" for n in range(count))
+
+
 def test_a_short_text_cannot_take_long_to_multiply_out():
-    text = "(" + " or ".join(f"a > {n}" for n in range(32)) + ")"
-    text += "".join(f" and b{n} > 1" for n in range(20))
-    with pytest.raises(FilterError, match="at most 4096 predicates, parentheses multiplied out"):
-        read_filter(text)
+    assert len(read_filter(meeting(5))) == 32
+    with pytest.raises(FilterError, match="at most 2048 predicates, parentheses multiplied out"):
+        read_filter(meeting(10))
+
+
+def test_values_that_are_tried_count():
+    # Each part excludes the value that fulfilled all before it.
+    text, value = "(" + " or ".join(f"a >= 0 and b = {n}" for n in range(20)) + ")", 0.0
+    for _ in range(4):
+        text += f" and (a != {value} or b = 99)"
+        value = math.nextafter(value, math.inf)
+    reader = _Reader(text)
+    reader.whole()
+    joined = sum(20 * 2 * (3 + n) for n in range(4))
+    assert reader.handled > joined + 20 * 4 * 2
+
+
+def test_what_is_joined_by_and_is_joined_before_it_is_multiplied_out():
+    reader = _Reader(
+        "(" + " or ".join(f"a > {n}" for n in range(20)) + ")"
+        + "".join(f" and a < {n + 100}" for n in range(20))
+    )  # fmt: skip
+    assert len(reader.whole()) == 20
+    assert reader.handled < WORK
 
 
 def test_predicates_of_other_attributes_are_not_checked_again(monkeypatch):
     checked = []
 
-    def some_value(predicates):
+    def some_value(predicates, conditions):
         checked.append(len(predicates))
-        return predicate_values.some_value(predicates)
+        return predicate_values.some_value(predicates, conditions)
 
     monkeypatch.setattr(predicate_logic, "some_value", some_value)
     read_filter(
         "(" + " or ".join(f"a > {n}" for n in range(8)) + ")" + " and b < 1" + " and a < 99"
     )
-    # Each predicate once, and those of `a` where they meet.
-    assert checked == [1] * 10 + [2] * 8
+    # Each predicate once. Where those of `a` meet, the same value fulfils both.
+    assert checked == [1] * 10

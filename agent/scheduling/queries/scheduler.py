@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from hashlib import blake2b
 
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from agent.scheduling.admission import (
     cost_of,
     may_query,
     refusal_counters,
+    unknown_service,
 )
 from agent.scheduling.events import (
     Instruction,
@@ -46,6 +47,7 @@ from agent.scheduling.shared_budget import (
     TOO_MANY_AREAS,
     Holding,
     SharedBudget,
+    areas_counted,
     payer_of,
 )
 from agent.scheduling.tasks.joining import JOINING_S, SHARE
@@ -59,8 +61,6 @@ from agent.wire.principals import Sender
 # Share of the answer timeout reserved for the return of a partial task result, and its cap.
 RETURN_SHARE = 0.05
 LONGEST_RETURN_S = 0.1
-MAX_OPEN_QUERIES = 10_000
-OVERLOADED = f"{MAX_OPEN_QUERIES} queries are open here; try again later"
 
 
 # While this master starts, others may be starting, too: undelivered tasks are sent again.
@@ -127,6 +127,11 @@ class QueryScheduler:
     def announced(self) -> list[AreaSet]:
         """The areas of each service's pool."""
         return [pool.announced for pool in self._pools.values()]
+
+    @property
+    def services(self) -> Collection[str]:
+        """The names of the services that may be queried here."""
+        return self._pools.keys()
 
     def capability(self, service: str) -> str | None:
         """The one channel that a service gives, empty for all; None: the service is unknown
@@ -240,7 +245,7 @@ class QueryScheduler:
         entry.pending = len(entry.shares)
         entry.evaluated_s = self._read(now)
         entry.timer = self._timers.set(now + timeout_s, entry)
-        entry.held_areas.grow(len(query.areas))
+        entry.held_areas.grow(areas_counted(query.areas))
         entry.become("open")
         return instructions + own
 
@@ -255,20 +260,14 @@ class QueryScheduler:
         if refused is not None:
             return refused
         if pool is None:
-            known = len(self._pools)
-            others = f"{known} other" if known == 1 else f"{known} others"
-            return Refused(
-                "unknown_service",
-                f"no service {query.service} here, {others}: see `fleet service list`",
-            )
+            why = unknown_service(query.service, self._pools, sender)
+            return Refused("unknown_service", why)
         capability = pool.service.capability
         if capability and any(c not in (capability, capability + RAW) for c in query.channels):
             return Refused("malformed", f"service {query.service} gives {capability} and no more")
-        if self.open_queries >= MAX_OPEN_QUERIES:
-            return Refused("overloaded", OVERLOADED)
         if query.form == "series" and not self._budget.has_room(payer_of(sender), 1):
             return Refused("overloaded", FULL)
-        if not self._areas.has_room(payer_of(sender), len(query.areas)):
+        if not self._areas.has_room(payer_of(sender), areas_counted(query.areas)):
             return Refused("overloaded", TOO_MANY_AREAS)
         return None
 
@@ -380,7 +379,7 @@ class QueryScheduler:
         """For tests: what must hold between any two events."""
         entries = {id(entry): entry for entry, _ in self._open.values()}.values()
         assert len(entries) == len(self._timers)
-        assert self._areas.total == sum(len(entry.query.areas) for entry in entries)
+        assert self._areas.total == sum(areas_counted(entry.query.areas) for entry in entries)
         for entry in entries:
             assert entry.state == "open"
             waiting = [s for s in entry.shares if s.task_id in self._open]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from agent.scheduling.admission import Refused, refusal_counters
+from agent.scheduling.admission import ClientRates, Refused, cost_of, refusal_counters
 from agent.scheduling.events import (
     Instruction,
     NodeAlive,
@@ -32,6 +32,7 @@ from agent.scheduling.shared_budget import (
     TOO_MANY_AREAS,
     Holding,
     SharedBudget,
+    areas_counted,
     payer_of,
 )
 from agent.scheduling.tasks.contracts import Contracts
@@ -60,9 +61,6 @@ from agent.wire.principals import Sender
 from agent.wire.records import SubtaskOutcome
 from agent.wire.too_large import bytes_of
 
-MAX_OPEN_TASKS = 10_000
-OVERLOADED = f"{MAX_OPEN_TASKS} tasks are open here; try again later"
-
 
 class TaskScheduler:
     """Serves the tasks of one IAD.
@@ -78,7 +76,8 @@ class TaskScheduler:
     one for this master. `takes_events` is for the welcome. For a while after
     `started_s` tasks wait for nodes that are still joining (`Joining`), also for those `known` from
     before, by name; None: the shell does not execute `KeepNode` and `ForgetNode`. `budget` is
-    shared by all answers of the process.
+    shared by all answers of the process. `rates` are those of other IADs for services that have no
+    agreed one.
     """
 
     def __init__(
@@ -97,7 +96,9 @@ class TaskScheduler:
         started_s: float | None = None,
         known: Mapping[str, tuple[str, ...]] | None = None,
         budget: SharedBudget | None = None,
+        rates: ClientRates | None = None,
     ) -> None:
+        self._rates = ClientRates() if rates is None else rates
         self._areas = SharedBudget(MAX_OPEN_AREAS)
         self._budget = budget or SharedBudget()
         self._iad = iad
@@ -191,6 +192,11 @@ class TaskScheduler:
         covering = self._nodes.covering(areas).nodes
         return frozenset(name for node, _ in covering for name in node.hello.channels)
 
+    @property
+    def known_channels(self) -> frozenset[str]:
+        """The channels of all nodes, whatever their state. O(nodes)."""
+        return frozenset(name for node in self._nodes for name in node.hello.channels)
+
     def resources(self, areas: Iterable[str]) -> list[NodeResource]:
         """The nodes that cover these areas and have not left. O(nodes)."""
         return [
@@ -230,19 +236,19 @@ class TaskScheduler:
         payer = payer_of(event.client or sender)
         held, held_areas = Holding(self._budget, payer), Holding(self._areas, payer)
         entry = TaskEntry(task, event.origin, iad, self._dispatcher.policy, now, held, held_areas)
-        refused = self._no_room(entry)
+        refused = self._over_rate(event, now) or self._no_room(entry)
         if refused is not None:
             return self._ends.refuse(entry, refused, now)
-        return self._serve(entry, sender, now, self._may_wait(entry, now))
+        return self._serve(entry, sender, now)
 
-    def _may_wait(self, entry: TaskEntry, now: float) -> bool:
+    def _may_join(self, entry: TaskEntry, now: float) -> bool:
         return now < self._joining.until(entry.received_s, len(self._nodes))
 
     def _serve(
-        self, entry: TaskEntry, sender: Sender, now: float, may_wait: bool
+        self, entry: TaskEntry, sender: Sender, now: float, *, waited: bool = False
     ) -> list[Instruction]:
-        task = entry.task
-        asked = self._planner.evaluate(entry, sender, now, may_wait=may_wait)
+        task, may_join = entry.task, self._may_join(entry, now)
+        asked = self._planner.evaluate(entry, sender, now, may_join=may_join, waited=waited)
         if isinstance(asked, Lacking):
             entry.become("waiting")
             self._open[entry.origin, task.id] = entry
@@ -268,12 +274,17 @@ class TaskScheduler:
             serve(node, now, instructions)
         return instructions
 
+    def _over_rate(self, event: TaskArrived, now: float) -> Refused | None:
+        """What a client asks of this master itself was counted as its query."""
+        contract = self._contracts.of(event.task.service, now)
+        if event.client is not None or (contract is not None and contract.rate is not None):
+            return None
+        return self._rates.refused(event.sender, now, cost_of(len(event.task.areas)))
+
     def _no_room(self, entry: TaskEntry) -> Refused | None:
         if (entry.origin, entry.task.id) in self._open:
             return Refused("malformed", f"task {entry.task.id} is open already; ids are used once")
-        if len(self._open) >= MAX_OPEN_TASKS:
-            return Refused("overloaded", OVERLOADED)
-        if not entry.held_areas.grow(len(entry.task.areas)):
+        if not entry.held_areas.grow(areas_counted(entry.task.areas)):
             return Refused("overloaded", TOO_MANY_AREAS)
         return None
 
@@ -292,11 +303,10 @@ class TaskScheduler:
         nodes in these areas."""
         instructions: list[Instruction] = []
         for entry in self._joining.waiting():
-            may_wait = self._may_wait(entry, now)
-            if may_wait and self._joining.lacks(entry, news):
+            if self._may_join(entry, now) and self._joining.lacks(entry, news):
                 continue
             sender = self._joining.remove(entry)
-            instructions += self._serve(entry, sender, now, may_wait)
+            instructions += self._serve(entry, sender, now)
         return instructions
 
     # --- from subtasks to a result -----------------------------------------------------------
@@ -377,7 +387,7 @@ class TaskScheduler:
         self._membership.tick(now)
         instructions = self._joining.give_up(now)
         for entry, sender in self._joining.due(now):
-            instructions += self._serve(entry, sender, now, may_wait=False)
+            instructions += self._serve(entry, sender, now, waited=True)
         return instructions + [
             i for entry in self._timeouts.due(now) for i in self._ends.timed_out(entry, now)
         ]
@@ -406,7 +416,9 @@ class TaskScheduler:
                 )
         nodes = self._nodes
         assert len(self._open) == len(self._timeouts) + len(self._joining)
-        assert self._areas.total == sum(len(entry.task.areas) for entry in self._open.values())
+        assert self._areas.total == sum(
+            areas_counted(entry.task.areas) for entry in self._open.values()
+        )
         assert queued == sum(len(node.queue) for node in nodes)
         for node in nodes:
             assert node.idle_pods <= 0 or not node.queue, "an idle pod while work waits"

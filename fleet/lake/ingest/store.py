@@ -1,7 +1,7 @@
 """Atomic, crash-safe changes of tables through a journal.
 
-Tables are folders of plain Parquet files that never change. A `TableChange` names files to add, which
-lie complete in the staging, and files to remove. It is written to the journal first, in one
+Tables are folders of plain Parquet files that never change. A `TableChange` names files to add,
+which lie complete in the staging, and files to remove. It is written to the journal first, in one
 rename; then it is carried out, and taken out of the journal. `recover` carries out what a killed
 writer left in the journal, and deletes what it had staged beside. Everything is on stable storage
 before the next step, so that a power cut costs no more than a kill.

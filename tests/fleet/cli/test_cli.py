@@ -1,6 +1,7 @@
 """The command as a user runs it: what it prints where, and what it ends with."""
 
 import io
+import json
 import os
 import pty
 import re
@@ -75,6 +76,10 @@ def test_how_much_of_a_long_window_is_there_is_said(bed: Testbed) -> None:
     several = query(bed, "--area", "b1", "--last", "30d", "--aggregate").stdout
     assert re.search(r"\d areas have readings of less than the 30d asked, \S+ of \S+ only", several)
     assert "only, of the" not in query(bed, "--area", ROOM, "--last", "1h").stdout
+    program = query(bed, "--area", ROOM, "--last", "30d", "--json")
+    assert json.loads(program.stdout)["status"] == "complete"
+    told = rf"{ROOM} has readings of \S+ only, of the 30d asked: .*\n"
+    assert re.fullmatch(told, program.stderr)
 
 
 def test_an_slo_that_nobody_can_keep_says_what_would_help(bed: Testbed) -> None:
@@ -246,6 +251,17 @@ def test_a_state_tells_which_faults_are_open_since_when() -> None:
     show_status(Console(file=file, width=200), replace(status, nodes=nodes[:1]))
     assert "fault" not in file.getvalue()
     assert "trigger" not in file.getvalue()
+
+
+def test_nothing_that_a_node_says_moves_the_cursor() -> None:
+    evil = "\x1b[2J\x1b]0;title\x07\u202e\r\nsanderling: all is well"
+    node = NodeStatus("n1", "live", ("b1/r1",), 1, 1, 0, 0, evil)
+    file = io.StringIO()
+    show_status(Console(file=file, width=200), IadStatus("iad1", "edfq", (node,), (), 0, 0, {}))
+    shown = file.getvalue()
+    assert all(line.isprintable() for line in shown.split("\n"))
+    assert not any(line.startswith("sanderling") for line in shown.split("\n"))
+    assert "?[2J?]0;title?" in shown
 
 
 def test_a_state_tells_which_triggers_are_raised_since_when() -> None:

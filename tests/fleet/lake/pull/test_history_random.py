@@ -144,7 +144,7 @@ def test_every_reading_arrives_once_or_is_counted(
 
     def noting(db: Any, group: group_table.Complete) -> None:
         insert(db, group)
-        numbers = memoryview(group.piece.source_time_ms or b"").cast("q")
+        numbers = memoryview(group.batch.source_time_ms or b"").cast("q")
         # The tail may bring again what was dropped, and drop it again.
         filed.setdefault(group.sequence, set()).update(numbers)
 
