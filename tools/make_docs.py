@@ -136,8 +136,8 @@ def states() -> str:
         "# States",
         "",
         "What items go through, made by `make docs` from the tables in `lifecycle.py` of",
-        "`agent/scheduling`, `agent/alerts`, `agent/topics`, `agent/overlay`, `agent/placement` and",
-        "`agent/processing`, and `fleet/rollout/rollout.py`.",
+        "`agent/scheduling`, `agent/alerts`, `agent/topics`, `agent/overlay`, `agent/placement`",
+        "and `agent/processing`, and `fleet/rollout/rollout.py`.",
         "An arrow that is not here raises an error that tells the item, its table and its last",
         "states. The link of an edge node to its master is in [edge.md](edge.md).",
     ]
