@@ -47,6 +47,8 @@ MODULES = (
     "simulator.learning",
     "simulator.nodes",
     "simulator.events",
+    "simulator.broker",
+    "colocation.model",
     "_bench",
 )
 SANITIZE = ["-fsanitize=undefined", "-fno-sanitize-recover=undefined"]

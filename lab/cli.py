@@ -110,6 +110,35 @@ def faults(
 
 @lab.command()
 @click.option(
+    "--seeds",
+    type=click.IntRange(1, 1_000),
+    default=4,
+    show_default=True,
+    help="Cases drawn at each point.",
+)
+@click.option(
+    "--results",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("var/placement-homes"),
+    show_default=True,
+    help="Where placement-homes.csv, .svg and .md go.",
+)
+def homes(seeds: int, results: Path) -> int:
+    """Compare homes by RELOC, its peers and ours, over locality, spool sizes and clusters.
+
+    Besides: small cases against their optimum, and events against a plan made anew. Takes about
+    6 minutes of one processor, or a minute and a half a seed.
+    Needs numpy, SciPy and matplotlib. Exit status: 0 done, 2 wrong usage, 130 interrupted.
+    """
+    if (status := without("numpy", "scipy", "matplotlib")) is not None:
+        return status
+    from lab.placement_homes import command
+
+    return command.run(command.Options(results, seeds))
+
+
+@lab.command()
+@click.option(
     "--experiment",
     "experiments",
     type=click.Choice(("tables", "burst", "scale", "real")),
@@ -435,3 +464,26 @@ def simulate(
             spark=spark,
         )
     )
+
+
+@lab.command()
+@click.option("--quick", is_flag=True, help="Half a minute: 20 topics, few training runs.")
+@SEED
+@click.option(
+    "--results",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("var/placement-topics"),
+    show_default=True,
+    help="Where placement-topics.csv, .svg and .md go.",
+)
+def placement_topics(quick: bool, seed: int, results: Path) -> int:
+    """Pack topics onto brokers (k-TCP): latency models, planners, and one queue for all.
+
+    On a simulated broker. Takes about 10 minutes.
+    Needs numpy, SciPy, scikit-learn, networkx and matplotlib.
+    """
+    if (status := without("numpy", "scipy", "sklearn", "networkx", "matplotlib")) is not None:
+        return status
+    from lab.placement import command
+
+    return command.run(results, seed, quick=quick)

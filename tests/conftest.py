@@ -10,6 +10,8 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
 from testkit.waiting import PATIENCE_MS
+from tests.examples import examples
+from tests.processor_time import ProcessorTime
 
 # Where the environment forbids to keep compiled modules, each worker would compile all tests anew,
 # and each agent that a test starts all of its own: a third of the suite's work.
@@ -22,7 +24,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Wall time decides nothing: a busy machine is no failure.
 settings.register_profile(
-    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "any machine",
+    deadline=None,
+    max_examples=examples(100),
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("any machine")
 # Their tests share one JVM, which takes a gigabyte and half a minute to warm up.
@@ -83,6 +88,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    config.pluginmanager.register(ProcessorTime(), "processor-time")
     if config.getoption("--must-run") and os.environ.get("SANDERLING_CI_MAY_SKIP") != "1":
         config.pluginmanager.register(MustRun(), "must-run")
 

@@ -14,10 +14,13 @@ from typing import Any
 
 import msgspec
 
-from agent.alerts import lifecycle as topics_lifecycle
+from agent.alerts import lifecycle as alerts_lifecycle
 from agent.metrics import edge_families, families
 from agent.overlay import lifecycle as overlay_lifecycle
+from agent.placement import lifecycle as placement_lifecycle
+from agent.processing import lifecycle as processing_lifecycle
 from agent.scheduling import lifecycle
+from agent.topics import lifecycle as topics_lifecycle
 from agent.wire import (
     config,
     directory,
@@ -133,7 +136,8 @@ def states() -> str:
         "# States",
         "",
         "What items go through, made by `make docs` from the tables in `lifecycle.py` of",
-        "`agent/scheduling`, `agent/alerts` and `agent/overlay`, and `fleet/rollout/rollout.py`.",
+        "`agent/scheduling`, `agent/alerts`, `agent/topics`, `agent/overlay`, `agent/placement`",
+        "and `agent/processing`, and `fleet/rollout/rollout.py`.",
         "An arrow that is not here raises an error that tells the item, its table and its last",
         "states. The link of an edge node to its master is in [edge.md](edge.md).",
     ]
@@ -145,9 +149,14 @@ def states() -> str:
         ("Watch, at the master that took it in", lifecycle.WATCH_TRANSITIONS),
         ("Subscription of a watch on alerts", lifecycle.ALERTS_TRANSITIONS),
         ("Round of a watch", lifecycle.ROUND_TRANSITIONS),
-        ("Notification, in the spool of its publisher", topics_lifecycle.SPOOLED_TRANSITIONS),
-        ("Subscription, at its client's master", topics_lifecycle.SUBSCRIPTION_TRANSITIONS),
+        ("Notification, in the spool of its publisher", alerts_lifecycle.SPOOLED_TRANSITIONS),
+        ("Subscription, at its client's master", alerts_lifecycle.SUBSCRIPTION_TRANSITIONS),
+        ("Topic, at its master", topics_lifecycle.TOPIC_TRANSITIONS),
         ("Link of two masters, at one end", overlay_lifecycle.LINK_TRANSITIONS),
+        ("Handover of a unit, at its source", placement_lifecycle.SOURCE_TRANSITIONS),
+        ("Handover of a unit, at its target", placement_lifecycle.TARGET_TRANSITIONS),
+        ("Message processor, at its master", processing_lifecycle.PROCESSOR_TRANSITIONS),
+        ("Worker process, as its master sees it", processing_lifecycle.WORKER_TRANSITIONS),
         ("Host of a deployment", rollout.TRANSITIONS),
     ):
         lines += ["", f"## {title}", "", "```mermaid", "stateDiagram-v2"]

@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import groupby
 
+from msgspec.structs import replace
+
 from _core.queue.edf import EdfQueue
 from agent.alerts.coalesce import together
 from agent.alerts.inbox import Inbox, check_size, filter_bytes, last_run, refusal, why_not_again
@@ -37,7 +39,7 @@ from agent.alerts.inbox_events import (
     UnsubscribeArrived,
 )
 from agent.alerts.items import Item, Items
-from agent.alerts.unmatchable import Nearest, doubt
+from agent.alerts.unmatchable import Names, Nearest, doubt
 from agent.wire.areas import AreaSet
 from agent.wire.predicates import Filter
 from agent.wire.push import Subscribe, Subscribed
@@ -70,6 +72,7 @@ class Inboxes:
     `read_filter` parses the text form of a filter, or checks its parts; ValueError says what is
     wrong. `most_owned` bounds the subscriptions of one client, or of one connection if its client
     has no name. `areas` returns the areas that some node is known to cover; `nearest` is for hints.
+    `names` gives the known values of an attribute.
     `now` is monotonic seconds. A notification is O(subscriptions that match); every other event is
     O(log subscriptions) and what it sends.
     """
@@ -92,9 +95,10 @@ class Inboxes:
         expire_s: float = EXPIRE_S,
         areas: Callable[[], Sequence[AreaSet]] = tuple,
         nearest: Nearest = lambda *_: "",
+        names: Names = lambda _: (),
     ) -> None:
         self._read_filter = read_filter
-        self._areas, self._nearest = areas, nearest
+        self._areas, self._nearest, self._names = areas, nearest, names
         self._most = {True: most, False: most_queued}  # by durability
         self._most_bytes = most_bytes
         self._most_remembered = most_remembered
@@ -265,7 +269,7 @@ class Inboxes:
         after = inbox.acknowledged if message.after is None else message.after
         instructions += self._had(inbox, after, now)
         inbox.send_again(after)
-        doubts = doubt(wanted, self._areas(), self._nearest)
+        doubts = doubt(wanted, self._areas(), self._nearest, self._names)
         reply = Subscribed(inbox.id, "open", after, self._lease_s * 1e3, doubts)
         instructions.append(SendPush(event.peer, reply, inbox.durable))
         return instructions + self._send(inbox)
@@ -330,7 +334,8 @@ class Inboxes:
         reply = Subscribed(event.message.id, "cancelled")
         inbox = self._by_key.get((event.client, event.message.id))
         if inbox is None:
-            # The reply to an earlier request may have been lost.
+            # No error: the reply to an earlier request may have been lost.
+            reply = replace(reply, message=f"no subscription {event.message.id!r} is kept here")
             return [SendPush(event.peer, reply, waits=True)]
         return [*self._end(inbox, "cancelled"), SendPush(event.peer, reply, inbox.durable)]
 

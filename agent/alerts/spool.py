@@ -48,6 +48,8 @@ FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
 # Histories of all nodes, including those from before a card was flashed anew.
 MAX_HISTORIES = 4_096
+# Whoever is no node begins so: a node's name has no slash.
+CLIENTS = "client/"
 
 
 class _Spooled(StateMachine):
@@ -86,9 +88,10 @@ class Spool:
         self._most_bytes = most_bytes
         self._spacing_s = 1.0 / backlog_per_s
         self._again_s = again_s
-        self._dedup_window: DedupWindow[tuple[str, str]] = DedupWindow(
-            most_histories
-        )  # (node, history)
+        # Keyed (node, history). Clients choose their histories: a thousand of them must not make
+        # those of the nodes forgotten.
+        self._node_windows: DedupWindow[tuple[str, str]] = DedupWindow(most_histories)
+        self._client_windows: DedupWindow[tuple[str, str]] = DedupWindow(most_histories)
         self._spooled: dict[Origin, _Spooled] = {}  # oldest first
         self._due: EdfQueue[_Spooled] = EdfQueue()
         self._bytes = 0
@@ -114,6 +117,11 @@ class Spool:
         return self._bytes
 
     @property
+    def crowded(self) -> bool:
+        """Whether it is half full: the rest is for the nodes' alerts."""
+        return len(self._spooled) * 2 >= self._most or self._bytes * 2 >= self._most_bytes
+
+    @property
     def next_tick(self) -> float | None:
         """When `SpoolDue` is due; None if no timer is set."""
         due_s = self._losses.due_s
@@ -130,7 +138,7 @@ class Spool:
             self._wait(entry, now)
             self._numbers = max(self._numbers, number)
         for node, history, taken in saved.taken:
-            self._dedup_window.restore((node, history), taken)
+            self._window_of(node).restore((node, history), taken)
         for lost in saved.lost:
             self._losses.restore(lost, now)
 
@@ -153,10 +161,11 @@ class Spool:
     def _brought(self, event: Brought, now: float) -> list[SpoolInstruction]:
         # By sequence, because one message may contain an event twice.
         history = (event.node, event.history)
+        window = self._window_of(event.node)
         taken: dict[int, None] = {}
         new: dict[Origin, Notification] = {}
         for each in event.events:
-            if each.sequence in taken or self._dedup_window.knows(history, each.sequence):
+            if each.sequence in taken or window.knows(history, each.sequence):
                 self.counters["spooled_repeated"] += len(each.notifications)
                 continue
             taken[each.sequence] = None
@@ -166,17 +175,20 @@ class Spool:
                     self.counters["spooled_repeated"] += 1
                 else:
                     new[notification.origin] = notification
-        forgotten = self._dedup_window.take(history, taken, event.oldest)
+        forgotten = window.take(history, taken, event.oldest)
         if not taken:
             return [Accepted(event.token)]
         instructions: list[SpoolInstruction] = []
         for notification in new.values():
             instructions += self._add(notification, now)
         instructions += self._drop(now)
-        instructions.append(SaveTaken(*history, self._dedup_window.of(history)))
+        instructions.append(SaveTaken(*history, window.of(history)))
         instructions += [ForgetTaken(*each) for each in forgotten]
         instructions.append(Accepted(event.token))
         return instructions
+
+    def _window_of(self, node: str) -> DedupWindow[tuple[str, str]]:
+        return self._client_windows if node.startswith(CLIENTS) else self._node_windows
 
     def _add(self, notification: Notification, now: float) -> list[SpoolInstruction]:
         body = msgspec.msgpack.encode(notification)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from agent.alerts.notifications import CLEARED, LOST, RAISED
@@ -20,29 +20,88 @@ ALERTS: Final = {
     "value": Predicate("value", "<=", (float("inf"),)),
     "history": Predicate("history", "prefix", ("",)),
 } | {name: Predicate(name, ">=", (0,)) for name in ("first", "last", "count")}
+# What comes from topics; `agent.topics.contents` has the words.
+TOPICS: Final = Predicate("kind", "in", ("input", "output", "trouble"))
 TEXTS: Final = ("iad", "trigger", "metric", "area", "history")
 
+NAMED: Final = {
+    "iad": "no alert comes of {}: no IAD in the overlay is",
+    "trigger": "no alert here named a trigger {} so far",
+    "metric": "no node known here gives {}",
+}
+MAX_LISTED: Final = 4
 
 # The area among these that is most like another; empty if there is none.
 Nearest = Callable[[str, AreaSet], str]
+# The values of an attribute that are known; empty if there may be any.
+Names = Callable[[str], Collection[str]]
 
 
 def doubt(
-    disjunction: Filter, known: Sequence[AreaSet] = (), nearest: Nearest = lambda *_: ""
+    disjunction: Filter,
+    known: Sequence[AreaSet] = (),
+    nearest: Nearest = lambda *_: "",
+    names: Names = lambda _: (),
 ) -> str:
-    """Why the filter matches no alert of the current kinds, or of these known areas, in words for
-    the operator; empty if an alert may match. Alerts of later versions, and areas added later, may
-    match all the same. O(operands · depth + predicates² of each conjunction)."""
+    """Why the filter matches no alert of the current kinds, or of these known areas and names, in
+    words for the operator; empty if an alert may match. Alerts of later versions, and areas and
+    names added later, may match all the same. O(operands · (depth + names) + predicates² of each
+    conjunction)."""
     known = [areas for areas in known if areas]
     found = ""
     for conjunction in disjunction:
+        if _of_topics(conjunction):
+            return ""  # their attributes are whatever is published
         if why := _never(conjunction):
             why = f"no alert will fulfil this: {why}"
-        # Only the first reason is told, and to find an area like another takes long.
-        elif not (why := _nobody(conjunction, known, _unknown if found else nearest)):
-            return ""
+        else:
+            # Only the first reason is told, and to find an area like another takes long.
+            like = _unknown if found else nearest
+            why = _nobody(conjunction, known, like) or _nameless(conjunction, names, like)
+            if not why:
+                return ""
         found = found or why
     return found[:500]
+
+
+def _nameless(conjunction: Conjunction, names: Names, nearest: Nearest) -> str:
+    """Which name the filter wants that none known has."""
+    for predicate in conjunction:
+        if predicate.attribute not in NAMED or predicate.operator not in ("=", "in", "prefix"):
+            continue
+        known = names(predicate.attribute)
+        wanted = [name for name in predicate.operands if isinstance(name, str)]
+        if not known or any(_is_one(name, predicate.operator, known) for name in wanted):
+            continue
+        near = nearest(wanted[0], AreaSet(known))
+        # Nodes of other IADs may well give what is like nothing here.
+        if near or predicate.attribute != "metric":
+            return NAMED[predicate.attribute].format(wanted[0]) + _alternative(near, known)
+    return ""
+
+
+def _is_one(name: str, operator: str, known: Collection[str]) -> bool:
+    if operator == "prefix":
+        return any(each.startswith(name) for each in known)
+    return name in known
+
+
+def _alternative(near: str, known: Collection[str]) -> str:
+    if near:
+        return f"; did you mean {near}?"
+    more = f" and {len(known) - MAX_LISTED} more" if len(known) > MAX_LISTED else ""
+    return f", only {', '.join(sorted(known)[:MAX_LISTED])}{more}"
+
+
+def _of_topics(conjunction: Conjunction) -> bool:
+    return any(
+        predicate.attribute == "topic"
+        or (
+            (predicate.attribute == "kind" and not contradiction((predicate, TOPICS)))
+            and contradiction((predicate, ALERTS["kind"]))
+        )
+        for predicate in conjunction
+    )
 
 
 def _unknown(_area: str, _known: AreaSet) -> str:

@@ -1,7 +1,9 @@
-"""Clients of a master: sensing queries, watches, subscriptions; state and policy for operators."""
+"""Clients of a master: sensing queries, watches, subscriptions, messages to topics; state and
+policy for operators."""
 
 from agent.client.client import Client, Operator
 from agent.client.connection import NoReplyError
+from agent.client.publishing import PublishError
 from agent.client.subscriptions import Notifications, SubscriptionError, UnknownLoss
 from agent.client.watches import Rounds, WatchError
 
@@ -10,6 +12,7 @@ __all__ = [
     "NoReplyError",
     "Notifications",
     "Operator",
+    "PublishError",
     "Rounds",
     "SubscriptionError",
     "UnknownLoss",

@@ -7,6 +7,7 @@
 ...     with client.watch(["b1/f4"], style="streaming", interval_s=5) as rounds:
 ...         for each in rounds:
 ...             print(each.number, each.answer.coverage)
+...     client.publish("comfort", {"area": "b1/f4/r413", "vote": 3})
 ...     with client.subscribe('metric = "temperature" and value > 30') as notifications:
 ...         for each in notifications:
 ...             print(each)
@@ -17,9 +18,10 @@ from __future__ import annotations
 import secrets
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from agent.client.connection import Connection, ConnectionCutError, NoReplyError
+from agent.client.publishing import PublishError, publication
 from agent.client.subscriptions import Notifications, SubscriptionError, UnknownLoss
 from agent.client.watches import Rounds, WatchError
 from agent.net.keys import KeyFiles
@@ -39,6 +41,7 @@ from agent.wire.predicate_language import read_filter
 from agent.wire.predicate_logic import check
 from agent.wire.predicates import Filter
 from agent.wire.push import Gap, Notified, Subscribe, Subscribed
+from agent.wire.topics import Publish, Published, TopicReport, TopicRequest
 from agent.wire.unions import ClientReply, OperatorReply
 from agent.wire.watches import Style, Watch
 
@@ -47,12 +50,15 @@ __all__ = [
     "NoReplyError",
     "Notifications",
     "Operator",
+    "PublishError",
     "Rounds",
     "SubscriptionError",
     "UnknownLoss",
     "WatchError",
 ]
 
+# A published message is sent again when nothing came for so long.
+AGAIN_S = 2.0
 # Time beyond a query's answer timeout before the master counts as silent.
 GRACE_MS = 1_000.0
 # Maximum number of answers kept for `receive`, and of queries that they may belong to; a master has
@@ -79,6 +85,11 @@ class Client(Connection[ClientReply]):
         self._due: dict[str, int] = {}
         self._watches: dict[str, Rounds] = {}
         self._subscriptions: dict[str, Notifications] = {}
+        # Of `publish`: an id of its own, how many messages it numbered, and the reply awaited.
+        self._publisher = secrets.token_hex(8)
+        self._numbered = 0
+        self._publishing: Publish | None = None
+        self._replied: deque[Published] = deque()
 
     def query(
         self,
@@ -257,12 +268,63 @@ class Client(Connection[ClientReply]):
             raise
         return notifications
 
-    def unsubscribe(self, subscription_id: str, timeout_ms: float = 2_000.0) -> None:
-        """End a durable subscription that was left open, and delete what is kept for it; no error
-        if there is none. `NoReplyError` if the master stays silent."""
+    def publish(
+        self,
+        topic: str,
+        attributes: Mapping[str, bool | float | str],
+        *,
+        id: str | None = None,  # noqa: A002  # as in the message
+        sequence: int | None = None,
+        patience_s: float = 10.0,
+    ) -> None:
+        """Publish a message to a topic of any master, and wait until this one has it on stable
+        storage.
+
+        It is sent again after a cut or a silence, and taken once. A program that is to publish
+        each of its messages once even if it is killed chooses an `id` that cannot be guessed and
+        numbers its messages itself: the same `sequence` again is the same message. Raises
+        `PublishError` if the master refuses, `NoReplyError` after `patience_s` without a word,
+        ValueError for what is no message.
+        """
+        if (id is None) != (sequence is None):
+            raise ValueError("id and sequence go together")
+        own = sequence is None
+        if own:
+            self._numbered += 1
+        message = publication(
+            topic,
+            attributes,
+            id or self._publisher,
+            self._numbered if sequence is None else sequence,
+            oldest=self._numbered if own else 0,
+        )
+        self._replied.clear()
+        self._publishing = message
+        give_up_s = time.monotonic() + patience_s
+        try:
+            while True:
+                self.send_message(message)
+                left_s = give_up_s - time.monotonic()
+                try:
+                    while not self._replied:
+                        self.take(min(left_s, AGAIN_S) * 1e3, until_cut=True)
+                    break
+                except NoReplyError:
+                    if time.monotonic() >= give_up_s:
+                        raise
+        finally:
+            self._publishing = None
+        reply = self._replied.popleft()
+        if reply.state == "refused":
+            raise PublishError(reply.message)
+
+    def unsubscribe(self, subscription_id: str, timeout_ms: float = 2_000.0) -> bool:
+        """End a durable subscription that was left open, and delete what is kept for it; False: the
+        master says that there is none. `NoReplyError` if it stays silent."""
         left = Notifications(self, Subscribe(subscription_id, "*", durable=True), 0.0)
         self._subscriptions[subscription_id] = left
         left.end(timeout_ms)
+        return left.was_kept
 
     def take(self, timeout_ms: float, *, until_cut: bool = False) -> None:
         """Receive one message and dispatch it. Raises as `receive` does."""
@@ -291,7 +353,16 @@ class Client(Connection[ClientReply]):
                 self._subscriptions[message.id].take(message)
         elif message.id in self._watches:
             self._watches[message.id].take(message)
+        elif isinstance(message, Published):
+            asked = self._publishing
+            if asked is not None and (message.id, message.sequence) == (asked.id, asked.sequence):
+                self._replied.append(message)
         elif isinstance(message, Answer):
+            asked = self._publishing
+            if asked is not None and message.id == asked.id and message.reason == "malformed":
+                # Perhaps a master of a version without topics.
+                self._replied.append(Published(asked.id, "refused", message=message.message))
+                return
             # The master could not decode a subscription's message; ids of queries differ.
             subscription = self._subscriptions.get(message.id)
             if subscription is not None and message.reason == "malformed":
@@ -339,14 +410,28 @@ class Operator(Connection[OperatorReply]):
 
     def ask_service(self, request: ServiceRequest, timeout_ms: float = 15_000.0) -> ServiceReport:
         """Have a service set up, changed or dropped; the report has the result."""
+        report = self._ask_report(request, timeout_ms)
+        assert isinstance(report, ServiceReport)
+        return report
+
+    def ask_topic(self, request: TopicRequest, timeout_ms: float = 15_000.0) -> TopicReport:
+        """Have a topic created or removed, or all listed; the report has the result."""
+        report = self._ask_report(request, timeout_ms)
+        assert isinstance(report, TopicReport)
+        return report
+
+    def _ask_report(
+        self, request: ServiceRequest | TopicRequest, timeout_ms: float
+    ) -> ServiceReport | TopicReport:
         self.send_message(request)
+        wanted = TopicReport if isinstance(request, TopicRequest) else ServiceReport
         give_up = time.monotonic() + timeout_ms / 1e3
         while True:
             reply = self.receive_message(max(0.0, (give_up - time.monotonic()) * 1e3))
             if isinstance(reply, OperatorError):
                 raise ValueError(reply.message)
             # The report of an earlier request may arrive late.
-            if isinstance(reply, ServiceReport) and reply.id == request.id:
+            if isinstance(reply, wanted) and reply.id == request.id:
                 return reply
 
     def _ask(self, request: StatusRequest | SetPolicy, timeout_ms: float) -> IadStatus:

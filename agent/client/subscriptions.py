@@ -94,6 +94,9 @@ class Notifications:
         self.renew_s = RENEW_S
         # Why no alert will ever arrive, if the master knows that.
         self.doubt = ""
+        # Whether there was something to end, as far as the master says.
+        self.was_kept = True
+        self._ends = 0  # requests to end it
         # Called while the loop waits, with each reason why nothing arrives.
         self.on_word: Callable[[str], None] = _ignore
         self._client = client
@@ -266,7 +269,10 @@ class Notifications:
 
     def _told(self, message: Subscribed) -> None:
         if self._state == "ending":
-            self._state = "cancelled" if message.state == "cancelled" else "ending"
+            if message.state == "cancelled":
+                self._state = "cancelled"
+                # Once asked again, it may have been ended by the request before.
+                self.was_kept = not message.message or self._ends > 1
             return
         match message.state:
             case "open":
@@ -375,6 +381,7 @@ class Notifications:
 
     def _say_end(self) -> None:
         self._to_ask = False
+        self._ends += 1
         self._client.send_message(Unsubscribe(self.id))
 
     def _leave(self, state: str, say_again: Callable[[], None], timeout_ms: float) -> None:

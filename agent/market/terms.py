@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from agent.wire.areas import AreaSet
+from agent.wire.figures import percentile_in_words, rate_in_words
 from agent.wire.market import Service, Terms
 from agent.wire.principals import Sender
 
@@ -49,9 +50,9 @@ def no_harder(terms: Terms, than: Terms) -> bool:
 
 def in_words(terms: Terms) -> str:
     """``20 tasks/s, p99.5 ≤ 800 ms``."""
-    rate = f"{terms.rate_per_s:.4g}"
+    rate = rate_in_words(terms.rate_per_s)
     tasks = "task" if rate == "1" else "tasks"
-    return f"{rate} {tasks}/s, p{terms.percentile:.4g} ≤ {terms.budget_ms:.4g} ms"
+    return f"{rate} {tasks}/s, p{percentile_in_words(terms.percentile)} ≤ {terms.budget_ms:.4g} ms"
 
 
 def may_trade(sender: Sender) -> bool:

@@ -13,6 +13,7 @@ import zmq
 from msgspec.structs import replace
 
 from agent.alerts.event_state import SaveNodeState
+from agent.alerts.known_names import KnownNames
 from agent.directory.registrar_events import Registrant
 from agent.master.autoscale_plane import AutoscalePlane
 from agent.master.broker_links import BrokerLinks
@@ -24,7 +25,8 @@ from agent.master.metrics_plane import MetricsPlane
 from agent.master.notification_store import NotificationStore
 from agent.master.operator_plane import MAX_CONNECTIONS, OperatorPlane
 from agent.master.peers import Peers
-from agent.master.place import place_of
+from agent.master.place import place_of, publishers
+from agent.master.processor_plane import ProcessorPlane
 from agent.master.provisioning import LocalProvisioner, PodTable, Provisioner
 from agent.master.public_plane import PublicPlane
 from agent.master.push_plane import PushPlane
@@ -34,6 +36,7 @@ from agent.master.reply_writer import ReplyWriter
 from agent.master.request_plane import RequestOrigin
 from agent.master.state import State
 from agent.master.task_plane import TaskPlane, nodes_before
+from agent.master.topic_plane import TopicPlane
 from agent.master.watch_plane import WatchPlane
 from agent.master.webhooks import hooks_of
 from agent.metrics.families import (
@@ -57,6 +60,7 @@ from agent.scheduling.queries.scheduler import QueryScheduler
 from agent.scheduling.shared_budget import SharedBudget
 from agent.scheduling.tasks.deadlines import DeadlineEstimator
 from agent.scheduling.tasks.scheduler import TaskScheduler
+from agent.wire.areas import AreaSet
 from agent.wire.directory import Offering
 from agent.wire.market import Member
 from agent.wire.master_config import MasterConfig, MasterPods
@@ -183,7 +187,8 @@ class Master:
             time.time,
             self._say,
             self._writer,
-            lambda: [*self._task_scheduler.known_areas, *self._query_scheduler.announced],
+            self._areas,
+            KnownNames(publishers(config, place), lambda: self._task_scheduler.known_channels),
         )
         self._events = EventPlane(
             reactor,
@@ -209,9 +214,28 @@ class Master:
             time.time,
             lambda areas: len(self._task_scheduler.resources(areas)),
         )
+        self._processors = ProcessorPlane(reactor, self._say)
+        self._topics = TopicPlane(
+            reactor,
+            self._iad,
+            self._state,
+            self._public,
+            self._operator,
+            self._query_scheduler,
+            self._push,
+            self._notifications.load_topics(),
+            time.time,
+            self._say,
+            self._processors,
+            self._areas,
+        )
         reactor.add_timer(self._state)
         self._operator.takes(StatusRequest, self._tell_status)
         self._operator.takes(SetPolicy, self._set_policy)
+
+    def _areas(self) -> list[AreaSet]:
+        """The areas that some node is known to cover."""
+        return [*self._task_scheduler.known_areas, *self._query_scheduler.announced]
 
     def _call_out(self, config: MasterConfig, folder: Path) -> None:
         self._webhooks: WebhookPlane | None = None
@@ -281,6 +305,7 @@ class Master:
         """Write pending data and close the sockets. It takes as long as the disk does."""
         self._metrics.close()
         self._pods.close()
+        self._processors.close()
         self._writer.drain()  # acknowledgements of that data are still sent
         self._records.close()
         if self._webhooks is not None:
@@ -321,6 +346,7 @@ class Master:
             | self._watch_plane.counters
             | self._events.counters
             | self._push.counters
+            | self._topics.counters
             | (self._webhooks.counters if self._webhooks is not None else {})
             | self._pods.counters
             | {
@@ -333,6 +359,7 @@ class Master:
             },
             registered=self._directory.registered if self._directory else None,
             version=self._release,
+            topics=self._topics.statuses,
         )
 
 

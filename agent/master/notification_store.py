@@ -1,4 +1,5 @@
-"""SQLite store of the alerts: spool, what is kept of nodes' events, subscriptions and inboxes."""
+"""SQLite store of the alerts: spool, what is kept of nodes' events, progress of topics,
+subscriptions and inboxes."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from agent.alerts.dedup_window import Taken
 from agent.alerts.event_state import SaveNodeState
 from agent.runtime import sqlite
 from agent.runtime.sqlite import BrokenFileError
+from agent.topics.events import ForgetProgress, Progress, SaveProgress
 from agent.wire.overlay import Notification
 from agent.wire.push import Lost
 
@@ -52,6 +54,10 @@ NODE_STATE: Final = (
     " kind TEXT NOT NULL, node TEXT NOT NULL, body BLOB NOT NULL, PRIMARY KEY (kind, node)"
     ") STRICT, WITHOUT ROWID"
 )
+TOPIC_PROGRESS: Final = (
+    "CREATE TABLE IF NOT EXISTS topic_progress (topic TEXT PRIMARY KEY, body BLOB NOT NULL)"
+    " STRICT, WITHOUT ROWID"
+)
 # The client's cursor is unchanged.
 SAVE_SUBSCRIPTION: Final = (
     "INSERT INTO subscription VALUES (?, 0, ?)"
@@ -59,7 +65,7 @@ SAVE_SUBSCRIPTION: Final = (
 )
 UNREADABLE: Final = (msgspec.MsgspecError, TypeError)
 
-Change = s.SpoolChange | SaveNodeState | i.InboxChange
+Change = s.SpoolChange | SaveNodeState | SaveProgress | ForgetProgress | i.InboxChange
 encode: Final = msgspec.msgpack.encode
 # The statements of each change, and their parameters.
 STATEMENTS: Final[dict[type, list[tuple[str, Callable[[Any], tuple[Any, ...]]]]]] = {
@@ -92,6 +98,13 @@ STATEMENTS: Final[dict[type, list[tuple[str, Callable[[Any], tuple[Any, ...]]]]]
             lambda c: (c.kind, c.node, c.body),
         )
     ],
+    SaveProgress: [
+        (
+            "INSERT OR REPLACE INTO topic_progress VALUES (?, ?)",
+            lambda c: (c.name, encode(c.progress)),
+        )
+    ],
+    ForgetProgress: [("DELETE FROM topic_progress WHERE topic = ?", lambda c: (c.name,))],
     i.SaveSubscription: [(SAVE_SUBSCRIPTION, lambda c: (c.number, encode(c.saved)))],
     i.SaveCursor: [
         (
@@ -138,6 +151,7 @@ class NotificationStore:
         self._refusing = False
         self._spool, self._inboxes = s.SavedSpool(), i.SavedInboxes()
         self._nodes: list[SaveNodeState] = []
+        self._topics: list[SaveProgress] = []
         self._holder: int | None = None
         self._file = None if path is None else self._open(path)
 
@@ -150,6 +164,11 @@ class NotificationStore:
     def load_nodes(self) -> list[SaveNodeState]:
         """The same of what is kept of nodes' events."""
         loaded, self._nodes = self._nodes, []
+        return loaded
+
+    def load_topics(self) -> list[SaveProgress]:
+        """The same of the progress of topics."""
+        loaded, self._topics = self._topics, []
         return loaded
 
     def write(self, changes: Sequence[Change]) -> bool:
@@ -196,20 +215,28 @@ class NotificationStore:
         self._holder, file, saved = sqlite.open_alone(
             str(path), _saved, broken, in_use, any_thread=True
         )
-        self._spool, self._inboxes, self._nodes = saved
+        self._spool, self._inboxes, self._nodes, self._topics = saved
         return file
 
 
 def _saved(
     file: sqlite3.Connection,
-) -> tuple[s.SavedSpool, i.SavedInboxes, list[SaveNodeState]]:
+) -> tuple[s.SavedSpool, i.SavedInboxes, list[SaveNodeState], list[SaveProgress]]:
     if not file.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
         file.executescript(SCHEMA)
     _check(file)
     file.execute(NODE_STATE)
+    file.execute(TOPIC_PROGRESS)
     nodes = file.execute("SELECT kind, node, body FROM node_state ORDER BY kind, node")
+    topics = file.execute("SELECT topic, body FROM topic_progress ORDER BY topic")
+    progress = msgspec.msgpack.Decoder(Progress).decode
     try:
-        return _spool_in(file), _inboxes_in(file), [SaveNodeState(*row) for row in nodes]
+        return (
+            _spool_in(file),
+            _inboxes_in(file),
+            [SaveNodeState(*row) for row in nodes],
+            [SaveProgress(name, progress(body)) for name, body in topics],
+        )
     except UNREADABLE as error:
         raise BrokenFileError(" ".join(str(error).split())) from None
 

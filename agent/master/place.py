@@ -7,11 +7,13 @@ from typing import Final, NamedTuple
 from agent.alerts.notifications import announced_by, losses_of
 from agent.master.config_filters import configured_filter
 from agent.overlay.scot import BrokerId, Scot, ScotError
+from agent.topics.contents import topics_of
 from agent.wire.config import ConfigError
 from agent.wire.master_config import MasterConfig, OverlayNeighbour
 from agent.wire.predicates import Filter
 
 LOSSES: Final = "losses"
+TOPICS: Final = "topics"
 
 
 class Place(NamedTuple):
@@ -34,6 +36,13 @@ def place_of(config: MasterConfig) -> Place:
     except ScotError as error:
         raise ConfigError(f"overlay: {error}") from None
     return Place(scot, own, _neighbours(config, scot, own), _announced(config))
+
+
+def publishers(config: MasterConfig, place: Place) -> frozenset[str]:
+    """The IADs whose alerts may come; empty if some of them are not known here."""
+    neighbours = frozenset(each.iad for each in place.neighbours.values())
+    known = neighbours.union((config.iad.name,), (member.iad for member in config.pool))
+    return known if len(known) >= place.scot.order else frozenset()
 
 
 def _neighbours(
@@ -71,8 +80,10 @@ def _announced(config: MasterConfig) -> dict[str, Filter]:
         )
         for number, each in enumerate(config.overlay.advertise, 1)
     }
-    # Loss notices are always advertised.
-    return {**announced, LOSSES: losses_of(iad)} if announced else {"alerts": announced_by(iad)}
+    if not announced:
+        return {"alerts": announced_by(iad)}
+    # Loss notices are always advertised; so are topics, which an operator creates to be heard.
+    return {**announced, LOSSES: losses_of(iad), TOPICS: topics_of(iad)}
 
 
 def _name(broker: BrokerId) -> str:

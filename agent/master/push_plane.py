@@ -13,6 +13,7 @@ from agent.alerts import inbox_events as i
 from agent.alerts import spool_events as s
 from agent.alerts.event_state import SaveNodeState
 from agent.alerts.inboxes import Inboxes
+from agent.alerts.known_names import KnownNames
 from agent.alerts.losses import MAX_LOST
 from agent.alerts.notifications import alerts_of, content_of, notification_of
 from agent.alerts.spool import Spool
@@ -23,6 +24,7 @@ from agent.master.place import Place
 from agent.master.public_plane import PublicPlane
 from agent.master.state import State
 from agent.master.subscriber_plane import SubscriberPlane
+from agent.master.topic_spool import TopicSpool
 from agent.overlay import events as overlay
 from agent.overlay.broker import NOT_ADVERTISED, Broker
 from agent.overlay.limits import Limits
@@ -65,7 +67,8 @@ class PushPlane:
     has it. A notification from a neighbour is in the inboxes, on disk, before the neighbour may
     forget it. While the disk refuses, the links are down and nothing is accepted. `wall` reads the
     wall clock in seconds since 1970 UTC; `areas` returns the areas that some node is known to
-    cover. ConfigError for an advertisement that the broker cannot take.
+    cover, and `names` other names that filters may want. ConfigError for an advertisement that the
+    broker cannot take.
     """
 
     def __init__(
@@ -81,7 +84,9 @@ class PushPlane:
         say: Say,
         writer: DiskWriter | None = None,
         areas: Callable[[], Sequence[AreaSet]] = tuple,
+        names: KnownNames | None = None,
     ) -> None:
+        self._names = names or KnownNames((), tuple)
         self._reactor = reactor
         self._writer = writer or InlineDiskWriter()
         self._iad = config.iad.name
@@ -97,7 +102,11 @@ class PushPlane:
         )
         self._spool = Spool()
         self._inboxes = Inboxes(
-            _read, most_owned=config.clients.most_subscriptions, areas=areas, nearest=nearest
+            _read,
+            most_owned=config.clients.most_subscriptions,
+            areas=areas,
+            nearest=nearest,
+            names=self._names,
         )
         self._store = store
         self._brought: deque[s.Brought] = deque()
@@ -113,6 +122,9 @@ class PushPlane:
             AcknowledgeNotifications: i.AcknowledgeArrived,
             Unsubscribe: i.UnsubscribeArrived,
         }
+        self.topics = TopicSpool(
+            reactor, self._iad, self._spool, self._commit, self._spool_has, wall
+        )
         self.subscribers = SubscriberPlane(reactor, public, self.ask)
         reactor.performs(s.PublishSpooled, self._publish)
         reactor.performs(s.TellLost, self._tell_lost)
@@ -170,6 +182,9 @@ class PushPlane:
             return True
         if len(self._brought) >= MAX_BROUGHT:
             return False
+        for event in alerts:
+            for each in event.notifications[:1]:
+                self._names.heard(each.attributes)
         idle = not self._brought
         self._brought += [
             s.Brought(None, node, message.history, message.oldest, part) for part in _parts(alerts)
@@ -240,6 +255,7 @@ class PushPlane:
                 self._commit.after_commit(instruction, soon=waits)
 
     def _deliver(self, instruction: overlay.Deliver) -> None:
+        self._names.heard(instruction.notification.attributes)
         content = content_of(instruction.notification)
         self._inbox_has(i.ContentArrived(instruction.subscriptions, content))
 
@@ -284,7 +300,7 @@ class PushPlane:
             return 0.0
         if self._commit.refusing:
             return self._commit.next_due
-        if self._brought:
+        if self._brought or self.topics.released:
             return 0.0
         parts: Iterable[float | None] = (
             self._commit.next_due,
@@ -299,6 +315,8 @@ class PushPlane:
         if not self._commit.refusing:
             if self._brought:
                 self._spool_has(self._brought.popleft())
+            for _ in range(min(TURN, len(self.topics.released))):
+                self._tell_broker(overlay.Publish(self.topics.released.popleft()))
             if _is_due(self._broker.next_tick, now):
                 self._tell_broker(overlay.Tick())
             if _is_due(self._spool.next_tick, now):

@@ -90,7 +90,7 @@ class SubscriberPlane:
         return ""
 
     def _take(self, origin: RequestOrigin, request: PushRequest) -> None:
-        if not self._ask(origin, _client(origin.sender), request):
+        if not self._ask(origin, client_of(origin.sender), request):
             self._not_now(origin, request, "this master's disk takes nothing now; try again later")
 
     def _not_now(self, origin: RequestOrigin, request: PushRequest, why: str) -> None:
@@ -140,7 +140,7 @@ def _parts(request: PushRequest) -> Iterator[PushRequest]:
         yield AcknowledgeNotifications(id_, position, tuple(also))
 
 
-def _client(sender: Sender) -> str:
+def client_of(sender: Sender) -> str:
     """The client that owns the subscriptions. Without keys all connections are one client: on
     loopback they cannot be distinguished, and a new connection has to find its earlier
     subscriptions."""

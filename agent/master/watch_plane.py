@@ -91,6 +91,7 @@ class WatchPlane:
             most_watches=config.clients.most_watches,
             most_readings_per_s=config.clients.watched_readings_per_s,
             rooms=rooms,
+            services=lambda: scheduler.services,
         )
         # Answers wait for the next turn: handled at once, each of many simultaneous answers would
         # start the next evaluation from within the one before.

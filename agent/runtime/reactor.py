@@ -49,6 +49,10 @@ class Reactor:
         self._turns[source] = turn
         self._poller.register(source, zmq.POLLIN)
 
+    def await_room(self, source: Any, *, wanted: bool) -> None:
+        """Call the turn of `source` also whenever it is writable, as long as that is wanted."""
+        self._poller.modify(source, zmq.POLLIN | (zmq.POLLOUT if wanted else 0))
+
     def ignore(self, source: Any) -> None:
         """Stop listening to `source`."""
         del self._turns[source]

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from typing import Final, NamedTuple, get_args
 
 from agent.runtime.token_bucket import TokenBucket
+from agent.scheduling.nearest import nearest
+from agent.wire.areas import AreaSet
 from agent.wire.messages import Refusal, Task
 from agent.wire.principals import Sender
 
@@ -162,27 +164,55 @@ def may_query(sender: Sender, service: str) -> Refused | None:
             "not_authorised", f"a key of role {sender.role} may not query; use a client's key"
         )
     if sender.services is not None and service not in sender.services:
+        hint = _or(service, sender.services)
+        ask = f"{hint} Ask" if hint else "; ask"
         return Refused(
             "not_authorised",
-            f"{sender.name} may not query service {service}; ask this IAD's operator",
+            f"{sender.name} may not query service {service}{ask} this IAD's operator",
         )
     return None
+
+
+def unknown_service(service: str, there: Iterable[str], sender: Sender) -> str:
+    """Why that service cannot be queried if those are there; for people. One that the sender may
+    not query is never named."""
+    there = list(there)
+    others = f", {len(there)} other{'s' * (len(there) != 1)}" if there else ""
+    see = "ee `fleet service list`"
+    if service == DEFAULT_SERVICE:
+        return f"no service is named, and there is no default here{others}: s{see}"
+    hint = _or(service, [name for name in there if may_query(sender, name) is None])
+    return f"no service {service} here{others}{f'{hint} S' if hint else ': s'}{see}"
+
+
+def _or(service: str, known: Iterable[str]) -> str:
+    """The known service that is most like this one, as a question; empty if none is like it."""
+    meant = nearest(service, AreaSet(known))
+    return f"; did you mean {meant}?" if meant else ""
 
 
 def may_subscribe(sender: Sender) -> Refused | None:
     """Whether this party may receive alerts. Alerts belong to no service: subscribers need only the
     default one."""
+    return _may_push(sender, "subscribe", "subscribes")
+
+
+def may_publish(sender: Sender) -> Refused | None:
+    """Whether this party may publish to topics: as with subscribing."""
+    return _may_push(sender, "publish", "publishes")
+
+
+def _may_push(sender: Sender, do: str, does: str) -> Refused | None:
     if sender.role == "anyone":
         return None
     if sender.role != "client":
         return Refused(
-            "not_authorised",
-            f"a key of role {sender.role} may not subscribe; use a client's key",
+            "not_authorised", f"a key of role {sender.role} may not {do}; use a client's key"
         )
     if sender.services is not None and DEFAULT_SERVICE not in sender.services:
         return Refused(
             "not_authorised",
-            f"{sender.name} may only query {', '.join(sender.services)}; who subscribes needs the "
+            f"{sender.name} may only query {', '.join(sender.services)}; who {does} needs the "
             f"service {DEFAULT_SERVICE}: ask this IAD's operator",
         )
     return None

@@ -23,6 +23,7 @@ from agent.wire.base import (
 )
 from agent.wire.market import MAX_MEMBERS, Rate, Service, Terms
 from agent.wire.messages import Slo
+from agent.wire.topics import TopicStatus
 
 
 class StatusRequest(Message, frozen=True, tag="status_request"):
@@ -81,7 +82,7 @@ class NodeStatus(WireStruct, frozen=True, omit_defaults=True):
 class IadStatus(Message, frozen=True, tag="iad_status", omit_defaults=True):
     """The state of an IAD, for its own operator only. `registered`: whether the DRS has confirmed
     its registration; absent without a market. `version` is the master's release; empty for a
-    checkout."""
+    checkout. `topics` are those that this master keeps."""
 
     iad: Name
     policy: Policy
@@ -92,6 +93,7 @@ class IadStatus(Message, frozen=True, tag="iad_status", omit_defaults=True):
     counters: dict[str, int]
     registered: bool | None = None
     version: Text = ""
+    topics: tuple[TopicStatus, ...] = ()
 
 
 class OperatorError(Message, frozen=True, tag="operator_error"):

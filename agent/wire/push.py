@@ -75,7 +75,8 @@ class Subscribed(Message, frozen=True, tag="subscribed", omit_defaults=True):
     """The state of a subscription. `open`: `position` is the last one that its client has; later
     ones follow. `unknown`: delivery has ended, because the master restarted or received nothing
     from the client for `renew_ms`: subscribe again. `refused`: `message` gives the reason. With
-    `open`, `message` says why no alert can match the filter, if that is known."""
+    `open`, `message` says why no alert can match the filter, if that is known; with `cancelled`,
+    that there was no such subscription."""
 
     id: Annotated[str, Meta(max_length=64)]
     state: Literal["open", "cancelled", "refused", "unknown"]

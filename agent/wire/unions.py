@@ -14,16 +14,26 @@ from agent.wire.operator import (
 )
 from agent.wire.overlay_links import OverlayRefused, OverlayRequest
 from agent.wire.push import PushReply, PushRequest
+from agent.wire.topics import Publish, Published, TopicReport, TopicRequest
 from agent.wire.watches import Round, Watching, WatchRequest
 
 PublicRequest = (
-    Query | Task | CancelTask | WatchRequest | PushRequest | MarketRequest | OverlayRequest
+    Query
+    | Task
+    | CancelTask
+    | WatchRequest
+    | PushRequest
+    | MarketRequest
+    | OverlayRequest
+    | Publish
 )
-PublicReply = Answer | TaskResult | Watching | Round | PushReply | MarketReply | OverlayRefused
+PublicReply = (
+    Answer | TaskResult | Watching | Round | PushReply | MarketReply | OverlayRefused | Published
+)
 # Replies to clients, to other masters and to overlay brokers.
-ClientReply = Answer | Watching | Round | PushReply
+ClientReply = Answer | Watching | Round | PushReply | Published
 PeerReply = Answer | TaskResult | MarketReply
 NeighbourReply = Answer | OverlayRefused
 
-OperatorRequest = StatusRequest | SetPolicy | ServiceRequest
-OperatorReply = IadStatus | OperatorError | ServiceReport
+OperatorRequest = StatusRequest | SetPolicy | ServiceRequest | TopicRequest
+OperatorReply = IadStatus | OperatorError | ServiceReport | TopicReport

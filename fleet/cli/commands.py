@@ -35,6 +35,7 @@ from fleet.cli.plan import plan
 from fleet.cli.release import release, releases
 from fleet.cli.service import service
 from fleet.cli.subscribe import subscribe
+from fleet.cli.topic import topic
 from fleet.cli.watch import watch
 from fleet.common import exits
 
@@ -229,6 +230,7 @@ fleet.add_command(keys)
 fleet.add_command(plan)
 fleet.add_command(watch)
 fleet.add_command(subscribe)
+fleet.add_command(topic)
 fleet.add_command(deploy)
 fleet.add_command(rollback)
 fleet.add_command(replace)

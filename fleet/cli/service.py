@@ -2,43 +2,18 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fleet.cli.connecting import connecting
-from fleet.cli.options import CHANNEL, NAME, SLO, Number, areas_to, patience
+from fleet.cli.asking import asks
+from fleet.cli.options import CHANNEL, NAME, SLO, Number, areas_to
 
 if TYPE_CHECKING:
-    from agent.net.keys import KeyFiles
     from fleet.query.service import Asker
 
 
-def _asks(wait: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """The options of every command here: it gets `ask`, which sends a request of its own making
-    and gives the exit status."""
-
-    def add(command: Callable[..., int]) -> Callable[..., int]:
-        @connecting("operator")
-        @patience(wait, "How long it may take.")
-        @click.option("--json", "as_json", is_flag=True, help="Print the wire's JSON.")
-        @functools.wraps(command)
-        def asking(
-            operator: str,
-            timeout_ms: float,
-            as_json: bool,
-            keys: KeyFiles | None,
-            **options: Any,
-        ) -> int:
-            from fleet.query.service import Asker
-
-            return command(ask=Asker(operator, timeout_ms, as_json, keys), **options)
-
-        return asking
-
-    return add
+_ROOM = "fleet.query.service"
 
 
 @click.group(context_settings={"max_content_width": 100})
@@ -90,7 +65,7 @@ def service() -> None:
 @click.option(
     "--redundant", is_flag=True, help="Where two IADs cover an area, ask both; the first wins."
 )
-@_asks("10s")
+@asks("10s", _ROOM)
 def create(
     name: str,
     capability: str,
@@ -130,7 +105,7 @@ def create(
 
 
 @service.command(name="list")
-@_asks("2s")
+@asks("2s", _ROOM)
 def list_(ask: Asker) -> int:
     """Print the services that a master is a member or the owner of."""
     from agent.wire.operator import ListServices
@@ -140,7 +115,7 @@ def list_(ask: Asker) -> int:
 
 @service.command()
 @click.argument("name", type=NAME)
-@_asks("2s")
+@asks("2s", _ROOM)
 def show(name: str, ask: Asker) -> int:
     """Print the pool of one service."""
     return ask.show(name)
@@ -149,7 +124,7 @@ def show(name: str, ask: Asker) -> int:
 @service.command()
 @click.argument("name", type=NAME)
 @click.argument("iad", type=NAME)
-@_asks("15s")
+@asks("15s", _ROOM)
 def add(name: str, iad: str, ask: Asker) -> int:
     """Take one more IAD into a running pool."""
     from agent.wire.operator import AddIad
@@ -160,7 +135,7 @@ def add(name: str, iad: str, ask: Asker) -> int:
 @service.command()
 @click.argument("name", type=NAME)
 @click.argument("iad", type=NAME)
-@_asks("15s")
+@asks("15s", _ROOM)
 def remove(name: str, iad: str, ask: Asker) -> int:
     """Take an IAD out of a running pool; what it has open it finishes."""
     from agent.wire.operator import RemoveIad
@@ -170,7 +145,7 @@ def remove(name: str, iad: str, ask: Asker) -> int:
 
 @service.command()
 @click.argument("name", type=NAME)
-@_asks("15s")
+@asks("15s", _ROOM)
 def drop(name: str, ask: Asker) -> int:
     """End a service at all its members."""
     from agent.wire.operator import DropService

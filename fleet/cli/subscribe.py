@@ -43,7 +43,7 @@ SUBSCRIPTION = Parsed("name", _identifier)
     help="Keep alerts under this name while nobody listens: the same command later goes on.",
 )
 @click.option("--after", type=click.IntRange(min=0), help="With --durable: last position known.")
-@click.option("--count", type=click.IntRange(min=1), help="End after so many lines were shown.")
+@click.option("--count", type=click.IntRange(min=1), help="End after so many alerts.")
 @click.option(
     "--for", "--lasting", "lasting_s", type=WINDOW, help="How long; by default until Ctrl-C."
 )
@@ -69,7 +69,8 @@ def subscribe(
     fleet subscribe --iad iad4 'area under "b1/f4" and kind = "raised"' --for 8h --json
     fleet subscribe --iad iad4 'trigger in ("hot", "smoke")' --durable pager
 
-    Exit status: 0 done, 2 wrong usage, 3 refused, 4 no reply, 130 interrupted.
+    Exit status: 0 done, 1 nothing to unsubscribe, 2 wrong usage, 3 refused, 4 no reply, 130
+    interrupted.
     """
     from fleet.query import subscribe as command
 

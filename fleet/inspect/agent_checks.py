@@ -1,4 +1,5 @@
-"""Doctor checks of an agent: unit, release, files, link to the master, sensors; pure."""
+"""Doctor checks of an agent: unit, release, files, link to the master, sensors, topics;
+pure."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Final
 from fleet.inspect.facts.facts import Facts, Unit
 from fleet.inspect.findings import Finding, Severity
 from fleet.inspect.seen import HostSeen
+from fleet.query.topic_screen import is_healthy
 
 MANY_RESTARTS: Final = 3
 MANY_WAITING: Final = 1_000
@@ -197,6 +199,17 @@ def _sensors(seen: HostSeen) -> Iterator[Finding]:
         yield _finding(seen, "note", "backlog", what, remedy)
 
 
+def _topics(seen: HostSeen) -> Iterator[Finding]:
+    if seen.host.node is not None or seen.iad is None or seen.iad.status is None:
+        return
+    for status in seen.iad.status.topics:
+        if not is_healthy(status):
+            state = status.state.replace("_", " ")
+            what = f"topic {status.topic.name}: {status.trouble or f'its processor is {state}'}"
+            remedy = f"`fleet topic show {status.topic.name} --iad {seen.host.iad.name}`"
+            yield _finding(seen, "warning", "topic", what, remedy)
+
+
 CHECKS: Final[tuple[Callable[[HostSeen], Iterator[Finding]], ...]] = (
     _login,
     _unit,
@@ -205,4 +218,5 @@ CHECKS: Final[tuple[Callable[[HostSeen], Iterator[Finding]], ...]] = (
     _joined,
     _reaches,
     _sensors,
+    _topics,
 )

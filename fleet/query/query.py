@@ -7,12 +7,12 @@ from typing import Final
 
 from agent.client import Client, NoReplyError
 from agent.net.keys import KeyFiles
-from agent.wire.base import TIMEOUT_FACTOR, Form
+from agent.wire.base import Form
 from agent.wire.messages import Answer, Slo, Window
 from fleet.common import exits
 from fleet.query import replies
 from fleet.terminal import screen
-from fleet.terminal.summary import held_of, not_given
+from fleet.terminal.summary import held_of, longest_pause, not_given
 from fleet.terminal.units import format_duration
 
 EXIT_STATUS: Final = {
@@ -22,8 +22,16 @@ EXIT_STATUS: Final = {
 }
 
 
-def _words(answer: Answer, window: Window, timeout_ms: float | None, slo: Slo) -> Iterator[str]:
+def _words(
+    answer: Answer,
+    window: Window,
+    channels: tuple[str, ...],
+    timeout_ms: float | None,
+    slo: Slo,
+) -> Iterator[str]:
     """Lines that explain what the answer itself leaves open."""
+    if lacking := not_given(answer, channels):
+        yield f"no area that answered gives {', '.join(lacking)}"
     if (held := held_of(answer, window.length_s)) is not None:
         area, held_s, areas = held
         least, asked = format_duration(round(held_s)), format_duration(window.length_s)
@@ -33,11 +41,16 @@ def _words(answer: Answer, window: Window, timeout_ms: float | None, slo: Slo) -
             else f"{areas} areas have readings of less than the {asked} asked, {area} of {least} "
             "only: their nodes hold no more"
         )
-    if any(gap.reason == "timeout" for gap in answer.missing):
-        waited = f"the answer timeout was {timeout_ms or slo.latency_ms * TIMEOUT_FACTOR:g} ms"
-        if timeout_ms is None:
-            waited += f", {TIMEOUT_FACTOR:g} times the SLO's latency"
-        yield f"{waited}; --timeout 10s waits longer"
+    if (pause := longest_pause(answer, window.length_s)) is not None:
+        area, pause_s, areas = pause
+        longest = format_duration(round(pause_s))
+        yield (
+            f"{area} has no readings for {longest} in between"
+            if areas == 1
+            else f"{areas} areas have no readings for a while in between, {area} for {longest}"
+        )
+    if waited := replies.waited(answer, timeout_ms, slo):
+        yield waited
 
 
 def run(
@@ -69,15 +82,14 @@ def run(
             )
     except (NoReplyError, ValueError) as error:
         return replies.fail(error, f"{master} is no answer to a query", "public")
+    if answer.status == "refused" and not as_json:
+        return replies.refused(answer.message or answer.reason or "", master)
     if as_json:
         replies.write_json(answer)
-    elif answer.status == "refused":
-        return replies.refused(answer.message or answer.reason or "", master)
     else:
-        out = screen.console()
-        screen.show_answer(out, answer, slo)
-        if lacking := not_given(answer, channels):
-            screen.line(out, f"no area that answered gives {', '.join(lacking)}", style="yellow")
-        for text in _words(answer, window, timeout_ms, slo):
-            screen.line(out, text, style="yellow")
+        screen.show_answer(screen.console(), answer, slo)
+    # Output for programs is the answer alone.
+    told = screen.console(stderr=as_json)
+    for text in _words(answer, window, channels, timeout_ms, slo):
+        screen.line(told, text, style="yellow")
     return EXIT_STATUS[answer.status]

@@ -6,8 +6,9 @@ import sys
 from typing import Final
 
 from agent.client import NoReplyError
-from agent.wire.base import Message
+from agent.wire.base import TIMEOUT_FACTOR, Message
 from agent.wire.codec import HEADER_BYTES, JSON, WireError, encode
+from agent.wire.messages import Answer, Slo
 from fleet.common import exits
 
 # The command that a master's refusal names if it does not have the service.
@@ -19,6 +20,16 @@ def write_json(message: Message) -> None:
     """Print `message` on a line of its own and flush."""
     sys.stdout.write(encode(message, JSON)[HEADER_BYTES:].decode() + "\n")
     sys.stdout.flush()
+
+
+def waited(answer: Answer, timeout_ms: float | None, slo: Slo) -> str:
+    """How long the answer was waited for if that was too short for some areas; otherwise empty."""
+    if not any(gap.reason == "timeout" for gap in answer.missing):
+        return ""
+    text = f"the answer timeout was {timeout_ms or slo.latency_ms * TIMEOUT_FACTOR:g} ms"
+    if timeout_ms is None:
+        text += f", {TIMEOUT_FACTOR:g} times the SLO's latency"
+    return f"{text}; --timeout 10s waits longer"
 
 
 def refused(message: str, master: str) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 from rich.text import Text
 
+from agent.wire.figures import percentile_in_words, rate_in_words
 from agent.wire.market import Service, Terms
 from agent.wire.operator import ServiceReport, Step
 from fleet.terminal.screen import line, plain_table, show_table
@@ -63,7 +64,7 @@ def show_pool(screen: Console, service: Service) -> None:
     folds = ("areas", "address", *_long_names(member.iad for member in service.members))
     table = plain_table("IAD", "tasks/s", "areas", "address", left=4, folds=folds)
     for member in service.members:
-        rate = f"{member.rate_per_s:.4g}" if member.areas else "–"
+        rate = rate_in_words(member.rate_per_s) if member.areas else "–"
         table.add_row(member.iad, rate, _areas(member.areas), member.address)
     show_table(screen, table)
 
@@ -85,7 +86,8 @@ def _coverage(report: ServiceReport) -> str:
 def _asked(terms: Terms | None) -> str:
     if terms is None:
         return "–"
-    return f"{terms.rate_per_s:.4g}/s, p{terms.percentile:.4g} ≤ {format_ms(terms.budget_ms)}"
+    rate, percentile = rate_in_words(terms.rate_per_s), percentile_in_words(terms.percentile)
+    return f"{rate}/s, p{percentile} ≤ {format_ms(terms.budget_ms)}"
 
 
 def _outcome(step: Step) -> Text:

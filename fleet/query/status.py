@@ -1,5 +1,5 @@
-"""`fleet status --operator`: the status of one IAD (nodes, open faults, raised triggers, counters),
-from its operator socket."""
+"""`fleet status --operator`: the status of one IAD (nodes, open faults, raised triggers, topics in
+trouble, counters), from its operator socket."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agent.client import NoReplyError, Operator
 from agent.net.keys import KeyFiles
 from agent.wire.operator import IadStatus, NodeAlert, NodeFault, NodeStatus
 from fleet.common import exits
-from fleet.query import replies
+from fleet.query import replies, topic_screen
 from fleet.terminal import screen
 from fleet.terminal.screen import STYLES, line, local_time, plain_table, show_table
 from fleet.terminal.wrapping import whole
@@ -34,6 +34,7 @@ def show_status(screen: Console, status: IadStatus) -> None:
     _show_nodes(screen, nodes)
     _show_faults(screen, nodes)
     _show_alerts(screen, nodes)
+    topic_screen.show_unhealthy(screen, status.topics)
     dated: list[NodeFault | NodeAlert] = [each for node in nodes for each in node.faults]
     dated += [each for node in nodes for each in node.alerts]
     if not all(each.synchronised for each in dated):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Final
 
@@ -26,6 +26,7 @@ from fleet.terminal.wrapping import whole
 # Column widths: room for a date, a room's area, a channel, and a number with its unit; with a
 # trigger and an IAD of usual names 80 columns.
 ALERT: Final = "{:<15}  {:<11}  {:<11}  {:>8}"
+TOPIC: Final = "{:<15}  {:<11}  {:<11}  "
 ENDING: Final = "  {:<7}  {:<12}  {}"
 COLUMNS: Final = ("area", "metric", "value", "kind", "trigger", "iad")
 COLOURS: Final = {"raised": "red", "cleared": "green"}
@@ -87,11 +88,14 @@ def end(master: str, name: str, keys: KeyFiles | None = None) -> int:
     """End a durable subscription; returns the exit status."""
     try:
         with Client(master, keys) as client:
-            client.unsubscribe(name)
+            was_kept = client.unsubscribe(name)
     except SubscriptionError as error:
         return exits.fail(f"refused: {error}", exits.REFUSED)
     except (NoReplyError, ValueError) as error:
         return replies.fail(error, f"{master} is none to a subscription", "public")
+    if not was_kept:
+        text = f"this master keeps no subscription {name} for you: nothing was ended"
+        return exits.fail(text, exits.FAILED)
     screen.line(screen.console(stderr=True), f"subscription {name} is ended")
     return exits.DONE
 
@@ -128,13 +132,23 @@ def _follow(notifications: Notifications, options: Options, tally: Tally) -> Non
     out = screen.console()
     if not options.as_json:
         screen.line(out, header(), "bold")
-    for shown, each in enumerate(_until(notifications, options.lasting_s), start=1):
+    for each in first_alerts(_until(notifications, options.lasting_s), options.count):
         _count(tally, each)
         if options.as_json:
             replies.write_json(each)
         else:
             screen.line(out, alert_line(each, time.time()))
-        if shown == options.count:
+
+
+def first_alerts(
+    received: Iterable[Notified | Gap | UnknownLoss], count: int | None
+) -> Iterator[Notified | Gap | UnknownLoss]:
+    """All up to the alert with this number; what is missing counts for none."""
+    alerts = 0
+    for each in received:
+        yield each
+        alerts += isinstance(each, Notified)
+        if alerts == count:
             return
 
 
@@ -192,7 +206,8 @@ def alert_line(each: Notified | Gap | UnknownLoss, now_s: float) -> Text:
             text += f"{lost.history} {_range(lost.first, lost.last)}"
         case UnknownLoss(after=after):
             text = f"alerts may be lost after position {after}, nobody knows how many: "
-            text += printable(each.message)
+            # What the master advises, the client has done: the subscription is made anew.
+            text += printable(each.message.partition("; ")[0])
     return Text(text, "yellow")
 
 
@@ -201,15 +216,15 @@ def _range(first: int, last: int) -> str:
 
 
 def notification_line(notification: Notification, now_s: float) -> Text:
-    """One line for an alert. It arrived at `now_s` by the wall clock."""
+    """One line for an alert, or for a topic's message. It arrived at `now_s` by the wall clock."""
     attributes = dict(notification.attributes)
+    if "topic" in attributes:
+        return _topic_line(notification, attributes, now_s)
     area, metric, value, kind, trigger, iad = (attributes.pop(name, None) for name in COLUMNS)
-    then_s = notification.time_ms / 1e3
-    when = datetime.fromtimestamp(then_s).astimezone()
     unit = screen.unit_of(metric) if isinstance(metric, str) else ""
     drawn = Text(
         ALERT.format(
-            f"{when:%d %b %H:%M:%S}", _word(area), _word(metric), f"{_word(value)} {unit}".rstrip()
+            _when(notification), _word(area), _word(metric), f"{_word(value)} {unit}".rstrip()
         )
     )
     begun = len(drawn)
@@ -217,9 +232,33 @@ def notification_line(notification: Notification, now_s: float) -> Text:
     drawn.stylize(COLOURS.get(str(kind), ""), begun, begun + 10)
     for name, more in sorted(attributes.items()):
         drawn.append(f"  {name}={_word(more)}", "dim")
-    if now_s - then_s > LATE_S:
-        drawn.append(f"  late {format_duration(round(now_s - then_s))}", "yellow")
+    _mark_late(drawn, notification, now_s)
     return drawn
+
+
+def _topic_line(notification: Notification, attributes: dict[str, Value], now_s: float) -> Text:
+    """A topic's attributes are its own: each stands with its name, the area and the topic in the
+    columns of an alert's area and metric."""
+    area, topic, kind, iad = (
+        attributes.pop(name, None) for name in ("area", "topic", "kind", "iad")
+    )
+    drawn = Text(TOPIC.format(_when(notification), _word(area), _word(topic)))
+    told = [f"{name}={_word(value)}" for name, value in sorted(attributes.items())]
+    drawn.append("  ".join(told))
+    drawn.append(f"  {_word(kind)} " if kind != "output" else "  ", "dim")
+    drawn.append(_word(iad), "dim")
+    _mark_late(drawn, notification, now_s)
+    return drawn
+
+
+def _when(notification: Notification) -> str:
+    return f"{datetime.fromtimestamp(notification.time_ms / 1e3).astimezone():%d %b %H:%M:%S}"
+
+
+def _mark_late(drawn: Text, notification: Notification, now_s: float) -> None:
+    late_s = now_s - notification.time_ms / 1e3
+    if late_s > LATE_S:
+        drawn.append(f"  late {format_duration(round(late_s))}", "yellow")
 
 
 def _word(value: Value | None) -> str:

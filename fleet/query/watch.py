@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Final, Literal
 
 from msgspec import Struct
+from rich.console import Console
 from rich.text import Text
 
 from agent.client import Client, NoReplyError, Rounds, WatchError
@@ -63,6 +64,7 @@ class Tally(Struct):
     missed: int = 0
     refused: int = 0
     partial: int = 0  # with SLOs met: more time would not bring the missing areas
+    late: Answer | None = None  # the first that lacks areas which more time might bring
 
     def take(self, answer: Answer) -> None:
         """One more round."""
@@ -70,6 +72,8 @@ class Tally(Struct):
         self.missed += (how := _how(answer)) == "missed"
         self.refused += how == "refused"
         self.partial += how == "partial"
+        if self.late is None and any(gap.reason == "timeout" for gap in answer.missing):
+            self.late = answer
 
 
 def run(options: Options, keys: KeyFiles | None = None) -> int:
@@ -134,7 +138,7 @@ def _show(rounds: Rounds, options: Options) -> int:
     rounds.acknowledge()
     if not options.detach:
         rounds.cancel()  # the reply gives the number of rounds
-    screen.line(err, _summary(tally, options, rounds.looked_at))
+    _sum_up(err, tally, options, rounds.looked_at)
     if status == exits.DONE and tally.rounds == tally.refused > 0:
         status = exits.REFUSED
     if options.detach and rounds.is_open:
@@ -252,10 +256,13 @@ def _named(areas: tuple[str, ...]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def _summary(tally: Tally, options: Options, looked_at: int) -> str:
+def _sum_up(err: Console, tally: Tally, options: Options, looked_at: int) -> None:
     if options.on and not tally.rounds:
-        return "no alert came"
-    return summary_line(tally, options.slo, looked_at, options.trigger)
+        screen.line(err, "no alert came")
+    else:
+        screen.line(err, summary_line(tally, options.slo, looked_at, options.trigger))
+    if tally.late is not None:
+        screen.line(err, replies.waited(tally.late, options.timeout_ms, options.slo), "yellow")
 
 
 def summary_line(tally: Tally, slo: Slo, looked_at: int, trigger: str = "") -> str:

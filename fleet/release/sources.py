@@ -14,7 +14,7 @@ from fleet.release.target import ReleaseError
 # Increase it when a release's files change although the sources do not.
 LAYOUT: Final = 1
 # Packages in the wheel. The operator's commands stay on the operator's machine.
-PACKAGES: Final = ("_core", "agent", "sensors")
+PACKAGES: Final = ("_core", "agent", "processors", "sensors")
 SHARED: Final = "images/systemd"
 LOCK: Final = "locks/release.txt"
 BUILD_LOCK: Final = "locks/build.txt"

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agent.wire.base import RAW
+from agent.wire.figures import percentile_in_words
 from agent.wire.messages import Answer, Slo
 from agent.wire.records import TaskRecord
 from fleet.terminal.output import printable
@@ -373,7 +374,7 @@ def _task_table(answer: Answer, records: Mapping[str, TaskRecord]) -> Table:
     for task in answer.tasks:
         cells = [
             task.iad,
-            f"p{task.percentile:.4g} ≤ {task.budget_ms:g} ms",
+            f"p{percentile_in_words(task.percentile)} ≤ {task.budget_ms:g} ms",
             f"{task.coverage.answered}/{task.coverage.asked}",
             format_ms(task.total_ms),
         ]

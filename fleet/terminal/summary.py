@@ -7,6 +7,8 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable
 from itertools import compress, zip_longest
+from operator import sub
+from statistics import median_low
 from typing import Final
 
 from msgspec import Struct
@@ -19,6 +21,11 @@ from agent.wire.quality import counts, names
 # window.
 SLACK_S: Final = 60.0
 SLACK_SHARE: Final = 0.1
+
+# A pause is this many times as long as the usual step from one reading to the next; fewer readings
+# show no usual step.
+OUT_OF_STEP: Final = 10.0
+LEAST_READINGS: Final = 10
 
 
 class ChannelSummary(Struct, frozen=True):
@@ -85,6 +92,34 @@ def held_of(answer: Answer, asked_s: float) -> tuple[str, float, int] | None:
         return None
     covered_s, area = min(spans)
     return area, covered_s, len(spans)
+
+
+def longest_pause(answer: Answer, asked_s: float) -> tuple[str, float, int] | None:
+    """The area whose readings pause longest within a window of `asked_s` seconds, the seconds
+    without one, and the number of areas with a clear pause; None if there is none. Only a series
+    tells. O(readings)."""
+    pauses = [
+        (pause_s, result.area)
+        for result in answer.results
+        if result.series is not None
+        and (pause_s := _pause_s(result.series, SLACK_SHARE * asked_s)) > 0.0
+    ]
+    if not pauses:
+        return None
+    pause_s, area = max(pauses)
+    return area, pause_s, len(pauses)
+
+
+def _pause_s(series: Series, least_s: float) -> float:
+    """The longest time without a reading if it is clearly out of step with the others, else 0."""
+    times = series.time_ms.numbers()
+    if len(times) < LEAST_READINGS:
+        return 0.0
+    steps: list[int] = list(map(sub, times[1:], times))
+    longest_ms = max(steps)
+    if longest_ms <= least_s * 1e3 or longest_ms <= OUT_OF_STEP * median_low(steps):
+        return 0.0
+    return longest_ms / 1e3
 
 
 def channels_of(areas: Iterable[AreaSummary]) -> list[str]:

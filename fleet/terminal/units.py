@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from agent.wire.base import LONGEST_TIMEOUT_MS, LONGEST_WINDOW_S
+from agent.wire.figures import percentile_in_words
 from agent.wire.messages import Slo
 
 # The same limits as in messages: `SloPercentile`, and a watch's `interval_s`.
@@ -100,7 +101,7 @@ def format_ms(milliseconds: float) -> str:
 
 def format_slo(slo: Slo) -> str:
     """``p99 ≤ 500 ms``."""
-    return f"p{slo.percentile:g} ≤ {slo.latency_ms:g} ms"
+    return f"p{percentile_in_words(slo.percentile)} ≤ {slo.latency_ms:g} ms"
 
 
 def size(count: int) -> str:

@@ -81,7 +81,6 @@ def quick() -> Setup:
 
 def measure(setup: Setup, seed: int, say: Callable[[str], None]) -> Found:
     """Measure everything; files are in a temporary folder. MastersError."""
-    # The paths of sockets below it have to be short.
     with tempfile.TemporaryDirectory(prefix="overlay-", dir=_disk()) as name:
         rig = Rig(setup.scot, Path(name), setup.i_link_bytes_s)
         if rig.why_not_short:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -62,7 +63,11 @@ def make_keys(plan: OverlayPlan, folder: Path) -> None:
 
 class Masters:
     """A master at each place of `plan` with the advertisements in `announced`, with its files below
-    `folder` and the keys of `keys`. A context manager: leaving it stops all."""
+    `folder` and the keys of `keys`. A context manager: leaving it stops all.
+
+    Sockets are in a temporary folder, since Linux permits their paths 107 bytes: `folder` may be
+    anywhere.
+    """
 
     def __init__(
         self,
@@ -88,6 +93,7 @@ class Masters:
     def __enter__(self) -> Self:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, len(self.plan.places) + 16)
+        self._sockets = tempfile.TemporaryDirectory(prefix="overlay-")
         for iad in self.plan.places:
             (self._folder / iad).mkdir(parents=True)
             (self._folder / iad / "master.toml").write_text(dump(self._config(iad)), "utf-8")
@@ -106,6 +112,7 @@ class Masters:
         with processes.interrupts_deferred():
             self._context.destroy(linger=0)
             processes.stop(self._children.values(), STOP_PATIENCE_S)
+            self._sockets.cleanup()
 
     def _config(self, iad: str) -> config.MasterConfig:
         texts = self._announced.get(self.plan.places[iad], (real_load.NOTHING_ELSE,))
@@ -131,7 +138,7 @@ class Masters:
         return self._network.address(iad), str(self._keys / f"{iad}.public")
 
     def _ipc(self, iad: str, name: str) -> str:
-        return f"ipc://{self._folder}/{iad}/{name}"
+        return f"ipc://{self._sockets.name}/{iad}-{name}"
 
     # --- observation -----------------------------------------------------------------------------
 

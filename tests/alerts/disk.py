@@ -5,6 +5,7 @@ from __future__ import annotations
 from agent.alerts import inbox_events as i
 from agent.alerts import spool_events as s
 from agent.alerts.event_state import SaveNodeState
+from agent.topics.events import ForgetProgress, SaveProgress
 
 
 class Disk:
@@ -15,6 +16,7 @@ class Disk:
         self.taken = {}
         self.lost = {}
         self.nodes = {}
+        self.topics = {}
         self.subscriptions = {}
         self.items = {}
         self.positions = {}
@@ -23,6 +25,10 @@ class Disk:
         for change in changes:
             if isinstance(change, SaveNodeState):
                 self.nodes[change.kind, change.node] = change
+            elif isinstance(change, SaveProgress):
+                self.topics[change.name] = change
+            elif isinstance(change, ForgetProgress):
+                self.topics.pop(change.name, None)
             elif isinstance(change, s.SpoolChange):
                 self._write_spool(change)
             else:
@@ -44,6 +50,9 @@ class Disk:
 
     def load_nodes(self):
         return [self.nodes[key] for key in sorted(self.nodes)]
+
+    def load_topics(self):
+        return [self.topics[key] for key in sorted(self.topics)]
 
     def close(self):
         pass

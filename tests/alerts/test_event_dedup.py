@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from agent.alerts.dedup_window import MAX_HISTORIES, MAX_REMEMBERED, EventDedup, Taken
+from tests.examples import examples
 
 
 class LedgerModel(RuleBasedStateMachine):
@@ -62,7 +63,9 @@ class LedgerModel(RuleBasedStateMachine):
         assert not self.dedup.knows("n1", "h2", self.next - 1)
 
 
-LedgerModel.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+LedgerModel.TestCase.settings = settings(
+    max_examples=examples(100), stateful_step_count=40, deadline=None
+)
 TestLedgerModel = LedgerModel.TestCase
 
 

@@ -426,10 +426,12 @@ def test_the_filters_of_one_client_and_of_all_are_bounded_in_bytes():
 @pytest.mark.parametrize("durable", [False, True])
 def test_ending_what_is_not_there_is_no_error(durable):
     rig = Rig()
-    assert sent(rig.unsubscribe()) == [Subscribed("s", "cancelled")]
+    [nothing] = sent(rig.unsubscribe())
+    assert (nothing.id, nothing.state) == ("s", "cancelled")
+    assert nothing.message == "no subscription 's' is kept here"
     rig.subscribe(durable=durable)
     rig.come(10)
-    rig.unsubscribe()
+    assert sent(rig.unsubscribe()) == [Subscribed("s", "cancelled")]
     assert len(rig.inboxes) == 0
     assert sent(rig.subscribe(durable=durable)) == [Subscribed("s", "open", 0, LEASE_MS)]
     assert sent(rig.come(10, names=("2",))) == [(1, 10)]

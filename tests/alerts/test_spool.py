@@ -271,3 +271,31 @@ def test_an_arrow_that_is_not_in_the_table_raises():
     [entry] = spool._spooled.values()
     with pytest.raises(InvalidTransition, match="published → new is not allowed for <spooled 1"):
         entry.become("new")
+
+
+def test_it_is_crowded_when_it_is_half_full():
+    spool = Spool(most=4)
+    spool.handle(brought(1), 0.0)
+    assert not spool.crowded
+    spool.handle(brought(2), 0.0)
+    assert spool.crowded
+    spool.handle(Settled(notification(1).origin), 0.0)
+    assert not spool.crowded
+    spool = Spool(most_bytes=2 * len(body(1)))
+    spool.handle(brought(1), 0.0)
+    assert spool.crowded
+
+
+def test_clients_that_choose_many_histories_do_not_make_those_of_nodes_forgotten():
+    spool = Spool(most_histories=2)
+    spool.handle(brought(1), 0.0)
+    for number in range(5):
+        spool.handle(brought(1, node="client/wall", history=f"c{number}"), 0.0)
+    assert published(spool.handle(brought(1), 0.0)) == []
+    saved = [each for each in spool.handle(brought(2), 0.0) if isinstance(each, SaveTaken)]
+    assert saved == [SaveTaken("n1", "h1", Taken(0, (1, 2)))]
+    # After a restart, too.
+    again = Spool(most_histories=2)
+    windows = [("client/wall", f"c{n}", Taken(0, (1,))) for n in range(5)]
+    again.restore(SavedSpool(taken=(("n1", "h1", Taken(0, (1,))), *windows)), 0.0)
+    assert published(again.handle(brought(1), 0.0)) == []

@@ -2,6 +2,7 @@
 
 import pytest
 
+from agent.alerts.known_names import MAX_TRIGGERS, KnownNames
 from agent.alerts.unmatchable import doubt
 from agent.scheduling.nearest import nearest
 from agent.wire.areas import AreaSet
@@ -37,6 +38,9 @@ def test_what_no_alert_fulfils_is_doubted(text, says):
         "value present",
         'kind = "raise" or value > 30',
         'kind = "lost" and count > 3',
+        'topic = "comfort" and index > 26',
+        'kind = "output" and index > 26',
+        'kind in ("input", "output") and vote present',
     ],
 )
 def test_what_one_may_fulfil_is_not(text):
@@ -90,3 +94,62 @@ def test_an_area_like_another_is_looked_for_once():
     wanted = tuple((Predicate("area", "=", (f"b1/r{n}",)),) for n in range(64))
     assert "b1/r0" in doubt(wanted, [AreaSet(["b1/f4"])], near)
     assert asked == ["b1/r0"]
+
+
+def names(attribute):
+    """What is known here of alerts."""
+    return {
+        "iad": ("iad1", "iad2"),
+        "trigger": ("smoke", "stuffy", "warm"),
+        "metric": ("co2", "humidity"),
+    }.get(attribute, ())
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('iad = "iad9"', "no alert comes of iad9: no IAD in the overlay is; did you mean iad1?"),
+        ('iad in ("x", "y")', "no alert comes of x: no IAD in the overlay is, only iad1, iad2"),
+        ('trigger = "hot"', "no alert here named a trigger hot so far, only smoke, stuffy, warm"),
+        ('trigger prefix "ho"', "no alert here named a trigger ho so far"),
+        ('trigger = "smok"', "named a trigger smok so far; did you mean smoke?"),
+        ('metric = "humidty"', "no node known here gives humidty; did you mean humidity?"),
+        ('metric = "humidty" or trigger = "hot"', "gives humidty"),
+        ('iad = "iad1" and metric = "humidty"', "gives humidty"),
+    ],
+)
+def test_a_name_that_nobody_known_has_is_doubted(text, says):
+    assert says in doubt(read_filter(text), (), nearest, names)
+    assert doubt(read_filter(text)) == "", "nothing is known"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'iad = "iad2"',
+        'iad in ("iad9", "iad1")',
+        'iad prefix "iad"',
+        'iad != "iad9"',
+        'trigger = "smoke"',
+        'metric = "noise"',
+        'metric = "humidty" or metric = "humidity"',
+        'area = "b1"',
+        "value > 3",
+    ],
+)
+def test_a_name_that_somebody_may_have_is_not(text):
+    """Another IAD's nodes may well give what is like nothing here."""
+    assert doubt(read_filter(text), (), nearest, names) == ""
+
+
+def test_a_trigger_is_known_once_an_alert_named_it():
+    known = KnownNames(("iad1",), lambda: frozenset({"co2"}))
+    assert (known("iad"), known("metric"), known("trigger")) == (("iad1",), {"co2"}, ())
+    known.heard({"trigger": "hot", "iad": "iad2"})
+    known.heard({"kind": "lost"})
+    known.heard({"trigger": 3.0})
+    assert list(known("trigger")) == ["hot"]
+    assert known("value") == ()
+    for number in range(MAX_TRIGGERS):
+        known.heard({"trigger": f"t{number}"})
+    assert known("trigger") == (), "not all are remembered"

@@ -30,6 +30,7 @@ from agent.wire.push import (
 )
 from tests.alerts.disk import Disk
 from tests.alerts.samples import FILTER, notification, read_filter
+from tests.examples import examples
 
 OK = Answered(204, "204 No Content")
 DOWN = Answered(0, "Connection refused")
@@ -293,4 +294,4 @@ class Receiving(RuleBasedStateMachine):
 
 
 TestReceiving = Receiving.TestCase
-TestReceiving.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestReceiving.settings = settings(max_examples=examples(40), stateful_step_count=40, deadline=None)

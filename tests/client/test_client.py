@@ -17,6 +17,7 @@ from agent.wire.operator import OperatorError
 from agent.wire.unions import ClientReply, PublicRequest
 from agent.wire.watches import Cancel
 from fleet.testbed.ports import free_address
+from tests.examples import examples
 
 
 def answer(query_id: str) -> bytes:
@@ -168,7 +169,9 @@ class ClientMachine(RuleBasedStateMachine):
 
 
 TestClientModel = ClientMachine.TestCase
-TestClientModel.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+TestClientModel.settings = settings(
+    max_examples=examples(40), stateful_step_count=20, deadline=None
+)
 
 
 def test_without_the_key_that_a_master_wants_nothing_waits_for_ever(context):

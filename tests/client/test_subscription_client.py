@@ -518,8 +518,10 @@ def test_a_filter_is_read_before_anything_is_sent(master):
 
 def test_a_subscription_that_was_left_is_ended_by_its_name(master):
     master.then(Subscribed("left", "cancelled"))
-    master.client.unsubscribe("left")
-    assert master.heard == [Unsubscribe("left")]
+    assert master.client.unsubscribe("left")
+    master.then(Subscribed("left", "cancelled", message="no subscription 'left' is kept here"))
+    assert not master.client.unsubscribe("left")
+    assert master.heard == [Unsubscribe("left")] * 2
     with pytest.raises(NoReplyError):
         master.client.unsubscribe("left", timeout_ms=1.0)
 

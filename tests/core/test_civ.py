@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from _core.matching.civ import Civ
+from tests.examples import examples
 from tests.oracles.civ import NaiveCiv
 
 WIDTHS = st.one_of(
@@ -105,7 +106,9 @@ class CivAgainstTwin(RuleBasedStateMachine):
 
 
 TestCivAgainstTwin = CivAgainstTwin.TestCase
-TestCivAgainstTwin.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestCivAgainstTwin.settings = settings(
+    max_examples=examples(60), stateful_step_count=30, deadline=None
+)
 
 
 @given(WIDTHS, st.data())

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from _core.queue.edf import EdfQueue
+from tests.examples import examples
 from tests.oracles.edf import NaiveEdfQueue
 
 KEYS = st.one_of(
@@ -76,7 +77,9 @@ class QueueAgainstTwin(RuleBasedStateMachine):
 
 
 TestQueueAgainstTwin = QueueAgainstTwin.TestCase
-TestQueueAgainstTwin.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+TestQueueAgainstTwin.settings = settings(
+    max_examples=examples(60), stateful_step_count=60, deadline=None
+)
 
 
 @pytest.mark.parametrize("seed", range(5))

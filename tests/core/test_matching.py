@@ -22,6 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from _core.matching.engine import Conjunctions, covers, holds, intersects
 from tests.core import matching_populations as populations
 from tests.core.matching_populations import Event, Predicate
+from tests.examples import examples
 from tests.oracles import matching as oracle
 
 PAIRS = int(os.environ.get("SANDERLING_MATCHING", "20000"))
@@ -178,11 +179,13 @@ class EngineAgainstTwin(RuleBasedStateMachine):
 
 
 TestEngineAgainstTwin = EngineAgainstTwin.TestCase
-TestEngineAgainstTwin.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestEngineAgainstTwin.settings = settings(
+    max_examples=examples(60), stateful_step_count=40, deadline=None
+)
 
 
 @given(st.integers(0, 2**64))
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=examples(800), deadline=None)
 def test_covering_intersection_and_holding_of_pairs(seed: int) -> None:
     draw = random.Random(seed)
     a = populations.some_conjunction(draw, "ab")

@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from _core import _bench
 from _core.deadlines.histogram import BUCKETS, MAX_S, MIN_S
 from _core.deadlines.order_statistics import NodeSet, UnloadedModel, task_percentile
+from tests.examples import examples
 from tests.oracles.orderstats import F_MIN, NaiveModel, exact_quantile
 
 FRESH = {"max_stale_errors": 0.0, "max_stale_age_s": 0.0}
@@ -381,7 +382,9 @@ class ModelAgainstTwin(RuleBasedStateMachine):
 
 
 TestModelAgainstTwin = ModelAgainstTwin.TestCase
-TestModelAgainstTwin.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestModelAgainstTwin.settings = settings(
+    max_examples=examples(40), stateful_step_count=40, deadline=None
+)
 
 
 # Staleness.

@@ -17,6 +17,7 @@ from _core.deadlines.histogram import (
     bucket_bounds,
     bucket_of,
 )
+from tests.examples import examples
 from tests.oracles.histogram import NaiveHistogram
 
 VALUES = st.one_of(st.floats(0.0, 1e4), st.floats(0.001, 2.0), st.sampled_from([0.0, 1e-5, 600.0]))
@@ -151,7 +152,9 @@ class HistogramAgainstTwin(RuleBasedStateMachine):
 
 
 TestHistogramAgainstTwin = HistogramAgainstTwin.TestCase
-TestHistogramAgainstTwin.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+TestHistogramAgainstTwin.settings = settings(
+    max_examples=examples(60), stateful_step_count=50, deadline=None
+)
 
 
 @pytest.mark.parametrize("seed", range(4))

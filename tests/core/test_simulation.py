@@ -19,6 +19,7 @@ from _core.deadlines.size_regression import SizeModel
 from _core.queue.policy import POLICIES
 from _core.simulator import Run, ServiceTimes, Trace, simulate_events, simulate_nodes
 from tests.core.simulation_traces import Case
+from tests.examples import examples
 from tests.oracles import simulation as oracle
 
 Simulate = Callable[..., Run]
@@ -395,7 +396,7 @@ NUMBERS = {
 
 
 @given(seed=st.integers(0, 50), data=st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_whatever_the_buffers_hold_is_refused_or_simulated(seed: int, data: st.DataObject) -> None:
     case = Case(seed, queries=5)
     arguments = dict(case.trace)

@@ -10,6 +10,7 @@ from agent.directory.replica import PATIENCE_S, ReadReplica
 from agent.wire import directory as d
 from agent.wire.principals import Sender
 from tests.directory.directory_oracle import AREAS, CAPABILITIES, KEYS, NAMES, Disk, Oracle
+from tests.examples import examples
 
 ANYONE = Sender("anyone", "x")
 LONGEST_LEASE_S = 50.0
@@ -200,6 +201,6 @@ class DirectoryMachine(RuleBasedStateMachine):
 
 
 DirectoryMachine.TestCase.settings = settings(
-    max_examples=150, stateful_step_count=40, deadline=None
+    max_examples=examples(150), stateful_step_count=40, deadline=None
 )
 TestDirectory = DirectoryMachine.TestCase

@@ -13,7 +13,8 @@ from tests.wire.samples import SAMPLES
 from tests.wire.samples import directory as own
 from tests.wire.test_codec import mutated
 
-FRAMES = 4_000
+# The first thousand of each series in `make test`.
+FRAMES = pytest.mark.parametrize("count", [1_000, pytest.param(4_000, marks=pytest.mark.long)])
 # A DEALER's side of ZMTP's handshake.
 GREETING = b"\xff" + b"\0" * 8 + b"\x7f\x03\x00NULL" + b"\0" * 16 + b"\0" + b"\0" * 31
 READY = b"\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06DEALER"
@@ -33,12 +34,13 @@ def target(start_drs, asker):
     assert found == d.Found("l", (d.Candidate("honest", "tcp://127.0.0.1:5700", (), ("h/f1",)),))
 
 
-def test_every_mutated_frame_gets_one_clear_refusal(target, asker):
+@FRAMES
+def test_every_mutated_frame_gets_one_clear_refusal(target, asker, count):
     draw = random.Random("drs")
     good = [encode(s, c) for s, c in itertools.product(SAMPLES.values(), (JSON, MESSAGEPACK))]
     decoder = Decoder(d.DirectoryRequest)
     frames = []
-    while len(frames) < FRAMES:
+    while len(frames) < count:
         frame = mutated(draw.choice(good), draw)
         try:
             decoder.decode(frame)
@@ -46,7 +48,7 @@ def test_every_mutated_frame_gets_one_clear_refusal(target, asker):
             frames.append(frame)
     attacker = asker(target)
     before = asker(target).ask(d.Follow("f", "", 0))
-    for start in range(0, FRAMES, 500):
+    for start in range(0, count, 500):
         for frame in frames[start : start + 500]:
             attacker.socket.send(frame)
         for frame in frames[start : start + 500]:
@@ -57,14 +59,15 @@ def test_every_mutated_frame_gets_one_clear_refusal(target, asker):
     assert asker(target).ask(d.Follow("f", "", 0)) == before
 
 
-def test_frames_that_still_say_something_do_not_end_it(target, asker):
+@FRAMES
+def test_frames_that_still_say_something_do_not_end_it(target, asker, count):
     """Well-formed, and nonsense: other names, areas, leases, epochs. Each gets a reply."""
     draw = random.Random("decodable")
     samples = [s for s in own.SAMPLES.values() if isinstance(s, d.DirectoryRequest)]
     good = [encode(s, c) for s, c in itertools.product(samples, (JSON, MESSAGEPACK))]
     decoder = Decoder(d.DirectoryRequest)
     attackers = [asker(target) for _ in range(4)]
-    for _ in range(FRAMES // 50):
+    for _ in range(count // 50):
         asked = []
         while len(asked) < 50:
             frame = mutated(draw.choice(good), draw)

@@ -26,6 +26,7 @@ from agent.directory.replica import ReadReplica
 from agent.wire import directory as d
 from agent.wire.principals import Sender
 from tests.directory.directory_oracle import Disk
+from tests.examples import examples
 
 ANYONE = Sender("anyone", "x")
 PARTIES = {
@@ -224,6 +225,6 @@ class RegistrarMachine(RuleBasedStateMachine):
 
 
 RegistrarMachine.TestCase.settings = settings(
-    max_examples=150, stateful_step_count=40, deadline=None
+    max_examples=examples(150), stateful_step_count=40, deadline=None
 )
 TestRegistrar = RegistrarMachine.TestCase

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from agent.directory.directory import Edit
 from agent.directory.store import Store
 from agent.wire import directory as d
+from tests.examples import examples
 
 
 def entry(version, name, *, gone=False, keys=()):
@@ -32,7 +33,7 @@ def reopened(path, *, mirror=False):
         max_size=8,
     )
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_what_was_written_is_found_again(tmp_path_factory, edits):
     path = tmp_path_factory.mktemp("store") / "directory.sqlite"
     store = Store(path, mirror=False)

@@ -49,7 +49,7 @@ def test_examples_in_the_wire_page_are_valid():
 def test_the_handshake_in_the_wire_page_is_what_is_sent():
     """Each line is read as its receiver would, and is what its sender would write."""
     lines = re.findall(r"^([→←]) (\{.*\})$", WIRE, re.MULTILINE)
-    assert [direction for direction, _ in lines] == ["→", "←", "←", "→", "←", "→", "←"]
+    assert [direction for direction, _ in lines] == ["→", "←", "←", "→", "←", "→", "←", "→", "←"]
     for direction, line in lines:
         union = PublicRequest if direction == "→" else ClientReply
         message, _ = Decoder(union).decode(b"10J" + line.encode())
@@ -78,7 +78,8 @@ def anchors(page: Path) -> set[str]:
 
 def test_links_between_documents_lead_somewhere():
     root = DOCS.parent
-    for page in [*root.glob("*.md"), *DOCS.rglob("*.md"), *root.glob("sensors/*/README.md")]:
+    folders = [*root.glob("sensors/*/README.md"), *root.glob("processors/*/README.md")]
+    for page in [*root.glob("*.md"), *DOCS.rglob("*.md"), *folders]:
         for target, anchor in re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", page.read_text()):
             if "://" not in target:
                 there = page.parent / target if target else page

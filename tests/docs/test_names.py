@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROOMS = "agent|fleet|_core|lab|testkit|bench|tests|tools|sensors"
+ROOMS = "agent|fleet|_core|lab|testkit|bench|tests|tools|processors|sensors"
 FOLDERS = f"{ROOMS}|docs|images|locks"
 CODE = (".py", ".pyx", ".pyi", ".pxd")
 READ = {*CODE, ".toml", ".sh", ".md", ".service", ".h"}

@@ -84,6 +84,7 @@ OF_A_DEMO = [
     ("docs/use/push.md", "What an alert says"),
     ("docs/understand/styles.md", "From a terminal"),
     ("docs/use/subscriptions.md", "From a terminal"),
+    ("docs/use/topics.md", "From a terminal"),
 ]
 BRIEF = {"watch": "--every 1s --rounds 1 --for 2s", "subscribe": "--count 1 --for 2s"}
 # So that there are alerts all the time, of a node an IAD.
@@ -106,6 +107,7 @@ REASONS = {
     FIRST: "the rest needs a card: tests/image/test_first_fleet.py pastes the page, to its end",
     "docs/run/flashing.md": IMAGES,
     "docs/understand/history.md": "needs a node that has run for a while: tests/edge",
+    "docs/papers/homes.md": LAB,
     "docs/run/images.md": IMAGES,
     "docs/run/keys.md": "rotates and revokes keys of hosts: tests/fleet/keys",
     "docs/run/lake.md": SPARK,

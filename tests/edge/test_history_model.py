@@ -16,6 +16,7 @@ from agent.edge.history.reader import Reader
 from agent.edge.history.stream import Stream
 from agent.edge.timebase import Correction
 from tests.edge.history_oracle import START_MS, Oracle, Taken, check_window, open_history
+from tests.examples import examples
 
 SENSORS = (
     ("dht", ("temperature", "humidity"), False),
@@ -206,7 +207,7 @@ def _stored(taken: Sample) -> Sample:
 
 TestModel = Model.TestCase
 TestModel.settings = settings(
-    max_examples=60,
+    max_examples=examples(60),
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

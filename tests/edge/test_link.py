@@ -44,6 +44,7 @@ from agent.wire.messages import (
     Welcome,
     Window,
 )
+from tests.examples import examples
 
 HELLO = Hello("n1", "here", "history", ("b1/f4/r413",), ("temperature",), 2, "1.0")
 WELCOME = Welcome("here", 1.0)
@@ -476,7 +477,9 @@ class LinkModel(RuleBasedStateMachine):
         assert not self.stopped or self.link.state is State.LEFT
 
 
-LinkModel.TestCase.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
+LinkModel.TestCase.settings = settings(
+    max_examples=examples(100), stateful_step_count=60, deadline=None
+)
 TestLinkModel = LinkModel.TestCase
 
 

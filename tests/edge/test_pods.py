@@ -21,6 +21,7 @@ from agent.wire import codec
 from agent.wire.base import Form
 from agent.wire.config import ConfigError
 from agent.wire.messages import NodeMessage, Subtask, SubtaskResult, Window
+from tests.examples import examples
 
 START_MS = 1_700_000_000_000
 NOW_MS = START_MS + 99_000
@@ -259,7 +260,7 @@ def test_pods_that_are_at_work_finish_before_they_end(make_bench: Callable[..., 
         st.one_of(st.integers(1, 6), st.sampled_from(["submit", "finish"])), max_size=40
     ),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_a_subtask_within_the_number_of_pods_never_waits_for_another(
     steps: list[int | str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -20,6 +20,7 @@ from agent.edge.rate_limited_log import (
     Reporter,
     cause_of,
 )
+from tests.examples import examples
 
 DAY_S = 86_400
 MONTH_S = 30 * DAY_S
@@ -163,7 +164,7 @@ def test_what_comes_and_goes_is_over_when_it_stays_away():
     assert "reads again" in log.lines[-1][1]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(
         st.tuples(
@@ -234,7 +235,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(STEPS)
 def test_each_sensor_is_told_as_if_it_were_alone(steps):
     together, alone = Log(), {"a": Log(), "b": Log()}

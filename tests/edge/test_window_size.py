@@ -20,6 +20,7 @@ from agent.edge.pods.pods import ReceivedSubtask, execute
 from agent.wire import codec
 from agent.wire.messages import NodeMessage, Subtask, SubtaskResult, Window
 from agent.wire.too_large import bytes_of, in_words, too_large
+from tests.examples import examples
 
 START_MS = 1_700_000_000_000
 READINGS = 600
@@ -104,7 +105,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[History]:
     made.close()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.integers(0, READINGS * 1000 - 1),
     st.integers(1, READINGS * 1000),

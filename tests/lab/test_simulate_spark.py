@@ -39,6 +39,7 @@ def results(folder: Path) -> dict[Key, Result]:
         }
 
 
+@pytest.mark.long
 def test_spark_makes_what_processes_make(spark, tmp_path, monkeypatch):
     asked = []
 

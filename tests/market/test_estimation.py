@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from agent.market import estimation as e
 from agent.wire.market import Terms
+from tests.examples import examples
 
 RATES = st.floats(0.01, 1_000.0)
 PERCENTILES = st.floats(1.0, 99.999)
@@ -105,7 +106,7 @@ def test_fewest_pods_on_a_whole_number() -> None:
     assert e.fewest_pods(0.125, e.Demand(0.0, 0.0), 8) == 0
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(TERMS, st.floats(1.0, 3.0), st.integers(1, 50))
 def test_more_of_anything_asks_for_faster_nodes(terms: Terms, more: float, nodes: int) -> None:
     rate, p, x = terms.rate_per_s, terms.percentile, terms.budget_ms / 1e3

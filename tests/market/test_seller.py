@@ -83,7 +83,7 @@ def test_a_release_frees_the_hold_of_its_id_only(iad):
         (propose("default"), OWNER, "the name default is taken"),
         (propose(), Sender("client", "app"), "a client's key may not negotiate"),
         (propose(), Sender("node", "n1"), "a node's key may not negotiate"),
-        (propose(terms=Terms(1e6, 99.0, 1.0)), OWNER, "cannot keep 1e+06 tasks/s"),
+        (propose(terms=Terms(1e6, 99.0, 1.0)), OWNER, "cannot keep 1,000,000 tasks/s"),
     ],
 )
 def test_refusals_are_in_words(iad, message, sender, says):

@@ -17,7 +17,8 @@ from tests.wire.test_codec import mutated
 
 # Frames that are in order would do something: here only those that are not.
 DECODERS = {"public": u.PublicRequest, "nodes": m.NodeMessage, "operator": u.OperatorRequest}
-FRAMES = 4_000
+# The first thousand of each series in `make test`.
+FRAMES = [1_000, pytest.param(4_000, marks=pytest.mark.long)]
 
 
 def bad_frames(union, count, seed):
@@ -54,9 +55,10 @@ def intact(master, join):
         assert client.receive(PATIENCE_MS).status == "complete"
 
 
+@pytest.mark.parametrize("count", FRAMES)
 @pytest.mark.parametrize("name", DECODERS)
 @pytest.mark.usefixtures("intact")
-def test_every_mutated_frame_gets_one_clear_error(master, context, name):
+def test_every_mutated_frame_gets_one_clear_error(master, context, name, count):
     socket = context.socket(zmq.DEALER)
     socket.setsockopt(zmq.SNDHWM, 0)
     socket.setsockopt(zmq.RCVHWM, 0)
@@ -66,8 +68,8 @@ def test_every_mutated_frame_gets_one_clear_error(master, context, name):
         "nodes": Decoder(m.MasterMessage),
         "operator": Decoder(u.OperatorReply),
     }[name]
-    frames = bad_frames(DECODERS[name], FRAMES, seed=name)
-    for start in range(0, FRAMES, 500):
+    frames = bad_frames(DECODERS[name], count, seed=name)
+    for start in range(0, count, 500):
         for frame in frames[start : start + 500]:
             socket.send(frame)
         for frame in frames[start : start + 500]:
@@ -95,8 +97,11 @@ def test_without_keys_and_a_market_nobody_trades(master, context):
         assert operator.services(PATIENCE_MS) == ()
 
 
+@pytest.mark.parametrize("count", FRAMES)
 @pytest.mark.parametrize("name", DECODERS)
-def test_mutated_frames_that_still_say_something_do_not_end_the_master(master, context, join, name):
+def test_mutated_frames_that_still_say_something_do_not_end_the_master(
+    master, context, join, name, count
+):
     """Hostile but well-formed: other areas, budgets, windows, ids, results nobody asked for."""
     node = join(master, "honest")
     sockets = [context.socket(zmq.DEALER) for _ in range(4)]
@@ -109,7 +114,7 @@ def test_mutated_frames_that_still_say_something_do_not_end_the_master(master, c
     samples = [s for s in SAMPLES.values() if isinstance(s, DECODERS[name])]
     good = [encode(s, c) for s, c in itertools.product(samples, (JSON, MESSAGEPACK))]
     sent = 0
-    while sent < FRAMES:
+    while sent < count:
         frame = mutated(draw.choice(good), draw)
         try:
             decoder.decode(frame)

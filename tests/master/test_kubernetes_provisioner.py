@@ -32,6 +32,7 @@ from agent.scheduling.events import PodsWanted
 from agent.wire.config import ConfigError
 from agent.wire.master_config import MasterPods
 from testkit.waiting import PATIENCE_MS
+from tests.examples import examples
 from tests.master.test_kubernetes_deployments import apply
 from tests.master.test_provisioning import Tasks
 
@@ -116,7 +117,9 @@ class Passes(RuleBasedStateMachine):
         assert len(nodes) == len(set(nodes))
 
 
-Passes.TestCase.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+Passes.TestCase.settings = settings(
+    max_examples=examples(60), stateful_step_count=20, deadline=None
+)
 TestPasses = Passes.TestCase
 
 

@@ -46,6 +46,7 @@ from agent.wire.messages import (
     NodeEvents,
 )
 from agent.wire.records import NodeEventRecord
+from tests.examples import examples
 from tests.master.held_writer import HeldWriter
 
 MOST = 150  # events that the store has room for
@@ -510,6 +511,6 @@ class StoreAndForward(RuleBasedStateMachine):
 
 
 StoreAndForward.TestCase.settings = settings(
-    max_examples=100, stateful_step_count=40, deadline=None
+    max_examples=examples(100), stateful_step_count=40, deadline=None
 )
 TestStoreAndForward = StoreAndForward.TestCase

@@ -13,9 +13,11 @@ from agent.alerts import spool_events as s
 from agent.alerts.dedup_window import Taken
 from agent.alerts.event_state import SaveNodeState
 from agent.master.notification_store import STATEMENTS, NotificationStore
+from agent.topics.events import ForgetProgress, Progress, SaveProgress
 from agent.wire.push import Lost
 from tests.alerts.disk import Disk
 from tests.alerts.samples import FILTER, OTHER_FILTER, notification
+from tests.examples import examples
 
 BODY = msgspec.msgpack.encode(notification(7))
 SAVED = i.SavedSubscription("c", "s", FILTER)
@@ -34,6 +36,13 @@ def nodes_in(path):
     with closing(NotificationStore(path)) as store:
         loaded = store.load_nodes()
         assert store.load_nodes() == []
+    return loaded
+
+
+def topics_in(path):
+    with closing(NotificationStore(path)) as store:
+        loaded = store.load_topics()
+        assert store.load_topics() == []
     return loaded
 
 
@@ -59,6 +68,8 @@ class Scribe:
             lambda: s.SaveLost(Lost("iad1", history, 1, number, number)),
             lambda: s.ForgetLost("iad1", history),
             lambda: SaveNodeState("node_events", node, str(number).encode()),
+            lambda: SaveProgress(node, Progress(history, number, state=b"s")),
+            lambda: ForgetProgress(node),
             lambda: i.SaveSubscription(number, SAVED),
             lambda: i.StoreItem(number, b"key", BODY),
         ]
@@ -80,7 +91,7 @@ class Scribe:
         return self.data.draw(st.sampled_from(choices))()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.data(), st.lists(st.integers(1, 12), max_size=5))
 def test_it_keeps_what_dicts_would(tmp_path_factory, data, writes):
     path = tmp_path_factory.mktemp("store") / "notifications.sqlite"
@@ -96,6 +107,7 @@ def test_it_keeps_what_dicts_would(tmp_path_factory, data, writes):
             assert store.write(changes)
     assert reopened(path) == twin.load()
     assert nodes_in(path) == twin.load_nodes()
+    assert topics_in(path) == twin.load_topics()
 
 
 def test_every_change_can_be_written(tmp_path):
@@ -104,6 +116,8 @@ def test_every_change_can_be_written(tmp_path):
         s.SaveTaken("n", "h", Taken(1, (2,))),
         s.SaveLost(Lost("iad1", "h", 1, 2, 2)),
         SaveNodeState("node_faults", "n", b"body"),
+        SaveProgress("comfort", Progress("f1", 7, 9, 5, b"state")),
+        SaveProgress("notes", Progress("f2")),
         i.SaveSubscription(1, SAVED),
         i.StoreItem(1, b"key", BODY),
         i.StorePosition(1, 1, 1),
@@ -115,14 +129,16 @@ def test_every_change_can_be_written(tmp_path):
         s.ForgetLost("iad1", "h"),
         s.ForgetTaken("n", "h"),
         s.ForgetSpooled(1),
+        ForgetProgress("notes"),
     ]
     assert {type(change) for change in changes} == STATEMENTS.keys()
     path = tmp_path / "n.sqlite"
     store = NotificationStore(path)
-    assert store.write(changes[:8])
-    assert store.write(changes[8:])
+    assert store.write(changes[:10])
+    assert store.write(changes[10:])
     store.close()
     assert reopened(path) == EMPTY
+    assert topics_in(path) == [SaveProgress("comfort", Progress("f1", 7, 9, 5, b"state"))]
     assert nodes_in(path) == [SaveNodeState("node_faults", "n", b"body")]
 
 

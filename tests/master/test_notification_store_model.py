@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from agent.master.notification_store import NotificationStore
 from tests.alerts.disk import Disk
+from tests.examples import examples
 from tests.master.push_world import KEPT, SPOOLED, World
 
 
@@ -155,7 +156,7 @@ class OnRealFiles(OnPlainDisks):
 # As the schedules of the overlay's tests: so many, or more to look longer.
 EXAMPLES = int(os.environ.get("SANDERLING_SCHEDULES", "10000")) // 50
 OnPlainDisks.TestCase.settings = settings(
-    max_examples=EXAMPLES, stateful_step_count=40, deadline=None
+    max_examples=examples(EXAMPLES), stateful_step_count=40, deadline=None
 )
 OnSlowDisks.TestCase.settings = OnPlainDisks.TestCase.settings
 OnRealFiles.TestCase.settings = settings(max_examples=10, stateful_step_count=40, deadline=None)

@@ -54,4 +54,4 @@ def test_what_was_accepted_survives_kills(tmp_path):
     kept = {origin.sequence for origin in spool._spooled}
     assert len(accepted) >= 60
     assert set(accepted) <= kept
-    assert all(spool._dedup_window.knows(("n", "h"), n) for n in accepted[-900:])
+    assert all(spool._node_windows.knows(("n", "h"), n) for n in accepted[-900:])

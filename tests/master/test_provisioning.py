@@ -14,6 +14,7 @@ from agent.master.provisioning import LocalProvisioner, PodTable, Provisioner
 from agent.master.state import State
 from agent.runtime.reactor import Reactor
 from agent.scheduling.events import PodsWanted
+from tests.examples import examples
 
 MOST = 8
 NODES = st.sampled_from(["n1", "n2"])
@@ -70,7 +71,9 @@ class TableModel(RuleBasedStateMachine):
             raise AssertionError(f"{node} is in memory or on disk only")
 
 
-TableModel.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TableModel.TestCase.settings = settings(
+    max_examples=examples(60), stateful_step_count=30, deadline=None
+)
 TestTableModel = TableModel.TestCase
 
 

@@ -7,10 +7,12 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from agent.master.place import place_of
+from agent.master.place import place_of, publishers
 from agent.overlay.scot import BrokerId
 from agent.wire.config import ConfigError, parse
+from agent.wire.market import Member
 from agent.wire.master_config import MasterConfig
 from agent.wire.predicate_language import read_filter
 
@@ -31,15 +33,34 @@ FOUR = {
 }
 
 
-def place(**overlay):
+def config(**overlay):
     table = {"iad": {"name": "iad1"}, "sockets": SOCKETS, "overlay": overlay}
-    return place_of(parse(table, MasterConfig, "test"))
+    return parse(table, MasterConfig, "test")
+
+
+def place(**overlay):
+    return place_of(config(**overlay))
 
 
 def test_without_an_overlay_there_is_one_broker():
     alone = place()
     assert (alone.broker, alone.scot.order, alone.neighbours) == (BrokerId("iad1", 0), 1, {})
     assert alone.announced == {"alerts": read_filter('iad = "iad1"')}
+
+
+@pytest.mark.parametrize(
+    ("overlay", "pool", "known"),
+    [
+        ({}, (), {"iad1"}),
+        (FOUR, (), set()),
+        (FOUR, ("iad1", "iad2"), set()),
+        (FOUR, ("iad1", "iad2", "iad4"), {"iad1", "iad2", "iad3", "iad4"}),
+    ],
+)
+def test_the_publishers_are_known_once_all_brokers_are(overlay, pool, known):
+    members = tuple(Member(iad, "tcp://127.0.0.1:5700", ("b1",)) for iad in pool)
+    found = replace(config(**overlay), pool=members)
+    assert publishers(found, place(**overlay)) == known
 
 
 def test_neighbours_are_known_by_their_place():
@@ -58,6 +79,7 @@ def test_with_advertisements_losses_are_announced_too():
         "alerts-1": read_filter(texts[0]),
         "alerts-2": read_filter(texts[1]),
         "losses": read_filter('iad = "iad1" and kind = "lost"'),
+        "topics": read_filter('iad = "iad1" and topic present'),
     }
 
 

@@ -10,6 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.examples import examples
 from tests.overlay.anti_entropy_cluster import LOST_DISK_EPOCHS, NAMES, Cluster
 
 SCHEDULES = int(os.environ.get("SANDERLING_REPLICAS", "400"))
@@ -72,7 +73,7 @@ class ReplicasMachine(RuleBasedStateMachine):
 
 
 TestReplicas = ReplicasMachine.TestCase
-TestReplicas.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestReplicas.settings = settings(max_examples=examples(40), stateful_step_count=40, deadline=None)
 
 
 def one_step(cluster, draw):

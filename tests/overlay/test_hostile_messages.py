@@ -12,6 +12,7 @@ from agent.overlay.scot import BrokerId as Place
 from agent.overlay.scot import Scot
 from agent.wire import overlay as o
 from agent.wire.predicates import Predicate
+from tests.examples import examples
 
 SCOT = Scot([("a", "b"), ("b", "c")], 3)
 OWN = Place("b", 1)
@@ -63,7 +64,7 @@ messages = direct | st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(NEIGHBOURS), messages), max_size=12),
     st.sets(st.sampled_from(NEIGHBOURS)),

@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from agent.overlay.events import LinkMeasured
 from agent.overlay.scot import BrokerId as At
 from agent.overlay.scot import Scot
+from tests.examples import examples
 from tests.overlay.schedules import Schedule
 from tests.overlay.world import EVENTS, FILTERS, tree
 
@@ -148,7 +149,7 @@ class FailingOverlay(Overlay):
 
 
 Overlay.TestCase.settings = settings(
-    max_examples=EXAMPLES, stateful_step_count=30, deadline=None, derandomize=True
+    max_examples=examples(EXAMPLES), stateful_step_count=30, deadline=None, derandomize=True
 )
 FailingOverlay.TestCase.settings = Overlay.TestCase.settings
 TestOverlay = Overlay.TestCase

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.overlay.scot import BrokerId, Scot, ScotError
+from tests.examples import examples
 
 # The paper's Fig. 3: six vertices, four of them at the edge, and a triangle.
 SIX = [("a", "b"), ("b", "c"), ("b", "d"), ("d", "e"), ("d", "f")]
@@ -31,7 +32,7 @@ def product(links, vertices, clusters):
     return nx.cartesian_product(tree, nx.complete_graph(clusters))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(trees(), st.integers(1, 5))
 def test_links_and_measures_are_those_of_the_product(tree, clusters):
     links, vertices = tree
@@ -56,7 +57,7 @@ def test_links_and_measures_are_those_of_the_product(tree, clusters):
             assert scot.link_kind(broker, other) is None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(trees(6), st.integers(1, 4))
 def test_connectivity_is_what_the_formulas_say(tree, clusters):
     links, vertices = tree
@@ -68,7 +69,7 @@ def test_connectivity_is_what_the_formulas_say(tree, clusters):
         assert scot.edge_connectivity == nx.edge_connectivity(graph)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(trees(14), st.integers(1, 3))
 def test_ways_are_the_shortest(tree, clusters):
     links, vertices = tree

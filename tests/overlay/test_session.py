@@ -25,6 +25,7 @@ from agent.overlay.session import (
 )
 from agent.runtime.state_machine import InvalidTransition
 from agent.wire.overlay_links import OverlayBeat, OverlayFrame, OverlayHello
+from tests.examples import examples
 
 WINDOW = 4
 MOST = 12
@@ -203,7 +204,9 @@ def of(flow, messages):
     return [message for message in messages if message[0] == flow]
 
 
-Links.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+Links.TestCase.settings = settings(
+    max_examples=examples(200), stateful_step_count=40, deadline=None
+)
 TestLinks = Links.TestCase
 
 

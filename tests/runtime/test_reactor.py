@@ -1,5 +1,8 @@
 """The loop knows how late it is: how long what it reads may have waited for its turn."""
 
+import socket
+from contextlib import suppress
+
 import pytest
 import zmq
 
@@ -136,3 +139,34 @@ def test_a_poll_that_was_not_to_wait_makes_nobody_punctual(rig, monkeypatch):
 
 def test_nobody_is_late_before_the_loop_runs(rig):
     assert rig.reactor.late_s(rig.ends["nodes"][0], rig.now) == 0.0
+
+
+def test_a_source_is_told_that_it_is_writable_while_that_is_wanted():
+    ours, its = socket.socketpair()
+    ours.setblocking(False)
+    stop = Stop()
+    reactor = Reactor(lambda: 100.0)
+    unsent = bytearray(4_000_000)
+    received = 0
+
+    def flush():
+        with suppress(BlockingIOError):
+            del unsent[: ours.send(unsent)]
+        if not unsent:
+            reactor.await_room(ours.fileno(), wanted=False)
+            its.send(b"done")
+        with suppress(BlockingIOError):
+            stop.requested = ours.recv(4) == b"done"
+
+    def drain():
+        nonlocal received
+        received += len(its.recv(100_000))
+        if received == 4_000_000:
+            reactor.ignore(its.fileno())
+
+    with ours, its:
+        reactor.listen(ours.fileno(), flush)
+        reactor.listen(its.fileno(), drain)
+        reactor.await_room(ours.fileno(), wanted=True)
+        reactor.serve(stop)
+    assert (received, stop.requested) == (4_000_000, True)

@@ -10,6 +10,10 @@ from hypothesis import strategies as st
 from agent.alerts.inbox import Inbox
 from agent.alerts.spool import _Spooled
 from agent.overlay.session import Session
+from agent.processing.definition import Definition
+from agent.processing.events import Checkpoint
+from agent.processing.processor import Processor
+from agent.processing.worker import Worker
 from agent.runtime.state_machine import (
     EVENTS_KEPT,
     PAST_KEPT,
@@ -25,10 +29,13 @@ from agent.scheduling.tasks.nodes import Node
 from agent.scheduling.watches.alerts import WatchedAlerts
 from agent.scheduling.watches.events import SavedWatch
 from agent.scheduling.watches.rounds import RoundEntry, WatchEntry
+from agent.topics.entry import TopicEntry
+from agent.topics.events import Progress
 from agent.wire.messages import Query, Slo, Task, Window
 from agent.wire.overlay import Notification, Origin
 from agent.wire.overlay_links import OverlayHello
 from agent.wire.predicates import Predicate
+from agent.wire.topics import Topic
 from agent.wire.watches import Watch
 from fleet.rollout.rollout import Member, _Host
 
@@ -66,6 +73,9 @@ MACHINES = {
     "spooled": lambda: _Spooled(1, Notification(Origin("iad1", "h1", 1), 1_000, {}), 100),
     "link": lambda: Session(OverlayHello("iad1", "v", 0, "overlay", 1, 0, False), lambda: 5),
     "host": lambda: _Host(Member("i/n1", "i", "node")),
+    "processor": lambda: Processor(Definition("comfort", "comfort_index"), 1, Checkpoint()),
+    "worker": lambda: Worker(1),
+    "topic": lambda: TopicEntry(Topic("comfort"), 1, Progress("a1"), 0.0),
 }
 
 

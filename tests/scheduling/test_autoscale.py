@@ -24,6 +24,7 @@ from agent.scheduling.tasks.autoscale import (
 )
 from agent.wire.master_config import MasterAutoscale
 from agent.wire.records import SubtaskRecord
+from tests.examples import examples
 
 RULES = MasterAutoscale(enabled=True, window_s=10.0, cool_down_s=15.0)
 MOST = 6
@@ -203,7 +204,7 @@ def test_a_node_that_was_away_is_counted_afresh() -> None:
     ),
     floor=st.integers(1, 4),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_limits_and_cool_down_hold_whatever_happens(
     seconds: list[tuple[int, int, float, int, int | None]], floor: int
 ) -> None:

@@ -29,6 +29,7 @@ from agent.wire import messages as m
 from agent.wire.areas import covers
 from agent.wire.market import Member, Service, Terms
 from agent.wire.principals import Sender
+from tests.examples import examples
 from tests.scheduling.oracle import found, hello, sent_to, task
 from tests.scheduling.rigs import QueryRig, TaskRig
 
@@ -108,14 +109,48 @@ def test_the_nodes_that_are_there_keep_a_share_of_its_time():
     assert [r.area for r in rig.results[0].results] == ["b1/f4/r1"]
 
 
-def test_an_area_that_nobody_comes_for_is_said_to_have_no_node_within_the_timeout():
+def test_an_area_that_nobody_comes_for_has_no_node_only_once_none_may_come():
     rig = TaskRig(started_s=0.0)
     rig.ask(1, ("b1/f4",), now=0.2, timeout_ms=2_000.0)
     late(rig, 2.2)
-    assert [(g.area, g.reason) for g in rig.results[0].missing] == [("b1/f4", "no_node")]
+    [gap] = rig.results[0].missing
+    assert (gap.area, gap.reason) == ("b1/f4", "timeout")
+    assert "still joining" in gap.message
     rig.ask(2, ("b1/f4",), now=3.0, timeout_ms=3_600_000.0)
     late(rig, 3.0 + JOINING_S)
-    assert [g.reason for g in rig.results[1].missing] == ["no_node"]
+    [gap] = rig.results[1].missing
+    assert (gap.reason, gap.message) == ("no_node", "")
+
+
+@pytest.mark.parametrize("asked", [("b1",), ("b1/f4",), ("b1/f4/r2", "b1/f4")])
+@pytest.mark.parametrize("announced", [False, True])
+def test_a_node_that_is_expected_needs_more_time_and_the_others_answer(asked, announced):
+    """It was here before the restart, or it is announced: it is no area that nobody covers."""
+    pool = POOL if announced else ()
+    rig = TaskRig(started_s=0.0, known=None if announced else BEFORE, pool=pool)
+    rig.join("n1", now=0.1, areas=("b1/f4/r1",))
+    rig.ask(1, asked, now=0.2, timeout_ms=2_000.0)
+    late(rig, 0.2 + 2.0 * SHARE)
+    rig.answer(found(rig.dispatched[0][1].id), "n1", 1.3)
+    [result] = rig.results
+    assert [r.area for r in result.results] == ["b1/f4/r1"]
+    assert [(gap.area, gap.reason) for gap in result.missing] == [("b1/f4/r2", "timeout")]
+    assert "still joining" in result.missing[0].message
+
+
+def test_what_nobody_came_for_is_told_by_the_areas_that_are_expected():
+    rig = TaskRig(started_s=0.0, known=BEFORE)
+    rig.ask(1, ("b1", "b2"), now=0.2, timeout_ms=2_000.0)
+    late(rig, 2.2)
+    gaps = [(gap.area, gap.reason) for gap in rig.results[0].missing]
+    assert gaps == [("b1/f4/r1", "timeout"), ("b1/f4/r2", "timeout"), ("b2", "timeout")]
+
+
+def test_a_node_that_covers_more_than_was_announced_is_not_waited_for():
+    rig = TaskRig(started_s=0.0, pool=POOL)
+    rig.join("n1", now=0.1, areas=("b1/f4",))
+    rig.ask(1, ("b1",), now=0.2)
+    assert len(rig.dispatched) == 1
 
 
 def test_a_settled_fleet_says_so_at_once():
@@ -415,4 +450,4 @@ class JoiningMachine(RuleBasedStateMachine):
 
 
 TestJoining = JoiningMachine.TestCase
-TestJoining.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestJoining.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)

@@ -18,6 +18,7 @@ from agent.scheduling.queries.scheduler import QueryScheduler
 from agent.scheduling.shared_budget import LEAST_AREAS
 from agent.wire import messages as m
 from agent.wire.market import Member, Service
+from tests.examples import examples
 from tests.scheduling.oracle import aggregate
 from tests.scheduling.rigs import QueryRig
 
@@ -286,4 +287,6 @@ class QuerySchedulerMachine(RuleBasedStateMachine):
 
 
 TestQueryScheduler = QuerySchedulerMachine.TestCase
-TestQueryScheduler.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestQueryScheduler.settings = settings(
+    max_examples=examples(200), stateful_step_count=40, deadline=None
+)

@@ -12,6 +12,7 @@ from agent.scheduling.pools import Offers
 from agent.wire import messages as m
 from agent.wire.areas import covers, overlaps
 from agent.wire.market import Member, Service
+from tests.examples import examples
 from tests.scheduling.rigs import QueryRig
 
 ROOMS = ("b1/f1/r1", "b1/f1/r2", "b1/f2/r1", "b1/f2/r2")
@@ -288,7 +289,9 @@ class RedundancyMachine(RuleBasedStateMachine):
 
 
 TestRedundancy = RedundancyMachine.TestCase
-TestRedundancy.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestRedundancy.settings = settings(
+    max_examples=examples(200), stateful_step_count=40, deadline=None
+)
 
 
 @pytest.mark.parametrize("turn", range(12))

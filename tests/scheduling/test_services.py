@@ -65,6 +65,32 @@ def test_an_unknown_service_is_refused_without_naming_others(rig):
     assert message == "no service water here, 2 others: see `fleet service list`"
 
 
+def test_a_misspelt_service_is_told_from_those_that_the_client_may_ask(rig):
+    rig.do(service(("iad4", "b1/f4"), name="temperature"), 0.0)
+    rig.ask("b1", service="temprature")
+    rig.ask("b1", service="temprature", sender=Sender("client", "lab", ("temprature", "climate")))
+    rig.ask("b1", service="temprature", sender=Sender("client", "lab", ("temperature", "climate")))
+    other, hidden, listed = (answer.message for answer in rig.answers)
+    assert other == (
+        "no service temprature here, 2 others; did you mean temperature? See `fleet service list`"
+    )
+    assert hidden == "no service temprature here, 2 others: see `fleet service list`"
+    assert listed == (
+        "lab may not query service temprature; did you mean temperature? Ask this IAD's operator"
+    )
+
+
+def test_whoever_names_no_service_is_not_told_of_one_by_name():
+    rig = QueryRig(())
+    rig.ask("b1")
+    rig.do(service(("iad4", "b1/f4"), name="climate"), 0.0)
+    rig.ask("b1")
+    assert [answer.message for answer in rig.answers] == [
+        "no service is named, and there is no default here: see `fleet service list`",
+        "no service is named, and there is no default here, 1 other: see `fleet service list`",
+    ]
+
+
 def test_one_other_service_is_counted_as_one(rig):
     rig.ask("b1", service="water")
     assert "no service water here, 1 other: " in rig.answers[0].message

@@ -291,6 +291,38 @@ def test_an_slo_below_the_unloaded_response_is_refused_once_that_is_measured(rig
     assert len(rig.results) == 1
 
 
+@pytest.mark.parametrize("percentile", [99.0, 99.5, 99.9, 99.99, 99.9999])
+@pytest.mark.parametrize("nodes", [1, 4, 32])
+def test_a_stricter_or_wider_slo_than_one_that_is_measured_to_be_impossible_is_refused(
+    rig, percentile, nodes
+):
+    areas = tuple(f"b1/f4/r{number}" for number in range(nodes))
+    for number, area in enumerate(areas):
+        rig.join(f"n{number}", areas=(area,))
+        for _ in range(100):
+            rig.estimator.observe(number, 0.1, 0.2)
+    rig.ask(1, areas, now=0.3, percentile=percentile, budget_ms=10)
+    assert [result.reason for result in rig.results] == ["infeasible"]
+
+
+def test_few_samples_are_no_measurement_of_what_is_rare(rig):
+    """Fast nodes whose estimate is still the guess from before: p99 needs 100 samples."""
+    rig.join("n1")
+    for _ in range(99):
+        rig.estimator.observe(0, 0.005, 0.2)
+    rig.ask(1, ("b1/f4/r1",), now=0.3, budget_ms=20)
+    assert len(rig.dispatched) == 1
+    assert not rig.results
+
+
+def test_a_tail_that_was_never_seen_refuses_nothing(rig):
+    rig.join("n1")
+    for _ in range(200):
+        rig.estimator.observe(0, 0.005, 0.2)
+    rig.ask(1, ("b1/f4/r1",), now=0.3, percentile=99.9999, budget_ms=20)
+    assert not rig.results
+
+
 def test_records_hold_the_times_of_the_papers_figure_7():
     rig = TaskRig(wall_offset_s=1_000.0)
     rig.join("n1", pods=1)

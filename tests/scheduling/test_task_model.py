@@ -46,6 +46,7 @@ from agent.wire import messages as m
 from agent.wire.areas import covers
 from agent.wire.market import Member, Service
 from agent.wire.records import SubtaskRecord, TaskRecord
+from tests.examples import examples
 from tests.scheduling.oracle import NODES, found, hello, task
 
 OUTCOMES = ("ok", "no_data", "error")
@@ -490,7 +491,9 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
 
 
 TestTaskScheduler = TaskSchedulerMachine.TestCase
-TestTaskScheduler.settings = settings(max_examples=300, stateful_step_count=60, deadline=None)
+TestTaskScheduler.settings = settings(
+    max_examples=examples(300), stateful_step_count=60, deadline=None
+)
 
 
 def test_an_arrow_that_the_table_lacks_raises_with_the_item():

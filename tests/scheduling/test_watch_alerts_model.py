@@ -38,6 +38,7 @@ from agent.wire.push import (
     Unsubscribe,
 )
 from agent.wire.watches import MAX_ALERTS, Cancel, Watch
+from tests.examples import examples
 from tests.scheduling.watch_client import WatchClient
 from tests.scheduling.watch_rig import answer_to, read_stub
 
@@ -427,5 +428,5 @@ class AlertsMachine(WatchClient):
 
 TestEveryAlertIsInOneRound = AlertsMachine.TestCase
 TestEveryAlertIsInOneRound.settings = settings(
-    max_examples=100, stateful_step_count=50, deadline=None
+    max_examples=examples(100), stateful_step_count=50, deadline=None
 )

@@ -234,6 +234,11 @@ def test_a_watch_on_what_its_service_does_not_give_is_refused_at_once():
     assert rig.watch(watch(service="air", channels=("humidity",))).state == "open"
     reply = rig.watch(watch(id="v", service="nope"))
     assert reply.message == "no service nope here: see `fleet service list`"
+    rig = Rig(services=lambda: ("air", "default"))
+    reply = rig.watch(watch(id="v", service="aire"))
+    assert reply.message == (
+        "no service aire here, 2 others; did you mean air? See `fleet service list`"
+    )
 
 
 def test_a_channel_that_no_area_gives_is_told_once():

@@ -22,6 +22,7 @@ from agent.scheduling.watches.scheduler import EXPIRE_S, LAG_S, WatchScheduler
 from agent.wire.messages import Slo
 from agent.wire.principals import Sender
 from agent.wire.watches import Acknowledge, Cancel, Round, Watch, Watching
+from tests.examples import examples
 from tests.scheduling.watch_client import WatchClient
 from tests.scheduling.watch_rig import HOT, answer_to, read_stub
 
@@ -256,4 +257,6 @@ def test_a_watch_whose_last_acknowledgement_arrives_is_gone_at_once():
 
 
 TestEveryRoundComesOnce = WatchMachine.TestCase
-TestEveryRoundComesOnce.settings = settings(max_examples=200, stateful_step_count=60, deadline=None)
+TestEveryRoundComesOnce.settings = settings(
+    max_examples=examples(200), stateful_step_count=60, deadline=None
+)

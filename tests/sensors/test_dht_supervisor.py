@@ -32,6 +32,7 @@ from sensors.dht.supervisor import (
     Tick,
     Used,
 )
+from tests.examples import examples
 
 INTERVAL_S, SHARE, AFTER, OFF_S = 2.5, 0.5, 3, 5.0
 VALUE = Heard(Measured(1, (20.0, 50.0)))
@@ -263,5 +264,7 @@ class World(RuleBasedStateMachine):
         assert self.began
 
 
-World.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+World.TestCase.settings = settings(
+    max_examples=examples(100), stateful_step_count=30, deadline=None
+)
 test_any_world = World.TestCase

@@ -14,6 +14,7 @@ from agent.triggers.condition import read_condition
 from agent.triggers.language import TriggerError
 from agent.triggers.state import STALE_INTERVALS, SensorTriggers, Trigger
 from agent.wire.quality import BAD
+from tests.examples import examples
 
 CHANNELS = ("temperature", "humidity")
 NAN = math.nan
@@ -342,7 +343,7 @@ def twin(condition, clear, made, steps):
     return found
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     trees,
     st.none() | trees,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from hashlib import blake2b
 
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from agent.scheduling.admission import (
     cost_of,
     may_query,
     refusal_counters,
+    unknown_service,
 )
 from agent.scheduling.events import (
     Instruction,
@@ -126,6 +127,11 @@ class QueryScheduler:
     def announced(self) -> list[AreaSet]:
         """The areas of each service's pool."""
         return [pool.announced for pool in self._pools.values()]
+
+    @property
+    def services(self) -> Collection[str]:
+        """The names of the services that may be queried here."""
+        return self._pools.keys()
 
     def capability(self, service: str) -> str | None:
         """The one channel that a service gives, empty for all; None: the service is unknown
@@ -254,12 +260,8 @@ class QueryScheduler:
         if refused is not None:
             return refused
         if pool is None:
-            known = len(self._pools)
-            others = f"{known} other" if known == 1 else f"{known} others"
-            return Refused(
-                "unknown_service",
-                f"no service {query.service} here, {others}: see `fleet service list`",
-            )
+            why = unknown_service(query.service, self._pools, sender)
+            return Refused("unknown_service", why)
         capability = pool.service.capability
         if capability and any(c not in (capability, capability + RAW) for c in query.channels):
             return Refused("malformed", f"service {query.service} gives {capability} and no more")

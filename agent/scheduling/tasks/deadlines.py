@@ -8,9 +8,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from _core.deadlines.order_statistics import UnloadedModel
+from _core.deadlines.order_statistics import NodeSet, UnloadedModel
 from _core.deadlines.size_regression import SizeModel
 
+# From this many samples on, the prior counts little up to the percentile that they reach.
+MEASURED: Final = 100
+LEAST_PERCENTILE: Final = 0.001
 MEAN_POINTS: Final = 64
 # Midpoints of this many equal shares of the distribution.
 MEAN_PERCENTILES: Final = tuple(100.0 * (i + 0.5) / MEAN_POINTS for i in range(MEAN_POINTS))
@@ -22,7 +25,7 @@ class Deadline(Struct, frozen=True):
     `unloaded_s` is x_u and `queueing_budget_s` is t_Q = x_t − x_u (negative: late even if served at
     once). Enqueued at t_0, all of them share the deadline t_D = t_0 + t_Q. `infeasible` says that
     t_Q < 0 was measured, not guessed: every node's window is large enough to have seen the quantile
-    in question.
+    in question, or a lower one that is already too long.
     """
 
     unloaded_s: float
@@ -74,7 +77,16 @@ class DeadlineEstimator:
         nodes = self._model.node_set(columns)
         unloaded_s = self._model.quantile(nodes, percentile, now)
         queueing_budget_s = budget_s - unloaded_s
-        infeasible = queueing_budget_s < 0 and self._model.min_count(
-            nodes
-        ) >= UnloadedModel.samples_needed(percentile, len(columns))
+        infeasible = queueing_budget_s < 0 and self._is_measured(nodes, percentile, budget_s, now)
         return Deadline(unloaded_s, queueing_budget_s, infeasible)
+
+    def _is_measured(self, nodes: NodeSet, percentile: float, budget_s: float, now: float) -> bool:
+        """Whether the windows have seen that the quantile is longer than the budget: itself, or one
+        below it, which is shorter."""
+        least = self._model.min_count(nodes)
+        if least >= UnloadedModel.samples_needed(percentile, len(nodes)):
+            return True
+        if least < MEASURED:
+            return False
+        seen = max(LEAST_PERCENTILE, 100.0 * (1.0 - 1.0 / least) ** len(nodes))
+        return seen < percentile and self._model.quantile(nodes, seen, now) > budget_s

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
+
+from msgspec.structs import replace
 
 from agent.scheduling.admission import Refused
 from agent.scheduling.nearest import without_node
@@ -13,13 +15,14 @@ from agent.scheduling.tasks.deadlines import DeadlineEstimator
 from agent.scheduling.tasks.entry import TaskEntry
 from agent.scheduling.tasks.joining import KnownNodes, Lacking
 from agent.scheduling.tasks.nodes import Node, NodeTable
-from agent.wire.areas import AreaSet
+from agent.wire.areas import AreaSet, above
 from agent.wire.messages import Missing
 from agent.wire.principals import Sender
 
 # One in this many infeasible tasks is served as a probe.
 PROBE_EVERY: Final = 10
 INFEASIBLE: Final = "the SLO cannot be met even by idle nodes; allow more time or ask fewer areas"
+JOINING: Final = "nodes are still joining, since this master has just started"
 
 # The nodes that a task goes to, each with its areas among those asked.
 Asked = list[tuple[Node, list[str]]]
@@ -44,12 +47,18 @@ class TaskPlanner:
         self._infeasible_count = 0
 
     def evaluate(
-        self, entry: TaskEntry, sender: Sender, now: float, *, may_wait: bool = False
+        self,
+        entry: TaskEntry,
+        sender: Sender,
+        now: float,
+        *,
+        may_join: bool = False,
+        waited: bool = False,
     ) -> Asked | Lacking | Refused:
         """The nodes to ask, with the deadline in `entry` (none: the missing areas are there), or
         why the task is refused. t_0 is `now`, so that the evaluation counts as waiting. The
-        cheapest checks come first; only an accepted task takes from its service's rate. If it
-        `may_wait` for nodes, the result may be that it must."""
+        cheapest checks come first; only an accepted task takes from its service's rate. If nodes
+        `may_join`, the result may be that it must wait for them, unless it has `waited`."""
         task = entry.task
         contract = self._contracts.of(task.service, now)
         if contract is None:
@@ -57,10 +66,13 @@ class TaskPlanner:
         refused = contract.refused(sender, task, now)
         if refused is not None:
             return refused
-        if may_wait and (lacking := self._lacking(task.areas, contract)) is not None:
-            return lacking
+        absent = self._absent(task.areas, contract) if may_join else []
+        if absent and not waited:
+            there = self._nodes.covering(contract.within(task.areas).areas).nodes
+            # The median: a task that waits for it waits for about half of them.
+            return Lacking(bool(there), absent[len(absent) // 2])
         entry.channels, entry.limited = contract.channels(task), bool(contract.capability)
-        asked = self._asked(entry, contract)
+        asked = self._asked(entry, contract, absent)
         share = self._share(len(asked), contract)
         if contract.rate is not None:
             refused = contract.rate.refused(task.service, share, now)
@@ -88,23 +100,21 @@ class TaskPlanner:
             return 0.0
         return min(1.0, fanout / max(1, self._nodes.count_within(contract.offered)))
 
-    def _lacking(self, areas: tuple[str, ...], contract: Contract) -> Lacking | None:
-        """Whether some of these areas, or of those below them that were announced or had a node
-        before the start, have no node, nor one that said goodbye instead of hello."""
+    def _absent(self, areas: tuple[str, ...], contract: Contract) -> list[str]:
+        """Those of these areas, and of those below them that were announced or had a node before
+        the start, that have no node, nor one that said goodbye instead of hello."""
         within = contract.within(areas).areas
-        covering = self._nodes.covering(within)
-        still = self._known_before.gone.without
         expected = [*contract.announced.within(within), *self._known_before.areas.within(within)]
-        missing = still(covering.unmatched) or still(
-            self._nodes.covering(tuple(expected)).unmatched
-        )
-        if missing:
-            # The median: a task that waits for it waits for about half of them.
-            return Lacking(bool(covering.nodes), missing[len(missing) // 2])
-        return None
+        there = self._nodes.areas
+        unmatched = [
+            *self._nodes.covering(within).unmatched,
+            *(a for a in self._nodes.covering(tuple(expected)).unmatched if not there.covers(a)),
+        ]
+        return list(dict.fromkeys(self._known_before.gone.without(unmatched)))
 
-    def _asked(self, entry: TaskEntry, contract: Contract) -> Asked:
-        """The live nodes that cover the task's areas; areas without one are missing."""
+    def _asked(self, entry: TaskEntry, contract: Contract, absent: Sequence[str]) -> Asked:
+        """The live nodes that cover the task's areas; areas without one are missing. Nodes of the
+        `absent` areas may still join."""
         asked: Asked = []
         within = contract.within(entry.task.areas)
         covering = self._nodes.covering(within.areas)
@@ -113,8 +123,9 @@ class TaskPlanner:
                 asked.append((node, areas))
             else:
                 entry.missing.extend(Missing(area, "node_down") for area in areas)
-        uncovered = [*covering.unmatched, *within.outside]
-        entry.missing.extend(without_node(uncovered, self._known(entry, contract)))
+        uncovered = dict.fromkeys([*covering.unmatched, *within.outside, *absent])
+        gaps = without_node(uncovered, self._known(entry, contract))
+        entry.missing.extend(_still_joining(gaps, absent) if absent else gaps)
         return asked
 
     def _known(self, entry: TaskEntry, contract: Contract) -> AreaSet:
@@ -128,3 +139,14 @@ class TaskPlanner:
         new samples would never show that its nodes have recovered."""
         self._infeasible_count += 1
         return self._infeasible_count % PROBE_EVERY == 0
+
+
+def _still_joining(gaps: Iterable[Missing], absent: Sequence[str]) -> Iterator[Missing]:
+    """The gaps, with more time for the absent areas; one with absent areas below is left to
+    these."""
+    nodes, higher = frozenset(absent), {parent for area in absent for parent in above(area)}
+    for gap in gaps:
+        if gap.area in nodes and gap.area not in higher:
+            yield replace(gap, reason="timeout", message=JOINING)
+        else:
+            yield gap

@@ -192,6 +192,11 @@ class TaskScheduler:
         covering = self._nodes.covering(areas).nodes
         return frozenset(name for node, _ in covering for name in node.hello.channels)
 
+    @property
+    def known_channels(self) -> frozenset[str]:
+        """The channels of all nodes, whatever their state. O(nodes)."""
+        return frozenset(name for node in self._nodes for name in node.hello.channels)
+
     def resources(self, areas: Iterable[str]) -> list[NodeResource]:
         """The nodes that cover these areas and have not left. O(nodes)."""
         return [
@@ -234,16 +239,16 @@ class TaskScheduler:
         refused = self._over_rate(event, now) or self._no_room(entry)
         if refused is not None:
             return self._ends.refuse(entry, refused, now)
-        return self._serve(entry, sender, now, self._may_wait(entry, now))
+        return self._serve(entry, sender, now)
 
-    def _may_wait(self, entry: TaskEntry, now: float) -> bool:
+    def _may_join(self, entry: TaskEntry, now: float) -> bool:
         return now < self._joining.until(entry.received_s, len(self._nodes))
 
     def _serve(
-        self, entry: TaskEntry, sender: Sender, now: float, may_wait: bool
+        self, entry: TaskEntry, sender: Sender, now: float, *, waited: bool = False
     ) -> list[Instruction]:
-        task = entry.task
-        asked = self._planner.evaluate(entry, sender, now, may_wait=may_wait)
+        task, may_join = entry.task, self._may_join(entry, now)
+        asked = self._planner.evaluate(entry, sender, now, may_join=may_join, waited=waited)
         if isinstance(asked, Lacking):
             entry.become("waiting")
             self._open[entry.origin, task.id] = entry
@@ -298,11 +303,10 @@ class TaskScheduler:
         nodes in these areas."""
         instructions: list[Instruction] = []
         for entry in self._joining.waiting():
-            may_wait = self._may_wait(entry, now)
-            if may_wait and self._joining.lacks(entry, news):
+            if self._may_join(entry, now) and self._joining.lacks(entry, news):
                 continue
             sender = self._joining.remove(entry)
-            instructions += self._serve(entry, sender, now, may_wait)
+            instructions += self._serve(entry, sender, now)
         return instructions
 
     # --- from subtasks to a result -----------------------------------------------------------
@@ -383,7 +387,7 @@ class TaskScheduler:
         self._membership.tick(now)
         instructions = self._joining.give_up(now)
         for entry, sender in self._joining.due(now):
-            instructions += self._serve(entry, sender, now, may_wait=False)
+            instructions += self._serve(entry, sender, now, waited=True)
         return instructions + [
             i for entry in self._timeouts.due(now) for i in self._ends.timed_out(entry, now)
         ]

@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec.structs import fields, replace
 
+from agent.scheduling.admission import unknown_service
 from agent.scheduling.timers import Timers
 from agent.scheduling.watches.alerts import WatchedAlerts
 from agent.scheduling.watches.events import (
@@ -40,7 +41,9 @@ class WatchReader:
         capability_of: Callable[[str], str | None],
         new_id: Callable[[], str],
         lag_s: float,
+        services: Callable[[], Iterable[str]],
     ) -> None:
+        self._services = services
         self._read_trigger = read_trigger
         self._capability_of = capability_of
         self._new_id = new_id
@@ -74,11 +77,12 @@ class WatchReader:
             raise ValueError(f"with it the watch is about more than {MAX_CHANNELS} channels")
         return trigger
 
-    def not_given(self, watch: Watch, trigger: Trigger | None) -> str:
-        """The channels that the watch uses and its service does not give, in words; empty: none."""
+    def not_given(self, watch: Watch, trigger: Trigger | None, sender: Sender) -> str:
+        """The channels that the watch uses and its service does not give, or that there is no such
+        service, in words; empty: all is there."""
         capability = self._capability_of(watch.service)
         if capability is None:
-            return f"no service {watch.service} here: see `fleet service list`"
+            return unknown_service(watch.service, self._services(), sender)
         channels = (*watch.channels, *(() if trigger is None else trigger.channels))
         others = sorted({name for name in channels if name not in (capability, capability + RAW)})
         if not capability or not others:

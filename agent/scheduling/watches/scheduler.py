@@ -8,7 +8,7 @@ not reach the client, is asked later from the nodes' histories: the master keeps
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 
 from agent.scheduling.admission import may_query, may_subscribe
 from agent.scheduling.events import Peer
@@ -82,8 +82,9 @@ class WatchScheduler:
     `capability_of` a service is the one channel that it gives, empty for all; None: it is unknown
     here. `channels_of` areas are those that this IAD's nodes there have, with or without readings
     at the moment; `rooms` is the number of rooms in these areas, and all watches of one client read
-    at most `most_readings_per_s`. `new_id` returns the ids under which alerts are subscribed to,
-    each once. Every event is O(log watches) and the answers that it sends.
+    at most `most_readings_per_s`. `services` are the names of those here. `new_id` returns the ids
+    under which alerts are subscribed to, each once. Every event is O(log watches) and the answers
+    that it sends.
     """
 
     def __init__(
@@ -96,10 +97,11 @@ class WatchScheduler:
         most_watches: int,
         most_readings_per_s: float = math.inf,
         rooms: Rooms = len,
+        services: Callable[[], Iterable[str]] = tuple,
         lag_s: float = LAG_S,
         expire_s: float = EXPIRE_S,
     ) -> None:
-        self._reader = WatchReader(read_trigger, capability_of, new_id, lag_s)
+        self._reader = WatchReader(read_trigger, capability_of, new_id, lag_s, services)
         self._capability_of = capability_of
         self._channels_of = channels_of
         self._expire_s = expire_s
@@ -201,7 +203,7 @@ class WatchScheduler:
             entry = self._reader.entry(key, saved, None, now)
         except ValueError as error:
             return refuse(event, f"{'on' if event.watch.on else 'trigger'}: {error}")
-        if problem := self._reader.not_given(event.watch, entry.trigger):
+        if problem := self._reader.not_given(event.watch, entry.trigger, event.sender):
             return refuse(event, problem)
         self._watches.add(entry)
         self._attach(entry, event)

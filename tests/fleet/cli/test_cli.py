@@ -1,6 +1,7 @@
 """The command as a user runs it: what it prints where, and what it ends with."""
 
 import io
+import json
 import os
 import pty
 import re
@@ -75,6 +76,10 @@ def test_how_much_of_a_long_window_is_there_is_said(bed: Testbed) -> None:
     several = query(bed, "--area", "b1", "--last", "30d", "--aggregate").stdout
     assert re.search(r"\d areas have readings of less than the 30d asked, \S+ of \S+ only", several)
     assert "only, of the" not in query(bed, "--area", ROOM, "--last", "1h").stdout
+    program = query(bed, "--area", ROOM, "--last", "30d", "--json")
+    assert json.loads(program.stdout)["status"] == "complete"
+    told = rf"{ROOM} has readings of \S+ only, of the 30d asked: .*\n"
+    assert re.fullmatch(told, program.stderr)
 
 
 def test_an_slo_that_nobody_can_keep_says_what_would_help(bed: Testbed) -> None:

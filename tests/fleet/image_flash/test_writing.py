@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from fleet.image import bmap
 from fleet.image.bmap import Bmap, BmapError, Extent
 from fleet.image.writing import CHUNK, WriteError, write
+from tests.examples import examples
 from tests.fleet.image_flash.cards import make_bmap
 
 SIZE = 3 * CHUNK + 4096
@@ -160,7 +161,7 @@ def test_a_bad_card_is_found_and_named(card, line):
     assert line in str(failed.value)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(at=st.integers(0, SIZE - 1), bit=st.integers(0, 7))
 def test_any_bit_that_is_wrong_is_found(at, bit):
     class OneBit(Memory):

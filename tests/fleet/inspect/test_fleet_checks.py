@@ -6,6 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from agent.wire.operator import IadStatus, NodeStatus
+from agent.wire.topics import Topic, TopicStatus
+from fleet.inspect.agent_checks import agent_findings
 from fleet.inspect.doctor import DoctorReport, answered, show
 from fleet.inspect.findings import Finding
 from fleet.inspect.fleet_checks import (
@@ -86,6 +88,21 @@ def test_masters_that_do_not_reach_each_other_and_nodes_that_nobody_knows():
         ("error", "iad4", "iad_unreachable"),
         ("warning", "iad4", "stranger"),
     ]
+
+
+def test_a_topic_in_trouble_is_its_master_s():
+    broken = TopicStatus(Topic("comfort", processor="p"), "backing_off", failed=3, trouble="raised")
+    slow = replace(broken, state="disabled", trouble="")
+    well = TopicStatus(Topic("notes"), "none")
+    iad = IadSeen("iad4", "a", replace(STATUS, nodes=(), topics=(broken, well, slow)))
+    master = HostSeen(HostOf(IAD, None), iad=iad)
+    found = [each for each in agent_findings(master) if each.check == "topic"]
+    assert [each.what for each in found] == [
+        "topic comfort: raised",
+        "topic comfort: its processor is disabled",
+    ]
+    assert found[0].remedy == "`fleet topic show comfort --iad iad4`"
+    assert found[0].subject == "iad4/master"
 
 
 def test_two_addresses_of_one_machine():

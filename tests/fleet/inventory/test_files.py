@@ -17,6 +17,7 @@ from fleet.inventory.files import allow_list, edge_config, files_of, master_conf
 from fleet.inventory.model import Inventory
 from fleet.inventory.parties import Party, hosts, parties
 from fleet.inventory.selection import one_host
+from tests.examples import examples
 from tests.fleet.inventory.inventories import PLAIN, read, sound
 
 
@@ -41,7 +42,7 @@ class Numbered:
 
 
 @given(sound(), st.data())
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 def test_what_is_written_for_agents_they_read_back(tmp_path_factory, fleet, data):
     folder = tmp_path_factory.mktemp("host")
     everybody = list(parties(fleet))
@@ -65,7 +66,7 @@ def test_what_is_written_for_agents_they_read_back(tmp_path_factory, fleet, data
 
 
 @given(sound(), st.data())
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 def test_a_master_lets_in_who_has_a_key_and_business_there(fleet, data):
     revoked = frozenset(data.draw(st.sets(st.sampled_from(list(parties(fleet))))))
     keys = Numbered(fleet, revoked)
@@ -160,7 +161,7 @@ OPTIONS = st.recursive(
 
 
 @given(st.dictionaries(st.text(), OPTIONS, max_size=3))
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 def test_whatever_a_driver_is_told_reaches_it(options):
     """An inventory's TOML may hold any names and values there."""
     fleet = read(PLAIN)

@@ -11,6 +11,7 @@ from agent.wire.master_config import MasterOverlay, OverlayAdvertisement, Overla
 from fleet.inventory.files import files_of, master_config
 from fleet.inventory.problems import problems, warnings
 from fleet.inventory.selection import one_host
+from tests.examples import examples
 from tests.fleet.inventory.inventories import PLAIN, read, sound
 from tests.fleet.inventory.test_files import Numbered
 
@@ -65,7 +66,7 @@ def test_neighbours_outside_the_pool_have_their_keys_there_too() -> None:
 
 
 @given(sound())
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 def test_every_place_of_a_sound_inventory_is_one_that_its_master_takes(fleet) -> None:
     places = [place_of(master_config(fleet, iad)) for iad in fleet.iad if iad.overlay]
     assert len({(place.broker, place.scot.fingerprint) for place in places}) == len(places)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from fleet.inventory import files
 from fleet.inventory.files import edge_config, master_config
 from fleet.inventory.problems import problems, warnings
+from tests.examples import examples
 from tests.fleet.inventory.inventories import ANY, PLAIN, read, sound
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
@@ -262,7 +263,7 @@ def test_what_is_likely_not_meant_is_a_warning():
 
 
 @given(ANY)
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 def test_whatever_the_keys_admit_is_judged_without_an_error(fleet):
     found = [*problems(fleet), *warnings(fleet)]
     assert all(line.isprintable() for line in found)
@@ -274,7 +275,7 @@ def test_whatever_the_keys_admit_is_judged_without_an_error(fleet):
 
 
 @given(sound())
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 def test_nothing_is_wrong_where_nothing_contradicts(fleet):
     assert problems(fleet) == []
 

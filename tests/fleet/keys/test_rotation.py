@@ -13,6 +13,7 @@ from fleet.inventory.parties import CLIENT, OPERATOR, Party, hosts, parties
 from fleet.keys import curve
 from fleet.keys import rotation as r
 from fleet.keys.rotation import Advance, Held, Push, Rotation, Stage, Wait
+from tests.examples import examples
 from tests.fleet.keys.rig import inventory, store
 
 FLEET = inventory(nodes=2)
@@ -226,7 +227,7 @@ def test_nobody_waits_for_a_host_that_is_left_out():
     assert "iad4/n1" not in pushed
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_interrupted_at_any_time_it_goes_on(data):
     clock = Clock()

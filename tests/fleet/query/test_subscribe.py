@@ -17,7 +17,7 @@ from agent.wire.base import TRIGGER_CLEARED
 from agent.wire.overlay import Notification, Origin
 from agent.wire.push import Gap, Lost, Notified
 from fleet.cli import commands
-from fleet.query.subscribe import Tally, alert_line, summary_line
+from fleet.query.subscribe import Tally, alert_line, first_alerts, summary_line
 from fleet.testbed.processes import agent_command
 from tests.master.push_rig import Node, PushMaster
 
@@ -88,8 +88,14 @@ def test_a_durable_subscription_has_what_came_while_nobody_listened(
 
     ended = subscribe("--durable", "pager", "--unsubscribe")
     assert (ended.status, ended.err) == (0, "subscription pager is ended\n")
-    anew = subscribe(HOT, "--durable", "pager", "--after", "2", "--count", "1")
+    again = subscribe("--durable", "pager", "--unsubscribe")
+    assert (again.status, again.err) == (
+        1,
+        "fleet: this master keeps no subscription pager for you: nothing was ended\n",
+    )
+    anew = subscribe(HOT, "--durable", "pager", "--after", "2", "--for", "50ms")
     assert "alerts may be lost after position 2, nobody knows how many: no subscr" in anew.out
+    assert "subscribe anew" not in anew.out, "it is made anew already"
     assert anew.err.splitlines()[1].endswith("no alert came; losses of unknown size: 1")
     subscribe("--durable", "pager", "--unsubscribe")
 
@@ -100,6 +106,9 @@ def test_a_filter_that_nothing_will_fulfil_is_taken_with_a_word(subscribe: Subsc
     assert done.status == 0
     assert "no alert will fulfil this: alerts have no temperature, only" in done.err
     assert "no alert will fulfil" not in subscribe(HOT, "--for", "50ms").err
+    done = subscribe('iad = "iad9"', "--for", "50ms")
+    assert "no IAD in the overlay is; did you mean iad1?" in done.err
+    assert "did you mean" not in subscribe('iad = "iad1"', "--for", "50ms").err
 
 
 def test_ctrl_c_ends_what_is_not_durable_and_sums_up(master: PushMaster, node: Node) -> None:
@@ -157,6 +166,19 @@ def test_who_is_no_master_does_not_reply(subscribe: Subscribe, tmp_path: Path) -
     assert done.err.count("\n") == 1
 
 
+def test_lines_of_what_is_missing_are_no_alerts_to_wait_for() -> None:
+    notification = Notification(Origin("iad1", "4f1d2a", 7), 0, {"kind": "raised"})
+    came = [
+        UnknownLoss("s", 3, 0, "no subscription is kept"),
+        Gap("s", 1, 4),
+        Notified("s", 5, notification),
+        Notified("s", 6, notification),
+        Notified("s", 7, notification),
+    ]
+    assert list(first_alerts(came, 2)) == came[:4]
+    assert list(first_alerts(came, None)) == came
+
+
 # --- lines --------------------------------------------------------------------------------------
 
 
@@ -171,6 +193,16 @@ def test_an_alert_is_a_line() -> None:
     )
     assert told[17:] == "b1/f4/r413   co2          1212 ppm  raised   stuffy        iad4"
     assert len(told) <= 80
+
+
+def test_an_output_of_a_topic_is_a_line_of_its_own_attributes() -> None:
+    told = line(
+        iad="iad4", kind="output", topic="comfort", area="b1/f4/r413", index=27.25, state="warm"
+    )
+    assert told[17:] == "b1/f4/r413   comfort      index=27.2  state=warm  iad4"
+    assert len(told) <= 80
+    told = line(iad="iad4", kind="input", topic="notes", vote=3.0)
+    assert told[17:] == "–            notes        vote=3.0  input iad4"
 
 
 def test_what_an_alert_does_not_say_is_a_dash_and_what_else_it_says_follows() -> None:

@@ -103,7 +103,7 @@ def test_a_detached_watch_goes_on(bed: Testbed) -> None:
         (
             ("--service", "nope"),
             3,
-            "refused: no service nope here: see `fleet service list",
+            "refused: no service nope here, 1 other: see `fleet service list",
         ),
     ],
 )
@@ -190,6 +190,15 @@ def test_without_an_alert_it_says_so(bed: Testbed) -> None:
     assert ": event, at most every " in headline
     assert ' on metric = "co2", for ' in headline
     assert summary == "no alert came"
+
+
+def test_a_watch_whose_rounds_lack_time_says_how_long_they_waited(bed: Testbed) -> None:
+    done = watch(bed, "--area", "b1", "--every", "1s", "--slo", "p99.9999=0.01ms", "--rounds", "1")
+    *_, summary, hint = done.stderr.splitlines()
+    assert summary.startswith("1 round, 1 missed the SLO")
+    assert hint == (
+        "the answer timeout was 0.04 ms, 4 times the SLO's latency; --timeout 10s waits longer"
+    )
 
 
 def test_the_summary_counts() -> None:

@@ -7,6 +7,8 @@ import pytest
 
 from tests.fleet.report.frames import small_lake
 
+pytestmark = pytest.mark.long
+
 PAGE = Path(__file__).parents[3] / "docs" / "run" / "lake.md"
 SNIPPETS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 

@@ -24,6 +24,7 @@ from fleet.rollout.events import (
     Switched,
 )
 from fleet.rollout.rollout import Member, Rollout, Share
+from tests.examples import examples
 
 Fate = Literal["well", "dead", "no_upload", "crashes", "sick", "lost_switching", "lost_confirming"]
 FATES: tuple[Fate, ...] = (
@@ -150,7 +151,7 @@ def play(case: Case, world: World, order: st.DataObject, stop_after: int | None)
     return rollout
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(cases(), st.data())
 def test_whatever_happens_each_host_has_one_end_and_the_promises_hold(
     case: Case, data: st.DataObject
@@ -169,7 +170,7 @@ def test_whatever_happens_each_host_has_one_end_and_the_promises_hold(
         assert {result.outcome for result in rollout.results.values()} <= {"changed"}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(cases(), st.data(), st.integers(0, 20))
 def test_after_an_interruption_another_run_does_the_rest(
     case: Case, data: st.DataObject, stop_after: int

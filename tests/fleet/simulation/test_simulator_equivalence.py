@@ -35,7 +35,8 @@ from fleet.simulation.measures import Outcome
 from fleet.simulation.virtual import Delays, VirtualFleet
 from fleet.simulation.workload import PERCENTILE, Arrival, arrivals
 
-QUERIES = 4_000
+# The first thousand of the trace in `make test`.
+QUERIES = [1_000, pytest.param(4_000, marks=pytest.mark.long)]
 RATE_PER_S = 18.0  # the nodes of the hot spot are busy a third of the time
 HIGH_RATE_PER_S = 46.0  # nearly always: queries miss their SLOs, what is hopeless is demoted
 WARM_SAMPLES = 300
@@ -217,14 +218,15 @@ def simulated(trace: Told, policy: Policy, fresh: VirtualFleet) -> Run:
     )
 
 
+@pytest.mark.parametrize("count", QUERIES)
 @pytest.mark.parametrize(
     ("policy", "rate_per_s"),
     [(policy, RATE_PER_S) for policy in POLICIES]
     + [(policy, HIGH_RATE_PER_S) for policy in sorted(DEMOTING)],
 )
-def test_both_do_the_same_at_the_same_times(policy: Policy, rate_per_s: float) -> None:
+def test_both_do_the_same_at_the_same_times(policy: Policy, rate_per_s: float, count: int) -> None:
     plan = building_fleet()
-    asked = list(islice(arrivals(plan, rate_per_s=rate_per_s, seed=11), QUERIES))
+    asked = list(islice(arrivals(plan, rate_per_s=rate_per_s, seed=11), count))
     fleet = virtual_fleet(policy)
     events = watched(fleet)
     outcomes: list[Outcome] = sorted(fleet.run(asked), key=lambda outcome: outcome.number)

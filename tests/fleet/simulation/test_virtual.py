@@ -11,6 +11,7 @@ from fleet.simulation.layout import FleetLayout, IadLayout, NodeLayout, building
 from fleet.simulation.measures import summarize
 from fleet.simulation.virtual import NO_DELAYS, TESTBED_DELAYS, Delays, VirtualFleet
 from fleet.simulation.workload import Arrival, arrivals
+from tests.examples import examples
 
 POLICIES: tuple[Policy, ...] = ("fifo", "spr", "tedfq", "edfq")
 ONE_NODE = FleetLayout((IadLayout("i", (NodeLayout("n", "a/b", "413", "pi4"),)),))
@@ -95,7 +96,7 @@ def test_what_the_answer_timeout_cuts_off_is_partial() -> None:
         max_size=30,
     ),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_the_pod_works_whenever_there_is_work(
     policy: Policy, work: list[tuple[int, int, float]]
 ) -> None:

@@ -11,6 +11,7 @@ from agent.wire.codec import Decoder, encode
 from agent.wire.messages import Query
 from fleet.simulation.layout import PRELOAD_ROWS, FleetLayout, building_fleet, part_of
 from fleet.simulation.workload import TABLE_II, Arrival, arrivals, record, replay, warm_up, within
+from tests.examples import examples
 
 PLAN = building_fleet()
 N = 20_000
@@ -69,7 +70,7 @@ def test_every_window_lies_within_the_history(trace: list[Arrival]) -> None:
 
 
 @given(st.integers(0, 2**32), st.floats(0.5, 100.0))
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_a_seed_repeats_its_trace_and_a_longer_one_begins_with_it(seed: int, rate: float) -> None:
     short = list(itertools.islice(arrivals(PLAN, rate_per_s=rate, seed=seed), 20))
     long = list(itertools.islice(arrivals(PLAN, rate_per_s=rate, seed=seed), 40))

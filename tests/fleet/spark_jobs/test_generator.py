@@ -73,6 +73,7 @@ def test_a_correction_moves_a_group_and_its_numbers_stay(lake):
     assert any(len(of) == 2 and of not in corrected for of in revisions.values())  # repeated
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_files(lake, tmp_path):
     def digests(of):
         files = sorted(of.landing.rglob("*.parquet"))
@@ -127,6 +128,7 @@ def test_rooms_are_on_whole_minutes_and_holes_are_filled(tmp_path):
     assert found["413"][0][:4].tolist() == [20.0, 21.0, 22.0, 20.0]
 
 
+@pytest.mark.long
 def test_the_rooms_of_the_repository_serve():
     found = rooms()
     assert len(found) >= 30

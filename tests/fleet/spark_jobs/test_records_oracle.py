@@ -24,6 +24,9 @@ from fleet.simulation.measures import percentile
 from tests.fleet.spark_jobs import virtual_run
 from tests.fleet.spark_jobs.recorded import found, frames
 
+# What the tests by hand find (attainment, timing, deadlines, load) is found first.
+pytestmark = pytest.mark.long
+
 Tables = tuple[DataFrame, DataFrame, DataFrame]
 Rows = dict[tuple[Any, ...], dict[str, Any]]
 RECORDS = [decode_record(line) for line in virtual_run.lines()]

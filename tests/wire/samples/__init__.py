@@ -2,7 +2,16 @@
 
 from agent.wire import directory as directory_messages
 from agent.wire import messages, unions
-from tests.wire.samples import data_plane, directory, market, operator, overlay, push, watches
+from tests.wire.samples import (
+    data_plane,
+    directory,
+    market,
+    operator,
+    overlay,
+    push,
+    topics,
+    watches,
+)
 
 SAMPLES = {
     **data_plane.SAMPLES,
@@ -12,6 +21,7 @@ SAMPLES = {
     **watches.SAMPLES,
     **push.SAMPLES,
     **overlay.SAMPLES,
+    **topics.SAMPLES,
 }
 UNIONS = (
     unions.PublicRequest,

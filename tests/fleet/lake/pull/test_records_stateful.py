@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from fleet.lake.schema.folder import Lake
+from tests.examples import examples
 from tests.fleet.lake.pull.masters import Master, landed, pull
 
 
@@ -83,4 +84,4 @@ class Pulls(RuleBasedStateMachine):
 
 
 TestPulls = Pulls.TestCase
-TestPulls.settings = settings(max_examples=50, stateful_step_count=15, deadline=None)
+TestPulls.settings = settings(max_examples=examples(50), stateful_step_count=15, deadline=None)

@@ -1,0 +1,1 @@
+"""Co-location: the predicted latency of processors that share a master's cores."""

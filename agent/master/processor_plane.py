@@ -1,0 +1,212 @@
+"""Processor plane: the message processors of this master's topics, in worker processes."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from agent.master.worker_pool import WorkerPool
+from agent.processing.definition import Definition
+from agent.processing.events import (
+    Arrived,
+    Checkpoint,
+    Create,
+    Emit,
+    Enable,
+    Hold,
+    Instruction,
+    Remove,
+    Report,
+    Resume,
+    Save,
+    TakeCheckpoint,
+)
+from agent.processing.processing import Processing, Status
+from agent.runtime.console import Say
+from agent.runtime.reactor import Reactor
+from agent.topics.events import (
+    Checkpointed,
+    Emitted,
+    Feed,
+    Held,
+    Resumed,
+    StartProcessor,
+    TopicsEvent,
+)
+from agent.wire.predicates import Value
+from agent.wire.topics import Topic, TopicStatus
+from processors.base import ProcessorError
+from processors.registry import GROUP, PROCESSORS, open_processor
+
+# Processors are asked how they do at most so often.
+LOOK_S: Final = 0.1
+# When a message of a topic without an objective is due.
+DUE_S: Final = 1.0
+# Messages of a processor that must have been measured before an objective is refused.
+ENOUGH: Final = 20
+UNHEALTHY: Final = frozenset({"backing_off", "disabled"})
+
+Tell = Callable[[TopicsEvent], None]
+
+
+class ProcessorPlane:
+    """The processors of `agent.master.topic_plane`. The worker processes, one for each core, are
+    started with the first processor: a master without any pays nothing."""
+
+    def __init__(self, reactor: Reactor, say: Say, workers: int | None = None) -> None:
+        self._clock = reactor.clock
+        self._say = say
+        self.on_trouble: Callable[[str, str, str], object] = lambda *_: None
+        self._processing = Processing(workers or len(os.sched_getaffinity(0)))
+        self._pool = WorkerPool(reactor, self._processing, self._deliver, say)
+        self._running = False
+        self._tells: dict[str, Tell] = {}
+        self._statuses: dict[str, Status] = {}
+        self._looked_s = -math.inf
+
+    # --- as `Processors` -----------------------------------------------------------------------
+
+    def why_not(self, topic: Topic) -> str:
+        """Why the processor of a topic cannot be started here; empty if it can."""
+        name = topic.processor
+        if name in PROCESSORS:
+            try:
+                open_processor(name, _parameters(topic))
+            except ProcessorError as error:
+                return str(error)
+        elif problem := _unknown(name):
+            return problem
+        return self._infeasible(topic)
+
+    def described(self, status: TopicStatus) -> TopicStatus:
+        """A topic's status with the processor's part."""
+        topic, now = status.topic, self._clock()
+        if now >= self._looked_s + LOOK_S:
+            self._looked_s = now
+            self._statuses = {each.processor: each for each in self._processing.status(now)}
+        found = self._statuses.get(topic.name)
+        if found is None:
+            return status
+        counters, cpu = found.counters, found.spreads["cpu"]
+        percentile = topic.slo.percentile if topic.slo is not None else 90.0
+        latency_s = self._processing.latency_s(topic.name, percentile, now)
+        trouble = found.last_failure if found.state in UNHEALTHY else ""
+        return replace(
+            status,
+            state=found.state,
+            waiting=found.waiting,
+            processed=counters.processed,
+            late=counters.late if topic.slo is not None else 0,
+            failed=counters.failed,
+            skipped=counters.skipped,
+            latency_ms=None if latency_s is None else latency_s * 1e3,
+            cpu_ms=cpu.mean_s * 1e3 if cpu.count else None,
+            trouble=(trouble or status.trouble)[:512],
+        )
+
+    def start(self, started: StartProcessor, tell: Tell) -> None:
+        """Begin; `tell` takes what follows."""
+        if not self._running:
+            self._running = True
+            self._pool.start()
+        topic, progress = started.topic, started.progress
+        self._tells[topic.name] = tell
+        self._looked_s = -math.inf
+        definition = Definition(
+            name=topic.name,
+            processor=topic.processor,
+            parameters=_parameters(topic),
+            slo_s=DUE_S if topic.slo is None else topic.slo.latency_ms / 1e3,
+        )
+        checkpoint = Checkpoint(progress.position, progress.position, progress.state)
+        self._pool.handle(Create(definition, started.epoch, checkpoint))
+
+    def stop(self, name: str) -> None:
+        """End the processor of this topic."""
+        self._tells.pop(name, None)
+        self._looked_s = -math.inf
+        self._pool.handle(Remove(name))
+
+    def enable(self, name: str) -> None:
+        """Start it again, whatever it did before."""
+        self._looked_s = -math.inf
+        self._pool.handle(Enable(name))
+
+    def feed(self, message: Feed) -> None:
+        """A message for it."""
+        self._pool.handle(Arrived(message.name, message.position, message.body))
+
+    def take_checkpoint(self, name: str) -> None:
+        """Have it give its state."""
+        self._pool.handle(TakeCheckpoint(name))
+
+    def close(self) -> None:
+        """End the workers. What they had not put out comes again from the inboxes."""
+        self._pool.close()
+
+    # --- what processors say -------------------------------------------------------------------
+
+    def _deliver(self, instruction: Instruction) -> None:
+        match instruction:
+            case Report("", _, text):
+                self._say(f"processors: {text}\n")
+            case Report(name, occurrence, text):
+                self._say(f"processor of topic {name}: {text}\n")
+                self.on_trouble(name, occurrence, text)
+            case Emit(name, epoch, position, outputs):
+                self._tell(name, Emitted(name, epoch, position, outputs))
+            case Save(name, epoch, checkpoint):
+                told = Checkpointed(name, epoch, checkpoint.position, checkpoint.state)
+                self._tell(name, told)
+            case Hold(name):
+                self._tell(name, Held(name, self._processing.epoch_of(name)))
+            case Resume(name, after):
+                self._tell(name, Resumed(name, self._processing.epoch_of(name), after))
+
+    def _tell(self, name: str, event: TopicsEvent) -> None:
+        if (tell := self._tells.get(name)) is not None:
+            tell(event)
+
+    def _infeasible(self, topic: Topic) -> str:
+        """Why the objective cannot be kept, by what was measured of the same program here."""
+        if topic.slo is None:
+            return ""
+        now = self._clock()
+        for status in self._processing.status(now):
+            cpu = status.spreads["cpu"]
+            if status.program == topic.processor and cpu.count >= ENOUGH:
+                took_ms = (cpu.p90_s if topic.slo.percentile >= 90.0 else cpu.p50_s) * 1e3
+                if took_ms > topic.slo.latency_ms:
+                    which = "p90" if topic.slo.percentile >= 90.0 else "p50"
+                    return (
+                        f"infeasible alone: {topic.processor} takes {took_ms:.3g} ms of CPU time "
+                        f"at {which} in topic {status.processor}; the objective is "
+                        f"{topic.slo.latency_ms:.3g} ms"
+                    )
+        return ""
+
+
+def _unknown(name: str) -> str:
+    """Why no other package has this processor; they are imported by workers only."""
+    from importlib.metadata import entry_points  # costs memory
+
+    known = {*PROCESSORS, *entry_points(group=GROUP).names}
+    return (
+        "" if name in known else f"no processor {name} here; there are {', '.join(sorted(known))}"
+    )
+
+
+def _parameters(topic: Topic) -> dict[str, Any]:
+    """On the wire every number is a double; parameters that are counts want integers."""
+    return {
+        name: [*map(_whole, value)] if isinstance(value, tuple) else _whole(value)
+        for name, value in topic.parameters.items()
+    }
+
+
+def _whole(value: Value) -> Value | int:
+    return int(value) if isinstance(value, float) and value.is_integer() else value

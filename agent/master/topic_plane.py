@@ -1,0 +1,381 @@
+"""Topic plane: topics of operators, messages of clients to topics anywhere, the inboxes of the
+topics here, and their processors."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, Protocol
+
+import msgspec
+
+from agent.master.operator_plane import OperatorPlane
+from agent.master.public_plane import PublicPlane
+from agent.master.push_plane import PushPlane
+from agent.master.request_plane import RequestOrigin
+from agent.master.state import State
+from agent.master.subscriber_plane import client_of
+from agent.runtime.console import Say
+from agent.runtime.reactor import Reactor
+from agent.scheduling.admission import may_publish
+from agent.scheduling.events import QueryArrived
+from agent.scheduling.nearest import nearest
+from agent.scheduling.queries.scheduler import QueryScheduler
+from agent.topics.contents import why_not
+from agent.topics.events import (
+    AskInbox,
+    AskReadings,
+    EnableProcessor,
+    Feed,
+    ForgetTopic,
+    InboxSaid,
+    Release,
+    Released,
+    RoundAnswered,
+    SaveProgress,
+    SaveTopic,
+    SendReport,
+    StartProcessor,
+    StopProcessor,
+    TakeCheckpoint,
+    TellOperator,
+    TopicAsked,
+    TopicsDue,
+    TopicsEvent,
+)
+from agent.topics.topics import Topics
+from agent.wire.areas import AreaSet
+from agent.wire.messages import Answer
+from agent.wire.principals import Sender
+from agent.wire.push import PushReply, Unsubscribe
+from agent.wire.topics import (
+    CreateTopic,
+    EnableTopic,
+    ListTopics,
+    Publish,
+    Published,
+    RemoveTopic,
+    Topic,
+    TopicReport,
+    TopicRequest,
+    TopicStatus,
+)
+
+# Kind of the documents in the state.
+TOPIC: Final = "topic"
+# No authenticated client has this name: a name has no slash.
+CLIENT: Final = "topic/"
+# What came for topics is handled so many a turn.
+TURN: Final = 64
+RETRY_S: Final = 0.5
+CROWDED: Final = "too much waits for masters that are away; try again later"
+NOT_NOW: Final = "this master's disk takes nothing now; try again later"
+
+
+class Processors(Protocol):
+    """The message processors of this master. What they say comes as events of `Topics`."""
+
+    # Gets the topic, what happened to its processor, in a word and in a line.
+    on_trouble: Callable[[str, str, str], object]
+
+    def why_not(self, topic: Topic) -> str:
+        """Why the processor of a topic cannot be started here; empty if it can."""
+
+    def described(self, status: TopicStatus) -> TopicStatus:
+        """A topic's status with the processor's part."""
+
+    def start(self, started: StartProcessor, tell: Callable[[TopicsEvent], None]) -> None:
+        """Begin; `tell` takes what follows."""
+
+    def stop(self, name: str) -> None:
+        """End the processor of this topic."""
+
+    def enable(self, name: str) -> None:
+        """Start it again, whatever it did before."""
+
+    def feed(self, message: Feed) -> None:
+        """A message for it."""
+
+    def take_checkpoint(self, name: str) -> None:
+        """Have it give its state."""
+
+
+class NoProcessors:
+    """The processors of a master that has none."""
+
+    on_trouble: Callable[[str, str, str], object]
+
+    def why_not(self, topic: Topic) -> str:
+        return f"no processor {topic.processor} here: this master has none"
+
+    def described(self, status: TopicStatus) -> TopicStatus:
+        return msgspec.structs.replace(status, state="disabled", trouble="no processors here")
+
+    def start(self, started: StartProcessor, tell: Callable[[TopicsEvent], None]) -> None:
+        pass
+
+    def stop(self, name: str) -> None:
+        pass
+
+    def enable(self, name: str) -> None:
+        pass
+
+    def feed(self, message: Feed) -> None:
+        pass
+
+    def take_checkpoint(self, name: str) -> None:
+        pass
+
+
+class TopicPlane:
+    """Connects topics to sockets, disk, inboxes and processors. `kept` is what the store had at the
+    start; `areas` returns the areas that some node is known to cover; `wall` reads the wall clock
+    in seconds since 1970 UTC."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        iad: str,
+        state: State,
+        public: PublicPlane,
+        operator: OperatorPlane,
+        queries: QueryScheduler,
+        push: PushPlane,
+        kept: Sequence[SaveProgress],
+        wall: Callable[[], float],
+        say: Say,
+        processors: Processors | None = None,
+        areas: Callable[[], Sequence[AreaSet]] = tuple,
+    ) -> None:
+        self._reactor = reactor
+        self._state = state
+        self._public = public
+        self._operator = operator
+        self._queries = queries
+        self._push = push
+        self._wall = wall
+        self._say = say
+        self._processors = processors or NoProcessors()
+        self._topics = Topics(
+            iad,
+            lambda: secrets.token_hex(16),
+            why_not_processed=self._processors.why_not,
+            why_not_read=self._why_not_read,
+            processed=self._processors.described,
+            areas=areas,
+            nearest=nearest,
+        )
+        # Handled in the next turn: what comes may come during another call.
+        self._came: deque[TopicsEvent] = deque()
+        self._to_release: deque[Release] = deque()
+        self._retry_s = -math.inf
+        # One object for each inbox: it recognises its client's connection by it.
+        self._peers: dict[str, tuple[str, Callable[[PushReply], None]]] = {}
+        self._ending: list[tuple[str, str]] = []
+        self._published = 0
+        self.unreadable = 0
+        public.takes(Publish, self._publish)
+        for kind in (CreateTopic, RemoveTopic, EnableTopic, ListTopics):
+            operator.takes(kind, self._asked)
+        reactor.performs(SaveTopic, self._save)
+        reactor.performs(ForgetTopic, self._forget)
+        reactor.performs(SendReport, self._report)
+        reactor.performs(AskInbox, self._ask_inbox)
+        reactor.performs(AskReadings, self._ask_readings)
+        reactor.performs(StartProcessor, self._start)
+        reactor.performs(StopProcessor, self._stop)
+        reactor.performs(EnableProcessor, self._enable)
+        reactor.performs(Feed, self._processors.feed)
+        reactor.performs(TakeCheckpoint, self._take_checkpoint)
+        reactor.performs(Release, self._to_release.append)
+        reactor.performs(TellOperator, self._tell)
+        self._processors.on_trouble = push.topics.tell_trouble
+        self._restore(kept)
+        reactor.add_timer(self)
+
+    @property
+    def statuses(self) -> tuple[TopicStatus, ...]:
+        """The topics of this master."""
+        return self._topics.statuses
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Topics that are kept, stored ones that this version could not read, and messages that
+        clients published here since the start."""
+        return {
+            "topics": len(self._topics),
+            "unreadable_topics": self.unreadable,
+            "published": self._published,
+        }
+
+    # --- time ----------------------------------------------------------------------------------
+
+    @property
+    def next_due(self) -> float | None:
+        """When something that came is to be handled, or a topic is due."""
+        if self._came:
+            return 0.0
+        dues = [self._topics.next_tick]
+        if self._to_release or self._ending:
+            dues.append(self._retry_s)
+        return min([due for due in dues if due is not None], default=None)
+
+    def tick(self, now: float) -> None:
+        """Handle what came, and what is due."""
+        for _ in range(min(TURN, len(self._came))):
+            self._handle(self._came.popleft())
+        due = self._topics.next_tick
+        if due is not None and due <= now:
+            self._handle(TopicsDue())
+        if (self._to_release or self._ending) and self._retry_s <= now:
+            self._try_again(now)
+
+    def _handle(self, event: TopicsEvent) -> None:
+        self._reactor.perform(self._topics.handle(event, self._reactor.clock()))
+
+    def _try_again(self, now: float) -> None:
+        while self._to_release:
+            release = self._to_release[0]
+            told = partial(self._came.append, Released(release.name, release.epoch))
+            if not self._push.topics.release(
+                release.name, release.progress, release.notifications, told
+            ):
+                self._retry_s = now + RETRY_S
+                return
+            self._to_release.popleft()
+        ending, self._ending = self._ending, []
+        for name, incarnation in ending:
+            self._end(name, incarnation)
+        self._retry_s = now + RETRY_S if self._ending else -math.inf
+
+    # --- clients -------------------------------------------------------------------------------
+
+    def _publish(self, origin: RequestOrigin, message: Publish, now: float) -> None:
+        refused = may_publish(origin.sender) or self._public.rates.refused(origin.sender, now)
+        if refused is not None:
+            self._refuse(origin, message, refused.message)
+        elif problem := why_not(message.attributes):
+            self._refuse(origin, message, f"attributes: {problem}")
+        elif self._push.topics.crowded:
+            self._refuse(origin, message, CROWDED)
+        elif not self._push.topics.publish(
+            client_of(origin.sender), message, partial(self._kept, origin, message)
+        ):
+            self._refuse(origin, message, NOT_NOW)
+
+    def _kept(self, origin: RequestOrigin, message: Publish, well: bool) -> None:
+        if not well:
+            self._refuse(origin, message, NOT_NOW)
+            return
+        self._published += 1
+        self._public.reply(origin, Published(message.id, "accepted", message.sequence))
+
+    def _refuse(self, origin: RequestOrigin, message: Publish, why: str) -> None:
+        self._public.reply(origin, Published(message.id, "refused", message.sequence, why))
+
+    # --- operators -----------------------------------------------------------------------------
+
+    def _asked(self, origin: RequestOrigin, request: TopicRequest, _now: float) -> None:
+        change = not isinstance(request, ListTopics)
+        if change and (not self._state.takes or self._push.topics.refusing):
+            self._operator.reply(origin, TopicReport(request.id, ok=False, message=NOT_NOW))
+            return
+        self._handle(TopicAsked(origin, request))
+
+    def _report(self, instruction: SendReport) -> None:
+        reply = partial(self._operator.reply, instruction.peer, instruction.report)
+        self._state.when_durable(partial(self._push.topics.when_kept, reply))
+
+    # --- on disk -------------------------------------------------------------------------------
+
+    def _restore(self, kept: Sequence[SaveProgress]) -> None:
+        topics = []
+        for name, body in self._state.all(TOPIC).items():
+            try:
+                topics.append(msgspec.msgpack.decode(body, type=Topic))
+            except (ValueError, msgspec.MsgspecError) as error:
+                # Perhaps written by a later version: it stays as it is.
+                self.unreadable += 1
+                self._say(f"topic {name} on disk cannot be read and is left out: {error}\n")
+        progress = [(each.name, each.progress) for each in kept]
+        instructions = self._topics.restore(topics, progress, self._reactor.clock())
+        known = {topic.name for topic in topics}
+        self._reactor.perform(instructions)
+        for client, incarnation in self._push.kept_for(CLIENT):
+            name = client.removeprefix(CLIENT)
+            if name not in known or self._peers[name][0] != incarnation:
+                self._end(name, incarnation)
+
+    def _save(self, instruction: SaveTopic) -> None:
+        topic, progress = instruction.topic, instruction.progress
+        self._state.put(TOPIC, topic.name, msgspec.msgpack.encode(topic))
+        self._push.topics.release(topic.name, progress, (), lambda: None)
+
+    def _forget(self, instruction: ForgetTopic) -> None:
+        name, incarnation = instruction.name, instruction.incarnation
+        self._peers.pop(name, None)
+        self._state.remove(TOPIC, name)
+        self._state.when_durable(partial(self._forget_rest, name, incarnation))
+
+    def _forget_rest(self, name: str, incarnation: str) -> None:
+        if name not in self._topics:  # it may have been created anew
+            self._push.topics.forget_progress(name)
+        self._end(name, incarnation)
+
+    def _end(self, name: str, incarnation: str) -> None:
+        if not self._push.ask(_ignore, f"{CLIENT}{name}", Unsubscribe(incarnation)):
+            self._ending.append((name, incarnation))
+
+    # --- inboxes, readings, processors ---------------------------------------------------------
+
+    def _ask_inbox(self, instruction: AskInbox) -> None:
+        name, incarnation = instruction.name, instruction.message.id
+        known, peer = self._peers.get(name, ("", _ignore))
+        if known != incarnation:
+            peer = partial(self._said, name, incarnation)
+            self._peers[name] = incarnation, peer
+        if not self._push.ask(peer, f"{CLIENT}{name}", instruction.message):
+            self._came.append(InboxSaid(name, incarnation, None))
+
+    def _said(self, name: str, incarnation: str, message: PushReply) -> None:
+        self._came.append(InboxSaid(name, incarnation, message))
+
+    def _why_not_read(self, topic: Topic) -> str:
+        capability = self._queries.capability(topic.service)
+        if capability is None:
+            return f"service {topic.service} is unknown here; see fleet service list"
+        if capability and (others := sorted({*topic.channels} - {capability})):
+            return f"service {topic.service} gives {capability}, not {', '.join(others)}"
+        return ""
+
+    def _ask_readings(self, ask: AskReadings) -> None:
+        # The master's own: no client's rate bounds it.
+        sender = Sender("client", f"{CLIENT}{ask.name}", rate_per_s=math.inf)
+        answered = partial(self._answered, ask.name, ask.epoch)
+        event = QueryArrived(answered, ask.query, sender)
+        self._reactor.perform(self._queries.handle(event, self._reactor.clock()))
+
+    def _answered(self, name: str, epoch: int, answer: Answer, _now: float) -> None:
+        self._came.append(RoundAnswered(name, epoch, answer, round(self._wall() * 1e3)))
+
+    def _start(self, started: StartProcessor) -> None:
+        self._processors.start(started, self._came.append)
+
+    def _stop(self, instruction: StopProcessor) -> None:
+        self._processors.stop(instruction.name)
+
+    def _enable(self, instruction: EnableProcessor) -> None:
+        self._processors.enable(instruction.name)
+
+    def _take_checkpoint(self, instruction: TakeCheckpoint) -> None:
+        self._processors.take_checkpoint(instruction.name)
+
+    def _tell(self, instruction: TellOperator) -> None:
+        self._say(f"{instruction.line}\n")
+
+
+def _ignore(_message: PushReply) -> None:
+    pass

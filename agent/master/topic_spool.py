@@ -1,0 +1,136 @@
+"""Notifications of topics, on their way into the spool: what clients publish, what processors put
+out."""
+
+from __future__ import annotations
+
+import secrets
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from agent.alerts import spool_events as s
+from agent.alerts.notifications import history_of
+from agent.alerts.spool import CLIENTS, Spool
+from agent.master.group_commit import GroupCommit
+from agent.master.notification_store import STATEMENTS
+from agent.runtime.reactor import Reactor
+from agent.topics.contents import input_of, trouble_of
+from agent.topics.events import ForgetProgress, Progress, SaveProgress
+from agent.wire.overlay import Notification, Origin
+from agent.wire.topics import Publish
+
+
+class _Released(Struct, frozen=True):
+    """These are on stable storage, with all that goes with them."""
+
+    notifications: tuple[Notification, ...]
+    then: Callable[[], object]
+
+
+class TopicSpool:
+    """A part of `PushPlane`, whose spool, transactions and clocks it uses; `spool_has` handles an
+    event of the spool and publishes at once."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        iad: str,
+        spool: Spool,
+        commit: GroupCommit,
+        spool_has: Callable[[s.SpoolEvent], object],
+        wall: Callable[[], float],
+    ) -> None:
+        self._clock = reactor.clock
+        self._iad = iad
+        self._spool = spool
+        self._commit = commit
+        self._spool_has = spool_has
+        self._wall = wall
+        # The history of what has no number of its own.
+        self._run = secrets.token_hex(16)
+        self._unnumbered = 0
+        # Outputs that are on stable storage, to be published in the next turns.
+        self.released: deque[Notification] = deque()
+        reactor.performs(_Released, self._are_released)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether so much waits for other masters that topics are held back: what clients publish
+        and processors put out must not push the nodes' alerts out of the spool."""
+        return self._spool.crowded
+
+    @property
+    def refusing(self) -> bool:
+        """Whether the disk refuses, and nothing new is taken."""
+        return self._commit.refusing
+
+    def publish(self, client: str, message: Publish, then: Callable[[bool], object]) -> bool:
+        """Publish a client's message to its topic; `then` gets whether it is on stable storage. It
+        is published once for each sequence of the client's id. Returns whether it was accepted."""
+        if self._commit.refusing:
+            return False
+        history, sequence, oldest = message.id, message.sequence, message.oldest
+        if sequence is None:
+            history, sequence, oldest = self._number()
+        node = f"{CLIENTS}{client}"
+        origin = Origin(self._iad, history_of(node, history), sequence)
+        told = input_of(self._iad, origin, self._now_ms, message.topic, message.attributes)
+        alerts = (s.EventAlerts(sequence, (told,)),)
+        self._spool_has(s.Brought(None, node, history, oldest, alerts))
+        self._commit.settle(then)
+        return True
+
+    def tell_trouble(self, name: str, what: str, text: str) -> None:
+        """Tell subscribers that something is wrong with a topic's processor, or is well again.
+        While the disk refuses, only the operator is told."""
+        if self._commit.refusing:
+            return
+        history, sequence, oldest = self._number()
+        origin = Origin(self._iad, history_of(CLIENTS, history), sequence)
+        told = trouble_of(self._iad, origin, self._now_ms, name, what, text)
+        alerts = (s.EventAlerts(sequence, (told,)),)
+        self._spool_has(s.Brought(None, CLIENTS, history, oldest, alerts))
+
+    def _number(self) -> tuple[str, int, int]:
+        """History, sequence and oldest of a notification that is never sent again."""
+        self._unnumbered += 1
+        return self._run, self._unnumbered - 1, self._unnumbered
+
+    @property
+    def _now_ms(self) -> int:
+        return round(self._wall() * 1e3)
+
+    def release(
+        self,
+        name: str,
+        progress: Progress,
+        notifications: Sequence[Notification],
+        then: Callable[[], object],
+    ) -> bool:
+        """Put a topic's progress and what it made of its messages on stable storage, in one
+        transaction; publish that afterwards, and call `then`. Returns whether it was accepted:
+        then it is written in the end, even if the disk refuses at first."""
+        if self._commit.refusing or (notifications and self.crowded):
+            return False
+        events = tuple([s.EventAlerts(each.origin.sequence, (each,)) for each in notifications])
+        brought = s.Brought(None, f"topic/{name}", progress.incarnation, progress.put_out, events)
+        made = self._spool.handle(brought, self._clock()) if events else []
+        self._commit.take([each for each in made if type(each) in STATEMENTS])
+        self._commit.take([SaveProgress(name, progress)])
+        # Unlike an alert, an output may come out otherwise if its message is processed again.
+        fresh = [each.notification for each in made if isinstance(each, s.PublishSpooled)]
+        self._commit.after_commit(_Released(tuple(fresh), then))
+        return True
+
+    def forget_progress(self, name: str) -> None:
+        """Forget what is kept of a topic."""
+        self._commit.take([ForgetProgress(name)])
+
+    def when_kept(self, then: Callable[[], object]) -> None:
+        """Call `then` once everything taken so far is on stable storage."""
+        self._commit.after_commit(_Released((), then))
+
+    def _are_released(self, instruction: _Released) -> None:
+        self.released += instruction.notifications
+        instruction.then()

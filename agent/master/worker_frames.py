@@ -1,0 +1,53 @@
+"""Frames between a master and its worker processes: [length, 4 bytes][MessagePack]."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import msgspec
+
+from agent.processing.events import Answer, Request
+
+LENGTH: Final = struct.Struct("!I")
+# The largest state, and room for what stands beside it.
+MAX_FRAME: Final = 65 * 2**20
+READ_AT_ONCE: Final = 256 * 1_024
+
+decode_request: Final = msgspec.msgpack.Decoder(Request).decode
+decode_answer: Final = msgspec.msgpack.Decoder(Answer).decode
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+def frame(message: Request | Answer) -> bytes:
+    """A message as it is sent."""
+    body = _encode(message)
+    return LENGTH.pack(len(body)) + body
+
+
+class FrameError(ValueError):
+    """What was received is no frame."""
+
+
+class Frames:
+    """Cuts the bytes received into frames."""
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+
+    def take(self, data: bytes) -> list[bytes]:
+        """The bodies that are complete now; FrameError if one would be too large. O(bytes)."""
+        self._held += data
+        bodies = []
+        at = 0
+        while len(self._held) - at >= LENGTH.size:
+            (length,) = LENGTH.unpack_from(self._held, at)
+            if length > MAX_FRAME:
+                raise FrameError(f"a frame of {length} bytes")
+            end = at + LENGTH.size + length
+            if end > len(self._held):
+                break
+            bodies.append(bytes(self._held[at + LENGTH.size : end]))
+            at = end
+        del self._held[:at]
+        return bodies

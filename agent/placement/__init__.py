@@ -1,0 +1,1 @@
+"""Placement: which unit lives on which master, at what price, and how it moves (pure)."""

@@ -1,0 +1,37 @@
+"""Transition tables of the two sides of a handover, keyed (from, to)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+SOURCE_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
+    ("new", "planned"): "asks the target",
+    ("new", "draining"): "restarted with an offer on disk: a lease passes before it takes back",
+    ("planned", "granted"): "the target admits it; a copy of the state is made",
+    ("granted", "shadowing"): "the copy is sent; the unit works on",
+    ("shadowing", "draining"): "the target is ready, and the offer on disk: the unit pauses",
+    ("draining", "handed"): "the target has taken it, on disk",
+    ("handed", "settled"): "the release is on disk",
+    ("draining", "reclaiming"): "the target refused, or its lease has ended",
+    ("reclaiming", "aborted"): "a later epoch is on disk: the unit works on here",
+    ("planned", "aborted"): "refused, or no answer in time",
+    ("granted", "aborted"): "refused, or no answer in time",
+    ("shadowing", "aborted"): "refused, or no answer in time",
+}
+TARGET_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
+    ("new", "granted"): "asked by the source, and admitted",
+    ("new", "lapsed"): "restarted with the unit taken on disk, not knowing whether it is released",
+    ("granted", "shadowing"): "the copy has come and is loaded",
+    ("shadowing", "draining"): "the final state has come and is written",
+    ("draining", "handed"): "it is on disk within the lease: the unit works here",
+    ("draining", "lapsed"): "it is on disk too late",
+    ("draining", "aborted"): "the source has taken it back",
+    ("handed", "settled"): "the source has released it",
+    ("handed", "lapsed"): "the lease has ended and the source says nothing: the unit pauses",
+    ("handed", "aborted"): "the source has taken it back",
+    ("lapsed", "resuming"): "the source has released it; a later epoch is written",
+    ("lapsed", "aborted"): "the source has taken it back",
+    ("resuming", "settled"): "it is on disk: the unit works here",
+    ("granted", "aborted"): "the source gave up, or says nothing in time",
+    ("shadowing", "aborted"): "the source gave up, or comes too late",
+}

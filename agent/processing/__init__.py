@@ -1,0 +1,1 @@
+"""Message processors: queues, dispatch to worker processes, lifecycle, checkpoints; all pure."""

@@ -1,0 +1,78 @@
+"""What is measured of a processor, on the master's clock; CPU time is the worker's."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from _core.deadlines.histogram import ResponseHistogram
+
+# Distributions are of so many messages and seconds at most.
+KEPT: Final = 2_000
+WINDOW_S: Final = 600.0
+
+
+class Counters(Struct):
+    """Counted since the processor was created here."""
+
+    arrived: int = 0
+    repeated: int = 0  # arrived before
+    held: int = 0  # times that the queue was full
+    processed: int = 0
+    replayed: int = 0  # processed again, to restore the state
+    outputs: int = 0
+    late: int = 0  # processed after their deadline
+    failed: int = 0
+    skipped: int = 0
+    moved: int = 0  # to another worker
+    checkpoints: int = 0
+    cpu_s: float = 0.0  # of all messages, repetitions included
+
+
+class Spread(Struct, frozen=True):
+    """A distribution in seconds; NaN while it is empty."""
+
+    count: int
+    mean_s: float
+    p50_s: float
+    p90_s: float
+    p99_s: float
+
+
+class Measures:
+    """CPU time of a message; waiting, from its arrival to its start; latency, from its arrival to
+    its outputs. Distributions are of the last `WINDOW_S`."""
+
+    def __init__(self) -> None:
+        self.counters = Counters()
+        self.cpu = ResponseHistogram(KEPT, WINDOW_S)
+        self.waiting = ResponseHistogram(KEPT, WINDOW_S)
+        self.latency = ResponseHistogram(KEPT, WINDOW_S)
+
+    def processed(
+        self, now: float, arrived_s: float, started_s: float, due_s: float, cpu_s: float
+    ) -> None:
+        """A message was processed for the first time."""
+        self.counters.processed += 1
+        self.counters.late += now > due_s
+        self.cpu.insert(cpu_s, now)
+        self.waiting.insert(started_s - arrived_s, now)
+        self.latency.insert(now - arrived_s, now)
+
+    def spreads(self, now: float) -> dict[str, Spread]:
+        """All distributions, by name."""
+        found = {}
+        for name in ("cpu", "waiting", "latency"):
+            histogram: ResponseHistogram = getattr(self, name)
+            histogram.expire(now)
+            found[name] = spread(histogram)
+        return found
+
+
+def spread(histogram: ResponseHistogram) -> Spread:
+    """Its mean and quantiles."""
+    if not histogram.count:
+        return Spread(0, *[float("nan")] * 4)
+    quantiles = [histogram.quantile(p) for p in (0.5, 0.9, 0.99)]
+    return Spread(histogram.count, histogram.mean(), *quantiles)

@@ -1,0 +1,99 @@
+"""Conversion of what is published, and of readings, to a processor's messages, and of its outputs
+to notifications."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final, TypeGuard
+
+import msgspec
+
+from agent.alerts.notifications import history_of
+from agent.topics.events import Output, Progress
+from agent.wire.base import LONGEST_TEXT
+from agent.wire.messages import Answer
+from agent.wire.overlay import Notification, Origin
+from agent.wire.predicates import MAX_ATTRIBUTES, Filter, Predicate
+from agent.wire.topics import Topic
+
+INPUT: Final = "input"
+OUTPUT: Final = "output"
+TROUBLE: Final = "trouble"
+# Attributes that the master sets.
+RESERVED: Final = ("iad", "kind", "topic")
+MAX_OWN: Final = MAX_ATTRIBUTES - len(RESERVED)
+
+
+def why_not(attributes: Collection[str]) -> str:
+    """Why these cannot be the attributes of a topic's message; empty if they can."""
+    if taken := [name for name in RESERVED if name in attributes]:
+        verb = "is" if len(taken) == 1 else "are"
+        return f"{' and '.join(taken)} {verb} set by the master; take another name"
+    if len(attributes) > MAX_OWN:
+        return f"{len(attributes)} attributes; a topic's message has at most {MAX_OWN}"
+    return ""
+
+
+def is_time(value: object) -> TypeGuard[int]:
+    """Whether this is a time of the wire, in milliseconds since 1970 UTC."""
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53
+
+
+def inputs_of(name: str) -> Filter:
+    """The filter of the messages that are published to a topic."""
+    return ((Predicate("topic", "=", (name,)), Predicate("kind", "=", (INPUT,))),)
+
+
+def topics_of(iad: str) -> Filter:
+    """The advertisement that covers every notification of topics from this IAD."""
+    return ((Predicate("iad", "=", (iad,)), Predicate("topic", "present")),)
+
+
+def input_of(iad: str, origin: Origin, time_ms: int, topic: str, own: Output) -> Notification:
+    """The notification that carries a published message to its topic."""
+    return Notification(origin, time_ms, {**own, "iad": iad, "topic": topic, "kind": INPUT})
+
+
+def trouble_of(
+    iad: str, origin: Origin, time_ms: int, topic: str, what: str, text: str
+) -> Notification:
+    """The notification that tells of a topic's processor."""
+    told = {"iad": iad, "topic": topic, "kind": TROUBLE, "what": what, "text": text[:LONGEST_TEXT]}
+    return Notification(origin, time_ms, {**told})
+
+
+def published_part(notification: Notification) -> Output:
+    """The attributes that the publisher chose."""
+    return {key: value for key, value in notification.attributes.items() if key not in RESERVED}
+
+
+def outputs_of(
+    iad: str, topic: Topic, progress: Progress, made: list[tuple[int, Output]]
+) -> tuple[Notification, ...]:
+    """The notifications of outputs, each with its time, that follow those of `progress`."""
+    history = history_of(f"topic/{topic.name}", progress.incarnation)
+    told = {"iad": iad, "topic": topic.name, "kind": OUTPUT}
+    return tuple(
+        [
+            Notification(Origin(iad, history, progress.put_out + n), time_ms, {**own, **told})
+            for n, (time_ms, own) in enumerate(made)
+        ]
+    )
+
+
+def published_body(time_ms: int, own: Output) -> bytes:
+    """A published message as its processor gets it."""
+    return msgspec.msgpack.encode({**own, "time_ms": time_ms})
+
+
+def reading_bodies(time_ms: int, answer: Answer) -> list[bytes]:
+    """The means of an area's channels as a processor gets them, a message for each area that has
+    any."""
+    bodies = []
+    for result in answer.results:
+        channels = result.aggregate.channels if result.aggregate is not None else {}
+        means = {name: each.mean for name, each in channels.items() if each.mean is not None}
+        if means:
+            reading = {**means, "area": result.area, "time_ms": time_ms}
+            bodies.append(msgspec.msgpack.encode(reading))
+    return bodies

@@ -1,0 +1,113 @@
+"""One topic: what waits for its processor, and what it made since its last checkpoint."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from agent.runtime.back_off import BackOff
+from agent.runtime.state_machine import StateMachine
+from agent.topics.events import Output, Progress
+from agent.topics.lifecycle import TOPIC_TRANSITIONS
+from agent.wire.topics import Topic
+
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 30.0
+# Messages whose checkpoint is missing: half of what an inbox sends without an acknowledgement.
+MANY = 32
+
+
+class Input(Struct):
+    """A message that no checkpoint covers yet; readings have no position of the inbox."""
+
+    position: int
+    time_ms: int
+    body: bytes
+    inbox: int | None = None
+
+
+class TopicEntry(StateMachine):
+    """A topic. `progress` is what was given to the disk last."""
+
+    __slots__ = (
+        "asked", "epoch", "held", "inputs", "made", "missed", "next_round_s", "pauses", "position",
+        "progress", "put_out", "received", "releasing", "renew_s", "retry_s", "round_open",
+        "rounds", "rounds_failed", "seen", "topic", "trouble",
+    )  # fmt: skip
+
+    TRANSITIONS = TOPIC_TRANSITIONS
+
+    def __init__(self, topic: Topic, epoch: int, progress: Progress, now: float) -> None:
+        super().__init__()
+        self.topic = topic
+        self.epoch = epoch
+        self.progress = progress
+        # Position of the last message taken in, and the last position of the inbox seen.
+        self.position = progress.position
+        self.seen = progress.inbox
+        self.inputs: deque[Input] = deque()
+        # Outputs that no checkpoint covers yet: position, time, attributes.
+        self.made: list[tuple[int, int, Output]] = []
+        # Whether a checkpoint is being taken, or a transaction is under way.
+        self.asked = self.releasing = self.held = False
+        self.next_round_s = now if topic.every_s is not None else math.inf
+        self.round_open = False
+        # When to subscribe again, and when to say that the inbox is still read.
+        self.retry_s = self.renew_s = math.inf
+        self.pauses = BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+        self.received = self.put_out = self.missed = self.rounds = self.rounds_failed = 0
+        self.trouble = ""
+
+    def __repr__(self) -> str:
+        return f"<topic {self.topic.name} {self.state}>"
+
+    @property
+    def wants_checkpoint(self) -> bool:
+        """Whether something waits for one."""
+        return bool(self.made) or len(self.inputs) >= MANY
+
+    def accept(self, time_ms: int, body: bytes, inbox: int | None) -> Input:
+        """Take a message in."""
+        self.position += 1
+        taken = Input(self.position, time_ms, body, inbox)
+        self.inputs.append(taken)
+        return taken
+
+    def time_of(self, position: int) -> int:
+        """The time of a message that no checkpoint covers yet. O(1)."""
+        return self.inputs[position - self.inputs[0].position].time_ms
+
+    def cover(self, position: int, state: bytes) -> list[tuple[int, Output]]:
+        """A checkpoint covers all messages up to this one: returns what came of them."""
+        made = [(time_ms, own) for at, time_ms, own in self.made if at <= position]
+        self.made = [each for each in self.made if each[0] > position]
+        inbox = self.progress.inbox
+        while self.inputs and self.inputs[0].position <= position:
+            covered = self.inputs.popleft()
+            inbox = covered.inbox if covered.inbox is not None else inbox
+        before = self.progress
+        self.progress = replace(
+            before,
+            position=position,
+            put_out=before.put_out + len(made),
+            inbox=inbox,
+            state=state,
+        )
+        self.put_out += len(made)
+        return made
+
+    def inbox_lost(self) -> None:
+        """Its inbox begins anew."""
+        self.seen = 0
+        self.progress = replace(self.progress, inbox=0)
+        for waiting in self.inputs:
+            waiting.inbox = None
+
+    def check_invariants(self) -> None:
+        """For tests: what must hold between any two events."""
+        positions = [each.position for each in self.inputs]
+        assert positions == list(range(self.progress.position + 1, self.position + 1))
+        assert all(self.progress.position < at <= self.position for at, _, _ in self.made)

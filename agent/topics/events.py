@@ -1,0 +1,241 @@
+"""Events that go into `Topics`, and instructions that come out.
+
+Messages of a topic have *positions* 1, 2, 3, … in order of their arrival, published ones and
+readings alike. An *epoch* is one life of a topic in this process: what comes for an older one does
+not count.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from agent.wire.messages import Answer, Query
+from agent.wire.overlay import Notification
+from agent.wire.predicates import Value
+from agent.wire.push import (
+    AcknowledgeNotifications,
+    PushReply,
+    Subscribe,
+)
+from agent.wire.topics import Topic, TopicReport, TopicRequest
+
+Peer = Any
+Output = dict[str, Value]
+
+
+class _Struct(Struct, frozen=True, gc=False):
+    """Immutable, and never part of a reference cycle."""
+
+
+class Progress(_Struct, frozen=True, array_like=True):
+    """How far a topic is, written in one transaction with what it put out. `incarnation` is random
+    for each creation, and names the inbox. The processor's `state` is after all messages up to
+    `position`; `put_out` notifications came of them. The inbox is taken up to `inbox`."""
+
+    incarnation: str
+    position: int = 0
+    put_out: int = 0
+    inbox: int = 0
+    state: bytes = b""
+
+
+class SaveProgress(_Struct, frozen=True):
+    """Write a topic's progress, in place of the earlier one."""
+
+    name: str
+    progress: Progress
+
+
+class ForgetProgress(_Struct, frozen=True):
+    name: str
+
+
+TopicChange = SaveProgress | ForgetProgress
+
+# --- events --------------------------------------------------------------------------------------
+
+
+class TopicAsked(_Struct, frozen=True):
+    """An operator's request."""
+
+    peer: Peer
+    request: TopicRequest
+
+
+class InboxSaid(_Struct, frozen=True):
+    """A message of the topic's inbox; None: the inboxes did not take the last request."""
+
+    name: str
+    incarnation: str
+    message: PushReply | None
+
+
+class RoundAnswered(_Struct, frozen=True):
+    """The answer to `AskReadings`, at that wall time."""
+
+    name: str
+    epoch: int
+    answer: Answer
+    time_ms: int
+
+
+class Emitted(_Struct, frozen=True):
+    """The processor's outputs for the message at `position`. Each position comes once."""
+
+    name: str
+    epoch: int
+    position: int
+    outputs: tuple[Output, ...]
+
+
+class Checkpointed(_Struct, frozen=True):
+    """The processor's state after all messages up to `position`."""
+
+    name: str
+    epoch: int
+    position: int
+    state: bytes
+
+
+class Held(_Struct, frozen=True):
+    """The processor's queue is full: neither this message was taken nor will be those after it."""
+
+    name: str
+    epoch: int
+
+
+class Resumed(_Struct, frozen=True):
+    """It has room again for the messages after this position."""
+
+    name: str
+    epoch: int
+    after: int
+
+
+class Released(_Struct, frozen=True):
+    """What `Release` said is on stable storage."""
+
+    name: str
+    epoch: int
+
+
+class TopicsDue(_Struct, frozen=True):
+    """A timer has expired: `Topics.next_tick` says when to send this."""
+
+
+TopicsEvent = (
+    TopicAsked
+    | InboxSaid
+    | RoundAnswered
+    | Emitted
+    | Checkpointed
+    | Held
+    | Resumed
+    | Released
+    | TopicsDue
+)
+
+# --- instructions --------------------------------------------------------------------------------
+
+
+class SaveTopic(_Struct, frozen=True):
+    """Write the topic and its first progress; what follows waits until both are durable."""
+
+    topic: Topic
+    progress: Progress
+
+
+class ForgetTopic(_Struct, frozen=True):
+    """Delete the topic, then its progress and its inbox."""
+
+    name: str
+    incarnation: str
+
+
+class SendReport(_Struct, frozen=True):
+    """Answer an operator."""
+
+    peer: Peer
+    report: TopicReport
+
+
+class AskInbox(_Struct, frozen=True):
+    """Send this to the topic's inbox; `InboxSaid` follows, to an acknowledgement only if something
+    is wrong."""
+
+    name: str
+    message: Subscribe | AcknowledgeNotifications
+
+
+class AskReadings(_Struct, frozen=True):
+    """Ask this query; `RoundAnswered` follows."""
+
+    name: str
+    epoch: int
+    query: Query
+
+
+class StartProcessor(_Struct, frozen=True):
+    """Begin with this progress."""
+
+    topic: Topic
+    epoch: int
+    progress: Progress
+
+
+class StopProcessor(_Struct, frozen=True):
+    name: str
+
+
+class EnableProcessor(_Struct, frozen=True):
+    """Start it again, whatever it did before."""
+
+    name: str
+
+
+class Feed(_Struct, frozen=True):
+    """A message for the processor; `body` is MessagePack."""
+
+    name: str
+    position: int
+    body: bytes
+
+
+class TakeCheckpoint(_Struct, frozen=True):
+    """Have the processor give its state: `Checkpointed` follows as soon as it can."""
+
+    name: str
+
+
+class Release(_Struct, frozen=True):
+    """Write the progress and spool these notifications in one transaction, then publish them;
+    `Released` follows."""
+
+    name: str
+    epoch: int
+    progress: Progress
+    notifications: tuple[Notification, ...]
+
+
+class TellOperator(_Struct, frozen=True):
+    """A line for the operator."""
+
+    line: str
+
+
+TopicsInstruction = (
+    SaveTopic
+    | ForgetTopic
+    | SendReport
+    | AskInbox
+    | AskReadings
+    | StartProcessor
+    | StopProcessor
+    | EnableProcessor
+    | Feed
+    | TakeCheckpoint
+    | Release
+    | TellOperator
+)

@@ -1,0 +1,157 @@
+"""Topic messages: an operator creates topics, clients publish to them.
+
+What a topic puts out are notifications with the attributes `topic` and `kind` "output": clients
+subscribe to them as to alerts (`agent.wire.push`).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, field
+
+from agent.wire.base import (
+    Area,
+    Channel,
+    Channels,
+    Count,
+    Finite,
+    Identifier,
+    Message,
+    Name,
+    Text,
+    WireStruct,
+)
+from agent.wire.messages import Slo
+from agent.wire.predicates import MAX_OPERANDS, Attribute, Value
+
+MAX_TOPIC_AREAS = 256
+MAX_PARAMETERS = 32
+# A notification has 32 attributes; three of them are the master's.
+MAX_PUBLISHED = 29
+ProcessorName = Annotated[str, Meta(pattern=r"^([A-Za-z0-9_.-]{1,64})?$(?!\n)")]
+Parameter = Value | Annotated[tuple[Value, ...], Meta(max_length=MAX_OPERANDS)]
+Interval = Annotated[float, Meta(ge=0.1, le=86_400.0)]
+
+
+class Topic(WireStruct, frozen=True, omit_defaults=True):
+    """What a topic takes in, and what becomes of it. Every `every_s` seconds the master queries
+    `areas` for `channels` (empty: all) of `service`; besides, clients publish to it. Each message
+    goes through `processor`; without one, messages are put out as they are published. `slo`: in
+    which time after its arrival the percentile of the messages is to be processed."""
+
+    name: Name
+    areas: Annotated[tuple[Area, ...], Meta(max_length=MAX_TOPIC_AREAS)] = ()
+    channels: Channels = ()
+    every_s: Interval | None = None
+    processor: ProcessorName = ""
+    parameters: Annotated[dict[Channel, Parameter], Meta(max_length=MAX_PARAMETERS)] = field(
+        default_factory=dict
+    )
+    slo: Slo | None = None
+    service: Name = "default"
+
+    def __post_init__(self) -> None:
+        if bool(self.areas) != (self.every_s is not None):
+            raise ValueError("a topic has both areas and every_s, or neither")
+        if not self.processor:
+            if self.areas:
+                raise ValueError("readings need a processor to make messages of them")
+            if self.parameters or self.slo is not None:
+                raise ValueError("parameters and slo are a processor's, and there is none")
+
+
+class TopicStatus(WireStruct, frozen=True, omit_defaults=True):
+    """A topic and how it does. `received`, `put_out` and `missed` count published messages taken
+    in, notifications made, and messages that the overlay or a full inbox lost; `rounds` and
+    `rounds_failed` its queries. Of the processor, all since it was started here: its `state`
+    ("none" without one), messages `waiting`, processed, too late, failed and skipped; `latency_ms`
+    is the percentile of the objective, `cpu_ms` the mean of a message. `trouble`: what is wrong,
+    in words."""
+
+    topic: Topic
+    state: Text
+    received: Count = 0
+    put_out: Count = 0
+    missed: Count = 0
+    rounds: Count = 0
+    rounds_failed: Count = 0
+    waiting: Count = 0
+    processed: Count = 0
+    late: Count = 0
+    failed: Count = 0
+    skipped: Count = 0
+    latency_ms: Finite | None = None
+    cpu_ms: Finite | None = None
+    trouble: Text = ""
+
+
+# --- operator → master ---------------------------------------------------------------------------
+
+
+class CreateTopic(Message, frozen=True, tag="create_topic"):
+    """Have this master keep a topic from now on. The same topic again changes nothing; another
+    one of its name is refused."""
+
+    id: Identifier
+    topic: Topic
+
+
+class RemoveTopic(Message, frozen=True, tag="remove_topic"):
+    """End a topic, with its processor's state and everything that waits for it."""
+
+    id: Identifier
+    name: Name
+
+
+class EnableTopic(Message, frozen=True, tag="enable_topic"):
+    """Start the topic's processor again, which was disabled after too many failures or pauses."""
+
+    id: Identifier
+    name: Name
+
+
+class ListTopics(Message, frozen=True, tag="list_topics"):
+    """Request the topics that this master keeps."""
+
+    id: Identifier
+
+
+class TopicReport(Message, frozen=True, tag="topic_report", omit_defaults=True):
+    """The result of a topic request: the topic created, or all of them. If not `ok`, `message`
+    says why."""
+
+    id: Annotated[str, Meta(max_length=64)]
+    ok: bool
+    topics: tuple[TopicStatus, ...] = ()
+    message: Text = ""
+
+
+# --- client → master -----------------------------------------------------------------------------
+
+
+class Publish(Message, frozen=True, tag="publish", omit_defaults=True):
+    """Publish a message to a topic of any master. With a `sequence` it is taken once, however often
+    it is sent: the number is the sender's, within the `id` that it chose for itself, and nothing
+    below `oldest` is sent again. `topic`, `iad` and `kind` are no attributes of a client's."""
+
+    id: Identifier
+    topic: Name
+    attributes: Annotated[dict[Attribute, Value], Meta(min_length=1, max_length=MAX_PUBLISHED)]
+    sequence: Annotated[int, Meta(ge=0, lt=2**48)] | None = None
+    oldest: Count = 0
+
+
+class Published(Message, frozen=True, tag="published", omit_defaults=True):
+    """`accepted`: the message is on stable storage and goes to its topic, wherever that is.
+    `refused`: it is not, and `message` says why. With `accepted`, `message` says that no topic of
+    this name is known, if that is so."""
+
+    id: Annotated[str, Meta(max_length=64)]
+    state: Literal["accepted", "refused"]
+    sequence: Count | None = None
+    message: Text = ""
+
+
+TopicChange = CreateTopic | RemoveTopic | EnableTopic
+TopicRequest = TopicChange | ListTopics

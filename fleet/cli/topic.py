@@ -1,0 +1,153 @@
+"""Click commands: `fleet topic`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fleet.cli.asking import asks
+from fleet.cli.connecting import connecting
+from fleet.cli.options import AREA, CHANNEL, INTERVAL, NAME, SLO, Parsed, patience
+
+if TYPE_CHECKING:
+    from agent.net.keys import KeyFiles
+    from fleet.query.topic import Asker
+
+
+def _channels(text: str) -> tuple[str, ...]:
+    return tuple([CHANNEL.parse(each) for each in text.split(",")])
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    from fleet.query.topic import setting
+
+    return setting(text)
+
+
+CHANNELS = Parsed("channels", _channels)
+SETTING = Parsed("name=value", _setting)
+
+
+@click.group(context_settings={"max_content_width": 100})
+def topic() -> None:
+    """Topics of a master: what they take in, which processor it goes through; publish to them.
+
+    What a topic puts out: fleet subscribe 'topic = "NAME"'.
+
+    Exit status: 0 done, 1 failed, 2 wrong usage, 3 refused, 4 no reply.
+    """
+
+
+@topic.command()
+@click.argument("name", type=NAME)
+@click.option(
+    "--area",
+    "areas",
+    type=AREA,
+    multiple=True,
+    help="Area whose readings go in; give it again for more. Without it only what is published.",
+)
+@click.option(
+    "--channels", type=CHANNELS, default=(), help="Only these: temperature,humidity. Default all."
+)
+@click.option("--every", "every_s", type=INTERVAL, help="With --area: how often, such as 5s.")
+@click.option(
+    "--service", default="default", show_default=True, help="With --area: the service asked."
+)
+@click.option("--processor", default="", help="What each message goes through; without it nothing.")
+@click.option(
+    "--set",
+    "settings",
+    type=SETTING,
+    multiple=True,
+    help='A parameter of the processor: name=value, or \'name=["a","b"]\'. Again for more.',
+)
+@click.option(
+    "--slo",
+    type=SLO,
+    help="Objective for the time from a message's arrival until it is processed: p90=1s.",
+)
+@asks("5s", "fleet.query.topic")
+def create(
+    name: str,
+    areas: tuple[str, ...],
+    channels: tuple[str, ...],
+    every_s: float | None,
+    service: str,
+    processor: str,
+    settings: tuple[tuple[str, Any], ...],
+    slo: Any,
+    ask: Asker,
+) -> int:
+    """Have a master keep a topic.
+
+    \b
+    fleet topic create comfort --area b1/f4 --channels temperature,humidity --every 5s \\
+      --processor comfort_index --slo p90=1s
+    fleet topic create notes
+
+    The same again changes nothing. Exit status: 0 it is kept, 2 wrong usage, 3 refused, 4 no reply.
+    """
+    return ask.create(
+        name,
+        areas=areas,
+        channels=channels,
+        every_s=every_s,
+        service=service,
+        processor=processor,
+        parameters=dict(settings),
+        slo=slo,
+    )
+
+
+@topic.command(name="list")
+@asks("2s", "fleet.query.topic")
+def list_(ask: Asker) -> int:
+    """Print the topics that a master keeps."""
+    return ask.list()
+
+
+@topic.command()
+@click.argument("name", type=NAME)
+@asks("2s", "fleet.query.topic")
+def show(name: str, ask: Asker) -> int:
+    """Print one topic, and how its processor does."""
+    return ask.show(name)
+
+
+@topic.command()
+@click.argument("name", type=NAME)
+@asks("5s", "fleet.query.topic")
+def remove(name: str, ask: Asker) -> int:
+    """End a topic, with its processor's state and everything that waits for it."""
+    return ask.remove(name)
+
+
+@topic.command()
+@click.argument("name", type=NAME)
+@asks("5s", "fleet.query.topic")
+def enable(name: str, ask: Asker) -> int:
+    """Start a processor again that failed too often, or whose pause is long."""
+    return ask.enable(name)
+
+
+@topic.command()
+@click.argument("name", type=NAME)
+@click.argument("attributes", type=SETTING, nargs=-1, required=True)
+@connecting("master")
+@patience("10s", "How long it may take.")
+def publish(
+    name: str,
+    attributes: tuple[tuple[str, Any], ...],
+    master: str,
+    timeout_ms: float,
+    keys: KeyFiles | None,
+) -> int:
+    """Publish a message to a topic of any master: fleet topic publish notes area=b1/f4 vote=3
+
+    Done means that the master asked has it on its disk.
+    """
+    from fleet.query import topic as command
+
+    return command.publish(master, name, dict(attributes), timeout_ms / 1e3, keys)

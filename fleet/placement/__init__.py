@@ -1,0 +1,1 @@
+"""Planners of placement, and the latency model that they ask."""

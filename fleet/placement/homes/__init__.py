@@ -1,0 +1,1 @@
+"""Homes: which master takes what a client publishes (RELOC), by the price of every placement."""

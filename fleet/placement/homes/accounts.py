@@ -1,0 +1,304 @@
+"""What a placement of homes costs, kept up to date, and what moves would bring."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from fleet.placement.homes.case import NOWHERE, Case, Floats, Ints
+from fleet.placement.homes.sharing import Sharing
+
+# Sums of floats that were added and taken away again may be off by this share.
+ROUNDING: Final = 1e-9
+
+
+class Accounts:
+    """A placement with its price: the delay of all deliveries together, times their rate.
+
+    A message of publisher u to subscriber v, processed by u's home h(u), takes
+    ``d(u, h(u)) + d(h(u), h(v)) + d(h(v), v)``; a delegated one twice the cloud's delay in place of
+    the middle (RELOC Eq. 6). `sharing` says what is delegated. Nobody hears its own message.
+
+    Clients that are `NOWHERE` neither publish nor hear.
+    """
+
+    def __init__(self, case: Case, sharing: Sharing, home: Ints | None = None) -> None:
+        """O(T · S²) where homes are given."""
+        self.case = case
+        self.sharing = sharing
+        self.detour = 2.0 * case.cloud
+        self._opening = np.zeros(case.servers) if case.opening is None else case.opening
+        parts = [case.part(c) for c in range(case.clients)]
+        own, says = case.rate * case.hears, (case.rate > 0).astype(np.float64)
+        block = np.stack([says, case.rate, case.hears, own])
+        spool = says * case.spool[case.topic]
+        self._topics = [case.topic[part] for part in parts]
+        self._blocks = [block[:, part] for part in parts]
+        self._spools = [spool[part] for part in parts]
+        self._onward = np.ascontiguousarray(case.between.T)
+        self.load_home(np.full(case.clients, NOWHERE) if home is None else home)
+
+    def load_home(self, home: Ints) -> None:
+        """Forget everything, and compute it anew for these homes."""
+        case = self.case
+        shape = (case.topics, case.servers)
+        self.home = np.array(home, np.int64)
+        there = self.home[case.client] != NOWHERE
+        topic, server = case.topic[there], self.home[case.client[there]]
+        rate, hears = case.rate[there], case.hears[there]
+        delay = case.delay[case.client[there], server]
+
+        def at_servers(values: Floats) -> Floats:
+            found = np.zeros(shape)
+            np.add.at(found, (topic, server), values)
+            return found
+
+        def of_topics(values: Floats) -> Floats:
+            return np.bincount(topic, values, case.topics).astype(np.float64)
+
+        own = rate * hears  # is not delivered
+        self._table = np.stack([at_servers(v) for v in (rate > 0, rate, hears, own)])
+        self.count, self.rate, self.ears, self.own = self._table
+        self._present = np.stack([of_topics(v) for v in (rate, hears, own)])
+        self._legs = np.stack([of_topics(v * delay) for v in (rate, hears, own)])
+        self._sent, self._heard, _ = self._present
+        self.stored = np.asarray(case.spool @ (self.count > 0))
+        self.load = np.asarray(case.load_of_message @ self.rate)
+        self.share = np.ones(shape)
+        self.short = np.zeros(case.servers, np.bool_)  # who delegates something
+        self._kept = np.zeros(case.servers)  # bytes that these store
+        for s in range(case.servers):
+            self._share_anew(s)
+        self.cost_of_topic = self._cost(np.arange(case.topics))
+        here = np.flatnonzero(self.home != NOWHERE)
+        self.residents = np.bincount(self.home[here], minlength=case.servers)
+        self.extra = float(self._opening[self.residents > 0].sum())
+        if case.extra is not None:
+            self.extra += float(case.extra[here, self.home[here]].sum())
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    @property
+    def total(self) -> float:
+        """Σ rate · delay over all deliveries."""
+        return float(self.cost_of_topic.sum()) + self.extra
+
+    @property
+    def deliveries(self) -> float:
+        """Their rate."""
+        return float((self._sent * self._heard).sum() - self.own.sum())
+
+    @property
+    def mean(self) -> float:
+        """The mean delay of a delivery."""
+        return self.total / self.deliveries if self.deliveries else 0.0
+
+    @property
+    def delegated(self) -> float:
+        """The part of `total` that the way to the cloud and back has: the resource part."""
+        topics = np.arange(self.case.topics)
+        return float((self.detour * (1.0 - self.share) * self._apart(topics)).sum())
+
+    @property
+    def storage(self) -> float:
+        """Σ of the servers' storage, if nothing is delegated."""
+        return float(self.stored.sum())
+
+    def excess(self, server: int) -> tuple[float, float]:
+        """The bytes and the load beyond a server's limits, up to rounding; below 0 within them."""
+        storage, compute = self.case.storage[server], self.case.compute[server]
+        return (
+            float(self.stored[server] - storage * (1 + ROUNDING)),
+            float(self.load[server] - compute * (1 + ROUNDING)),
+        )
+
+    def used(self) -> Floats:
+        """What each server stores in truth, topics that it delegates left out."""
+        return np.where(self.short, self._kept, self.stored)
+
+    def traffic(self, client: int) -> float:
+        """Deliveries that pass, or would pass, between a client and its home now."""
+        topics, (_, rate, hears, _) = self._topics[client], self._blocks[client]
+        there = self.home[client] != NOWHERE
+        heard, sent = self._heard[topics] - there * hears, self._sent[topics] - there * rate
+        return float(rate @ heard + hears @ sent)
+
+    def deliveries_from(self, topics: Ints, server: int) -> Floats:
+        """The rate at which what is published there is delivered, by topic."""
+        heard = self._heard[topics]
+        return np.asarray(self.rate[topics, server] * heard - self.own[topics, server])
+
+    def delegated_topics(self) -> list[tuple[int, int]]:
+        """(topic, server) pairs of which the server has publishers, and processes nothing."""
+        topics, servers = np.nonzero((self.share == 0.0) & (self.count > 0))
+        return list(zip(topics.tolist(), servers.tolist(), strict=True))
+
+    def at_stake(self) -> Floats:
+        """What it would cost more to delegate everything, by server."""
+        topics = np.arange(self.case.topics)
+        local = self.rate * (self.ears @ self._onward)
+        return np.asarray((self.detour * self._apart(topics) - local).sum(axis=0))
+
+    # -- changing --------------------------------------------------------------------------------
+
+    def move(self, clients: Sequence[int], target: int) -> float:
+        """Let clients live there, or `NOWHERE`; returns by how much `total` changes."""
+        clients = [c for c in clients if self.home[c] != target]
+        if not clients:
+            return 0.0
+        extra = self.extra
+        topics = self._topics[clients[0]]
+        if len(clients) > 1:
+            topics = np.unique(np.concatenate([self._topics[c] for c in clients]))
+        servers = {target}
+        for client in clients:
+            servers.add(int(self.home[client]))
+            self._put(client, target)
+        servers.discard(NOWHERE)
+        others = [changed for s in servers if len(changed := self._share_anew(s))]
+        if others:
+            topics = np.unique(np.concatenate([topics, *others]))
+        after = self._cost(topics)
+        change = float((after - self.cost_of_topic[topics]).sum())
+        self.cost_of_topic[topics] = after
+        return change + self.extra - extra
+
+    def _put(self, client: int, target: int) -> None:
+        case, source = self.case, int(self.home[client])
+        topics, block, spool = self._topics[client], self._blocks[client], self._spools[client]
+        load, delay = case.load_of_client[client], 0.0
+        if source != NOWHERE:
+            self.residents[source] -= 1
+            self.extra -= self._opening[source] * (self.residents[source] == 0)
+            self.stored[source] -= spool @ (self.count[topics, source] == 1.0)
+            self.load[source] -= load
+            self._table[:, topics, source] -= block
+            delay -= case.delay[client, source]
+        if target != NOWHERE:
+            self.extra += self._opening[target] * (self.residents[target] == 0)
+            self.residents[target] += 1
+            self.stored[target] += spool @ (self.count[topics, target] == 0.0)
+            self.load[target] += load
+            self._table[:, topics, target] += block
+            delay += case.delay[client, target]
+        self._legs[:, topics] += delay * block[1:]
+        if NOWHERE in (source, target):
+            self._present[:, topics] += block[1:] if source == NOWHERE else -block[1:]
+        if case.extra is not None:
+            here, there = (0.0 if s == NOWHERE else case.extra[client, s] for s in (source, target))
+            self.extra += float(there - here)
+        self.home[client] = target
+
+    def _share_anew(self, server: int) -> Ints:
+        """Topics there of which another share is delegated than before."""
+        over = max(self.excess(server)) > 0
+        if not over and not self.short[server]:
+            return np.empty(0, np.int64)
+        before, here = self.share[:, server].copy(), self.count[:, server] > 0
+        self.share[:, server] = self.sharing.shares(self, server) if over else 1.0
+        self.short[server] = over
+        self._kept[server] = self.case.spool @ (here & (self.share[:, server] > 0))
+        return np.flatnonzero(here & (before != self.share[:, server]))
+
+    def _apart(self, topics: Ints) -> Floats:
+        """Deliveries of what is published at each server."""
+        return np.asarray(self.rate[topics] * self._heard[topics][:, None] - self.own[topics])
+
+    def _cost(self, topics: Ints) -> Floats:
+        rate = self.rate[topics]
+        if self.short.any():
+            share = self.share[topics]
+            middle = share * rate * (self.ears[topics] @ self._onward)
+            middle += (self.detour * (1.0 - share)) * self._apart(topics)
+        else:
+            middle = rate * (self.ears[topics] @ self._onward)
+        said, heard, own = self._legs[:, topics]
+        legs = said * self._heard[topics] + heard * self._sent[topics] - 2.0 * own
+        return np.asarray(middle.sum(axis=1) + legs)
+
+    # -- prices ----------------------------------------------------------------------------------
+
+    def changes(self, clients: Ints, price_of_byte: float = 0.0) -> tuple[Floats, Floats]:
+        """What moving each of these clients to each server would change: `total` plus the price of
+        the bytes stored; and the bytes (clients × S). Exact while nothing is delegated, else a
+        first guess. Infinite where a client may not live. Of a client that is `NOWHERE`, without
+        what the others' ways to their homes cost more: that is the same at every server.
+        O(memberships · S) with all clients, O(topics of the client · S²) with one."""
+        case = self.case
+        index, begins = case.memberships_of(clients)
+        topics, rate, hears = case.topic[index], case.rate[index], case.hears[index]
+        onward, inward, absent, alone = self._tables(topics)
+        cost = _sums(rate[:, None] * onward + hears[:, None] * inward, begins)
+        stored = ((rate > 0) * case.spool[topics])[:, None]
+        bytes_ = _sums(stored * absent, begins)
+        # Nobody hears its own message: the tables have it where a client is there already.
+        home = self.home[clients]
+        there = np.repeat(home != NOWHERE, np.diff(begins))
+        deliveries = _sums(rate * (self._heard[topics] - there * hears), begins)
+        received = _sums(hears * (self._sent[topics] - there * rate), begins)
+        cost += (deliveries + received)[:, None] * case.delay[clients]
+        if case.extra is not None:
+            cost += case.extra[clients]
+        cost += self._opening * (self.residents == 0)
+        load = case.load_of_client[clients]
+        tight = bool(self.short.any()) or self._near(bytes_, load)
+        toll = self.sharing.toll(self, bytes_, load, deliveries) if tight else None
+        placed = np.flatnonzero(home != NOWHERE)
+        if len(placed):
+            at = home[placed]
+            own = _sums(rate * hears, begins)[placed]
+            cost[placed] -= own[:, None] * (case.between[at] + self._onward[at])
+            freed = _sums(stored * alone, begins)[placed, at]
+            bytes_[placed] -= freed[:, None]
+            bytes_[placed, at] = 0.0
+            stay = cost[placed, at] + self._opening[at] * (self.residents[at] == 1)
+            if toll is not None:
+                toll[placed, at] = 0.0
+                stay = stay + self.sharing.relief(self, at, freed, load[placed])
+            cost[placed] -= stay[:, None]
+        if toll is not None:
+            cost += toll
+        cost += price_of_byte * bytes_
+        if case.allowed is not None:
+            cost[~case.allowed[clients]] = np.inf
+        cost[placed, home[placed]] = 0.0
+        return cost, bytes_
+
+    def _near(self, bytes_: Floats, load: Floats) -> bool:
+        """Whether somebody's coming could exceed a limit."""
+        case = self.case
+        return bool(
+            (self.stored + bytes_.max(axis=0, initial=0.0) > case.storage).any()
+            or (self.load + load.max(initial=0.0) > case.compute).any()
+        )
+
+    def _tables(self, topics: Ints) -> tuple[Floats, Floats, Floats, Floats]:
+        """By topic and server: the delay onward of what a publisher there says, and inward of what
+        a subscriber there hears; whether the topic is not there, and has one publisher."""
+        if 2 * len(topics) > self.case.topics:  # Once a topic, not once a membership.
+            onward, inward, absent, alone = self._tables_of(np.arange(self.case.topics))
+            return onward[topics], inward[topics], absent[topics], alone[topics]
+        return self._tables_of(topics)
+
+    def _tables_of(self, topics: Ints) -> tuple[Floats, Floats, Floats, Floats]:
+        rate, count = self.rate[topics], self.count[topics]
+        onward, inward = self.ears[topics] @ self._onward, rate @ self.case.between
+        share = self.sharing.outlook(self, topics)
+        if not (share == 1.0).all():
+            apart = self.detour * self._heard[topics][:, None]
+            onward = share * onward + (1.0 - share) * apart
+        if self.short.any():
+            local = self.share[topics] * rate
+            inward = local @ self.case.between
+            inward += self.detour * (rate - local).sum(axis=1)[:, None]
+        return onward, inward, (count == 0).astype(np.float64), (count == 1).astype(np.float64)
+
+
+def _sums(values: Floats, begins: Ints) -> Floats:
+    """Sums over rows begins[i] to begins[i + 1]."""
+    padded = np.concatenate((values, np.zeros((1, *values.shape[1:]))))
+    found = np.add.reduceat(padded, begins[:-1], axis=0)
+    found[begins[1:] == begins[:-1]] = 0.0
+    return np.asarray(found)

@@ -1,0 +1,117 @@
+"""What a server over its limits processes itself, and what the cloud does for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from fleet.placement.homes.case import Floats, Ints
+
+if TYPE_CHECKING:
+    from fleet.placement.homes.accounts import Accounts
+
+
+class Sharing(Protocol):
+    """Which share of each topic a server processes itself. It depends on that server alone, so
+    that a placement has one price, whatever the order of its moves."""
+
+    def shares(self, accounts: Accounts, server: int) -> Floats:
+        """T shares of 0 to 1, by what lives there now."""
+
+    def outlook(self, accounts: Accounts, topics: Ints) -> Floats:
+        """The share that a publisher of each of these topics would find at each server."""
+
+    def toll(self, accounts: Accounts, added: Floats, load: Floats, deliveries: Floats) -> Floats:
+        """What `added` bytes (clients × S) and the load of each client would cost at each server,
+        beyond what `outlook` says; a client has that many `deliveries`."""
+
+    def relief(self, accounts: Accounts, homes: Ints, freed: Floats, load: Floats) -> Floats:
+        """What it would bring each client's home to lose so many bytes, and its load."""
+
+
+class Ratio:
+    """RELOC Eq. 2: of every topic the same share, w = min(1, M / m, C / l).
+
+    An optimum may abuse it: where storage cannot suffice, it pays to overload one server without
+    limit (w of 0.1 and less) and to keep the others free.
+    """
+
+    def shares(self, accounts: Accounts, server: int) -> Floats:
+        """w, for all topics."""
+        w = _ratio(accounts, accounts.stored[server], accounts.load[server], server)
+        return np.full(accounts.case.topics, w)
+
+    def outlook(self, accounts: Accounts, topics: Ints) -> Floats:
+        """w before the publisher comes."""
+        return np.asarray(accounts.share[topics])
+
+    def toll(self, accounts: Accounts, added: Floats, load: Floats, deliveries: Floats) -> Floats:
+        """What a lower w costs those who live there."""
+        del deliveries
+        after = _ratio(accounts, accounts.stored + added, accounts.load + load[:, None])
+        now = _ratio(accounts, accounts.stored, accounts.load)
+        return np.asarray((now - after) * accounts.at_stake())
+
+    def relief(self, accounts: Accounts, homes: Ints, freed: Floats, load: Floats) -> Floats:
+        """What a higher w brings those who stay."""
+        stored, used = accounts.stored[homes], accounts.load[homes]
+        after = _ratio(accounts, stored - freed, used - load, homes)
+        now = _ratio(accounts, stored, used, homes)
+        return np.asarray((after - now) * accounts.at_stake()[homes])
+
+
+class PerTopic:
+    """Limits are hard: what does not fit is delegated by whole topics, those with the largest
+    spools first, so that few are. The same rule as in `agent.placement.congestion.Limits`."""
+
+    def shares(self, accounts: Accounts, server: int) -> Floats:
+        """1 of what fits, 0 of what is delegated."""
+        case = accounts.case
+        kept = np.ones(case.topics)
+        storage, load = accounts.excess(server)
+        if storage > 0 or load > 0:
+            here = np.flatnonzero(accounts.count[:, server])
+            here = here[np.argsort(-case.spool[here], kind="stable")]
+            less = np.cumsum(case.spool[here])
+            eased = np.cumsum(case.load_of_message[here] * accounts.rate[here, server])
+            enough = (less >= storage) & (eased >= load)
+            kept[here[: int(enough.argmax()) + 1 if enough.any() else None]] = 0.0
+        return kept
+
+    def outlook(self, accounts: Accounts, topics: Ints) -> Floats:
+        """Of a topic that a server has not yet: whether its spool fits."""
+        fits = accounts.used()[None, :] + accounts.case.spool[topics][:, None]
+        fresh = fits <= accounts.case.storage[None, :]
+        return np.where(accounts.count[topics] > 0, accounts.share[topics], fresh)
+
+    def toll(self, accounts: Accounts, added: Floats, load: Floats, deliveries: Floats) -> Floats:
+        """A load that does not fit: the cloud processes what this client publishes."""
+        del added
+        over = accounts.load + load[:, None] > accounts.case.compute
+        return np.asarray(over * (accounts.detour * deliveries)[:, None])
+
+    def relief(self, accounts: Accounts, homes: Ints, freed: Floats, load: Floats) -> Floats:
+        """Part of what the home delegates, by the part of its excess that goes."""
+        case = accounts.case
+        lost = np.zeros(case.servers)
+        size, work = np.full(case.servers, np.inf), np.full(case.servers, np.inf)
+        for server in np.unique(homes[accounts.short[homes]]).tolist():
+            delegated = (accounts.share[:, server] == 0) & (accounts.count[:, server] > 0)
+            gone = np.flatnonzero(delegated)
+            lost[server] = accounts.detour * accounts.deliveries_from(gone, server).sum()
+            size[server] = case.spool[gone].sum()
+            work[server] = case.load_of_message[gone] @ accounts.rate[gone, server]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            part = np.nan_to_num(np.maximum(freed / size[homes], load / work[homes]), nan=0.0)
+        return np.asarray(lost[homes] * np.minimum(1.0, part))
+
+
+def _ratio(
+    accounts: Accounts, stored: Floats, load: Floats, servers: Ints | int | slice = slice(None)
+) -> Floats:
+    case = accounts.case
+    with np.errstate(divide="ignore", invalid="ignore"):
+        of_storage = np.where(stored > 0, case.storage[servers] / stored, 1.0)
+        of_compute = np.where(load > 0, case.compute[servers] / load, 1.0)
+    return np.minimum(1.0, np.minimum(of_storage, of_compute))

@@ -1,0 +1,155 @@
+"""`fleet topic`: topics of a master, through its operator socket; messages to topics, through its
+public one."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from agent.client import Client, NoReplyError, Operator, PublishError
+from agent.client.publishing import ATTRIBUTE
+from agent.net.keys import KeyFiles
+from agent.wire.predicates import Value
+from agent.wire.topics import (
+    CreateTopic,
+    EnableTopic,
+    ListTopics,
+    Parameter,
+    RemoveTopic,
+    Topic,
+    TopicReport,
+    TopicRequest,
+)
+from fleet.common import exits
+from fleet.query import replies, topic_screen
+from fleet.terminal import screen
+
+
+class Asker(Struct, frozen=True):
+    """The connection that a command uses, and how it prints the result."""
+
+    operator: str
+    timeout_ms: float
+    as_json: bool
+    keys: KeyFiles | None
+
+    def create(self, name: str, **fields: Any) -> int:
+        """Create a topic; returns the exit status."""
+        if problem := _why_not(fields):
+            return exits.fail(problem, exits.USAGE)
+        try:
+            topic = msgspec.convert({"name": name, **fields}, Topic)
+        except msgspec.ValidationError as error:
+            return exits.fail(str(error), exits.USAGE)
+        return self._change(CreateTopic("create", topic), f"topic {name} is kept")
+
+    def remove(self, name: str) -> int:
+        """Remove a topic; returns the exit status."""
+        return self._change(RemoveTopic("remove", name), f"topic {name} is removed")
+
+    def enable(self, name: str) -> int:
+        """Start a topic's processor again; returns the exit status."""
+        return self._change(EnableTopic("enable", name), f"the processor of {name} starts again")
+
+    def list(self) -> int:
+        """Print all topics; returns the exit status."""
+        report = self._ask(ListTopics("list"))
+        if isinstance(report, int):
+            return report
+        if self.as_json:
+            replies.write_json(report)
+        else:
+            topic_screen.show_list(screen.console(), report.topics)
+        return exits.DONE
+
+    def show(self, name: str) -> int:
+        """Print one topic; returns the exit status."""
+        report = self._ask(ListTopics("show"))
+        if isinstance(report, int):
+            return report
+        found = [each for each in report.topics if each.topic.name == name]
+        if not found:
+            return exits.fail(f"no topic {name} here; see fleet topic list", exits.FAILED)
+        if self.as_json:
+            replies.write_json(TopicReport(report.id, ok=True, topics=(found[0],)))
+        else:
+            topic_screen.show_topic(screen.console(), found[0])
+        return exits.DONE
+
+    def _change(self, request: TopicRequest, done: str) -> int:
+        report = self._ask(request)
+        if isinstance(report, int):
+            return report
+        if self.as_json:
+            replies.write_json(report)
+        if not report.ok:
+            return exits.fail(f"refused: {report.message}", exits.REFUSED)
+        if not self.as_json:
+            screen.line(screen.console(), done)
+        return exits.DONE
+
+    def _ask(self, request: TopicRequest) -> TopicReport | int:
+        """The report, or the exit status of a failure."""
+        try:
+            with Operator(self.operator, self.keys) as link:
+                return link.ask_topic(request, self.timeout_ms)
+        except (NoReplyError, ValueError) as error:
+            return replies.fail(error, f"{self.operator} is no report about topics", "operator")
+
+
+def publish(
+    master: str,
+    name: str,
+    attributes: dict[str, Any],
+    patience_s: float,
+    keys: KeyFiles | None = None,
+) -> int:
+    """Publish a message; returns the exit status."""
+    if lists := [attribute for attribute, value in attributes.items() if isinstance(value, tuple)]:
+        return exits.fail(f"{lists[0]} is a list; an attribute is one value", exits.USAGE)
+    try:
+        with Client(master, keys) as client:
+            client.publish(name, attributes, patience_s=patience_s)
+    except PublishError as error:
+        return exits.fail(f"refused: {error}", exits.REFUSED)
+    except (NoReplyError, ValueError) as error:
+        return replies.fail(error, f"{master} is none to a message for a topic", "public")
+    return exits.DONE
+
+
+def setting(text: str) -> tuple[str, Parameter]:
+    """``name=value``: a number, ``true`` or ``false``, a list of JSON such as ``["a","b"]``, or
+    else a text."""
+    name, equals, value = text.partition("=")
+    if not equals or not ATTRIBUTE.fullmatch(name):
+        raise ValueError(f"{text!r} is not name=value; write warm_above=26.5")
+    if value.startswith("["):
+        try:
+            return name, msgspec.json.decode(value, type=tuple[Value, ...])
+        except msgspec.MsgspecError:
+            raise ValueError(f'{value!r} is no list; write {name}=["a","b"]') from None
+    if value in ("true", "false"):
+        return name, value == "true"
+    try:
+        number = float(value)
+    except ValueError:
+        return name, value
+    if not math.isfinite(number):
+        raise ValueError(f"{text!r}: {value} is no number that can be sent")
+    return name, number
+
+
+def _why_not(fields: dict[str, Any]) -> str:
+    areas, every_s, processor = fields["areas"], fields["every_s"], fields["processor"]
+    if areas and every_s is None:
+        return "say how often the areas are read: --every 5s"
+    if every_s is not None and not areas:
+        return "--every goes with --area; without areas a topic takes what is published to it"
+    if areas and not processor:
+        return "readings need a processor to make messages of them: --processor NAME"
+    if not processor and (fields["parameters"] or fields["slo"] is not None):
+        return "--set and --slo go with --processor"
+    return ""

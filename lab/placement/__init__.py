@@ -1,0 +1,1 @@
+"""Experiments of placement: topics packed onto brokers (k-TCP)."""

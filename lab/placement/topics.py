@@ -1,0 +1,171 @@
+"""The experiment of k-TCP: models, packings, the shared queue, drift, topics that come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from _core.colocation.model import Colocation
+from fleet.placement.latency import Topic
+from fleet.placement.packing import Problem
+from fleet.placement.training import train
+from lab.placement import accuracy
+from lab.placement.accuracy import Score
+from lab.placement.broker import Broker
+from lab.placement.packed import (
+    Drifted,
+    Online,
+    Packed,
+    ask,
+    ask_any,
+    drifted,
+    online,
+    packed,
+    request,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+
+HEADROOM: Final = {True: 0.03, False: 0.08}  # on loads; Poisson arrivals need more
+SHARED_HEADROOM: Final = 0.03  # one queue levels out what is too much for one thread
+PAPER_HEADROOM: Final = 0.1
+HEAVY: Final = 0.4  # of r_max, the least rate of a heavy request
+SHARED_SIZES: Final = (8, 10, 12, 16, 20)  # besides those of the extent
+SHARED_MOST: Final = 20
+KINDS: Final = {True: "periodic", False: "Poisson"}
+
+
+class Extent(Struct, frozen=True):
+    """How much is run."""
+
+    models: accuracy.Extent = accuracy.Extent()
+    sizes: tuple[int, ...] = (1, 2, 3, 4, 5, 6)  # of sets; at most the last share a broker
+    topics: tuple[int, ...] = (20, 50, 70)
+    requests: int = 8
+    exact: bool = True
+    drifts: int = 20
+    events: int = 300
+
+    @property
+    def most(self) -> int:
+        """The paper's k."""
+        return self.sizes[-1]
+
+
+class Found(Struct):
+    """Everything measured, by the kind of arrivals."""
+
+    scores: dict[str, list[Score]] = {}
+    packings: dict[str, list[Packed]] = {}
+    queues: dict[str, list[Packed]] = {}
+    heavy: dict[str, list[Packed]] = {}
+    drifts: dict[str, list[Drifted]] = {}
+    online: dict[str, list[Online]] = {}
+
+
+def run(extent: Extent, seed: int, say: Callable[[str], None]) -> Found:
+    """The whole experiment."""
+    import numpy as np
+
+    found = Found({}, {}, {}, {}, {}, {})
+    for periodic, kind in KINDS.items():
+        say(f"{kind} publishers: training and scoring …")
+        scores, trained = accuracy.measure(extent.sizes, extent.models, seed, periodic=periodic)
+        found.scores[kind] = scores
+        ours = trained.ours.model()
+        shared = train(
+            accuracy.campaign(
+                Broker(shared=True),
+                (*extent.sizes, *SHARED_SIZES),
+                -(-extent.models.ours * len(extent.sizes) // len((*extent.sizes, *SHARED_SIZES))),
+                np.random.default_rng([seed, periodic, 1]),
+                periodic=periodic,
+            ),
+            "shared-queue",
+        ).model()
+        draw = np.random.default_rng([seed, periodic, 2])
+        packings: list[Packed] = []
+        queues: list[Packed] = []
+        for count in extent.topics:
+            say(f"{kind} publishers: {extent.requests} requests of {count} topics …")
+            for _ in range(extent.requests):
+                topics = request(count, draw, periodic=periodic)
+                problems = _problems(trained, ours, topics, extent.most, periodic=periodic)
+                packings += _all_planners(problems, topics, draw, exact=extent.exact)
+                queues += _queue(shared, topics, extent.most, draw)
+        heavy: list[Packed] = []
+        for _ in range(extent.requests):
+            topics = request(extent.topics[-1], draw, periodic=periodic, least=HEAVY)
+            problems = _problems(trained, ours, topics, extent.most, periodic=periodic)
+            heavy += _all_planners(problems, topics, draw, exact=False)
+            heavy += _queue(shared, topics, extent.most, draw)
+        found.heavy[kind] = heavy
+        found.packings[kind] = packings
+        found.queues[kind] = queues
+        say(f"{kind} publishers: drift, and topics that come and go …")
+        found.drifts[kind] = [
+            drifted(ours, HEADROOM[periodic], extent.most, 50, draw, periodic=periodic)
+            for _ in range(extent.drifts)
+        ]
+        found.online[kind] = [
+            online(
+                ours, HEADROOM[periodic], extent.most, 50, extent.events, draw, periodic=periodic
+            )
+            for _ in range(max(extent.drifts // 2, 1))
+        ]
+    return found
+
+
+def _problems(
+    trained: accuracy.Trained,
+    ours: Colocation,
+    topics: Sequence[Topic],
+    most: int,
+    *,
+    periodic: bool,
+) -> dict[str, Problem]:
+    headroom = HEADROOM[periodic]
+    return {
+        "the paper's network": ask_any(trained.paper, topics, most, 0.0),
+        f"the same, loads + {PAPER_HEADROOM:.0%}": ask_any(
+            trained.paper, topics, most, PAPER_HEADROOM
+        ),
+        "ours": ask(ours, topics, most, 0.0),
+        f"ours, loads + {headroom:.0%}": ask(ours, topics, most, headroom),
+    }
+
+
+def _all_planners(
+    problems: dict[str, Problem],
+    topics: Sequence[Topic],
+    draw: np.random.Generator,
+    *,
+    exact: bool,
+) -> list[Packed]:
+    *_, last = problems
+    packings = []
+    for name, problem in problems.items():
+        planners = ["FFD", "LFS3+FFD", "LFS"] if name == last else ["FFD", "LFS"]
+        if exact and name == last:
+            planners.append("exact")
+        packings += [packed(name, each, problem, topics, Broker(), draw) for each in planners]
+    return packings
+
+
+def _queue(
+    shared: Colocation, topics: Sequence[Topic], k: int, draw: np.random.Generator
+) -> list[Packed]:
+    return [
+        packed(
+            f"one queue, k = {most}",
+            planner,
+            ask(shared, topics, most, SHARED_HEADROOM),
+            topics,
+            Broker(shared=True),
+            draw,
+        )
+        for most, planner in ((k, "LFS"), (SHARED_MOST, "FFD"))
+    ]

@@ -1,0 +1,1 @@
+"""RELOC's experiments: where clients' homes are, what deliveries take, and what that stores."""

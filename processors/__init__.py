@@ -1,0 +1,1 @@
+"""Message processors, one folder each; `processors.base` defines their interface."""

@@ -1,0 +1,111 @@
+"""Aggregate: one message for a group of areas and a window of time, with what its readings had."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from msgspec import Meta
+
+from agent.wire.base import Channel
+from agent.wire.config import Section
+from processors.base import MAX_AREAS, Message, Output, Process, State, area_of, number, time_ms_of
+
+Function = Literal["mean", "min", "max", "sum", "count"]
+# [count, sum, least, greatest] of a channel.
+COUNT: Final = 0
+SUM: Final = 1
+LEAST: Final = 2
+GREATEST: Final = 3
+
+
+class Parameters(Section, frozen=True):
+    """Groups are areas cut to `depth` segments. Windows of `window_s` lie end to end from 1970 UTC;
+    one is given out at the first message that is `grace_s` past its end. What comes later is
+    counted, and left out."""
+
+    channels: Annotated[tuple[Channel, ...], Meta(min_length=1, max_length=16)]
+    depth: Annotated[int, Meta(ge=1, le=16)] = 1
+    window_s: Annotated[float, Meta(ge=0.1, le=86_400.0)] = 60.0
+    grace_s: Annotated[float, Meta(ge=0.0, le=3_600.0)] = 5.0
+    functions: Annotated[tuple[Function, ...], Meta(min_length=1)] = ("mean",)
+
+
+def open_processor(parameters: Parameters) -> Process:
+    """Build the processor."""
+    return Aggregate(parameters).process
+
+
+class Aggregate:
+    """State: ``windows`` by start and group, ``closed_ms`` up to where they were given out,
+    ``late`` messages since then."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        self._given = parameters
+        self._window_ms = round(parameters.window_s * 1e3)
+        self._grace_ms = round(parameters.grace_s * 1e3)
+
+    def process(self, message: Message, state: State) -> list[Output]:
+        """Take a reading; the windows that it ends come out, oldest first. O(1) amortised."""
+        time_ms = time_ms_of(message)
+        group = "/".join(area_of(message).split("/")[: self._given.depth])
+        start_ms = time_ms - time_ms % self._window_ms
+        windows = state.setdefault("windows", {})
+        if start_ms + self._window_ms <= state.get("closed_ms", start_ms):
+            state["late"] = state.get("late", 0) + 1
+            return []
+        self._add(windows.setdefault(str(start_ms), {}), group, message)
+        return self._close(windows, time_ms - self._grace_ms, state)
+
+    def _add(self, groups: dict[str, Any], group: str, message: Message) -> None:
+        if group not in groups and len(groups) >= MAX_AREAS:
+            raise ValueError(f"the topic has more than {MAX_AREAS} groups")
+        sums = groups.setdefault(group, {})
+        for channel in self._given.channels:
+            if (value := number(message, channel)) is None:
+                continue
+            held = sums.setdefault(channel, [0, 0.0, value, value])
+            held[COUNT] += 1
+            held[SUM] += value
+            held[LEAST] = min(held[LEAST], value)
+            held[GREATEST] = max(held[GREATEST], value)
+
+    def _close(self, windows: dict[str, Any], until_ms: int, state: State) -> list[Output]:
+        closed_ms = until_ms - until_ms % self._window_ms
+        if closed_ms <= state.get("closed_ms", closed_ms - 1):
+            return []
+        state["closed_ms"] = closed_ms
+        outputs = []
+        for start in sorted(map(int, windows)):
+            if start >= closed_ms:
+                break
+            for group, sums in sorted(windows.pop(str(start)).items()):
+                outputs.append(self._output(group, start, sums))
+        if outputs and (late := state.pop("late", 0)):
+            outputs[0]["late"] = late
+        return outputs
+
+    def _output(self, group: str, start_ms: int, sums: dict[str, list[Any]]) -> Output:
+        output: Output = {"area": group, "time_ms": start_ms + self._window_ms}
+        for channel in self._given.channels:
+            held = sums.get(channel)
+            for function in self._given.functions:
+                name = channel if function == "mean" else f"{channel}_{function}"
+                if held is not None:
+                    output[name] = _value(function, held)
+                elif function == "count":
+                    output[name] = 0
+        return output
+
+
+def _value(function: Function, held: list[Any]) -> float:
+    match function:
+        case "mean":
+            return float(held[SUM] / held[COUNT])
+        case "sum":
+            return float(held[SUM])
+        case "min":
+            return float(held[LEAST])
+        case "max":
+            return float(held[GREATEST])
+        case "count":
+            return int(held[COUNT])

@@ -1,0 +1,114 @@
+"""Messages to topics: sent until they are taken, each under one number."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import zmq
+
+from agent.client import Client, NoReplyError, PublishError
+from agent.client import client as client_module
+from agent.wire.codec import Decoder, encode
+from agent.wire.messages import Answer, Coverage
+from agent.wire.topics import Publish, Published
+from agent.wire.unions import PublicRequest
+
+
+def accepted(asked):
+    return Published(asked.id, "accepted", asked.sequence)
+
+
+@pytest.fixture
+def scripted(context):
+    """A master that answers each message with what these functions make of it; what came is in
+    `scripted.came`."""
+    threads = []
+
+    def start(*answers):
+        socket = context.socket(zmq.ROUTER)
+        port = socket.bind_to_random_port("tcp://127.0.0.1")
+        decoder = Decoder(PublicRequest)
+
+        def serve():
+            for answer in answers:
+                identity, request = socket.recv_multipart()
+                asked = decoder.decode(request)[0]
+                start.came.append(asked)
+                for each in answer(asked):
+                    socket.send_multipart([identity, encode(each)])
+
+        threads.append(threading.Thread(target=serve))
+        threads[-1].start()
+        return f"tcp://127.0.0.1:{port}"
+
+    start.came = []
+    yield start
+    for thread in threads:
+        thread.join()
+
+
+@pytest.mark.usefixtures("patient_clients")
+def test_messages_are_numbered_and_nothing_before_them_comes_again(scripted):
+    with Client(scripted(*[lambda asked: [accepted(asked)]] * 2)) as client:
+        client.publish("notes", {"vote": 3, "area": "b1", "loud": True})
+        client.publish("notes", {"vote": 4})
+    first, second = scripted.came
+    assert (first.topic, first.attributes) == ("notes", {"vote": 3.0, "area": "b1", "loud": True})
+    assert first.id == second.id
+    assert [(each.sequence, each.oldest) for each in scripted.came] == [(1, 1), (2, 2)]
+
+
+def test_what_is_not_answered_is_sent_again_as_the_same_message(scripted, monkeypatch):
+    monkeypatch.setattr(client_module, "AGAIN_S", 0.05)
+    with Client(scripted(lambda _: [], lambda asked: [accepted(asked)])) as client:
+        client.publish("notes", {"vote": 3}, patience_s=60.0)
+    assert scripted.came[0] == scripted.came[1]
+
+
+def test_answers_to_other_messages_are_passed_over(scripted):
+    def late(asked):
+        return [Published(asked.id, "refused", 99), Published("x", "refused"), accepted(asked)]
+
+    with Client(scripted(late)) as client:
+        client.publish("notes", {"vote": 3}, id="mine", sequence=7, patience_s=60.0)
+    assert scripted.came == [Publish("mine", "notes", {"vote": 3.0}, 7)]
+
+
+def test_a_refusal_is_an_error_with_the_master_s_sentence(scripted):
+    def refused(asked):
+        return [Published(asked.id, "refused", asked.sequence, "try again later")]
+
+    def unknown(asked):
+        line = "Invalid value 'publish'"
+        return [
+            Answer(asked.id, "refused", 0.0, False, Coverage(0, 0), (), (), (), "malformed", line)
+        ]
+
+    with Client(scripted(refused, unknown)) as client:
+        with pytest.raises(PublishError, match="try again later"):
+            client.publish("notes", {"vote": 3}, patience_s=60.0)
+        # A master of a version without topics.
+        with pytest.raises(PublishError, match="Invalid value 'publish'"):
+            client.publish("notes", {"vote": 3}, patience_s=60.0)
+
+
+def test_silence_is_one(scripted):
+    with Client(scripted(lambda _: [])) as client, pytest.raises(NoReplyError):
+        client.publish("notes", {"vote": 3}, patience_s=0.2)
+
+
+@pytest.mark.parametrize(
+    ("topic", "attributes", "options", "says"),
+    [
+        ("notes", {"Vote": 3}, {}, "'Vote' is no name of an attribute"),
+        ("notes", {"vote": None}, {}, "no message for a topic: Expected"),
+        ("notes", {"vote": float("nan")}, {}, "no message for a topic"),
+        ("notes", {}, {}, "no message for a topic"),
+        ("a b", {"vote": 3}, {}, "no message for a topic"),
+        ("notes", {"vote": 3}, {"id": "mine"}, "id and sequence go together"),
+    ],
+)
+def test_what_is_no_message_is_not_sent(topic, attributes, options, says):
+    with Client("tcp://127.0.0.1:1") as client, pytest.raises(ValueError, match=says):
+        client.publish(topic, attributes, **options)

@@ -1,0 +1,149 @@
+"""`fleet topic`: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from agent.wire.messages import Slo
+from agent.wire.topics import Topic, TopicStatus
+from fleet.cli.commands import run
+from fleet.query import topic_screen
+from fleet.query.topic import setting
+from tests.master.push_rig import PushMaster
+
+COMFORT = Topic(
+    "comfort",
+    ("b1/f4", "b1/f5", "b1/f6"),
+    ("temperature", "humidity"),
+    5.0,
+    "comfort_index",
+    {"warm_above": 26.5, "named": "office", "of": ("a", "b")},
+    Slo(90.0, 1_000.0),
+)
+WELL = TopicStatus(
+    COMFORT, "ready", received=2, put_out=119, rounds=118, rounds_failed=1, waiting=1,
+    processed=119, late=3, latency_ms=41.5, cpu_ms=0.75,
+)  # fmt: skip
+ILL = TopicStatus(COMFORT, "backing_off", failed=4, trouble="it raised ValueError: \x1b[2J no")
+NOTES = TopicStatus(Topic("notes"), "none", received=4, put_out=4)
+
+
+def shown(print_it, what, width=80) -> list[str]:
+    file = io.StringIO()
+    print_it(Console(file=file, width=width, highlight=False), what)
+    return [line.rstrip() for line in file.getvalue().splitlines()]
+
+
+def test_a_list_is_a_row_a_topic_and_fits_80_columns():
+    _, comfort, notes = shown(topic_screen.show_list, (WELL, NOTES), width=100)
+    assert comfort.split("  ") == [
+        "comfort", "b1/f4, b1/f5 and 1 more every 5s", "comfort_index", "ready",
+        "p90 ≤ 1000 ms", "42 ms", "119", "119",
+    ]  # fmt: skip
+    assert notes.split() == ["notes", "none", "–", "–", "–", "–", "4", "4"]
+    assert all(len(line) <= 80 for line in shown(topic_screen.show_list, (WELL, NOTES)))
+    assert shown(topic_screen.show_list, ()) == ["no topics"]
+
+
+def test_one_topic_is_a_line_for_each_of_its_parts():
+    assert shown(topic_screen.show_topic, WELL) == [
+        "comfort: readings b1/f4, b1/f5, b1/f6 temperature, humidity every 5s",
+        "  asks service default: 118 rounds, 1 without a reading",
+        "  2 published messages taken in, 0 lost",
+        "  processor comfort_index: ready",
+        "    with named=office, of=[a, b], warm_above=26.5",
+        "    119 messages processed, 1 waiting, 0 failures, 0 skipped",
+        "    p90 42 ms of 1000 ms, 3 too late",
+        "    CPU time of a message 0.8 ms",
+        "  119 notifications put out",
+    ]
+    assert shown(topic_screen.show_topic, NOTES) == [
+        "notes: readings none",
+        "  4 published messages taken in, 0 lost",
+        "  4 notifications put out",
+    ]
+
+
+def test_what_is_wrong_is_shown_without_moving_the_cursor():
+    assert shown(topic_screen.show_unhealthy, (WELL, NOTES)) == []
+    lines = shown(topic_screen.show_unhealthy, (WELL, ILL))
+    assert lines[0] == "topics in trouble: 1"
+    assert "backing off" in lines[2]
+    assert "\x1b" not in "".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("a=1", ("a", 1.0)),
+        ("a=-2.5", ("a", -2.5)),
+        ("a=true", ("a", True)),
+        ("a=office", ("a", "office")),
+        ("a=", ("a", "")),
+        ("a=b=c", ("a", "b=c")),
+        ('a=["b",1.5,true]', ("a", ("b", 1.5, True))),
+    ],
+)
+def test_a_setting_is_a_number_a_boolean_or_a_text(text, value):
+    assert setting(text) == value
+
+
+@pytest.mark.parametrize("text", ["a", "=1", "A=1", "a b=1", "a=nan", "a=inf", "a=[b]", "a=[[1]]"])
+def test_what_is_no_setting_is_refused(text):
+    with pytest.raises(ValueError, match=r"write warm_above|is no number|is no list"):
+        setting(text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--area", "b1"), "say how often the areas are read: --every 5s"),
+        (("--every", "5s", "--processor", "p"), "--every goes with --area"),
+        (("--area", "b1", "--every", "5s"), "readings need a processor"),
+        (("--slo", "p90=1s"), "--set and --slo go with --processor"),
+        (("--set", "a", "--processor", "p"), "'a' is not name=value"),
+        (("--channels", "a,B",), "'B' is not a channel"),
+    ],
+)  # fmt: skip
+def test_wrong_usage_is_one_line(capsys, arguments, says):
+    status = run(["topic", "create", "x", *arguments, "--operator", "tcp://127.0.0.1:1"])
+    err = capsys.readouterr().err
+    assert status == 2
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_a_topic_of_a_master_from_its_creation_to_its_end(tmp_path, capsys):
+    master = PushMaster(tmp_path, "iad1")
+
+    def ask(*arguments, status=0):
+        assert run(["topic", *arguments]) == status
+        return capsys.readouterr()
+
+    there = ("--operator", master.operator)
+    try:
+        assert ask("create", "notes", *there).out == "topic notes is kept\n"
+        assert ask("create", "notes", *there).out == "topic notes is kept\n"
+        refused = ask("create", "x", "--processor", "cuont", *there, status=3).err
+        assert "no processor cuont here; there are aggregate, anomaly, comfort_index" in refused
+        ask("publish", "notes", "vote=3", "area=b1/f4", "--master", master.public)
+        refused = ask("publish", "notes", "kind=3", "--master", master.public, status=3).err
+        assert refused == (
+            "fleet: refused: attributes: kind is set by the master; take another name\n"
+        )
+        assert "notes: readings none" in ask("show", "notes", *there).out
+        assert "see fleet topic list" in ask("show", "nots", *there, status=1).err
+        assert '"type":"topic_report"' in ask("list", "--json", *there).out
+        refused = ask("remove", "nots", *there, status=3).err
+        assert refused == ("fleet: refused: no topic nots is kept here; those that are: notes\n")
+        # After a restart it is there.
+        master.stop()
+        master.start()
+        assert "notes" in ask("list", *there).out
+        assert ask("remove", "notes", *there).out == "topic notes is removed\n"
+        assert ask("list", *there).out == "no topics\n"
+    finally:
+        master.stop()

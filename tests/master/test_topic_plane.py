@@ -1,0 +1,369 @@
+"""Topics in the hands of a master: sockets, disk, inboxes."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from agent.alerts.notifications import history_of
+from agent.alerts.spool_events import StoreSpooled
+from agent.master.group_commit import RETRY_S
+from agent.master.push_plane import TURN
+from agent.master.request_plane import RequestOrigin as Where
+from agent.master.state import State
+from agent.master.topic_plane import CROWDED, NOT_NOW, TopicPlane
+from agent.topics.events import Checkpointed, Emitted, SaveProgress
+from agent.wire.messages import Slo
+from agent.wire.overlay import Origin
+from agent.wire.principals import Sender
+from agent.wire.push import Notified, Subscribe
+from agent.wire.topics import (
+    CreateTopic,
+    EnableTopic,
+    ListTopics,
+    Publish,
+    Published,
+    RemoveTopic,
+    Topic,
+    TopicReport,
+)
+from tests.master.test_push_plane import ANYONE, Public, Rig
+
+NOTES = Topic("notes")
+COUNT = Topic("counted", processor="count", slo=Slo(90.0, 1_000.0))
+
+
+class Documents(State):
+    """What a state file had."""
+
+    def __init__(self, now):
+        super().__init__(None, lambda: now)
+
+    def all(self, kind):
+        return {"counted": msgspec.msgpack.encode(COUNT)} if kind == "topic" else {}
+
+
+class Processors:
+    """One processor, which gives each message back when the test says so."""
+
+    def __init__(self):
+        self.started, self.fed, self.asked, self.stopped = [], [], 0, []
+
+    def why_not(self, topic):
+        return "" if topic.processor == "count" else f"no processor {topic.processor} here"
+
+    def described(self, status):
+        return replace(status, state="ready", waiting=len(self.fed))
+
+    def start(self, started, tell):
+        self.started.append(started)
+        self.epoch, self.tell = started.epoch, tell
+
+    def stop(self, name):
+        self.stopped.append(name)
+
+    def enable(self, name):
+        self.enabled = name
+
+    def feed(self, message):
+        self.fed.append(message)
+
+    def take_checkpoint(self, _name):
+        self.asked += 1
+
+    def process(self, count=1, outputs=1):
+        for _ in range(count):
+            message = self.fed.pop(0)
+            self.done = message.position
+            made = tuple([{"at": message.position, "n": n} for n in range(outputs)])
+            self.tell(Emitted(message.name, self.epoch, message.position, made))
+
+    def checkpoint(self):
+        self.tell(Checkpointed("counted", self.epoch, self.done, b"state"))
+
+
+class Queries:
+    def capability(self, service):
+        return {"default": "", "climate": "temperature"}.get(service)
+
+
+class TopicRig(Rig):
+    def start(self, state=None):
+        super().start(state)
+        reactor = self.plane._reactor
+        self.operator, self.processors = Public(), Processors()
+        self.topics = TopicPlane(
+            reactor, "iad1", self.state, self.public, self.operator, Queries(), self.plane,
+            self.disk.load_topics(), lambda: 1_000.0, self.said.append, self.processors,
+        )  # fmt: skip
+
+    def let_pass(self, seconds=0.0):
+        super().let_pass(seconds)
+        while (due := self.topics.next_due) is not None and due <= self.now:
+            self.topics.tick(self.now)
+            super().let_pass()
+
+    def operate(self, request):
+        self.operator.handlers[type(request)](ANYONE, request, self.now)
+        self.let_pass()
+        return self.operator.replies.pop() if self.operator.replies else None
+
+    def publish(self, message, origin=ANYONE):
+        self.public.handlers[Publish](origin, message, self.now)
+        self.let_pass()
+        return self.received(Published)[-1] if self.received(Published) else None
+
+    def put_out(self):
+        return [each.notification for each in self.received(Notified)]
+
+
+@pytest.fixture
+def rig():
+    rig = TopicRig()
+    rig.subscribe('kind = "output"')
+    return rig
+
+
+def test_a_message_goes_to_its_topic_and_out_to_subscribers(rig):
+    assert rig.operate(CreateTopic("c", NOTES)).ok
+    reply = rig.publish(Publish("p", "notes", {"area": "b1", "vote": 3.0}, 7))
+    assert reply == Published("p", "accepted", 7)
+    (out,) = rig.put_out()
+    assert out.attributes == {
+        "iad": "iad1", "topic": "notes", "kind": "output", "area": "b1", "vote": 3.0,
+    }  # fmt: skip
+    incarnation = rig.disk.topics["notes"].progress.incarnation
+    assert out.origin == Origin("iad1", history_of("topic/notes", incarnation), 0)
+    assert rig.plane.spooled == 0
+    assert rig.disk.topics["notes"].progress.put_out == 1
+
+
+def test_a_sequence_is_published_once_for_each_client_and_id(rig):
+    rig.operate(CreateTopic("c", NOTES))
+    other = Where(b"d", b"M", Sender("client", "wall"))
+    message = Publish("p", "notes", {"vote": 3.0}, 7)
+    for origin, each in (
+        (ANYONE, message),
+        (ANYONE, message),
+        (ANYONE, replace(message, sequence=8)),
+        (other, message),
+        (ANYONE, replace(message, id="q")),
+    ):
+        assert rig.publish(each, origin).state == "accepted"
+    assert len(rig.put_out()) == 4
+    assert rig.plane.counters["spooled_repeated"] == 1
+
+
+def test_a_message_without_a_sequence_is_new_each_time(rig):
+    rig.operate(CreateTopic("c", NOTES))
+    for _ in range(3):
+        assert rig.publish(Publish("p", "notes", {"vote": 3.0})) == Published("p", "accepted")
+    assert len(rig.put_out()) == 3
+
+
+def test_a_message_is_accepted_when_it_is_on_disk(rig):
+    rig.operate(CreateTopic("c", NOTES))
+    rig.writer.slow = True
+    assert rig.publish(Publish("p", "notes", {"vote": 3.0}, 1)) is None
+    rig.writer.slow = False
+    rig.writer.drain()
+    assert rig.received(Published) == [Published("p", "accepted", 1)]
+
+
+def test_a_disk_that_refuses_takes_no_message_and_no_topic(rig):
+    rig.operate(CreateTopic("c", NOTES))
+    rig.disk.full = True
+    reply = rig.publish(Publish("p", "notes", {"vote": 3.0}, 1))
+    assert reply == Published("p", "refused", 1, NOT_NOW)
+    assert rig.operate(CreateTopic("c", Topic("others"))).message == NOT_NOW
+    assert rig.operate(ListTopics("l")) is None, "nothing is told that is not durable"
+    rig.disk.full = False
+    rig.let_pass(RETRY_S)
+    # It was in the spool; sent again it is no news.
+    assert rig.publish(Publish("p", "notes", {"vote": 3.0}, 1)).state == "accepted"
+    rig.let_pass(5.0)
+    assert len(rig.put_out()) == 1
+
+
+def test_topics_are_held_back_while_the_spool_is_half_full(rig, monkeypatch):
+    rig.operate(CreateTopic("c", COUNT))
+    rig.publish(Publish("p", "counted", {"vote": 3.0}, 1))
+    rig.processors.process()
+    rig.let_pass()
+    monkeypatch.setattr(type(rig.plane._spool), "crowded", True)
+    refused = rig.publish(Publish("p", "counted", {"vote": 3.0}, 2))
+    assert refused == Published("p", "refused", 2, CROWDED)
+    rig.processors.checkpoint()
+    for _ in range(3):
+        rig.let_pass(1.0)
+    assert rig.put_out() == []
+    monkeypatch.setattr(type(rig.plane._spool), "crowded", False)
+    rig.let_pass(1.0)
+    assert [each.attributes["at"] for each in rig.put_out()] == [1]
+
+
+@pytest.mark.parametrize(
+    ("sender", "attributes", "says"),
+    [
+        (Sender("anyone", "1"), {"topic": "x"}, "attributes: topic is set by the master"),
+        (Sender("operator", "op"), {"a": 1.0}, "a key of role operator may not publish"),
+        (Sender("client", "wall", services=("climate",)), {"a": 1.0}, "who publishes needs"),
+        (Sender("client", "wall", rate_per_s=1e-9), {"a": 1.0}, "may ask"),
+    ],
+)
+def test_what_nobody_may_publish_is_refused_in_one_line(rig, sender, attributes, says):
+    origin = Where(b"c", b"M", sender)
+    for _ in range(20):
+        reply = rig.publish(Publish("p", "notes", attributes, 1), origin)
+    assert reply.state == "refused"
+    assert says in reply.message
+    assert "\n" not in reply.message
+
+
+def test_outputs_are_published_after_their_transaction(rig):
+    rig.operate(CreateTopic("c", COUNT))
+    rig.publish(Publish("p", "counted", {"vote": 3.0}, 1))
+    rig.processors.process()
+    rig.let_pass()
+    assert rig.processors.asked == 1
+    assert rig.put_out() == []
+    rig.writer.slow = True
+    rig.processors.checkpoint()
+    rig.let_pass()
+    assert rig.put_out() == []
+    rig.writer.slow = False
+    rig.writer.drain()
+    rig.let_pass()
+    assert [each.attributes["at"] for each in rig.put_out()] == [1]
+    progress = rig.disk.topics["counted"].progress
+    assert (progress.position, progress.inbox, progress.state) == (1, 1, b"state")
+
+
+def test_outputs_and_state_are_one_transaction(rig):
+    rig.operate(CreateTopic("c", COUNT))
+    rig.publish(Publish("p", "counted", {"vote": 3.0}, 1))
+    rig.processors.process(outputs=3)
+    rig.let_pass()
+    written = []
+    write = rig.disk.write
+    rig.disk.write = lambda changes: written.append(changes) or write(changes)
+    rig.processors.checkpoint()
+    rig.let_pass()
+    (batch,) = [each for each in written if any(isinstance(c, SaveProgress) for c in each)]
+    assert sum(isinstance(change, StoreSpooled) for change in batch) == 3
+
+
+def test_many_outputs_take_many_turns(rig):
+    rig.operate(CreateTopic("c", COUNT))
+    rig.publish(Publish("p", "counted", {"vote": 3.0}, 1))
+    rig.processors.process(outputs=2 * TURN + 1)
+    rig.topics.tick(rig.now)
+    rig.processors.checkpoint()
+    rig.topics.tick(rig.now)
+    rig.topics.tick(rig.now)
+    delivered = rig.plane.counters["overlay_delivered"]
+    turns = 0
+    while rig.plane.counters["overlay_delivered"] < delivered + 2 * TURN + 1:
+        rig.plane.tick(rig.now)
+        turns += 1
+    assert turns >= 3
+    rig.let_pass(1.0)  # beyond a window nothing waits for the disk
+    assert len(rig.disk.positions) == 2 * TURN + 2
+
+
+def test_outputs_that_the_disk_refuses_are_put_out_later_once(rig):
+    rig.operate(CreateTopic("c", COUNT))
+    rig.publish(Publish("p", "counted", {"vote": 3.0}, 1))
+    rig.processors.process()
+    rig.let_pass()
+    rig.disk.full = True
+    rig.processors.checkpoint()
+    rig.let_pass()
+    rig.let_pass(3 * RETRY_S)
+    assert rig.put_out() == []
+    rig.disk.full = False
+    for _ in range(4):
+        rig.let_pass(RETRY_S)
+    assert [each.attributes["at"] for each in rig.put_out()] == [1]
+
+
+def test_after_a_kill_the_processor_goes_on_from_its_state(rig):
+    rig.operate(CreateTopic("c", COUNT))
+    for sequence in (1, 2):
+        rig.publish(Publish("p", "counted", {"vote": sequence}, sequence))
+    rig.processors.process()
+    rig.let_pass()
+    rig.processors.checkpoint()
+    rig.let_pass()
+    rig.processors.process()  # and nothing of it was written
+    rig.start(Documents(rig.now))
+    rig.let_pass()
+    (started,) = rig.processors.started
+    assert (started.progress.position, started.progress.state) == (1, b"state")
+    assert [each.position for each in rig.processors.fed] == [2]
+    rig.processors.process()
+    rig.let_pass()
+    rig.processors.checkpoint()
+    rig.let_pass()
+    rig.ask(Subscribe("s", 'kind = "output"', durable=True, after=0))
+    rig.let_pass()
+    assert [each.attributes["at"] for each in rig.put_out()] == [1, 2]
+    assert rig.disk.topics["counted"].progress.put_out == 2
+
+
+def test_a_removed_topic_leaves_nothing(rig):
+    rig.operate(CreateTopic("c", COUNT))
+    rig.publish(Publish("p", "counted", {"vote": 3.0}, 1))
+    assert rig.plane.kept_for("topic/")
+    assert rig.operate(RemoveTopic("r", "counted")) == TopicReport("r", ok=True)
+    rig.let_pass(2.0)
+    assert rig.processors.stopped == ["counted"]
+    assert rig.plane.kept_for("topic/") == []
+    assert rig.disk.topics == {}
+    # What its processor still said does not count.
+    rig.processors.process()
+    rig.let_pass()
+
+
+def test_a_processor_is_enabled_again(rig):
+    rig.operate(CreateTopic("c", COUNT))
+    rig.operate(CreateTopic("c", NOTES))
+    assert rig.operate(EnableTopic("e", "counted")) == TopicReport("e", ok=True)
+    assert rig.processors.enabled == "counted"
+    assert rig.operate(EnableTopic("e", "notes")).message == "topic notes has no processor"
+    refused = rig.operate(EnableTopic("e", "nots")).message
+    assert refused == "no topic nots is kept here; those that are: counted, notes"
+
+
+def test_an_inbox_that_a_kill_left_is_ended_at_the_start(rig):
+    rig.operate(CreateTopic("c", NOTES))
+    assert rig.plane.kept_for("topic/")
+    rig.start()  # without its document
+    rig.let_pass(2.0)
+    assert rig.plane.kept_for("topic/") == []
+    assert rig.disk.topics == {}
+
+
+def test_what_cannot_be_read_is_refused(rig):
+    reading = {"areas": ("b1",), "every_s": 5.0, "processor": "count"}
+    for fields, says in (
+        ({"service": "x"}, "service x is unknown here"),
+        (
+            {"service": "climate", "channels": ("co2",)},
+            "service climate gives temperature, not co2",
+        ),
+        ({"processor": "cuont"}, "no processor cuont here"),
+    ):
+        report = rig.operate(CreateTopic("c", Topic("a", **{**reading, **fields})))
+        assert not report.ok
+        assert says in report.message
+
+
+def test_a_status_has_the_processor_s_part(rig):
+    rig.operate(CreateTopic("c", COUNT))
+    rig.publish(Publish("p", "counted", {"vote": 3.0}, 1))
+    (status,) = rig.operate(ListTopics("l")).topics
+    assert (status.state, status.received, status.waiting) == ("ready", 1, 1)
+    assert rig.topics.statuses == (status,)
+    assert rig.topics.counters == {"topics": 1, "unreadable_topics": 0, "published": 1}

@@ -1,0 +1,577 @@
+"""Two masters, a unit, its publisher and subscriber, disks and links; every event is a choice.
+
+`events` lists what may happen next, `happen` makes one of it happen in a copy. A slow disk has done
+a write when its event comes, and a crash leaves any first part of the pending ones done.
+Clocks go on by `tick`; a timer may fire any time after it is due. Messages between masters keep
+their order and may be lost with a crash or a partition. The publisher and the subscriber are at a
+third master, which keeps what it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+from typing import Any
+
+from agent.alerts.dedup_window import DedupWindow
+from agent.placement.exactly_once import Processed, Received, Subscribed
+from agent.placement.handover import (
+    Abort,
+    Checkpoint,
+    Copied,
+    Copy,
+    Grant,
+    Instruction,
+    Load,
+    Loaded,
+    MakeCopy,
+    Output,
+    Pause,
+    Paused,
+    Ready,
+    Reclaimed,
+    Record,
+    Refuse,
+    Send,
+    Settled,
+    Stop,
+    Tick,
+    Timing,
+    Took,
+    Work,
+    Write,
+    Written,
+)
+from agent.placement.handover_source import Source
+from agent.placement.handover_target import Target
+from agent.placement.holder import Holder
+from agent.placement.world import Unit
+
+UNIT = Unit("processor", "comfort")
+# Patience may end at any time, and `Took` be repeated: only the two ends of a lease have an order.
+TIMING = Timing(lease_s=1.0, patience_s=0.0, again_s=0.0)
+NAMES = ("s", "t")
+HISTORY = "p"
+
+Event = tuple[Any, ...]
+
+
+class Broken(AssertionError):
+    """An invariant does not hold."""
+
+
+class Save:
+    """A pending write of a checkpoint alone, with the last message that its state has."""
+
+    __slots__ = ("checkpoint", "epoch", "last")
+
+    def __init__(self, checkpoint: Checkpoint, epoch: int, last: int) -> None:
+        self.checkpoint, self.epoch, self.last = checkpoint, epoch, last
+
+
+class Node:
+    """A master: its holder and worker in memory, its disk, writes that are not done yet."""
+
+    __slots__ = ("disk", "holder", "kept", "paused", "processed", "saved", "state", "up", "writes")
+
+    def __init__(self) -> None:
+        self.up = True
+        self.holder = Holder(UNIT, TIMING)
+        self.processed: Processed | None = None
+        self.state = b""
+        self.paused = False
+        self.saved = -1  # the last message of the newest checkpoint that was asked for
+        self.disk: Record | None = None
+        self.kept = Checkpoint()
+        self.writes: tuple[Write | Save, ...] = ()
+
+    def copy(self) -> Node:
+        new = Node.__new__(Node)
+        for name in Node.__slots__:
+            setattr(new, name, getattr(self, name))
+        new.holder = _shallow(self.holder)
+        if self.holder.machine is not None:
+            new.holder.machine = _shallow(self.holder.machine)
+        if self.processed is not None:
+            new.processed = _copied(self.processed)
+        return new
+
+    def key(self, now: float) -> Any:
+        """What tells it from others, with times from now on."""
+        holder, processed = self.holder, self.processed
+        return (
+            self.up,
+            self.disk and (self.disk.epoch, self.disk.standing),
+            # What a master that has no part in the unit any more keeps makes no difference.
+            _checkpoint(self.kept) if self.disk and self.disk.standing != "released" else None,
+            tuple(
+                (each.record, each.checkpoint and _checkpoint(each.checkpoint))
+                if isinstance(each, Write)
+                else (each.epoch, _checkpoint(each.checkpoint))
+                for each in self.writes
+            ),
+            self.state,
+            self.paused,
+            self.saved,
+            None
+            if processed is None
+            else (
+                processed.epoch,
+                processed._position,
+                processed._oldest.get(HISTORY),
+                _window(processed),
+                *processed.outputs,
+            ),
+            holder.record and (holder.record.epoch, holder.record.standing),
+            holder.epoch,
+            holder.starting,
+            _machine(holder.machine, now),
+        )
+
+
+def _shallow(one: Any) -> Any:
+    new = object.__new__(type(one))
+    for kind in type(one).__mro__:
+        for name in getattr(kind, "__slots__", ()):
+            setattr(new, name, getattr(one, name))
+    return new
+
+
+def _copied(one: Processed) -> Processed:
+    new = Processed.__new__(Processed)
+    new.epoch, new._position, new.outputs = one.epoch, one._position, list(one.outputs)
+    new._taken = _copied_window(one._taken)
+    new._oldest = dict(one._oldest)
+    return new
+
+
+def _copied_window(one: DedupWindow[str]) -> DedupWindow[str]:
+    new: DedupWindow[str] = DedupWindow(one._most)
+    for history in one._histories:
+        new.restore(history, one.of(history))
+    return new
+
+
+def _window(one: Processed | Subscribed) -> Any:
+    taken = one._taken.of(HISTORY)
+    return (taken.mark, taken.sequences)
+
+
+def _checkpoint(one: Checkpoint) -> Any:
+    taken = one.taken.get(HISTORY)
+    return (one.state, one.outputs, taken)
+
+
+def _message(one: Any) -> Any:
+    checkpoint = getattr(one, "checkpoint", None)
+    if checkpoint is None:
+        return one
+    return (type(one), one.attempt, getattr(one, "epoch", 0), _checkpoint(checkpoint))
+
+
+def _machine(one: Source | Target | None, now: float) -> Any:
+    if one is None:
+        return None
+    if isinstance(one, Source):
+        return (
+            "source",
+            one.state,
+            one.epoch,
+            one.attempt,
+            max(0.0, round(one.deadline - now, 3)),
+            one.offering,
+            one.paused,
+            bool(one.reason),
+        )
+    return (
+        "target",
+        one.state,
+        one.epoch,
+        one.attempt,
+        max(0.0, one.deadline - now),
+        max(0.0, one.again - now),
+        one.void,
+        None if one.checkpoint is None else _checkpoint(one.checkpoint),
+    )
+
+
+class World:
+    """All of it at one moment. `isolated`: which master the partition cuts off from the publisher
+    and subscriber, besides from the other master."""
+
+    def __init__(
+        self,
+        messages: int = 3,
+        crashes: int = 2,
+        partitions: int = 1,
+        moves: int = 1,
+        saves: int = 1,
+        isolated: str = "",
+        slow: str = "st",
+    ) -> None:
+        self.now = 0.0
+        self.nodes = {name: Node() for name in NAMES}
+        self.links: dict[str, tuple[Any, ...]] = {"st": (), "ts": (), "sp": (), "tp": ()}
+        self.cut = False
+        self.isolated = isolated
+        self.slow = slow  # the masters whose disks are slow
+        self.messages, self.crashes, self.partitions = messages, crashes, partitions
+        self.moves, self.saves = moves, saves
+        self.attempts = 0
+        # The publisher's spool: made up to `published`, settled up to `mark`, given up to `given`.
+        # The subscriber's inbox: bodies in the order in which they came.
+        self.mark = self.given = self.published = 0
+        self.route = ("", 0)
+        self.inbox: tuple[bytes, ...] = ()
+        self.subscribed = Subscribed(Received())
+        self._do("s", self.nodes["s"].holder.create())
+        if self.nodes["s"].writes:
+            self._write("s")
+        self._deliver("sp")
+        self.check()
+
+    def copy(self) -> World:
+        new = World.__new__(World)
+        new.__dict__.update(self.__dict__)
+        new.nodes = dict(self.nodes)
+        new.links = dict(self.links)
+        return new
+
+    def _own(self, name: str) -> Node:
+        """The node, to be changed: copies share nodes until then."""
+        self.nodes[name] = self.nodes[name].copy()
+        return self.nodes[name]
+
+    def key(self) -> Any:
+        """What tells this moment from others."""
+        return (
+            tuple(node.key(self.now) for node in self.nodes.values()),
+            tuple(tuple(map(_message, messages)) for messages in self.links.values()),
+            self.cut,
+            self.crashes,
+            self.partitions,
+            self.moves,
+            self.saves,
+            self.mark,
+            self.given,
+            self.published,
+            self.route,
+            self.inbox,
+            self.subscribed.epoch,
+            self.subscribed.position,
+            _window(self.subscribed),
+        )
+
+    # -- what may happen -------------------------------------------------------------------------
+
+    def events(self) -> Iterator[Event]:
+        """Everything that may happen next."""
+        for link, messages in self.links.items():
+            if messages:
+                yield ("deliver", link)
+        if self.given < self.messages and self._linked(self.route[0], "p"):
+            yield ("give",)
+        timers = False
+        for name, node in self.nodes.items():
+            if not node.up:
+                yield ("restart", name)
+                continue
+            if node.writes:
+                yield ("write", name)
+            if self._has_news(node):
+                yield ("save", name)
+            due = node.holder.next_due
+            if due is not None and due <= self.now and not self._asked(node):
+                yield ("timer", name)
+            timers = timers or (due is not None and self.now < due < inf)
+            if self.moves and node.holder.owns and node.holder.machine is None:
+                yield ("move", name)
+        if timers:
+            yield ("tick",)
+        if self.cut:
+            yield ("heal",)
+        yield from self._faults()
+
+    def _asked(self, node: Node) -> bool:
+        """Whether all that its timer would do is to ask while the answer may be under way."""
+        machine = node.holder.machine
+        return (
+            isinstance(machine, Target)
+            and machine.deadline > self.now
+            and bool(self.links["st"] or self.links["ts"])
+        )
+
+    def _faults(self) -> Iterator[Event]:
+        if self.crashes:
+            for name, node in self.nodes.items():
+                if node.up:
+                    for written in range(len(node.writes) + 1):
+                        yield ("crash", name, written, False)
+                        if self._sent(name):
+                            yield ("crash", name, written, True)
+        if self.partitions and not self.cut:
+            yield ("cut",)
+
+    def _sent(self, name: str) -> list[str]:
+        return [link for link, messages in self.links.items() if name in link and messages]
+
+    def _linked(self, one: str, other: str) -> bool:
+        if not one or not self.cut:
+            return True
+        return {one, other} != set(NAMES) and self.isolated not in (one, other)
+
+    def _has_news(self, node: Node) -> bool:
+        return (
+            self.saves > 0
+            and node.holder.owns
+            and node.processed is not None
+            and len(node.state) != node.saved
+            and not any(isinstance(each, Save) for each in node.writes)
+        )
+
+    # -- what happens ----------------------------------------------------------------------------
+
+    def happen(self, event: Event) -> World:
+        """The moment after this event."""
+        new = self.copy()
+        if event[0] == "write":
+            new._own(event[1])
+        getattr(new, f"_{event[0]}")(*event[1:])
+        new._drop_void()
+        new.check()
+        return new
+
+    def _deliver(self, link: str) -> None:
+        message, *rest = self.links[link]
+        self.links[link] = tuple(rest)
+        if link[1] == "p":
+            self._reach_third(link[0], message)
+        elif self.nodes[link[1]].up:
+            self._do(link[1], self._own(link[1]).holder.handle(message, self.now, link[0]))
+
+    def _drop_void(self) -> None:
+        """Deliver at once what is first on its link and has no effect, now or ever: its order with
+        other events makes no difference, and states are saved."""
+        for link in self.links:
+            while self.links[link] and self._void(link[1], self.links[link][0]):
+                self.links[link] = self.links[link][1:]
+
+    def _void(self, to: str, message: Any) -> bool:
+        if isinstance(message, Output):
+            return message.epoch < self.subscribed.epoch
+        if isinstance(message, int):
+            return message < self.route[1]
+        node = self.nodes[to]
+        if isinstance(message, Grant | Refuse | Copy | Ready | Abort):
+            machine = node.holder.machine
+            return machine is None or machine.attempt != message.attempt
+        if isinstance(message, Settled | Reclaimed):
+            taken = node.disk is not None and node.disk.standing == "taken"
+            return node.up and node.holder.machine is None and not taken
+        return False
+
+    def _reach_third(self, name: str, message: Any) -> None:
+        """An announcement, output or settlement arrives at the publisher and subscriber."""
+        if isinstance(message, Output):
+            self.subscribed = _copied_subscribed(self.subscribed)
+            if self.subscribed.accept(message):
+                self.inbox = (*self.inbox, message.body)
+            if self.nodes[name].processed is not None:
+                acknowledged = (self.subscribed.epoch, self.subscribed.position)
+                self._own(name).processed.acknowledged(*acknowledged)
+            return
+        epoch = message
+        if epoch >= self.route[1]:
+            self.subscribed = _copied_subscribed(self.subscribed)
+            self.subscribed.fence(epoch)
+            self.route = (name, epoch)
+            published, self.given = self.published, self.mark
+            while self.given < published:  # All that is not settled goes to it, in order.
+                self._give()
+
+    def _give(self) -> None:
+        self.given += 1
+        self.published = max(self.published, self.given)
+        name, epoch = self.route
+        node = self._own(name)
+        if node.up and node.holder.works(self.now) == epoch and not node.paused:
+            processed = node.processed
+            assert processed is not None
+            if processed.take(HISTORY, self.given, self.mark + 1):
+                node.state += b"%d" % self.given
+                self._send(name, "p", processed.emit(HISTORY, self.given, node.state))
+            elif node.holder.owns and len(node.kept.state) >= self.given:
+                self.mark = max(self.mark, self.given)  # Its word was lost.
+
+    def _write(self, name: str) -> None:
+        node = self.nodes[name]
+        done, node.writes = node.writes[0], node.writes[1:]
+        _written(node, done)
+        if isinstance(done, Write):
+            self._do(name, node.holder.handle(Written(done.record), self.now))
+        else:
+            self._settle(name, done)
+
+    def _settle(self, name: str, saved: Save) -> None:
+        """The publisher forgets what is in a checkpoint on disk. A word that comes late or never
+        would only have it send again what the unit's window knows."""
+        if self._linked(name, "p"):
+            self.mark = max(self.mark, saved.last)
+
+    def _save(self, name: str) -> None:
+        node = self._own(name)
+        assert node.processed is not None
+        self.saves -= 1
+        node.saved = len(node.state)
+        checkpoint = node.processed.checkpoint(node.state)
+        node.writes = (*node.writes, Save(checkpoint, node.processed.epoch, len(node.state)))
+        if name not in self.slow:
+            self._write(name)
+
+    def _timer(self, name: str) -> None:
+        self._do(name, self._own(name).holder.handle(Tick(), self.now))
+
+    def _tick(self) -> None:
+        self.now += 1
+
+    def _move(self, name: str) -> None:
+        self.moves -= 1
+        self.attempts += 1
+        other = NAMES[1 - NAMES.index(name)]
+        self._do(name, self._own(name).holder.begin(other, self.attempts, self.now))
+
+    def _crash(self, name: str, written: int, lost: bool) -> None:
+        self.crashes -= 1
+        node = Node()
+        node.up = False
+        node.disk, node.kept = self.nodes[name].disk, self.nodes[name].kept
+        for each in self.nodes[name].writes[:written]:
+            _written(node, each)
+        self.nodes[name] = node
+        for link in self._sent(name) if lost else ():
+            self.links[link] = ()
+
+    def _restart(self, name: str) -> None:
+        node = self._own(name)
+        node.up = True
+        if node.disk is not None:
+            self._do(name, node.holder.recover(node.disk, node.kept, self.now))
+
+    def _cut(self) -> None:
+        self.cut = True
+        self.partitions -= 1
+        for link in self.links:
+            if not self._linked(*link):
+                self.links[link] = ()
+
+    def _heal(self) -> None:
+        self.cut = False
+        for name, node in self.nodes.items():
+            if name == self.isolated and node.up and node.holder.works(self.now) is not None:
+                self._announce(name)
+
+    def _do(self, name: str, instructions: list[Instruction]) -> None:
+        """Carry out what the holder says, as a shell does."""
+        node = self.nodes[name]
+        for each in instructions:
+            more: list[Instruction] = []
+            match each:
+                case Send(message):
+                    self._send(name, NAMES[1 - NAMES.index(name)], message)
+                case Write():
+                    node.writes = (*node.writes, each)
+                    if name not in self.slow:
+                        self._write(name)
+                case MakeCopy():
+                    assert node.processed is not None
+                    copied = Copied(node.processed.checkpoint(node.state))
+                    more = node.holder.handle(copied, self.now)
+                case Load():
+                    more = node.holder.handle(Loaded(), self.now)
+                case Pause():
+                    assert node.processed is not None
+                    node.paused = True
+                    paused = Paused(node.processed.checkpoint(node.state))
+                    more = node.holder.handle(paused, self.now)
+                case Work(epoch, checkpoint):
+                    self._work(name, epoch, checkpoint)
+                case Stop():
+                    node.processed, node.state, node.paused, node.saved = None, b"", False, -1
+            self._do(name, more)
+
+    def _work(self, name: str, epoch: int, checkpoint: Checkpoint | None) -> None:
+        node = self.nodes[name]
+        if checkpoint is None:
+            if node.processed is None:  # It was restarted, and takes back what is on disk.
+                checkpoint = node.kept
+            else:
+                checkpoint = node.processed.checkpoint(node.state)
+        node.processed = Processed(epoch, checkpoint)
+        node.state = checkpoint.state
+        node.paused = False
+        node.saved = -1
+        self._announce(name)
+
+    def _announce(self, name: str) -> None:
+        processed = self.nodes[name].processed
+        assert processed is not None
+        self._send(name, "p", processed.epoch)
+        for output in processed.outputs:
+            self._send(name, "p", output)
+
+    def _send(self, name: str, to: str, message: Any) -> None:
+        link = name + to
+        repeated = isinstance(message, Took | Settled | Reclaimed) and message in self.links[link]
+        if self._linked(name, to) and not repeated:
+            self.links[link] = (*self.links[link], message)
+
+    # -- what must hold --------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """The invariants of every moment; Broken says which one does not hold."""
+        expected = tuple(b"123456789"[: n + 1] for n in range(len(self.inbox)))
+        if self.inbox != expected:
+            raise Broken(f"subscribers see {self.inbox}")
+        for node in self.nodes.values():
+            if not b"123456789".startswith(node.state):
+                raise Broken(f"the state has {node.state!r}")
+        working = [
+            name
+            for name, node in self.nodes.items()
+            if node.up and node.holder.works(self.now) is not None
+        ]
+        if len(working) > 1:
+            raise Broken("both masters work on the unit")
+        owning = [node for node in self.nodes.values() if node.up and node.holder.owns]
+        if len(owning) > 1:
+            raise Broken("both masters own the unit")
+
+    def finished(self) -> bool:
+        """Whether everything is delivered, settled, and one master has the unit for good."""
+        return (
+            not self.cut
+            and len(self.inbox) == self.messages
+            and all(node.up and not node.writes for node in self.nodes.values())
+            and all(node.holder.machine is None for node in self.nodes.values())
+            and sum(node.holder.owns for node in self.nodes.values()) == 1
+        )
+
+
+def _copied_subscribed(one: Subscribed) -> Subscribed:
+    new = Subscribed(Received(one.epoch, one.position))
+    new._taken = _copied_window(one._taken)
+    return new
+
+
+def _written(node: Node, done: Write | Save) -> None:
+    if isinstance(done, Save):
+        node.kept = done.checkpoint
+        return
+    node.disk = done.record
+    if done.checkpoint is not None:
+        node.kept = done.checkpoint
+
+
+def faultless(event: Event) -> bool:
+    """Whether the event is no fault, so that it happens some time when faults have ended."""
+    return event[0] not in {"crash", "cut", "move"}
