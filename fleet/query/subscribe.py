@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import time
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -119,7 +120,7 @@ def _show(notifications: Notifications, options: Options) -> int:
             notifications.acknowledge()  # the last line is shown
         screen.line(err, summary_line(tally))
     if options.durable is not None and notifications.is_open:
-        name = options.durable
+        name = shlex.quote(options.durable)
         again = whole(f"--durable {name} --after {notifications.after}")
         end = whole(f"--durable {name} --unsubscribe")
         screen.line(err, f"alerts are kept; go on with {again}, end it with {end}")

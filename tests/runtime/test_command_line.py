@@ -75,6 +75,12 @@ def test_help(agent: str) -> None:
     assert "--exit-on-stdin-eof" in out
 
 
+def test_version(agent: str) -> None:
+    status, out, err = run(agent, "--version")
+    assert (status, err) == (0, "")
+    assert re.fullmatch(rf"{agent} \d+\.\d+\.\d+\S*\n", out)
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [

@@ -101,6 +101,13 @@ def test_a_durable_subscription_has_what_came_while_nobody_listened(
 
 
 @pytest.mark.usefixtures("patient_clients")
+def test_a_name_with_a_blank_can_be_pasted(subscribe: Subscribe) -> None:
+    made = subscribe(HOT, "--durable", "night shift", "--detach")
+    assert "--durable 'night shift' --unsubscribe" in made.err
+    assert subscribe("--durable", "night shift", "--unsubscribe").status == 0
+
+
+@pytest.mark.usefixtures("patient_clients")
 def test_a_filter_that_nothing_will_fulfil_is_taken_with_a_word(subscribe: Subscribe) -> None:
     done = subscribe("temperature > 30", "--for", "50ms")
     assert done.status == 0
