@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from contextlib import suppress
+from socket import gaierror, getaddrinfo
 from typing import Generic, Self, TypeVar
 
 import zmq
@@ -150,7 +151,7 @@ class Connection(Generic[T]):
         if not found:
             raise NoReplyError(
                 f"no reply from {self.address} within {timeout_ms / 1e3:.1f} s; "
-                "is a master running there?"
+                f"{_doubt(self.address)}"
             )
         return self.socket in found
 
@@ -159,3 +160,14 @@ class Connection(Generic[T]):
         with suppress(zmq.Again):
             while True:
                 self._cuts.recv_multipart(zmq.NOBLOCK)
+
+
+def _doubt(address: str) -> str:
+    """Why nobody may answer at this address."""
+    host = address.removeprefix("tcp://").rpartition(":")[0].strip("[]")
+    if address.startswith("tcp://"):
+        try:
+            getaddrinfo(host, None)
+        except gaierror:
+            return f"the name {host} cannot be resolved"
+    return "is a master running there?"

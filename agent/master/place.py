@@ -12,8 +12,7 @@ from agent.wire.config import ConfigError
 from agent.wire.master_config import MasterConfig, OverlayNeighbour
 from agent.wire.predicates import Filter
 
-LOSSES: Final = "losses"
-TOPICS: Final = "topics"
+BESIDES: Final = "besides"
 
 
 class Place(NamedTuple):
@@ -83,7 +82,7 @@ def _announced(config: MasterConfig) -> dict[str, Filter]:
     if not announced:
         return {"alerts": announced_by(iad)}
     # Loss notices are always advertised; so are topics, which an operator creates to be heard.
-    return {**announced, LOSSES: losses_of(iad), TOPICS: topics_of(iad)}
+    return {**announced, BESIDES: (*losses_of(iad), *topics_of(iad))}
 
 
 def _name(broker: BrokerId) -> str:

@@ -45,8 +45,15 @@ def inputs_of(name: str) -> Filter:
 
 
 def topics_of(iad: str) -> Filter:
-    """The advertisement that covers every notification of topics from this IAD."""
-    return ((Predicate("iad", "=", (iad,)), Predicate("topic", "present")),)
+    """The advertisement that covers every notification of topics from this IAD, and no alert: what
+    overlaps with a subscription makes its cluster a target."""
+    return (
+        (
+            Predicate("iad", "=", (iad,)),
+            Predicate("kind", "in", (INPUT, OUTPUT, TROUBLE)),
+            Predicate("topic", "present"),
+        ),
+    )
 
 
 def input_of(iad: str, origin: Origin, time_ms: int, topic: str, own: Output) -> Notification:

@@ -48,8 +48,21 @@ def fail(error: NoReplyError | ValueError, reply: str, socket: str) -> int:
     """Print why there is no reply; returns the exit status. `reply` describes the expected reply,
     `socket` which of the master's sockets was meant."""
     if isinstance(error, NoReplyError):
-        return exits.fail(str(error), exits.NO_REPLY)
+        return exits.fail(f"{error}{_elsewhere(str(error))}", exits.NO_REPLY)
     if isinstance(error, WireError):
         line = f"the reply from {reply} ({error}); is this a master's {socket} socket?"
         return exits.fail(line, exits.NO_REPLY)
     return exits.fail(str(error), exits.USAGE)  # the address, a key file, what does not go together
+
+
+def _elsewhere(said: str) -> str:
+    """Names the demo that runs here, if it was not the one asked."""
+    from fleet.query import running
+
+    demos = running.found()
+    sockets = [
+        name for demo in demos for each in demo.masters for name in (each.master, each.operator)
+    ]
+    if not demos or any(name in said for name in sockets):
+        return ""
+    return f" A demo runs here at {demos[0].address('master')}."

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from agent.alerts.notifications import losses_of
 from agent.overlay.scot import BrokerId
+from agent.topics.contents import topics_of
 from agent.wire.predicate_language import read_filter
 from agent.wire.predicates import Filter
 from lab.overlay import quotes
@@ -71,4 +72,4 @@ def wanted(wish: Wish) -> str:
 
 def filters(iad: str, texts: Iterable[str]) -> list[Filter]:
     """All advertisements of that IAD's master, in its order."""
-    return [*map(read_filter, texts), losses_of(iad)]
+    return [*map(read_filter, texts), (*losses_of(iad), *topics_of(iad))]

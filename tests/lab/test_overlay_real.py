@@ -52,10 +52,10 @@ def test_what_is_announced_and_wanted_overlaps_where_a_symbol_is_the_same():
     wanted = read_filter(real_load.wanted(Wish("s1", B1, ("DELL", "MSFT"))))
     assert overlaps(dell, wanted)
     assert not overlaps(ibm, wanted)
-    # That something is lost is nobody's wish here: it would make every master a target.
-    nothing, losses = real_load.filters("v00", [real_load.NOTHING_ELSE])
+    # Losses and topics are nobody's wish here: they would make every master a target.
+    nothing, besides = real_load.filters("v00", [real_load.NOTHING_ELSE])
     assert not overlaps(nothing, wanted)
-    assert not overlaps(losses, wanted)
+    assert not overlaps(besides, wanted)
 
 
 def test_the_bursting_publisher_is_wanted_in_all_clusters_and_not_at_home():

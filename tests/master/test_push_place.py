@@ -72,14 +72,16 @@ def test_neighbours_are_known_by_their_place():
     }
 
 
-def test_with_advertisements_losses_are_announced_too():
+def test_with_advertisements_losses_and_topics_are_announced_too():
     texts = ['area under "b1"', 'metric = "co2"']
     announced = place(advertise=[{"filter": text} for text in texts]).announced
     assert announced == {
         "alerts-1": read_filter(texts[0]),
         "alerts-2": read_filter(texts[1]),
-        "losses": read_filter('iad = "iad1" and kind = "lost"'),
-        "topics": read_filter('iad = "iad1" and topic present'),
+        "besides": read_filter(
+            'iad = "iad1" and kind = "lost" '
+            'or iad = "iad1" and kind in ("input", "output", "trouble") and topic present'
+        ),
     }
 
 

@@ -92,7 +92,9 @@ def run(capsys, *arguments: str) -> tuple[int, str, str]:
 def test_a_query_is_answered(folder, capsys):
     named = ("--iad", "iad1", "--fleet", str(folder.root))
     status, out, err = run(capsys, "query", *named, "--area", "b1", "--slo", "p99=5s", "--json")
-    assert (status, err) == (0, "")
+    assert status == 0
+    # The node may have just begun, which is told.
+    assert all("of the 10m asked" in line for line in err.splitlines())
     assert json.loads(out)["status"] == "complete"
 
 

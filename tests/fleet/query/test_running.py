@@ -190,3 +190,12 @@ def test_a_refusal_names_the_command_that_goes_to_the_operator(capsys):
             "and name one with --service"
         ),
     ]
+
+
+def test_where_nobody_answers_the_demo_that_runs_is_named(capsys):
+    asked = ["query", "--master", "tcp://127.0.0.1:7", "--area", "b1", "--timeout", "10ms"]
+    with running.announced(MASTERS):
+        assert run(asked) == 4
+        assert "A demo runs here at tcp://127.0.0.1:" in capsys.readouterr().err
+    assert run(asked) == 4
+    assert "A demo" not in capsys.readouterr().err
