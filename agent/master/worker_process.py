@@ -7,6 +7,7 @@ that does, the master goes on. It guards against mistakes, not against malice.
 
 from __future__ import annotations
 
+import _posixsubprocess
 import fcntl
 import math
 import os
@@ -103,9 +104,11 @@ class Worker:
         self._allow(loaded.definition.limits.cpu_s)
         if isinstance(request, TakeSnapshot):
             try:
-                return Snapshotted(0, incarnation, _encode(loaded.state))
+                state = _encode(loaded.state)
+                _decode(state)  # a checkpoint that cannot be read would replace one that can
             except (TypeError, ValueError, OverflowError, RecursionError) as error:
                 raise ProcessorError(f"its state cannot be kept: {_line(error)}") from None
+            return Snapshotted(0, incarnation, state)
         began_s = time.process_time()
         message = _decode(request.body)
         outputs = _listed(loaded.process(message, loaded.state), loaded.definition.limits.outputs)
@@ -161,6 +164,8 @@ def _line(error: BaseException) -> str:
         if frames and frames[-1][0] != __file__:
             file, line = frames[-1]
             said += f" ({file.rpartition('/')[2]}, line {line})"
+    # It goes to the master's log: no control characters, no lone surrogates.
+    said = "".join(sign if sign.isprintable() else " " for sign in said)
     return " ".join(said.split())[:LONGEST_TEXT]
 
 
@@ -187,6 +192,11 @@ def _forbid(event: str, _arguments: object) -> None:
         raise PermissionError(f"a processor must not start or signal processes ({event})")
 
 
+def _no_fork_exec(*_arguments: object) -> int:
+    """In place of what multiprocessing starts processes with, which raises no audit event."""
+    raise PermissionError("a processor must not start or signal processes (fork_exec)")
+
+
 def serve(connection: socket.socket) -> None:
     """Answer the master's requests until it closes the connection."""
     worker, frames = Worker(), Frames()
@@ -205,6 +215,7 @@ def main() -> None:
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a text stream
     _limit(memory_bytes)
     sys.addaudithook(_forbid)
+    _posixsubprocess.fork_exec = _no_fork_exec
     with socket.socket(fileno=descriptor) as connection:
         serve(connection)
 

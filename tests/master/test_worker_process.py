@@ -20,7 +20,7 @@ from tests.master.worker_rig import Workers, package
 
 ROOT = Path(__file__).parents[2]
 CODE = """
-import os, subprocess, sys, threading, time
+import multiprocessing, os, subprocess, sys, threading, time
 
 def echo(message, state):
     state["n"] = state.get("n", 0) + message["n"]
@@ -64,6 +64,12 @@ def forks():
 def starts():
     subprocess.run(["true"])
 
+def spawns():
+    multiprocessing.get_context("spawn").Process(target=print).start()
+
+def garbles():
+    raise ValueError("\\x1b[2J\\ud800")
+
 def exits():
     sys.exit(3)
 
@@ -90,6 +96,9 @@ def nonsense(message, state):
 
 def bad_state(message, state):
     state["lock"] = threading.Lock()
+
+def unread_state(message, state):
+    state[5] = 1
 """
 
 
@@ -102,6 +111,7 @@ def acme(tmp_path, monkeypatch):
         bad="acme:bad",
         nonsense="acme:nonsense",
         bad_state="acme:bad_state",
+        unread_state="acme:unread_state",
         absent="acme_absent:process",
         three="acme:WAYS.get",
         uncallable="acme:CODE",
@@ -125,6 +135,8 @@ RAISES = {
     "raises": "ValueError: no such luck (acme.py, line 14)",
     "forks": "PermissionError: a processor must not start or signal processes (os.fork)",
     "starts": "PermissionError: a processor must not start or signal processes (subprocess.Popen)",
+    "spawns": "PermissionError: a processor must not start or signal processes (fork_exec)",
+    "garbles": "ValueError: [2J (acme.py",
     "kills": "PermissionError: a processor must not start or signal processes (os.kill)",
     "exits": "SystemExit: 3",
 }
@@ -203,6 +215,10 @@ def test_nonsense_is_one_line(workers):
     workers.send("state", 1, n=1)
     workers.run_until(lambda: workers.reports("state"))
     assert workers.reports("state")[0].startswith("its state cannot be kept: TypeError")
+    workers.create("unread", "unread_state", checkpoint_messages=1)
+    workers.send("unread", 1, n=1)
+    workers.run_until(lambda: workers.reports("unread"))
+    assert workers.reports("unread")[0].startswith("its state cannot be kept: ValidationError")
 
 
 def test_who_keeps_memory_goes_down_alone_and_repeats_nothing(workers):
