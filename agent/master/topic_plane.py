@@ -292,20 +292,25 @@ class TopicPlane:
     # --- on disk -------------------------------------------------------------------------------
 
     def _restore(self, kept: Sequence[SaveProgress]) -> None:
-        topics = []
+        topics: list[Topic] = []
+        unreadable: set[str] = set()
         for name, body in self._state.all(TOPIC).items():
             try:
                 topics.append(msgspec.msgpack.decode(body, type=Topic))
             except (ValueError, msgspec.MsgspecError) as error:
-                # Perhaps written by a later version: it stays as it is.
-                self.unreadable += 1
+                # Perhaps written by a later version: it stays as it is, with progress and inbox.
+                unreadable.add(name)
                 self._say(f"topic {name} on disk cannot be read and is left out: {error}\n")
         progress = [(each.name, each.progress) for each in kept]
-        instructions = self._topics.restore(topics, progress, self._reactor.clock())
+        self.unreadable = len(unreadable)
+        now = self._reactor.clock()
+        instructions = self._topics.restore(topics, progress, now, unreadable)
         known = {topic.name for topic in topics}
         self._reactor.perform(instructions)
         for client, incarnation in self._push.kept_for(CLIENT):
             name = client.removeprefix(CLIENT)
+            if name in unreadable:
+                continue
             if name not in known or self._peers[name][0] != incarnation:
                 self._end(name, incarnation)
 

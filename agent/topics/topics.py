@@ -10,7 +10,7 @@ while a transaction is under way, further ones gather.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from agent.topics.contents import (
     inputs_of,
@@ -124,10 +124,15 @@ class Topics:
         return None if due == math.inf else due
 
     def restore(
-        self, topics: Iterable[Topic], kept: Iterable[tuple[str, Progress]], now: float
+        self,
+        topics: Iterable[Topic],
+        kept: Iterable[tuple[str, Progress]],
+        now: float,
+        unreadable: Collection[str] = (),
     ) -> Instructions:
-        """Restore from disk, before any event. Progress of a topic that is no more is forgotten."""
-        progress = dict(kept)
+        """Restore from disk, before any event. Progress of a topic that is no more is forgotten;
+        that of an `unreadable` one stays as it is."""
+        progress = {name: each for name, each in kept if name not in unreadable}
         instructions: Instructions = []
         for topic in topics:
             if (known := progress.pop(topic.name, None)) is None:

@@ -32,16 +32,21 @@ from tests.master.test_push_plane import ANYONE, Public, Rig
 
 NOTES = Topic("notes")
 COUNT = Topic("counted", processor="count", slo=Slo(90.0, 1_000.0))
+COUNTED = msgspec.msgpack.encode(COUNT)
 
 
 class Documents(State):
     """What a state file had."""
 
-    def __init__(self, now):
+    def __init__(self, now, body=COUNTED):
         super().__init__(None, lambda: now)
+        self.body, self.removed = body, []
 
     def all(self, kind):
-        return {"counted": msgspec.msgpack.encode(COUNT)} if kind == "topic" else {}
+        return {"counted": self.body} if kind == "topic" else {}
+
+    def remove(self, kind, key):
+        self.removed.append((kind, key))
 
 
 class Processors:
@@ -343,6 +348,29 @@ def test_an_inbox_that_a_kill_left_is_ended_at_the_start(rig):
     rig.let_pass(2.0)
     assert rig.plane.kept_for("topic/") == []
     assert rig.disk.topics == {}
+
+
+def test_a_topic_of_a_later_version_stays_as_it_is(rig):
+    rig.operate(CreateTopic("c", COUNT))
+    rig.publish(Publish("p", "counted", {"vote": 3.0}, 1))
+    rig.processors.process()
+    rig.let_pass()
+    rig.processors.checkpoint()
+    rig.let_pass()
+    kept = rig.disk.topics["counted"], rig.plane.kept_for("topic/")
+    documents = Documents(rig.now, b"\xc1")
+    rig.start(documents)
+    rig.let_pass(2.0)
+    assert rig.topics.counters["unreadable_topics"] == 1
+    assert documents.removed == []
+    assert (rig.disk.topics["counted"], rig.plane.kept_for("topic/")) == kept
+    rig.publish(Publish("p", "counted", {"vote": 4.0}, 2))
+    # The version that can read it goes on from there, with what came meanwhile.
+    rig.start(Documents(rig.now))
+    rig.let_pass()
+    (started,) = rig.processors.started
+    assert (started.progress.position, started.progress.state) == (1, b"state")
+    assert [each.position for each in rig.processors.fed] == [2]
 
 
 def test_what_cannot_be_read_is_refused(rig):
