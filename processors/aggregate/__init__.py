@@ -47,7 +47,9 @@ class Aggregate:
     def process(self, message: Message, state: State) -> list[Output]:
         """Take a reading; the windows that it ends come out, oldest first. O(1) amortised."""
         time_ms = time_ms_of(message)
-        group = "/".join(area_of(message).split("/")[: self._given.depth])
+        if not (area := area_of(message)):
+            return []
+        group = "/".join(area.split("/")[: self._given.depth])
         start_ms = time_ms - time_ms % self._window_ms
         windows = state.setdefault("windows", {})
         if start_ms + self._window_ms <= state.get("closed_ms", start_ms):
@@ -58,7 +60,7 @@ class Aggregate:
 
     def _add(self, groups: dict[str, Any], group: str, message: Message) -> None:
         if group not in groups and len(groups) >= MAX_AREAS:
-            raise ValueError(f"the topic has more than {MAX_AREAS} groups")
+            return
         sums = groups.setdefault(group, {})
         for channel in self._given.channels:
             if (value := number(message, channel)) is None:
