@@ -237,19 +237,19 @@ class TopicPlane:
         self._reactor.perform(self._topics.handle(event, self._reactor.clock()))
 
     def _try_again(self, now: float) -> None:
-        while self._to_release:
-            release = self._to_release[0]
+        for _ in range(len(self._to_release)):
+            # One that finds no room must not hold up the other topics.
+            release = self._to_release.popleft()
             told = partial(self._came.append, Released(release.name, release.epoch))
             if not self._push.topics.release(
                 release.name, release.progress, release.notifications, told
             ):
-                self._retry_s = now + RETRY_S
-                return
-            self._to_release.popleft()
+                self._to_release.append(release)
         ending, self._ending = self._ending, []
         for name, incarnation in ending:
             self._end(name, incarnation)
-        self._retry_s = now + RETRY_S if self._ending else -math.inf
+        waits = self._to_release or self._ending
+        self._retry_s = now + RETRY_S if waits else -math.inf
 
     # --- clients -------------------------------------------------------------------------------
 

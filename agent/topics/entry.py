@@ -18,6 +18,8 @@ FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
 # Messages whose checkpoint is missing: half of what an inbox sends without an acknowledgement.
 MANY = 32
+# Messages or outputs that wait behind a transaction before no more readings are asked for.
+MOST_WAITING = 1_000
 
 
 class Input(Struct):
@@ -68,6 +70,12 @@ class TopicEntry(StateMachine):
     def wants_checkpoint(self) -> bool:
         """Whether something waits for one."""
         return bool(self.made) or len(self.inputs) >= MANY
+
+    @property
+    def full(self) -> bool:
+        """Whether so much waits behind a transaction that no more readings are asked for: masters
+        that are away, or the disk, may hold it up for as long as they like."""
+        return self.releasing and max(len(self.made), len(self.inputs)) >= MOST_WAITING
 
     def accept(self, time_ms: int, body: bytes, inbox: int | None) -> Input:
         """Take a message in."""

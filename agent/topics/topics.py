@@ -353,7 +353,9 @@ class Topics:
         # Rounds that were due while nothing could be done are not made up for.
         entry.next_round_s += every_s * (1 + (now - entry.next_round_s) // every_s)
         entry.rounds += 1
-        if entry.round_open or entry.held:
+        if entry.full:
+            entry.trouble = "no readings are asked for: what it made waits for disk or spool"
+        if entry.round_open or entry.held or entry.full:
             entry.rounds_failed += 1
             return []
         entry.round_open = True

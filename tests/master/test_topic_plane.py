@@ -208,6 +208,27 @@ def test_topics_are_held_back_while_the_spool_is_half_full(rig, monkeypatch):
     assert [each.attributes["at"] for each in rig.put_out()] == [1]
 
 
+def test_one_topic_without_room_in_the_spool_does_not_hold_up_others(rig, monkeypatch):
+    rig.operate(CreateTopic("c", COUNT))
+    rig.operate(CreateTopic("c", NOTES))
+
+    def has_room_for(_spool, notifications):
+        return all(each.attributes["topic"] != "counted" for each in notifications)
+
+    monkeypatch.setattr(type(rig.plane._spool), "has_room_for", has_room_for)
+    rig.publish(Publish("p", "counted", {"vote": 3.0}, 1))
+    rig.processors.process()
+    rig.let_pass()
+    rig.processors.checkpoint()
+    rig.let_pass()
+    rig.publish(Publish("p", "notes", {"vote": 4.0}, 2))
+    rig.let_pass(1.0)
+    assert [each.attributes["topic"] for each in rig.put_out()] == ["notes"]
+    monkeypatch.undo()
+    rig.let_pass(1.0)
+    assert [each.attributes["topic"] for each in rig.put_out()] == ["notes", "counted"]
+
+
 @pytest.mark.parametrize(
     ("sender", "attributes", "says"),
     [

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.alerts.notifications import history_of
+from agent.topics import entry
 from agent.topics.contents import why_not
 from agent.topics.entry import MANY
 from agent.topics.events import (
@@ -21,7 +22,7 @@ from agent.wire.areas import AreaSet
 from agent.wire.messages import Answer, Coverage, Slo
 from agent.wire.push import Gap, Lost, Subscribed
 from agent.wire.topics import ListTopics, Topic
-from tests.topics.world import BARE, READ, World
+from tests.topics.world import BARE, READ, World, aggregate
 
 STEPS = ("publish", "deliver", "process", "checkpoint", "write", "fill", "resume", "kill")
 
@@ -73,6 +74,35 @@ def test_readings_go_through_the_processor():
     assert [each.attributes["count"] for each in world.told] == [1, 2, 3, 4]
     (status,) = world.topics.statuses
     assert (status.rounds, status.rounds_failed, status.put_out) == (4, 0, 4)
+
+
+def test_no_more_readings_are_asked_for_than_can_be_put_out(monkeypatch):
+    """The disk, or masters that are away, hold a release up."""
+    most = 20
+    monkeypatch.setattr(entry, "MOST_WAITING", most)
+    world = World(READ)
+    world.create()
+    asked = 0
+    for _ in range(5 * most):
+        world.now += 5.0
+        world.handle(TopicsDue())
+        asked += len(world.queries)
+        for ask in world.queries:
+            world.handle(RoundAnswered(ask.name, ask.epoch, aggregate(), 1))
+        world.queries = []
+        world.process()
+        world.checkpoint()
+    assert most <= asked <= most + 2
+    (status,) = world.topics.statuses
+    assert status.rounds_failed == 5 * most - asked
+    assert status.trouble == "no readings are asked for: what it made waits for disk or spool"
+    world.write()
+    world.checkpoint()
+    world.write()
+    assert [each.attributes["count"] for each in world.told] == [n + 1 for n in range(asked)]
+    world.read()
+    assert len(world.fed) == 1
+    assert world.topics.statuses[0].trouble == ""
 
 
 def test_a_round_asks_for_the_mean_since_the_last_one():
