@@ -322,6 +322,10 @@ class TopicPlane:
     def _forget(self, instruction: ForgetTopic) -> None:
         name, incarnation = instruction.name, instruction.incarnation
         self._peers.pop(name, None)
+        for _ in range(len(self._to_release)):
+            # Later it would take the place of the progress of a topic that is created anew.
+            if (release := self._to_release.popleft()).name != name:
+                self._to_release.append(release)
         self._state.remove(TOPIC, name)
         self._state.when_durable(partial(self._forget_rest, name, incarnation))
 

@@ -352,6 +352,24 @@ def test_a_removed_topic_leaves_nothing(rig):
     rig.let_pass()
 
 
+def test_what_a_removed_topic_still_had_to_put_out_leaves_its_successor_alone(rig, monkeypatch):
+    rig.operate(CreateTopic("c", COUNT))
+    monkeypatch.setattr(type(rig.plane._spool), "has_room_for", lambda *_: False)
+    rig.publish(Publish("p", "counted", {"vote": 3.0}, 1))
+    rig.processors.process()
+    rig.let_pass()
+    rig.processors.checkpoint()
+    rig.let_pass()
+    rig.operate(RemoveTopic("r", "counted"))
+    rig.operate(CreateTopic("c", COUNT))
+    created = rig.disk.topics["counted"].progress
+    monkeypatch.undo()
+    for _ in range(3):
+        rig.let_pass(1.0)
+    assert rig.put_out() == []
+    assert rig.disk.topics["counted"].progress == created
+
+
 def test_a_processor_is_enabled_again(rig):
     rig.operate(CreateTopic("c", COUNT))
     rig.operate(CreateTopic("c", NOTES))
