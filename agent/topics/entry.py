@@ -35,9 +35,9 @@ class TopicEntry(StateMachine):
     """A topic. `progress` is what was given to the disk last."""
 
     __slots__ = (
-        "asked", "epoch", "held", "inputs", "made", "missed", "next_round_s", "pauses", "position",
-        "progress", "put_out", "received", "releasing", "renew_s", "retry_s", "round_open",
-        "rounds", "rounds_failed", "seen", "topic", "trouble",
+        "asked", "durable_inbox", "epoch", "held", "inputs", "made", "missed", "next_round_s",
+        "pauses", "position", "progress", "put_out", "received", "releasing", "renew_s", "retry_s",
+        "round_open", "rounds", "rounds_failed", "seen", "topic", "trouble",
     )  # fmt: skip
 
     TRANSITIONS = TOPIC_TRANSITIONS
@@ -50,6 +50,8 @@ class TopicEntry(StateMachine):
         # Position of the last message taken in, and the last position of the inbox seen.
         self.position = progress.position
         self.seen = progress.inbox
+        # Up to where the inbox need not keep its messages: this is on the disk.
+        self.durable_inbox = progress.inbox
         self.inputs: deque[Input] = deque()
         # Outputs that no checkpoint covers yet: position, time, attributes.
         self.made: list[tuple[int, int, Output]] = []
@@ -109,7 +111,7 @@ class TopicEntry(StateMachine):
 
     def inbox_lost(self) -> None:
         """Its inbox begins anew."""
-        self.seen = 0
+        self.seen = self.durable_inbox = 0
         self.progress = replace(self.progress, inbox=0)
         for waiting in self.inputs:
             waiting.inbox = None

@@ -261,11 +261,10 @@ class Topics:
     # --- inbox ---------------------------------------------------------------------------------
 
     def _subscribe(self, entry: TopicEntry) -> AskInbox:
-        progress = entry.progress
         entry.retry_s = entry.renew_s = math.inf
         wanted = inputs_of(entry.topic.name)
-        after = progress.inbox or None
-        message = Subscribe(progress.incarnation, wanted, durable=True, after=after)
+        after = entry.durable_inbox or None
+        message = Subscribe(entry.progress.incarnation, wanted, durable=True, after=after)
         return AskInbox(entry.topic.name, message)
 
     def _inbox_said(self, entry: TopicEntry, said: InboxSaid, now: float) -> Instructions:
@@ -292,7 +291,7 @@ class Topics:
         return [self._subscribe(entry)]
 
     def _refused(self, entry: TopicEntry, why: str, now: float) -> Instructions:
-        if entry.progress.inbox:
+        if entry.durable_inbox:
             # It is no more: perhaps nobody renewed it for too long.
             entry.inbox_lost()
             line = f"topic {entry.topic.name}: its inbox is lost; messages to it may be missing"
@@ -328,7 +327,7 @@ class Topics:
 
     def _due(self, now: float) -> Instructions:
         instructions: Instructions = []
-        for name, entry in self._entries.items():
+        for entry in self._entries.values():
             if entry.retry_s <= now:
                 if entry.state == "opening":
                     instructions.append(self._subscribe(entry))
@@ -337,15 +336,14 @@ class Topics:
                     instructions += self._advance(entry)
             if entry.renew_s <= now:
                 entry.renew_s = now + RENEW_S
-                had = AcknowledgeNotifications(entry.progress.incarnation, self._had(entry))
-                instructions.append(AskInbox(name, had))
+                instructions.append(self._acknowledge(entry))
             if entry.next_round_s <= now:
                 instructions += self._ask_readings(entry, now)
         return instructions
 
-    def _had(self, entry: TopicEntry) -> int:
-        """The position of the inbox that is durable: while a transaction is under way, none new."""
-        return 0 if entry.releasing else entry.progress.inbox
+    def _acknowledge(self, entry: TopicEntry) -> AskInbox:
+        had = AcknowledgeNotifications(entry.progress.incarnation, entry.durable_inbox)
+        return AskInbox(entry.topic.name, had)
 
     def _ask_readings(self, entry: TopicEntry, now: float) -> Instructions:
         topic, every_s = entry.topic, entry.topic.every_s
@@ -440,10 +438,10 @@ class Topics:
 
     def _released(self, entry: TopicEntry) -> Instructions:
         entry.releasing = False
+        entry.durable_inbox = entry.progress.inbox
         instructions: Instructions = []
-        if entry.progress.inbox and entry.state == "open":
-            had = AcknowledgeNotifications(entry.progress.incarnation, entry.progress.inbox)
-            instructions.append(AskInbox(entry.topic.name, had))
+        if entry.durable_inbox and entry.state == "open":
+            instructions.append(self._acknowledge(entry))
         return [*instructions, *self._advance(entry)]
 
     def check_invariants(self) -> None:

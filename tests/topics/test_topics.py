@@ -24,7 +24,7 @@ from agent.wire.push import Gap, Lost, Subscribed
 from agent.wire.topics import ListTopics, Topic
 from tests.topics.world import BARE, READ, World, aggregate
 
-STEPS = ("publish", "deliver", "process", "checkpoint", "write", "fill", "resume", "kill")
+STEPS = ("publish", "deliver", "process", "checkpoint", "write", "fill", "resume", "detach", "kill")
 
 
 def test_without_a_processor_what_is_published_is_put_out():
@@ -160,6 +160,20 @@ def test_the_inbox_is_acknowledged_only_when_the_outputs_are_durable():
     world.handle(TopicsDue())  # renewing acknowledges nothing new
     assert world.acknowledged == 0
     world.write()
+    assert world.acknowledged == 1
+
+
+def test_subscribing_again_acknowledges_only_what_is_durable():
+    world = World()
+    world.create()
+    world.publish(1)
+    world.deliver()
+    world.detach()
+    assert world.acknowledged == 0
+    world.kill()
+    world.settle()
+    assert [each.attributes["n"] for each in world.told] == [1]
+    world.detach()
     assert world.acknowledged == 1
 
 

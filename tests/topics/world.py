@@ -101,6 +101,7 @@ class World:
                     assert message.durable
                     self.incarnation = message.id
                     if message.after is not None:
+                        assert message.after <= self.disk[name].inbox
                         self.acknowledged = max(self.acknowledged, message.after)
                     self.sent = self.acknowledged
                     opened = Subscribed(message.id, "open", self.sent, 60_000.0)
@@ -152,6 +153,13 @@ class World:
                 self.incarnation, self.sent, Notification(origin, self.sent, attributes)
             )
             self.handle(InboxSaid(self.topic.name, self.incarnation, told))
+
+    def detach(self):
+        """The inbox ends delivery: it heard nothing of the topic for too long."""
+        if self.attached:
+            self.attached = False
+            unknown = Subscribed(self.incarnation, "unknown")
+            self.handle(InboxSaid(self.topic.name, self.incarnation, unknown))
 
     def process(self):
         """The processor is done with a message."""
