@@ -25,6 +25,9 @@ Process = Callable[[Message, State], Iterable[Output] | None]
 # More areas than this in one topic are a mistake, and their state would grow without bound: those
 # that came first count.
 MAX_AREAS: Final = 4_096
+# An output has at most so many, `area` and `time_ms` included.
+MAX_NAMES: Final = 29
+LONGEST_NAME: Final = 32
 LARGEST: Final = 1e300
 
 
