@@ -35,9 +35,10 @@ class TopicEntry(StateMachine):
     """A topic. `progress` is what was given to the disk last."""
 
     __slots__ = (
-        "asked", "durable_inbox", "epoch", "held", "inputs", "made", "missed", "next_round_s",
-        "pauses", "position", "progress", "put_out", "received", "releasing", "renew_s", "retry_s",
-        "round_open", "rounds", "rounds_failed", "seen", "topic", "trouble",
+        "asked", "due_s", "durable_inbox", "epoch", "handle", "held", "inputs", "made", "missed",
+        "next_round_s", "pauses", "position", "progress", "put_out", "received", "releasing",
+        "renew_s", "retry_s", "round_open", "rounds", "rounds_failed", "seen", "told", "topic",
+        "trouble",
     )  # fmt: skip
 
     TRANSITIONS = TOPIC_TRANSITIONS
@@ -61,9 +62,13 @@ class TopicEntry(StateMachine):
         self.round_open = False
         # When to subscribe again, and when to say that the inbox is still read.
         self.retry_s = self.renew_s = math.inf
+        # Its place among the timers.
+        self.due_s, self.handle = math.inf, -1
         self.pauses = BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         self.received = self.put_out = self.missed = self.rounds = self.rounds_failed = 0
         self.trouble = ""
+        # What is wrong with outputs, each told once: a few sentences, but with each message.
+        self.told: set[str] = set()
 
     def __repr__(self) -> str:
         return f"<topic {self.topic.name} {self.state}>"
@@ -72,6 +77,11 @@ class TopicEntry(StateMachine):
     def wants_checkpoint(self) -> bool:
         """Whether something waits for one."""
         return bool(self.made) or len(self.inputs) >= MANY
+
+    @property
+    def next_s(self) -> float:
+        """When something is to be done."""
+        return min(self.next_round_s, self.retry_s, self.renew_s)
 
     @property
     def full(self) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 
+from _core.queue.edf import EdfQueue
 from agent.topics.contents import (
     inputs_of,
     is_time,
@@ -72,14 +73,15 @@ PERCENTILE = 99.0
 LONGEST_ROUND_S = 10.0
 
 Instructions = list[TopicsInstruction]
+EntryEvent = InboxSaid | RoundAnswered | Emitted | Checkpointed | Held | Resumed | Released
 
 
 class Topics:
     """`new_incarnation` gives 128 random bits as text; `why_not_processed(topic)` says why the
     processor of a topic cannot be started here, `why_not_read(topic)` why it cannot query;
     `processed(status)` adds the processor's part to a topic's status. `areas` and `nearest` are as
-    for `Inboxes`. `now` is monotonic seconds. A message is O(attributes), a checkpoint
-    O(messages that it covers)."""
+    for `Inboxes`. `now` is monotonic seconds. A message is O(attributes + log topics), a
+    checkpoint O(messages that it covers)."""
 
     def __init__(
         self,
@@ -101,6 +103,7 @@ class Topics:
         self._areas, self._nearest = areas, nearest
         self._most = most
         self._entries: dict[str, TopicEntry] = {}
+        self._timers: EdfQueue[TopicEntry] = EdfQueue()
         self._epochs = 0
 
     def __len__(self) -> int:
@@ -117,11 +120,7 @@ class Topics:
     @property
     def next_tick(self) -> float | None:
         """When `TopicsDue` is due; None if no timer is set."""
-        dues = [
-            due for e in self._entries.values() for due in (e.next_round_s, e.retry_s, e.renew_s)
-        ]
-        due = min(dues, default=math.inf)
-        return None if due == math.inf else due
+        return self._timers.peek_key() if self._timers else None
 
     def restore(
         self,
@@ -150,13 +149,20 @@ class Topics:
             case TopicsDue():
                 return self._due(now)
         entry = self._entries.get(event.name)
-        if isinstance(event, InboxSaid):
-            if entry is None or entry.progress.incarnation != event.incarnation:
-                return []
-            return self._inbox_said(entry, event, now)
-        if entry is None or entry.epoch != event.epoch:
+        if entry is None:
             return []
+        if isinstance(event, InboxSaid):
+            known = entry.progress.incarnation == event.incarnation
+        else:
+            known = entry.epoch == event.epoch
+        instructions = self._heard(entry, event, now) if known else []
+        self._set_timer(entry)
+        return instructions
+
+    def _heard(self, entry: TopicEntry, event: EntryEvent, now: float) -> Instructions:
         match event:
+            case InboxSaid():
+                return self._inbox_said(entry, event, now)
             case RoundAnswered():
                 return self._round_answered(entry, event)
             case Emitted():
@@ -219,6 +225,8 @@ class Topics:
         if entry is None:
             return [self._unknown(peer, id_, name)]
         entry.become("removed")
+        entry.next_round_s = entry.retry_s = entry.renew_s = math.inf
+        self._set_timer(entry)
         stopped: Instructions = [StopProcessor(name)] if entry.topic.processor else []
         forgotten = ForgetTopic(name, entry.progress.incarnation)
         return [*stopped, forgotten, SendReport(peer, TopicReport(id_, ok=True))]
@@ -243,7 +251,9 @@ class Topics:
         started: Instructions = []
         if topic.processor:
             started = [StartProcessor(topic, entry.epoch, progress)]
-        return [*started, self._subscribe(entry)]
+        subscribed = self._subscribe(entry)
+        self._set_timer(entry)
+        return [*started, subscribed]
 
     def _status(self, entry: TopicEntry) -> TopicStatus:
         status = TopicStatus(
@@ -327,7 +337,12 @@ class Topics:
 
     def _due(self, now: float) -> Instructions:
         instructions: Instructions = []
-        for entry in self._entries.values():
+        due = []
+        while self._timers and self._timers.peek_key() <= now:
+            entry = self._timers.pop()
+            entry.due_s = math.inf
+            due.append(entry)
+        for entry in due:
             if entry.retry_s <= now:
                 if entry.state == "opening":
                     instructions.append(self._subscribe(entry))
@@ -339,7 +354,18 @@ class Topics:
                 instructions.append(self._acknowledge(entry))
             if entry.next_round_s <= now:
                 instructions += self._ask_readings(entry, now)
+            self._set_timer(entry)
         return instructions
+
+    def _set_timer(self, entry: TopicEntry) -> None:
+        """Put the topic where it belongs among the timers. O(log topics)."""
+        if entry.next_s == entry.due_s:
+            return
+        if entry.due_s < math.inf:
+            self._timers.remove(entry.handle)
+        entry.due_s = entry.next_s
+        if entry.due_s < math.inf:
+            entry.handle = self._timers.push(entry.due_s, entry)
 
     def _acknowledge(self, entry: TopicEntry) -> AskInbox:
         had = AcknowledgeNotifications(entry.progress.incarnation, entry.durable_inbox)
@@ -402,7 +428,9 @@ class Topics:
         for output in event.outputs:
             if problem := why_not(output):
                 entry.trouble = f"an output is not put out: {problem}"
-                told = [TellOperator(f"topic {event.name}: {entry.trouble}")]
+                if problem not in entry.told:
+                    entry.told.add(problem)
+                    told.append(TellOperator(f"topic {event.name}: {entry.trouble}"))
             else:
                 own = dict(output)
                 # A processor may say when it was; else it was when the message was.
@@ -448,3 +476,7 @@ class Topics:
         """For tests: what must hold between any two events."""
         for entry in self._entries.values():
             entry.check_invariants()
+            assert entry.due_s == entry.next_s
+        dues = [entry.due_s for entry in self._entries.values() if entry.due_s < math.inf]
+        assert len(self._timers) == len(dues)
+        assert self.next_tick == min(dues, default=None)

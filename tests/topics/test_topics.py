@@ -208,6 +208,18 @@ def test_an_output_with_an_attribute_of_the_master_is_told_of():
     assert [each.attributes["index"] for each in world.told] == [3.0]
 
 
+def test_outputs_that_are_never_put_out_are_told_of_once():
+    world = World(Topic("comfort", processor="count"))
+    world.create()
+    for number in range(1, 9):
+        world.publish(number)
+        world.deliver()
+        wrong = {"kind": "warm"} if number % 2 else {f"a{n}": n for n in range(30)}
+        world.handle(Emitted("comfort", world.epoch, number, (wrong, wrong)))
+    assert len(world.lines) == 2
+    assert world.topics.statuses[0].trouble.startswith("an output is not put out: 30 attributes")
+
+
 @pytest.mark.parametrize(
     ("told", "at_ms"),
     [({}, 1), ({"time_ms": 77}, 77), ({"time_ms": 1.5}, 1), ({"time_ms": True}, 1)],
