@@ -176,7 +176,6 @@ class TopicPlane:
         self._peers: dict[str, tuple[str, Callable[[PushReply], None]]] = {}
         self._ending: list[tuple[str, str]] = []
         self._published = 0
-        self.unreadable = 0
         public.takes(Publish, self._publish)
         for kind in (CreateTopic, RemoveTopic, EnableTopic, ListTopics):
             operator.takes(kind, self._asked)
@@ -207,7 +206,7 @@ class TopicPlane:
         clients published here since the start."""
         return {
             "topics": len(self._topics),
-            "unreadable_topics": self.unreadable,
+            "unreadable_topics": self._topics.unreadable,
             "published": self._published,
         }
 
@@ -302,7 +301,6 @@ class TopicPlane:
                 unreadable.add(name)
                 self._say(f"topic {name} on disk cannot be read and is left out: {error}\n")
         progress = [(each.name, each.progress) for each in kept]
-        self.unreadable = len(unreadable)
         now = self._reactor.clock()
         instructions = self._topics.restore(topics, progress, now, unreadable)
         known = {topic.name for topic in topics}

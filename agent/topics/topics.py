@@ -103,6 +103,8 @@ class Topics:
         self._areas, self._nearest = areas, nearest
         self._most = most
         self._entries: dict[str, TopicEntry] = {}
+        # Incarnations of those that a later version wrote.
+        self._unreadable: dict[str, str] = {}
         self._timers: EdfQueue[TopicEntry] = EdfQueue()
         self._epochs = 0
 
@@ -118,6 +120,11 @@ class Topics:
         return tuple([self._status(entry) for _, entry in sorted(self._entries.items())])
 
     @property
+    def unreadable(self) -> int:
+        """How many topics on disk this version cannot read."""
+        return len(self._unreadable)
+
+    @property
     def next_tick(self) -> float | None:
         """When `TopicsDue` is due; None if no timer is set."""
         return self._timers.peek_key() if self._timers else None
@@ -131,13 +138,16 @@ class Topics:
     ) -> Instructions:
         """Restore from disk, before any event. Progress of a topic that is no more is forgotten;
         that of an `unreadable` one stays as it is."""
-        progress = {name: each for name, each in kept if name not in unreadable}
+        progress = dict(kept)
+        for name in unreadable:
+            known = progress.pop(name, None)
+            self._unreadable[name] = known.incarnation if known else self._new_incarnation()
         instructions: Instructions = []
         for topic in topics:
-            if (known := progress.pop(topic.name, None)) is None:
-                known = Progress(self._new_incarnation())
-                instructions.append(SaveTopic(topic, known))
-            instructions += self._begin(topic, known, now)
+            if (begun := progress.pop(topic.name, None)) is None:
+                begun = Progress(self._new_incarnation())
+                instructions.append(SaveTopic(topic, begun))
+            instructions += self._begin(topic, begun, now)
         gone = [ForgetTopic(name, each.incarnation) for name, each in progress.items()]
         return [*gone, *instructions]
 
@@ -204,6 +214,9 @@ class Topics:
     def _why_not(self, topic: Topic, before: TopicEntry | None) -> str:
         if before is not None:
             return f"topic {topic.name} exists and is another; remove it first"
+        if topic.name in self._unreadable:
+            line = "is on this master's disk, of a later version; remove it first"
+            return f"topic {topic.name} {line}"
         if len(self._entries) >= self._most:
             return f"{self._most} topics are kept here; remove one, or take another master"
         unreadable = self._unknown_area(topic.areas) or self._why_not_read(topic)
@@ -221,6 +234,8 @@ class Topics:
         return ""
 
     def _remove(self, peer: Peer, id_: str, name: str) -> Instructions:
+        if (incarnation := self._unreadable.pop(name, None)) is not None:
+            return [ForgetTopic(name, incarnation), SendReport(peer, TopicReport(id_, ok=True))]
         entry = self._entries.pop(name, None)
         if entry is None:
             return [self._unknown(peer, id_, name)]

@@ -298,6 +298,24 @@ def test_progress_of_a_topic_that_is_no_more_is_forgotten():
     assert len(world.topics) == 0
 
 
+def test_a_topic_of_a_later_version_is_replaced_by_nobody_unless_it_is_removed():
+    world = World()
+    world.create()
+    world.publish(1)
+    world.settle()
+    kept = dict(world.disk)
+    world.unreadable = {"notes"}
+    world.kill()
+    report = world.create()
+    assert (report.ok, report.message) == (
+        False, "topic notes is on this master's disk, of a later version; remove it first",
+    )  # fmt: skip
+    assert (world.disk, world.topics.unreadable) == (kept, 1)
+    assert world.remove("notes").ok
+    assert (world.documents, world.disk, world.topics.unreadable) == ({}, {}, 0)
+    assert world.create().ok
+
+
 def test_the_same_topic_again_changes_nothing():
     world = World()
     world.create()

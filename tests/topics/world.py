@@ -54,6 +54,7 @@ class World:
         self.acknowledged = 0
         self.disk = {}
         self.documents = {}
+        self.unreadable = set()
         self.told = []  # notifications, published
         self.lines, self.reports, self.names = [], [], 0
         self.topic = topic
@@ -71,7 +72,10 @@ class World:
         self.fed, self.done, self.emitted, self.snapshot = [], 0, [], False
         self.running = self.epoch = None
         self.full = False
-        self.do(self.topics.restore(self.documents.values(), list(self.disk.items()), self.now))
+        self.do(self.topics.restore(
+            [each for name, each in self.documents.items() if name not in self.unreadable],
+            list(self.disk.items()), self.now, self.unreadable,
+        ))  # fmt: skip
 
     def handle(self, event):
         self.do(self.topics.handle(event, self.now))
