@@ -9,6 +9,7 @@ the subscribers' masters drop duplicates by origin.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
 import msgspec
 
@@ -120,6 +121,18 @@ class Spool:
     def crowded(self) -> bool:
         """Whether it is half full: the rest is for the nodes' alerts."""
         return len(self._spooled) * 2 >= self._most or self._bytes * 2 >= self._most_bytes
+
+    def has_room_for(self, notifications: Collection[Notification]) -> bool:
+        """Whether these leave half of it to the nodes' alerts. More than half at once have to push
+        nothing out, or only one another. O(notifications)."""
+        if self.crowded:
+            return False
+        more = len(notifications)
+        size = sum([len(msgspec.msgpack.encode(each)) for each in notifications])
+        count, total = len(self._spooled) + more, self._bytes + size
+        if more * 2 <= self._most and size * 2 <= self._most_bytes:
+            return count * 2 <= self._most and total * 2 <= self._most_bytes
+        return not self._spooled or (count <= self._most and total <= self._most_bytes)
 
     @property
     def next_tick(self) -> float | None:

@@ -20,12 +20,15 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from agent.client.connection import Connection, ConnectionCutError, NoReplyError
 from agent.client.publishing import PublishError, publication
 from agent.client.subscriptions import Notifications, SubscriptionError, UnknownLoss
 from agent.client.watches import Rounds, WatchError
 from agent.net.keys import KeyFiles
 from agent.wire.base import LONGEST_TIMEOUT_MS, TIMEOUT_FACTOR, Form, Policy
+from agent.wire.codec import encode
 from agent.wire.market import Service
 from agent.wire.messages import Answer, Query, Slo, Window
 from agent.wire.operator import (
@@ -89,6 +92,8 @@ class Client(Connection[ClientReply]):
         self._publisher = secrets.token_hex(8)
         self._numbered = 0
         self._publishing: Publish | None = None
+        # The last message that it numbered, if it is not known to be taken.
+        self._in_doubt: Publish | None = None
         self._replied: deque[Published] = deque()
 
     def query(
@@ -280,7 +285,8 @@ class Client(Connection[ClientReply]):
         """Publish a message to a topic of any master, and wait until this one has it on stable
         storage.
 
-        It is sent again after a cut or a silence, and taken once. A program that is to publish
+        It is sent again after a cut or a silence, and taken once, also if it is published anew
+        after an error: the master may have it though its disk failed. A program that is to publish
         each of its messages once even if it is killed chooses an `id` that cannot be guessed and
         numbers its messages itself: the same `sequence` again is the same message. Raises
         `PublishError` if the master refuses, `NoReplyError` after `patience_s` without a word,
@@ -288,16 +294,10 @@ class Client(Connection[ClientReply]):
         """
         if (id is None) != (sequence is None):
             raise ValueError("id and sequence go together")
-        own = sequence is None
-        if own:
-            self._numbered += 1
-        message = publication(
-            topic,
-            attributes,
-            id or self._publisher,
-            self._numbered if sequence is None else sequence,
-            oldest=self._numbered if own else 0,
-        )
+        if id is None or sequence is None:
+            message = self._number(topic, attributes)
+        else:
+            message = publication(topic, attributes, id, sequence, oldest=0)
         self._replied.clear()
         self._publishing = message
         give_up_s = time.monotonic() + patience_s
@@ -317,6 +317,20 @@ class Client(Connection[ClientReply]):
         reply = self._replied.popleft()
         if reply.state == "refused":
             raise PublishError(reply.message)
+        if message is self._in_doubt:
+            self._in_doubt = None
+
+    def _number(self, topic: str, attributes: Mapping[str, bool | float | str]) -> Publish:
+        """The message under the next number; the last one if that is in doubt and the same."""
+        number = self._numbered + 1
+        message = publication(topic, attributes, self._publisher, number, oldest=number)
+        if (last := self._in_doubt) is not None:
+            same = replace(message, sequence=last.sequence, oldest=last.oldest)
+            if encode(same) == encode(last):
+                return last
+        self._numbered = number
+        self._in_doubt = message
+        return message
 
     def unsubscribe(self, subscription_id: str, timeout_ms: float = 2_000.0) -> bool:
         """End a durable subscription that was left open, and delete what is kept for it; False: the

@@ -176,7 +176,6 @@ class TopicPlane:
         self._peers: dict[str, tuple[str, Callable[[PushReply], None]]] = {}
         self._ending: list[tuple[str, str]] = []
         self._published = 0
-        self.unreadable = 0
         public.takes(Publish, self._publish)
         for kind in (CreateTopic, RemoveTopic, EnableTopic, ListTopics):
             operator.takes(kind, self._asked)
@@ -207,7 +206,7 @@ class TopicPlane:
         clients published here since the start."""
         return {
             "topics": len(self._topics),
-            "unreadable_topics": self.unreadable,
+            "unreadable_topics": self._topics.unreadable,
             "published": self._published,
         }
 
@@ -237,19 +236,19 @@ class TopicPlane:
         self._reactor.perform(self._topics.handle(event, self._reactor.clock()))
 
     def _try_again(self, now: float) -> None:
-        while self._to_release:
-            release = self._to_release[0]
+        for _ in range(len(self._to_release)):
+            # One that finds no room must not hold up the other topics.
+            release = self._to_release.popleft()
             told = partial(self._came.append, Released(release.name, release.epoch))
             if not self._push.topics.release(
                 release.name, release.progress, release.notifications, told
             ):
-                self._retry_s = now + RETRY_S
-                return
-            self._to_release.popleft()
+                self._to_release.append(release)
         ending, self._ending = self._ending, []
         for name, incarnation in ending:
             self._end(name, incarnation)
-        self._retry_s = now + RETRY_S if self._ending else -math.inf
+        waits = self._to_release or self._ending
+        self._retry_s = now + RETRY_S if waits else -math.inf
 
     # --- clients -------------------------------------------------------------------------------
 
@@ -292,20 +291,24 @@ class TopicPlane:
     # --- on disk -------------------------------------------------------------------------------
 
     def _restore(self, kept: Sequence[SaveProgress]) -> None:
-        topics = []
+        topics: list[Topic] = []
+        unreadable: set[str] = set()
         for name, body in self._state.all(TOPIC).items():
             try:
                 topics.append(msgspec.msgpack.decode(body, type=Topic))
             except (ValueError, msgspec.MsgspecError) as error:
-                # Perhaps written by a later version: it stays as it is.
-                self.unreadable += 1
+                # Perhaps written by a later version: it stays as it is, with progress and inbox.
+                unreadable.add(name)
                 self._say(f"topic {name} on disk cannot be read and is left out: {error}\n")
         progress = [(each.name, each.progress) for each in kept]
-        instructions = self._topics.restore(topics, progress, self._reactor.clock())
+        now = self._reactor.clock()
+        instructions = self._topics.restore(topics, progress, now, unreadable)
         known = {topic.name for topic in topics}
         self._reactor.perform(instructions)
         for client, incarnation in self._push.kept_for(CLIENT):
             name = client.removeprefix(CLIENT)
+            if name in unreadable:
+                continue
             if name not in known or self._peers[name][0] != incarnation:
                 self._end(name, incarnation)
 
@@ -317,6 +320,10 @@ class TopicPlane:
     def _forget(self, instruction: ForgetTopic) -> None:
         name, incarnation = instruction.name, instruction.incarnation
         self._peers.pop(name, None)
+        for _ in range(len(self._to_release)):
+            # Later it would take the place of the progress of a topic that is created anew.
+            if (release := self._to_release.popleft()).name != name:
+                self._to_release.append(release)
         self._state.remove(TOPIC, name)
         self._state.when_durable(partial(self._forget_rest, name, incarnation))
 

@@ -83,8 +83,8 @@ class TopicSpool:
 
     def tell_trouble(self, name: str, what: str, text: str) -> None:
         """Tell subscribers that something is wrong with a topic's processor, or is well again.
-        While the disk refuses, only the operator is told."""
-        if self._commit.refusing:
+        While the disk refuses, or too much waits, only the operator is told."""
+        if self._commit.refusing or self.crowded:
             return
         history, sequence, oldest = self._number()
         origin = Origin(self._iad, history_of(CLIENTS, history), sequence)
@@ -111,7 +111,9 @@ class TopicSpool:
         """Put a topic's progress and what it made of its messages on stable storage, in one
         transaction; publish that afterwards, and call `then`. Returns whether it was accepted:
         then it is written in the end, even if the disk refuses at first."""
-        if self._commit.refusing or (notifications and self.crowded):
+        if self._commit.refusing:
+            return False
+        if notifications and not self._spool.has_room_for(notifications):
             return False
         events = tuple([s.EventAlerts(each.origin.sequence, (each,)) for each in notifications])
         brought = s.Brought(None, f"topic/{name}", progress.incarnation, progress.put_out, events)

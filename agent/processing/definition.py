@@ -36,8 +36,8 @@ class Limits(Section, frozen=True):
     # Of one message's outputs.
     outputs: Whole = 64
     output_bytes: Bytes = 256 * 1_024
-    # A message that fails so often is skipped; a processor that fails so often in a row is
-    # disabled.
+    # A message that fails so often is skipped; a processor that fails so often in a row, and not
+    # by messages that are then skipped, is disabled.
     attempts: Whole = 3
     failures: Whole = 10
     # When the state is to be kept: whichever comes first.

@@ -407,6 +407,8 @@ class Processing(Dispatch):
             message.attempts += 1
             if message.attempts >= limits.attempts:
                 self._skip(processor, message, f"after {message.attempts} attempts: {text}")
+                # Clients choose messages: some that it cannot take must not disable it.
+                processor.failures = 0
         if processor.handing_over:
             self._handed_over(processor, now)
         elif processor.failures >= limits.failures:

@@ -18,6 +18,8 @@ FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
 # Messages whose checkpoint is missing: half of what an inbox sends without an acknowledgement.
 MANY = 32
+# Messages or outputs that wait behind a transaction before no more readings are asked for.
+MOST_WAITING = 1_000
 
 
 class Input(Struct):
@@ -33,9 +35,10 @@ class TopicEntry(StateMachine):
     """A topic. `progress` is what was given to the disk last."""
 
     __slots__ = (
-        "asked", "epoch", "held", "inputs", "made", "missed", "next_round_s", "pauses", "position",
-        "progress", "put_out", "received", "releasing", "renew_s", "retry_s", "round_open",
-        "rounds", "rounds_failed", "seen", "topic", "trouble",
+        "asked", "due_s", "durable_inbox", "epoch", "handle", "held", "inputs", "made", "missed",
+        "next_round_s", "pauses", "position", "progress", "put_out", "received", "releasing",
+        "renew_s", "retry_s", "round_open", "rounds", "rounds_failed", "seen", "told", "topic",
+        "trouble",
     )  # fmt: skip
 
     TRANSITIONS = TOPIC_TRANSITIONS
@@ -48,6 +51,8 @@ class TopicEntry(StateMachine):
         # Position of the last message taken in, and the last position of the inbox seen.
         self.position = progress.position
         self.seen = progress.inbox
+        # Up to where the inbox need not keep its messages: this is on the disk.
+        self.durable_inbox = progress.inbox
         self.inputs: deque[Input] = deque()
         # Outputs that no checkpoint covers yet: position, time, attributes.
         self.made: list[tuple[int, int, Output]] = []
@@ -57,9 +62,13 @@ class TopicEntry(StateMachine):
         self.round_open = False
         # When to subscribe again, and when to say that the inbox is still read.
         self.retry_s = self.renew_s = math.inf
+        # Its place among the timers.
+        self.due_s, self.handle = math.inf, -1
         self.pauses = BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         self.received = self.put_out = self.missed = self.rounds = self.rounds_failed = 0
         self.trouble = ""
+        # What is wrong with outputs, each told once: a few sentences, but with each message.
+        self.told: set[str] = set()
 
     def __repr__(self) -> str:
         return f"<topic {self.topic.name} {self.state}>"
@@ -68,6 +77,17 @@ class TopicEntry(StateMachine):
     def wants_checkpoint(self) -> bool:
         """Whether something waits for one."""
         return bool(self.made) or len(self.inputs) >= MANY
+
+    @property
+    def next_s(self) -> float:
+        """When something is to be done."""
+        return min(self.next_round_s, self.retry_s, self.renew_s)
+
+    @property
+    def full(self) -> bool:
+        """Whether so much waits behind a transaction that no more readings are asked for: masters
+        that are away, or the disk, may hold it up for as long as they like."""
+        return self.releasing and max(len(self.made), len(self.inputs)) >= MOST_WAITING
 
     def accept(self, time_ms: int, body: bytes, inbox: int | None) -> Input:
         """Take a message in."""
@@ -101,7 +121,7 @@ class TopicEntry(StateMachine):
 
     def inbox_lost(self) -> None:
         """Its inbox begins anew."""
-        self.seen = 0
+        self.seen = self.durable_inbox = 0
         self.progress = replace(self.progress, inbox=0)
         for waiting in self.inputs:
             waiting.inbox = None

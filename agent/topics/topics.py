@@ -10,8 +10,9 @@ while a transaction is under way, further ones gather.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
+from _core.queue.edf import EdfQueue
 from agent.topics.contents import (
     inputs_of,
     is_time,
@@ -72,14 +73,15 @@ PERCENTILE = 99.0
 LONGEST_ROUND_S = 10.0
 
 Instructions = list[TopicsInstruction]
+EntryEvent = InboxSaid | RoundAnswered | Emitted | Checkpointed | Held | Resumed | Released
 
 
 class Topics:
     """`new_incarnation` gives 128 random bits as text; `why_not_processed(topic)` says why the
     processor of a topic cannot be started here, `why_not_read(topic)` why it cannot query;
     `processed(status)` adds the processor's part to a topic's status. `areas` and `nearest` are as
-    for `Inboxes`. `now` is monotonic seconds. A message is O(attributes), a checkpoint
-    O(messages that it covers)."""
+    for `Inboxes`. `now` is monotonic seconds. A message is O(attributes + log topics), a
+    checkpoint O(messages that it covers)."""
 
     def __init__(
         self,
@@ -101,6 +103,9 @@ class Topics:
         self._areas, self._nearest = areas, nearest
         self._most = most
         self._entries: dict[str, TopicEntry] = {}
+        # Incarnations of those that a later version wrote.
+        self._unreadable: dict[str, str] = {}
+        self._timers: EdfQueue[TopicEntry] = EdfQueue()
         self._epochs = 0
 
     def __len__(self) -> int:
@@ -115,25 +120,34 @@ class Topics:
         return tuple([self._status(entry) for _, entry in sorted(self._entries.items())])
 
     @property
+    def unreadable(self) -> int:
+        """How many topics on disk this version cannot read."""
+        return len(self._unreadable)
+
+    @property
     def next_tick(self) -> float | None:
         """When `TopicsDue` is due; None if no timer is set."""
-        dues = [
-            due for e in self._entries.values() for due in (e.next_round_s, e.retry_s, e.renew_s)
-        ]
-        due = min(dues, default=math.inf)
-        return None if due == math.inf else due
+        return self._timers.peek_key() if self._timers else None
 
     def restore(
-        self, topics: Iterable[Topic], kept: Iterable[tuple[str, Progress]], now: float
+        self,
+        topics: Iterable[Topic],
+        kept: Iterable[tuple[str, Progress]],
+        now: float,
+        unreadable: Collection[str] = (),
     ) -> Instructions:
-        """Restore from disk, before any event. Progress of a topic that is no more is forgotten."""
+        """Restore from disk, before any event. Progress of a topic that is no more is forgotten;
+        that of an `unreadable` one stays as it is."""
         progress = dict(kept)
+        for name in unreadable:
+            known = progress.pop(name, None)
+            self._unreadable[name] = known.incarnation if known else self._new_incarnation()
         instructions: Instructions = []
         for topic in topics:
-            if (known := progress.pop(topic.name, None)) is None:
-                known = Progress(self._new_incarnation())
-                instructions.append(SaveTopic(topic, known))
-            instructions += self._begin(topic, known, now)
+            if (begun := progress.pop(topic.name, None)) is None:
+                begun = Progress(self._new_incarnation())
+                instructions.append(SaveTopic(topic, begun))
+            instructions += self._begin(topic, begun, now)
         gone = [ForgetTopic(name, each.incarnation) for name, each in progress.items()]
         return [*gone, *instructions]
 
@@ -145,13 +159,20 @@ class Topics:
             case TopicsDue():
                 return self._due(now)
         entry = self._entries.get(event.name)
-        if isinstance(event, InboxSaid):
-            if entry is None or entry.progress.incarnation != event.incarnation:
-                return []
-            return self._inbox_said(entry, event, now)
-        if entry is None or entry.epoch != event.epoch:
+        if entry is None:
             return []
+        if isinstance(event, InboxSaid):
+            known = entry.progress.incarnation == event.incarnation
+        else:
+            known = entry.epoch == event.epoch
+        instructions = self._heard(entry, event, now) if known else []
+        self._set_timer(entry)
+        return instructions
+
+    def _heard(self, entry: TopicEntry, event: EntryEvent, now: float) -> Instructions:
         match event:
+            case InboxSaid():
+                return self._inbox_said(entry, event, now)
             case RoundAnswered():
                 return self._round_answered(entry, event)
             case Emitted():
@@ -193,6 +214,9 @@ class Topics:
     def _why_not(self, topic: Topic, before: TopicEntry | None) -> str:
         if before is not None:
             return f"topic {topic.name} exists and is another; remove it first"
+        if topic.name in self._unreadable:
+            line = "is on this master's disk, of a later version; remove it first"
+            return f"topic {topic.name} {line}"
         if len(self._entries) >= self._most:
             return f"{self._most} topics are kept here; remove one, or take another master"
         unreadable = self._unknown_area(topic.areas) or self._why_not_read(topic)
@@ -210,10 +234,14 @@ class Topics:
         return ""
 
     def _remove(self, peer: Peer, id_: str, name: str) -> Instructions:
+        if (incarnation := self._unreadable.pop(name, None)) is not None:
+            return [ForgetTopic(name, incarnation), SendReport(peer, TopicReport(id_, ok=True))]
         entry = self._entries.pop(name, None)
         if entry is None:
             return [self._unknown(peer, id_, name)]
         entry.become("removed")
+        entry.next_round_s = entry.retry_s = entry.renew_s = math.inf
+        self._set_timer(entry)
         stopped: Instructions = [StopProcessor(name)] if entry.topic.processor else []
         forgotten = ForgetTopic(name, entry.progress.incarnation)
         return [*stopped, forgotten, SendReport(peer, TopicReport(id_, ok=True))]
@@ -238,7 +266,9 @@ class Topics:
         started: Instructions = []
         if topic.processor:
             started = [StartProcessor(topic, entry.epoch, progress)]
-        return [*started, self._subscribe(entry)]
+        subscribed = self._subscribe(entry)
+        self._set_timer(entry)
+        return [*started, subscribed]
 
     def _status(self, entry: TopicEntry) -> TopicStatus:
         status = TopicStatus(
@@ -256,11 +286,10 @@ class Topics:
     # --- inbox ---------------------------------------------------------------------------------
 
     def _subscribe(self, entry: TopicEntry) -> AskInbox:
-        progress = entry.progress
         entry.retry_s = entry.renew_s = math.inf
         wanted = inputs_of(entry.topic.name)
-        after = progress.inbox or None
-        message = Subscribe(progress.incarnation, wanted, durable=True, after=after)
+        after = entry.durable_inbox or None
+        message = Subscribe(entry.progress.incarnation, wanted, durable=True, after=after)
         return AskInbox(entry.topic.name, message)
 
     def _inbox_said(self, entry: TopicEntry, said: InboxSaid, now: float) -> Instructions:
@@ -287,7 +316,7 @@ class Topics:
         return [self._subscribe(entry)]
 
     def _refused(self, entry: TopicEntry, why: str, now: float) -> Instructions:
-        if entry.progress.inbox:
+        if entry.durable_inbox:
             # It is no more: perhaps nobody renewed it for too long.
             entry.inbox_lost()
             line = f"topic {entry.topic.name}: its inbox is lost; messages to it may be missing"
@@ -323,7 +352,12 @@ class Topics:
 
     def _due(self, now: float) -> Instructions:
         instructions: Instructions = []
-        for name, entry in self._entries.items():
+        due = []
+        while self._timers and self._timers.peek_key() <= now:
+            entry = self._timers.pop()
+            entry.due_s = math.inf
+            due.append(entry)
+        for entry in due:
             if entry.retry_s <= now:
                 if entry.state == "opening":
                     instructions.append(self._subscribe(entry))
@@ -332,15 +366,25 @@ class Topics:
                     instructions += self._advance(entry)
             if entry.renew_s <= now:
                 entry.renew_s = now + RENEW_S
-                had = AcknowledgeNotifications(entry.progress.incarnation, self._had(entry))
-                instructions.append(AskInbox(name, had))
+                instructions.append(self._acknowledge(entry))
             if entry.next_round_s <= now:
                 instructions += self._ask_readings(entry, now)
+            self._set_timer(entry)
         return instructions
 
-    def _had(self, entry: TopicEntry) -> int:
-        """The position of the inbox that is durable: while a transaction is under way, none new."""
-        return 0 if entry.releasing else entry.progress.inbox
+    def _set_timer(self, entry: TopicEntry) -> None:
+        """Put the topic where it belongs among the timers. O(log topics)."""
+        if entry.next_s == entry.due_s:
+            return
+        if entry.due_s < math.inf:
+            self._timers.remove(entry.handle)
+        entry.due_s = entry.next_s
+        if entry.due_s < math.inf:
+            entry.handle = self._timers.push(entry.due_s, entry)
+
+    def _acknowledge(self, entry: TopicEntry) -> AskInbox:
+        had = AcknowledgeNotifications(entry.progress.incarnation, entry.durable_inbox)
+        return AskInbox(entry.topic.name, had)
 
     def _ask_readings(self, entry: TopicEntry, now: float) -> Instructions:
         topic, every_s = entry.topic, entry.topic.every_s
@@ -348,7 +392,9 @@ class Topics:
         # Rounds that were due while nothing could be done are not made up for.
         entry.next_round_s += every_s * (1 + (now - entry.next_round_s) // every_s)
         entry.rounds += 1
-        if entry.round_open or entry.held:
+        if entry.full:
+            entry.trouble = "no readings are asked for: what it made waits for disk or spool"
+        if entry.round_open or entry.held or entry.full:
             entry.rounds_failed += 1
             return []
         entry.round_open = True
@@ -397,7 +443,9 @@ class Topics:
         for output in event.outputs:
             if problem := why_not(output):
                 entry.trouble = f"an output is not put out: {problem}"
-                told = [TellOperator(f"topic {event.name}: {entry.trouble}")]
+                if problem not in entry.told:
+                    entry.told.add(problem)
+                    told.append(TellOperator(f"topic {event.name}: {entry.trouble}"))
             else:
                 own = dict(output)
                 # A processor may say when it was; else it was when the message was.
@@ -433,13 +481,17 @@ class Topics:
 
     def _released(self, entry: TopicEntry) -> Instructions:
         entry.releasing = False
+        entry.durable_inbox = entry.progress.inbox
         instructions: Instructions = []
-        if entry.progress.inbox and entry.state == "open":
-            had = AcknowledgeNotifications(entry.progress.incarnation, entry.progress.inbox)
-            instructions.append(AskInbox(entry.topic.name, had))
+        if entry.durable_inbox and entry.state == "open":
+            instructions.append(self._acknowledge(entry))
         return [*instructions, *self._advance(entry)]
 
     def check_invariants(self) -> None:
         """For tests: what must hold between any two events."""
         for entry in self._entries.values():
             entry.check_invariants()
+            assert entry.due_s == entry.next_s
+        dues = [entry.due_s for entry in self._entries.values() if entry.due_s < math.inf]
+        assert len(self._timers) == len(dues)
+        assert self.next_tick == min(dues, default=None)

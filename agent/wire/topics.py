@@ -144,8 +144,8 @@ class Publish(Message, frozen=True, tag="publish", omit_defaults=True):
 
 class Published(Message, frozen=True, tag="published", omit_defaults=True):
     """`accepted`: the message is on stable storage and goes to its topic, wherever that is.
-    `refused`: it is not, and `message` says why. With `accepted`, `message` says that no topic of
-    this name is known, if that is so."""
+    `refused`: `message` says why. It may still go to its topic if the disk failed: the same
+    sequence again is accepted, and is published once."""
 
     id: Annotated[str, Meta(max_length=64)]
     state: Literal["accepted", "refused"]

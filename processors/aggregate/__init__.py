@@ -8,7 +8,19 @@ from msgspec import Meta
 
 from agent.wire.base import Channel
 from agent.wire.config import Section
-from processors.base import MAX_AREAS, Message, Output, Process, State, area_of, number, time_ms_of
+from processors.base import (
+    LONGEST_NAME,
+    MAX_AREAS,
+    MAX_NAMES,
+    Message,
+    Output,
+    Process,
+    ProcessorError,
+    State,
+    area_of,
+    number,
+    time_ms_of,
+)
 
 Function = Literal["mean", "min", "max", "sum", "count"]
 # [count, sum, least, greatest] of a channel.
@@ -16,6 +28,8 @@ COUNT: Final = 0
 SUM: Final = 1
 LEAST: Final = 2
 GREATEST: Final = 3
+# Outputs of one message; what is left comes with the next ones.
+MOST_AT_ONCE: Final = 64
 
 
 class Parameters(Section, frozen=True):
@@ -31,13 +45,26 @@ class Parameters(Section, frozen=True):
 
 
 def open_processor(parameters: Parameters) -> Process:
-    """Build the processor."""
+    """Build the processor; ProcessorError if its outputs would have too many or too long names."""
+    channels, functions = dict.fromkeys(parameters.channels), dict.fromkeys(parameters.functions)
+    names = [_name(channel, function) for channel in channels for function in functions]
+    most = MAX_NAMES - len(("area", "time_ms", "late"))
+    if len(names) > most:
+        raise ProcessorError(
+            f"aggregate: {len(channels)} channels with {len(functions)} functions each are "
+            f"{len(names)} names; at most {most} are put out"
+        )
+    longest = max(names, key=len)
+    if len(longest) > LONGEST_NAME:
+        raise ProcessorError(
+            f"aggregate: {longest} has {len(longest)} characters; a name has at most {LONGEST_NAME}"
+        )
     return Aggregate(parameters).process
 
 
 class Aggregate:
     """State: ``windows`` by start and group, ``closed_ms`` up to where they were given out,
-    ``late`` messages since then."""
+    ``late`` messages since then, and whether closed windows are ``waiting`` to be given out."""
 
     def __init__(self, parameters: Parameters) -> None:
         self._given = parameters
@@ -47,7 +74,9 @@ class Aggregate:
     def process(self, message: Message, state: State) -> list[Output]:
         """Take a reading; the windows that it ends come out, oldest first. O(1) amortised."""
         time_ms = time_ms_of(message)
-        group = "/".join(area_of(message).split("/")[: self._given.depth])
+        if not (area := area_of(message)):
+            return []
+        group = "/".join(area.split("/")[: self._given.depth])
         start_ms = time_ms - time_ms % self._window_ms
         windows = state.setdefault("windows", {})
         if start_ms + self._window_ms <= state.get("closed_ms", start_ms):
@@ -58,7 +87,7 @@ class Aggregate:
 
     def _add(self, groups: dict[str, Any], group: str, message: Message) -> None:
         if group not in groups and len(groups) >= MAX_AREAS:
-            raise ValueError(f"the topic has more than {MAX_AREAS} groups")
+            return
         sums = groups.setdefault(group, {})
         for channel in self._given.channels:
             if (value := number(message, channel)) is None:
@@ -71,15 +100,22 @@ class Aggregate:
 
     def _close(self, windows: dict[str, Any], until_ms: int, state: State) -> list[Output]:
         closed_ms = until_ms - until_ms % self._window_ms
-        if closed_ms <= state.get("closed_ms", closed_ms - 1):
+        waiting = state.pop("waiting", False)
+        if closed_ms > state.get("closed_ms", closed_ms - 1):
+            state["closed_ms"] = closed_ms
+        elif not waiting:
             return []
-        state["closed_ms"] = closed_ms
-        outputs = []
+        outputs: list[Output] = []
         for start in sorted(map(int, windows)):
-            if start >= closed_ms:
+            if start >= state["closed_ms"]:
                 break
-            for group, sums in sorted(windows.pop(str(start)).items()):
-                outputs.append(self._output(group, start, sums))
+            groups = windows[str(start)]
+            given = sorted(groups)[: MOST_AT_ONCE - len(outputs)]
+            outputs += [self._output(group, start, groups.pop(group)) for group in given]
+            if groups:
+                state["waiting"] = True
+                break
+            del windows[str(start)]
         if outputs and (late := state.pop("late", 0)):
             outputs[0]["late"] = late
         return outputs
@@ -89,12 +125,16 @@ class Aggregate:
         for channel in self._given.channels:
             held = sums.get(channel)
             for function in self._given.functions:
-                name = channel if function == "mean" else f"{channel}_{function}"
+                name = _name(channel, function)
                 if held is not None:
                     output[name] = _value(function, held)
                 elif function == "count":
                     output[name] = 0
         return output
+
+
+def _name(channel: str, function: Function) -> str:
+    return channel if function == "mean" else f"{channel}_{function}"
 
 
 def _value(function: Function, held: list[Any]) -> float:

@@ -61,9 +61,9 @@ class Anomaly:
         """Score a reading against the readings before it, then learn it. O(1)."""
         given = self._given
         area, time_ms = area_of(message), time_ms_of(message)
-        if (value := number(message, given.channel)) is None:
+        value = number(message, given.channel)
+        if not area or value is None or (here := of_area(state, area)) is None:
             return []
-        here = of_area(state, area)
         slots = here.setdefault("slots", {})
         slot = slots.setdefault(str(time_ms % DAY_MS * given.slots // DAY_MS), [0, value, 0.0])
         count, mean, variance = slot

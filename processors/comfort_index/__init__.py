@@ -55,11 +55,12 @@ def open_processor(parameters: Parameters) -> Process:
     def process(message: Message, _state: State) -> list[Output]:
         celsius = number(message, parameters.temperature)
         percent = number(message, parameters.humidity)
-        if celsius is None or percent is None:
+        area = area_of(message)
+        if not area or celsius is None or percent is None:
             return []
         if not -60.0 <= celsius <= 80.0 or not 0.0 <= percent <= 100.0:
             return []  # a broken sensor's values have no index
-        output: Output = {"area": area_of(message), "time_ms": time_ms_of(message)}
+        output: Output = {"area": area, "time_ms": time_ms_of(message)}
         value = _index(parameters, celsius, percent)
         if not math.isfinite(value):
             return []

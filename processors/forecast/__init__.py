@@ -60,9 +60,9 @@ class Forecast:
     def process(self, message: Message, state: State) -> list[Output]:
         """Take a reading; a forecast from the third on. O(1)."""
         area, time_ms = area_of(message), time_ms_of(message)
-        if (value := number(message, self._given.channel)) is None:
+        value = number(message, self._given.channel)
+        if not area or value is None or (here := of_area(state, area)) is None:
             return []
-        here = of_area(state, area)
         elapsed_ms = time_ms - here.get("at_ms", time_ms)
         if here and elapsed_ms <= 0:
             return []

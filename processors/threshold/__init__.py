@@ -65,9 +65,10 @@ class Threshold:
         """Take a reading; an output if that raises or clears it. O(readings in the window)."""
         area, time_ms = area_of(message), time_ms_of(message)
         values = [number(message, channel) for channel in self._channels]
-        if all(value is None for value in values):
+        if not area or all(value is None for value in values):
             return []
-        here = of_area(state, area)
+        if (here := of_area(state, area)) is None:
+            return []
         readings = here.setdefault("readings", [])
         if readings and time_ms <= readings[-1][0]:
             return []  # an older one changes nothing that was told

@@ -75,6 +75,35 @@ def test_what_is_brought_is_stored_published_and_then_accepted():
     assert spool.bytes == len(body(9))
 
 
+def several(count, padding=0):
+    return [notification(100 + n, padding=padding) for n in range(count)]
+
+
+def test_half_of_it_is_the_nodes():
+    spool = Spool(most=10)
+    spool.handle(brought(1, 2), 1.0)
+    assert spool.has_room_for(several(3))
+    assert not spool.has_room_for(several(4))
+    # More than half at once would wait for ever; these push nothing out.
+    assert spool.has_room_for(several(8))
+    assert not spool.has_room_for(several(9))
+    spool.handle(brought(3, 4, 5), 1.0)
+    assert not spool.has_room_for(several(1))
+    assert not spool.has_room_for(several(6))
+    assert Spool(most=10).has_room_for(several(11))
+
+
+def test_half_of_its_bytes_is_the_nodes():
+    size = len(msgspec.msgpack.encode(notification(100, padding=100)))
+    spool = Spool(most_bytes=10 * size)
+    assert spool.has_room_for(several(5, padding=100))
+    spool.handle(brought(101, padding=100), 1.0)
+    assert spool.has_room_for(several(4, padding=100))
+    assert not spool.has_room_for(several(5, padding=100))
+    assert spool.has_room_for(several(9, padding=100))
+    assert not spool.has_room_for(several(10, padding=100))
+
+
 def test_what_comes_again_is_only_accepted():
     spool = Spool()
     spool.handle(brought(7), 1.0)

@@ -93,6 +93,29 @@ def test_a_refusal_is_an_error_with_the_master_s_sentence(scripted):
             client.publish("notes", {"vote": 3}, patience_s=60.0)
 
 
+@pytest.mark.usefixtures("patient_clients")
+def test_a_message_that_is_published_anew_after_an_error_is_the_same_one(scripted):
+    """Though it was refused, the master may have it: the disk failed after it was taken in."""
+
+    def refused(asked):
+        return [Published(asked.id, "refused", asked.sequence, "try again later")]
+
+    def well(asked):
+        return [accepted(asked)]
+
+    with Client(scripted(refused, refused, well, well, refused, well)) as client:
+        for vote in (3, 3):
+            with pytest.raises(PublishError):
+                client.publish("notes", {"vote": vote})
+        client.publish("notes", {"vote": 3})
+        client.publish("notes", {"vote": 3})
+        with pytest.raises(PublishError):
+            client.publish("notes", {"vote": 3})
+        client.publish("notes", {"vote": True})
+    told = [(each.sequence, each.oldest) for each in scripted.came]
+    assert told == [(1, 1), (1, 1), (1, 1), (2, 2), (3, 3), (4, 4)]
+
+
 def test_silence_is_one(scripted):
     with Client(scripted(lambda _: [])) as client, pytest.raises(NoReplyError):
         client.publish("notes", {"vote": 3}, patience_s=0.2)

@@ -32,16 +32,21 @@ from tests.master.test_push_plane import ANYONE, Public, Rig
 
 NOTES = Topic("notes")
 COUNT = Topic("counted", processor="count", slo=Slo(90.0, 1_000.0))
+COUNTED = msgspec.msgpack.encode(COUNT)
 
 
 class Documents(State):
     """What a state file had."""
 
-    def __init__(self, now):
+    def __init__(self, now, body=COUNTED):
         super().__init__(None, lambda: now)
+        self.body, self.removed = body, []
 
     def all(self, kind):
-        return {"counted": msgspec.msgpack.encode(COUNT)} if kind == "topic" else {}
+        return {"counted": self.body} if kind == "topic" else {}
+
+    def remove(self, kind, key):
+        self.removed.append((kind, key))
 
 
 class Processors:
@@ -203,6 +208,27 @@ def test_topics_are_held_back_while_the_spool_is_half_full(rig, monkeypatch):
     assert [each.attributes["at"] for each in rig.put_out()] == [1]
 
 
+def test_one_topic_without_room_in_the_spool_does_not_hold_up_others(rig, monkeypatch):
+    rig.operate(CreateTopic("c", COUNT))
+    rig.operate(CreateTopic("c", NOTES))
+
+    def has_room_for(_spool, notifications):
+        return all(each.attributes["topic"] != "counted" for each in notifications)
+
+    monkeypatch.setattr(type(rig.plane._spool), "has_room_for", has_room_for)
+    rig.publish(Publish("p", "counted", {"vote": 3.0}, 1))
+    rig.processors.process()
+    rig.let_pass()
+    rig.processors.checkpoint()
+    rig.let_pass()
+    rig.publish(Publish("p", "notes", {"vote": 4.0}, 2))
+    rig.let_pass(1.0)
+    assert [each.attributes["topic"] for each in rig.put_out()] == ["notes"]
+    monkeypatch.undo()
+    rig.let_pass(1.0)
+    assert [each.attributes["topic"] for each in rig.put_out()] == ["notes", "counted"]
+
+
 @pytest.mark.parametrize(
     ("sender", "attributes", "says"),
     [
@@ -326,6 +352,24 @@ def test_a_removed_topic_leaves_nothing(rig):
     rig.let_pass()
 
 
+def test_what_a_removed_topic_still_had_to_put_out_leaves_its_successor_alone(rig, monkeypatch):
+    rig.operate(CreateTopic("c", COUNT))
+    monkeypatch.setattr(type(rig.plane._spool), "has_room_for", lambda *_: False)
+    rig.publish(Publish("p", "counted", {"vote": 3.0}, 1))
+    rig.processors.process()
+    rig.let_pass()
+    rig.processors.checkpoint()
+    rig.let_pass()
+    rig.operate(RemoveTopic("r", "counted"))
+    rig.operate(CreateTopic("c", COUNT))
+    created = rig.disk.topics["counted"].progress
+    monkeypatch.undo()
+    for _ in range(3):
+        rig.let_pass(1.0)
+    assert rig.put_out() == []
+    assert rig.disk.topics["counted"].progress == created
+
+
 def test_a_processor_is_enabled_again(rig):
     rig.operate(CreateTopic("c", COUNT))
     rig.operate(CreateTopic("c", NOTES))
@@ -343,6 +387,29 @@ def test_an_inbox_that_a_kill_left_is_ended_at_the_start(rig):
     rig.let_pass(2.0)
     assert rig.plane.kept_for("topic/") == []
     assert rig.disk.topics == {}
+
+
+def test_a_topic_of_a_later_version_stays_as_it_is(rig):
+    rig.operate(CreateTopic("c", COUNT))
+    rig.publish(Publish("p", "counted", {"vote": 3.0}, 1))
+    rig.processors.process()
+    rig.let_pass()
+    rig.processors.checkpoint()
+    rig.let_pass()
+    kept = rig.disk.topics["counted"], rig.plane.kept_for("topic/")
+    documents = Documents(rig.now, b"\xc1")
+    rig.start(documents)
+    rig.let_pass(2.0)
+    assert rig.topics.counters["unreadable_topics"] == 1
+    assert documents.removed == []
+    assert (rig.disk.topics["counted"], rig.plane.kept_for("topic/")) == kept
+    rig.publish(Publish("p", "counted", {"vote": 4.0}, 2))
+    # The version that can read it goes on from there, with what came meanwhile.
+    rig.start(Documents(rig.now))
+    rig.let_pass()
+    (started,) = rig.processors.started
+    assert (started.progress.position, started.progress.state) == (1, b"state")
+    assert [each.position for each in rig.processors.fed] == [2]
 
 
 def test_what_cannot_be_read_is_refused(rig):

@@ -178,7 +178,7 @@ def test_who_raises_goes_down_alone(workers):
 
 @pytest.mark.parametrize("way", ENDS)
 def test_who_ends_its_worker_goes_down_alone(workers, way):
-    limits = {"hangs": {"wall_s": 3.0}, "spins": {"cpu_s": 0.1}}.get(way, {})
+    limits = {"hangs": {"wall_s": 15.0}, "spins": {"cpu_s": 0.1}}.get(way, {})
     go_down(workers, {way: ENDS[way]}, **limits)
 
 

@@ -358,6 +358,21 @@ def test_a_message_that_always_fails_is_skipped_and_told():
     assert rig.outputs("a")[-1] == (3, [1, 3])
 
 
+def test_messages_that_fail_do_not_disable_a_processor():
+    """Whoever may publish chooses them."""
+    rig = rig_of("a", attempts=3, failures=4)
+    for position in (1, 2, 3):
+        rig.arrive("a", position)
+    for _ in range(6):
+        rig.fail(1)
+        rig.sleep_until_due()
+        rig.answer(1)  # it is built again
+    rig.work()
+    assert rig.outputs("a") == [(3, [3])]
+    assert rig.status("a").counters.skipped == 2
+    assert {report.occurrence for report in rig.reports} == {"failed", "skipped", "recovered"}
+
+
 @pytest.mark.parametrize(
     ("outputs", "said"),
     [

@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processors.aggregate import Parameters, open_processor
+from agent.processing.definition import Limits
+from agent.topics.contents import MAX_OWN
+from processors.aggregate import MOST_AT_ONCE, Parameters, open_processor
+from processors.base import MAX_NAMES, ProcessorError
 
 READINGS = st.lists(
     st.tuples(
@@ -52,3 +55,54 @@ def test_windows_are_those_of_a_naive_computation(readings, depth, grace_s):
     for output in found:
         output.pop("late", None)
     assert found == expected
+
+
+def test_many_groups_come_out_in_parts_that_may_be_put_out():
+    process, state = open_processor(Parameters(("t",), depth=2, window_s=10.0, grace_s=0.0)), {}
+    areas = [f"b1/r{n:03}" for n in range(150)]
+    found = []
+    for window in range(3):
+        for n, area in enumerate(areas):
+            message = {"area": area, "time_ms": window * 10_000 + n, "t": float(n)}
+            outputs = process(message, state)
+            assert len(outputs) <= MOST_AT_ONCE <= Limits().outputs
+            found += outputs
+    expected = [
+        {"area": area, "time_ms": window * 10_000, "t": float(n)}
+        for window in (1, 2)
+        for n, area in enumerate(areas)
+    ]
+    assert found == expected
+    assert len(state["windows"]) == 1
+    assert "waiting" not in state
+
+
+@pytest.mark.parametrize(
+    ("channels", "functions", "said"),
+    [
+        (
+            "abcdef", ("mean", "min", "max", "sum", "count"),
+            "aggregate: 6 channels with 5 functions each are 30 names; at most 26 are put out",
+        ),
+        (
+            ["a" * 30], ("min",),
+            f"aggregate: {'a' * 30}_min has 34 characters; a name has at most 32",
+        ),
+    ],
+)  # fmt: skip
+def test_what_could_not_be_put_out_is_refused_at_once(channels, functions, said):
+    with pytest.raises(ProcessorError) as caught:
+        open_processor(Parameters(tuple(channels), functions=functions))
+    assert str(caught.value) == said
+
+
+def test_as_many_names_as_an_output_may_have_are_taken():
+    assert MAX_NAMES == MAX_OWN
+    channels = tuple("abcdefghijklm")
+    process = open_processor(Parameters(channels, grace_s=0.0, functions=("min", "max")))
+    values = dict.fromkeys(channels, 1.0)
+    state = {}
+    process({"area": "b1", "time_ms": 100_000, **values}, state)
+    process({"area": "b1", "time_ms": 0, **values}, state)  # late
+    (output,) = process({"area": "b1", "time_ms": 200_000, **values}, state)
+    assert len(output) == MAX_NAMES

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-import processors
+import processors.aggregate
+import processors.base
 from agent.processing.outputs import read_outputs
 from processors.base import ProcessorError
 from processors.registry import PROCESSORS, open_processor
@@ -69,12 +70,39 @@ def test_outputs_can_be_published(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_message_without_an_area_or_a_time_is_one_line(name):
-    sample = lines(name, "sample.jsonl")[0]
-    for missing in ("area", "time_ms"):
-        message = {key: value for key, value in sample.items() if key != missing}
-        with pytest.raises(ValueError, match=f"the message has no {missing}"):
-            opened(name)(message, {})
+def test_a_message_without_a_time_is_one_line(name):
+    message = {k: v for k, v in lines(name, "sample.jsonl")[0].items() if k != "time_ms"}
+    with pytest.raises(ValueError, match="the message has no time_ms"):
+        opened(name)(message, {})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_messages_without_an_area_change_nothing(name):
+    """Whoever may publish chooses them: they must not stop the processor."""
+    process, state, found = opened(name), {}, []
+    for message in lines(name, "sample.jsonl"):
+        for area in ({}, {"area": ""}, {"area": 3.0}):
+            bare = {k: v for k, v in message.items() if k != "area"}
+            assert outputs_of(process, [bare | area], state) == []
+        found += outputs_of(process, [message], state)
+    assert found == lines(name, "golden.jsonl")
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "comfort_index"])
+def test_areas_beyond_a_bound_change_nothing(name, monkeypatch):
+    for module in (processors.base, processors.aggregate):
+        monkeypatch.setattr(module, "MAX_AREAS", 1)
+    messages = lines(name, "sample.jsonl")
+    area = messages[0]["area"]
+    process, alone = opened(name), {}
+    expected = outputs_of(process, [m for m in messages if m["area"] == area], alone)
+    state: dict[str, Any] = {}
+    found = []
+    for message in messages:
+        if message["area"] == area:
+            found += process(message, state)
+            assert process({**message, "area": "invented"}, state) == []
+    assert (found, state) == (expected, alone)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.alerts.notifications import history_of
+from agent.topics import entry
 from agent.topics.contents import why_not
 from agent.topics.entry import MANY
 from agent.topics.events import (
@@ -21,9 +22,9 @@ from agent.wire.areas import AreaSet
 from agent.wire.messages import Answer, Coverage, Slo
 from agent.wire.push import Gap, Lost, Subscribed
 from agent.wire.topics import ListTopics, Topic
-from tests.topics.world import BARE, READ, World
+from tests.topics.world import BARE, READ, World, aggregate
 
-STEPS = ("publish", "deliver", "process", "checkpoint", "write", "fill", "resume", "kill")
+STEPS = ("publish", "deliver", "process", "checkpoint", "write", "fill", "resume", "detach", "kill")
 
 
 def test_without_a_processor_what_is_published_is_put_out():
@@ -73,6 +74,35 @@ def test_readings_go_through_the_processor():
     assert [each.attributes["count"] for each in world.told] == [1, 2, 3, 4]
     (status,) = world.topics.statuses
     assert (status.rounds, status.rounds_failed, status.put_out) == (4, 0, 4)
+
+
+def test_no_more_readings_are_asked_for_than_can_be_put_out(monkeypatch):
+    """The disk, or masters that are away, hold a release up."""
+    most = 20
+    monkeypatch.setattr(entry, "MOST_WAITING", most)
+    world = World(READ)
+    world.create()
+    asked = 0
+    for _ in range(5 * most):
+        world.now += 5.0
+        world.handle(TopicsDue())
+        asked += len(world.queries)
+        for ask in world.queries:
+            world.handle(RoundAnswered(ask.name, ask.epoch, aggregate(), 1))
+        world.queries = []
+        world.process()
+        world.checkpoint()
+    assert most <= asked <= most + 2
+    (status,) = world.topics.statuses
+    assert status.rounds_failed == 5 * most - asked
+    assert status.trouble == "no readings are asked for: what it made waits for disk or spool"
+    world.write()
+    world.checkpoint()
+    world.write()
+    assert [each.attributes["count"] for each in world.told] == [n + 1 for n in range(asked)]
+    world.read()
+    assert len(world.fed) == 1
+    assert world.topics.statuses[0].trouble == ""
 
 
 def test_a_round_asks_for_the_mean_since_the_last_one():
@@ -133,6 +163,20 @@ def test_the_inbox_is_acknowledged_only_when_the_outputs_are_durable():
     assert world.acknowledged == 1
 
 
+def test_subscribing_again_acknowledges_only_what_is_durable():
+    world = World()
+    world.create()
+    world.publish(1)
+    world.deliver()
+    world.detach()
+    assert world.acknowledged == 0
+    world.kill()
+    world.settle()
+    assert [each.attributes["n"] for each in world.told] == [1]
+    world.detach()
+    assert world.acknowledged == 1
+
+
 def test_messages_without_outputs_are_acknowledged_too():
     world = World(Topic("comfort", processor="count"))
     world.create()
@@ -162,6 +206,18 @@ def test_an_output_with_an_attribute_of_the_master_is_told_of():
     world.checkpoint()
     world.write()
     assert [each.attributes["index"] for each in world.told] == [3.0]
+
+
+def test_outputs_that_are_never_put_out_are_told_of_once():
+    world = World(Topic("comfort", processor="count"))
+    world.create()
+    for number in range(1, 9):
+        world.publish(number)
+        world.deliver()
+        wrong = {"kind": "warm"} if number % 2 else {f"a{n}": n for n in range(30)}
+        world.handle(Emitted("comfort", world.epoch, number, (wrong, wrong)))
+    assert len(world.lines) == 2
+    assert world.topics.statuses[0].trouble.startswith("an output is not put out: 30 attributes")
 
 
 @pytest.mark.parametrize(
@@ -240,6 +296,24 @@ def test_progress_of_a_topic_that_is_no_more_is_forgotten():
     world.kill()
     assert world.disk == {}
     assert len(world.topics) == 0
+
+
+def test_a_topic_of_a_later_version_is_replaced_by_nobody_unless_it_is_removed():
+    world = World()
+    world.create()
+    world.publish(1)
+    world.settle()
+    kept = dict(world.disk)
+    world.unreadable = {"notes"}
+    world.kill()
+    report = world.create()
+    assert (report.ok, report.message) == (
+        False, "topic notes is on this master's disk, of a later version; remove it first",
+    )  # fmt: skip
+    assert (world.disk, world.topics.unreadable) == (kept, 1)
+    assert world.remove("notes").ok
+    assert (world.documents, world.disk, world.topics.unreadable) == ({}, {}, 0)
+    assert world.create().ok
 
 
 def test_the_same_topic_again_changes_nothing():

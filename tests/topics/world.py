@@ -54,6 +54,7 @@ class World:
         self.acknowledged = 0
         self.disk = {}
         self.documents = {}
+        self.unreadable = set()
         self.told = []  # notifications, published
         self.lines, self.reports, self.names = [], [], 0
         self.topic = topic
@@ -71,7 +72,10 @@ class World:
         self.fed, self.done, self.emitted, self.snapshot = [], 0, [], False
         self.running = self.epoch = None
         self.full = False
-        self.do(self.topics.restore(self.documents.values(), list(self.disk.items()), self.now))
+        self.do(self.topics.restore(
+            [each for name, each in self.documents.items() if name not in self.unreadable],
+            list(self.disk.items()), self.now, self.unreadable,
+        ))  # fmt: skip
 
     def handle(self, event):
         self.do(self.topics.handle(event, self.now))
@@ -101,6 +105,7 @@ class World:
                     assert message.durable
                     self.incarnation = message.id
                     if message.after is not None:
+                        assert message.after <= self.disk[name].inbox
                         self.acknowledged = max(self.acknowledged, message.after)
                     self.sent = self.acknowledged
                     opened = Subscribed(message.id, "open", self.sent, 60_000.0)
@@ -152,6 +157,13 @@ class World:
                 self.incarnation, self.sent, Notification(origin, self.sent, attributes)
             )
             self.handle(InboxSaid(self.topic.name, self.incarnation, told))
+
+    def detach(self):
+        """The inbox ends delivery: it heard nothing of the topic for too long."""
+        if self.attached:
+            self.attached = False
+            unknown = Subscribed(self.incarnation, "unknown")
+            self.handle(InboxSaid(self.topic.name, self.incarnation, unknown))
 
     def process(self):
         """The processor is done with a message."""
