@@ -28,13 +28,12 @@ class Output(Struct, frozen=True, array_like=True):
     position: int  # from 1 in each epoch, without gaps
     history: str
     sequence: int
-    oldest: int  # of this history every subscriber's master has the outputs below
     body: bytes = b""
 
 
 class Checkpoint(Struct, frozen=True, array_like=True):
-    """All that a unit is: its state, which messages that has in it (windows by history), and the
-    outputs that some subscriber's master does not have yet."""
+    """All that a unit is: its state, which messages that has in it (by history), and the outputs
+    that some subscriber's master does not have yet."""
 
     state: bytes = b""
     taken: dict[str, Taken] = {}

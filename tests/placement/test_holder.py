@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.placement.exactly_once import Processed, Received, Subscribed
+from agent.placement.exactly_once import MAX_HISTORIES, Processed, Received, Subscribed
 from agent.placement.handover import (
     Abort,
     Ask,
@@ -17,7 +17,6 @@ from agent.placement.handover import (
     Load,
     Loaded,
     MakeCopy,
-    Output,
     Pause,
     Paused,
     Ready,
@@ -201,17 +200,17 @@ def test_each_record_on_disk_is_restored() -> None:
 
 def test_outputs_are_numbered_anew_in_each_epoch_and_taken_once() -> None:
     first = Processed(1, Checkpoint())
-    assert first.take("p", 1, 1)
-    assert not first.take("p", 1, 1)
+    assert first.take("p", 1)
+    assert not first.take("p", 1)
     one = first.emit("p", 1, b"a")
-    assert first.take("p", 2, 1)
+    assert first.take("p", 2)
     two = first.emit("p", 2, b"b")
     kept = first.checkpoint(b"ab")
     master = Subscribed(Received())
     assert master.accept(one)
     assert not master.accept(one)
     second = Processed(2, kept)
-    assert not second.take("p", 2, 1)
+    assert not second.take("p", 2)
     assert [output.position for output in second.outputs] == [1, 2]
     again, new = second.outputs
     assert not master.accept(new)  # Its predecessor comes first.
@@ -225,12 +224,25 @@ def test_outputs_are_numbered_anew_in_each_epoch_and_taken_once() -> None:
     assert second.outputs == []
 
 
-def test_what_a_checkpoint_still_has_to_send_is_not_taken_for_sent() -> None:
-    """The publisher forgets messages that a checkpoint has, though their outputs are under way."""
+def test_any_number_of_messages_may_be_unsettled() -> None:
+    first, master = Processed(1, Checkpoint()), Subscribed(Received())
+    sequences = range(1, 2_001)
+    for sequence in sequences:
+        assert first.take("p", sequence)
+        assert master.accept(first.emit("p", sequence, b""))
+    second = Processed(2, first.checkpoint(b""))
+    master = Subscribed(master.received())
+    assert not any(second.take("p", sequence) for sequence in sequences)
+    assert not any(master.accept(output) for output in second.outputs)
+    assert second.take("p", 2_001)
+
+
+def test_the_history_that_was_silent_for_longest_is_forgotten() -> None:
     unit = Processed(1, Checkpoint())
-    for sequence in (1, 2):
-        unit.take("p", sequence, 1)
-        unit.emit("p", sequence, b"")
-    unit.take("p", 3, 3)
-    third = unit.emit("p", 3, b"")
-    assert third == Output(1, 3, "p", 3, 1, b"")
+    for number in range(MAX_HISTORIES):
+        assert unit.take(f"p{number}", 1)
+    assert not unit.take("p0", 1)
+    assert unit.take("one more", 1)
+    unit = Processed(2, unit.checkpoint(b""))
+    assert not unit.take("p0", 1)
+    assert unit.take("p1", 1)  # A limit: what it sends again counts again.
