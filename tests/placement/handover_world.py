@@ -272,7 +272,7 @@ class World:
             due = node.holder.next_due
             if due is not None and due <= self.now and not self._asked(node):
                 yield ("timer", name)
-            timers = timers or (due is not None and self.now < due < inf)
+            timers = timers or self.now < _end(node.holder) < inf
             if self.moves and node.holder.owns and node.holder.machine is None:
                 yield ("move", name)
         if timers:
@@ -418,7 +418,11 @@ class World:
             self._write(name)
 
     def _timer(self, name: str) -> None:
-        self._do(name, self._own(name).holder.handle(Tick(), self.now))
+        holder = self._own(name).holder
+        instructions = holder.handle(Tick(), self.now)
+        if not instructions and holder.next_due is not None and holder.next_due <= self.now:
+            raise Broken(f"a timer is due for ever: {holder}")
+        self._do(name, instructions)
 
     def _tick(self) -> None:
         self.now += 1
@@ -544,6 +548,11 @@ class World:
             and all(node.holder.machine is None for node in self.nodes.values())
             and sum(node.holder.owns for node in self.nodes.values()) == 1
         )
+
+
+def _end(holder: Holder) -> float:
+    """When patience or the lease ends: it does so whether a timer is set for it or not."""
+    return inf if holder.machine is None else holder.machine.deadline
 
 
 def _copied_subscribed(one: Subscribed) -> Subscribed:

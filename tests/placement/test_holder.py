@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
 from agent.placement.exactly_once import MAX_HISTORIES, Processed, Received, Subscribed
@@ -54,7 +56,7 @@ def owner() -> Holder:
 def draining() -> Holder:
     """A unit that was paused for attempt 7, with its final state sent."""
     holder = owner()
-    offered = Record(UNIT, 2, "offered", "t")
+    offered = Record(UNIT, 2, "offered", "t", TIMING.lease_s)
     assert holder.begin("t", 7, 0.0) == [Send(Ask(UNIT, 7, TIMING.lease_s))]
     assert holder.handle(Grant(UNIT, 7), 0.0) == [MakeCopy()]
     assert holder.handle(Copied(STATE), 0.0) == [Send(Copy(UNIT, 7, STATE))]
@@ -196,6 +198,42 @@ def test_each_record_on_disk_is_restored() -> None:
     holder, done = restored(Record(UNIT, 4, "released", "t"))
     assert (done, holder.next_due) == ([], None)
     assert holder.handle(Took(UNIT, 4), 100.0) == [Send(Settled(UNIT, 4))]
+
+
+def test_a_source_that_restarts_waits_for_the_lease_that_it_gave() -> None:
+    """Two masters would work on the unit if it waited for a shorter one that it gives today."""
+    given = Timing(lease_s=60.0)
+    source = Holder(UNIT, given)
+    source.create()
+    source.handle(Written(Record(UNIT, 1, "owner")), 0.0)
+    source.begin("t", 7, 0.0)
+    source.handle(Grant(UNIT, 7), 0.0)
+    source.handle(Copied(STATE), 0.0)
+    [write] = source.handle(Ready(UNIT, 7), 0.0)
+    assert isinstance(write, Write)
+    assert write.record is not None
+    again = Holder(UNIT, TIMING)
+    assert again.recover(write.record, STATE, 1.0) == []
+    assert again.next_due == pytest.approx(67.0)
+    assert again.handle(Tick(), 66.9) == []
+    assert again.handle(Tick(), 67.1) == [Write(Record(UNIT, 3, "owner"))]
+
+
+def test_a_write_that_takes_longer_than_patience_or_lease_leaves_no_timer_that_is_past() -> None:
+    """A shell would wake up for it over and over."""
+    target = asked()
+    assert target.next_due == TIMING.lease_s
+    target.handle(Final(UNIT, 7, 2, STATE), 1.0)
+    assert target.next_due == inf
+    source = owner()
+    source.begin("t", 7, 0.0)
+    source.handle(Grant(UNIT, 7), 0.0)
+    source.handle(Copied(STATE), 0.0)
+    source.handle(Ready(UNIT, 7), 0.0)  # Its offer is being written.
+    assert source.handle(Tick(), TIMING.patience_s) == []
+    assert source.next_due == inf
+    offered = Record(UNIT, 2, "offered", "t", TIMING.lease_s)
+    assert source.handle(Written(offered), 40.0) == [Send(Abort(UNIT, 7))]
 
 
 def test_outputs_are_numbered_anew_in_each_epoch_and_taken_once() -> None:
