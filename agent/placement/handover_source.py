@@ -76,11 +76,6 @@ class Source(StateMachine):
         return f"the handover of {self.unit} to {self.target}, attempt {self.attempt}"
 
     @property
-    def acting(self) -> bool:
-        """Whether the unit works here, with the epoch that it had before. O(1)."""
-        return self.state in WAITING or (self.state == "draining" and not self.paused)
-
-    @property
     def ended(self) -> bool:
         """Whether there is nothing more to do."""
         return self.state in {"settled", "aborted"}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator
 from math import inf, isfinite
-from typing import Final, Literal
+from typing import Literal
 
 from msgspec import Struct, field
 
@@ -102,9 +102,6 @@ class Pin(Struct, frozen=True):
 
     unit: Unit
     master: str
-
-
-NOWHERE: Final = -1
 
 
 def _checked(what: str, value: float, *, infinite: bool = False) -> float:
