@@ -1,10 +1,10 @@
 """Each message counts once in a unit's state and each output reaches a subscriber once, in order,
 however often the unit is moved or restarted.
 
-Publishers keep messages until they are settled and send all of those again to each new epoch, in
-order; the unit's window knows by origin which ones its state has. An epoch numbers its outputs from
-1; a subscriber's master takes them without gaps, drops older epochs, and knows by origin which
-outputs it had from an earlier one.
+Publishers keep messages until they are settled and send all of those again to each new epoch. Those
+of a history always come in order, so the last one tells which the unit's state has, however many
+are not settled yet. An epoch numbers its outputs from 1; a subscriber's master takes them without
+gaps, drops older epochs, and knows by origin which outputs it had from an earlier one.
 """
 
 from __future__ import annotations
@@ -15,8 +15,28 @@ from msgspec.structs import replace
 from agent.alerts.dedup_window import DedupWindow, Taken
 from agent.placement.handover import Checkpoint, Output
 
-# Publishers' histories that a window remembers; beyond, the one that was silent for longest goes.
+# Histories of publishers that are remembered. Beyond, the one that was silent for longest goes, and
+# what it sends again counts again.
 MAX_HISTORIES = 4_096
+
+
+class Seen:
+    """The last message of each history: it is known, and so are all before it."""
+
+    def __init__(self, taken: dict[str, Taken]) -> None:
+        self._window: DedupWindow[str] = DedupWindow(MAX_HISTORIES)
+        for history, each in taken.items():
+            self._window.restore(history, each)
+
+    def add(self, history: str, sequence: int) -> bool:
+        """Whether the message is new. O(histories)."""
+        new = not self._window.knows(history, sequence)
+        self._window.take(history, (), sequence + 1)
+        return new
+
+    def all(self) -> dict[str, Taken]:
+        """To begin from later, the most recently used history last. O(histories)."""
+        return self._window.all()
 
 
 class Processed:
@@ -25,31 +45,21 @@ class Processed:
     def __init__(self, epoch: int, checkpoint: Checkpoint) -> None:
         """O(histories + outputs)."""
         self.epoch = epoch
-        self._taken: DedupWindow[str] = DedupWindow(MAX_HISTORIES)
-        for history, taken in checkpoint.taken.items():
-            self._taken.restore(history, taken)
+        self._seen = Seen(checkpoint.taken)
         self.outputs = [
             replace(output, epoch=epoch, position=position)
             for position, output in enumerate(checkpoint.outputs, 1)
         ]
         self._position = len(self.outputs)
-        self._oldest: dict[str, int] = {}
 
-    def take(self, history: str, sequence: int, oldest: int) -> bool:
-        """Whether the message is new. `oldest` is the first that its publisher still has."""
-        new = not self._taken.knows(history, sequence)
-        self._taken.take(history, [sequence], oldest)
-        self._oldest[history] = oldest
-        return new
+    def take(self, history: str, sequence: int) -> bool:
+        """Whether the message is new."""
+        return self._seen.add(history, sequence)
 
     def emit(self, history: str, sequence: int, body: bytes) -> Output:
-        """The output that this message causes, to be sent at once. O(outputs outstanding)."""
+        """The output that this message causes, to be sent at once. O(1)."""
         self._position += 1
-        # Settled at the publisher is what a checkpoint has, and that may be an output to be sent.
-        outstanding = (each.sequence for each in self.outputs if each.history == history)
-        oldest = min(outstanding, default=sequence)
-        oldest = min(oldest, sequence, self._oldest.get(history, 0))
-        output = Output(self.epoch, self._position, history, sequence, oldest, body)
+        output = Output(self.epoch, self._position, history, sequence, body)
         self.outputs.append(output)
         return output
 
@@ -60,7 +70,7 @@ class Processed:
 
     def checkpoint(self, state: bytes) -> Checkpoint:
         """All of it, with the state after the last message. O(histories + outputs)."""
-        return Checkpoint(state, self._taken.all(), tuple(self.outputs))
+        return Checkpoint(state, self._seen.all(), tuple(self.outputs))
 
 
 class Received(Struct, frozen=True, array_like=True):
@@ -77,9 +87,7 @@ class Subscribed:
     def __init__(self, received: Received) -> None:
         self.epoch = received.epoch
         self.position = received.position
-        self._taken: DedupWindow[str] = DedupWindow(MAX_HISTORIES)
-        for history, taken in received.taken.items():
-            self._taken.restore(history, taken)
+        self._seen = Seen(received.taken)
 
     def fence(self, epoch: int) -> bool:
         """A unit works in this epoch; whether it is the latest known. Earlier ones are over."""
@@ -93,10 +101,8 @@ class Subscribed:
         if not self.fence(output.epoch) or output.position != self.position + 1:
             return False
         self.position = output.position
-        new = not self._taken.knows(output.history, output.sequence)
-        self._taken.take(output.history, [output.sequence], output.oldest)
-        return new
+        return self._seen.add(output.history, output.sequence)
 
     def received(self) -> Received:
         """What goes on disk. O(histories)."""
-        return Received(self.epoch, self.position, self._taken.all())
+        return Received(self.epoch, self.position, self._seen.all())

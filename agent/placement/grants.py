@@ -29,9 +29,12 @@ class Grants:
         self._forget(now)
         if self._stays(move.unit):
             return False
-        if self.move is not None and self.move != move:
+        if self.move is not None:
             begun = self._until == inf
-            if begun or PRECEDENCE[self.move.reason] >= PRECEDENCE[move.reason]:
+            if _same(self.move, move):
+                if begun:
+                    return True  # Asked twice: the grant is not to end by itself again.
+            elif begun or PRECEDENCE[self.move.reason] >= PRECEDENCE[move.reason]:
                 return False
         self.move, self._until = move, now + self.lasts_s
         return True
@@ -40,7 +43,7 @@ class Grants:
         """The move is checked and begins; from now on only `release` ends its grant. Whether it is
         still granted. O(1)."""
         self._forget(now)
-        if self.move != move:
+        if self.move is None or not _same(self.move, move):
             return False
         self._until = inf
         return True
@@ -52,7 +55,10 @@ class Grants:
         units = frozenset(peers)
         if self.move is not None and self.move.unit in units:
             return False
-        self._held[mover] = (now + self.lasts_s, units)
+        until, held = self._held.get(mover, (now, frozenset[Unit]()))
+        if until == inf:  # It has begun: what it holds stays held.
+            units |= held
+        self._held[mover] = (max(until, now + self.lasts_s), units)
         return True
 
     def keep(self, mover: Unit, now: float) -> bool:
@@ -78,3 +84,8 @@ class Grants:
             self.move = None
         for mover in [mover for mover, (until, _) in self._held.items() if now >= until]:
             del self._held[mover]
+
+
+def _same(one: Move, other: Move) -> bool:
+    """Whether both are one move; its gain and reason may be seen differently since."""
+    return (one.unit, one.source, one.target) == (other.unit, other.source, other.target)

@@ -28,13 +28,12 @@ class Output(Struct, frozen=True, array_like=True):
     position: int  # from 1 in each epoch, without gaps
     history: str
     sequence: int
-    oldest: int  # of this history every subscriber's master has the outputs below
     body: bytes = b""
 
 
 class Checkpoint(Struct, frozen=True, array_like=True):
-    """All that a unit is: its state, which messages that has in it (windows by history), and the
-    outputs that some subscriber's master does not have yet."""
+    """All that a unit is: its state, which messages that has in it (by history), and the outputs
+    that some subscriber's master does not have yet."""
 
     state: bytes = b""
     taken: dict[str, Taken] = {}
@@ -42,13 +41,14 @@ class Checkpoint(Struct, frozen=True, array_like=True):
 
 
 class Record(Struct, frozen=True, array_like=True):
-    """A master's word on a unit, on disk: it owns it, has offered it to `other` as that epoch,
-    has released it to it, or has taken it from it."""
+    """A master's word on a unit, on disk: it owns it, has offered it to `other` as that epoch
+    under a lease of `lease_s`, has released it to it, or has taken it from it."""
 
     unit: Unit
     epoch: int
     standing: Standing
     other: str = ""
+    lease_s: float = 0.0
 
 
 # -- messages ------------------------------------------------------------------------------------

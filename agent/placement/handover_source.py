@@ -76,11 +76,6 @@ class Source(StateMachine):
         return f"the handover of {self.unit} to {self.target}, attempt {self.attempt}"
 
     @property
-    def acting(self) -> bool:
-        """Whether the unit works here, with the epoch that it had before. O(1)."""
-        return self.state in WAITING or (self.state == "draining" and not self.paused)
-
-    @property
     def ended(self) -> bool:
         """Whether there is nothing more to do."""
         return self.state in {"settled", "aborted"}
@@ -91,11 +86,12 @@ class Source(StateMachine):
         self.deadline = now + self.timing.patience_s
         return [Send(Ask(self.unit, self.attempt, self.timing.lease_s))]
 
-    def recover(self, now: float) -> list[Instruction]:
-        """After a restart with the offer on disk: the target may have taken the unit."""
+    def recover(self, record: Record, now: float) -> list[Instruction]:
+        """After a restart with the offer on disk: the target may have taken the unit, and works
+        under the lease that it was offered, which may not be what this master gives today."""
         self.become("draining")
         self.paused = True
-        self.deadline = now + self.timing.lease_s * LEASE_MARGIN
+        self.deadline = now + (record.lease_s or self.timing.lease_s) * LEASE_MARGIN
         return []
 
     def handle(self, event: Event, now: float) -> list[Instruction]:
@@ -113,7 +109,8 @@ class Source(StateMachine):
                 return [Send(Copy(self.unit, self.attempt, event.checkpoint))]
             case Ready(attempt=self.attempt) if self.state == "shadowing" and not self.offering:
                 self.offering = True
-                return [Write(Record(self.unit, self.epoch, "offered", self.target))]
+                offer = Record(self.unit, self.epoch, "offered", self.target, self.timing.lease_s)
+                return [Write(offer)]
             case Written(record=Record(standing="offered")) if self.offering:
                 self.offering = False
                 return self._offered()
@@ -148,20 +145,19 @@ class Source(StateMachine):
 
     def _give_up(self, reason: str) -> list[Instruction]:
         self.reason = reason
+        self.deadline = inf
         if self.offering:
             return []  # Disk and memory agree before anything else happens; see `_offered`.
         self.become("aborted")
-        self.deadline = inf
         return [Send(Abort(self.unit, self.attempt))]
 
     def _offered(self) -> list[Instruction]:
         """The offer is on disk, where it does no harm if the target was not sent a `Final`."""
+        self.deadline = inf
         if self.reason:
             self.become("aborted")
-            self.deadline = inf
             return [Send(Abort(self.unit, self.attempt))]
         self.become("draining")
-        self.deadline = inf
         return [Pause()]
 
     def _taken(self) -> list[Instruction]:

@@ -83,7 +83,10 @@ class Target(StateMachine):
 
     @property
     def next_due(self) -> float:
-        """When the next `Tick` is due."""
+        """When the next `Tick` is due. None is while it is written that the unit is taken: whether
+        that was within the lease is asked when it is done."""
+        if self.state == "draining":
+            return inf
         return min(self.deadline, self.again)
 
     def start(self, now: float) -> list[Instruction]:

@@ -83,7 +83,7 @@ class Holder:
         if record.standing == "offered":
             source = Source(self.unit, record.other, record.epoch, -1, self.timing)
             self.machine = source
-            return source.recover(now)
+            return source.recover(record, now)
         if record.standing == "taken":
             target = Target(self.unit, record.other, -1, 0.0, self.timing)
             self.machine = target

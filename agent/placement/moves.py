@@ -72,16 +72,3 @@ def _check(placement: Placement, move: Move) -> None:
             raise PlacementError(f"{what}, but {world.masters[at].name} is frozen")
     if move.unit.kind == "home" and world.reach[move.unit.name][target] == inf:
         raise PlacementError(f"{what}, which the client cannot reach")
-
-
-def difference(before: Placement, after: Placement, reason: Reason = "plan") -> list[Move]:
-    """The moves that lead from one placement of a world to another of it; units that have left the
-    second stay. O(units)."""
-    names = [master.name for master in before.world.masters]
-    moves = []
-    for unit, target in after.items():
-        source = before.where(unit)
-        if source != target:
-            place = None if source is None else names[source]
-            moves.append(Move(unit, place, names[target], reason=reason))
-    return moves

@@ -111,21 +111,24 @@ class Placement:
 
     def put_topic(self, topic: Topic) -> None:
         """Add a topic or replace it, such as by one with other members. O(its members), and
-        O(degree) for each of those that it changes for."""
+        O(degree) for each of those that it changes for. PlacementError, and nothing changes, if it
+        contradicts itself or names what is not there."""
+        self.world.check_topic(topic)
+        if not topic.processor:
+            self._drop_flows(Unit("processor", topic.name))
         changed = self._changed(self.world.topics.get(topic.name), topic)
         places = [(unit, self.remove(unit)) for unit in changed if unit in self._where]
-        try:
-            self.world.put_topic(topic)
-        finally:
-            for unit, at in places:
-                if self.world.has(unit):
-                    self.put(unit, at)
+        self.world.put_topic(topic)
+        for unit, at in places:
+            if self.world.has(unit):
+                self.put(unit, at)
 
     def drop_topic(self, name: str) -> None:
         """Remove a topic and its processor. O(its members · degree)."""
         if name not in self.world.topics:
             raise PlacementError(f"there is no topic {name!r}")
         topic = self.world.topics[name]
+        self._drop_flows(Unit("processor", name))
         self.put_topic(msgspec.structs.replace(topic, publishers={}, subscribers=frozenset()))
         if Unit("processor", name) in self._where:
             self.remove(Unit("processor", name))
@@ -145,7 +148,8 @@ class Placement:
         self, client: Client, publishes: Mapping[str, float], subscribes: Iterable[str] = ()
     ) -> Unit:
         """A client appears as a member of these topics; its home is nowhere yet. PlacementError,
-        and nothing changes, if it is there already or a topic is not. O(members of its topics)."""
+        and nothing changes, if it is there already, a topic is not, or a rate or delay is not a
+        number of 0 or more. O(members of its topics)."""
         subscribed = dict.fromkeys(subscribes)
         unit = Unit("home", client.name)
         if self.world.has(unit):
@@ -153,6 +157,8 @@ class Placement:
         for name in (*publishes, *subscribed):
             if name not in self.world.topics:
                 raise PlacementError(f"client {client.name}: there is no topic {name!r}")
+        for name, rate in publishes.items():
+            self.world.check_rate(name, client.name, rate)
         self.world.put_client(client)
         for name in {**dict.fromkeys(publishes), **subscribed}:
             topic = self.world.topics[name]
@@ -167,9 +173,10 @@ class Placement:
         return unit
 
     def leave(self, name: str) -> None:
-        """A client disappears, with its home and memberships. O(members of its topics)."""
+        """A client disappears, with its home, flows and memberships. O(members of its topics)."""
         unit = Unit("home", name)
         self.world.require(unit)
+        self._drop_flows(unit)
         if unit in self._where:
             self.remove(unit)
         topics = {**self.world.published.get(name, {}), **self.world.subscribed.get(name, {})}
@@ -183,6 +190,11 @@ class Placement:
         self.world.drop_client(name)
 
     # -- accounts --------------------------------------------------------------------------------
+
+    def _drop_flows(self, unit: Unit) -> None:
+        """The clones at the other ends have less load from now on. O(flows)."""
+        for peer in list(self.world.peers.get(unit, ())):
+            self.put_flow(Flow(unit, peer, 0.0))
 
     def _changed(self, before: Topic | None, after: Topic) -> list[Unit]:
         """The units whose share in the accounts another version of a topic changes."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator
 from math import inf, isfinite
-from typing import Final, Literal
+from typing import Literal
 
 from msgspec import Struct, field
 
@@ -102,9 +102,6 @@ class Pin(Struct, frozen=True):
 
     unit: Unit
     master: str
-
-
-NOWHERE: Final = -1
 
 
 def _checked(what: str, value: float, *, infinite: bool = False) -> float:
@@ -240,17 +237,7 @@ class World:
 
     def put_topic(self, topic: Topic) -> None:
         """Add a topic, or replace it by its name. O(members)."""
-        where = f"topic {topic.name}:"
-        for client, rate in topic.publishers.items():
-            _checked(f"{where} the rate of publisher {client}", rate)
-        for client in (*topic.publishers, *topic.subscribers):
-            if client not in self.reach:
-                raise PlacementError(f"{where} there is no client {client!r}")
-        _checked(f"{where} spool_bytes", topic.spool_bytes)
-        _checked(f"{where} service_s", topic.service_s)
-        goal = topic.objective
-        if goal is not None and not (0 < goal.quantile < 1 and 0 < goal.seconds < inf):
-            raise PlacementError(f"{where} an objective needs 0 < quantile < 1 and seconds > 0")
+        self.check_topic(topic)
         self._withdraw(topic.name)
         self.topics[topic.name] = topic
         self.rates[topic.name] = topic.rate
@@ -298,6 +285,24 @@ class World:
         self.pins = self._checked_pins(pins)
 
     # -- checks ----------------------------------------------------------------------------------
+
+    def check_topic(self, topic: Topic) -> None:
+        """PlacementError if `put_topic` would refuse the topic. O(members)."""
+        where = f"topic {topic.name}:"
+        for client, rate in topic.publishers.items():
+            self.check_rate(topic.name, client, rate)
+        for client in (*topic.publishers, *topic.subscribers):
+            if client not in self.reach:
+                raise PlacementError(f"{where} there is no client {client!r}")
+        _checked(f"{where} spool_bytes", topic.spool_bytes)
+        _checked(f"{where} service_s", topic.service_s)
+        goal = topic.objective
+        if goal is not None and not (0 < goal.quantile < 1 and 0 < goal.seconds < inf):
+            raise PlacementError(f"{where} an objective needs 0 < quantile < 1 and seconds > 0")
+
+    def check_rate(self, topic: str, client: str, rate: float) -> None:
+        """PlacementError if a client cannot publish to a topic at this rate."""
+        _checked(f"topic {topic}: the rate of publisher {client}", rate)
 
     def _checked_pins(self, pins: Iterable[Pin]) -> dict[Unit, int]:
         found: dict[Unit, int] = {}

@@ -1,9 +1,11 @@
-"""The fewest masters by column generation, and a lower bound that holds for every packing.
+"""The fewest masters by column generation, and a lower bound.
 
 A column is a feasible set. The linear program covers each topic once at the price 1 a set; its
 duals are what a topic is worth, and a set worth more than 1 is a column that helps. If no set is
-worth more than v, then LP / max(1, v) bounds every packing from below (Farley). HiGHS solves the
-linear programs and, over the columns found, the integer one.
+worth more than v, then LP / max(1, v) bounds every packing from below (Farley). The search for v
+extends feasible sets only, so the bound is proven where every part of a feasible set is feasible.
+The formulas of the latency model are such; its trees need not be. HiGHS solves the linear programs
+and, over the columns found, the integer one.
 """
 
 from __future__ import annotations

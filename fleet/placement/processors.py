@@ -61,30 +61,28 @@ class Packing:
     def plan(self, placement: Placement) -> list[Move]:
         """The moves that lead to a new packing; PlacementError if the masters are too few."""
         case = self._case(placement)
-        kept = list(case.kept)
         problem = case.problem
-        fixed = {topic for topics in case.kept.values() for topic in topics}
+        target = {topic: at for at, topics in case.kept.items() for topic in topics}
+        free = [topic for topic in problem.topics if topic not in target]
+        kept = [at for at in case.kept if at in case.open]
         bins = [case.kept[at] for at in kept]
-        free = [topic for topic in problem.topics if topic not in fixed]
         rest = []
         for topic in sorted(free, key=lambda number: -problem.load[number]):
-            before = len(bins)
-            bins = first_fit([topic], problem.most, problem.feasible, bins)
-            if len(bins) > before or (at := _place(bins, topic)) >= len(kept):
+            found = first_fit([topic], problem.most, problem.feasible, bins)
+            if len(found) > len(bins):
                 rest.append(topic)
-                bins = bins[:before]
-            elif kept[at] not in case.open:
-                bins[at].remove(topic)
-                rest.append(topic)
+            else:
+                bins = found
         planned = self.planner(_only(problem, rest))
-        target = {topic: kept[at] for at, topics in enumerate(bins) for topic in topics}
+        target |= {topic: kept[at] for at, topics in enumerate(bins) for topic in topics}
         places = [at for at in case.open if at not in case.kept]
         target.update(_assigned(placement, case, planned, places))
         return _moves(placement, case, target, "plan")
 
     def repair(self, placement: Placement) -> list[Move]:
         """The fewest moves after which all processors that are placed keep their objectives again,
-        by what is measured now; those of full masters go where they fit, else to an empty one."""
+        by what is measured now; those of full masters go where they fit, else to an empty one. What
+        is pinned stays."""
         case = self._case(placement)
         places = list(range(len(placement.world.masters)))
         bins: Bins = [[] for _ in places]
@@ -92,14 +90,18 @@ class Packing:
             at = placement.where(Unit("processor", name))
             if at is not None:
                 bins[at].append(number)
-        movable = [at for at in case.open if at not in case.kept]
         problem = case.problem
         found, moved = repaired(
-            [bins[at] for at in movable], problem.load, problem.most, problem.feasible, case.keep
+            [bins[at] for at in case.open],
+            problem.load,
+            problem.most,
+            problem.feasible,
+            case.keep,
+            frozenset(topic for topics in case.kept.values() for topic in topics),
         )
-        if len(found) > len(movable):
-            raise _too_few(sum(map(bool, found)), len(movable))
-        target = {topic: movable[at] for at, topics in enumerate(found) for topic in topics}
+        if len(found) > len(case.open):
+            raise _too_few(sum(map(bool, found)), "masters", len(case.open))
+        target = {topic: case.open[at] for at, topics in enumerate(found) for topic in topics}
         return _moves(placement, case, {topic: target[topic] for topic in moved}, "drift")
 
     def infeasible_alone(self, placement: Placement) -> list[Alone]:
@@ -173,10 +175,6 @@ def _only(problem: Problem, topics: Sequence[int]) -> Problem:
     )
 
 
-def _place(bins: Bins, topic: int) -> int:
-    return next(at for at, topics in enumerate(bins) if topic in topics)
-
-
 def _assigned(
     placement: Placement, case: _Case, bins: Bins, places: Sequence[int]
 ) -> dict[int, int]:
@@ -184,7 +182,7 @@ def _assigned(
     from scipy.optimize import linear_sum_assignment
 
     if len(bins) > len(places):
-        raise _too_few(len(bins), len(places))
+        raise _too_few(len(bins), "masters without pinned ones", len(places))
     masters = placement.world.masters
     here = [placement.where(Unit("processor", name)) for name in case.names]
     dearest = max([1.0, *(masters[at].opening_cost for at in places)])
@@ -204,10 +202,8 @@ def _assigned(
     }
 
 
-def _too_few(needed: int, there: int) -> PlacementError:
-    return PlacementError(
-        f"the processors need {needed} masters without pinned ones, {there} can take them"
-    )
+def _too_few(needed: int, what: str, there: int) -> PlacementError:
+    return PlacementError(f"the processors need {needed} {what}, {there} can take them")
 
 
 def _moves(placement: Placement, case: _Case, target: dict[int, int], reason: Reason) -> list[Move]:

@@ -64,8 +64,10 @@ def repaired(
     most: int,
     feasible: Feasibility,
     keep: Feasibility | None = None,
+    fixed: frozenset[int] = frozenset(),
 ) -> tuple[Bins, list[int]]:
-    """Bins that `keep` accepts, or have a single topic, and the topics that moved.
+    """Bins that `keep` accepts, or have a single topic or only those of `fixed`, which stay where
+    they are; and the topics that moved.
 
     `keep` is `feasible` by default; one with less headroom saves moves, for who stays is measured
     and who comes is predicted. Topics go where it stays feasible. Of each bin that is not kept the
@@ -77,7 +79,7 @@ def repaired(
     moved: list[int] = []
     for place in range(len(found)):
         if len(found[place]) > 1 and not keep(found[place]):
-            moved += _relieve(found, place, load, most, feasible, keep)
+            moved += _relieve(found, place, load, most, feasible, keep, fixed)
     return found, moved
 
 
@@ -88,13 +90,16 @@ def _relieve(
     most: int,
     feasible: Feasibility,
     keep: Feasibility,
+    fixed: frozenset[int],
 ) -> list[int]:
     topics = bins[place]
-    for count in range(1, len(topics)):
+    free = [topic for topic in topics if topic not in fixed]
+    most_gone = min(len(free), len(topics) - 1)
+    for count in range(1, most_gone + 1):
         choices = [
             gone
-            for gone in combinations(topics, count)
-            if len(topics) - count == 1 or keep([t for t in topics if t not in gone])
+            for gone in combinations(free, count)
+            if count == most_gone or keep([t for t in topics if t not in gone])
         ]
         choices.sort(key=lambda gone: sum(load[topic] for topic in gone))
         for gone in choices:
@@ -109,7 +114,7 @@ def _relieve(
             for topic in sorted(gone, key=lambda t: -load[t]):
                 best_fit(bins, topic, load, most, feasible)
             return list(gone)
-    raise AssertionError("a single topic is always kept")
+    return []  # Nothing here may go.
 
 
 def _absorbed(

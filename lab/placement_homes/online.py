@@ -19,7 +19,8 @@ from lab.placement_homes.draw import Setting, draw
 PEERS: Final = 2
 AWAY: Final = 0.2  # of all clients, at the begin
 LOOKS: Final = 5  # comparisons with a plan made anew
-STEP_KM: Final = 5.0  # that a client moves
+# A client that moves gets noise on its delay to each server, as of a way with this deviation.
+NOISE_KM: Final = 1.25
 
 
 class Online:
@@ -91,7 +92,7 @@ def follow(overlap: bool, seed: int, events: int, topics: int = 64) -> list[Look
         there = online.accounts.home != NOWHERE
         kind = of.integers(3)
         client = int(of.choice(np.flatnonzero(there if kind else ~there)))
-        delay = np.abs(case.delay[client] + of.normal(size=case.servers) * _step(setting))
+        delay = np.abs(case.delay[client] + of.normal(size=case.servers) * _noise(setting))
         began = time.process_time()
         if kind == 0:
             online.join(client)
@@ -107,8 +108,8 @@ def follow(overlap: bool, seed: int, events: int, topics: int = 64) -> list[Look
     return looks
 
 
-def _step(setting: Setting) -> float:
-    return STEP_KM * setting.per_km / 4
+def _noise(setting: Setting) -> float:
+    return NOISE_KM * setting.per_km
 
 
 def _anew(accounts: Accounts) -> float:

@@ -154,13 +154,21 @@ def goals(cases: dict[Case, dict[str, Row]], results: Results) -> Table:
         )
     if last:
         lines += [
-            ("migrations an event", "≤ 0.5", f"{max(each.migrations for each in last):.2f}"),
             (
-                "off a plan made anew, worst look",
+                "migrations an event, 16 servers",
+                "≤ 0.5",
+                f"{max(each.migrations for each in last):.2f}",
+            ),
+            (
+                "off a plan made anew, 16 servers, worst look",
                 "≤ 3.5 %",
                 f"{max(each.off_percent for each in results.looks):.1f} %",
             ),
-            ("an event, CPU time", "≤ 1 ms", f"{max(each.event_ms for each in last):.2f} ms"),
+            (
+                "an event, 16 servers, CPU time",
+                "≤ 1 ms",
+                f"{max(each.event_ms for each in last):.2f} ms",
+            ),
         ]
     return Table("Goals", ("", "goal", "found"), lines, left=2)
 

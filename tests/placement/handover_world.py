@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from math import inf
 from typing import Any
 
-from agent.alerts.dedup_window import DedupWindow
-from agent.placement.exactly_once import Processed, Received, Subscribed
+from agent.placement.exactly_once import Processed, Received, Seen, Subscribed
 from agent.placement.handover import (
     Abort,
     Checkpoint,
@@ -118,7 +117,6 @@ class Node:
             else (
                 processed.epoch,
                 processed._position,
-                processed._oldest.get(HISTORY),
                 _window(processed),
                 *processed.outputs,
             ),
@@ -140,21 +138,12 @@ def _shallow(one: Any) -> Any:
 def _copied(one: Processed) -> Processed:
     new = Processed.__new__(Processed)
     new.epoch, new._position, new.outputs = one.epoch, one._position, list(one.outputs)
-    new._taken = _copied_window(one._taken)
-    new._oldest = dict(one._oldest)
-    return new
-
-
-def _copied_window(one: DedupWindow[str]) -> DedupWindow[str]:
-    new: DedupWindow[str] = DedupWindow(one._most)
-    for history in one._histories:
-        new.restore(history, one.of(history))
+    new._seen = Seen(one._seen.all())
     return new
 
 
 def _window(one: Processed | Subscribed) -> Any:
-    taken = one._taken.of(HISTORY)
-    return (taken.mark, taken.sequences)
+    return one._seen.all().get(HISTORY)
 
 
 def _checkpoint(one: Checkpoint) -> Any:
@@ -283,7 +272,7 @@ class World:
             due = node.holder.next_due
             if due is not None and due <= self.now and not self._asked(node):
                 yield ("timer", name)
-            timers = timers or (due is not None and self.now < due < inf)
+            timers = timers or self.now < _end(node.holder) < inf
             if self.moves and node.holder.owns and node.holder.machine is None:
                 yield ("move", name)
         if timers:
@@ -397,7 +386,7 @@ class World:
         if node.up and node.holder.works(self.now) == epoch and not node.paused:
             processed = node.processed
             assert processed is not None
-            if processed.take(HISTORY, self.given, self.mark + 1):
+            if processed.take(HISTORY, self.given):
                 node.state += b"%d" % self.given
                 self._send(name, "p", processed.emit(HISTORY, self.given, node.state))
             elif node.holder.owns and len(node.kept.state) >= self.given:
@@ -429,7 +418,11 @@ class World:
             self._write(name)
 
     def _timer(self, name: str) -> None:
-        self._do(name, self._own(name).holder.handle(Tick(), self.now))
+        holder = self._own(name).holder
+        instructions = holder.handle(Tick(), self.now)
+        if not instructions and holder.next_due is not None and holder.next_due <= self.now:
+            raise Broken(f"a timer is due for ever: {holder}")
+        self._do(name, instructions)
 
     def _tick(self) -> None:
         self.now += 1
@@ -557,9 +550,14 @@ class World:
         )
 
 
+def _end(holder: Holder) -> float:
+    """When patience or the lease ends: it does so whether a timer is set for it or not."""
+    return inf if holder.machine is None else holder.machine.deadline
+
+
 def _copied_subscribed(one: Subscribed) -> Subscribed:
     new = Subscribed(Received(one.epoch, one.position))
-    new._taken = _copied_window(one._taken)
+    new._seen = Seen(one._seen.all())
     return new
 
 

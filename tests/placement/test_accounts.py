@@ -7,6 +7,7 @@ import random
 import pytest
 
 from agent.placement.placement import Placement
+from agent.placement.world import Client, Flow, Master, PlacementError, Topic, Unit, World
 from tests.placement import oracle, worlds
 
 
@@ -36,3 +37,30 @@ def test_a_copy_has_the_same_accounts_and_changes_alone() -> None:
         copied.remove(unit)
     assert all(not account.units for account in copied.accounts)
     assert oracle.accounts(placement.world, dict(placement.items())) == before
+
+
+def test_flows_of_what_disappears_are_taken_out_of_the_clones_load() -> None:
+    device, home = Unit("clone", "d"), Unit("home", "c")
+    work, other = Unit("processor", "comfort"), Unit("processor", "doors")
+    topics = [Topic("comfort", processor=True), Topic("doors", processor=True)]
+    flows = [Flow(device, home, 2.0), Flow(device, work, 4.0), Flow(device, other, 8.0)]
+    world = World([Master("m")], (), [Client("c", {"m": 0.001})], topics, flows)
+    placement = Placement(world, [(device, "m"), (home, "m"), (work, "m"), (other, "m")])
+    assert placement.accounts[0].load == 14.0
+    placement.leave("c")
+    assert placement.accounts[0].load == 12.0
+    placement.drop_topic("comfort")
+    assert placement.accounts[0].load == 8.0
+    placement.put_topic(Topic("doors"))  # It has no processor any more.
+    assert placement.accounts[0].load == 0.0
+    placement.drop_topic("doors")
+    assert world.peers[device] == {}
+
+
+def test_a_join_that_is_refused_changes_nothing() -> None:
+    world = World([Master("m")], topics=[Topic("comfort"), Topic("doors")])
+    placement = Placement(world)
+    with pytest.raises(PlacementError, match="topic doors: the rate of publisher c is -1"):
+        placement.join(Client("c", {"m": 0.001}), {"comfort": 1.0, "doors": -1.0})
+    assert list(world.units()) == []
+    assert not world.topics["comfort"].publishers

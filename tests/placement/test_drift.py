@@ -6,6 +6,7 @@ import random
 from math import inf
 
 import pytest
+from msgspec.structs import replace
 
 from agent.placement.congestion import Congestion, Delegation, Limits, Waiting
 from agent.placement.drift import Drift, involved, peers
@@ -229,3 +230,27 @@ def test_a_grant_ends_by_itself_unless_the_move_has_begun() -> None:
     assert not grants.admit(Move(first.unit, "m1", "m2", reason="pin"), 10 * LASTS_S)
     grants.release(second.unit)
     assert grants.admit(first, 10 * LASTS_S)
+
+
+def test_a_message_that_comes_twice_does_not_end_what_has_begun() -> None:
+    one, other, peer, later = (Unit("clone", name) for name in "abcd")
+    grants = Grants(LASTS_S)
+    move = Move(one, "m1", "m2", reason="drift")
+    assert grants.admit(move, 0.0)
+    assert grants.begin(move, 0.0)
+    assert grants.admit(move, 1.0)
+    assert not grants.admit(Move(other, "m1", "m2", reason="pin"), 10 * LASTS_S)
+    grants.release(one)
+    assert grants.hold(one, [peer], 0.0)
+    assert grants.keep(one, 0.0)
+    assert grants.hold(one, [later], 1.0)
+    for held in (peer, later):
+        assert not grants.admit(Move(held, "m1", "m2", reason="pin"), 10 * LASTS_S)
+
+
+def test_a_move_is_the_same_after_its_gain_is_known() -> None:
+    grants = Grants(LASTS_S)
+    move = Move(Unit("clone", "a"), "m1", "m2", reason="drift")
+    assert grants.admit(move, 0.0)
+    assert grants.begin(replace(move, epoch=4, gain=0.5), 1.0)
+    assert not grants.begin(replace(move, target="m3"), 1.0)

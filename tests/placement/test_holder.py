@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
-from agent.placement.exactly_once import Processed, Received, Subscribed
+from agent.placement.exactly_once import MAX_HISTORIES, Processed, Received, Subscribed
 from agent.placement.handover import (
     Abort,
     Ask,
@@ -17,7 +19,6 @@ from agent.placement.handover import (
     Load,
     Loaded,
     MakeCopy,
-    Output,
     Pause,
     Paused,
     Ready,
@@ -55,7 +56,7 @@ def owner() -> Holder:
 def draining() -> Holder:
     """A unit that was paused for attempt 7, with its final state sent."""
     holder = owner()
-    offered = Record(UNIT, 2, "offered", "t")
+    offered = Record(UNIT, 2, "offered", "t", TIMING.lease_s)
     assert holder.begin("t", 7, 0.0) == [Send(Ask(UNIT, 7, TIMING.lease_s))]
     assert holder.handle(Grant(UNIT, 7), 0.0) == [MakeCopy()]
     assert holder.handle(Copied(STATE), 0.0) == [Send(Copy(UNIT, 7, STATE))]
@@ -199,19 +200,55 @@ def test_each_record_on_disk_is_restored() -> None:
     assert holder.handle(Took(UNIT, 4), 100.0) == [Send(Settled(UNIT, 4))]
 
 
+def test_a_source_that_restarts_waits_for_the_lease_that_it_gave() -> None:
+    """Two masters would work on the unit if it waited for a shorter one that it gives today."""
+    given = Timing(lease_s=60.0)
+    source = Holder(UNIT, given)
+    source.create()
+    source.handle(Written(Record(UNIT, 1, "owner")), 0.0)
+    source.begin("t", 7, 0.0)
+    source.handle(Grant(UNIT, 7), 0.0)
+    source.handle(Copied(STATE), 0.0)
+    [write] = source.handle(Ready(UNIT, 7), 0.0)
+    assert isinstance(write, Write)
+    assert write.record is not None
+    again = Holder(UNIT, TIMING)
+    assert again.recover(write.record, STATE, 1.0) == []
+    assert again.next_due == pytest.approx(67.0)
+    assert again.handle(Tick(), 66.9) == []
+    assert again.handle(Tick(), 67.1) == [Write(Record(UNIT, 3, "owner"))]
+
+
+def test_a_write_that_takes_longer_than_patience_or_lease_leaves_no_timer_that_is_past() -> None:
+    """A shell would wake up for it over and over."""
+    target = asked()
+    assert target.next_due == TIMING.lease_s
+    target.handle(Final(UNIT, 7, 2, STATE), 1.0)
+    assert target.next_due == inf
+    source = owner()
+    source.begin("t", 7, 0.0)
+    source.handle(Grant(UNIT, 7), 0.0)
+    source.handle(Copied(STATE), 0.0)
+    source.handle(Ready(UNIT, 7), 0.0)  # Its offer is being written.
+    assert source.handle(Tick(), TIMING.patience_s) == []
+    assert source.next_due == inf
+    offered = Record(UNIT, 2, "offered", "t", TIMING.lease_s)
+    assert source.handle(Written(offered), 40.0) == [Send(Abort(UNIT, 7))]
+
+
 def test_outputs_are_numbered_anew_in_each_epoch_and_taken_once() -> None:
     first = Processed(1, Checkpoint())
-    assert first.take("p", 1, 1)
-    assert not first.take("p", 1, 1)
+    assert first.take("p", 1)
+    assert not first.take("p", 1)
     one = first.emit("p", 1, b"a")
-    assert first.take("p", 2, 1)
+    assert first.take("p", 2)
     two = first.emit("p", 2, b"b")
     kept = first.checkpoint(b"ab")
     master = Subscribed(Received())
     assert master.accept(one)
     assert not master.accept(one)
     second = Processed(2, kept)
-    assert not second.take("p", 2, 1)
+    assert not second.take("p", 2)
     assert [output.position for output in second.outputs] == [1, 2]
     again, new = second.outputs
     assert not master.accept(new)  # Its predecessor comes first.
@@ -225,12 +262,25 @@ def test_outputs_are_numbered_anew_in_each_epoch_and_taken_once() -> None:
     assert second.outputs == []
 
 
-def test_what_a_checkpoint_still_has_to_send_is_not_taken_for_sent() -> None:
-    """The publisher forgets messages that a checkpoint has, though their outputs are under way."""
+def test_any_number_of_messages_may_be_unsettled() -> None:
+    first, master = Processed(1, Checkpoint()), Subscribed(Received())
+    sequences = range(1, 2_001)
+    for sequence in sequences:
+        assert first.take("p", sequence)
+        assert master.accept(first.emit("p", sequence, b""))
+    second = Processed(2, first.checkpoint(b""))
+    master = Subscribed(master.received())
+    assert not any(second.take("p", sequence) for sequence in sequences)
+    assert not any(master.accept(output) for output in second.outputs)
+    assert second.take("p", 2_001)
+
+
+def test_the_history_that_was_silent_for_longest_is_forgotten() -> None:
     unit = Processed(1, Checkpoint())
-    for sequence in (1, 2):
-        unit.take("p", sequence, 1)
-        unit.emit("p", sequence, b"")
-    unit.take("p", 3, 3)
-    third = unit.emit("p", 3, b"")
-    assert third == Output(1, 3, "p", 3, 1, b"")
+    for number in range(MAX_HISTORIES):
+        assert unit.take(f"p{number}", 1)
+    assert not unit.take("p0", 1)
+    assert unit.take("one more", 1)
+    unit = Processed(2, unit.checkpoint(b""))
+    assert not unit.take("p0", 1)
+    assert unit.take("p1", 1)  # A limit: what it sends again counts again.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.placement.moves import Move, check_plan, difference
+from agent.placement.moves import Move, check_plan
 from agent.placement.placement import Placement
 from agent.placement.world import (
     Client,
@@ -214,14 +214,3 @@ def test_a_plan_is_refused_as_a_whole() -> None:
     world.drain("m2")
     with pytest.raises(PlacementError, match="to m2, which is draining"):
         check_plan(placement, [move])
-
-
-def test_the_difference_of_two_placements_is_a_plan() -> None:
-    world = small()
-    before = Placement(world, [(COMFORT, "m1"), (HOME, "m2")])
-    after = before.copy()
-    after.move(COMFORT, 1)
-    after.place(Unit("home", "c2"), "m1")
-    moves = difference(before, after)
-    assert moves == [Move(COMFORT, "m1", "m2"), Move(Unit("home", "c2"), None, "m1")]
-    assert check_plan(before, moves) == moves

@@ -115,7 +115,7 @@ def change(rng: random.Random, placement: Placement, fresh: int) -> None:
         else:
             placement.put_topic(topic(rng, name, clients))
     else:
-        clones = [unit for unit in world.peers if unit.kind == "clone"]
-        if len(clones) > 1:
-            one, other = rng.sample(clones, 2)
+        units = list(world.units())
+        if len(units) > 1:
+            one, other = rng.sample(units, 2)
             placement.put_flow(Flow(one, other, rng.randrange(0, 9) / 4))

@@ -22,6 +22,9 @@ from fleet.placement.homes.sharing import PerTopic
 LARGE: Final = 200_000  # clients · masters beyond which one start is searched from, without kicks
 # A detour, in times the longest delay, that nobody takes who has a choice.
 FORBIDDEN: Final = 1e6
+# The delay to a master that a client does not reach, in times the longest: planners that rank
+# masters by the delay of several clients rank it last, not first.
+UNREACHED: Final = 10.0
 # The world stores a spool for a publisher that has not published yet, too.
 SILENT: Final = 1e-12
 
@@ -111,10 +114,11 @@ def case_of(placement: Placement, delegate_s: float | None) -> Case:
         raise PlacementError("there is no master to place a home on")
     reach = np.array([world.reach[name] for name in world.reach])
     allowed = _allowed(placement, np.isfinite(reach))
-    delay = np.where(np.isfinite(reach), reach, 0.0)
     between = np.array(world.between)
+    longest = 1.0 + max(float(reach[np.isfinite(reach)].max(initial=0.0)), float(between.max()))
+    delay = np.where(np.isfinite(reach), reach, UNREACHED * longest)
     members = _Members(world)
-    far = FORBIDDEN * (1.0 + max(float(delay.max()), float(between.max())))
+    far = FORBIDDEN * longest
     taken = _load_of_others(placement)
     compute = np.maximum(0.0, np.array([each.compute for each in world.masters]) - taken)
     opening = np.array([each.opening_cost for each in world.masters])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from msgspec import structs
 
 from _core.colocation.model import Colocation
 from agent.placement.moves import check_plan
@@ -129,3 +130,33 @@ def test_a_drift_is_repaired_with_few_moves() -> None:
         placed.move(move.unit, placed.world.master(move.target))
     assert packing.repair(placed) == []
     assert used(placed) <= 12
+
+
+def test_a_master_with_a_pinned_topic_is_repaired_and_the_pin_kept() -> None:
+    packing = Packing(MODEL)
+    placed = after(Placement(world(12, 24)), packing)
+    full = max(range(12), key=lambda at: len(placed.accounts[at].processors))
+    name, other = list(placed.accounts[full].processors)[:2]
+    pinned = Unit("processor", name)
+    placed.world.pin([Pin(pinned, placed.world.masters[full].name)])
+    for grown in (name, other):
+        topic = placed.world.topics[grown]
+        rates = {"c": 1.9 / topic.service_s}
+        placed.put_topic(structs.replace(topic, publishers=rates))
+    moves = check_plan(placed, packing.repair(placed))
+    assert moves
+    assert pinned not in {move.unit for move in moves}
+    for move in moves:
+        placed.move(move.unit, placed.world.master(move.target))
+    assert packing.repair(placed) == []
+
+
+def test_a_frozen_master_with_room_keeps_no_topic_from_a_later_one() -> None:
+    """Both have a topic already; what fits with the frozen one's goes to the other, not to a new
+    master."""
+    placement = Placement(world(3, 4))
+    placement.place(processor(0), "m0")
+    placement.world.freeze("m0")
+    placement.world.pin([Pin(processor(1), "m1")])
+    done = after(placement, Packing(MODEL))
+    assert {n: done.where(processor(n)) for n in range(4)} == {0: 0, 1: 1, 2: 1, 3: 1}

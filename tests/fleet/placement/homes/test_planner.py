@@ -173,3 +173,16 @@ def test_an_unknown_planner_or_delay_is_refused():
         Simple("best", FAR_S).plan(two_masters())
     with pytest.raises(PlacementError, match="the delay to the delegate is -1"):
         Homes(-1).plan(two_masters())
+
+
+@pytest.mark.parametrize("name", ["otos", "otos-least-used", "reloc"])
+def test_a_master_that_most_members_do_not_reach_is_no_ones_nearest(name):
+    masters = [Master("far"), Master("near")]
+    clients = [Client("c0", {"far": 0.02, "near": 0.01})]
+    clients += [Client(f"c{n}", {"near": 0.01}) for n in (1, 2)]
+    topic = Topic("t", {"c0": 1.0}, frozenset({"c1", "c2"}))
+    placement = Placement(World(masters, [Link("far", "near", 0.05)], clients, [topic]))
+    moves = Simple(name, FAR_S).plan(placement)
+    assert {move.unit.name: move.target for move in moves} == dict.fromkeys(
+        ["c0", "c1", "c2"], "near"
+    )
