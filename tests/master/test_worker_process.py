@@ -97,7 +97,7 @@ def nonsense(message, state):
 def bad_state(message, state):
     state["lock"] = threading.Lock()
 
-def unread_state(message, state):
+def odd_keys(message, state):
     state[5] = 1
 """
 
@@ -111,7 +111,7 @@ def acme(tmp_path, monkeypatch):
         bad="acme:bad",
         nonsense="acme:nonsense",
         bad_state="acme:bad_state",
-        unread_state="acme:unread_state",
+        odd_keys="acme:odd_keys",
         absent="acme_absent:process",
         three="acme:WAYS.get",
         uncallable="acme:CODE",
@@ -215,10 +215,10 @@ def test_nonsense_is_one_line(workers):
     workers.send("state", 1, n=1)
     workers.run_until(lambda: workers.reports("state"))
     assert workers.reports("state")[0].startswith("its state cannot be kept: TypeError")
-    workers.create("unread", "unread_state", checkpoint_messages=1)
-    workers.send("unread", 1, n=1)
-    workers.run_until(lambda: workers.reports("unread"))
-    assert workers.reports("unread")[0].startswith("its state cannot be kept: ValidationError")
+    workers.create("odd", "odd_keys", checkpoint_messages=1)
+    workers.send("odd", 1, n=1)
+    workers.run_until(lambda: workers.reports("odd"))
+    assert workers.reports("odd")[0].startswith("its state cannot be kept: ValidationError")
 
 
 def test_who_keeps_memory_goes_down_alone_and_repeats_nothing(workers):
