@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 
+from agent.placement.congestion import ROUNDING
 from fleet.placement.homes.case import NOWHERE, Case, Floats, Ints
 from fleet.placement.homes.sharing import Sharing
-
-# Sums of floats that were added and taken away again may be off by this share.
-ROUNDING: Final = 1e-9
 
 
 class Accounts:

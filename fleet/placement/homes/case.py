@@ -86,6 +86,15 @@ class Case:
             nobody = int(np.flatnonzero(~self.allowed.any(axis=1))[0])
             raise CaseError(f"client {nobody} may live on no server")
 
+    def processed(
+        self, stored: Floats, load: Floats, servers: Ints | int | slice = slice(None)
+    ) -> Floats:
+        """w of these servers, the share that each processes itself (RELOC): min(1, M/m, C/l)."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            of_storage = np.where(stored > 0, self.storage[servers] / stored, 1.0)
+            of_compute = np.where(load > 0, self.compute[servers] / load, 1.0)
+        return np.minimum(1.0, np.minimum(of_storage, of_compute))
+
     @property
     def clients(self) -> int:
         """How many clients there are."""

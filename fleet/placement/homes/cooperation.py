@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleet.placement.homes.case import Floats, Ints
+from fleet.placement.homes.case import Ints
 from fleet.placement.homes.usage import Usage
 
 
@@ -26,17 +26,12 @@ def cooperate(usage: Usage, client: int, choice: Ints) -> None:
     copied = np.unique(np.concatenate([usage.published(c) for c in movers.tolist()]))
     load = float(case.load_of_client[movers].sum())
     stored = usage.stored[allowed] + usage.added(copied)[allowed]
-    after = _ratio(case.storage[allowed], stored)
-    after = np.minimum(after, _ratio(case.compute[allowed], usage.load[allowed] + load))
+    after = case.processed(stored, usage.load[allowed] + load, allowed)
     if (after >= 1.0).any():
         fit = allowed[after >= 1.0]
         target = int(fit[case.delay[client, fit].argmin()])
     else:
-        now = min(
-            _ratio(case.storage[[home]], usage.stored[[home]])[0],
-            _ratio(case.compute[[home]], usage.load[[home]])[0],
-        )
-        if after.max() <= now:
+        if after.max() <= case.processed(usage.stored[home], usage.load[home], home):
             return
         target = int(allowed[after.argmax()])
     for mover in movers.tolist():
@@ -47,8 +42,3 @@ def _publishers(usage: Usage, topics: Ints, home: int) -> Ints:
     publishers = usage.case.publishers
     all_ = np.concatenate([publishers[t] for t in topics.tolist()])
     return np.unique(all_[usage.home[all_] == home])
-
-
-def _ratio(limits: Floats, used: Floats) -> Floats:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.where(used > 0, np.minimum(1.0, limits / used), 1.0))

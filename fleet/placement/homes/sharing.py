@@ -39,7 +39,7 @@ class Ratio:
 
     def shares(self, accounts: Accounts, server: int) -> Floats:
         """w, for all topics."""
-        w = _ratio(accounts, accounts.stored[server], accounts.load[server], server)
+        w = accounts.case.processed(accounts.stored[server], accounts.load[server], server)
         return np.full(accounts.case.topics, w)
 
     def outlook(self, accounts: Accounts, topics: Ints) -> Floats:
@@ -49,15 +49,15 @@ class Ratio:
     def toll(self, accounts: Accounts, added: Floats, load: Floats, deliveries: Floats) -> Floats:
         """What a lower w costs those who live there."""
         del deliveries
-        after = _ratio(accounts, accounts.stored + added, accounts.load + load[:, None])
-        now = _ratio(accounts, accounts.stored, accounts.load)
+        after = accounts.case.processed(accounts.stored + added, accounts.load + load[:, None])
+        now = accounts.case.processed(accounts.stored, accounts.load)
         return np.asarray((now - after) * accounts.at_stake())
 
     def relief(self, accounts: Accounts, homes: Ints, freed: Floats, load: Floats) -> Floats:
         """What a higher w brings those who stay."""
         stored, used = accounts.stored[homes], accounts.load[homes]
-        after = _ratio(accounts, stored - freed, used - load, homes)
-        now = _ratio(accounts, stored, used, homes)
+        after = accounts.case.processed(stored - freed, used - load, homes)
+        now = accounts.case.processed(stored, used, homes)
         return np.asarray((after - now) * accounts.at_stake()[homes])
 
 
@@ -105,13 +105,3 @@ class PerTopic:
         with np.errstate(divide="ignore", invalid="ignore"):
             part = np.nan_to_num(np.maximum(freed / size[homes], load / work[homes]), nan=0.0)
         return np.asarray(lost[homes] * np.minimum(1.0, part))
-
-
-def _ratio(
-    accounts: Accounts, stored: Floats, load: Floats, servers: Ints | int | slice = slice(None)
-) -> Floats:
-    case = accounts.case
-    with np.errstate(divide="ignore", invalid="ignore"):
-        of_storage = np.where(stored > 0, case.storage[servers] / stored, 1.0)
-        of_compute = np.where(load > 0, case.compute[servers] / load, 1.0)
-    return np.minimum(1.0, np.minimum(of_storage, of_compute))
