@@ -1,6 +1,5 @@
 """Large replies in JSON: written by a thread, sent by the loop, in order."""
 
-import ctypes
 import threading
 
 import pytest
@@ -133,8 +132,8 @@ def test_what_waits_at_the_end_is_sent(rig):
 @pytest.mark.parametrize(
     "value", [-1.234568e-38, 3.4028235e38, -1234567.0, -9.999999e15, float("nan"), 0.1]
 )
-def test_a_buffer_holds_all_that_is_written_and_is_not_moved(monkeypatch, value):
-    rows = 1_000
+def test_a_buffer_holds_all_that_is_written_and_never_grows(monkeypatch, value):
+    rows = 50_000
     series = Series(
         Int64Column.of(range(1_999_999_999_000, 1_999_999_999_000 + rows)),
         {"temperature": Float32Column.of([value] * rows)},
@@ -143,17 +142,17 @@ def test_a_buffer_holds_all_that_is_written_and_is_not_moved(monkeypatch, value)
         age_ms=UInt32Column.of([4_294_967_295] * rows),
     )
     reply = Answer("a", "complete", 1.0, True, Coverage(1, 1), (AreaResult("b1/r1", series),))
-    begins = []
+    sizes = []
 
     def encode_into(message, codec, frame):
-        begins.append(ctypes.addressof(ctypes.c_char.from_buffer(frame)))
+        sizes.append(len(frame))
         codec_module.encode_into(message, codec, frame)
-        begins.append(ctypes.addressof(ctypes.c_char.from_buffer(frame)))
 
     monkeypatch.setattr(reply_writer, "encode_into", encode_into)
     frame = reply_writer._written(reply, JSON)
     assert frame == encode(reply, JSON)
-    assert begins[0] == begins[1]
+    # It never grows. What is left over is given back at the end, which may move it once.
+    assert sizes == [most_bytes(reply)]
     assert len(frame) <= most_bytes(reply)
     assert most_bytes(reply) >= len(encode(Round("w", 1, 0, 0, 1, reply), JSON)) - REST_BYTES
 
