@@ -20,7 +20,7 @@ from fleet.placement.homes.case import Case, Ints
 from fleet.placement.homes.planner import Homes
 from fleet.placement.homes.search import greedy_homes
 from fleet.placement.homes.sharing import PerTopic
-from lab.placement_homes.draw import Setting, draw
+from lab.placement.homes.draw import Setting, draw
 
 SETTING = Setting(
     overlap=True, topics=1_000, side=10, field_km=62.5, storage=np.inf, compute=np.inf

@@ -132,9 +132,9 @@ def homes(seeds: int, results: Path) -> int:
     """
     if (status := without("numpy", "scipy", "matplotlib")) is not None:
         return status
-    from lab.placement_homes import command
+    from lab.placement import command
 
-    return command.run(command.Options(results, seeds))
+    return command.homes(results, seeds)
 
 
 @lab.command()
@@ -486,4 +486,4 @@ def placement_topics(quick: bool, seed: int, results: Path) -> int:
         return status
     from lab.placement import command
 
-    return command.run(results, seed, quick=quick)
+    return command.topics(results, seed, quick=quick)

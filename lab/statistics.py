@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
+
+from fleet.simulation import statistics
 
 TAIL: Final = 0.025  # on either side
 
@@ -34,3 +37,14 @@ def share(hits: int, n: int) -> Interval:
     half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
     # Rounding must not exclude a share of 0 or 1.
     return Interval(p, min(p, max(0.0, middle - half)), max(p, min(1.0, middle + half)))
+
+
+def mean_text(values: Sequence[float], digits: int) -> str:
+    """The mean of a few runs as `shown`."""
+    return shown(statistics.interval(values), digits)
+
+
+def shown(mean: statistics.Interval, digits: int, sign: str = "") -> str:
+    """A mean as a table shows it, with half of its t-interval: 7.45 ± 0.08."""
+    half = "" if mean.half_width is None else f" ± {mean.half_width:.{digits}f}"
+    return f"{mean.mean:{sign}.{digits}f}{half}".replace("-", "−")

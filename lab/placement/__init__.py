@@ -1,1 +1,1 @@
-"""Experiments of placement: topics packed onto brokers (k-TCP)."""
+"""Experiments of placement: topics packed onto brokers (k-TCP), homes of clients (RELOC)."""

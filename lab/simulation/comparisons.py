@@ -14,6 +14,7 @@ from fleet.terminal.tables import Table
 from lab.simulation.contenders import title
 from lab.simulation.evaluation import PAPER_GAINS, Evaluation, Variant
 from lab.simulation.table_v import CLASSES, Size
+from lab.statistics import shown
 
 # Target gain of this project's policy over EDFQ, in percent.
 GOAL: Final = 10.0
@@ -21,18 +22,12 @@ GOAL: Final = 10.0
 
 def load_text(load: Interval | None) -> str:
     """``7.19 ± 0.05``; a dash for none."""
-    if load is None:
-        return "–"
-    half = "" if load.half_width is None else f" ± {load.half_width:.2f}"
-    return f"{load.mean:.2f}{half}"
+    return "–" if load is None else shown(load, 2)
 
 
 def gain_text(gain: Interval | None) -> str:
     """``+31.2 ± 1.4 %``; a dash for none."""
-    if gain is None:
-        return "–"
-    half = "" if gain.half_width is None else f" ± {gain.half_width:.1f}"
-    return f"{gain.mean:+.1f}{half} %".replace("-", "−")
+    return "–" if gain is None else f"{shown(gain, 1, '+')} %"
 
 
 def fleet_name(size: Size) -> str:

@@ -6,9 +6,11 @@ import pytest
 
 from fleet.placement.homes.accounts import Accounts
 from fleet.placement.homes.sharing import PerTopic, Ratio
-from lab.placement_homes import command, online, page, sweeps
-from lab.placement_homes.draw import Setting, draw
-from lab.placement_homes.sweeps import Extent, Point
+from lab.placement import command
+from lab.placement.homes import online, sweeps
+from lab.placement.homes import tables as page
+from lab.placement.homes.draw import Setting, draw
+from lab.placement.homes.sweeps import Extent, Point
 
 SMALL = Extent(
     sigmas=(2.0,),
@@ -71,7 +73,7 @@ def draw_homes(case):
 
 
 def test_the_whole_run_writes_data_picture_and_tables(tmp_path):
-    assert command.run(command.Options(tmp_path, 1), SMALL) == 0
+    assert command.homes(tmp_path, 1, SMALL) == 0
     text = (tmp_path / "placement-homes.md").read_text("utf-8")
     for table in ("goals", "sigma", "spool", "clusters", "claims", "hard", "optimum", "online"):
         assert f"<!-- table: {table} -->\n|" in text

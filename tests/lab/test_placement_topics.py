@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from lab.pages import MARKED, NOT_THERE
-from lab.placement import accuracy, command, topics
-from lab.placement.broker import MAX_RATE, Broker, drawn, topic_of
+from lab.placement import command
+from lab.placement.topics import accuracy, campaign
+from lab.placement.topics.broker import MAX_RATE, Broker, drawn, topic_of
 
-SMALL = topics.Extent(
+SMALL = campaign.Extent(
     models=accuracy.Extent(ours=5, fewest=4, paper=5, held=20, iterations=20),
     sizes=(1, 2, 3),
     topics=(6,),
@@ -66,7 +67,7 @@ def test_rates_are_drawn_up_to_the_share() -> None:
 
 
 def test_a_small_run_writes_data_picture_and_a_page_with_all_tables(tmp_path: Path) -> None:
-    assert command.run(tmp_path, 1, quick=True, extent=SMALL) == 0
+    assert command.topics(tmp_path, 1, quick=True, extent=SMALL) == 0
     page = (tmp_path / "placement-topics.md").read_text("utf-8")
     names = [name for name, _ in MARKED.findall(page)]
     assert names == [

@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from fleet.simulation.statistics import interval
 from fleet.terminal.tables import Table
-from lab.placement_homes.online import Look
-from lab.placement_homes.optimum import COMPARED, Found
-from lab.placement_homes.sweeps import (
+from lab.placement.homes.online import Look
+from lab.placement.homes.optimum import COMPARED, Found
+from lab.placement.homes.sweeps import (
     CENTROID,
     CLUSTERS,
     FREE,
@@ -26,6 +26,7 @@ from lab.placement_homes.sweeps import (
     RELOC,
     Row,
 )
+from lab.statistics import mean_text
 
 # A case is (limits, sweep, topics, σ, spool factor, clusters, seed); a point all but its seed.
 Case = tuple[str, str, str, float, float, int, int]
@@ -101,13 +102,11 @@ def _where(point: Case, name: str, *, hard: bool = False) -> str:
 
 
 def _cell(rows: Sequence[Row]) -> str:
-    delay = interval([row.delay for row in rows])
-    half = "" if delay.half_width is None else f" ± {delay.half_width:.2f}"
     resource, storage = (
         fmean(getattr(row, key) for row in rows) for key in ("resource", "storage")
     )
     part = f" ({resource:.2f})" if resource >= 0.005 else ""
-    return f"{delay.mean:.2f}{half}{part} / {storage:.0f}"
+    return f"{mean_text([row.delay for row in rows], 2)}{part} / {storage:.0f}"
 
 
 def use(cases: dict[Case, dict[str, Row]]) -> Table:
@@ -265,14 +264,12 @@ def online(looks: Sequence[Look]) -> Table:
         groups[look.overlap, look.events].append(look)
     lines = []
     for (overlap, events), of in groups.items():
-        off = interval([each.off_percent for each in of])
-        half = "" if off.half_width is None else f" ± {off.half_width:.1f}"
         lines.append(
             (
                 "overlapping" if overlap else "disjoint",
                 str(events),
                 f"{fmean(each.migrations for each in of):.2f}",
-                f"{off.mean:.1f}{half} %",
+                f"{mean_text([each.off_percent for each in of], 1)} %",
                 f"{fmean(each.event_ms for each in of):.2f} ms",
             )
         )

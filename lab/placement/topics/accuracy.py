@@ -11,7 +11,7 @@ from _core.colocation.model_file import Discipline, ModelFile
 from fleet.placement.latency import ColocationModel, LatencyModel, Run
 from fleet.placement.paper_models import ITERATIONS, PaperModel
 from fleet.placement.training import train
-from lab.placement.broker import TAU_S, Broker, drawn
+from lab.placement.topics.broker import TAU_S, Broker, drawn
 
 if TYPE_CHECKING:
     import numpy as np

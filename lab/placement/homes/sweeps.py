@@ -14,7 +14,7 @@ from fleet.placement.homes.case import Case, Floats, Ints
 from fleet.placement.homes.reloc import reloc_homes
 from fleet.placement.homes.search import Effort, greedy_homes, improve
 from fleet.placement.homes.sharing import PerTopic, Ratio, Sharing
-from lab.placement_homes.draw import Setting, draw
+from lab.placement.homes.draw import Setting, draw
 
 RANDOM: Final = "random"
 NEAREST: Final = "nearest"

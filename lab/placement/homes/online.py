@@ -14,7 +14,7 @@ from fleet.placement.homes.baselines import nearest_homes, otos_homes
 from fleet.placement.homes.case import NOWHERE, Bools, Case, Floats, Ints
 from fleet.placement.homes.search import Effort, cheapest, greedy_homes, improve
 from fleet.placement.homes.sharing import PerTopic
-from lab.placement_homes.draw import Setting, draw
+from lab.placement.homes.draw import Setting, draw
 
 PEERS: Final = 2
 AWAY: Final = 0.2  # of all clients, at the begin

@@ -1,45 +1,26 @@
-"""Output of the experiment: every packing as CSV, a picture, and the tables of the page."""
+"""The data of the experiment, and the tables of its page."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from fleet.simulation.statistics import interval
 from fleet.terminal.tables import Table
-from lab import pages
-from lab.placement.accuracy import Score
-from lab.placement.packed import Packed
-from lab.placement.topics import Found
-from lab.provenance import Provenance
-from lab.statistics import share
+from lab.placement.topics.accuracy import Score
+from lab.placement.topics.campaign import Found
+from lab.placement.topics.packed import Packed
+from lab.statistics import mean_text, share
 
-NAME: Final = "placement-topics"
+HEADINGS: Final = ("request", "arrivals", *Packed.__struct_fields__)
 
 
-def write(found: Found, origin: Provenance, folder: Path) -> list[Path]:
-    """Write data, picture, tables and page into `folder`; their paths."""
-    from lab.placement.pictures import draw
-
-    data = pages.write_csv(
-        folder / f"{NAME}.csv",
-        ["request", "arrivals", *Packed.__struct_fields__],
-        (
-            [name, kind, *(getattr(each, field) for field in Packed.__struct_fields__)]
-            for kind in found.packings
-            for name, packings in (
-                ("even", [*found.packings[kind], *found.queues[kind]]),
-                ("heavy", found.heavy[kind]),
-            )
-            for each in packings
-        ),
-    )
-    picture = folder / f"{NAME}.svg"
-    draw(found, picture)
-    more = {"data": f"[{NAME}.csv]({NAME}.csv): a row for each packing"}
-    page = pages.write(folder, NAME, tables(found), origin, more)
-    return [data, picture, page]
+def rows(found: Found) -> Iterable[list[object]]:
+    """Every packing, for the data."""
+    for kind in found.packings:
+        even = [*found.packings[kind], *found.queues[kind]]
+        for name, packings in (("even", even), ("heavy", found.heavy[kind])):
+            for each in packings:
+                yield [name, kind, *(getattr(each, field) for field in each.__struct_fields__)]
 
 
 def tables(found: Found) -> dict[str, Table]:
@@ -108,14 +89,7 @@ def _packing(packings: Sequence[Packed]) -> Table:
 
 
 def _mean(value: Callable[[Packed], float], packings: Sequence[Packed], n: int, digits: int) -> str:
-    return _interval([float(value(each)) for each in packings if each.topics == n], digits)
-
-
-def _interval(values: Sequence[float], digits: int) -> str:
-    found = interval(values)
-    if found.half_width is None:
-        return f"{found.mean:.{digits}f}"
-    return f"{found.mean:.{digits}f} ± {found.half_width:.{digits}f}"
+    return mean_text([float(value(each)) for each in packings if each.topics == n], digits)
 
 
 def _exact(found: Found) -> Table:
@@ -156,7 +130,7 @@ def _exact(found: Found) -> Table:
 
 def _drift(found: Found) -> Table:
     def column(values: Sequence[Any], of: Callable[[Any], float], digits: int) -> str:
-        return _interval([float(of(each)) for each in values], digits)
+        return mean_text([float(of(each)) for each in values], digits)
 
     rows = [
         [

@@ -13,7 +13,7 @@ from fleet.placement.columns import fewest
 from fleet.placement.latency import LatencyModel, Topic, candidates
 from fleet.placement.packing import Bins, Planner, Problem, ffd, hybrid, lfs
 from fleet.placement.repair import best_fit, leave, repaired
-from lab.placement.broker import QUANTILE, TAU_S, Broker, drawn
+from lab.placement.topics.broker import QUANTILE, TAU_S, Broker, drawn
 
 if TYPE_CHECKING:
     import numpy as np

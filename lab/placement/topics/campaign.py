@@ -11,10 +11,10 @@ from _core.colocation.model import Colocation
 from fleet.placement.latency import Topic
 from fleet.placement.packing import Problem
 from fleet.placement.training import train
-from lab.placement import accuracy
-from lab.placement.accuracy import Score
-from lab.placement.broker import Broker
-from lab.placement.packed import (
+from lab.placement.topics import accuracy
+from lab.placement.topics.accuracy import Score
+from lab.placement.topics.broker import Broker
+from lab.placement.topics.packed import (
     Drifted,
     Online,
     Packed,

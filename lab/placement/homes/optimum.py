@@ -17,8 +17,8 @@ from fleet.placement.homes.exact import Optimum, best_homes
 from fleet.placement.homes.reloc import reloc_homes
 from fleet.placement.homes.search import Effort, greedy_homes, improve
 from fleet.placement.homes.sharing import PerTopic
-from lab.placement_homes.draw import Setting, draw
-from lab.placement_homes.sweeps import CENTROID, NEAREST, OURS, RELOC, Extent
+from lab.placement.homes.draw import Setting, draw
+from lab.placement.homes.sweeps import CENTROID, NEAREST, OURS, RELOC, Extent
 
 SECONDS: Final = 30.0  # for the program; what it has not proven then is left out, and counted
 PROVEN: Final = 1.001  # over the bound

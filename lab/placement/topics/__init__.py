@@ -1,0 +1,1 @@
+"""k-TCP's experiments on a simulated broker: latency models, packings, drift."""
