@@ -21,7 +21,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from fleet.placement.latency import Feasibility
-from fleet.placement.packing import Bins, Problem, ffd, first_fit, largest_sets, lfs
+from fleet.placement.packing import Bins, Problem, balanced, ffd, first_fit, largest_sets, lfs
 
 TINY: Final = 1e-6
 COLUMNS_A_ROUND: Final = 40
@@ -46,14 +46,15 @@ class Exact(Struct, frozen=True):
 def fewest(
     problem: Problem, seconds: float = 8.0, clock: Callable[[], float] = time.monotonic
 ) -> Exact:
-    """The fewest sets, as far as `seconds` reach; never more than FFD and LFS have."""
+    """The fewest sets, as far as `seconds` reach; never more than the other planners have."""
     if not problem.topics:
         return Exact([], 0, 0)
     end = clock() + seconds
     most, feasible = problem.most, problem.feasible
     columns = _Columns(problem)
     columns.add([(topic,) for topic in problem.topics])
-    known = [ffd(problem), lfs(problem), largest_sets(problem.slowest_first(), most, feasible)]
+    known = [ffd(problem), balanced(problem), lfs(problem)]
+    known.append(largest_sets(problem.slowest_first(), most, feasible))
     for bins in (*known, first_fit(problem.heaviest_first()[::-1], most, feasible)):
         columns.add(map(tuple, bins))
     best = min(known, key=len)

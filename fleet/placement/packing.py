@@ -34,6 +34,11 @@ class Problem(Struct, frozen=True):
         """The topics in descending order of their load, equal ones by number."""
         return sorted(self.topics, key=lambda topic: (-self.load[topic], topic))
 
+    def fits(self, place: int, topics: Sequence[int]) -> bool:
+        """Whether these may share a master, wherever it is (`repair.Fits`)."""
+        del place
+        return len(topics) <= self.most and self.feasible(topics)
+
     def infeasible_alone(self) -> list[int]:
         """The topics that miss their objective even alone."""
         return [topic for topic in self.topics if not self.feasible((topic,))]
@@ -63,10 +68,42 @@ def first_fit(
     return found
 
 
+def balanced(problem: Problem) -> Bins:
+    """First fit by falling load, then the same topics evenly on one master less, as long as that
+    works. First fit puts what is heavy together and what is light, of which only `most` share a
+    master; spread evenly each has some of both. O(n · bins) questions a try, mostly one a topic."""
+    topics = problem.heaviest_first()
+    bins = first_fit(topics, problem.most, problem.feasible)
+    while bins and (fewer := spread(problem, topics, len(bins) - 1)):
+        bins = fewer
+    return bins
+
+
+def spread(problem: Problem, topics: Iterable[int], count: int) -> Bins | None:
+    """Each topic in turn goes into the least loaded of `count` bins that stays feasible; None if
+    there is none."""
+    bins: Bins = [[] for _ in range(count)]
+    load = [0.0] * count
+    for topic in topics:
+        for place in sorted(range(count), key=load.__getitem__):
+            if not bins[place] or problem.fits(place, [*bins[place], topic]):
+                bins[place].append(topic)
+                load[place] += problem.load[topic]
+                break
+        else:
+            return None
+    return bins
+
+
 def lfs(problem: Problem) -> Bins:
     """LFS_k (Algorithm 2). O(n^k) questions at worst; the paper leaves open which of the feasible
     sets is taken, and the heaviest first leave the fewest masters in most cases."""
     return largest_sets(problem.heaviest_first(), problem.most, problem.feasible)
+
+
+def either(problem: Problem) -> Bins:
+    """The fewer masters of `balanced` and LFS, evenly loaded ones where both have as many."""
+    return min(balanced(problem), lfs(problem), key=len)
 
 
 def largest_sets(topics: Sequence[int], most: int, feasible: Feasibility) -> Bins:

@@ -1,22 +1,27 @@
 """Plans for the processors of topics: packings of a world, as moves.
 
 Pins and frozen masters are kept: what must stay somewhere is filled up first, and the rest is
-packed by a planner and goes to those masters where most of it lives already.
+packed by a planner and goes to those masters where most of it lives already. Masters of different
+limits are packed as they are, the largest first, so that few are used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
+from math import inf
 from typing import Final
 
 from msgspec import Struct
 
-from _core.colocation.model import Colocation
+from _core.colocation.model import Candidates, Colocation
+from agent.placement.congestion import ROUNDING
 from agent.placement.moves import Move, Reason
 from agent.placement.placement import Placement
 from agent.placement.world import Objective, PlacementError, Unit
 from fleet.placement import latency
-from fleet.placement.packing import Bins, Planner, Problem, ffd, first_fit
+from fleet.placement.latency import PERIODIC, POISSON, Headroom
+from fleet.placement.packing import Bins, Planner, Problem, either
 from fleet.placement.repair import repaired
 
 MOST: Final = 32  # processors that the model takes
@@ -35,10 +40,33 @@ class _Case(Struct, frozen=True):
     """The processors of a world as a problem: topics by number, and the masters that take some."""
 
     names: list[str]
-    problem: Problem
-    keep: latency.Feasibility  # for who stays: a third of the headroom
+    numbers: list[int]
+    load: list[float]
+    asked: Candidates
+    staying: Candidates  # with a third of the headroom
+    most: list[int]  # topics, by master
+    compute: list[float]  # that homes and clones leave, by master
     open: list[int]
     kept: dict[int, list[int]]  # master → topics that stay there whatever is planned
+
+    def within(self, at: int, chosen: Sequence[int]) -> bool:
+        """Whether a master's limits allow these."""
+        load = sum(self.load[number] for number in chosen)
+        return len(chosen) <= self.most[at] and load <= self.compute[at] * (1 + ROUNDING)
+
+    def fits(self, at: int, chosen: Sequence[int]) -> bool:
+        """Whether these keep limits and objectives at a master."""
+        return self.within(at, chosen) and self.asked.feasible(chosen)
+
+    def problem(self, at: int, topics: Sequence[int]) -> Problem:
+        """To pack these onto masters with the limits of that one."""
+        return Problem(
+            sorted(topics),
+            [self.asked.latencies([number])[0] for number in self.numbers],
+            self.load,
+            max(self.most[at], 1),
+            lambda chosen: self.fits(at, chosen),
+        )
 
 
 class Packing:
@@ -47,56 +75,76 @@ class Packing:
     def __init__(
         self,
         model: Colocation,
-        planner: Planner = ffd,
-        headroom: float = 0.08,
+        planner: Planner = either,
+        headroom: Headroom | None = None,
         *,
         periodic: bool = False,
     ) -> None:
-        """`headroom` is on loads. `periodic`: publishers send at fixed intervals; it takes less."""
+        """`periodic`: publishers send at fixed intervals; that takes less headroom by default."""
         self.model = model
         self.planner = planner
-        self.headroom = headroom
+        self.headroom = headroom or (PERIODIC if periodic else POISSON)
         self.periodic = periodic
 
     def plan(self, placement: Placement) -> list[Move]:
         """The moves that lead to a new packing; PlacementError if the masters are too few."""
         case = self._case(placement)
-        problem = case.problem
-        target = {topic: at for at, topics in case.kept.items() for topic in topics}
-        free = [topic for topic in problem.topics if topic not in target]
-        kept = [at for at in case.kept if at in case.open]
-        bins = [case.kept[at] for at in kept]
-        rest = []
-        for topic in sorted(free, key=lambda number: -problem.load[number]):
-            found = first_fit([topic], problem.most, problem.feasible, bins)
-            if len(found) > len(bins):
-                rest.append(topic)
-            else:
-                bins = found
-        planned = self.planner(_only(problem, rest))
-        target |= {topic: kept[at] for at, topics in enumerate(bins) for topic in topics}
-        places = [at for at in case.open if at not in case.kept]
-        target.update(_assigned(placement, case, planned, places))
+        fixed = {topic for topics in case.kept.values() for topic in topics}
+        bins = {at: list(topics) for at, topics in case.kept.items()}
+        rest: list[int] = []
+        for topic in sorted(set(case.numbers) - fixed, key=lambda each: (-case.load[each], each)):
+            takes = (at for at in bins if at in case.open and case.fits(at, [*bins[at], topic]))
+            at = next(takes, None)
+            (rest if at is None else bins[at]).append(topic)
+        target = {topic: at for at, topics in bins.items() for topic in topics}
+        target.update(self._packed(placement, case, rest))
         return _moves(placement, case, target, "plan")
+
+    def _packed(self, placement: Placement, case: _Case, topics: Sequence[int]) -> dict[int, int]:
+        """The master of each of these, on masters that keep nothing: those with the greatest limits
+        are filled first. Of more bins than masters the fullest are taken, before these any with a
+        topic that no smaller master takes."""
+
+        def size(at: int) -> tuple[float, int]:
+            return case.compute[at], case.most[at]
+
+        places = sorted((at for at in case.open if at not in case.kept), key=size, reverse=True)
+        rest = list(topics)
+        needed = 0
+        chosen: list[tuple[list[int], list[int]]] = []  # a bin, and masters of its size
+        for _, alike in groupby(places, key=size):
+            group = list(alike)
+            smaller = places[places.index(group[-1]) + 1 :]
+            must = {t for t in rest if not any(case.fits(at, [t]) for at in smaller)}
+            planned = self.planner(case.problem(group[0], rest)) if rest else []
+            if smaller:
+                planned.sort(key=lambda each: (must.isdisjoint(each), -_sum(case.load, each)))
+            needed = len(chosen) + len(planned)
+            chosen += [(each, group) for each in planned[: len(group)]]
+            rest = [topic for each in planned[len(group) :] for topic in each]
+        if rest or (topics and not places):
+            raise _too_few(max(needed, 1), "masters without pinned ones", len(places))
+        return _assigned(placement, case, chosen, places)
 
     def repair(self, placement: Placement) -> list[Move]:
         """The fewest moves after which all processors that are placed keep their objectives again,
         by what is measured now; those of full masters go where they fit, else to an empty one. What
         is pinned stays."""
         case = self._case(placement)
-        places = list(range(len(placement.world.masters)))
-        bins: Bins = [[] for _ in places]
+        bins: Bins = [[] for _ in placement.world.masters]
         for number, name in enumerate(case.names):
             at = placement.where(Unit("processor", name))
             if at is not None:
                 bins[at].append(number)
-        problem = case.problem
+
+        def keeps(place: int, topics: Sequence[int]) -> bool:
+            return case.within(case.open[place], topics) and case.staying.feasible(topics)
+
         found, moved = repaired(
             [bins[at] for at in case.open],
-            problem.load,
-            problem.most,
-            problem.feasible,
-            case.keep,
+            case.load,
+            lambda place, topics: case.fits(case.open[place], topics),
+            keeps,
             frozenset(topic for topics in case.kept.values() for topic in topics),
         )
         if len(found) > len(case.open):
@@ -107,14 +155,14 @@ class Packing:
     def infeasible_alone(self, placement: Placement) -> list[Alone]:
         """The topics that no placement helps, with the latency that each would get."""
         case = self._case(placement)
-        problem = case.problem
         return [
             Alone(
                 case.names[number],
-                problem.latency_alone[number],
+                case.asked.latencies([number])[0],
                 placement.world.topics[case.names[number]].objective or Objective(),
             )
-            for number in problem.infeasible_alone()
+            for number in case.numbers
+            if not any(case.fits(at, [number]) for at in case.open)
         ]
 
     def _case(self, placement: Placement) -> _Case:
@@ -134,71 +182,67 @@ class Packing:
         free = [at for at in range(len(world.masters)) if at not in world.frozen | world.draining]
         if not free:
             raise PlacementError("no master takes processors: all are frozen or draining")
-        compute = min(world.masters[at].compute for at in free)
-        most = min([MOST, *(world.masters[at].max_processors for at in free)])
-        load = [topic.load for topic in seen]
-        asked = latency.candidates(self.model, seen, self.headroom)
-        staying = latency.candidates(self.model, seen, self.headroom / 3)
-
-        def within(chosen: Sequence[int]) -> bool:
-            return sum(load[number] for number in chosen) <= compute
-
-        names = [topic.name for topic in topics]
         kept: dict[int, list[int]] = {}
-        for number, name in enumerate(names):
-            unit = Unit("processor", name)
-            at = world.pins.get(unit)
-            where = placement.where(unit)
+        for number, topic in enumerate(topics):
+            unit = Unit("processor", topic.name)
+            at, where = world.pins.get(unit), placement.where(unit)
             if at is None and where in world.frozen:
                 at = where
             if at is not None:
                 kept.setdefault(at, []).append(number)
-        numbers = list(range(len(topics)))
+        others = [
+            account.load
+            - sum(world.load_of(Unit("processor", name)) for name in account.processors)
+            for account in placement.accounts
+        ]
         return _Case(
-            names,
-            Problem(
-                numbers,
-                [asked.latencies([number])[0] for number in numbers],
-                load,
-                max(most, 1),
-                lambda chosen: within(chosen) and asked.feasible(chosen),
-            ),
-            lambda chosen: within(chosen) and staying.feasible(chosen),
+            [topic.name for topic in topics],
+            list(range(len(topics))),
+            [topic.load for topic in seen],
+            latency.candidates(self.model, seen, self.headroom),
+            latency.candidates(self.model, seen, self.headroom.part(1 / 3)),
+            [min(MOST, master.max_processors) for master in world.masters],
+            [
+                max(master.compute - load, 0.0)
+                for master, load in zip(world.masters, others, strict=True)
+            ],
             free,
             kept,
         )
 
 
-def _only(problem: Problem, topics: Sequence[int]) -> Problem:
-    return Problem(
-        sorted(topics), problem.latency_alone, problem.load, problem.most, problem.feasible
-    )
+def _sum(load: Sequence[float], topics: Sequence[int]) -> float:
+    return sum(load[topic] for topic in topics)
 
 
 def _assigned(
-    placement: Placement, case: _Case, bins: Bins, places: Sequence[int]
+    placement: Placement,
+    case: _Case,
+    chosen: Sequence[tuple[list[int], list[int]]],
+    places: Sequence[int],
 ) -> dict[int, int]:
-    """The master of each topic: bins go where most of their topics live; then cheap masters."""
+    """The master of each topic: bins go where most of their topics live; then to cheap masters.
+    Beside those that a bin was planned for it may go wherever it fits."""
     from scipy.optimize import linear_sum_assignment
 
-    if len(bins) > len(places):
-        raise _too_few(len(bins), "masters without pinned ones", len(places))
     masters = placement.world.masters
     here = [placement.where(Unit("processor", name)) for name in case.names]
     dearest = max([1.0, *(masters[at].opening_cost for at in places)])
     cost = [
         [
-            masters[at].opening_cost / (dearest * (len(bins) + 1))
+            masters[at].opening_cost / (dearest * (len(chosen) + 1))
             - sum(here[topic] == at for topic in topics)
+            if at in group or case.fits(at, topics)
+            else inf
             for at in places
         ]
-        for topics in bins
+        for topics, group in chosen
     ]
-    rows, columns = linear_sum_assignment(cost) if bins else ([], [])
+    rows, columns = linear_sum_assignment(cost) if chosen else ([], [])
     return {
         topic: places[column]
         for row, column in zip(rows, columns, strict=True)
-        for topic in bins[row]
+        for topic in chosen[row][0]
     }
 
 

@@ -12,6 +12,7 @@ from fleet.simulation.pictures import COLOURS, pyplot, save
 from fleet.simulation.statistics import interval
 from lab.placement.homes.sweeps import CENTROID, FREE, LEAST_USED, NEAREST, OURS, RELOC, Row
 from lab.placement.topics.campaign import Found
+from lab.placement.topics.packed import PLANNERS
 
 # Random is off the scale.
 DRAWN: Final = (NEAREST, CENTROID, LEAST_USED, RELOC, OURS, FREE)
@@ -60,7 +61,7 @@ def _brokers(axes: Any, found: Found, kind: str) -> None:
     packings = [*found.packings[kind], *found.queues[kind]]
     most = max(each.topics for each in packings)
     names = list(dict.fromkeys(each.feasibility for each in packings))
-    marks = {"FFD": "o", "LFS3+FFD": "s", "LFS": "^", "exact": "*"}
+    marks = dict(zip((*PLANNERS, "exact"), "oDs^P*", strict=True))
     for name, planner in dict.fromkeys((each.feasibility, each.planner) for each in packings):
         mine = [
             each

@@ -72,12 +72,13 @@ def test_a_small_run_writes_data_picture_and_a_page_with_all_tables(tmp_path: Pa
     names = [name for name, _ in MARKED.findall(page)]
     assert names == [
         "provenance",
+        "goals",
         *("accuracy-periodic", "packing-periodic", "heavy-periodic"),
         *("accuracy-poisson", "packing-poisson", "heavy-poisson"),
         *("exact", "drift"),
     ]
     assert NOT_THERE not in page
     data = (tmp_path / "placement-topics.csv").read_text("utf-8").splitlines()
-    # Four models with FFD and LFS, LFS3+FFD and, if even, exact for the last; two queues.
-    assert len(data) == 1 + 2 * (2 * (4 * 2 + 1 + 2) + 1)
+    # Three with FFD and LFS, ours with all planners and, if even, exact; two queues.
+    assert len(data) == 1 + 2 * (2 * (3 * 2 + 5 + 2) + 1)
     assert (tmp_path / "placement-topics.svg").stat().st_size > 1_000

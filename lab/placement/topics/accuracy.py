@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 RESAMPLES: Final = 300
+SECOND: Final = "a second run"
+OURS: Final = "ours"
 
 
 class Extent(Struct, frozen=True):
@@ -86,13 +88,13 @@ def measure(
             len(few),
             ColocationModel(train(few, discipline(broker), trees=False).model()),
         ),
-        "ours": (len(some), ColocationModel(ours.model())),
+        OURS: (len(some), ColocationModel(ours.model())),
     }
     scores = []
     for size in sizes:
         held = campaign(broker, [size], extent.held, draw, periodic=periodic)
         again = [broker.measured(run.topics, draw) for run in held]
-        guesses = [("a second run", 0, [run.latency_s for run in again])]
+        guesses = [(SECOND, 0, [run.latency_s for run in again])]
         guesses += [
             (name, runs, [tuple(model.latencies(run.topics)) for run in held])
             for name, (runs, model) in models.items()

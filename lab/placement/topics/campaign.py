@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from _core.colocation.model import Colocation
-from fleet.placement.latency import Topic
+from fleet.placement.latency import NONE, PERIODIC, POISSON, Headroom, Topic
 from fleet.placement.packing import Problem
 from fleet.placement.training import train
 from lab.placement.topics import accuracy
 from lab.placement.topics.accuracy import Score
 from lab.placement.topics.broker import Broker
 from lab.placement.topics.packed import (
+    PLANNERS,
     Drifted,
     Online,
     Packed,
@@ -29,12 +30,16 @@ from lab.placement.topics.packed import (
 if TYPE_CHECKING:
     import numpy as np
 
-HEADROOM: Final = {True: 0.03, False: 0.08}  # on loads; Poisson arrivals need more
-SHARED_HEADROOM: Final = 0.03  # one queue levels out what is too much for one thread
-PAPER_HEADROOM: Final = 0.1
+HEADROOM: Final = {True: PERIODIC, False: POISSON}
+SHARED_HEADROOM: Final = Headroom(0.03)  # one queue levels out what is too much for one thread
+PAPER_HEADROOM: Final = Headroom(0.1)
 HEAVY: Final = 0.4  # of r_max, the least rate of a heavy request
 SHARED_SIZES: Final = (8, 10, 12, 16, 20)  # besides those of the extent
 SHARED_MOST: Final = 20
+NETWORK: Final = "the paper's network"
+NETWORK_WITH_HEADROOM: Final = f"the same, loads + {PAPER_HEADROOM.share:.0%}"
+OURS_WITH_HEADROOM: Final = "ours, headroom"
+OURS_PLANNER: Final = "balanced or LFS"
 KINDS: Final = {True: "periodic", False: "Poisson"}
 
 
@@ -58,6 +63,7 @@ class Extent(Struct, frozen=True):
 class Found(Struct):
     """Everything measured, by the kind of arrivals."""
 
+    most: int  # topics a broker, with a thread each
     scores: dict[str, list[Score]] = {}
     packings: dict[str, list[Packed]] = {}
     queues: dict[str, list[Packed]] = {}
@@ -70,7 +76,7 @@ def run(extent: Extent, seed: int, say: Callable[[str], None]) -> Found:
     """The whole experiment."""
     import numpy as np
 
-    found = Found({}, {}, {}, {}, {}, {})
+    found = Found(extent.most)
     for periodic, kind in KINDS.items():
         say(f"{kind} publishers: training and scoring …")
         scores, trained = accuracy.measure(extent.sizes, extent.models, seed, periodic=periodic)
@@ -127,14 +133,11 @@ def _problems(
     *,
     periodic: bool,
 ) -> dict[str, Problem]:
-    headroom = HEADROOM[periodic]
     return {
-        "the paper's network": ask_any(trained.paper, topics, most, 0.0),
-        f"the same, loads + {PAPER_HEADROOM:.0%}": ask_any(
-            trained.paper, topics, most, PAPER_HEADROOM
-        ),
-        "ours": ask(ours, topics, most, 0.0),
-        f"ours, loads + {headroom:.0%}": ask(ours, topics, most, headroom),
+        NETWORK: ask_any(trained.paper, topics, most, NONE),
+        NETWORK_WITH_HEADROOM: ask_any(trained.paper, topics, most, PAPER_HEADROOM),
+        accuracy.OURS: ask(ours, topics, most, NONE),
+        OURS_WITH_HEADROOM: ask(ours, topics, most, HEADROOM[periodic]),
     }
 
 
@@ -145,11 +148,10 @@ def _all_planners(
     *,
     exact: bool,
 ) -> list[Packed]:
-    *_, last = problems
     packings = []
     for name, problem in problems.items():
-        planners = ["FFD", "LFS3+FFD", "LFS"] if name == last else ["FFD", "LFS"]
-        if exact and name == last:
+        planners = list(PLANNERS) if name == OURS_WITH_HEADROOM else ["FFD", "LFS"]
+        if exact and name == OURS_WITH_HEADROOM:
             planners.append("exact")
         packings += [packed(name, each, problem, topics, Broker(), draw) for each in planners]
     return packings
@@ -161,11 +163,11 @@ def _queue(
     return [
         packed(
             f"one queue, k = {most}",
-            planner,
+            OURS_PLANNER,
             ask(shared, topics, most, SHARED_HEADROOM),
             topics,
             Broker(shared=True),
             draw,
         )
-        for most, planner in ((k, "LFS"), (SHARED_MOST, "FFD"))
+        for most in (k, SHARED_MOST)
     ]

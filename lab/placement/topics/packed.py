@@ -10,15 +10,21 @@ from msgspec import Struct, structs
 
 from _core.colocation.model import Colocation
 from fleet.placement.columns import fewest
-from fleet.placement.latency import LatencyModel, Topic, candidates
-from fleet.placement.packing import Bins, Planner, Problem, ffd, hybrid, lfs
+from fleet.placement.latency import Headroom, LatencyModel, Topic, candidates
+from fleet.placement.packing import Bins, Planner, Problem, balanced, either, ffd, hybrid, lfs
 from fleet.placement.repair import best_fit, leave, repaired
 from lab.placement.topics.broker import QUANTILE, TAU_S, Broker, drawn
 
 if TYPE_CHECKING:
     import numpy as np
 
-PLANNERS: Final[dict[str, Planner]] = {"FFD": ffd, "LFS3+FFD": hybrid(3), "LFS": lfs}
+PLANNERS: Final[dict[str, Planner]] = {
+    "FFD": ffd,
+    "balanced": balanced,
+    "LFS3+FFD": hybrid(3),
+    "LFS": lfs,
+    "balanced or LFS": either,
+}
 RATE_SHARE: Final = 0.9  # of r_max, at most
 DRIFT: Final = 1.5
 DRIFTING: Final = 0.2  # of the topics
@@ -53,7 +59,7 @@ class Drifted(Struct, frozen=True):
 
 
 class Online(Struct, frozen=True):
-    """Topics that come and go: brokers over those of FFD on the same topics, and moves an event."""
+    """Topics that come and go: brokers over those of a plan made anew, and moves an event."""
 
     extra: float
     moves_an_event: float
@@ -66,17 +72,17 @@ def request(
     return [drawn(draw, periodic=periodic, least=least, most=RATE_SHARE) for _ in range(count)]
 
 
-def ask(model: Colocation, topics: Sequence[Topic], most: int, headroom: float) -> Problem:
-    """The problem as our model sees it, with loads that are larger by `headroom`."""
+def ask(model: Colocation, topics: Sequence[Topic], most: int, headroom: Headroom) -> Problem:
+    """The problem as our model sees it, with headroom on rates."""
     asked = candidates(model, topics, headroom)
     numbers = list(range(len(topics)))
     alone = [asked.latencies([number])[0] for number in numbers]
     return Problem(numbers, alone, [topic.load for topic in topics], most, asked.feasible)
 
 
-def ask_any(model: LatencyModel, topics: Sequence[Topic], most: int, headroom: float) -> Problem:
+def ask_any(model: LatencyModel, topics: Sequence[Topic], most: int, headroom: Headroom) -> Problem:
     """The same with any model; a topic alone is feasible by the paper's definition."""
-    raised = [structs.replace(topic, rate=topic.rate * (1.0 + headroom)) for topic in topics]
+    raised = [structs.replace(topic, rate=headroom.raised(topic)) for topic in topics]
 
     def feasible(chosen: Sequence[int]) -> bool:
         some = [raised[number] for number in chosen]
@@ -131,12 +137,12 @@ def measured(
 
 
 def drifted(
-    model: Colocation, headroom: float, most: int, count: int, draw: np.random.Generator,
+    model: Colocation, headroom: Headroom, most: int, count: int, draw: np.random.Generator,
     *, periodic: bool,
 ) -> Drifted:  # fmt: skip
     """A fifth of the topics sends half as much again; after one window the rates are known."""
     topics = request(count, draw, periodic=periodic)
-    before = ffd(ask(model, topics, most, headroom))
+    before = either(ask(model, topics, most, headroom))
     # Those that would be infeasible alone need another processor, not another place.
     able = [
         number
@@ -146,8 +152,8 @@ def drifted(
     for number in draw.choice(able, int(DRIFTING * count), replace=False):
         topics[number] = _grown(topics[number])
     now = ask(model, topics, most, headroom)
-    keep = candidates(model, topics, headroom * KEEP).feasible
-    after, moved = repaired(before, now.load, most, now.feasible, keep)
+    keep = ask(model, topics, most, headroom.part(KEEP))
+    after, moved = repaired(before, now.load, now.fits, keep.fits)
     broker = Broker()
     return Drifted(
         measured(before, topics, broker, draw)[0],
@@ -155,7 +161,7 @@ def drifted(
         len(moved),
         len(before),
         sum(map(bool, after)),
-        len(ffd(now)),
+        len(either(now)),
     )
 
 
@@ -165,7 +171,7 @@ def _grown(topic: Topic) -> Topic:
 
 
 def online(
-    model: Colocation, headroom: float, most: int, count: int, events: int,
+    model: Colocation, headroom: Headroom, most: int, count: int, events: int,
     draw: np.random.Generator, *, periodic: bool,
 ) -> Online:  # fmt: skip
     """About `count` of twice as many topics are there at a time."""
@@ -177,13 +183,13 @@ def online(
     for event in range(count + events):
         if event >= count and draw.random() < len(here) / (2 * count):
             topic = here.pop(int(draw.integers(len(here))))
-            gone = leave(bins, topic, problem.load, most, problem.feasible)
+            gone = leave(bins, topic, problem.load, problem.fits)
             moves += len(gone) if event >= count else 0
         else:
             topic = int(draw.choice([n for n in problem.topics if n not in here]))
             here.append(topic)
-            best_fit(bins, topic, problem.load, most, problem.feasible)
+            best_fit(bins, topic, problem.load, problem.fits)
         if event >= count and event % 10 == 0:
             used += sum(map(bool, bins))
-            fresh += len(ffd(structs.replace(problem, topics=sorted(here))))
+            fresh += len(either(structs.replace(problem, topics=sorted(here))))
     return Online(used / fresh - 1.0, moves / events)

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from math import isnan, nan
+from statistics import fmean
 from typing import Any, Final
 
+from msgspec import Struct
+
 from fleet.terminal.tables import Table
-from lab.placement.topics.accuracy import Score
-from lab.placement.topics.campaign import Found
-from lab.placement.topics.packed import Packed
+from lab.placement.topics.accuracy import OURS, SECOND, Score
+from lab.placement.topics.campaign import (
+    KINDS,
+    NETWORK_WITH_HEADROOM,
+    OURS_PLANNER,
+    OURS_WITH_HEADROOM,
+    SHARED_MOST,
+    Found,
+)
+from lab.placement.topics.packed import PLANNERS, Packed
 from lab.statistics import mean_text, share
 
 HEADINGS: Final = ("request", "arrivals", *Packed.__struct_fields__)
@@ -25,7 +37,7 @@ def rows(found: Found) -> Iterable[list[object]]:
 
 def tables(found: Found) -> dict[str, Table]:
     """The tables of the page by their names."""
-    shown = {}
+    shown = {"goals": _goals(found)}
     for kind in found.packings:
         key = kind.lower()
         shown[f"accuracy-{key}"] = _accuracy(found.scores[kind])
@@ -92,40 +104,174 @@ def _mean(value: Callable[[Packed], float], packings: Sequence[Packed], n: int, 
     return mean_text([float(value(each)) for each in packings if each.topics == n], digits)
 
 
+class Known(Struct, frozen=True):
+    """Of n topics: what each planner has over the fewest brokers known, in percent; the mean of
+    these, and of the lower bound; how many requests' bounds are proven."""
+
+    over: dict[str, float]
+    fewest: float
+    bound: float
+    proven: int
+    requests: int
+
+
+def _known(found: Found, kind: str) -> dict[int, Known]:
+    """By n; the fewest known are those of any planner for the same request and model."""
+    known = {}
+    mine = [each for each in found.packings[kind] if each.feasibility == OURS_WITH_HEADROOM]
+    for n in sorted({each.topics for each in mine}):
+        by: dict[str, list[Packed]] = defaultdict(list)
+        for each in mine:
+            if each.topics == n:
+                by[each.planner].append(each)
+        best = [min(p.brokers for p in row) for row in zip(*by.values(), strict=True)]
+        exact = by.get("exact", [])
+        known[n] = Known(
+            {name: 100 * (sum(p.brokers for p in by[name]) / sum(best) - 1) for name in by},
+            fmean(best),
+            fmean([each.bound for each in exact]) if exact else nan,
+            sum(each.brokers <= each.bound for each in exact),
+            len(exact),
+        )
+    return known
+
+
 def _exact(found: Found) -> Table:
     """Each planner over the fewest brokers that any planner found, by the same model."""
-    rows = []
-    for kind, packings in found.packings.items():
-        name = packings[-1].feasibility
-        mine = [each for each in packings if each.feasibility == name]
-        for n in sorted({each.topics for each in mine}):
-            by_planner: dict[str, list[Packed]] = {}
-            for each in (each for each in mine if each.topics == n):
-                by_planner.setdefault(each.planner, []).append(each)
-            best = [min(p.brokers for p in row) for row in zip(*by_planner.values(), strict=True)]
-            exact = by_planner.get("exact", [])
-            bounds = [each.bound for each in exact]
-            proven = sum(each.brokers <= each.bound for each in exact)
-            rows.append(
-                [
-                    kind,
-                    str(n),
-                    *(
-                        f"{100 * (sum(p.brokers for p in by_planner[each]) / sum(best) - 1):+.1f} %"
-                        if each in by_planner
-                        else "–"
-                        for each in ("FFD", "LFS3+FFD", "LFS", "exact")
-                    ),
-                    f"{sum(best) / len(best):.1f}",
-                    f"{sum(bounds) / len(bounds):.1f}" if bounds else "–",
-                    f"{proven} of {len(exact)}" if exact else "–",
-                ]
-            )
-    headings = (
-        *("publishers", "n", "FFD", "LFS3+FFD", "LFS", "exact"),
-        *("fewest known", "lower bound", "proven"),
-    )
+    planners = (*PLANNERS, "exact")
+    rows = [
+        [
+            *(kind, str(n)),
+            *(f"{known.over[p]:+.1f} %" if p in known.over else "–" for p in planners),
+            f"{known.fewest:.1f}",
+            f"{known.bound:.1f}" if known.requests else "–",
+            f"{known.proven} of {known.requests}" if known.requests else "–",
+        ]
+        for kind in found.packings
+        for n, known in _known(found, kind).items()
+    ]
+    headings = ("publishers", "n", *planners, "fewest known", "lower bound", "proven")
     return Table("Planners beside the fewest brokers known", headings, rows)
+
+
+class Goal(Struct, frozen=True):
+    """A number of each kind of publishers that is to be at most so much: `most` has the limits for
+    periodic and Poisson publishers."""
+
+    what: str
+    most: tuple[float, float]
+    text: str  # how a number is written
+    found: Callable[[str], float]
+
+
+def _goals(found: Found) -> Table:
+    """The goals, what came out, and whether that meets them."""
+    kinds = [kind for kind in KINDS.values() if kind in found.packings]
+    rows = []
+    for goal in _goals_of(found):
+        values = [goal.found(kind) for kind in kinds]
+        most = goal.most[: len(kinds)]
+        met = all(value <= limit for value, limit in zip(values, most, strict=True))
+        limits = " / ".join(dict.fromkeys(goal.text.format(limit) for limit in most))
+        cells = ["–" if isnan(value) else goal.text.format(value) for value in values]
+        verdict = "not run" if any(map(isnan, values)) else "met" if met else "**missed**"
+        rows.append([cell.replace("-", "−") for cell in (goal.what, limits, *cells)] + [verdict])
+    return Table("Goals", ("goal", "at most", *kinds, ""), rows, 2)
+
+
+def _goals_of(found: Found) -> list[Goal]:
+    ours, theirs, default = OURS_WITH_HEADROOM, NETWORK_WITH_HEADROOM, OURS_PLANNER
+
+    def last(packings: Sequence[Packed], name: str, planner: str) -> list[Packed]:
+        most = max(each.topics for each in packings)
+        return [
+            each
+            for each in packings
+            if (each.feasibility, each.planner, each.topics) == (name, planner, most)
+        ]
+
+    def all_of(kind: str) -> list[Packed]:
+        return [*found.packings[kind], *found.queues[kind]]
+
+    def over(packings: Sequence[Packed]) -> float:
+        return 100 * fmean(each.topics_over for each in last(packings, ours, default))
+
+    def fewer(packings: Sequence[Packed], one: tuple[str, str], other: tuple[str, str]) -> float:
+        first, second = (sum(p.brokers for p in last(packings, *each)) for each in (one, other))
+        return 100 * (first / second - 1)
+
+    def known(kind: str, planner: str) -> float:
+        return max(each.over.get(planner, nan) for each in _known(found, kind).values())
+
+    def seconds(kind: str, planner: str) -> float:
+        taken = [each.seconds for each in last(found.packings[kind], ours, planner)]
+        return fmean(taken) if taken else nan
+
+    def lost(kind: str) -> float:
+        r2 = {(score.model, score.topics): score.r2 for score in found.scores[kind]}
+        return max(r2[SECOND, k] - r2[OURS, k] for model, k in r2 if model == OURS and k > 1)
+
+    queue = {k: f"one queue, k = {k}" for k in (found.most, SHARED_MOST)}
+    percent, share = "{:+.1f} %", "{:.1f} %"
+    return [
+        Goal("R² of log p90 below a second run's, worst k ≥ 2", (0.01, 0.01), "{:.3f}", lost),
+        Goal("topics over τ", (1, 2), share, lambda kind: over(found.packings[kind])),
+        Goal("topics over τ, heavy", (1, 2), share, lambda kind: over(found.heavy[kind])),
+        *(
+            Goal(
+                f"brokers: {mine}, ours, against {other}, the network + 10 %{words}",
+                (-10, -10),
+                percent,
+                lambda kind, mine=mine, other=other, of=of: fewer(  # type: ignore[misc]
+                    of[kind], (ours, mine), (theirs, other)
+                ),
+            )
+            for of, words in ((found.packings, ""), (found.heavy, ", heavy"))
+            for mine, other in ((default, "FFD"), (default, "LFS"), ("FFD", "FFD"))
+        ),
+        *(
+            Goal(
+                f"brokers over the fewest known, any n: {planner}",
+                (limit, limit),
+                percent,
+                lambda kind, planner=planner: known(kind, planner),  # type: ignore[misc]
+            )
+            for planner, limit in (("FFD", 8), ("balanced", 8), (default, 8), ("exact", 2))
+        ),
+        *(
+            Goal(
+                f"brokers: {name}, against a thread a topic{words}",
+                (-25, -25),
+                percent,
+                lambda kind, name=name, of=of: fewer(  # type: ignore[misc]
+                    of(kind), (name, default), (ours, default)
+                ),
+            )
+            for of, words in ((all_of, ""), (found.heavy.__getitem__, ", heavy"))
+            for name in queue.values()
+        ),
+        *(
+            Goal(
+                f"a plan, CPU time: {planner}",
+                (limit, limit),
+                "{:.4g} ms",
+                lambda kind, planner=planner: 1e3 * seconds(kind, planner),  # type: ignore[misc]
+            )
+            for planner, limit in (("FFD", 5), ("balanced", 5), (default, 1000), ("exact", 10000))
+        ),
+        Goal(
+            "topics over τ one window after a drift",
+            (1, 1),
+            share,
+            lambda kind: 100 * fmean(each.topics_over_after for each in found.drifts[kind]),
+        ),
+        Goal(
+            "moves after a drift",
+            (4, 4),
+            "{:.1f}",
+            lambda kind: fmean(each.moves for each in found.drifts[kind]),
+        ),
+    ]
 
 
 def _drift(found: Found) -> Table:
@@ -149,6 +295,6 @@ def _drift(found: Found) -> Table:
     headings = (
         *("publishers", "topics over τ, %", "after repair, %", "moves"),
         *("brokers before", "after", "planned anew"),
-        *("come and go: brokers over FFD, %", "moves an event"),
+        *("come and go: brokers over a new plan, %", "moves an event"),
     )
     return Table("After a drift, and with topics that come and go; 50 topics", headings, rows)

@@ -8,12 +8,31 @@ import pytest
 
 from _core.colocation.model import Colocation
 from fleet.placement.columns import exact, fewest
-from fleet.placement.latency import Topic, candidates
-from fleet.placement.packing import Bins, Planner, Problem, disjoint_sets, ffd, hybrid, lfs, matched
+from fleet.placement.latency import Headroom, Topic, candidates
+from fleet.placement.packing import (
+    Bins,
+    Planner,
+    Problem,
+    balanced,
+    disjoint_sets,
+    either,
+    ffd,
+    first_fit,
+    hybrid,
+    lfs,
+    matched,
+)
 from fleet.placement.repair import best_fit, leave, repaired
 
 MODEL = Colocation(shared=False, cores=4.0, interference=0.08, window_s=90.0)
-PLANNERS: dict[str, Planner] = {"ffd": ffd, "hybrid": hybrid(3), "lfs": lfs, "exact": exact}
+PLANNERS: dict[str, Planner] = {
+    "ffd": ffd,
+    "balanced": balanced,
+    "hybrid": hybrid(3),
+    "lfs": lfs,
+    "either": either,
+    "exact": exact,
+}
 
 
 def some(seed: int, count: int, *, least: float = 0.2) -> list[Topic]:
@@ -151,7 +170,7 @@ def test_repair_leaves_no_infeasible_bin_and_moves_little() -> None:
             faster = min(1.5 * old.rate, 0.9 / old.service_s)
             topics[number] = Topic(old.service_s, faster, old.publishers)
         given = problem(topics)
-        after, moved = repaired(before, given.load, 6, given.feasible)
+        after, moved = repaired(before, given.load, given.fits)
         check([each for each in after if each], given)
         broken = sum(not given.feasible(each) for each in before)
         assert broken <= len(moved) <= 3 * broken
@@ -163,7 +182,7 @@ def test_repair_leaves_no_infeasible_bin_and_moves_little() -> None:
 def test_repair_of_what_is_feasible_moves_nothing() -> None:
     given = problem(some(1, 30))
     bins = ffd(given)
-    assert repaired(bins, given.load, 6, given.feasible) == (bins, [])
+    assert repaired(bins, given.load, given.fits) == (bins, [])
 
 
 def test_topics_come_and_go() -> None:
@@ -178,11 +197,11 @@ def test_topics_come_and_go() -> None:
         if here and (not gone or draw.random() < len(here) / 60):
             topic = draw.choice(here)
             here.remove(topic)
-            moves += len(leave(bins, topic, given.load, 6, given.feasible))
+            moves += len(leave(bins, topic, given.load, given.fits))
         else:
             topic = draw.choice(gone)
             here.append(topic)
-            best_fit(bins, topic, given.load, 6, given.feasible)
+            best_fit(bins, topic, given.load, given.fits)
         used = [each for each in bins if each]
         check(used, Problem(sorted(here), given.latency_alone, given.load, 6, given.feasible))
     assert 0 < moves < 150
@@ -194,10 +213,48 @@ def test_topics_come_and_go() -> None:
 
 def test_repair_with_less_headroom_for_who_stays_moves_less() -> None:
     topics = some(2, 40)
-    bins = ffd(problem(topics))
-    strict = candidates(MODEL, topics, 0.1).feasible
-    load = [topic.load for topic in topics]
-    _, many = repaired(bins, load, 6, strict)
-    _, none = repaired(bins, load, 6, strict, problem(topics).feasible)
+    given = problem(topics)
+    bins = ffd(given)
+    asked = candidates(MODEL, topics, Headroom(0.1))
+    strict = Problem(given.topics, given.latency_alone, given.load, 6, asked.feasible).fits
+    _, many = repaired(bins, given.load, strict)
+    _, none = repaired(bins, given.load, strict, given.fits)
     assert many
     assert not none
+
+
+def test_repair_puts_a_topic_where_it_fits_though_an_earlier_master_is_free() -> None:
+    sizes = (2.0, 0.5, 2.0)
+
+    def fits(place: int, topics: Sequence[int]) -> bool:
+        return sum(load[topic] for topic in topics) <= sizes[place]
+
+    load = [1.9, 1.0]
+    assert repaired([[0, 1], [], []], load, fits) == ([[0], [], [1]], [1])
+
+
+def test_headroom_by_chance_is_for_poisson_arrivals_and_shrinks_with_the_rate() -> None:
+    headroom = Headroom(0.1, 2.0, 100.0)
+    assert headroom.raised(Topic(0.01, 25.0)) == pytest.approx(27.5 + 2.0 * 0.5)
+    assert headroom.raised(Topic(0.01, 25.0, publishers=25)) == pytest.approx(27.5)
+    assert headroom.part(0.5) == Headroom(0.05, 1.0, 100.0)
+
+
+def test_balanced_takes_fewer_masters_than_first_fit_where_the_number_of_topics_binds() -> None:
+    """Heavy and light topics: first fit leaves the light ones among themselves."""
+    load = [1.0] * 6 + [0.1] * 6
+    given = Problem(
+        list(range(12)), load, load, 4, lambda topics: sum(load[t] for t in topics) <= 2.05
+    )
+    assert len(ffd(given)) == 5
+    bins = balanced(given)
+    assert len(bins) == 4
+    check(bins, given)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_balanced_never_takes_more_masters_than_first_fit_by_load(seed: int) -> None:
+    given = problem(some(seed, 40, least=0.02))
+    first = first_fit(given.heaviest_first(), given.most, given.feasible)
+    assert len(balanced(given)) <= len(first)
+    assert len(either(given)) == min(len(balanced(given)), len(lfs(given)))

@@ -12,7 +12,7 @@ from agent.placement.moves import check_plan
 from agent.placement.placement import Placement
 from agent.placement.world import Client, Master, Objective, Pin, PlacementError, Topic, Unit, World
 from fleet.placement.columns import exact
-from fleet.placement.packing import Planner, ffd, hybrid, lfs
+from fleet.placement.packing import Planner, balanced, ffd, hybrid, lfs
 from fleet.placement.processors import Packing
 
 MODEL = Colocation(shared=True, cores=4.0, interference=0.08)
@@ -57,7 +57,7 @@ def used(placement: Placement) -> int:
     return len({at for _, at in placement.items()})
 
 
-@pytest.mark.parametrize("planner", [ffd, lfs, hybrid(3), exact])
+@pytest.mark.parametrize("planner", [ffd, balanced, lfs, hybrid(3), exact])
 def test_a_plan_places_every_processor_and_a_second_one_moves_nothing(planner: Planner) -> None:
     packing = Packing(MODEL, planner)
     placed = after(Placement(world()), packing)
@@ -160,3 +160,72 @@ def test_a_frozen_master_with_room_keeps_no_topic_from_a_later_one() -> None:
     placement.world.pin([Pin(processor(1), "m1")])
     done = after(placement, Packing(MODEL))
     assert {n: done.where(processor(n)) for n in range(4)} == {0: 0, 1: 1, 2: 1, 3: 1}
+
+
+def sized(limits: list[tuple[int, float]], topics: int, seed: int = 1) -> World:
+    """Masters that take so many processors, and so much load."""
+    given = world(len(limits), topics, seed=seed)
+    for at, (most, compute) in enumerate(limits):
+        given.masters[at] = structs.replace(given.masters[at], max_processors=most, compute=compute)
+    return given
+
+
+def check_limits(placement: Placement) -> None:
+    for account, master in zip(placement.accounts, placement.world.masters, strict=True):
+        assert len(account.processors) <= master.max_processors
+        assert account.load <= master.compute * (1 + 1e-9)
+
+
+def test_masters_of_different_size_are_packed_as_they_are() -> None:
+    given = sized([(2, 1.0), (2, 1.0), (20, 4.0), (2, 1.0)], 12)
+    done = after(Placement(given), Packing(MODEL))
+    check_limits(done)
+    assert len(done.accounts[2].processors) > 2
+    assert used(done) < 4
+
+
+def test_a_topic_that_only_the_large_master_takes_gets_it() -> None:
+    given = sized([(1, 0.2), (1, 0.2), (1, 4.0), (1, 0.2)], 0)
+    for name, rate in (("small", 10.0), ("other", 11.0), ("large", 40.0)):
+        given.put_topic(Topic(name, {"c": rate}, service_s=0.0126, processor=True))
+    done = after(Placement(given), Packing(MODEL))
+    check_limits(done)
+    assert done.where(Unit("processor", "large")) == 2
+
+
+def test_homes_that_live_at_a_master_leave_less_of_it_to_processors() -> None:
+    given = sized([(20, 4.0), (20, 2.0)], 4)
+    given.put_topic(Topic("homes", {"c": 100.0}, service_s=0.039))
+    placement = Placement(given, [(Unit("home", "c"), "m0")])
+    done = after(placement, Packing(MODEL))
+    check_limits(done)
+    assert not done.accounts[0].processors
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_plans_and_repairs_keep_the_limits_of_every_master(seed: int) -> None:
+    draw = random.Random(seed)
+    limits = [(draw.randint(1, 8), draw.choice([0.4, 1.0, 2.0, 4.0])) for _ in range(16)]
+    placement = Placement(sized(limits, 16, seed))
+    for n, at in enumerate(draw.sample(range(16), 3)):
+        if placement.world.load_of(processor(n)) <= limits[at][1]:
+            placement.world.pin([*pins(placement), Pin(processor(n), f"m{at}")])
+    packing = Packing(MODEL)
+    try:
+        done = after(placement, packing)
+    except PlacementError as error:
+        assert "masters" in str(error)  # noqa: PT017
+        return
+    check_limits(done)
+    for name in draw.sample(list(done.world.topics), 4):
+        topic = done.world.topics[name]
+        rates = {"c": min(1.5 * topic.rate, 0.35 / topic.service_s)}
+        done.put_topic(structs.replace(topic, publishers=rates))
+    moves = packing.repair(done)
+    for move in check_plan(done, moves):
+        done.move(move.unit, done.world.master(move.target))
+
+
+def pins(placement: Placement) -> list[Pin]:
+    world = placement.world
+    return [Pin(unit, world.masters[at].name) for unit, at in world.pins.items()]
