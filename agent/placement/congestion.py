@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from math import inf
 
 from agent.placement.placement import Account, Placement
-from agent.placement.world import Master
+from agent.placement.world import Master, World, checked
 
 # Sums of floats that were added and taken away again may be off by this share.
 ROUNDING = 1e-9
@@ -57,6 +57,9 @@ class Congestion:
 
     far_s = 0.0  # how long a delegated message takes between two homes
 
+    def check(self, world: World) -> None:
+        """PlacementError, once before any price, if it names what is not in the world."""
+
     def cost(self, placement: Placement, at: int, plus: Addition) -> float:
         """What the master's account costs with this addition; infinity if it may not be so."""
         return 0.0
@@ -82,21 +85,26 @@ def fits(master: Master, account: Account, plus: Addition) -> bool:
 class Limits(Congestion):
     """Hard limits of storage, compute and processors.
 
-    With `delegate` (a master's name, the papers' cloud), homes may exceed them: whole topics go
-    there, those with the largest spools first, so that few do; see `topics`.
+    With `delegate` (a master's name, the papers' cloud), homes of the others may exceed them: whole
+    topics go there, those with the largest spools first, so that few do; see `topics`.
     """
 
     def __init__(self, delegate: str | None = None, delay_s: float = 0.0) -> None:
         """`delay_s` is the delay from a master to the delegate."""
         self.delegate = delegate
-        self.far_s = 2 * delay_s
+        self.far_s = 2 * checked("the delay to the delegate", delay_s)
+
+    def check(self, world: World) -> None:
+        if self.delegate is not None:
+            world.master(self.delegate)
 
     def cost(self, placement: Placement, at: int, plus: Addition) -> float:
         """By how much delegated messages take longer; 0 within the limits. O(1) within them, else
         O(topics with publishers there · their masters)."""
         if fits(placement.world.masters[at], placement.accounts[at], plus):
             return 0.0
-        chosen = None if self.delegate is None else self.topics(placement, at, plus)
+        elsewhere = self.delegate not in {None, placement.world.masters[at].name}
+        chosen = self.topics(placement, at, plus) if elsewhere else None
         if chosen is None:
             return inf
         return sum(self._longer(placement, at, name, plus) for name in chosen)
@@ -126,7 +134,8 @@ class Limits(Congestion):
         return chosen if storage <= 0 and load <= 0 else None
 
     def delegated(self, placement: Placement, at: int, topic: str) -> float:
-        if fits(placement.world.masters[at], placement.accounts[at], NOTHING):
+        master = placement.world.masters[at]
+        if self.delegate == master.name or fits(master, placement.accounts[at], NOTHING):
             return 0.0
         return float(topic in (self.topics(placement, at) or ()))
 
@@ -168,7 +177,7 @@ class Delegation(Congestion):
     the cloud, at `delay_s` each way."""
 
     def __init__(self, delay_s: float) -> None:
-        self.far_s = 2 * delay_s
+        self.far_s = 2 * checked("the delay to the cloud", delay_s)
 
     def cost(self, placement: Placement, at: int, plus: Addition) -> float:
         account = placement.accounts[at]
@@ -238,6 +247,10 @@ class Together(Congestion):
         if len(delegating) > 1:
             raise ValueError("two kinds of congestion delegate messages")
         self.far_s = delegating[0].far_s if delegating else 0.0
+
+    def check(self, world: World) -> None:
+        for each in self.parts:
+            each.check(world)
 
     def cost(self, placement: Placement, at: int, plus: Addition) -> float:
         total = 0.0

@@ -80,6 +80,8 @@ class Price:
     """Prices of units in a placement, with one kind of congestion."""
 
     def __init__(self, placement: Placement, congestion: Congestion) -> None:
+        """PlacementError if the congestion names a master that is not there."""
+        congestion.check(placement.world)
         self.placement = placement
         self.congestion = congestion
 

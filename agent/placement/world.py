@@ -104,7 +104,7 @@ class Pin(Struct, frozen=True):
     master: str
 
 
-def _checked(what: str, value: float, *, infinite: bool = False) -> float:
+def checked(what: str, value: float, *, infinite: bool = False) -> float:
     """The value; PlacementError if it is NaN, negative, or infinite where it may not be."""
     if not (value >= 0 and (infinite or isfinite(value))):
         raise PlacementError(f"{what} is {value}: give a number of 0 or more")
@@ -217,8 +217,8 @@ class World:
         row = array("d", [inf]) * len(self.masters)
         for name, seconds in client.delays.items():
             what = f"the delay from client {client.name} to master {name}"
-            row[self.master(name)] = _checked(what, seconds)
-        self.ages[client.name] = _checked(f"the age of {client.name}'s delays", client.age_s)
+            row[self.master(name)] = checked(what, seconds)
+        self.ages[client.name] = checked(f"the age of {client.name}'s delays", client.age_s)
         self.reach[client.name] = row
 
     def drop_client(self, name: str) -> None:
@@ -261,7 +261,7 @@ class World:
         """Set the rate of a flow; 0 removes it. A clone exists from its first flow on. O(1)."""
         if flow.one == flow.other:
             raise PlacementError(f"a flow of {flow.one} to itself")
-        rate = _checked(f"the rate between {flow.one} and {flow.other}", flow.rate)
+        rate = checked(f"the rate between {flow.one} and {flow.other}", flow.rate)
         for unit in (flow.one, flow.other):
             if unit.kind != "clone":
                 self.require(unit)
@@ -294,15 +294,15 @@ class World:
         for client in (*topic.publishers, *topic.subscribers):
             if client not in self.reach:
                 raise PlacementError(f"{where} there is no client {client!r}")
-        _checked(f"{where} spool_bytes", topic.spool_bytes)
-        _checked(f"{where} service_s", topic.service_s)
+        checked(f"{where} spool_bytes", topic.spool_bytes)
+        checked(f"{where} service_s", topic.service_s)
         goal = topic.objective
         if goal is not None and not (0 < goal.quantile < 1 and 0 < goal.seconds < inf):
             raise PlacementError(f"{where} an objective needs 0 < quantile < 1 and seconds > 0")
 
     def check_rate(self, topic: str, client: str, rate: float) -> None:
         """PlacementError if a client cannot publish to a topic at this rate."""
-        _checked(f"topic {topic}: the rate of publisher {client}", rate)
+        checked(f"topic {topic}: the rate of publisher {client}", rate)
 
     def _checked_pins(self, pins: Iterable[Pin]) -> dict[Unit, int]:
         found: dict[Unit, int] = {}
@@ -341,10 +341,10 @@ class World:
     def _add_master(self, master: Master) -> None:
         if master.name in self.number:
             raise PlacementError(f"there are two masters {master.name!r}")
-        _checked(f"storage_bytes of master {master.name}", master.storage_bytes, infinite=True)
-        _checked(f"compute of master {master.name}", master.compute, infinite=True)
-        _checked(f"opening_cost of master {master.name}", master.opening_cost)
-        _checked(f"max_processors of master {master.name}", master.max_processors)
+        checked(f"storage_bytes of master {master.name}", master.storage_bytes, infinite=True)
+        checked(f"compute of master {master.name}", master.compute, infinite=True)
+        checked(f"opening_cost of master {master.name}", master.opening_cost)
+        checked(f"max_processors of master {master.name}", master.max_processors)
         if master.cores < 1:
             raise PlacementError(f"master {master.name} has {master.cores} cores: give 1 or more")
         self.number[master.name] = len(self.masters)
@@ -353,15 +353,15 @@ class World:
     def _matrix(self, links: Iterable[Link], unknown: float | None) -> list[array[float]]:
         count = len(self.masters)
         if unknown is not None:
-            _checked("unknown_delay_s", unknown)
+            checked("unknown_delay_s", unknown)
         rows = [array("d", [-1.0 if unknown is None else unknown]) * count for _ in range(count)]
         for one in range(count):
             rows[one][one] = 0.0
         for link in links:
             what = f"the delay between masters {link.one} and {link.other}"
             one, other = self.master(link.one), self.master(link.other)
-            rows[one][other] = rows[other][one] = _checked(what, link.seconds)
-            _checked(f"the age of {what}", link.age_s)
+            rows[one][other] = rows[other][one] = checked(what, link.seconds)
+            checked(f"the age of {what}", link.age_s)
             if one == other and link.seconds > 0:
                 raise PlacementError(f"{what} is {link.seconds}: that of a master to itself is 0")
         for one, row in enumerate(rows):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from math import inf
+from math import inf, nan
 
 import msgspec
 import pytest
@@ -24,6 +24,7 @@ from tests.placement import oracle, worlds
 
 FAR_S = 0.2
 DELTA_S = 0.05
+CLOUD = "m3"
 
 Naive = Callable[[World, Mapping[Unit, int]], float]
 
@@ -64,7 +65,8 @@ def delegating(world: World, where: Mapping[Unit, int]) -> float:
 
 
 def named(world: World, where: Mapping[Unit, int]) -> float:
-    """Whole topics delegated, the largest spools first, until a master's limits hold."""
+    """Whole topics delegated, the largest spools first, until a master's limits hold; the delegate
+    has nobody to delegate to."""
     gone: set[tuple[int, str]] = set()
     homes = {unit.name: at for unit, at in where.items() if unit.kind == "home"}
     for at, (master, sums) in enumerate(
@@ -78,7 +80,7 @@ def named(world: World, where: Mapping[Unit, int]) -> float:
             rate = sum(r for c, r in topic.publishers.items() if homes.get(c) == at)
             too_much = storage > master.storage_bytes
             too_busy = load > master.compute and not topic.processor
-            if rate and (too_much or too_busy):
+            if rate and (too_much or too_busy) and master.name != CLOUD:
                 storage -= topic.spool_bytes
                 load -= 0.0 if topic.processor else rate * topic.service_s
                 gone.add((at, topic.name))
@@ -110,7 +112,7 @@ def tails(world: World, where: Mapping[Unit, int]) -> float:
 KINDS: dict[str, tuple[Congestion, Naive]] = {
     "none": (Congestion(), plain),
     "limits": (Limits(), hard),
-    "limits with a delegate": (Limits("cloud", FAR_S / 2), named),
+    "limits with a delegate": (Limits(CLOUD, FAR_S / 2), named),
     "delegation": (Delegation(FAR_S / 2), delegating),
     "waiting": (Waiting(DELTA_S), waiting),
     "learned tail": (Together([Limits(), LearnedTail(few)]), tails),
@@ -182,12 +184,37 @@ def test_why_tells_every_price_and_every_reason() -> None:
 
 def test_with_a_delegate_the_topic_goes_there_and_is_named() -> None:
     placement = office(storage_bytes=50.0)
-    limits = Limits("cloud", 0.001)
+    limits = Limits("m3", 0.001)
     price = Price(placement, limits)
     assert price.arrive(Unit("home", "c1")) == 1
     assert limits.topics(placement, 1) == ["doors"]
     assert limits.topics(placement, 0) == []
     assert price.total() == pytest.approx(2 * (0.002 + 2 * 0.001 + 0.001))
+
+
+@pytest.mark.parametrize(
+    "wrapped", [lambda each: each, lambda each: Together([LearnedTail(few), each])]
+)
+def test_a_delegate_that_is_no_master_is_refused(wrapped: Callable[[Limits], Congestion]) -> None:
+    with pytest.raises(PlacementError) as refused:
+        Price(office(), wrapped(Limits("cloud", 0.001)))
+    assert str(refused.value) == "there is no master 'cloud': known are m1, m2, m3"
+
+
+@pytest.mark.parametrize("delay_s", [-0.1, inf, nan])
+@pytest.mark.parametrize("kind", [lambda delay: Limits("m3", delay), Delegation])
+def test_the_delay_to_where_messages_are_delegated_is_a_number(
+    kind: Callable[[float], Congestion], delay_s: float
+) -> None:
+    with pytest.raises(PlacementError, match=r"^the delay to the \w+ is .*: give a number"):
+        kind(delay_s)
+
+
+def test_the_delegate_itself_delegates_nothing() -> None:
+    placement = office(storage_bytes=50.0)
+    price = Price(placement, Limits("m2", 0.001))
+    rows = {row.master: row for row in price.why(Unit("home", "c1"))}
+    assert rows["m2"].reason == "needs 100 bytes of storage, has 50"
 
 
 def test_pins_draining_and_frozen_masters_come_before_the_price() -> None:

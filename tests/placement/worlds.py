@@ -38,8 +38,10 @@ def world(
     *,
     limited: bool = True,
     opening: bool = True,
+    delegate: str = "",
 ) -> World:
-    """A world of this size, with limits that some placements exceed."""
+    """A world of this size, with limits that some placements exceed. A `delegate` is a master
+    besides, which takes no units."""
 
     def limit(most: int) -> float:
         return rng.randrange(most // 2, most) if limited and rng.random() < 0.7 else inf
@@ -68,14 +70,21 @@ def world(
         for other in units[:n]
         if rng.random() < 0.6
     ]
-    return World(hosts, links, members, [topic(rng, f"t{n}", known) for n in range(topics)], flows)
+    if delegate:
+        hosts.append(Master(delegate))
+        links += [Link(delegate, name, 0.0) for name in names]
+    made = World(hosts, links, members, [topic(rng, f"t{n}", known) for n in range(topics)], flows)
+    if delegate:
+        made.freeze(delegate)
+    return made
 
 
 def choices(placement: Placement, unit: Unit) -> list[int]:
     """The masters that a unit may live on."""
-    everywhere = range(len(placement.world.masters))
+    world = placement.world
+    everywhere = [at for at in range(len(world.masters)) if at not in world.frozen]
     if unit.kind != "home":
-        return list(everywhere)
+        return everywhere
     return [at for at in everywhere if placement.world.reach[unit.name][at] < inf]
 
 

@@ -30,7 +30,7 @@ NAMES = ("random", "nearest", "otos", "otos-least-used", "reloc")
 def placed(seed, *, leave_out=0.0):
     """A random world with flows of every kind, and a random placement of it."""
     rng = random.Random(seed)
-    made = world(rng)
+    made = world(rng, delegate="cloud")
     placement = Placement(made)
     units = [Unit("home", "c1"), Unit("home", "c2"), Unit("clone", "d1")]
     for n, one in enumerate(units):
@@ -55,7 +55,7 @@ def follow(placement, moves):
 @pytest.mark.parametrize("seed", range(8))
 def test_a_plan_brings_what_it_says_by_the_products_price(seed):
     placement = placed(seed)
-    price = Price(placement, Limits("m0", FAR_S))
+    price = Price(placement, Limits("cloud", FAR_S))
     before = price.total()
     moves = Homes(FAR_S, kicks=3).plan(placement)
     follow(placement, moves)
@@ -72,7 +72,7 @@ def test_ours_is_never_dearer_than_the_others(name, seed):
     ours, theirs = placed(seed, leave_out=0.3), placed(seed, leave_out=0.3)
     follow(ours, Homes(FAR_S, kicks=3).plan(ours))
     follow(theirs, Simple(name, FAR_S).plan(theirs))
-    totals = [Price(each, Limits("m0", FAR_S)).total() for each in (ours, theirs)]
+    totals = [Price(each, Limits("cloud", FAR_S)).total() for each in (ours, theirs)]
     assert totals[0] <= totals[1] + 1e-6
     assert all(each.where(Unit("home", "c0")) is not None for each in (ours, theirs))
 
