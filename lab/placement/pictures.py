@@ -61,6 +61,7 @@ def _brokers(axes: Any, found: Found, kind: str) -> None:
     packings = [*found.packings[kind], *found.queues[kind]]
     most = max(each.topics for each in packings)
     names = list(dict.fromkeys(each.feasibility for each in packings))
+    colours = dict(zip(names, (*COLOURS, "black"), strict=False))
     marks = dict(zip((*PLANNERS, "exact"), "oDs^P*", strict=True))
     for name, planner in dict.fromkeys((each.feasibility, each.planner) for each in packings):
         mine = [
@@ -73,10 +74,10 @@ def _brokers(axes: Any, found: Found, kind: str) -> None:
             100 * fmean(each.topics_over for each in mine),
             marks[planner],
             ms=6,
-            color=COLOURS[names.index(name)],
+            color=colours[name],
         )
-    for number, name in enumerate(names):
-        axes.plot([], [], "o", color=COLOURS[number], label=name)
+    for name, colour in colours.items():
+        axes.plot([], [], "o", color=colour, label=name)
     for planner, mark in marks.items():
         axes.plot([], [], mark, color="grey", label=planner)
     axes.set_xlabel(f"brokers for {most} topics")

@@ -79,6 +79,6 @@ def test_a_small_run_writes_data_picture_and_a_page_with_all_tables(tmp_path: Pa
     ]
     assert NOT_THERE not in page
     data = (tmp_path / "placement-topics.csv").read_text("utf-8").splitlines()
-    # Three with FFD and LFS, ours with all planners and, if even, exact; two queues.
-    assert len(data) == 1 + 2 * (2 * (3 * 2 + 5 + 2) + 1)
+    # Four with FFD and LFS, ours with all planners and, if even, exact; two queues.
+    assert len(data) == 1 + 2 * (2 * (4 * 2 + 5 + 2) + 1)
     assert (tmp_path / "placement-topics.svg").stat().st_size > 1_000

@@ -33,11 +33,15 @@ if TYPE_CHECKING:
 HEADROOM: Final = {True: PERIODIC, False: POISSON}
 SHARED_HEADROOM: Final = Headroom(0.03)  # one queue levels out what is too much for one thread
 PAPER_HEADROOM: Final = Headroom(0.1)
+# The least in steps of 2 % with which FFD, asking the network, has 1 % and 2 % of the topics over τ
+# at most; found with other seeds than those that are reported.
+ENOUGH: Final = {True: Headroom(0.12), False: Headroom(0.14)}
 HEAVY: Final = 0.4  # of r_max, the least rate of a heavy request
 SHARED_SIZES: Final = (8, 10, 12, 16, 20)  # besides those of the extent
 SHARED_MOST: Final = 20
 NETWORK: Final = "the paper's network"
 NETWORK_WITH_HEADROOM: Final = f"the same, loads + {PAPER_HEADROOM.share:.0%}"
+NETWORK_WITHIN_LIMITS: Final = "the same, enough headroom"
 OURS_WITH_HEADROOM: Final = "ours, headroom"
 OURS_PLANNER: Final = "balanced or LFS"
 KINDS: Final = {True: "periodic", False: "Poisson"}
@@ -136,6 +140,7 @@ def _problems(
     return {
         NETWORK: ask_any(trained.paper, topics, most, NONE),
         NETWORK_WITH_HEADROOM: ask_any(trained.paper, topics, most, PAPER_HEADROOM),
+        NETWORK_WITHIN_LIMITS: ask_any(trained.paper, topics, most, ENOUGH[periodic]),
         accuracy.OURS: ask(ours, topics, most, NONE),
         OURS_WITH_HEADROOM: ask(ours, topics, most, HEADROOM[periodic]),
     }

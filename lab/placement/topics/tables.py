@@ -15,8 +15,10 @@ from lab.placement.topics.accuracy import OURS, SECOND, Score
 from lab.placement.topics.campaign import (
     KINDS,
     NETWORK_WITH_HEADROOM,
+    NETWORK_WITHIN_LIMITS,
     OURS_PLANNER,
     OURS_WITH_HEADROOM,
+    PAPER_HEADROOM,
     SHARED_MOST,
     Found,
 )
@@ -180,97 +182,100 @@ def _goals(found: Found) -> Table:
 
 
 def _goals_of(found: Found) -> list[Goal]:
-    ours, theirs, default = OURS_WITH_HEADROOM, NETWORK_WITH_HEADROOM, OURS_PLANNER
+    ours, mine = OURS_WITH_HEADROOM, OURS_PLANNER
 
-    def last(packings: Sequence[Packed], name: str, planner: str) -> list[Packed]:
-        most = max(each.topics for each in packings)
-        return [
-            each
-            for each in packings
-            if (each.feasibility, each.planner, each.topics) == (name, planner, most)
-        ]
-
-    def all_of(kind: str) -> list[Packed]:
+    def even(kind: str) -> list[Packed]:
         return [*found.packings[kind], *found.queues[kind]]
 
-    def over(packings: Sequence[Packed]) -> float:
-        return 100 * fmean(each.topics_over for each in last(packings, ours, default))
+    def heavy(kind: str) -> list[Packed]:
+        return found.heavy[kind]
 
-    def fewer(packings: Sequence[Packed], one: tuple[str, str], other: tuple[str, str]) -> float:
-        first, second = (sum(p.brokers for p in last(packings, *each)) for each in (one, other))
-        return 100 * (first / second - 1)
+    def fewer(
+        packings: Callable[[str], list[Packed]], one: tuple[str, str], other: tuple[str, str]
+    ) -> Callable[[str], float]:
+        def percent(kind: str) -> float:
+            first, second = (
+                sum(each.brokers for each in _last(packings(kind), *who)) for who in (one, other)
+            )
+            return 100 * (first / second - 1)
 
-    def known(kind: str, planner: str) -> float:
-        return max(each.over.get(planner, nan) for each in _known(found, kind).values())
+        return percent
 
-    def seconds(kind: str, planner: str) -> float:
-        taken = [each.seconds for each in last(found.packings[kind], ours, planner)]
-        return fmean(taken) if taken else nan
+    def over(packings: Callable[[str], list[Packed]]) -> Callable[[str], float]:
+        return lambda kind: (
+            100 * fmean(each.topics_over for each in _last(packings(kind), ours, mine))
+        )
+
+    def known(planner: str) -> Callable[[str], float]:
+        return lambda kind: max(
+            each.over.get(planner, nan) for each in _known(found, kind).values()
+        )
+
+    def taken(planner: str) -> Callable[[str], float]:
+        def ms(kind: str) -> float:
+            last = _last(found.packings[kind], ours, planner)
+            return 1e3 * fmean(each.seconds for each in last) if last else nan
+
+        return ms
 
     def lost(kind: str) -> float:
         r2 = {(score.model, score.topics): score.r2 for score in found.scores[kind]}
         return max(r2[SECOND, k] - r2[OURS, k] for model, k in r2 if model == OURS and k > 1)
 
-    queue = {k: f"one queue, k = {k}" for k in (found.most, SHARED_MOST)}
-    percent, share = "{:+.1f} %", "{:.1f} %"
+    def left(kind: str) -> float:
+        return 100 * fmean(each.topics_over_after for each in found.drifts[kind])
+
+    def moves(kind: str) -> float:
+        return fmean(each.moves for each in found.drifts[kind])
+
+    requests = (("even", even), ("heavy", heavy))
+    networks = {
+        f"FFD, the network + {PAPER_HEADROOM.share:.0%}": (NETWORK_WITH_HEADROOM, "FFD"),
+        f"LFS, the network + {PAPER_HEADROOM.share:.0%}": (NETWORK_WITH_HEADROOM, "LFS"),
+        "FFD, the network with enough": (NETWORK_WITHIN_LIMITS, "FFD"),
+    }
+    queues = [f"one queue, k = {most}" for most in (found.most, SHARED_MOST)]
     return [
         Goal("R² of log p90 below a second run's, worst k ≥ 2", (0.01, 0.01), "{:.3f}", lost),
-        Goal("topics over τ", (1, 2), share, lambda kind: over(found.packings[kind])),
-        Goal("topics over τ, heavy", (1, 2), share, lambda kind: over(found.heavy[kind])),
+        *(Goal(f"{name}: topics over τ", (1, 2), "{:.1f} %", over(of)) for name, of in requests),
         *(
-            Goal(
-                f"brokers: {mine}, ours, against {other}, the network + 10 %{words}",
-                (-10, -10),
-                percent,
-                lambda kind, mine=mine, other=other, of=of: fewer(  # type: ignore[misc]
-                    of[kind], (ours, mine), (theirs, other)
-                ),
-            )
-            for of, words in ((found.packings, ""), (found.heavy, ", heavy"))
-            for mine, other in ((default, "FFD"), (default, "LFS"), ("FFD", "FFD"))
+            Goal(f"{name}: brokers against {who}", (-10, -10), "{:+.1f} %",
+                 fewer(of, (ours, mine), other))
+            for name, of in requests
+            for who, other in networks.items()
         ),
         *(
-            Goal(
-                f"brokers over the fewest known, any n: {planner}",
-                (limit, limit),
-                percent,
-                lambda kind, planner=planner: known(kind, planner),  # type: ignore[misc]
-            )
-            for planner, limit in (("FFD", 8), ("balanced", 8), (default, 8), ("exact", 2))
+            Goal(f"{name}: brokers, FFD against FFD, the network with enough", (-10, -10),
+                 "{:+.1f} %", fewer(of, (ours, "FFD"), (NETWORK_WITHIN_LIMITS, "FFD")))
+            for name, of in requests
         ),
         *(
-            Goal(
-                f"brokers: {name}, against a thread a topic{words}",
-                (-25, -25),
-                percent,
-                lambda kind, name=name, of=of: fewer(  # type: ignore[misc]
-                    of(kind), (name, default), (ours, default)
-                ),
-            )
-            for of, words in ((all_of, ""), (found.heavy.__getitem__, ", heavy"))
-            for name in queue.values()
+            Goal(f"brokers over the fewest known, worst n: {planner}", (most, most), "{:+.1f} %",
+                 known(planner))
+            for planner, most in (("FFD", 8), ("balanced", 8), (mine, 8), ("exact", 2))
         ),
         *(
-            Goal(
-                f"a plan, CPU time: {planner}",
-                (limit, limit),
-                "{:.4g} ms",
-                lambda kind, planner=planner: 1e3 * seconds(kind, planner),  # type: ignore[misc]
-            )
-            for planner, limit in (("FFD", 5), ("balanced", 5), (default, 1000), ("exact", 10000))
+            Goal(f"{name}: brokers, {queue} against a thread a topic", (-25, -25), "{:+.1f} %",
+                 fewer(of, (queue, mine), (ours, mine)))
+            for name, of in requests
+            for queue in queues
         ),
-        Goal(
-            "topics over τ one window after a drift",
-            (1, 1),
-            share,
-            lambda kind: 100 * fmean(each.topics_over_after for each in found.drifts[kind]),
+        *(
+            Goal(f"CPU time of a plan: {planner}", (most, most), "{:,.1f} ms", taken(planner))
+            for planner, most in (("FFD", 5), ("balanced", 5), (mine, 1_000), ("exact", 10_000))
         ),
-        Goal(
-            "moves after a drift",
-            (4, 4),
-            "{:.1f}",
-            lambda kind: fmean(each.moves for each in found.drifts[kind]),
-        ),
+        Goal("after a drift: topics over τ one window later", (1, 1), "{:.1f} %", left),
+        Goal("after a drift: moves", (4, 4), "{:.1f}", moves),
+    ]  # fmt: skip
+
+
+def _last(packings: Sequence[Packed], name: str, planner: str) -> list[Packed]:
+    """Those of the largest requests."""
+    most = max(each.topics for each in packings)
+    return [
+        each
+        for each in packings
+        if (each.feasibility, each.planner, each.topics) == (name, planner, most)
     ]
 
 
