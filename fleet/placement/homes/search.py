@@ -39,11 +39,6 @@ def greedy_homes(case: Case, sharing: Sharing, order: Iterable[int] | None = Non
     return accounts.home
 
 
-def cheapest(accounts: Accounts, client: int) -> int:
-    """Where a client's price is least. O(its topics · S²)."""
-    return int(accounts.changes(np.array([client]))[0][0].argmin())
-
-
 def _by_topic(case: Case) -> list[int]:
     """Members of a topic one after the other, so that each meets those whom it talks to."""
     first = np.full(case.clients, case.topics)

@@ -1,19 +1,22 @@
-"""Clients that come, go and move: who lives where is mended locally, beside a plan made anew."""
+"""Clients that come, go and move: the product's price and drift mend who lives where, beside a plan
+made anew."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
 from msgspec import Struct
 
-from fleet.placement.homes.accounts import Accounts
-from fleet.placement.homes.baselines import nearest_homes, otos_homes
-from fleet.placement.homes.case import NOWHERE, Bools, Case, Floats, Ints
-from fleet.placement.homes.search import Effort, cheapest, greedy_homes, improve
-from fleet.placement.homes.sharing import PerTopic
+from agent.placement.congestion import Limits
+from agent.placement.drift import Drift
+from agent.placement.moves import Move
+from agent.placement.placement import Placement
+from agent.placement.price import Price
+from agent.placement.world import Client, Link, Master, Topic, Unit, World
+from fleet.placement.homes.case import Bools, Case, Floats
+from fleet.placement.homes.planner import Homes
 from lab.placement.homes.draw import Setting, draw
 
 PEERS: Final = 2
@@ -21,52 +24,62 @@ AWAY: Final = 0.2  # of all clients, at the begin
 LOOKS: Final = 5  # comparisons with a plan made anew
 # A client that moves gets noise on its delay to each server, as of a way with this deviation.
 NOISE_KM: Final = 1.25
+CLOUD: Final = "cloud"
+MOVING: Final = 1e-9  # what a move has to gain: more than rounding may pretend
 
 
 class Online:
     """A placement that follows events: the client is priced, and at most two of its peers."""
 
-    def __init__(self, accounts: Accounts, seed: int) -> None:
-        """`seed` is of the draw of peers."""
-        self.accounts = accounts
+    def __init__(self, case: Case, there: Bools, seed: int) -> None:
+        """Those who are `there` live where a plan puts them. `seed` is of the draw of peers."""
+        self.case = case
+        self.placement = Placement(world_of(case, there))
+        self.planner = Homes(case.cloud, kicks=0)
+        _follow(self.placement, self.planner.plan(self.placement))
+        self.price = Price(self.placement, Limits(CLOUD, case.cloud))
         self.migrations = 0
+        self._drift = Drift(self.price, lambda _: MOVING)
         self._draw = np.random.default_rng(seed)
 
     def join(self, client: int) -> None:
         """A client comes."""
-        self.accounts.move([client], cheapest(self.accounts, client))
+        part = self.case.part(client)
+        topics = [f"t{topic}" for topic in self.case.topic[part]]
+        publishes = dict(zip(topics, self.case.rate[part].tolist(), strict=True))
+        new = _client(client, self.case.delay[client])
+        self.price.arrive(self.placement.join(new, publishes, topics))
         self._peers(client)
 
     def leave(self, client: int) -> None:
         """A client goes."""
-        self.accounts.move([client], NOWHERE)
+        self.placement.leave(f"c{client}")
         self._peers(client)
 
     def moved(self, client: int, delay: Floats) -> None:
         """A client is elsewhere, with these delays to the servers."""
-        accounts = self.accounts
-        home = int(accounts.home[client])
-        accounts.move([client], NOWHERE)
-        accounts.case.delay[client] = delay
-        accounts.move([client], home)
-        self._reprice(client)
+        self.case.delay[client] = delay
+        self.placement.world.put_client(_client(client, delay))
+        self._reprice(home(client))
         self._peers(client)
 
-    def _peers(self, client: int) -> None:
-        related = self.accounts.case.co_membership[client][0]
-        there = related[self.accounts.home[related] != NOWHERE]
-        for peer in self._draw.permutation(there)[:PEERS].tolist():
-            self._reprice(peer)
+    def off(self) -> float:
+        """By which share this is dearer than a plan made anew."""
+        anew = self.placement.copy()
+        _follow(anew, self.planner.plan(anew))
+        return self.price.total() / Price(anew, self.price.congestion).total() - 1.0
 
-    def _reprice(self, client: int) -> None:
-        accounts = self.accounts
-        home, target = int(accounts.home[client]), cheapest(accounts, client)
-        if target == home:
-            return
-        if accounts.move([client], target) < 0:
+    def _peers(self, client: int) -> None:
+        related = map(home, self.case.co_membership[client][0].tolist())
+        there = [unit for unit in related if self.placement.where(unit) is not None]
+        for at in self._draw.permutation(len(there))[:PEERS].tolist():
+            self._reprice(there[at])
+
+    def _reprice(self, unit: Unit) -> None:
+        move = self._drift.wanted(unit)
+        if move is not None:
+            _follow(self.placement, [move])
             self.migrations += 1
-        else:
-            accounts.move([client], home)
 
 
 class Look(Struct, frozen=True):
@@ -85,14 +98,14 @@ def follow(overlap: bool, seed: int, events: int, topics: int = 64) -> list[Look
     setting = Setting(spool_factor=1.5, overlap=overlap, topics=topics)
     case, _ = draw(setting, seed)
     of = np.random.default_rng(seed + 1_000)
-    home = _plan(case, of.random(case.clients) >= AWAY, None)
-    online = Online(Accounts(case, PerTopic(), home), seed)
+    there = of.random(case.clients) >= AWAY
+    online = Online(case, there, seed)
     looks, spent = [], 0.0
     for event in range(1, events + 1):
-        there = online.accounts.home != NOWHERE
         kind = of.integers(3)
         client = int(of.choice(np.flatnonzero(there if kind else ~there)))
-        delay = np.abs(case.delay[client] + of.normal(size=case.servers) * _noise(setting))
+        noise = of.normal(size=case.servers) * NOISE_KM * setting.per_km
+        delay = np.abs(case.delay[client] + noise)
         began = time.process_time()
         if kind == 0:
             online.join(client)
@@ -101,29 +114,53 @@ def follow(overlap: bool, seed: int, events: int, topics: int = 64) -> list[Look
         else:
             online.moved(client, delay)
         spent += time.process_time() - began
+        there[client] = kind != 1
         if event % max(1, events // LOOKS) == 0:
-            off = 100.0 * float(online.accounts.total / _anew(online.accounts) - 1.0)
             rate = online.migrations / event
-            looks.append(Look(overlap, seed, event, rate, off, 1e3 * spent / event))
+            looks.append(Look(overlap, seed, event, rate, 100 * online.off(), 1e3 * spent / event))
     return looks
 
 
-def _noise(setting: Setting) -> float:
-    return NOISE_KM * setting.per_km
+def home(client: int) -> Unit:
+    """The unit of a client."""
+    return Unit("home", f"c{client}")
 
 
-def _anew(accounts: Accounts) -> float:
-    case = replace(accounts.case, delay=accounts.case.delay.copy())
-    home = _plan(case, accounts.home != NOWHERE, accounts.home)
-    return Accounts(case, PerTopic(), home).total
+def world_of(case: Case, there: Bools) -> World:
+    """The case as masters s0, s1 … and the cloud, which takes no homes; of its clients c0, c1 …
+    those who are there. Everybody hears the topics t0, t1 … that it is a member of."""
+    servers = [f"s{n}" for n in range(case.servers)]
+    limits = zip(servers, case.storage, case.compute, strict=True)
+    links = [Link(name, CLOUD, case.cloud) for name in servers]
+    links += [
+        Link(one, servers[at], float(case.between[n, at]))
+        for n, one in enumerate(servers)
+        for at in range(n)
+    ]
+    members: list[dict[str, float]] = [{} for _ in range(case.topics)]
+    for client, topic, rate in zip(case.client, case.topic, case.rate, strict=True):
+        if there[client]:
+            members[topic][f"c{client}"] = float(rate)
+    world = World(
+        [*(Master(name, float(m), float(c)) for name, m, c in limits), Master(CLOUD)],
+        links,
+        [_client(client, case.delay[client]) for client in np.flatnonzero(there).tolist()],
+        [
+            Topic(f"t{n}", of, frozenset(of), float(case.spool[n]), float(case.load_of_message[n]))
+            for n, of in enumerate(members)
+        ],
+    )
+    world.freeze(CLOUD)
+    return world
 
 
-def _plan(case: Case, there: Bools, present: Ints | None) -> Ints:
-    """The best that local search finds for those who are there, from the present homes, too."""
-    clients = np.flatnonzero(there)
-    starts = [nearest_homes(case), otos_homes(case, "centroid")]
-    starts = [np.where(there, home, NOWHERE) for home in starts]
-    starts.append(greedy_homes(case, PerTopic(), clients.tolist()))
-    if present is not None:
-        starts.append(present)
-    return improve(case, PerTopic(), starts, effort=Effort(starts=2, kicks=0))
+def _client(client: int, delay: Floats) -> Client:
+    return Client(f"c{client}", {f"s{n}": seconds for n, seconds in enumerate(delay.tolist())})
+
+
+def _follow(placement: Placement, moves: list[Move]) -> None:
+    for move in moves:
+        if move.source is None:
+            placement.place(move.unit, move.target)
+        else:
+            placement.move(move.unit, placement.world.master(move.target))
