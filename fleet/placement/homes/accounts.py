@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agent.placement.congestion import ROUNDING
 from fleet.placement.homes.case import NOWHERE, Case, Floats, Ints
 from fleet.placement.homes.sharing import Sharing
+from fleet.placement.homes.usage import Usage
 
 
-class Accounts:
+class Accounts(Usage):
     """A placement with its price: the delay of all deliveries together, times their rate.
 
     A message of publisher u to subscriber v, processed by u's home h(u), takes
@@ -23,29 +23,19 @@ class Accounts:
 
     def __init__(self, case: Case, sharing: Sharing, home: Ints | None = None) -> None:
         """O(T · S²) where homes are given."""
-        self.case = case
+        super().__init__(case, home)
         self.sharing = sharing
         self.detour = 2.0 * case.cloud
         self._opening = np.zeros(case.servers) if case.opening is None else case.opening
         parts = [case.part(c) for c in range(case.clients)]
-        own, says = case.rate * case.hears, (case.rate > 0).astype(np.float64)
-        block = np.stack([says, case.rate, case.hears, own])
-        spool = says * case.spool[case.topic]
+        block = np.stack([case.rate, case.hears, case.rate * case.hears])
         self._topics = [case.topic[part] for part in parts]
         self._blocks = [block[:, part] for part in parts]
-        self._spools = [spool[part] for part in parts]
         self._onward = np.ascontiguousarray(case.between.T)
-        self.load_home(np.full(case.clients, NOWHERE) if home is None else home)
-
-    def load_home(self, home: Ints) -> None:
-        """Forget everything, and compute it anew for these homes."""
-        case = self.case
-        shape = (case.topics, case.servers)
-        self.home = np.array(home, np.int64)
         there = self.home[case.client] != NOWHERE
         topic, server = case.topic[there], self.home[case.client[there]]
-        rate, hears = case.rate[there], case.hears[there]
         delay = case.delay[case.client[there], server]
+        shape = (case.topics, case.servers)
 
         def at_servers(values: Floats) -> Floats:
             found = np.zeros(shape)
@@ -55,14 +45,14 @@ class Accounts:
         def of_topics(values: Floats) -> Floats:
             return np.bincount(topic, values, case.topics).astype(np.float64)
 
-        own = rate * hears  # is not delivered
-        self._table = np.stack([at_servers(v) for v in (rate > 0, rate, hears, own)])
-        self.count, self.rate, self.ears, self.own = self._table
-        self._present = np.stack([of_topics(v) for v in (rate, hears, own)])
-        self._legs = np.stack([of_topics(v * delay) for v in (rate, hears, own)])
+        # What is published, who hears, and what of the first would be heard by who says it, which
+        # is not delivered: by topic and server, by topic, and by topic times the delay to the home.
+        present = block[:, there]
+        self._table = np.stack([at_servers(values) for values in present])
+        self.rate, self.ears, self.own = self._table
+        self._present = np.stack([of_topics(values) for values in present])
+        self._legs = np.stack([of_topics(values * delay) for values in present])
         self._sent, self._heard, _ = self._present
-        self.stored = np.asarray(case.spool @ (self.count > 0))
-        self.load = np.asarray(case.load_of_message @ self.rate)
         self.share = np.ones(shape)
         self.short = np.zeros(case.servers, np.bool_)  # who delegates something
         self._kept = np.zeros(case.servers)  # bytes that these store
@@ -103,21 +93,13 @@ class Accounts:
         """Σ of the servers' storage, if nothing is delegated."""
         return float(self.stored.sum())
 
-    def excess(self, server: int) -> tuple[float, float]:
-        """The bytes and the load beyond a server's limits, up to rounding; below 0 within them."""
-        storage, compute = self.case.storage[server], self.case.compute[server]
-        return (
-            float(self.stored[server] - storage * (1 + ROUNDING)),
-            float(self.load[server] - compute * (1 + ROUNDING)),
-        )
-
     def used(self) -> Floats:
         """What each server stores in truth, topics that it delegates left out."""
         return np.where(self.short, self._kept, self.stored)
 
     def traffic(self, client: int) -> float:
         """Deliveries that pass, or would pass, between a client and its home now."""
-        topics, (_, rate, hears, _) = self._topics[client], self._blocks[client]
+        topics, (rate, hears, _) = self._topics[client], self._blocks[client]
         there = self.home[client] != NOWHERE
         heard, sent = self._heard[topics] - there * hears, self._sent[topics] - there * rate
         return float(rate @ heard + hears @ sent)
@@ -126,11 +108,6 @@ class Accounts:
         """The rate at which what is published there is delivered, by topic."""
         heard = self._heard[topics]
         return np.asarray(self.rate[topics, server] * heard - self.own[topics, server])
-
-    def delegated_topics(self) -> list[tuple[int, int]]:
-        """(topic, server) pairs of which the server has publishers, and processes nothing."""
-        topics, servers = np.nonzero((self.share == 0.0) & (self.count > 0))
-        return list(zip(topics.tolist(), servers.tolist(), strict=True))
 
     def at_stake(self) -> Floats:
         """What it would cost more to delegate everything, by server."""
@@ -152,7 +129,7 @@ class Accounts:
         servers = {target}
         for client in clients:
             servers.add(int(self.home[client]))
-            self._put(client, target)
+            self.put(client, target)
         servers.discard(NOWHERE)
         others = [changed for s in servers if len(changed := self._share_anew(s))]
         if others:
@@ -162,35 +139,31 @@ class Accounts:
         self.cost_of_topic[topics] = after
         return change + self.extra - extra
 
-    def _put(self, client: int, target: int) -> None:
+    def put(self, client: int, server: int) -> None:
+        """As `Usage.put`; whoever calls it computes shares and costs anew."""
         case, source = self.case, int(self.home[client])
-        topics, block, spool = self._topics[client], self._blocks[client], self._spools[client]
-        load, delay = case.load_of_client[client], 0.0
+        super().put(client, server)
+        topics, block, delay = self._topics[client], self._blocks[client], 0.0
         if source != NOWHERE:
             self.residents[source] -= 1
             self.extra -= self._opening[source] * (self.residents[source] == 0)
-            self.stored[source] -= spool @ (self.count[topics, source] == 1.0)
-            self.load[source] -= load
             self._table[:, topics, source] -= block
             delay -= case.delay[client, source]
-        if target != NOWHERE:
-            self.extra += self._opening[target] * (self.residents[target] == 0)
-            self.residents[target] += 1
-            self.stored[target] += spool @ (self.count[topics, target] == 0.0)
-            self.load[target] += load
-            self._table[:, topics, target] += block
-            delay += case.delay[client, target]
-        self._legs[:, topics] += delay * block[1:]
-        if NOWHERE in (source, target):
-            self._present[:, topics] += block[1:] if source == NOWHERE else -block[1:]
+        if server != NOWHERE:
+            self.extra += self._opening[server] * (self.residents[server] == 0)
+            self.residents[server] += 1
+            self._table[:, topics, server] += block
+            delay += case.delay[client, server]
+        self._legs[:, topics] += delay * block
+        if NOWHERE in (source, server):
+            self._present[:, topics] += block if source == NOWHERE else -block
         if case.extra is not None:
-            here, there = (0.0 if s == NOWHERE else case.extra[client, s] for s in (source, target))
+            here, there = (0.0 if s == NOWHERE else case.extra[client, s] for s in (source, server))
             self.extra += float(there - here)
-        self.home[client] = target
 
     def _share_anew(self, server: int) -> Ints:
         """Topics there of which another share is delegated than before."""
-        over = max(self.excess(server)) > 0
+        over = self.exhausted(server)
         if not over and not self.short[server]:
             return np.empty(0, np.int64)
         before, here = self.share[:, server].copy(), self.count[:, server] > 0

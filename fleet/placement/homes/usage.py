@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from agent.placement.congestion import ROUNDING
 from fleet.placement.homes.case import NOWHERE, Case, Floats, Ints
 
 
@@ -13,42 +14,54 @@ class Usage:
     """Where clients live, and what each server stores and computes for them: `count` (T × S) has
     the publishers of each topic, `stored` and `load` the servers' use if nothing is delegated."""
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Case, home: Ints | None = None) -> None:
+        """O(memberships) where homes are given."""
         self.case = case
-        self.home = np.full(case.clients, NOWHERE)
-        self.count = np.zeros((case.topics, case.servers), np.int64)
-        self.stored = np.zeros(case.servers)
-        self.load = np.zeros(case.servers)
         publishes = case.rate > 0
-        ends = case.starts
-        self._topics: list[Ints] = [case.topic[a:b][publishes[a:b]] for a, b in pairwise(ends)]
+        self._published: list[Ints] = [
+            case.topic[a:b][publishes[a:b]] for a, b in pairwise(case.starts)
+        ]
+        self._spools = [case.spool[topics] for topics in self._published]
+        self.home = np.full(case.clients, NOWHERE) if home is None else np.array(home, np.int64)
+        self.count = np.zeros((case.topics, case.servers), np.int64)
+        says = publishes & (self.home[case.client] != NOWHERE)
+        np.add.at(self.count, (case.topic[says], self.home[case.client[says]]), 1)
+        self.stored = np.asarray(case.spool @ (self.count > 0))
+        here = np.flatnonzero(self.home != NOWHERE)
+        load = case.load_of_client[here]
+        self.load = np.bincount(self.home[here], load, case.servers).astype(np.float64)
 
     def published(self, client: int) -> Ints:
         """The topics that a client publishes to."""
-        return self._topics[client]
+        return self._published[client]
 
     def put(self, client: int, server: int) -> None:
         """Let a client live there, or `NOWHERE`. O(its topics)."""
-        before, topics = int(self.home[client]), self._topics[client]
-        spool, load = self.case.spool, self.case.load_of_client[client]
+        before, topics = int(self.home[client]), self._published[client]
+        spool, load = self._spools[client], self.case.load_of_client[client]
         if before != NOWHERE:
             left = self.count[topics, before] - 1
             self.count[topics, before] = left
-            self.stored[before] -= spool[topics][left == 0].sum()
+            self.stored[before] -= spool @ (left == 0)
             self.load[before] -= load
         if server != NOWHERE:
             found = self.count[topics, server]
             self.count[topics, server] = found + 1
-            self.stored[server] += spool[topics][found == 0].sum()
+            self.stored[server] += spool @ (found == 0)
             self.load[server] += load
         self.home[client] = server
 
+    def excess(self, server: int) -> tuple[float, float]:
+        """The bytes and the load beyond a server's limits, up to rounding; below 0 within them."""
+        storage, compute = self.case.storage[server], self.case.compute[server]
+        return (
+            float(self.stored[server] - storage * (1 + ROUNDING)),
+            float(self.load[server] - compute * (1 + ROUNDING)),
+        )
+
     def exhausted(self, server: int) -> bool:
         """Whether a limit is exceeded."""
-        case = self.case
-        return bool(
-            self.stored[server] > case.storage[server] or self.load[server] > case.compute[server]
-        )
+        return max(self.excess(server)) > 0
 
     def added(self, topics: Ints) -> Floats:
         """The bytes that each server would store more with these topics. O(topics · S)."""
