@@ -193,6 +193,15 @@ def test_a_topic_that_only_the_large_master_takes_gets_it() -> None:
     assert done.where(Unit("processor", "large")) == 2
 
 
+def test_a_topic_that_no_placement_helps_takes_no_large_master_from_another() -> None:
+    given = sized([(1, 4.0), (1, 0.2)], 0)
+    given.put_topic(Topic("never", {"c": 0.05}, service_s=3.0, processor=True))
+    given.put_topic(Topic("large", {"c": 40.0}, service_s=0.0126, processor=True))
+    done = after(Placement(given), Packing(MODEL))
+    check_limits(done)
+    assert [done.where(Unit("processor", name)) for name in ("large", "never")] == [0, 1]
+
+
 def test_homes_that_live_at_a_master_leave_less_of_it_to_processors() -> None:
     given = sized([(20, 4.0), (20, 2.0)], 4)
     given.put_topic(Topic("homes", {"c": 100.0}, service_s=0.039))
