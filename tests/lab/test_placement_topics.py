@@ -1,5 +1,6 @@
 """`fleet lab placement-topics`: the simulated broker, and what the experiment writes."""
 
+import csv
 from pathlib import Path
 
 import numpy as np
@@ -78,7 +79,24 @@ def test_a_small_run_writes_data_picture_and_a_page_with_all_tables(tmp_path: Pa
         *("exact", "drift"),
     ]
     assert NOT_THERE not in page
-    data = (tmp_path / "placement-topics.csv").read_text("utf-8").splitlines()
+    data = table(tmp_path / "placement-topics.csv")
     # Four with FFD and LFS, ours with all planners and, if even, exact; two queues.
-    assert len(data) == 1 + 2 * (2 * (4 * 2 + 5 + 2) + 1)
+    assert len(data) == 2 * (2 * (4 * 2 + 5 + 2) + 1)
     assert (tmp_path / "placement-topics.svg").stat().st_size > 1_000
+    goals = {row["goal"]: row for row in table(tmp_path / "placement-topics" / "goals.csv")}
+    assert {row[""] for row in goals.values()} <= {"met", "**missed**"}  # all were run
+    for kind in ("periodic", "Poisson"):
+        brokers = {
+            (row["feasibility"], row["planner"]): int(row["brokers"])
+            for row in data
+            if (row["request"], row["arrivals"]) == ("even", kind)
+        }
+        ours = brokers["ours, headroom", "balanced or LFS"]
+        gain = 100 * (ours / brokers["the same, loads + 10%", "FFD"] - 1)
+        row = goals["even: brokers against FFD, the network + 10%"]
+        assert row[kind] == f"{gain:+.1f} %".replace("-", "−")
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
