@@ -1,5 +1,6 @@
 """A ZeroMQ context that is gone after the test; how workers share files; suites that must run."""
 
+import gc
 import os
 import signal
 import sys
@@ -69,6 +70,17 @@ class FilesTogether(LoadFileScheduling):
 
 def pytest_xdist_make_scheduler(config, log):
     return FilesTogether(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session):
+    """What collecting makes lives as long as the run: the garbage collector never looks at it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config, items):

@@ -9,7 +9,9 @@ from __future__ import annotations
 import heapq
 import random
 import sys
+from array import array
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any, Final
 
 from msgspec import Struct
@@ -71,6 +73,22 @@ NO_DELAYS: Final = Delays(0.0, 0.0, 0.0, 0.0)
 def emulated(node: NodeLayout, seed: int | None, window_s: float) -> float:
     """The service time that the real node's pod would draw, in seconds."""
     return service_time_s(PROFILES[node.profile], node.name, seed, window_s)
+
+
+# Fleets are compared under several policies: all draws of one take seconds.
+@lru_cache(maxsize=64)
+def warm_times(
+    service: ServiceTime, node: NodeLayout, samples: int
+) -> tuple[array[float], array[float]]:
+    """Lengths of windows in seconds, and the service times that `node` draws for them: the same
+    whenever they are asked for, as `service` depends on its arguments alone."""
+    draw = random.Random(f"warm {node.name}")
+    draw_window = random.Random(f"warm windows {node.name}")
+    windows_s, served_s = array("d"), array("d")
+    for _ in range(samples):
+        windows_s.append(draw_window.uniform(1.0, LONGEST_WINDOW_S))
+        served_s.append(service(node, draw.getrandbits(53), windows_s[-1]))
+    return windows_s, served_s
 
 
 class _Plane:
@@ -135,12 +153,10 @@ class VirtualFleet:
         for column, node in enumerate(iad.nodes):
             # The peer, opaque to the scheduler, is the node's name.
             scheduler.handle(NodeJoined(node.name, _hello(node)), 0.0)
-            draw = random.Random(f"warm {node.name}")
-            draw_window = random.Random(f"warm windows {node.name}")
-            for _ in range(warm_samples):
-                window_s = draw_window.uniform(1.0, LONGEST_WINDOW_S)
-                unloaded_s = self._service(node, draw.getrandbits(53), window_s)
-                unloaded_s += self._delays.communication_s
+            for window_s, served_s in zip(
+                *warm_times(self._service, node, warm_samples), strict=True
+            ):
+                unloaded_s = served_s + self._delays.communication_s
                 estimator.observe(column, unloaded_s, 0.0)
                 estimator.observe_size(column, window_s, unloaded_s)
         return scheduler

@@ -4,7 +4,6 @@ heap. Its numbers are no measurements; decision 4 says what they rest on."""
 from __future__ import annotations
 
 import heapq
-import random
 from typing import Any, Final
 
 from agent.scheduling.events import (
@@ -22,12 +21,12 @@ from agent.scheduling.events import (
 from agent.scheduling.tasks.autoscale import Autoscaler, Looked, NodeLoad, finished
 from agent.scheduling.tasks.deadlines import DeadlineEstimator
 from agent.scheduling.tasks.scheduler import TaskScheduler
-from agent.wire.emulation import PROFILES, service_time_s
 from agent.wire.master_config import MasterAutoscale
 from agent.wire.messages import Aggregate, Hello, SetPods, Subtask, SubtaskResult, Task, Window
 from agent.wire.records import SubtaskRecord
 from fleet.simulation.layout import FleetLayout, NodeLayout
-from fleet.simulation.workload import LONGEST_WINDOW_S, PERCENTILE, Arrival
+from fleet.simulation.virtual import emulated, warm_times
+from fleet.simulation.workload import PERCENTILE, Arrival
 from lab.autoscale.workload import PodsChange, StepsRun, SubtaskEnd, TaskEnd
 
 COMMUNICATION_S: Final = 0.00287
@@ -53,12 +52,7 @@ class VirtualSteps:
         self._tasks = TaskScheduler(plan.iads[0].name, estimator, lost_after=10**12)
         for column, node in enumerate(plan.nodes):
             self._tasks.handle(NodeJoined(node.name, self._hello(node)), 0.0)
-            draw = random.Random(f"warm {node.name}")
-            draw_window = random.Random(f"warm windows {node.name}")
-            for _ in range(WARM_SAMPLES):
-                profile = PROFILES[node.profile]
-                window_s = draw_window.uniform(1.0, LONGEST_WINDOW_S)
-                served_s = service_time_s(profile, node.name, draw.getrandbits(53), window_s)
+            for served_s in warm_times(emulated, node, WARM_SAMPLES)[1]:
                 estimator.observe(column, served_s + COMMUNICATION_S, 0.0)
 
     def _hello(self, node: NodeLayout) -> Hello:
@@ -107,9 +101,8 @@ class VirtualSteps:
     def _perform(self, instruction: Instruction, now: float) -> None:
         match instruction:
             case SendToNode(peer=name, message=Subtask() as subtask):
-                profile = PROFILES[self._nodes[name].profile]
                 seed, window_s = subtask.emulation_seed, subtask.window.length_s
-                served_s = service_time_s(profile, name, seed, window_s)
+                served_s = emulated(self._nodes[name], seed, window_s)
                 result = SubtaskResult(subtask.id, "ok", 0.0, served_s * 1e3, aggregate=NOTHING)
                 self._push(now + COMMUNICATION_S + served_s, SubtaskReturned(name, result))
             case SendToNode(peer=name, message=SetPods(count=count)):

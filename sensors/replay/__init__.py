@@ -65,20 +65,21 @@ class Replay:
 
     def _from(self, row: int) -> Generator[Reading, None, None]:
         while True:
-            yield from islice(self._once(), row, None)
+            yield from self._once(row)
             row = 0
 
-    def _once(self) -> Iterator[Reading]:
+    def _once(self, first: int = 0) -> Iterator[Reading]:
+        """The rows from number `first` on; those before it are not parsed."""
         names = [channel.name for channel in self.channels]
         with self._lines() as lines:
             header = next(lines)
             columns = [header.index(name) for name in names]
             timestamp = header.index("timestamp")
             room = header.index("room") if self._room and "room" in header else None
-            for row in lines:
-                if room is None or row[room] == self._room:
-                    values = tuple([float(row[i] or "nan") for i in columns])
-                    yield Reading(values, _milliseconds(row[timestamp]))
+            rows = (row for row in lines if room is None or row[room] == self._room)
+            for row in islice(rows, first, None):
+                values = tuple([float(row[i] or "nan") for i in columns])
+                yield Reading(values, _milliseconds(row[timestamp]))
 
     def _find_channels(self) -> tuple[Channel, ...]:
         with self._lines() as lines:

@@ -12,17 +12,19 @@ from pathlib import Path
 import pytest
 
 from agent.wire.master_config import MasterLiveness
-from fleet.simulation.layout import FleetLayout, building_fleet, part_of
+from fleet.simulation.layout import PRELOAD_ROWS, FleetLayout, building_fleet, part_of
 from fleet.testbed.testbed import Testbed
 
 SMALL = part_of(building_fleet(emulate=False), 2, 2)
 # A dead node is lost after 6 s: a busy machine keeps no live one silent for so long, and only the
 # test that waits for a loss pays for it.
 PATIENT = MasterLiveness(heartbeat_s=2.0, lost_after=3)
+# Three hours, as in the demo, take a node a quarter of a second of processor time to store.
+ROWS = 600
 
 
-def small_bed(directory: Path, plan: FleetLayout = SMALL) -> Testbed:
-    return Testbed(plan, directory, liveness=PATIENT)
+def small_bed(directory: Path, plan: FleetLayout = SMALL, rows: int = ROWS) -> Testbed:
+    return Testbed(plan, directory, liveness=PATIENT, preload_rows=rows)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -36,8 +38,8 @@ def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
-    """A running fleet; a test that ends one of its processes starts it again."""
-    with small_bed(tmp_path_factory.mktemp("fleet")) as bed:
+    """A running fleet with three hours of readings; a test that ends one of its processes starts it again."""
+    with small_bed(tmp_path_factory.mktemp("fleet"), rows=PRELOAD_ROWS) as bed:
         for _ in bed.start():
             pass
         yield bed

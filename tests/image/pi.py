@@ -23,13 +23,15 @@ BIN = Path(sys.executable).parent
 VARIABLE = "SANDERLING_IMAGE"
 # Packages, root file systems, the release: minutes to make.
 CACHE = Path(os.environ.get("SANDERLING_CACHE", ROOT / "var/image-cache"))
+# The folder of the fleet whose image is booted; releases are stored there, too.
+FLEET = CACHE / "fleet"
 IMAGE = "pi3-bookworm.img"
 # Twice the image: the last partition is to grow.
 CARD_BYTES = 4 << 30
 PATIENCE_S = {"virt": 900, "raspi3b": 2400}
 # More than ssh takes to find that nobody is there (below).
 ANSWER_S = 120
-FLEET = """
+INVENTORY = """
 name = "campus"
 
 [[iad]]
@@ -92,7 +94,7 @@ class Campus:
         root.mkdir(parents=True, exist_ok=True)
         names = ("public", "nodes", "operator", "ssh1", "ssh2")
         self.ports = dict(zip(names, free_ports(len(names)), strict=True))
-        self.folder.inventory.write_text(FLEET.format(host=emulate.HOST_ADDRESS, **self.ports))
+        self.folder.inventory.write_text(INVENTORY.format(host=emulate.HOST_ADDRESS, **self.ports))
         self.fleet("keys", "init")
         self.inventory = load(self.folder)
         self.store = Store(self.folder)

@@ -11,7 +11,7 @@ import json
 import pytest
 
 from fleet.image.fat import Fat
-from tests.image.pi import CACHE, CARD_BYTES, Campus, Pi, missing, wanted
+from tests.image.pi import CARD_BYTES, Pi, missing, wanted
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 NODES = {"n1": "b1/f4/r413", "n2": "b1/f7/r717"}
@@ -20,13 +20,6 @@ import sqlite3
 history = sqlite3.connect("file:/var/lib/sanderling/history.sqlite?mode=ro", uri=True)
 print(history.execute("SELECT value FROM meta WHERE key = ?", ("history",)).fetchone())
 '"""
-
-
-@pytest.fixture(scope="module")
-def campus():
-    made = Campus(CACHE / "fleet")
-    made.build()
-    return made
 
 
 @pytest.fixture(scope="module")

@@ -7,14 +7,9 @@ import shutil
 import pytest
 
 from fleet.image import build
-from tests.image.pi import CACHE, Campus, missing, wanted
+from tests.image.pi import CACHE, IMAGE, missing, wanted
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
-
-
-@pytest.fixture(scope="module")
-def campus():
-    return Campus(CACHE / "fleet")
 
 
 def built(campus, path):
@@ -27,7 +22,7 @@ def built(campus, path):
 
 
 def test_the_same_root_gives_the_same_image(campus, tmp_path):
-    assert built(campus, tmp_path / "a.img") == built(campus, tmp_path / "a.img")
+    assert built(campus, tmp_path / IMAGE) == build.read_manifest(campus.folder.images / IMAGE)
 
 
 @pytest.mark.skipif(wanted() != "slow", reason="only with make test-image ARGS=slow")

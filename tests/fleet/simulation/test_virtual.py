@@ -1,6 +1,7 @@
 """Virtual time: a case counted by hand, the same twice, never idle while work waits."""
 
 import itertools
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -55,6 +56,21 @@ def test_every_delay_is_counted_once() -> None:
     delays = Delays(0.001, 0.002, 0.004, 0.008)
     fleet = one_node("edfq", 0.1, delays)
     assert latencies_ms(fleet, [arrival(1, 0.0, 1_000.0)]) == pytest.approx({1: 115.0})
+
+
+def test_fleets_of_several_policies_share_what_their_nodes_drew_before() -> None:
+    asked = []
+
+    def service(node: NodeLayout, seed: int | None, window_s: float) -> float:
+        asked.append((node.name, seed, window_s))
+        return 0.1
+
+    for policy in POLICIES:
+        VirtualFleet(ONE_NODE, policy, service=service, warm_samples=50)
+    assert len(asked) == len(set(asked)) == 50
+    VirtualFleet(ONE_NODE, "edfq", service=partial(service), warm_samples=50)
+    assert len(asked) == 100
+    assert asked[50:] == asked[:50]
 
 
 def test_a_query_of_two_nodes_ends_with_the_slower() -> None:
