@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -204,6 +204,17 @@ class PushPlane:
         `then` gets whether all of it is there. What is refused is tried again."""
         self._commit.take(changes)
         self._commit.settle(then)
+
+    @property
+    def refusing(self) -> bool:
+        """Whether the disk refuses, and nothing new is taken."""
+        return self._commit.refusing
+
+    def write(self, changes: Iterable[Any], then: Callable[[], object]) -> None:
+        """Put these instructions of inboxes, and what else this store keeps, on stable storage in
+        one transaction; then call `then`."""
+        self._commit.take(changes)
+        self.topics.when_kept(then)
 
     # --- spool ---------------------------------------------------------------------------------
 
