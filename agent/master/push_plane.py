@@ -12,7 +12,7 @@ import msgspec
 from agent.alerts import inbox_events as i
 from agent.alerts import spool_events as s
 from agent.alerts.event_state import SaveNodeState
-from agent.alerts.inboxes import Inboxes
+from agent.alerts.inbox_handover import MovableInboxes
 from agent.alerts.known_names import KnownNames
 from agent.alerts.losses import MAX_LOST
 from agent.alerts.notifications import alerts_of, content_of, notification_of
@@ -101,7 +101,7 @@ class PushPlane:
             limits=Limits(batch_s=BATCH_S),
         )
         self._spool = Spool()
-        self._inboxes = Inboxes(
+        self._inboxes = MovableInboxes(
             _read,
             most_owned=config.clients.most_subscriptions,
             areas=areas,
