@@ -8,6 +8,7 @@ from tests.wire.samples import (
     market,
     operator,
     overlay,
+    placement,
     push,
     topics,
     watches,
@@ -22,6 +23,7 @@ SAMPLES = {
     **push.SAMPLES,
     **overlay.SAMPLES,
     **topics.SAMPLES,
+    **placement.SAMPLES,
 }
 UNIONS = (
     unions.PublicRequest,
