@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -28,7 +28,10 @@ class Movable(Protocol):
     on_late: Callable[[Unit], object]
 
     def units(self) -> Iterable[Unit]:
-        """What lives and works here."""
+        """What lives here, be it on its way elsewhere; not what is on its way to here."""
+
+    def lives(self, unit: Unit) -> bool:
+        """Whether it is one of these."""
 
     def restore(self, unit: Unit, standing: Standing, other: str) -> None:
         """After a restart, before everything else: what the record on disk says. An `owner` works
@@ -94,22 +97,19 @@ class Movable(Protocol):
         none was taken; they are to be sent again later."""
 
 
-MoveState = Literal[
-    "planned", "granted", "shadowing", "draining", "handed", "reclaiming", "settled", "aborted"
-]
-
-
 class MoveStatus(Struct, frozen=True):
     """A move from this master. `since_s` is the wall clock's; `pause_ms` goes from the pause at the
-    source to the moment from which the target may put out, or the source again."""
+    source to the moment from which the target may put out, or the source again; `idle_ms` ends when
+    it works on messages again, as far as the source knows."""
 
     unit: Unit
     source: str
     target: str
     reason: Reason
-    state: MoveState
+    state: str
     since_s: float
     pause_ms: float | None = None
+    idle_ms: float | None = None
     trouble: str = ""
 
 

@@ -12,7 +12,7 @@ from typing import Final, Protocol, get_args
 
 from msgspec.structs import replace
 
-from agent.master.movable import Mover, MoveStatus
+from agent.master.movable import Mover
 from agent.master.operator_plane import OperatorPlane
 from agent.master.peers import Peers
 from agent.master.public_plane import PublicPlane
@@ -88,8 +88,8 @@ class PlacementPlane:
         topics: Topics,
         say: Say,
         *,
+        mover: Mover,
         epoch: int,
-        mover: Mover | None = None,
         sizes: Callable[[], Mapping[str, float]] = dict,
         listeners: Callable[[], Mapping[str, int]] = dict,
         homes: Callable[[], Sequence[HomeFacts]] = tuple,
@@ -97,6 +97,8 @@ class PlacementPlane:
         self._clock = reactor.clock
         self._iad = config.iad.name
         self._config = config.placement
+        # Masters of the same operator: units go to no others, and no others are told anything.
+        self._partners = frozenset([each.iad for each in config.pool if each.iad != self._iad])
         self._offered = {member.iad: AreaSet(member.areas) for member in config.pool}
         self._state = state
         self._public = public
@@ -104,7 +106,7 @@ class PlacementPlane:
         self._operator = operator
         self._topics = topics
         self._say = say
-        self.mover = mover
+        self._mover = mover
         self._sizes, self._listeners, self._homes = sizes, listeners, homes
         now = self._clock()
         self._gossip = Gossip(self._iad, epoch, now, self._config.every_s)
@@ -150,7 +152,7 @@ class PlacementPlane:
     def _tell(self, now: float) -> None:
         own = self.facts(now)
         self._count(now)
-        for iad in self._gossip.due(self._peers.iads, own, now):
+        for iad in self._gossip.due(self._partners, own, now):
             told = self._gossip.tell(iad, own, now)
             if self._peers.send(iad, told):
                 self._gossip.sent(iad, told.number, self._clock())
@@ -163,7 +165,7 @@ class PlacementPlane:
         sender = origin.sender
         # Without keys, loopback is trusted, as everywhere.
         speaks = sender.role == "anyone" or (sender.role, sender.name) == ("iad", told.iad)
-        if not speaks or told.iad not in self._peers.iads:
+        if not speaks or told.iad not in self._partners:
             return
         self._public.reply(origin, PlacementEcho(told.epoch, told.number))
         if not self._gossip.heard(told, now):
@@ -263,7 +265,7 @@ class PlacementPlane:
     def _silent(self, now: float) -> list[str]:
         told = {each.facts.iad for each in self._gossip.known(now)}
         silent = [each.facts.iad for each in self._gossip.known(now) if each.silent]
-        return [*silent, *[iad for iad in self._peers.iads if iad not in told]]
+        return [*silent, *[iad for iad in sorted(self._partners) if iad not in told]]
 
     def admits(self, unit: Unit, source: str) -> str:
         """Why a unit of another master may not come here now; empty if it may."""
@@ -273,13 +275,13 @@ class PlacementPlane:
     # --- moves ---------------------------------------------------------------------------------
 
     def _look_after_moves(self, now: float) -> None:
-        for status in self._known_moves:
+        for status in self._mover.moves:
             begun = self._begun.get(status.unit)
             if begun is not None and begun.target == status.target and status.state in OVER:
                 del self._begun[status.unit]
                 failed = "" if status.state == "settled" else status.trouble or "aborted"
                 self._placer.ended(status.unit, failed, now)
-        moving = [each.unit for each in self._known_moves if each.state not in OVER]
+        moving = [each.unit for each in self._mover.moves if each.state not in OVER]
         moving += self._begun
         wants = (
             moving or self._placer.waiting or self._placer.mode == "draining"
@@ -300,9 +302,7 @@ class PlacementPlane:
 
     def _begin(self, move: Move, now: float) -> None:
         try:
-            if self.mover is None:
-                raise PlacementError("this master hands nothing over")
-            self.mover.begin(move.unit, move.target, move.reason)
+            self._mover.begin(move.unit, move.target, move.reason)
         except PlacementError as error:
             self._placer.ended(move.unit, str(error), now)
             return
@@ -420,10 +420,6 @@ class PlacementPlane:
             ),
         )
 
-    @property
-    def _known_moves(self) -> Sequence[MoveStatus]:
-        return () if self.mover is None else self.mover.moves
-
     def _moves(self) -> list[MoveTold]:
         found = [
             MoveTold(
@@ -435,7 +431,7 @@ class PlacementPlane:
                 each.pause_ms,
                 each.trouble[:512],
             )
-            for each in self._known_moves
+            for each in self._mover.moves
         ]
         for unit, target, reason in self._placer.waiting:
             if unit not in self._begun:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agent.wire.handover import Handover, MoveReport, MoveRequest
 from agent.wire.market import MarketReply, MarketRequest
 from agent.wire.messages import Answer, CancelTask, Query, Task, TaskResult
 from agent.wire.operator import (
@@ -32,6 +33,7 @@ PublicRequest = (
     | MarketRequest
     | OverlayRequest
     | Publish
+    | Handover
     | PlacementFacts
 )
 PublicReply = (
@@ -50,5 +52,9 @@ ClientReply = Answer | Watching | Round | PushReply | Published
 PeerReply = Answer | TaskResult | MarketReply | PlacementEcho
 NeighbourReply = Answer | OverlayRefused
 
-OperatorRequest = StatusRequest | SetPolicy | ServiceRequest | TopicRequest | PlacementRequest
-OperatorReply = IadStatus | OperatorError | ServiceReport | TopicReport | PlacementReport
+OperatorRequest = (
+    StatusRequest | SetPolicy | ServiceRequest | TopicRequest | MoveRequest | PlacementRequest
+)
+OperatorReply = (
+    IadStatus | OperatorError | ServiceReport | TopicReport | MoveReport | PlacementReport
+)

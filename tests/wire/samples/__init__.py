@@ -5,6 +5,7 @@ from agent.wire import messages, unions
 from tests.wire.samples import (
     data_plane,
     directory,
+    handover,
     market,
     operator,
     overlay,
@@ -24,6 +25,7 @@ SAMPLES = {
     **overlay.SAMPLES,
     **topics.SAMPLES,
     **placement.SAMPLES,
+    **handover.SAMPLES,
 }
 UNIONS = (
     unions.PublicRequest,
