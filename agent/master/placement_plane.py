@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
@@ -29,7 +30,10 @@ from agent.runtime.reactor import Reactor
 from agent.wire.areas import AreaSet
 from agent.wire.master_config import MasterConfig
 from agent.wire.placement import (
+    MAX_HOMES,
+    MAX_PINS,
     MAX_PLACED,
+    MAX_SOURCES,
     MAX_TOLD_MOVES,
     MAX_TOPICS,
     ApplyPlan,
@@ -59,6 +63,7 @@ LOOK_S: Final = 0.25
 OVER: Final = frozenset({"settled", "aborted"})
 NOT_NOW: Final = "this master's disk takes nothing now; try again later"
 KINDS: Final = get_args(Kind)
+TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 class Topics(Protocol):
@@ -150,7 +155,7 @@ class PlacementPlane:
             self._look_after_moves(now)
 
     def _tell(self, now: float) -> None:
-        own = self.facts(now)
+        own = self.facts()
         self._count(now)
         for iad in self._gossip.due(self._partners, own, now):
             told = self._gossip.tell(iad, own, now)
@@ -188,15 +193,15 @@ class PlacementPlane:
                 counts[name, iad] = count
         self._rates.count(counts, now)
 
-    def facts(self, now: float) -> PlacementFacts:
+    def facts(self) -> PlacementFacts:
         """What this master tells of itself. O(topics + subscriptions)."""
         config = self._config
         sizes = self._sizes() if self._topics.statuses else {}
         pins = [PinnedUnit(named(unit), iad) for unit, iad in sorted(self._placer.pins.items())]
-        names = self._topic_names(now)
-        named_here = self._listeners() if names else {}
         listeners = [
-            Listeners(topic, count) for topic, count in sorted(named_here.items()) if topic in names
+            Listeners(topic, count)
+            for topic, count in sorted(self._listeners().items())
+            if TOPIC_NAME.fullmatch(topic)  # A filter may name anything.
         ]
         return PlacementFacts(
             self._iad,
@@ -211,15 +216,9 @@ class PlacementPlane:
             opening_cost=config.opening_cost,
             topics=tuple([self._topic(each, sizes) for each in self._topics.statuses[:MAX_TOPICS]]),
             listeners=tuple(listeners[:MAX_PLACED]),
-            homes=tuple(self._homes()[:MAX_PLACED]),
-            pins=tuple(pins[:MAX_PLACED]),
+            homes=tuple(self._homes()[:MAX_HOMES]),
+            pins=tuple(pins[:MAX_PINS]),
         )
-
-    def _topic_names(self, now: float) -> set[str]:
-        names = {each.topic.name for each in self._topics.statuses}
-        for facts in self._gossip.fresh(now).values():
-            names.update(each.name for each in facts.topics)
-        return names
 
     def _topic(self, status: TopicStatus, sizes: Mapping[str, float]) -> TopicFacts:
         topic = status.topic
@@ -230,9 +229,10 @@ class PlacementPlane:
         }
         for iad, rate in self._readings(topic, sum(published.values())).items():
             published[iad] = published.get(iad, 0.0) + rate
+        largest = sorted(published, key=lambda iad: (-published[iad], iad))
         return TopicFacts(
             topic.name,
-            tuple([Source(iad, round(rate, 6)) for iad, rate in sorted(published.items())]),
+            tuple([Source(iad, round(published[iad], 6)) for iad in largest[:MAX_SOURCES]]),
             topic.processor,
             cpu_ms=status.cpu_ms,
             latency_ms=status.latency_ms,
@@ -259,7 +259,7 @@ class PlacementPlane:
 
     def view(self, now: float) -> View:
         """The placement as far as it is known: masters that are silent do not count."""
-        own = replace(self.facts(now), delays=tuple(self._gossip.delays(now)))
+        own = replace(self.facts(), delays=tuple(self._gossip.delays(now)))
         return View([own, *self._gossip.fresh(now).values()])
 
     def _silent(self, now: float) -> list[str]:
@@ -366,6 +366,8 @@ class PlacementPlane:
             self._save_pin(unit)
             return f"{unit} is pinned no more"
         view.unit(f"{unit.kind}:{unit.name}")
+        if len(self._placer.pins) >= MAX_PINS and unit not in self._placer.pins:
+            raise PlacementError(f"{MAX_PINS} units are pinned here: no more can be")
         self._placer.check_pin(view, unit, iad, self._silent(now))
         self._placer.pin(unit, iad)
         self._save_pin(unit)
@@ -389,24 +391,24 @@ class PlacementPlane:
         self._placer.mode = mode
         self._state.put(MODE, "mode", mode.encode())
         count = len(view.units(iad))
-        units = f"{count} unit{'s' * (count != 1)}"
+        units = _counted(count, "unit")
         if mode == "draining":
             return f"{iad} drains: {units} to move away" if count else f"{iad} is empty"
         if mode == "frozen":
-            return f"{iad} is frozen: it keeps its {units}, and takes no other"
+            return f"{iad} is frozen: it keeps what it has ({units}), and takes no other"
         return f"{iad} is open again"
 
     def _apply(self, view: View, moves: Sequence[Move], now: float) -> str:
         mine = self._placer.apply(view, moves, self._silent(now))
         elsewhere = sorted({str(m.source) for m in moves if m.source != self._iad})
-        line = f"{len(mine)} of {len(moves)} moves begin here"
-        if elsewhere:
-            line += f"; give the plan to the masters of {', '.join(elsewhere)}, too"
-        return line
+        if not elsewhere:
+            return f"{_counted(len(mine), 'move')} begin{'s' * (len(mine) == 1)} here"
+        others = ", ".join(elsewhere)
+        return f"{len(mine)} of {len(moves)} moves begin here; the others are for: {others}"
 
     def _report(self, origin: RequestOrigin, id_: str, message: str) -> None:
         now = self._clock()
-        own = replace(self.facts(now), delays=tuple(self._gossip.delays(now)))
+        own = replace(self.facts(), delays=tuple(self._gossip.delays(now)))
         self._operator.reply(
             origin,
             PlacementReport(
@@ -445,3 +447,7 @@ class PlacementPlane:
 def cores() -> int:
     """The processor cores that this process may use."""
     return len(os.sched_getaffinity(0))
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"

@@ -10,16 +10,21 @@ from msgspec import Meta, field
 from agent.wire.base import Count, Finite, Identifier, Message, Name, Text, WireStruct
 from agent.wire.messages import Slo
 
-MAX_PLACED: Final = 1_024  # units and pins of a master, and moves of a plan
+# Facts fit a request, whatever the names are (`MAX_REQUEST_BYTES`).
+MAX_PLACED: Final = 1_024  # moves of a plan, topics that are heard
 MAX_TOLD_MASTERS: Final = 512
 MAX_TOPICS: Final = 256
+MAX_HOMES: Final = 128
+MAX_PINS: Final = 256
+MAX_SOURCES: Final = 8  # of a topic: the largest
+MAX_CHOICES: Final = 16  # masters and topics of a home
 MAX_TOLD_MOVES: Final = 128
 
 Kind = Literal["home", "processor", "clone"]
 # A frozen master neither takes nor gives units; a draining one takes none, and gives all.
 Mode = Literal["open", "frozen", "draining"]
 Amount = Annotated[float, Meta(ge=0.0, le=1e18)]
-Named = Annotated[str, Meta(min_length=1, max_length=256)]
+Named = Annotated[str, Meta(min_length=1, max_length=160)]
 
 
 class UnitName(WireStruct, frozen=True, order=True):
@@ -42,7 +47,7 @@ class TopicFacts(WireStruct, frozen=True, omit_defaults=True):
     percentile of their latencies that its objective names, and the bytes of state and inbox."""
 
     name: Name
-    sources: Annotated[tuple[Source, ...], Meta(max_length=MAX_TOLD_MASTERS)] = ()
+    sources: Annotated[tuple[Source, ...], Meta(max_length=MAX_SOURCES)] = ()
     processor: Annotated[str, Meta(max_length=64)] = ""
     cpu_ms: Amount | None = None
     latency_ms: Amount | None = None
@@ -72,12 +77,12 @@ class HomeFacts(WireStruct, frozen=True, omit_defaults=True):
     the topics that it publishes to (messages a second) and hears."""
 
     name: Named
-    delays_ms: Annotated[dict[Name, Amount], Meta(max_length=64)]
+    delays_ms: Annotated[dict[Name, Amount], Meta(max_length=MAX_CHOICES)]
     age_s: Amount = 0.0
-    publishes: Annotated[dict[Name, Amount], Meta(max_length=MAX_TOPICS)] = field(
+    publishes: Annotated[dict[Name, Amount], Meta(max_length=MAX_CHOICES)] = field(
         default_factory=dict
     )
-    hears: Annotated[tuple[Name, ...], Meta(max_length=MAX_TOPICS)] = ()
+    hears: Annotated[tuple[Name, ...], Meta(max_length=MAX_CHOICES)] = ()
 
 
 class PinnedUnit(WireStruct, frozen=True):
@@ -107,9 +112,9 @@ class PlacementFacts(Message, frozen=True, tag="placement_facts", omit_defaults=
     opening_cost: Amount = 0.0
     topics: Annotated[tuple[TopicFacts, ...], Meta(max_length=MAX_TOPICS)] = ()
     listeners: Annotated[tuple[Listeners, ...], Meta(max_length=MAX_PLACED)] = ()
-    homes: Annotated[tuple[HomeFacts, ...], Meta(max_length=MAX_PLACED)] = ()
+    homes: Annotated[tuple[HomeFacts, ...], Meta(max_length=MAX_HOMES)] = ()
     delays: Annotated[tuple[Delay, ...], Meta(max_length=MAX_TOLD_MASTERS)] = ()
-    pins: Annotated[tuple[PinnedUnit, ...], Meta(max_length=MAX_PLACED)] = ()
+    pins: Annotated[tuple[PinnedUnit, ...], Meta(max_length=MAX_PINS)] = ()
 
 
 class PlacementEcho(Message, frozen=True, tag="placement_echo"):

@@ -7,6 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.placement.gossip import IDLE_S, LASTS, MAX_KNOWN, UNANSWERED, Gossip
+from agent.wire import placement as w
+from agent.wire.codec import MAX_REQUEST_BYTES, Decoder, encode
+from agent.wire.messages import Slo
 from agent.wire.placement import PlacementFacts, TopicFacts
 
 ACTIVE = 5.0
@@ -106,6 +109,26 @@ def test_own_facts_that_come_back_and_masters_beyond_the_bound_are_not_heard():
         assert gossip.heard(told(f"m{number}"), 0.0)
     assert not gossip.heard(told("more"), 0.0)
     assert gossip.heard(told("m0", number=2), 0.0)
+
+
+def test_the_largest_facts_fit_a_request():
+    name, long = "n" * 64, "c" * 160
+    rates = {f"{n:064}": 1.5 for n in range(w.MAX_CHOICES)}
+    sources = tuple([w.Source(iad, 1.5) for iad in list(rates)[: w.MAX_SOURCES]])
+    slo = Slo(90.0, 1_000.5)
+    topic = TopicFacts(name, sources, name, 1.5, 1.5, 1.5, slo)
+    home = w.HomeFacts(long, rates, 1.5, rates, tuple(rates))
+    facts = PlacementFacts(
+        name, 2**52, 2**52, 60.5, 4, "draining", 1.5, 1.5, 9, 1.5,
+        topics=(topic,) * w.MAX_TOPICS,
+        listeners=(w.Listeners(name, 2**52),) * w.MAX_PLACED,
+        homes=(home,) * w.MAX_HOMES,
+        delays=(w.Delay(name, 1.5, 1.5, 1.5),) * w.MAX_TOLD_MASTERS,
+        pins=(w.PinnedUnit(w.UnitName("processor", long), name),) * w.MAX_PINS,
+    )  # fmt: skip
+    frame = encode(facts)
+    assert len(frame) <= MAX_REQUEST_BYTES, len(frame)
+    assert Decoder(PlacementFacts).decode(frame)[0] == facts
 
 
 def test_idle_masters_say_little_and_units_anywhere_wake_them():
