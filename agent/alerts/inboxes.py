@@ -143,6 +143,14 @@ class Inboxes:
         O(subscriptions)."""
         return [key for key in self._by_key if key[0].startswith(prefix)]
 
+    def topics_named(self) -> Counter[str]:
+        """How many subscriptions of clients name each topic. O(subscriptions)."""
+        found: Counter[str] = Counter()
+        for (client, _), inbox in self._by_key.items():
+            if "/" not in client:  # not a topic's own
+                found.update(_topics_in(inbox.filter))
+        return found
+
     @property
     def next_tick(self) -> float | None:
         """When `InboxesDue` is due; None if no timer is set."""
@@ -431,3 +439,14 @@ class Inboxes:
         self._items.check_invariants()
         assert len(known) == len(self._items)
         assert all(item.kept == kept[item] and item.known == known[item] for item in known)
+
+
+def _topics_in(wanted: Filter) -> set[str]:
+    return {
+        name
+        for conjunction in wanted
+        for each in conjunction
+        if each.attribute == "topic" and each.operator in ("=", "in")
+        for name in each.operands
+        if isinstance(name, str)
+    }

@@ -135,6 +135,8 @@ class HandoverPlane:
         # Records that the disk did not take.
         self._unwritten: deque[tuple[_Entry, h.Record | None]] = deque()
         self._taken = self._late_items = 0
+        # Why placement lets a unit of that master not come here; empty if it may.
+        self.admits: Callable[[Unit, str], str] = lambda *_: ""
         operator.takes(w.MoveUnit, self._asked)
         operator.takes(w.ListMoves, self._list)
         for movable in movables:
@@ -404,7 +406,7 @@ class HandoverPlane:
                 self._late_items += new
                 self._late.kept(unit, sender, number, new, self._clock())
                 return
-            case w.MoveAsk(attempt) if problem := self._why_not_taken(unit):
+            case w.MoveAsk(attempt) if problem := self._why_not_taken(unit, sender):
                 self._link.tell(sender, unit, w.MoveRefuse(attempt, problem))
                 return
         entry = self._entry(unit)
@@ -433,7 +435,7 @@ class HandoverPlane:
                 return None
         return said
 
-    def _why_not_taken(self, unit: Unit) -> str:
+    def _why_not_taken(self, unit: Unit, sender: str) -> str:
         movable = self._movables.get(unit.kind)
         if movable is None:
             return f"this master takes no {unit.kind}"
@@ -446,7 +448,7 @@ class HandoverPlane:
         ]
         if len(coming) >= MOST_COMING:
             return f"{MOST_COMING} units are on their way there; try again later"
-        return ""
+        return self.admits(unit, sender)
 
     def _not_taken(self, iad: str, attempt: int, line: str) -> None:
         for entry in list(self._timed):

@@ -27,6 +27,7 @@ from agent.master.notification_store import NotificationStore
 from agent.master.operator_plane import MAX_CONNECTIONS, OperatorPlane
 from agent.master.peers import Peers
 from agent.master.place import place_of, publishers
+from agent.master.placement_plane import PlacementPlane
 from agent.master.processor_plane import ProcessorPlane
 from agent.master.provisioning import LocalProvisioner, PodTable, Provisioner
 from agent.master.public_plane import PublicPlane
@@ -244,6 +245,21 @@ class Master:
             wall=time.time,
             say=self._say,
         )
+        self._placement = PlacementPlane(
+            reactor,
+            config,
+            self._state,
+            self._public,
+            self._peers,
+            self._operator,
+            self._topics,
+            self._say,
+            mover=self._handovers,
+            epoch=self._push.epoch,
+            sizes=self._processors.sizes,
+            listeners=self._push.topics_named,
+        )
+        self._handovers.admits = self._placement.admits
         reactor.add_timer(self._state)
         self._operator.takes(StatusRequest, self._tell_status)
         self._operator.takes(SetPolicy, self._set_policy)

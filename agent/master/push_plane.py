@@ -3,7 +3,7 @@ subscribers."""
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -93,10 +93,11 @@ class PushPlane:
         self._links = links
         self._wall = wall
         self._say = say
+        self.epoch = next_epoch(state, wall())
         self._broker = Broker(
             place.broker,
             place.scot,
-            epoch=next_epoch(state, wall()),
+            epoch=self.epoch,
             routing=config.overlay.routing,
             limits=Limits(batch_s=BATCH_S),
         )
@@ -287,6 +288,10 @@ class PushPlane:
     def kept_for(self, prefix: str) -> list[tuple[str, str]]:
         """Client and id of the subscriptions of all clients whose name has this prefix."""
         return self._inboxes.kept_for(prefix)
+
+    def topics_named(self) -> Counter[str]:
+        """How many subscriptions name each topic. O(subscriptions)."""
+        return self._inboxes.topics_named()
 
     def ask(self, peer: i.Peer, client: str, message: PushRequest) -> bool:
         """Send a request about a client's subscriptions. Within this process `peer` is a function

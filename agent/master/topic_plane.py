@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
@@ -56,7 +56,7 @@ from agent.topics.movable_topics import MovableTopics
 from agent.wire.areas import AreaSet
 from agent.wire.messages import Answer
 from agent.wire.principals import Sender
-from agent.wire.push import PushReply, Unsubscribe
+from agent.wire.push import Notified, PushReply, Unsubscribe
 from agent.wire.topics import (
     CreateTopic,
     EnableTopic,
@@ -196,6 +196,11 @@ class TopicPlane:
         self._peers: dict[str, tuple[str, Callable[[PushReply], None]]] = {}
         self._ending: list[tuple[str, str]] = []
         self._published = 0
+        # Messages by topic, and by the IAD where they were published.
+        self.arrivals: dict[str, Counter[str]] = {}
+        # Gets the name of a new topic that is on disk; what it returns is told to the operator.
+        self.on_created: Callable[[str], str] = lambda _: ""
+        self._new = ""
         public.takes(Publish, self._publish)
         for kind in (CreateTopic, RemoveTopic, EnableTopic, ListTopics):
             operator.takes(kind, self._asked)
@@ -305,11 +310,20 @@ class TopicPlane:
         if change and (not self._state.takes or self._push.topics.refusing):
             self._operator.reply(origin, TopicReport(request.id, ok=False, message=NOT_NOW))
             return
+        if isinstance(request, CreateTopic) and request.topic.name not in self._topics:
+            self._new = request.topic.name
         self._handle(TopicAsked(origin, request))
+        self._new = ""
 
     def _report(self, instruction: SendReport) -> None:
-        reply = partial(self._operator.reply, instruction.peer, instruction.report)
+        new = self._new if instruction.report.ok else ""
+        reply = partial(self._reply, instruction.peer, instruction.report, new)
         self._state.when_durable(partial(self._push.topics.when_kept, reply))
+
+    def _reply(self, peer: RequestOrigin, report: TopicReport, new: str) -> None:
+        if new and new in self._topics and (line := self.on_created(new)):
+            report = msgspec.structs.replace(report, message=line[:512])
+        self._operator.reply(peer, report)
 
     # --- on disk -------------------------------------------------------------------------------
 
@@ -363,6 +377,7 @@ class TopicPlane:
     def _forget(self, instruction: ForgetTopic) -> None:
         name, incarnation = instruction.name, instruction.incarnation
         self._peers.pop(name, None)
+        self.arrivals.pop(name, None)
         for _ in range(len(self._to_release)):
             # Later it would take the place of the progress of a topic that is created anew.
             if (release := self._to_release.popleft()).name != name:
@@ -391,6 +406,9 @@ class TopicPlane:
             self._came.append(InboxSaid(name, incarnation, None))
 
     def _said(self, name: str, incarnation: str, message: PushReply) -> None:
+        if isinstance(message, Notified):
+            publisher = message.notification.origin.publisher
+            self.arrivals.setdefault(name, Counter())[publisher] += 1
         self._came.append(InboxSaid(name, incarnation, message))
 
     def _why_not_read(self, topic: Topic) -> str:

@@ -97,7 +97,7 @@ class Asker(Struct, frozen=True):
         if not report.ok:
             return exits.fail(f"refused: {report.message}", exits.REFUSED)
         if not self.as_json:
-            screen.line(screen.console(), done)
+            screen.line(screen.console(), f"{done}; {report.message}" if report.message else done)
         return exits.DONE
 
     def _ask(self, request: TopicRequest) -> TopicReport | int:

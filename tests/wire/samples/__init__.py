@@ -9,6 +9,7 @@ from tests.wire.samples import (
     market,
     operator,
     overlay,
+    placement,
     push,
     topics,
     watches,
@@ -23,6 +24,7 @@ SAMPLES = {
     **push.SAMPLES,
     **overlay.SAMPLES,
     **topics.SAMPLES,
+    **placement.SAMPLES,
     **handover.SAMPLES,
 }
 UNIONS = (
