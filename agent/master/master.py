@@ -26,7 +26,7 @@ from agent.master.metrics_plane import MetricsPlane
 from agent.master.notification_store import NotificationStore
 from agent.master.operator_plane import MAX_CONNECTIONS, OperatorPlane
 from agent.master.peers import Peers
-from agent.master.place import place_of, publishers
+from agent.master.place import partners_of, place_of, publishers
 from agent.master.placement_plane import PlacementPlane
 from agent.master.processor_plane import ProcessorPlane
 from agent.master.provisioning import LocalProvisioner, PodTable, Provisioner
@@ -156,9 +156,9 @@ class Master:
             else None
         )
         self._peers = Peers(reactor, secure_sockets, self._say)
-        for member in config.pool:
-            if member.iad != self._iad:
-                self._peers.connect(member.iad, member.address, member.keys)
+        partners = partners_of(config)
+        for iad, (address, keys) in partners.items():
+            self._peers.connect(iad, address, keys, kept=True)
         QueryPlane(
             reactor,
             self._iad,
@@ -241,7 +241,7 @@ class Master:
             self._push,
             [self._topics.moves],
             units,
-            partners=[each.iad for each in config.pool if each.iad != self._iad],
+            partners=partners,
             wall=time.time,
             say=self._say,
         )
@@ -254,6 +254,7 @@ class Master:
             self._operator,
             self._topics,
             self._say,
+            partners=partners,
             mover=self._handovers,
             epoch=self._push.epoch,
             sizes=self._processors.sizes,

@@ -54,6 +54,7 @@ class Peers:
         self._secure_sockets = secure_sockets
         self._decoder: Decoder[PeerReply] = Decoder(PeerReply, MAX_RESULT_BYTES)
         self._links: dict[str, _Link] = {}
+        self._kept: set[str] = set()
         self._handlers: dict[type, Handler] = {}
         self._refusals: dict[str, Handler] = {}
         self._draining: list[tuple[float, MessageSocket[PeerReply]]] = []
@@ -64,13 +65,18 @@ class Peers:
         secure_sockets.new_key_listeners.append(self._show_new_key)
         reactor.add_timer(self)
 
-    def connect(self, iad: str, address: str, keys: Sequence[str] | str = ()) -> None:
+    def connect(
+        self, iad: str, address: str, keys: Sequence[str] | str = (), *, kept: bool = False
+    ) -> None:
         """Connect to that IAD's master; an existing link is replaced if its address differs, and
         gets a new connection if its keys do.
 
-        `keys` are its public keys, or a file with them. OSError if the address is invalid, or would
-        be reached without keys; ConfigError for the file.
+        `keys` are its public keys, or a file with them. `drop` leaves a link that is `kept`.
+        OSError if the address is invalid, or would be reached without keys; ConfigError for the
+        file.
         """
+        if kept:
+            self._kept.add(iad)
         link = self._links.get(iad)
         keys = keys if isinstance(keys, str) else tuple(keys)
         if link is not None:
@@ -81,12 +87,16 @@ class Peers:
                 self._replace(iad, link)
                 self._tell_guard()
                 return
-            self.drop(iad)
+            self._close(iad)
         self._links[iad] = _Link(address, keys, self._dial(iad, address, keys))
         self._tell_guard()
 
     def drop(self, iad: str) -> None:
-        """Close the link, if there is one."""
+        """Close the link, if there is one that is not kept."""
+        if iad not in self._kept:
+            self._close(iad)
+
+    def _close(self, iad: str) -> None:
         link = self._links.pop(iad, None)
         if link is not None:
             link.socket.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from agent.alerts.notifications import announced_by, losses_of
@@ -42,6 +43,19 @@ def publishers(config: MasterConfig, place: Place) -> frozenset[str]:
     neighbours = frozenset(each.iad for each in place.neighbours.values())
     known = neighbours.union((config.iad.name,), (member.iad for member in config.pool))
     return known if len(known) >= place.scot.order else frozenset()
+
+
+def partners_of(config: MasterConfig) -> dict[str, tuple[str, Sequence[str] | str]]:
+    """Address and keys of the masters to which units may move, by IAD: those of the pool, and the
+    neighbours that `[placement]` names. ConfigError in one line."""
+    known = {each.iad: (each.address, each.keys) for each in config.overlay.neighbour}
+    own = config.iad.name
+    partners = {each.iad: (each.address, each.keys) for each in config.pool if each.iad != own}
+    for iad in config.placement.partners:
+        if iad not in known:
+            raise ConfigError(f"placement.partners: {iad} is no neighbour in the overlay")
+        partners.setdefault(iad, known[iad])
+    return partners
 
 
 def _neighbours(

@@ -7,7 +7,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Final, Protocol, get_args
 
@@ -93,6 +93,7 @@ class PlacementPlane:
         topics: Topics,
         say: Say,
         *,
+        partners: Collection[str],
         mover: Mover,
         epoch: int,
         sizes: Callable[[], Mapping[str, float]] = dict,
@@ -103,7 +104,7 @@ class PlacementPlane:
         self._iad = config.iad.name
         self._config = config.placement
         # Masters of the same operator: units go to no others, and no others are told anything.
-        self._partners = frozenset([each.iad for each in config.pool if each.iad != self._iad])
+        self._partners = frozenset(partners)
         self._offered = {member.iad: AreaSet(member.areas) for member in config.pool}
         self._state = state
         self._public = public

@@ -294,6 +294,14 @@ class MasterPlacement(Section, frozen=True):
     drift: Annotated[
         bool, Meta(description="Whether units move by themselves when another master is cheaper.")
     ] = False
+    partners: Annotated[
+        tuple[Name, ...],
+        Meta(
+            max_length=1024,
+            description="IADs of the overlay's neighbours that are this operator's, too: units "
+            "move to their masters as to those of the pool, which know what is measured here.",
+        ),
+    ] = ()
     frozen: Annotated[
         bool,
         Meta(description="Neither take nor give units, unless an operator has said otherwise."),
