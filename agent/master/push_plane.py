@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -101,7 +101,7 @@ class PushPlane:
             limits=Limits(batch_s=BATCH_S),
         )
         self._spool = Spool()
-        self._inboxes = MovableInboxes(
+        self._inboxes = self.inboxes = MovableInboxes(
             _read,
             most_owned=config.clients.most_subscriptions,
             areas=areas,
@@ -205,6 +205,21 @@ class PushPlane:
         self._commit.take(changes)
         self._commit.settle(then)
 
+    @property
+    def refusing(self) -> bool:
+        """Whether the disk refuses, and nothing new is taken."""
+        return self._commit.refusing
+
+    def take(self, instructions: Iterable[Any]) -> None:
+        """Perform what the inboxes say; put on stable storage what is for it."""
+        self._commit.take(instructions)
+
+    def write(self, changes: Iterable[Any], then: Callable[[], object]) -> None:
+        """Put these instructions of inboxes, and what else this store keeps, on stable storage in
+        one transaction; then call `then`."""
+        self._commit.take(changes)
+        self.topics.when_kept(then)
+
     # --- spool ---------------------------------------------------------------------------------
 
     def _spool_has(self, event: s.SpoolEvent) -> None:
@@ -226,6 +241,7 @@ class PushPlane:
         lost = self._losses.pop(instruction.origin, None)
         if lost is None:
             self._spool_has(s.Settled(instruction.origin))
+            self.topics.left(instruction.origin)
         else:
             self._spool_has(s.LostTold(lost))
 
