@@ -261,6 +261,7 @@ class Master:
             listeners=self._push.topics_named,
         )
         self._handovers.admits = self._placement.admits
+        self._topics.mover = self._handovers
         reactor.add_timer(self._state)
         self._operator.takes(StatusRequest, self._tell_status)
         self._operator.takes(SetPolicy, self._set_policy)
