@@ -407,7 +407,7 @@ class Client(Connection[ClientReply]):
         self._subscriptions.pop(subscription_id, None)
 
 
-Report = TypeVar("Report", ServiceReport, TopicReport, PlacementReport)
+Report = TypeVar("Report", ServiceReport, TopicReport, MoveReport, PlacementReport)
 
 
 class Operator(Connection[OperatorReply]):

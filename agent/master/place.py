@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from agent.alerts.notifications import announced_by, losses_of
@@ -45,7 +44,7 @@ def publishers(config: MasterConfig, place: Place) -> frozenset[str]:
     return known if len(known) >= place.scot.order else frozenset()
 
 
-def partners_of(config: MasterConfig) -> dict[str, tuple[str, Sequence[str] | str]]:
+def partners_of(config: MasterConfig) -> dict[str, tuple[str, str]]:
     """Address and keys of the masters to which units may move, by IAD: those of the pool, and the
     neighbours that `[placement]` names. ConfigError in one line."""
     known = {each.iad: (each.address, each.keys) for each in config.overlay.neighbour}

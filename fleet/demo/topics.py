@@ -127,6 +127,7 @@ class _Publisher(threading.Thread):
         begun_s = time.monotonic()
         with Client(self._address) as client:
             while not self._stopping.is_set():
+                number: dict[str, bool | float | str]
                 number = {"area": f"counted/{self.sent}", "temperature": 21.0, "humidity": 45.0}
                 client.publish(COUNTED.name, number)
                 self.sent += 1
