@@ -148,7 +148,8 @@ class Asker(Struct, frozen=True):
                 return exits.DONE
             if time.monotonic() >= give_up:
                 why = placement_screen.why_not_away(view, left[0])
-                return exits.fail(f"{iad} still has {len(left)} units: {why}", exits.FAILED)
+                units = f"{len(left)} unit{'s' * (len(left) != 1)}"
+                return exits.fail(f"{iad} still has {units}: {why}", exits.FAILED)
             time.sleep(LOOK_S)
 
     # --------------------------------------------------------------------------------------------
