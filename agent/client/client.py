@@ -30,6 +30,7 @@ from agent.client.watches import Rounds, WatchError
 from agent.net.keys import KeyFiles
 from agent.wire.base import LONGEST_TIMEOUT_MS, TIMEOUT_FACTOR, Form, Policy
 from agent.wire.codec import encode
+from agent.wire.handover import MoveReport, MoveRequest
 from agent.wire.market import Service
 from agent.wire.messages import Answer, Query, Slo, Window
 from agent.wire.operator import (
@@ -406,7 +407,7 @@ class Client(Connection[ClientReply]):
         self._subscriptions.pop(subscription_id, None)
 
 
-Report = TypeVar("Report", ServiceReport, TopicReport, PlacementReport)
+Report = TypeVar("Report", ServiceReport, TopicReport, MoveReport, PlacementReport)
 
 
 class Operator(Connection[OperatorReply]):
@@ -441,9 +442,13 @@ class Operator(Connection[OperatorReply]):
         """Ask what the master knows of placement, or have it changed; the report has the result."""
         return self._ask_report(request, PlacementReport, timeout_ms)
 
+    def ask_move(self, request: MoveRequest, timeout_ms: float = 15_000.0) -> MoveReport:
+        """Have a unit moved to another master, or all moves listed; the report has the result."""
+        return self._ask_report(request, MoveReport, timeout_ms)
+
     def _ask_report(
         self,
-        request: ServiceRequest | TopicRequest | PlacementRequest,
+        request: ServiceRequest | TopicRequest | MoveRequest | PlacementRequest,
         wanted: type[Report],
         timeout_ms: float,
     ) -> Report:

@@ -18,6 +18,8 @@ from agent.master.push_plane import PushPlane
 from agent.master.request_plane import RequestOrigin
 from agent.master.state import State
 from agent.master.subscriber_plane import client_of
+from agent.master.topic_moves import TopicMoves
+from agent.placement.handover import Record
 from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
 from agent.scheduling.admission import may_publish
@@ -31,7 +33,10 @@ from agent.topics.events import (
     EnableProcessor,
     Feed,
     ForgetTopic,
+    GivenUp,
+    GiveUpProcessor,
     InboxSaid,
+    KeepTopic,
     Release,
     Released,
     RoundAnswered,
@@ -43,10 +48,11 @@ from agent.topics.events import (
     TakeCheckpoint,
     TellOperator,
     TopicAsked,
+    TopicKept,
     TopicsDue,
     TopicsEvent,
 )
-from agent.topics.topics import Topics
+from agent.topics.movable_topics import MovableTopics
 from agent.wire.areas import AreaSet
 from agent.wire.messages import Answer
 from agent.wire.principals import Sender
@@ -66,6 +72,8 @@ from agent.wire.topics import (
 
 # Kind of the documents in the state.
 TOPIC: Final = "topic"
+# Kind of the units that topics are.
+KIND: Final = "processor"
 # No authenticated client has this name: a name has no slash.
 CLIENT: Final = "topic/"
 # What came for topics is handled so many a turn.
@@ -93,6 +101,9 @@ class Processors(Protocol):
     def stop(self, name: str) -> None:
         """End the processor of this topic."""
 
+    def give_up(self, name: str) -> None:
+        """End it after the message under way: `GivenUp` follows."""
+
     def enable(self, name: str) -> None:
         """Start it again, whatever it did before."""
 
@@ -108,6 +119,9 @@ class NoProcessors:
 
     on_trouble: Callable[[str, str, str], object]
 
+    def __init__(self) -> None:
+        self._begun: dict[str, tuple[GivenUp, Callable[[TopicsEvent], None]]] = {}
+
     def why_not(self, topic: Topic) -> str:
         return f"no processor {topic.processor} here: this master has none"
 
@@ -115,10 +129,15 @@ class NoProcessors:
         return msgspec.structs.replace(status, state="disabled", trouble="no processors here")
 
     def start(self, started: StartProcessor, tell: Callable[[TopicsEvent], None]) -> None:
-        pass
+        name, progress = started.topic.name, started.progress
+        self._begun[name] = GivenUp(name, started.epoch, progress.position, progress.state), tell
 
     def stop(self, name: str) -> None:
-        pass
+        self._begun.pop(name, None)
+
+    def give_up(self, name: str) -> None:
+        given_up, tell = self._begun.pop(name)
+        tell(given_up)
 
     def enable(self, name: str) -> None:
         pass
@@ -149,6 +168,7 @@ class TopicPlane:
         say: Say,
         processors: Processors | None = None,
         areas: Callable[[], Sequence[AreaSet]] = tuple,
+        units: Sequence[Record] = (),
     ) -> None:
         self._reactor = reactor
         self._state = state
@@ -159,7 +179,7 @@ class TopicPlane:
         self._wall = wall
         self._say = say
         self._processors = processors or NoProcessors()
-        self._topics = Topics(
+        self._topics = MovableTopics(
             iad,
             lambda: secrets.token_hex(16),
             why_not_processed=self._processors.why_not,
@@ -191,13 +211,16 @@ class TopicPlane:
         reactor.performs(AskReadings, self._ask_readings)
         reactor.performs(StartProcessor, self._start)
         reactor.performs(StopProcessor, self._stop)
+        reactor.performs(GiveUpProcessor, self._give_up)
         reactor.performs(EnableProcessor, self._enable)
+        reactor.performs(KeepTopic, self._keep)
         reactor.performs(Feed, self._processors.feed)
         reactor.performs(TakeCheckpoint, self._take_checkpoint)
         reactor.performs(Release, self._to_release.append)
         reactor.performs(TellOperator, self._tell)
         self._processors.on_trouble = push.topics.tell_trouble
-        self._restore(kept)
+        self._restore(kept, units)
+        self.moves = TopicMoves(reactor, self._topics, push, self._left)
         reactor.add_timer(self)
 
     @property
@@ -304,10 +327,15 @@ class TopicPlane:
 
     # --- on disk -------------------------------------------------------------------------------
 
-    def _restore(self, kept: Sequence[SaveProgress]) -> None:
+    def _restore(self, kept: Sequence[SaveProgress], units: Sequence[Record]) -> None:
+        standings = {each.unit.name: each.standing for each in units if each.unit.kind == KIND}
+        begun = {each.name for each in kept}
         topics: list[Topic] = []
         unreadable: set[str] = set()
         for name, body in self._state.all(TOPIC).items():
+            if standings.get(name) == "released" and name not in begun:
+                self._state.remove(TOPIC, name)
+                continue
             try:
                 topics.append(msgspec.msgpack.decode(body, type=Topic))
             except (ValueError, msgspec.MsgspecError) as error:
@@ -316,20 +344,35 @@ class TopicPlane:
                 self._say(f"topic {name} on disk cannot be read and is left out: {error}\n")
         progress = [(each.name, each.progress) for each in kept]
         now = self._reactor.clock()
-        instructions = self._topics.restore(topics, progress, now, unreadable)
-        known = {topic.name for topic in topics}
+        resting = {
+            name: [each for each, standing in standings.items() if standing == name]
+            for name in ("offered", "taken")
+        }
+        instructions = self._topics.restore(topics, progress, now, unreadable, **resting)
         self._reactor.perform(instructions)
         for client, incarnation in self._push.kept_for(CLIENT):
             name = client.removeprefix(CLIENT)
-            if name in unreadable:
+            if self._topics.is_unreadable(name):
                 continue
-            if name not in known or self._peers[name][0] != incarnation:
+            if name not in self._topics or self._topics.incarnation(name) != incarnation:
                 self._end(name, incarnation)
 
     def _save(self, instruction: SaveTopic) -> None:
         topic, progress = instruction.topic, instruction.progress
         self._state.put(TOPIC, topic.name, msgspec.msgpack.encode(topic))
         self._push.topics.release(topic.name, progress, (), lambda: None)
+
+    def _left(self, name: str) -> None:
+        """A topic is another master's, on disk."""
+        if name not in self._topics:
+            self._state.remove(TOPIC, name)
+            self._peers.pop(name, None)
+
+    def _keep(self, instruction: KeepTopic) -> None:
+        topic = instruction.topic
+        self._state.put(TOPIC, topic.name, msgspec.msgpack.encode(topic))
+        kept = TopicKept(topic.name, instruction.epoch)
+        self._state.when_durable(partial(self._came.append, kept))
 
     def _forget(self, instruction: ForgetTopic) -> None:
         name, incarnation = instruction.name, instruction.incarnation
@@ -391,6 +434,9 @@ class TopicPlane:
 
     def _stop(self, instruction: StopProcessor) -> None:
         self._processors.stop(instruction.name)
+
+    def _give_up(self, instruction: GiveUpProcessor) -> None:
+        self._processors.give_up(instruction.name)
 
     def _enable(self, instruction: EnableProcessor) -> None:
         self._processors.enable(instruction.name)
