@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 
 from agent.client import NoReplyError, Operator
@@ -124,9 +125,18 @@ class Asker(Struct, frozen=True):
         return self._change(ApplyPlan("move", (PlannedMove(unit, where, target),)))
 
     def pin(self, text: str, iad: str) -> int:
-        """Pin a unit to a master; without one take the pin away."""
+        """Pin a unit to a master."""
         found = self._unit(text)
         return found if isinstance(found, int) else self._change(PinUnit("pin", found[0], iad))
+
+    def unpin(self, text: str) -> int:
+        """Take a pin away, be it that of a unit that is no more."""
+        kind, _, name = text.rpartition(":")
+        try:
+            unit = msgspec.convert({"kind": kind or "processor", "name": name}, UnitName)
+        except msgspec.ValidationError:
+            return exits.fail(f"{text!r} is no unit; write comfort or home:NAME", exits.USAGE)
+        return self._change(PinUnit("unpin", unit))
 
     def set_mode(self, iad: str, mode: Mode) -> int:
         """Open, freeze or drain a master."""

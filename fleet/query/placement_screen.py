@@ -42,7 +42,7 @@ def show(screen: Console, report: PlacementReport, view: View) -> None:
             "–" if each.facts.compute is None else f"{each.facts.compute:g}",
             "–" if account is None else _bytes(account.storage, each.facts.storage_bytes),
             "–" if delay is None else format_ms(delay.p50_ms),
-            "now" if here else f"{format_duration(round(each.age_s))} ago",
+            "now" if here else _when(each),
         )
     show_table(screen, masters)
     units = view.units()
@@ -171,6 +171,10 @@ def _state(known: KnownFacts, view: View) -> str:
     if mode == "draining" and not view.units(known.facts.iad):
         return "drained: empty"
     return mode
+
+
+def _when(known: KnownFacts) -> str:
+    return f"{format_duration(round(known.age_s))} ago" if known.facts.epoch else "never"
 
 
 def _bytes(used: float, limit: float | None) -> str:

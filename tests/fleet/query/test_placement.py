@@ -126,6 +126,7 @@ def test_a_plan_is_its_moves_and_what_they_bring():
         (["plan", "--planner", "best"], "'best' is not one of 'ffd'"),
         (["plan", "--model", "{folder}/bad.json"], "bad.json: not a latency model"),
         (["pin", "comfort", "no master"], "'no master' is not a name"),
+        (["unpin", "topic:notes"], "'topic:notes' is no unit; write comfort or home:NAME"),
         (["drain", "iad1", "--wait", "5"], "'5' has no unit"),
     ],
 )
@@ -172,6 +173,9 @@ def test_a_master_without_others_from_the_commands_point_of_view(tmp_path, capsy
         assert told["mode"] == "frozen"
         assert told["pins"] == [{"unit": {"kind": "processor", "name": "notes"}, "iad": "iad1"}]
         assert placed("unpin", "notes").out == "processor notes is pinned no more\n"
+        assert placed("unpin", "nots", status=3).err == (
+            "fleet: refused: processor nots is not pinned here; pinned is nothing\n"
+        )
         assert placed("drain", "iad1").out == "iad1 drains: 1 unit to move away\n"
         assert placed("drain", "iad1", "--wait", "100ms", status=1).err == (
             "fleet: iad1 still has 1 unit: there is no other master\n"
