@@ -149,6 +149,9 @@ class Placer:
             row = next(each for each in view.price.why(unit) if each.master == self._iad)
             if view.placement.where(unit) != at and row.reason:
                 return f"{self._iad} {row.reason}"
+        granted = self.grants.move
+        if granted is not None and granted.target == view.where(granted.unit) == self._iad:
+            self.grants.release(granted.unit)  # It has come.
         if not self.grants.admit(Move(unit, source, self._iad), now):
             return f"{self._iad} is part of another move"
         return ""
@@ -200,9 +203,6 @@ class Placer:
             del self._wishes[unit]
         for unit in [each for each in self._pauses if each not in there]:
             self._forget(unit)
-        granted = self.grants.move
-        if granted is not None and granted.target == self._iad and granted.unit in here:
-            self.grants.release(granted.unit)
 
     def _wish(self, unit: Unit, target: str, reason: Reason) -> None:
         self._forget(unit)

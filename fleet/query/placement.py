@@ -158,6 +158,8 @@ class Asker(Struct, frozen=True):
                 return exits.DONE
             if time.monotonic() >= give_up:
                 why = placement_screen.why_not_away(view, left[0])
+                last = [m.trouble for m in report.moves if m.unit == named(left[0]) and m.trouble]
+                why += f"; {last[-1]}" if last else ""
                 units = f"{len(left)} unit{'s' * (len(left) != 1)}"
                 return exits.fail(f"{iad} still has {units}: {why}", exits.FAILED)
             time.sleep(LOOK_S)

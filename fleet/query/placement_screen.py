@@ -16,7 +16,7 @@ from agent.placement.view import View
 from agent.placement.world import Unit
 from agent.wire.placement import KnownFacts, PlacementReport, UnitName
 from fleet.terminal.screen import line, plain_table, show_table
-from fleet.terminal.units import format_duration, format_ms, size
+from fleet.terminal.units import format_duration, format_ms
 
 if TYPE_CHECKING:
     from fleet.placement.plans import Plan
@@ -134,7 +134,7 @@ def show_plan(screen: Console, plan: Plan, file: Path | None) -> None:
         return
     table = plain_table("unit", "from", "to", "saves", left=3)
     for move in plan.moves:
-        saves = f"{move.gain * 1e3:.3g} ms/s"
+        saves = f"{move.gain * 1e3:.3g} ms/s" if move.gain else "–"
         table.add_row(_text(move.unit), move.source, move.target, saves)
     show_table(screen, table)
     before, after = ["∞" if each is None else f"{each * 1e3:.3g} ms/s" for each in plan.cost]
@@ -178,7 +178,14 @@ def _when(known: KnownFacts) -> str:
 
 
 def _bytes(used: float, limit: float | None) -> str:
-    return size(round(used)) + ("" if limit is None else f" of {size(round(limit))}")
+    return _size(used) + ("" if limit is None else f" of {_size(limit)}")
+
+
+def _size(count: float) -> str:
+    for unit, least in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
+        if count >= least:
+            return f"{count / least:.3g} {unit}"
+    return f"{count:g} B"
 
 
 def _text(unit: UnitName) -> str:

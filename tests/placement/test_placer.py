@@ -168,6 +168,8 @@ def test_a_master_grants_one_move_at_a_time_and_only_what_it_may_have(placer):
         placer.admits(view, Unit("processor", "y"), "iad3", 2.0) == "iad1 is part of another move"
     )
     assert placer.admits(view, Unit("processor", "y"), "iad3", 2.0 + GRANT_S) == ""
+    # What has come is not on its way any more.
+    assert placer.admits(view_of(placer, here=("y",)), stranger, "iad3", 3.0 + GRANT_S) == ""
     other = Placer("iad2", drift=False, move_cost=0.01)
     placer.pin(A, "iad3")
     assert other.admits(view_of(placer), A, "iad1", 0.0) == "iad2 is not iad3, where it is pinned"

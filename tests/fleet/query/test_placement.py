@@ -69,7 +69,7 @@ def test_masters_units_and_moves_are_shown():
     assert [line.split() for line in lines[:4]] == [
         ["master", "state", "units", "load", "of", "bytes", "delay", "told"],
         ["iad1", "draining", "1", "0.0015", "2", "2", "MB", "–", "now"],
-        ["iad2", "open", "0", "0", "–", "0", "MB", "of", "1", "MB", "1.5", "ms", "3s", "ago"],
+        ["iad2", "open", "0", "0", "–", "0", "B", "of", "1", "MB", "1.5", "ms", "3s", "ago"],
         ["iad3", "silent", "–", "–", "–", "–", "–", "1m30s", "ago"],
     ]
     assert lines[5].split("  ")[0] == "processor comfort"
