@@ -245,6 +245,7 @@ class Master:
             wall=time.time,
             say=self._say,
         )
+        self._topics.mover = self._handovers
         self._placement = PlacementPlane(
             reactor,
             config,
