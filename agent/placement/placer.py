@@ -109,6 +109,7 @@ class Placer:
         others)."""
         here = view.units(self._iad)
         self._clean(here, set(moving))
+        self._release_what_came(view)
         if moving or self.mode == "frozen":
             return None
         drift = Drift(
@@ -149,9 +150,7 @@ class Placer:
             row = next(each for each in view.price.why(unit) if each.master == self._iad)
             if view.placement.where(unit) != at and row.reason:
                 return f"{self._iad} {row.reason}"
-        granted = self.grants.move
-        if granted is not None and granted.target == view.where(granted.unit) == self._iad:
-            self.grants.release(granted.unit)  # It has come.
+        self._release_what_came(view)
         if not self.grants.admit(Move(unit, source, self._iad), now):
             return f"{self._iad} is part of another move"
         return ""
@@ -195,6 +194,11 @@ class Placer:
         if move.reason == "plan":
             return replace(move, reason=self._wishes[unit].reason)
         return move
+
+    def _release_what_came(self, view: View) -> None:
+        granted = self.grants.move
+        if granted is not None and granted.target == view.where(granted.unit) == self._iad:
+            self.grants.release(granted.unit)
 
     def _clean(self, here: list[Unit], moving: set[Unit]) -> None:
         """What concerned units that went away or are no more is over."""

@@ -175,6 +175,14 @@ def test_a_master_grants_one_move_at_a_time_and_only_what_it_may_have(placer):
     assert other.admits(view_of(placer), A, "iad1", 0.0) == "iad2 is not iad3, where it is pinned"
 
 
+def test_a_unit_that_came_does_not_hold_back_those_that_go(placer):
+    view = view_of(placer)
+    placer.apply(view, [Move(A, "iad1", "iad2")], ())
+    assert placer.admits(view, Unit("processor", "x"), "iad3", 0.0) == ""
+    assert begun(placer, 1.0) is None
+    assert begun(placer, 1.0, here=("a", "x")) == ("a", "iad2", "plan")
+
+
 def pins_of(iad, placer):
     told = [PinnedUnit(UnitName(u.kind, u.name), to) for u, to in placer.pins.items()]
     return PlacementFacts(iad, 1, 1, 5.0, pins=tuple(told))
