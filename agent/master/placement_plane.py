@@ -162,6 +162,8 @@ class PlacementPlane:
             told = self._gossip.tell(iad, own, now)
             if self._peers.send(iad, told):
                 self._gossip.sent(iad, told.number, self._clock())
+            else:
+                self._gossip.not_sent(iad, now)
         self._tell_s = self._gossip.next_due(now)
 
     def _echoed(self, iad: str, echo: PlacementEcho, now: float) -> None:
@@ -264,9 +266,8 @@ class PlacementPlane:
         return View([own, *self._gossip.fresh(now).values()])
 
     def _silent(self, now: float) -> list[str]:
-        told = {each.facts.iad for each in self._gossip.known(now)}
-        silent = [each.facts.iad for each in self._gossip.known(now) if each.silent]
-        return [*silent, *[iad for iad in sorted(self._partners) if iad not in told]]
+        known = [*self._gossip.known(now), *self._never_heard(now)]
+        return [each.facts.iad for each in known if each.silent]
 
     def admits(self, unit: Unit, source: str) -> str:
         """Why a unit of another master may not come here now; empty if it may."""
@@ -416,12 +417,19 @@ class PlacementPlane:
                 id_,
                 ok=True,
                 iad=self._iad,
-                known=(KnownFacts(own, 0.0), *self._gossip.known(now)),
+                known=(KnownFacts(own, 0.0), *self._gossip.known(now), *self._never_heard(now)),
                 moves=tuple(self._moves()[-MAX_TOLD_MOVES:]),
                 move_cost=self._config.move_cost,
                 message=message[:512],
             ),
         )
+
+    def _never_heard(self, now: float) -> list[KnownFacts]:
+        told = {each.facts.iad for each in self._gossip.known(now)}
+        return [
+            KnownFacts(PlacementFacts(iad, 0, 0, self._config.every_s), 0.0, silent=True)
+            for iad in sorted(self._partners - told)
+        ]
 
     def _moves(self) -> list[MoveTold]:
         found = [

@@ -114,6 +114,10 @@ class Gossip:
             del peer.numbers[min(peer.numbers)]
         peer.unanswered += 1
 
+    def not_sent(self, iad: str, now: float) -> None:
+        """That master is not connected now: try again soon."""
+        self._peers[iad].next_s = now + self._active_s
+
     def echoed(self, iad: str, epoch: int, number: int, now: float) -> None:
         """That master has answered a message."""
         peer = self._peers.get(iad)

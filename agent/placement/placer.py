@@ -43,7 +43,9 @@ class Placer:
         self._drift = drift
         self.move_cost = move_cost
         self.mode: Mode = "open"
-        self.pins: dict[Unit, str] = {}  # an operator's, of units that live here or went from here
+        # An operator's, of units that live here or went from here; "" if it was taken away, so that
+        # the word of a master where the unit lived before is known to be old.
+        self.pins: dict[Unit, str] = {}
         self.grants = Grants(GRANT_S)
         self.troubles: dict[Unit, str] = {}  # why the last move of a unit came to nothing
         self._wishes: dict[Unit, _Wish] = {}
@@ -69,10 +71,11 @@ class Placer:
 
     def unpin(self, unit: Unit) -> None:
         """It may live anywhere; PlacementError if it is not pinned."""
-        if unit not in self.pins:
-            known = ", ".join(str(each) for each in sorted(self.pins)) or "nothing"
+        if not self.pins.get(unit):
+            pinned = sorted(each for each, iad in self.pins.items() if iad)
+            known = ", ".join(map(str, pinned)) or "nothing"
             raise PlacementError(f"{unit} is not pinned here; pinned is {known}")
-        del self.pins[unit]
+        self.pins[unit] = ""
         self._forget(unit)
 
     def apply(self, view: View, moves: Iterable[Move], silent: Iterable[str]) -> list[Move]:
@@ -106,6 +109,7 @@ class Placer:
         others)."""
         here = view.units(self._iad)
         self._clean(here, set(moving))
+        self._release_what_came(view)
         if moving or self.mode == "frozen":
             return None
         drift = Drift(
@@ -146,25 +150,27 @@ class Placer:
             row = next(each for each in view.price.why(unit) if each.master == self._iad)
             if view.placement.where(unit) != at and row.reason:
                 return f"{self._iad} {row.reason}"
+        self._release_what_came(view)
         if not self.grants.admit(Move(unit, source, self._iad), now):
             return f"{self._iad} is part of another move"
         return ""
 
     def heard(self, told: PlacementFacts, here: Iterable[Unit]) -> list[Unit]:
-        """Pins come along with their units: those that another master's facts pin to this one, and
-        that live here, are this master's from now on; they are returned. And a pin of a unit that
-        has gone is forgotten once its master has it; see `pins`."""
+        """Pins come along with their units: one that another master's facts pin to this one, and
+        that lives here, is this master's from now on. What is known of the pins of units that went
+        is forgotten once their new master has its own. Returns the units whose pin changed."""
         mine = set(here)
-        adopted = []
-        for each in told.pins:
-            unit = Unit(each.unit.kind, each.unit.name)
-            if each.iad == self._iad and unit in mine and unit not in self.pins:
-                self.pins[unit] = self._iad
-                adopted.append(unit)
-            elif each.iad == told.iad == self.pins.get(unit) and unit not in mine:
+        words = {Unit(each.unit.kind, each.unit.name): each.iad for each in told.pins}
+        changed = []
+        for unit, iad in words.items():
+            if unit in mine and iad == self._iad and unit not in self.pins:
+                self.pins[unit] = iad
+                changed.append(unit)
+        for unit, iad in list(self.pins.items()):
+            if unit not in mine and (not iad or (iad == told.iad and unit in words)):
                 del self.pins[unit]
-                adopted.append(unit)
-        return adopted
+                changed.append(unit)
+        return changed
 
     # --------------------------------------------------------------------------------------------
 
@@ -189,6 +195,11 @@ class Placer:
             return replace(move, reason=self._wishes[unit].reason)
         return move
 
+    def _release_what_came(self, view: View) -> None:
+        granted = self.grants.move
+        if granted is not None and granted.target == view.where(granted.unit) == self._iad:
+            self.grants.release(granted.unit)
+
     def _clean(self, here: list[Unit], moving: set[Unit]) -> None:
         """What concerned units that went away or are no more is over."""
         there = {*here, *moving}
@@ -196,9 +207,6 @@ class Placer:
             del self._wishes[unit]
         for unit in [each for each in self._pauses if each not in there]:
             self._forget(unit)
-        granted = self.grants.move
-        if granted is not None and granted.target == self._iad and granted.unit in here:
-            self.grants.release(granted.unit)
 
     def _wish(self, unit: Unit, target: str, reason: Reason) -> None:
         self._forget(unit)

@@ -190,17 +190,16 @@ class View:
             self.placement.place(Unit("processor", name), iad)
 
     def _pin(self, told: list[PlacementFacts]) -> None:
-        """The word of the master where a unit lives counts first."""
-        pins: dict[Unit, Pin] = {}
-        for facts in told:
-            for each in facts.pins:
-                unit = Unit(each.unit.kind, each.unit.name)
-                if not self.world.has(unit) or each.iad not in self.facts:
-                    continue
-                if unit not in pins or self.where(unit) == facts.iad:
-                    pins[unit] = Pin(unit, each.iad)
+        """The word of the master where a unit lives counts; that of others is from before."""
+        pins = [
+            Pin(unit, each.iad)
+            for facts in told
+            for each in facts.pins
+            if each.iad in self.facts
+            and self.where(unit := Unit(each.unit.kind, each.unit.name)) == facts.iad
+        ]
         kept: list[Pin] = []
-        for pin in pins.values():
+        for pin in pins:
             try:
                 self.world.pin([*kept, pin])
                 kept.append(pin)

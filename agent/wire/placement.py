@@ -24,6 +24,8 @@ Kind = Literal["home", "processor", "clone"]
 # A frozen master neither takes nor gives units; a draining one takes none, and gives all.
 Mode = Literal["open", "frozen", "draining"]
 Amount = Annotated[float, Meta(ge=0.0, le=1e18)]
+# The name of a master, or none.
+MaybeName = Annotated[str, Meta(pattern=r"^([A-Za-z0-9_.-]{1,64})?$(?!\n)")]
 Named = Annotated[str, Meta(min_length=1, max_length=160)]
 
 
@@ -86,10 +88,11 @@ class HomeFacts(WireStruct, frozen=True, omit_defaults=True):
 
 
 class PinnedUnit(WireStruct, frozen=True):
-    """An operator's word: the unit lives at this master."""
+    """An operator's word: the unit lives at this master; empty: its pin was taken away. The word of
+    the master where a unit lives counts."""
 
     unit: UnitName
-    iad: Name
+    iad: MaybeName
 
 
 # --- master → master -----------------------------------------------------------------------------
@@ -139,7 +142,7 @@ class PinUnit(Message, frozen=True, tag="pin_unit", omit_defaults=True):
 
     id: Identifier
     unit: UnitName
-    iad: Annotated[str, Meta(pattern=r"^([A-Za-z0-9_.-]{1,64})?$(?!\n)")] = ""
+    iad: MaybeName = ""
 
 
 class SetPlacementMode(Message, frozen=True, tag="set_placement_mode"):

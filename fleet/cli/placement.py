@@ -103,7 +103,7 @@ def pin(unit: str, master: str, ask: Asker) -> int:
 @asks("5s", ROOM)
 def unpin(unit: str, ask: Asker) -> int:
     """Take a pin away; the unit stays until a plan or price moves it."""
-    return ask.pin(unit, "")
+    return ask.unpin(unit)
 
 
 @placement.command()

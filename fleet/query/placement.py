@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 
 from agent.client import NoReplyError, Operator
@@ -124,9 +125,18 @@ class Asker(Struct, frozen=True):
         return self._change(ApplyPlan("move", (PlannedMove(unit, where, target),)))
 
     def pin(self, text: str, iad: str) -> int:
-        """Pin a unit to a master; without one take the pin away."""
+        """Pin a unit to a master."""
         found = self._unit(text)
         return found if isinstance(found, int) else self._change(PinUnit("pin", found[0], iad))
+
+    def unpin(self, text: str) -> int:
+        """Take a pin away, be it that of a unit that is no more."""
+        kind, _, name = text.rpartition(":")
+        try:
+            unit = msgspec.convert({"kind": kind or "processor", "name": name}, UnitName)
+        except msgspec.ValidationError:
+            return exits.fail(f"{text!r} is no unit; write comfort or home:NAME", exits.USAGE)
+        return self._change(PinUnit("unpin", unit))
 
     def set_mode(self, iad: str, mode: Mode) -> int:
         """Open, freeze or drain a master."""
@@ -148,7 +158,10 @@ class Asker(Struct, frozen=True):
                 return exits.DONE
             if time.monotonic() >= give_up:
                 why = placement_screen.why_not_away(view, left[0])
-                return exits.fail(f"{iad} still has {len(left)} units: {why}", exits.FAILED)
+                last = [m.trouble for m in report.moves if m.unit == named(left[0]) and m.trouble]
+                why += f"; {last[-1]}" if last else ""
+                units = f"{len(left)} unit{'s' * (len(left) != 1)}"
+                return exits.fail(f"{iad} still has {units}: {why}", exits.FAILED)
             time.sleep(LOOK_S)
 
     # --------------------------------------------------------------------------------------------

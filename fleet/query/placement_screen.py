@@ -16,7 +16,7 @@ from agent.placement.view import View
 from agent.placement.world import Unit
 from agent.wire.placement import KnownFacts, PlacementReport, UnitName
 from fleet.terminal.screen import line, plain_table, show_table
-from fleet.terminal.units import format_duration, format_ms, size
+from fleet.terminal.units import format_duration, format_ms
 
 if TYPE_CHECKING:
     from fleet.placement.plans import Plan
@@ -42,7 +42,7 @@ def show(screen: Console, report: PlacementReport, view: View) -> None:
             "–" if each.facts.compute is None else f"{each.facts.compute:g}",
             "–" if account is None else _bytes(account.storage, each.facts.storage_bytes),
             "–" if delay is None else format_ms(delay.p50_ms),
-            "now" if here else f"{format_duration(round(each.age_s))} ago",
+            "now" if here else _when(each),
         )
     show_table(screen, masters)
     units = view.units()
@@ -134,7 +134,7 @@ def show_plan(screen: Console, plan: Plan, file: Path | None) -> None:
         return
     table = plain_table("unit", "from", "to", "saves", left=3)
     for move in plan.moves:
-        saves = f"{move.gain * 1e3:.3g} ms/s"
+        saves = f"{move.gain * 1e3:.3g} ms/s" if move.gain else "–"
         table.add_row(_text(move.unit), move.source, move.target, saves)
     show_table(screen, table)
     before, after = ["∞" if each is None else f"{each * 1e3:.3g} ms/s" for each in plan.cost]
@@ -173,8 +173,19 @@ def _state(known: KnownFacts, view: View) -> str:
     return mode
 
 
+def _when(known: KnownFacts) -> str:
+    return f"{format_duration(round(known.age_s))} ago" if known.facts.epoch else "never"
+
+
 def _bytes(used: float, limit: float | None) -> str:
-    return size(round(used)) + ("" if limit is None else f" of {size(round(limit))}")
+    return _size(used) + ("" if limit is None else f" of {_size(limit)}")
+
+
+def _size(count: float) -> str:
+    for unit, least in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
+        if count >= least:
+            return f"{count / least:.3g} {unit}"
+    return f"{count:g} B"
 
 
 def _text(unit: UnitName) -> str:

@@ -217,6 +217,22 @@ def test_a_master_that_is_silent_takes_no_units(world):
     assert (reply.ok, reply.message) == (False, "master iad2 is silent, and takes no units")
 
 
+def test_a_master_that_never_said_anything_is_named_and_takes_no_units(tmp_path):
+    world = World(tmp_path)
+    world[3].up = False
+    world[1].create("comfort")
+    world.run(20.0)
+    told = known(world[1])
+    assert [iad for iad, each in told.items() if each.silent] == ["iad3"]
+    reply = world[1].ask(PinUnit("p", COMFORT, "iad3"))
+    assert reply.message == "master iad3 is silent, and takes no units"
+    world[3].up = True
+    world.run(20.0)
+    assert not known(world[1])["iad3"].silent
+    for site in world.sites.values():
+        site.state.close()
+
+
 def test_facts_of_strangers_and_of_others_in_a_masters_name_do_not_count(world):
     told = PlacementFacts("iad2", 99, 99, 5.0, cores=64)
     for sender in (Sender("iad", "iad3"), Sender("client", "iad2"), Sender("node", "iad2")):
@@ -265,7 +281,8 @@ def test_a_pinned_unit_moves_and_its_pin_goes_along(world):
     assert world[2].ask(PinUnit("p", COMFORT)).message == "processor comfort is pinned no more"
     assert world[2].ask(ApplyPlan("a", (PlannedMove(COMFORT, "iad2", "iad3"),))).ok
     world[2].restart()
-    assert not known(world[2])["iad2"].facts.pins
+    (gone,) = known(world[2])["iad2"].facts.pins
+    assert gone.iad == ""  # so that old news of iad1 does not pin it again
 
 
 def test_draining_empties_a_master_and_it_says_so_and_survives_a_restart(world):

@@ -167,6 +167,15 @@ def test_who_does_not_answer_is_told_seldom_until_heard_of():
     assert gossip.due(["b"], BUSY, now + 2 * ACTIVE) == ["b"]
 
 
+def test_who_is_not_connected_yet_is_tried_again_soon():
+    gossip = Gossip("a", 1, 0.0)
+    gossip.due(["b"], IDLE, ACTIVE)
+    gossip.tell("b", IDLE, ACTIVE)
+    gossip.not_sent("b", ACTIVE)
+    assert gossip.due(["b"], IDLE, 2 * ACTIVE) == ["b"]
+    assert gossip.next_due(ACTIVE) == 2 * ACTIVE
+
+
 def test_the_delay_is_half_a_round_trip_of_ones_own_clock():
     gossip = Gossip("a", 7, 0.0)
     for round_trip_ms in range(1, 21):

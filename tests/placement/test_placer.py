@@ -168,20 +168,50 @@ def test_a_master_grants_one_move_at_a_time_and_only_what_it_may_have(placer):
         placer.admits(view, Unit("processor", "y"), "iad3", 2.0) == "iad1 is part of another move"
     )
     assert placer.admits(view, Unit("processor", "y"), "iad3", 2.0 + GRANT_S) == ""
+    # What has come is not on its way any more.
+    assert placer.admits(view_of(placer, here=("y",)), stranger, "iad3", 3.0 + GRANT_S) == ""
     other = Placer("iad2", drift=False, move_cost=0.01)
     placer.pin(A, "iad3")
     assert other.admits(view_of(placer), A, "iad1", 0.0) == "iad2 is not iad3, where it is pinned"
 
 
+def test_a_unit_that_came_does_not_hold_back_those_that_go(placer):
+    view = view_of(placer)
+    placer.apply(view, [Move(A, "iad1", "iad2")], ())
+    assert placer.admits(view, Unit("processor", "x"), "iad3", 0.0) == ""
+    assert begun(placer, 1.0) is None
+    assert begun(placer, 1.0, here=("a", "x")) == ("a", "iad2", "plan")
+
+
+def pins_of(iad, placer):
+    told = [PinnedUnit(UnitName(u.kind, u.name), to) for u, to in placer.pins.items()]
+    return PlacementFacts(iad, 1, 1, 5.0, pins=tuple(told))
+
+
 def test_pins_go_along_with_their_units():
     old, new = (Placer(iad, drift=False, move_cost=0.0) for iad in ("iad1", "iad2"))
     old.pin(A, "iad2")
-    told = PlacementFacts("iad1", 1, 1, 5.0, pins=(PinnedUnit(UnitName("processor", "a"), "iad2"),))
-    assert new.heard(told, []) == []  # it has not come yet
-    assert new.heard(told, [A]) == [A]
+    assert new.heard(pins_of("iad1", old), []) == []  # it has not come yet
+    assert new.heard(pins_of("iad1", old), [A]) == [A]
     assert new.pins == {A: "iad2"}
-    assert new.heard(told, [A]) == []
-    told = PlacementFacts("iad2", 1, 1, 5.0, pins=(PinnedUnit(UnitName("processor", "a"), "iad2"),))
-    assert old.heard(told, [A]) == []  # it is still here
-    assert old.heard(told, []) == [A]
+    assert new.heard(pins_of("iad1", old), [A]) == []
+    assert old.heard(pins_of("iad2", new), [A]) == []  # it is still here
+    assert old.heard(pins_of("iad2", new), []) == [A]
     assert old.pins == {}
+
+
+def test_a_pin_that_was_taken_away_does_not_come_back_with_old_news():
+    old, new = (Placer(iad, drift=False, move_cost=0.0) for iad in ("iad1", "iad2"))
+    old.pin(A, "iad2")
+    late = pins_of("iad1", old)
+    new.heard(late, [A])
+    new.unpin(A)
+    assert new.heard(late, [A]) == []
+    assert new.pins == {A: ""}
+    old.heard(pins_of("iad2", new), [])
+    assert old.pins == {}
+    with pytest.raises(PlacementError, match="processor a is not pinned here; pinned is nothing"):
+        new.unpin(A)
+    # Once it has gone nothing is known of it.
+    assert new.heard(pins_of("iad1", old), []) == [A]
+    assert new.pins == {}
