@@ -242,9 +242,6 @@ class TopicMoves:
         changes: list[Any] = self._inboxes.adopt(
             f"{STANDBY}{name}", coming.id, client, final.inbox, self._clock()
         )
-        if former := self._late.client(unit):
-            changes += self._inboxes.absorb(client, coming.id, former)
-            self._late.drop(unit)
         definition = msgspec.msgpack.encode(final.topic)
         progress = msgspec.structs.replace(final.progress, definition=definition)
         return [*changes, SaveProgress(name, progress)]
@@ -266,8 +263,12 @@ class TopicMoves:
 
     def own(self, unit: Unit) -> None:
         """It lives here."""
-        self._coming.pop(unit.name, None)
-        self._perform(self._topics.own(unit.name))
+        name = unit.name
+        self._coming.pop(name, None)
+        self._late.drop(unit)
+        # It was here before. Had its source taken it back, this would have gone there.
+        self._push.take(self._inboxes.absorb(f"{TOPIC}{name}", self._topics.incarnation(name)))
+        self._perform(self._topics.own(name))
 
     def stop(self, unit: Unit) -> None:
         """Stop its processor; if it was not adopted, the inbox ends, too."""

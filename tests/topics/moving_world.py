@@ -93,7 +93,7 @@ class Master:
             if standing == "owner":
                 self.write()  # before anything else happens: it is at work again
         if self.inboxes.has(self.forwarding, ID) and self.topics.lives(NAME):
-            self.take(self.inboxes.absorb(TOPIC, ID, self.forwarding))
+            self.take(self.inboxes.absorb(TOPIC, ID))
 
     def begin(self):
         """The topic is made here."""
@@ -161,7 +161,7 @@ class Master:
         if self.holder.owns and not owned and self.came_here():
             self.do(self.topics.own(NAME))
             if self.inboxes.has(self.forwarding, ID):
-                self.take(self.inboxes.absorb(TOPIC, ID, self.forwarding))
+                self.take(self.inboxes.absorb(TOPIC, ID))
 
     def came_here(self):
         return NAME in self.topics and not self.topics.lives(NAME)
