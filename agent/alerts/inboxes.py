@@ -143,6 +143,14 @@ class Inboxes:
         O(subscriptions)."""
         return [key for key in self._by_key if key[0].startswith(prefix)]
 
+    def topics_named(self) -> Counter[str]:
+        """How many subscriptions of clients name each topic. O(subscriptions)."""
+        found: Counter[str] = Counter()
+        for (client, _), inbox in self._by_key.items():
+            if "/" not in client:  # not a topic's own
+                found.update(_topics_in(inbox.filter))
+        return found
+
     @property
     def next_tick(self) -> float | None:
         """When `InboxesDue` is due; None if no timer is set."""
@@ -378,6 +386,8 @@ class Inboxes:
         while len(self._timers) and self._timers.peek_key() <= now:
             inbox = self._timers.pop()
             inbox.timer = -1
+            if inbox.state == "standby":
+                inbox.seen_s = now  # its handover ends it
             if inbox.seen_s + self._patience_s(inbox) <= now:
                 if not inbox.durable or inbox.state == "detached":
                     self.counters["subscriptions_expired"] += 1
@@ -405,6 +415,10 @@ class Inboxes:
         ending: list[InboxInstruction] = [EndSubscription(inbox.name), *changes]
         return [*ending, ForgetSubscription(inbox.number)] if inbox.durable else ending
 
+    def _collected_by(self, _inbox: Inbox) -> Iterable[Item]:
+        """What a standby inbox has besides."""
+        return ()
+
     def check_invariants(self) -> None:
         """For tests: what must hold between any two events."""
         inboxes = list(self._by_key.values())
@@ -417,10 +431,22 @@ class Inboxes:
         for inbox in inboxes:
             most = self._most[inbox.durable]
             inbox.check_invariants(most, self._most_bytes, self._window)
-            assert inbox.state == "attached" or (inbox.durable and inbox.state == "detached")
+            assert inbox.state == "attached" or inbox.durable
             assert all(item.whole for item in inbox.kept if inbox.durable)
-            kept.update(inbox.kept)
-            known.update(inbox.known)
+            collected = list(self._collected_by(inbox))
+            kept.update([*inbox.kept, *collected])
+            known.update([*inbox.known, *collected])
         self._items.check_invariants()
         assert len(known) == len(self._items)
         assert all(item.kept == kept[item] and item.known == known[item] for item in known)
+
+
+def _topics_in(wanted: Filter) -> set[str]:
+    return {
+        name
+        for conjunction in wanted
+        for each in conjunction
+        if each.attribute == "topic" and each.operator in ("=", "in")
+        for name in each.operands
+        if isinstance(name, str)
+    }

@@ -19,6 +19,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -29,6 +30,7 @@ from agent.client.watches import Rounds, WatchError
 from agent.net.keys import KeyFiles
 from agent.wire.base import LONGEST_TIMEOUT_MS, TIMEOUT_FACTOR, Form, Policy
 from agent.wire.codec import encode
+from agent.wire.handover import MoveReport, MoveRequest
 from agent.wire.market import Service
 from agent.wire.messages import Answer, Query, Slo, Window
 from agent.wire.operator import (
@@ -40,6 +42,7 @@ from agent.wire.operator import (
     SetPolicy,
     StatusRequest,
 )
+from agent.wire.placement import PlacementReport, PlacementRequest
 from agent.wire.predicate_language import read_filter
 from agent.wire.predicate_logic import check
 from agent.wire.predicates import Filter
@@ -404,6 +407,9 @@ class Client(Connection[ClientReply]):
         self._subscriptions.pop(subscription_id, None)
 
 
+Report = TypeVar("Report", ServiceReport, TopicReport, MoveReport, PlacementReport)
+
+
 class Operator(Connection[OperatorReply]):
     """Talks to a master's operator socket; a context manager."""
 
@@ -424,21 +430,29 @@ class Operator(Connection[OperatorReply]):
 
     def ask_service(self, request: ServiceRequest, timeout_ms: float = 15_000.0) -> ServiceReport:
         """Have a service set up, changed or dropped; the report has the result."""
-        report = self._ask_report(request, timeout_ms)
-        assert isinstance(report, ServiceReport)
-        return report
+        return self._ask_report(request, ServiceReport, timeout_ms)
 
     def ask_topic(self, request: TopicRequest, timeout_ms: float = 15_000.0) -> TopicReport:
         """Have a topic created or removed, or all listed; the report has the result."""
-        report = self._ask_report(request, timeout_ms)
-        assert isinstance(report, TopicReport)
-        return report
+        return self._ask_report(request, TopicReport, timeout_ms)
+
+    def ask_placement(
+        self, request: PlacementRequest, timeout_ms: float = 5_000.0
+    ) -> PlacementReport:
+        """Ask what the master knows of placement, or have it changed; the report has the result."""
+        return self._ask_report(request, PlacementReport, timeout_ms)
+
+    def ask_move(self, request: MoveRequest, timeout_ms: float = 15_000.0) -> MoveReport:
+        """Have a unit moved to another master, or all moves listed; the report has the result."""
+        return self._ask_report(request, MoveReport, timeout_ms)
 
     def _ask_report(
-        self, request: ServiceRequest | TopicRequest, timeout_ms: float
-    ) -> ServiceReport | TopicReport:
+        self,
+        request: ServiceRequest | TopicRequest | MoveRequest | PlacementRequest,
+        wanted: type[Report],
+        timeout_ms: float,
+    ) -> Report:
         self.send_message(request)
-        wanted = TopicReport if isinstance(request, TopicRequest) else ServiceReport
         give_up = time.monotonic() + timeout_ms / 1e3
         while True:
             reply = self.receive_message(max(0.0, (give_up - time.monotonic()) * 1e3))

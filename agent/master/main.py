@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from agent.master.master import Master
-from agent.master.place import place_of
+from agent.master.place import partners_of, place_of
 from agent.master.webhooks import hooks_of
 from agent.metrics.library import problem
 from agent.net.secure_sockets import check as check_trust
@@ -35,6 +35,7 @@ def main() -> None:
             *[each.keys for each in config.overlay.neighbour],
         )
         place_of(config)
+        partners_of(config)
         hooks_of(config, folder)
     except ConfigError as error:
         fail(f"{given.config}: {error}", UNUSABLE)

@@ -21,11 +21,13 @@ from agent.master.control_plane import ControlPlane
 from agent.master.directory_link import DirectoryLink
 from agent.master.event_plane import EventPlane
 from agent.master.event_take_over import node_states
+from agent.master.handover_plane import HandoverPlane
 from agent.master.metrics_plane import MetricsPlane
 from agent.master.notification_store import NotificationStore
 from agent.master.operator_plane import MAX_CONNECTIONS, OperatorPlane
 from agent.master.peers import Peers
-from agent.master.place import place_of, publishers
+from agent.master.place import partners_of, place_of, publishers
+from agent.master.placement_plane import PlacementPlane
 from agent.master.processor_plane import ProcessorPlane
 from agent.master.provisioning import LocalProvisioner, PodTable, Provisioner
 from agent.master.public_plane import PublicPlane
@@ -154,9 +156,9 @@ class Master:
             else None
         )
         self._peers = Peers(reactor, secure_sockets, self._say)
-        for member in config.pool:
-            if member.iad != self._iad:
-                self._peers.connect(member.iad, member.address, member.keys)
+        partners = partners_of(config)
+        for iad, (address, keys) in partners.items():
+            self._peers.connect(iad, address, keys, kept=True)
         QueryPlane(
             reactor,
             self._iad,
@@ -228,7 +230,38 @@ class Master:
             self._say,
             self._processors,
             self._areas,
+            units := self._notifications.load_units(),
         )
+        self._handovers = HandoverPlane(
+            reactor,
+            self._iad,
+            self._public,
+            self._peers,
+            self._operator,
+            self._push,
+            [self._topics.moves],
+            units,
+            partners=partners,
+            wall=time.time,
+            say=self._say,
+        )
+        self._placement = PlacementPlane(
+            reactor,
+            config,
+            self._state,
+            self._public,
+            self._peers,
+            self._operator,
+            self._topics,
+            self._say,
+            partners=partners,
+            mover=self._handovers,
+            epoch=self._push.epoch,
+            sizes=self._processors.sizes,
+            listeners=self._push.topics_named,
+        )
+        self._handovers.admits = self._placement.admits
+        self._topics.mover = self._handovers
         reactor.add_timer(self._state)
         self._operator.takes(StatusRequest, self._tell_status)
         self._operator.takes(SetPolicy, self._set_policy)
@@ -347,6 +380,7 @@ class Master:
             | self._events.counters
             | self._push.counters
             | self._topics.counters
+            | self._handovers.counters
             | (self._webhooks.counters if self._webhooks is not None else {})
             | self._pods.counters
             | {

@@ -18,6 +18,7 @@ from agent.runtime.reactor import Reactor
 from agent.wire.base import Message
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder, encode
 from agent.wire.config import ConfigError
+from agent.wire.messages import Answer
 from agent.wire.principals import Sender
 from agent.wire.unions import PeerReply
 
@@ -53,7 +54,9 @@ class Peers:
         self._secure_sockets = secure_sockets
         self._decoder: Decoder[PeerReply] = Decoder(PeerReply, MAX_RESULT_BYTES)
         self._links: dict[str, _Link] = {}
+        self._kept: set[str] = set()
         self._handlers: dict[type, Handler] = {}
+        self._refusals: dict[str, Handler] = {}
         self._draining: list[tuple[float, MessageSocket[PeerReply]]] = []
         self._due_s: float | None = None
         self._unsent = Unsent(MAX_WAITING)
@@ -62,13 +65,18 @@ class Peers:
         secure_sockets.new_key_listeners.append(self._show_new_key)
         reactor.add_timer(self)
 
-    def connect(self, iad: str, address: str, keys: Sequence[str] | str = ()) -> None:
+    def connect(
+        self, iad: str, address: str, keys: Sequence[str] | str = (), *, kept: bool = False
+    ) -> None:
         """Connect to that IAD's master; an existing link is replaced if its address differs, and
         gets a new connection if its keys do.
 
-        `keys` are its public keys, or a file with them. OSError if the address is invalid, or would
-        be reached without keys; ConfigError for the file.
+        `keys` are its public keys, or a file with them. `drop` leaves a link that is `kept`.
+        OSError if the address is invalid, or would be reached without keys; ConfigError for the
+        file.
         """
+        if kept:
+            self._kept.add(iad)
         link = self._links.get(iad)
         keys = keys if isinstance(keys, str) else tuple(keys)
         if link is not None:
@@ -79,12 +87,16 @@ class Peers:
                 self._replace(iad, link)
                 self._tell_guard()
                 return
-            self.drop(iad)
+            self._close(iad)
         self._links[iad] = _Link(address, keys, self._dial(iad, address, keys))
         self._tell_guard()
 
     def drop(self, iad: str) -> None:
-        """Close the link, if there is one."""
+        """Close the link, if there is one that is not kept."""
+        if iad not in self._kept:
+            self._close(iad)
+
+    def _close(self, iad: str) -> None:
         link = self._links.pop(iad, None)
         if link is not None:
             link.socket.close()
@@ -155,6 +167,11 @@ class Peers:
         """Register `handler(iad, reply, now)` for replies of this kind."""
         self._handlers[kind] = handler
 
+    def takes_refusals(self, prefix: str, handler: Handler) -> None:
+        """Register `handler(iad, answer, now)` for refusals of messages that have no reply, whose
+        ids begin with `prefix` and a dot."""
+        self._refusals[prefix] = handler
+
     def send(self, iad: str, message: Message) -> bool:
         """Send; False if there is no link, if the other end is not connected, or if it does not
         read its queue."""
@@ -185,7 +202,10 @@ class Peers:
         return tuple(iad for iad, link in self._links.items() if not link.socket.connected)
 
     def _take(self, iad: str, reply: PeerReply) -> None:
-        if (handler := self._handlers.get(type(reply))) is not None:
+        handler = self._handlers.get(type(reply))
+        if isinstance(reply, Answer):
+            handler = self._refusals.get(reply.id.partition(".")[0], handler)
+        if handler is not None:
             handler(iad, reply, self._reactor.clock())
 
     def _count_malformed(self) -> None:

@@ -108,6 +108,11 @@ class ProcessorPlane:
             trouble=(trouble or status.trouble)[:512],
         )
 
+    def sizes(self) -> dict[str, int]:
+        """The bytes of each processor's state and of what waits for it."""
+        found = self._processing.status(self._clock())
+        return {each.processor: each.state_bytes + each.waiting_bytes for each in found}
+
     def start(self, started: StartProcessor, tell: Tell) -> None:
         """Begin; `tell` takes what follows."""
         if not self._running:

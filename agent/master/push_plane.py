@@ -3,16 +3,16 @@ subscribers."""
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from agent.alerts import inbox_events as i
 from agent.alerts import spool_events as s
 from agent.alerts.event_state import SaveNodeState
-from agent.alerts.inboxes import Inboxes
+from agent.alerts.inbox_handover import MovableInboxes
 from agent.alerts.known_names import KnownNames
 from agent.alerts.losses import MAX_LOST
 from agent.alerts.notifications import alerts_of, content_of, notification_of
@@ -55,8 +55,8 @@ EPOCH: Final = "overlay_epoch"
 TURN: Final = 64
 # Number of such turns that may be outstanding; beyond it a node sends its events again.
 MAX_BROUGHT: Final = 128
-# Reports to a neighbour are batched over this time: nothing waits for them.
-BATCH_S: Final = 0.05
+# Reports to a neighbour are batched over this time: only a topic that moves waits for them.
+BATCH_S: Final = 0.01
 
 
 class PushPlane:
@@ -93,15 +93,16 @@ class PushPlane:
         self._links = links
         self._wall = wall
         self._say = say
+        self.epoch = next_epoch(state, wall())
         self._broker = Broker(
             place.broker,
             place.scot,
-            epoch=next_epoch(state, wall()),
+            epoch=self.epoch,
             routing=config.overlay.routing,
             limits=Limits(batch_s=BATCH_S),
         )
         self._spool = Spool()
-        self._inboxes = Inboxes(
+        self._inboxes = self.inboxes = MovableInboxes(
             _read,
             most_owned=config.clients.most_subscriptions,
             areas=areas,
@@ -205,6 +206,21 @@ class PushPlane:
         self._commit.take(changes)
         self._commit.settle(then)
 
+    @property
+    def refusing(self) -> bool:
+        """Whether the disk refuses, and nothing new is taken."""
+        return self._commit.refusing
+
+    def take(self, instructions: Iterable[Any]) -> None:
+        """Perform what the inboxes say; put on stable storage what is for it."""
+        self._commit.take(instructions)
+
+    def write(self, changes: Iterable[Any], then: Callable[[], object]) -> None:
+        """Put these instructions of inboxes, and what else this store keeps, on stable storage in
+        one transaction; then call `then`."""
+        self._commit.take(changes)
+        self.topics.when_kept(then)
+
     # --- spool ---------------------------------------------------------------------------------
 
     def _spool_has(self, event: s.SpoolEvent) -> None:
@@ -226,6 +242,7 @@ class PushPlane:
         lost = self._losses.pop(instruction.origin, None)
         if lost is None:
             self._spool_has(s.Settled(instruction.origin))
+            self.topics.left(instruction.origin)
         else:
             self._spool_has(s.LostTold(lost))
 
@@ -271,6 +288,10 @@ class PushPlane:
     def kept_for(self, prefix: str) -> list[tuple[str, str]]:
         """Client and id of the subscriptions of all clients whose name has this prefix."""
         return self._inboxes.kept_for(prefix)
+
+    def topics_named(self) -> Counter[str]:
+        """How many subscriptions name each topic. O(subscriptions)."""
+        return self._inboxes.topics_named()
 
     def ask(self, peer: i.Peer, client: str, message: PushRequest) -> bool:
         """Send a request about a client's subscriptions. Within this process `peer` is a function

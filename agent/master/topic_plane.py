@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
@@ -18,6 +18,9 @@ from agent.master.push_plane import PushPlane
 from agent.master.request_plane import RequestOrigin
 from agent.master.state import State
 from agent.master.subscriber_plane import client_of
+from agent.master.topic_moves import TopicMoves
+from agent.placement.handover import Record
+from agent.placement.world import Kind, Unit
 from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
 from agent.scheduling.admission import may_publish
@@ -32,6 +35,7 @@ from agent.topics.events import (
     Feed,
     ForgetTopic,
     InboxSaid,
+    KeepTopic,
     Release,
     Released,
     RoundAnswered,
@@ -43,14 +47,15 @@ from agent.topics.events import (
     TakeCheckpoint,
     TellOperator,
     TopicAsked,
+    TopicKept,
     TopicsDue,
     TopicsEvent,
 )
-from agent.topics.topics import Topics
+from agent.topics.movable_topics import MovableTopics
 from agent.wire.areas import AreaSet
 from agent.wire.messages import Answer
 from agent.wire.principals import Sender
-from agent.wire.push import PushReply, Unsubscribe
+from agent.wire.push import Notified, PushReply, Unsubscribe
 from agent.wire.topics import (
     CreateTopic,
     EnableTopic,
@@ -66,6 +71,8 @@ from agent.wire.topics import (
 
 # Kind of the documents in the state.
 TOPIC: Final = "topic"
+# Kind of the units that topics are.
+KIND: Final = "processor"
 # No authenticated client has this name: a name has no slash.
 CLIENT: Final = "topic/"
 # What came for topics is handled so many a turn.
@@ -130,6 +137,16 @@ class NoProcessors:
         pass
 
 
+class Departures(Protocol):
+    """Where units went that lived here."""
+
+    def departed(self, kind: Kind) -> dict[str, str]:
+        """The IADs of those of a kind, by name."""
+
+    def forget(self, unit: Unit) -> None:
+        """Where this one went does not matter any more."""
+
+
 class TopicPlane:
     """Connects topics to sockets, disk, inboxes and processors. `kept` is what the store had at the
     start; `areas` returns the areas that some node is known to cover; `wall` reads the wall clock
@@ -149,6 +166,7 @@ class TopicPlane:
         say: Say,
         processors: Processors | None = None,
         areas: Callable[[], Sequence[AreaSet]] = tuple,
+        units: Sequence[Record] = (),
     ) -> None:
         self._reactor = reactor
         self._state = state
@@ -159,7 +177,7 @@ class TopicPlane:
         self._wall = wall
         self._say = say
         self._processors = processors or NoProcessors()
-        self._topics = Topics(
+        self._topics = MovableTopics(
             iad,
             lambda: secrets.token_hex(16),
             why_not_processed=self._processors.why_not,
@@ -167,7 +185,10 @@ class TopicPlane:
             processed=self._processors.described,
             areas=areas,
             nearest=nearest,
+            moved=self._moved,
         )
+        # Tells where topics of this master went.
+        self.mover: Departures | None = None
         # Handled in the next turn: what comes may come during another call.
         self._came: deque[TopicsEvent] = deque()
         self._to_release: deque[Release] = deque()
@@ -176,6 +197,11 @@ class TopicPlane:
         self._peers: dict[str, tuple[str, Callable[[PushReply], None]]] = {}
         self._ending: list[tuple[str, str]] = []
         self._published = 0
+        # Messages by topic, and by the IAD where they were published.
+        self.arrivals: dict[str, Counter[str]] = {}
+        # Gets the name of a new topic that is on disk; what it returns is told to the operator.
+        self.on_created: Callable[[str], str] = lambda _: ""
+        self._new = ""
         public.takes(Publish, self._publish)
         for kind in (CreateTopic, RemoveTopic, EnableTopic, ListTopics):
             operator.takes(kind, self._asked)
@@ -187,12 +213,14 @@ class TopicPlane:
         reactor.performs(StartProcessor, self._start)
         reactor.performs(StopProcessor, self._stop)
         reactor.performs(EnableProcessor, self._enable)
+        reactor.performs(KeepTopic, self._keep)
         reactor.performs(Feed, self._processors.feed)
         reactor.performs(TakeCheckpoint, self._take_checkpoint)
         reactor.performs(Release, self._to_release.append)
         reactor.performs(TellOperator, self._tell)
         self._processors.on_trouble = push.topics.tell_trouble
-        self._restore(kept)
+        self._restore(kept, units)
+        self.moves = TopicMoves(reactor, self._topics, push, self._left)
         reactor.add_timer(self)
 
     @property
@@ -282,18 +310,46 @@ class TopicPlane:
         if change and (not self._state.takes or self._push.topics.refusing):
             self._operator.reply(origin, TopicReport(request.id, ok=False, message=NOT_NOW))
             return
+        if isinstance(request, RemoveTopic) and self._forgets(request.name):
+            report = TopicReport(request.id, ok=True)
+            self._push.topics.when_kept(partial(self._operator.reply, origin, report))
+            return
+        if isinstance(request, CreateTopic) and request.topic.name not in self._topics:
+            self._new = request.topic.name
         self._handle(TopicAsked(origin, request))
+        self._new = ""
+
+    def _moved(self) -> dict[str, str]:
+        return self.mover.departed(KIND) if self.mover is not None else {}
+
+    def _forgets(self, name: str) -> bool:
+        """Whether all that this master knows of the topic is where it went, and is forgotten."""
+        if self.mover is None or name in self._topics or name not in self._moved():
+            return False
+        self.mover.forget(Unit(KIND, name))
+        return True
 
     def _report(self, instruction: SendReport) -> None:
-        reply = partial(self._operator.reply, instruction.peer, instruction.report)
+        new = self._new if instruction.report.ok else ""
+        reply = partial(self._reply, instruction.peer, instruction.report, new)
         self._state.when_durable(partial(self._push.topics.when_kept, reply))
+
+    def _reply(self, peer: RequestOrigin, report: TopicReport, new: str) -> None:
+        if new and new in self._topics and (line := self.on_created(new)):
+            report = msgspec.structs.replace(report, message=line[:512])
+        self._operator.reply(peer, report)
 
     # --- on disk -------------------------------------------------------------------------------
 
-    def _restore(self, kept: Sequence[SaveProgress]) -> None:
+    def _restore(self, kept: Sequence[SaveProgress], units: Sequence[Record]) -> None:
+        standings = {each.unit.name: each.standing for each in units if each.unit.kind == KIND}
+        begun = {each.name for each in kept}
         topics: list[Topic] = []
         unreadable: set[str] = set()
         for name, body in self._state.all(TOPIC).items():
+            if standings.get(name) == "released" and name not in begun:
+                self._state.remove(TOPIC, name)
+                continue
             try:
                 topics.append(msgspec.msgpack.decode(body, type=Topic))
             except (ValueError, msgspec.MsgspecError) as error:
@@ -302,14 +358,17 @@ class TopicPlane:
                 self._say(f"topic {name} on disk cannot be read and is left out: {error}\n")
         progress = [(each.name, each.progress) for each in kept]
         now = self._reactor.clock()
-        instructions = self._topics.restore(topics, progress, now, unreadable)
-        known = {topic.name for topic in topics}
+        resting = {
+            name: [each for each, standing in standings.items() if standing == name]
+            for name in ("offered", "taken")
+        }
+        instructions = self._topics.restore(topics, progress, now, unreadable, **resting)
         self._reactor.perform(instructions)
         for client, incarnation in self._push.kept_for(CLIENT):
             name = client.removeprefix(CLIENT)
-            if name in unreadable:
+            if self._topics.is_unreadable(name):
                 continue
-            if name not in known or self._peers[name][0] != incarnation:
+            if name not in self._topics or self._topics.incarnation(name) != incarnation:
                 self._end(name, incarnation)
 
     def _save(self, instruction: SaveTopic) -> None:
@@ -317,9 +376,22 @@ class TopicPlane:
         self._state.put(TOPIC, topic.name, msgspec.msgpack.encode(topic))
         self._push.topics.release(topic.name, progress, (), lambda: None)
 
+    def _left(self, name: str) -> None:
+        """A topic is another master's, on disk."""
+        if name not in self._topics:
+            self._state.remove(TOPIC, name)
+            self._peers.pop(name, None)
+
+    def _keep(self, instruction: KeepTopic) -> None:
+        topic = instruction.topic
+        self._state.put(TOPIC, topic.name, msgspec.msgpack.encode(topic))
+        kept = TopicKept(topic.name, instruction.epoch)
+        self._state.when_durable(partial(self._came.append, kept))
+
     def _forget(self, instruction: ForgetTopic) -> None:
         name, incarnation = instruction.name, instruction.incarnation
         self._peers.pop(name, None)
+        self.arrivals.pop(name, None)
         for _ in range(len(self._to_release)):
             # Later it would take the place of the progress of a topic that is created anew.
             if (release := self._to_release.popleft()).name != name:
@@ -348,6 +420,9 @@ class TopicPlane:
             self._came.append(InboxSaid(name, incarnation, None))
 
     def _said(self, name: str, incarnation: str, message: PushReply) -> None:
+        if isinstance(message, Notified):
+            publisher = message.notification.origin.publisher
+            self.arrivals.setdefault(name, Counter())[publisher] += 1
         self._came.append(InboxSaid(name, incarnation, message))
 
     def _why_not_read(self, topic: Topic) -> str:

@@ -1,8 +1,9 @@
 """A placement, unit → master, with accounts that each change updates in O(degree).
 
 A topic's spool is stored once at each master that is home of at least one of its publishers
-(RELOC); load adds up. Besides, each topic knows how much is published, and how many subscribe, at
-each master: so a price looks at the masters of a topic, not at its members.
+(RELOC); load and the states of processors add up. Besides, each topic knows how much is published,
+and how many subscribe, at each master: so a price looks at the masters of a topic, not at its
+members.
 """
 
 from __future__ import annotations
@@ -201,7 +202,7 @@ class Placement:
         old = Topic(after.name) if before is None else before
         clients = {**old.publishers, **after.publishers}
         clients |= dict.fromkeys(sorted(old.subscribers | after.subscribers), 0.0)
-        kept = ("spool_bytes", "service_s", "processor")
+        kept = ("spool_bytes", "service_s", "processor", "state_bytes")
         if all(getattr(old, each) == getattr(after, each) for each in kept):
             clients = {
                 client: 0.0
@@ -220,6 +221,7 @@ class Placement:
         account = self.accounts[at]
         account.units += sign
         account.load += sign * self.world.load_of(unit)
+        account.storage += sign * self.world.storage_of(unit)
         if unit.kind == "home":
             self._account_home(unit.name, at, sign)
         elif unit.kind == "processor":

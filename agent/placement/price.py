@@ -52,11 +52,13 @@ class _Terms:
         "received",
         "sent",
         "spools",
+        "storage",
         "subscribed",
     )
 
     def __init__(self, world: World, unit: Unit) -> None:
         self.load = world.load_of(unit)
+        self.storage = world.storage_of(unit)
         self.processor = unit.name if unit.kind == "processor" else None
         self.reach: Sequence[float] | None = None
         self.published: dict[str, float] = {}
@@ -191,7 +193,7 @@ class Price:
     def _plus(self, terms: _Terms, at: int, outward: float) -> Addition:
         """What the unit adds to a master's account."""
         topics = self.placement.accounts[at].topics
-        storage = 0.0
+        storage = terms.storage
         for name, spool_bytes in terms.spools:
             if name not in topics:
                 storage += spool_bytes

@@ -55,6 +55,7 @@ class Topic(Struct, frozen=True):
 
     Without a processor each publisher's home processes that publisher's messages (RELOC). With one,
     messages go from the publisher's home to the processor's master, and on to the subscribers'.
+    `state_bytes` are stored there: the processor's state, and what waits for it.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Topic(Struct, frozen=True):
     service_s: float = 0.0
     processor: bool = False
     objective: Objective | None = None
+    state_bytes: float = 0.0
 
     @property
     def rate(self) -> float:
@@ -195,6 +197,11 @@ class World:
             if not topics[name].processor
         )
 
+    def storage_of(self, unit: Unit) -> float:
+        """The bytes that a unit stores at its master by itself; homes store the spools of topics,
+        each once. O(1)."""
+        return self.topics[unit.name].state_bytes if unit.kind == "processor" else 0.0
+
     def traffic_of(self, client: str) -> float:
         """Deliveries a second that pass between a client and its home. A client's own message is
         not delivered back to it, except as a processor's output. O(its topics)."""
@@ -295,6 +302,7 @@ class World:
             if client not in self.reach:
                 raise PlacementError(f"{where} there is no client {client!r}")
         checked(f"{where} spool_bytes", topic.spool_bytes)
+        checked(f"{where} state_bytes", topic.state_bytes)
         checked(f"{where} service_s", topic.service_s)
         goal = topic.objective
         if goal is not None and not (0 < goal.quantile < 1 and 0 < goal.seconds < inf):
@@ -326,6 +334,7 @@ class World:
             name for u in pinned if u.kind == "home" for name in self.published.get(u.name, {})
         }
         stored = sum(self.topics[name].spool_bytes for name in spooled)
+        stored += sum(self.storage_of(unit) for unit in pinned)
         load = sum(self.load_of(unit) for unit in pinned)
         processors = sum(unit.kind == "processor" for unit in pinned)
         for needed, limit, what in (

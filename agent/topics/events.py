@@ -32,13 +32,17 @@ class _Struct(Struct, frozen=True, gc=False):
 class Progress(_Struct, frozen=True, array_like=True):
     """How far a topic is, written in one transaction with what it put out. `incarnation` is random
     for each creation, and names the inbox. The processor's `state` is after all messages up to
-    `position`; `put_out` notifications came of them. The inbox is taken up to `inbox`."""
+    `position`; `put_out` notifications came of them. The inbox is taken up to `inbox`. A topic that
+    came from another master has its `definition` here until it is where those of others are."""
 
     incarnation: str
     position: int = 0
     put_out: int = 0
     inbox: int = 0
     state: bytes = b""
+    definition: bytes = b""
+    # In place of the state: what to change in the copy of it that the store has (`SaveCopy`).
+    patch: bytes = b""
 
 
 class SaveProgress(_Struct, frozen=True):
@@ -48,11 +52,22 @@ class SaveProgress(_Struct, frozen=True):
     progress: Progress
 
 
+class SaveCopy(_Struct, frozen=True):
+    """Write the state of a topic's processor, as it was a moment before it moved here."""
+
+    name: str
+    state: bytes
+
+
+class ForgetCopy(_Struct, frozen=True):
+    name: str
+
+
 class ForgetProgress(_Struct, frozen=True):
     name: str
 
 
-TopicChange = SaveProgress | ForgetProgress
+TopicChange = SaveProgress | ForgetProgress | SaveCopy | ForgetCopy
 
 # --- events --------------------------------------------------------------------------------------
 
@@ -121,6 +136,13 @@ class Released(_Struct, frozen=True):
     epoch: int
 
 
+class TopicKept(_Struct, frozen=True):
+    """What `KeepTopic` said is on stable storage."""
+
+    name: str
+    epoch: int
+
+
 class TopicsDue(_Struct, frozen=True):
     """A timer has expired: `Topics.next_tick` says when to send this."""
 
@@ -134,6 +156,7 @@ TopicsEvent = (
     | Held
     | Resumed
     | Released
+    | TopicKept
     | TopicsDue
 )
 
@@ -219,6 +242,25 @@ class Release(_Struct, frozen=True):
     notifications: tuple[Notification, ...]
 
 
+class KeepTopic(_Struct, frozen=True):
+    """Write a topic that came from another master; `TopicKept` follows."""
+
+    topic: Topic
+    epoch: int
+
+
+class TopicHeld(_Struct, frozen=True):
+    """Nothing of the topic that was to be held is on its way to the disk, nor will be."""
+
+    name: str
+
+
+class TopicPaused(_Struct, frozen=True):
+    """The topic that was to be paused is."""
+
+    name: str
+
+
 class TellOperator(_Struct, frozen=True):
     """A line for the operator."""
 
@@ -233,9 +275,12 @@ TopicsInstruction = (
     | AskReadings
     | StartProcessor
     | StopProcessor
+    | TopicHeld
     | EnableProcessor
     | Feed
     | TakeCheckpoint
     | Release
+    | KeepTopic
+    | TopicPaused
     | TellOperator
 )

@@ -261,6 +261,61 @@ class MasterState(Section, frozen=True):
     ] = "state.sqlite"
 
 
+class MasterPlacement(Section, frozen=True):
+    """What this master takes of units that may live on any master, such as topics."""
+
+    storage_bytes: Annotated[
+        float, Meta(ge=0.0, le=1e18, description="Bytes for states and inboxes; 0: no limit.")
+    ] = 0.0
+    compute: Annotated[
+        float,
+        Meta(ge=0.0, le=65_536.0, description="CPU-seconds a second for them; 0: all cores."),
+    ] = 0.0
+    most_processors: Annotated[
+        Count, Meta(le=256, description="Topics that may come to live here.")
+    ] = 32
+    opening_cost: Annotated[
+        float,
+        Meta(
+            ge=0.0,
+            le=1e6,
+            description="Price of having any unit at all, in seconds of delay a second.",
+        ),
+    ] = 0.0
+    move_cost: Annotated[
+        float,
+        Meta(
+            ge=0.0,
+            le=1e6,
+            description="A new topic moves, and drift moves a unit, only if that saves more, in "
+            "seconds of delay a second.",
+        ),
+    ] = 0.01
+    drift: Annotated[
+        bool, Meta(description="Whether units move by themselves when another master is cheaper.")
+    ] = False
+    partners: Annotated[
+        tuple[Name, ...],
+        Meta(
+            max_length=1024,
+            description="IADs of the overlay's neighbours that are this operator's, too: units "
+            "move to their masters as to those of the pool, which know what is measured here.",
+        ),
+    ] = ()
+    frozen: Annotated[
+        bool,
+        Meta(description="Neither take nor give units, unless an operator has said otherwise."),
+    ] = False
+    every_s: Annotated[
+        float,
+        Meta(
+            ge=0.05,
+            le=60.0,
+            description="Seconds between two messages with what is measured to another master.",
+        ),
+    ] = 5.0
+
+
 class OverlayNeighbour(Section, frozen=True):
     """A neighbour in the overlay: whose master it is, and where."""
 
@@ -345,6 +400,7 @@ class MasterConfig(Section, frozen=True):
     metrics: Metrics = Metrics()
     state: MasterState = MasterState()
     overlay: MasterOverlay = MasterOverlay()
+    placement: MasterPlacement = MasterPlacement()
     webhook: Annotated[
         tuple[MasterWebhook, ...],
         Meta(max_length=MAX_WEBHOOKS, description="Receivers of notifications."),

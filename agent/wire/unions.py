@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agent.wire.handover import Handover, MoveReport, MoveRequest
 from agent.wire.market import MarketReply, MarketRequest
 from agent.wire.messages import Answer, CancelTask, Query, Task, TaskResult
 from agent.wire.operator import (
@@ -13,6 +14,12 @@ from agent.wire.operator import (
     StatusRequest,
 )
 from agent.wire.overlay_links import OverlayRefused, OverlayRequest
+from agent.wire.placement import (
+    PlacementEcho,
+    PlacementFacts,
+    PlacementReport,
+    PlacementRequest,
+)
 from agent.wire.push import PushReply, PushRequest
 from agent.wire.topics import Publish, Published, TopicReport, TopicRequest
 from agent.wire.watches import Round, Watching, WatchRequest
@@ -26,14 +33,28 @@ PublicRequest = (
     | MarketRequest
     | OverlayRequest
     | Publish
+    | Handover
+    | PlacementFacts
 )
 PublicReply = (
-    Answer | TaskResult | Watching | Round | PushReply | MarketReply | OverlayRefused | Published
+    Answer
+    | TaskResult
+    | Watching
+    | Round
+    | PushReply
+    | MarketReply
+    | OverlayRefused
+    | Published
+    | PlacementEcho
 )
 # Replies to clients, to other masters and to overlay brokers.
 ClientReply = Answer | Watching | Round | PushReply | Published
-PeerReply = Answer | TaskResult | MarketReply
+PeerReply = Answer | TaskResult | MarketReply | PlacementEcho
 NeighbourReply = Answer | OverlayRefused
 
-OperatorRequest = StatusRequest | SetPolicy | ServiceRequest | TopicRequest
-OperatorReply = IadStatus | OperatorError | ServiceReport | TopicReport
+OperatorRequest = (
+    StatusRequest | SetPolicy | ServiceRequest | TopicRequest | MoveRequest | PlacementRequest
+)
+OperatorReply = (
+    IadStatus | OperatorError | ServiceReport | TopicReport | MoveReport | PlacementReport
+)

@@ -31,6 +31,7 @@ from fleet.cli.options import (
     areas_to,
     run_directory,
 )
+from fleet.cli.placement import placement
 from fleet.cli.plan import plan
 from fleet.cli.release import release, releases
 from fleet.cli.service import service
@@ -231,6 +232,7 @@ fleet.add_command(plan)
 fleet.add_command(watch)
 fleet.add_command(subscribe)
 fleet.add_command(topic)
+fleet.add_command(placement)
 fleet.add_command(deploy)
 fleet.add_command(rollback)
 fleet.add_command(replace)

@@ -25,7 +25,7 @@ from agent.wire.messages import Slo
 from agent.wire.operator import CreateService
 from agent.wire.watches import Style
 from fleet.common import exits
-from fleet.demo import alerts
+from fleet.demo import alerts, topics
 from fleet.query import running, service_screen, watch
 from fleet.simulation import workload
 from fleet.simulation.layout import PRELOAD_ROWS, FleetLayout, building_fleet
@@ -94,6 +94,7 @@ class Results(Struct, frozen=True):
     seed: int
     seconds: float
     alerts_ms: list[float]
+    moved: topics.Move
     real: list[Run]
     virtual: list[Run]
 
@@ -157,6 +158,7 @@ def _run(options: Options, show: DemoScreen) -> None:
         _ask(bed, show)
         _watch(bed, show)
         alerts_ms = alerts.show_alerts(bed, show)
+        moved = topics.show_topics(bed, show)
         trace = _record(plan, options)
         addresses = {iad.name: bed.public(iad.name) for iad in plan.iads}
         with LoadGenerator(addresses) as load:
@@ -169,6 +171,7 @@ def _run(options: Options, show: DemoScreen) -> None:
             options.seed,
             options.seconds,
             alerts_ms,
+            moved,
             real,
             virtual,
         )
@@ -328,7 +331,7 @@ def _watch(bed: Testbed, show: DemoScreen) -> None:
                         screen.line(show.console, text)
 
 
-# --- 6 and 7: the load under two policies ---------------------------------------------------------
+# --- 7 and 8: the load under two policies ---------------------------------------------------------
 
 
 def _record(plan: FleetLayout, options: Options) -> list[Arrival]:
@@ -358,7 +361,7 @@ def _bar(bed: Testbed, show: DemoScreen, text: str, seconds: float, queries: int
 
 
 def _warm_up(bed: Testbed, load: LoadGenerator, options: Options, show: DemoScreen) -> None:
-    show.heading("6  Warm-up")
+    show.heading("7  Warm-up")
     seconds = min(LONGEST_WARM_UP_S, options.seconds / 2)
     trace = workload.warm_up(
         bed.plan,
@@ -376,7 +379,7 @@ def _warm_up(bed: Testbed, load: LoadGenerator, options: Options, show: DemoScre
 def _compare(
     bed: Testbed, load: LoadGenerator, trace: Sequence[Arrival], options: Options, show: DemoScreen
 ) -> list[Run]:
-    show.heading("7  The same load under FIFO and under EDFQ (earliest deadline first)")
+    show.heading("8  The same load under FIFO and under EDFQ (earliest deadline first)")
     show.say(
         f"{len(trace)} queries in {options.seconds:g} s, λ = {options.rate_per_s:g}/s. "
         "Classes 1.1 and 1.2 ask one room (1.2 always in iad4), class 2 one room in each IAD, "
@@ -400,11 +403,11 @@ def _finished(policy: Policy, seconds: float, outcomes: list[Outcome]) -> Run:
     return Run(policy, round(seconds, 3), summarize(outcomes))
 
 
-# --- 8: virtual time ------------------------------------------------------------------------------
+# --- 9: virtual time ------------------------------------------------------------------------------
 
 
 def _virtual(plan: FleetLayout, options: Options, show: DemoScreen) -> list[Run]:
-    show.heading("8  In virtual time: the same trace, continued")
+    show.heading("9  In virtual time: the same trace, continued")
     count = options.virtual_queries
     arrivals = workload.arrivals(plan, rate_per_s=options.rate_per_s, seed=options.seed)
     trace = list(itertools.islice(arrivals, count))

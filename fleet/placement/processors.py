@@ -223,8 +223,6 @@ def _assigned(
 ) -> dict[int, int]:
     """The master of each topic: bins go where most of their topics live; then to cheap masters.
     Beside those that a bin was planned for it may go wherever it fits."""
-    from scipy.optimize import linear_sum_assignment
-
     masters = placement.world.masters
     here = [placement.where(Unit("processor", name)) for name in case.names]
     dearest = max([1.0, *(masters[at].opening_cost for at in places)])
@@ -238,12 +236,50 @@ def _assigned(
         ]
         for topics, group in chosen
     ]
-    rows, columns = linear_sum_assignment(cost) if chosen else ([], [])
     return {
         topic: places[column]
-        for row, column in zip(rows, columns, strict=True)
+        for row, column in enumerate(assigned(cost))
         for topic in chosen[row][0]
     }
+
+
+def assigned(cost: Sequence[Sequence[float]]) -> list[int]:
+    """A column of its own for each row, at the least cost of all together: the Hungarian method.
+    O(rows² · columns). SciPy has it too, but FFD has to work where only the agent's libraries
+    are."""
+    rows, columns = len(cost), len(cost[0]) if cost else 0
+    # Row and column 0 stand for none.
+    of_row, of_column = [0.0] * (rows + 1), [0.0] * (columns + 1)
+    row_at = [0] * (columns + 1)
+    for row in range(1, rows + 1):
+        row_at[0], column = row, 0
+        least, before, done = [inf] * (columns + 1), [0] * (columns + 1), [False] * (columns + 1)
+        while row_at[column]:
+            done[column] = True
+            here, step, nearest = row_at[column], inf, 0
+            for each in range(1, columns + 1):
+                if done[each]:
+                    continue
+                reduced = cost[here - 1][each - 1] - of_row[here] - of_column[each]
+                if reduced < least[each]:
+                    least[each], before[each] = reduced, column
+                if least[each] < step:
+                    step, nearest = least[each], each
+            for each in range(columns + 1):
+                if done[each]:
+                    of_row[row_at[each]] += step
+                    of_column[each] -= step
+                else:
+                    least[each] -= step
+            column = nearest
+        while column:
+            row_at[column] = row_at[before[column]]
+            column = before[column]
+    found = [0] * rows
+    for column, row in enumerate(row_at[1:]):
+        if row:
+            found[row - 1] = column
+    return found
 
 
 def _too_few(needed: int, what: str, there: int) -> PlacementError:

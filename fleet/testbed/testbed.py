@@ -330,6 +330,7 @@ class Testbed:
             liveness=self._liveness,
             autoscale=self._autoscale,
             overlay=self._overlay_section(iad),
+            placement=master_config.MasterPlacement(partners=self._neighbours(iad)),
             # Written soon enough to show a query's records right after its answer.
             records=master_config.MasterRecords(flush_s=0.2),
         )
@@ -338,6 +339,10 @@ class Testbed:
         if self._overlay is None:
             return master_config.MasterOverlay()
         return self._overlay.section(iad.name, lambda other: (self.public(other), ""))
+
+    def _neighbours(self, iad: IadLayout) -> tuple[str, ...]:
+        """All masters are one operator's."""
+        return tuple(self._overlay.neighbours(iad.name)) if self._overlay else ()
 
     def _drs_config(self) -> drs_config.DrsConfig:
         return drs_config.DrsConfig(sockets=drs_config.DrsSockets(public=self.directory_address))

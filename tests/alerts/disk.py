@@ -5,6 +5,8 @@ from __future__ import annotations
 from agent.alerts import inbox_events as i
 from agent.alerts import spool_events as s
 from agent.alerts.event_state import SaveNodeState
+from agent.alerts.inbox_handover import STANDBY
+from agent.placement.unit_records import ForgetUnit, SaveUnit
 from agent.topics.events import ForgetProgress, SaveProgress
 
 
@@ -17,6 +19,7 @@ class Disk:
         self.lost = {}
         self.nodes = {}
         self.topics = {}
+        self.units = {}
         self.subscriptions = {}
         self.items = {}
         self.positions = {}
@@ -29,6 +32,10 @@ class Disk:
                 self.topics[change.name] = change
             elif isinstance(change, ForgetProgress):
                 self.topics.pop(change.name, None)
+            elif isinstance(change, SaveUnit):
+                self.units[change.record.unit] = change.record
+            elif isinstance(change, ForgetUnit):
+                self.units.pop(change.unit, None)
             elif isinstance(change, s.SpoolChange):
                 self._write_spool(change)
             else:
@@ -53,6 +60,9 @@ class Disk:
 
     def load_topics(self):
         return [self.topics[key] for key in sorted(self.topics)]
+
+    def load_units(self):
+        return [self.units[unit] for unit in sorted(self.units)]
 
     def close(self):
         pass
@@ -89,6 +99,9 @@ class Disk:
             case i.ForgetSubscription(number):
                 del self.subscriptions[number]
                 self.positions = {k: v for k, v in self.positions.items() if k[0] != number}
+            case i.StoreItem(number, key, None):
+                assert number not in self.items
+                self.items[number] = (key, None)
             case i.StoreItem(number, key, body):
                 assert number not in self.items or self.items[number] == (key, None)
                 self.items.pop(number, None)
@@ -100,7 +113,8 @@ class Disk:
             case i.StorePosition(subscription, position, item):
                 assert subscription in self.subscriptions
                 assert (subscription, position) not in self.positions
-                assert self.items[item][1] is not None
+                if not self.subscriptions[subscription][0].client.startswith(STANDBY):
+                    assert self.items[item][1] is not None
                 self.positions[subscription, position] = item
             case i.ForgetPositions(subscription, upto):
                 self.positions = {

@@ -144,6 +144,26 @@ def test_a_message_goes_to_its_topic_and_out_to_subscribers(rig):
     assert rig.disk.topics["notes"].progress.put_out == 1
 
 
+def test_what_a_new_topic_costs_elsewhere_is_told_with_its_creation(rig):
+    rig.topics.on_created = lambda name: f"{name} moves to iad2"
+    assert rig.operate(CreateTopic("c", NOTES)).message == "notes moves to iad2"
+    assert rig.operate(CreateTopic("c", NOTES)).message == ""  # the same again
+    assert rig.operate(CreateTopic("c", replace(NOTES, name="others"))).message != ""
+    refused = rig.operate(CreateTopic("c", replace(COUNT, name="x", processor="none")))
+    assert "no processor none" in refused.message
+
+
+def test_messages_are_counted_by_where_they_were_published_and_who_names_the_topic(rig):
+    rig.operate(CreateTopic("c", NOTES))
+    for number in range(3):
+        rig.publish(Publish("p", "notes", {"vote": 3.0}, number))
+    assert rig.topics.arrivals == {"notes": {"iad1": 3}}
+    rig.subscribe('topic = "notes" or topic in ("other", "notes") or value > 3', name="t")
+    assert rig.plane.topics_named() == {"notes": 1, "other": 1}
+    rig.operate(RemoveTopic("r", "notes"))
+    assert rig.topics.arrivals == {}
+
+
 def test_a_sequence_is_published_once_for_each_client_and_id(rig):
     rig.operate(CreateTopic("c", NOTES))
     other = Where(b"d", b"M", Sender("client", "wall"))

@@ -51,6 +51,7 @@ def accounts(world: World, where: Mapping[Unit, int]) -> list[Sums]:
         place = where.get(Unit("processor", topic.name))
         if place is not None:
             processors[place].add(topic.name)
+            storage[place] += topic.state_bytes
             load[place] += topic.service_s * sum(topic.publishers.values())
     for unit, at in where.items():
         if unit.kind == "clone":

@@ -26,6 +26,7 @@ def topic(rng: random.Random, name: str, clients: list[str]) -> Topic:
         spool_bytes=rng.randrange(1, 6),
         service_s=rng.randrange(1, 5) / 64,
         processor=rng.random() < 0.3,
+        state_bytes=len(subscribers) % 3,
     )
 
 

@@ -119,8 +119,9 @@ def case_of(placement: Placement, delegate_s: float | None) -> Case:
     delay = np.where(np.isfinite(reach), reach, UNREACHED * longest)
     members = _Members(world)
     far = FORBIDDEN * longest
-    taken = _load_of_others(placement)
+    taken, stored = _taken_by_others(placement)
     compute = np.maximum(0.0, np.array([each.compute for each in world.masters]) - taken)
+    storage = np.maximum(0.0, np.array([each.storage_bytes for each in world.masters]) - stored)
     opening = np.array([each.opening_cost for each in world.masters])
     opening[_has_others(placement)] = 0.0
     try:
@@ -129,7 +130,7 @@ def case_of(placement: Placement, delegate_s: float | None) -> Case:
             between,
             *members.arrays(),
             spool=np.array(members.spools),
-            storage=np.array([each.storage_bytes for each in world.masters]),
+            storage=storage,
             compute=compute,
             cloud=far if delegate_s is None else delegate_s,
             allowed=allowed,
@@ -235,12 +236,15 @@ def _where(placement: Placement, client: str) -> int:
     return NOWHERE if at is None else at
 
 
-def _load_of_others(placement: Placement) -> Floats:
+def _taken_by_others(placement: Placement) -> tuple[Floats, Floats]:
+    """Load and storage of what is no home, by master."""
     load = np.zeros(len(placement.world.masters))
+    stored = np.zeros(len(placement.world.masters))
     for unit, at in placement.items():
         if unit.kind != "home":
             load[at] += placement.world.load_of(unit)
-    return load
+            stored[at] += placement.world.storage_of(unit)
+    return load, stored
 
 
 def _has_others(placement: Placement) -> Bools:
@@ -260,7 +264,7 @@ def _refuse_excess(world: World, case: Case, home: Ints) -> None:
         raise PlacementError(
             f"no plan keeps the limits: {master.name} would need {accounts.stored[at]:g} bytes of "
             f"storage and {accounts.load[at]:g} CPU-seconds a second, and has "
-            f"{master.storage_bytes:g} and {case.compute[at]:g}; name a delegate"
+            f"{case.storage[at]:g} and {case.compute[at]:g}; name a delegate"
         )
 
 

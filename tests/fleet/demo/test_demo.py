@@ -75,6 +75,8 @@ def require_whole(out: str, run: Path) -> None:
         "by iad4 → iad2 → iad1",
         "  humidity-up   iad4  after ",
         "ms from the alert's reading to all of these at iad1.",
+        "  floors       temperature=",
+        " messages: 0 lost, 0 doubled, 0 reordered.",
         "Emulated:",
         "complete: 1 of 1 areas",
         "complete: 4 of 4 areas",

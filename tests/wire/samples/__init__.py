@@ -5,9 +5,11 @@ from agent.wire import messages, unions
 from tests.wire.samples import (
     data_plane,
     directory,
+    handover,
     market,
     operator,
     overlay,
+    placement,
     push,
     topics,
     watches,
@@ -22,6 +24,8 @@ SAMPLES = {
     **push.SAMPLES,
     **overlay.SAMPLES,
     **topics.SAMPLES,
+    **placement.SAMPLES,
+    **handover.SAMPLES,
 }
 UNIONS = (
     unions.PublicRequest,

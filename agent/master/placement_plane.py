@@ -1,0 +1,462 @@
+"""Placement plane: tells other masters what this one measures, hears them, and begins moves of the
+units that live here."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from functools import partial
+from typing import Final, Protocol, get_args
+
+from msgspec.structs import replace
+
+from agent.master.movable import Mover
+from agent.master.operator_plane import OperatorPlane
+from agent.master.peers import Peers
+from agent.master.public_plane import PublicPlane
+from agent.master.request_plane import RequestOrigin
+from agent.master.state import State
+from agent.placement.arrival_rates import Rates
+from agent.placement.gossip import Gossip
+from agent.placement.moves import Move
+from agent.placement.placer import Placer
+from agent.placement.view import View, moves_of, named
+from agent.placement.world import Kind, PlacementError, Unit
+from agent.runtime.console import Say
+from agent.runtime.reactor import Reactor
+from agent.wire.areas import AreaSet
+from agent.wire.master_config import MasterConfig
+from agent.wire.placement import (
+    MAX_HOMES,
+    MAX_PINS,
+    MAX_PLACED,
+    MAX_SOURCES,
+    MAX_TOLD_MOVES,
+    MAX_TOPICS,
+    ApplyPlan,
+    HomeFacts,
+    KnownFacts,
+    Listeners,
+    Mode,
+    MoveTold,
+    PinnedUnit,
+    PinUnit,
+    PlacementEcho,
+    PlacementFacts,
+    PlacementReport,
+    PlacementRequest,
+    SetPlacementMode,
+    ShowPlacement,
+    Source,
+    TopicFacts,
+)
+from agent.wire.topics import Topic, TopicStatus
+
+# Kinds of the documents in the state.
+PIN: Final = "placement_pin"
+MODE: Final = "placement_mode"
+# How often moves are looked after, while there are any.
+LOOK_S: Final = 0.25
+OVER: Final = frozenset({"settled", "aborted"})
+NOT_NOW: Final = "this master's disk takes nothing now; try again later"
+KINDS: Final = get_args(Kind)
+TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+class Topics(Protocol):
+    """The topics of this master."""
+
+    arrivals: dict[str, Counter[str]]
+    on_created: Callable[[str], str]
+
+    @property
+    def statuses(self) -> tuple[TopicStatus, ...]:
+        """How each does."""
+
+
+class PlacementPlane:
+    """Connects gossip and `Placer` to sockets, disk, topics and the mover. `sizes` gives the bytes
+    of processors, `listeners` how many subscriptions name a topic, `homes` the clients that live
+    here and may live elsewhere. `epoch` is greater than at any earlier start."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        config: MasterConfig,
+        state: State,
+        public: PublicPlane,
+        peers: Peers,
+        operator: OperatorPlane,
+        topics: Topics,
+        say: Say,
+        *,
+        partners: Collection[str],
+        mover: Mover,
+        epoch: int,
+        sizes: Callable[[], Mapping[str, float]] = dict,
+        listeners: Callable[[], Mapping[str, int]] = dict,
+        homes: Callable[[], Sequence[HomeFacts]] = tuple,
+    ) -> None:
+        self._clock = reactor.clock
+        self._iad = config.iad.name
+        self._config = config.placement
+        # Masters of the same operator: units go to no others, and no others are told anything.
+        self._partners = frozenset(partners)
+        self._offered = {member.iad: AreaSet(member.areas) for member in config.pool}
+        self._state = state
+        self._public = public
+        self._peers = peers
+        self._operator = operator
+        self._topics = topics
+        self._say = say
+        self._mover = mover
+        self._sizes, self._listeners, self._homes = sizes, listeners, homes
+        now = self._clock()
+        self._gossip = Gossip(self._iad, epoch, now, self._config.every_s)
+        self._placer = Placer(self._iad, drift=self._config.drift, move_cost=self._config.move_cost)
+        self._rates = Rates()
+        # Moves that this master has begun, and does not know the end of.
+        self._begun: dict[Unit, Move] = {}
+        self._told_troubles: set[str] = set()
+        self._was_full = False
+        self._tell_s = self._look_s = now + self._config.every_s
+        self._restore()
+        public.takes(PlacementFacts, self._heard)
+        peers.takes(PlacementEcho, self._echoed)
+        for kind in get_args(PlacementRequest):
+            operator.takes(kind, self._asked)
+        topics.on_created = self._arrived
+        reactor.add_timer(self)
+
+    def _restore(self) -> None:
+        if self._config.frozen:
+            self._placer.mode = "frozen"
+        if (mode := self._state.all(MODE).get("mode", b"").decode()) in get_args(Mode):
+            self._placer.mode = mode  # type: ignore[assignment]  # as just looked up
+        for key, iad in self._state.all(PIN).items():
+            kind, _, name = key.partition("/")
+            if kind in KINDS:
+                self._placer.pins[Unit(kind, name)] = iad.decode()  # type: ignore[arg-type]  # ditto
+
+    # --- time ----------------------------------------------------------------------------------
+
+    @property
+    def next_due(self) -> float | None:
+        """When others are to be told, or a move may begin or have ended."""
+        return min(self._tell_s, self._look_s)
+
+    def tick(self, now: float) -> None:
+        """Tell those who are due, look after moves."""
+        if self._tell_s <= now:
+            self._tell(now)
+        if self._look_s <= now:
+            self._look_after_moves(now)
+
+    def _tell(self, now: float) -> None:
+        own = self.facts()
+        self._count(now)
+        for iad in self._gossip.due(self._partners, own, now):
+            told = self._gossip.tell(iad, own, now)
+            if self._peers.send(iad, told):
+                self._gossip.sent(iad, told.number, self._clock())
+            else:
+                self._gossip.not_sent(iad, now)
+        self._tell_s = self._gossip.next_due(now)
+
+    def _echoed(self, iad: str, echo: PlacementEcho, now: float) -> None:
+        self._gossip.echoed(iad, echo.epoch, echo.number, now)
+
+    def _heard(self, origin: RequestOrigin, told: PlacementFacts, now: float) -> None:
+        sender = origin.sender
+        # Without keys, loopback is trusted, as everywhere.
+        speaks = sender.role == "anyone" or (sender.role, sender.name) == ("iad", told.iad)
+        if not speaks or told.iad not in self._partners:
+            return
+        self._public.reply(origin, PlacementEcho(told.epoch, told.number))
+        if not self._gossip.heard(told, now):
+            return
+        here = [Unit("processor", each.topic.name) for each in self._topics.statuses]
+        here += [Unit("home", each.name) for each in self._homes()]
+        for unit in self._placer.heard(told, here):
+            self._save_pin(unit)
+        if told.topics or told.homes:
+            self._tell_s = min(self._tell_s, now + self._config.every_s)
+
+    # --- what is measured ----------------------------------------------------------------------
+
+    def _count(self, now: float) -> None:
+        counts: dict[Hashable, int] = {}
+        for status in self._topics.statuses:
+            name = status.topic.name
+            counts[name] = status.processed + status.skipped + status.waiting
+            for iad, count in self._topics.arrivals.get(name, {}).items():
+                counts[name, iad] = count
+        self._rates.count(counts, now)
+
+    def facts(self) -> PlacementFacts:
+        """What this master tells of itself. O(topics + subscriptions)."""
+        config = self._config
+        sizes = self._sizes() if self._topics.statuses else {}
+        pins = [PinnedUnit(named(unit), iad) for unit, iad in sorted(self._placer.pins.items())]
+        listeners = [
+            Listeners(topic, count)
+            for topic, count in sorted(self._listeners().items())
+            if TOPIC_NAME.fullmatch(topic)  # A filter may name anything.
+        ]
+        return PlacementFacts(
+            self._iad,
+            0,
+            0,
+            config.every_s,
+            cores=cores(),
+            mode=self._placer.mode,
+            compute=config.compute or float(cores()),
+            storage_bytes=config.storage_bytes or None,
+            most_processors=config.most_processors,
+            opening_cost=config.opening_cost,
+            topics=tuple([self._topic(each, sizes) for each in self._topics.statuses[:MAX_TOPICS]]),
+            listeners=tuple(listeners[:MAX_PLACED]),
+            homes=tuple(self._homes()[:MAX_HOMES]),
+            pins=tuple(pins[:MAX_PINS]),
+        )
+
+    def _topic(self, status: TopicStatus, sizes: Mapping[str, float]) -> TopicFacts:
+        topic = status.topic
+        published = {
+            iad: rate
+            for iad in self._topics.arrivals.get(topic.name, {})
+            if (rate := self._rates.per_s((topic.name, iad)))
+        }
+        for iad, rate in self._readings(topic, sum(published.values())).items():
+            published[iad] = published.get(iad, 0.0) + rate
+        largest = sorted(published, key=lambda iad: (-published[iad], iad))
+        return TopicFacts(
+            topic.name,
+            tuple([Source(iad, round(published[iad], 6)) for iad in largest[:MAX_SOURCES]]),
+            topic.processor,
+            cpu_ms=status.cpu_ms,
+            latency_ms=status.latency_ms,
+            state_bytes=float(sizes.get(topic.name, 0)),
+            slo=topic.slo,
+        )
+
+    def _readings(self, topic: Topic, published: float) -> dict[str, float]:
+        """Messages a second that rounds of readings make, by the IAD that gives them: those that
+        offer areas of the topic share what is measured, or else a message an area is expected."""
+        if topic.every_s is None:
+            return {}
+        offered = {
+            iad: count
+            for iad, areas in self._offered.items()
+            if (count := sum(areas.overlaps(area) for area in topic.areas))
+        } or {self._iad: 1}
+        expected = sum(offered.values()) / topic.every_s
+        measured = self._rates.per_s(topic.name)
+        rate = expected if not measured else max(0.0, measured - published)
+        return {iad: rate * count / sum(offered.values()) for iad, count in offered.items()}
+
+    # --- what is known -------------------------------------------------------------------------
+
+    def view(self, now: float) -> View:
+        """The placement as far as it is known: masters that are silent do not count."""
+        own = replace(self.facts(), delays=tuple(self._gossip.delays(now)))
+        return View([own, *self._gossip.fresh(now).values()])
+
+    def _silent(self, now: float) -> list[str]:
+        known = [*self._gossip.known(now), *self._never_heard(now)]
+        return [each.facts.iad for each in known if each.silent]
+
+    def admits(self, unit: Unit, source: str) -> str:
+        """Why a unit of another master may not come here now; empty if it may."""
+        now = self._clock()
+        return self._placer.admits(self.view(now), unit, source, now)
+
+    # --- moves ---------------------------------------------------------------------------------
+
+    def _look_after_moves(self, now: float) -> None:
+        for status in self._mover.moves:
+            begun = self._begun.get(status.unit)
+            if begun is not None and begun.target == status.target and status.state in OVER:
+                del self._begun[status.unit]
+                failed = "" if status.state == "settled" else status.trouble or "aborted"
+                self._placer.ended(status.unit, failed, now)
+        moving = [each.unit for each in self._mover.moves if each.state not in OVER]
+        moving += self._begun
+        wants = (
+            moving or self._placer.waiting or self._placer.mode == "draining"
+            or self._placer.pins or self._config.drift
+        )  # fmt: skip
+        self._look_s = now + (LOOK_S if wants else self._config.every_s)
+        if not wants:
+            return
+        view = self.view(now)
+        self._tell_troubles(view)
+        move = self._placer.next_move(view, moving, now)
+        if move is not None:
+            self._begin(move, now)
+        full = bool(view.units(self._iad))
+        if self._placer.mode == "draining" and self._was_full and not full:
+            self._say(f"drained: no unit lives here any more; {self._iad} may be stopped\n")
+        self._was_full = full
+
+    def _begin(self, move: Move, now: float) -> None:
+        try:
+            self._mover.begin(move.unit, move.target, move.reason)
+        except PlacementError as error:
+            self._placer.ended(move.unit, str(error), now)
+            return
+        self._begun[move.unit] = move
+        self._say(f"{move.unit} moves to {move.target}: {move.reason}\n")
+
+    def _arrived(self, name: str) -> str:
+        now = self._clock()
+        self._gossip.wake(now)
+        self._tell_s = self._look_s = now
+        view = self.view(now)
+        unit = Unit("processor", name)
+        if not view.world.has(unit):
+            return ""
+        if trouble := view.infeasible(unit):
+            return trouble
+        move = self._placer.arrived(view, unit)
+        if move is None:
+            return ""
+        saved = (
+            "" if math.isinf(move.gain) else f", which saves {move.gain:.3g} s of delay a second"
+        )
+        return f"it moves to {move.target}{saved}"
+
+    def _tell_troubles(self, view: View) -> None:
+        for line in set(view.troubles) - self._told_troubles:
+            self._say(f"placement: {line}\n")
+        self._told_troubles = set(view.troubles)
+
+    # --- operators -----------------------------------------------------------------------------
+
+    def _asked(self, origin: RequestOrigin, request: PlacementRequest, now: float) -> None:
+        self._gossip.wake(now)
+        self._tell_s = min(self._tell_s, now)
+        try:
+            message = self._done(request, now)
+        except PlacementError as error:
+            refused = PlacementReport(request.id, ok=False, iad=self._iad, message=str(error)[:512])
+            self._operator.reply(origin, refused)
+            return
+        self._look_s = now
+        self._state.when_durable(partial(self._report, origin, request.id, message))
+
+    def _done(self, request: PlacementRequest, now: float) -> str:
+        if isinstance(request, ShowPlacement):
+            return ""
+        if not self._state.takes:
+            raise PlacementError(NOT_NOW)
+        view = self.view(now)
+        match request:
+            case PinUnit(_, wanted, iad):
+                return self._pin(view, Unit(wanted.kind, wanted.name), iad, now)
+            case SetPlacementMode(_, iad, mode):
+                return self._set_mode(view, iad, mode, now)
+            case ApplyPlan(_, moves):
+                return self._apply(view, moves_of(moves), now)
+
+    def _pin(self, view: View, unit: Unit, iad: str, now: float) -> str:
+        if not iad:
+            self._placer.unpin(unit)
+            self._save_pin(unit)
+            return f"{unit} is pinned no more"
+        view.unit(f"{unit.kind}:{unit.name}")
+        if len(self._placer.pins) >= MAX_PINS and unit not in self._placer.pins:
+            raise PlacementError(f"{MAX_PINS} units are pinned here: no more can be")
+        self._placer.check_pin(view, unit, iad, self._silent(now))
+        self._placer.pin(unit, iad)
+        self._save_pin(unit)
+        return f"{unit} is pinned to {iad}" + ("" if iad == self._iad else ", and moves there")
+
+    def _save_pin(self, unit: Unit) -> None:
+        key = f"{unit.kind}/{unit.name}"
+        if (iad := self._placer.pins.get(unit)) is None:
+            self._state.remove(PIN, key)
+        else:
+            self._state.put(PIN, key, iad.encode())
+
+    def _set_mode(self, view: View, iad: str, mode: Mode, now: float) -> str:
+        if iad != self._iad:
+            silent = self._silent(now)
+            if iad not in silent:
+                view.master(iad, silent)
+            raise PlacementError(
+                f"this is the master of {self._iad}; ask that of {iad}: --iad {iad}"
+            )
+        self._placer.mode = mode
+        self._state.put(MODE, "mode", mode.encode())
+        count = len(view.units(iad))
+        units = _counted(count, "unit")
+        if mode == "draining":
+            return f"{iad} drains: {units} to move away" if count else f"{iad} is empty"
+        if mode == "frozen":
+            return f"{iad} is frozen: it keeps what it has ({units}), and takes no other"
+        return f"{iad} is open again"
+
+    def _apply(self, view: View, moves: Sequence[Move], now: float) -> str:
+        mine = self._placer.apply(view, moves, self._silent(now))
+        elsewhere = sorted({str(m.source) for m in moves if m.source != self._iad})
+        if not elsewhere:
+            return f"{_counted(len(mine), 'move')} begin{'s' * (len(mine) == 1)} here"
+        others = ", ".join(elsewhere)
+        return f"{len(mine)} of {len(moves)} moves begin here; the others are for: {others}"
+
+    def _report(self, origin: RequestOrigin, id_: str, message: str) -> None:
+        now = self._clock()
+        own = replace(self.facts(), delays=tuple(self._gossip.delays(now)))
+        self._operator.reply(
+            origin,
+            PlacementReport(
+                id_,
+                ok=True,
+                iad=self._iad,
+                known=(KnownFacts(own, 0.0), *self._gossip.known(now), *self._never_heard(now)),
+                moves=tuple(self._moves()[-MAX_TOLD_MOVES:]),
+                move_cost=self._config.move_cost,
+                message=message[:512],
+            ),
+        )
+
+    def _never_heard(self, now: float) -> list[KnownFacts]:
+        told = {each.facts.iad for each in self._gossip.known(now)}
+        return [
+            KnownFacts(PlacementFacts(iad, 0, 0, self._config.every_s), 0.0, silent=True)
+            for iad in sorted(self._partners - told)
+        ]
+
+    def _moves(self) -> list[MoveTold]:
+        found = [
+            MoveTold(
+                named(each.unit),
+                each.source,
+                each.target,
+                each.reason,
+                each.state,
+                each.pause_ms,
+                each.trouble[:512],
+            )
+            for each in self._mover.moves
+        ]
+        for unit, target, reason in self._placer.waiting:
+            if unit not in self._begun:
+                trouble = self._placer.troubles.get(unit, "")[:512]
+                found.append(
+                    MoveTold(named(unit), self._iad, target, reason, "waiting", None, trouble)
+                )
+        return found
+
+
+def cores() -> int:
+    """The processor cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"

@@ -1,0 +1,194 @@
+"""What masters tell each other: versioned, lossy, idempotent. A message says all that its master
+knows of itself, so whatever is lost, doubled or late, the newest one that came stands."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from agent.wire.placement import Delay, KnownFacts, PlacementFacts
+
+# Facts are believed for so many of the intervals that they name.
+LASTS: Final = 3
+ACTIVE_S: Final = 5.0
+# While no master has any units, and to one that does not answer.
+IDLE_S: Final = 60.0
+# An operator's look wakes this master for so long.
+AWAKE_S: Final = 60.0
+# What a silent master told is shown for so long.
+FORGET_S: Final = 3_600.0
+MAX_KNOWN: Final = 511
+SAMPLES: Final = 64
+UNANSWERED: Final = 4
+
+
+class _Heard(Struct, frozen=True):
+    facts: PlacementFacts
+    at_s: float
+
+
+class _Peer:
+    """The round trips to one master."""
+
+    __slots__ = ("next_s", "numbers", "samples", "unanswered")
+
+    def __init__(self) -> None:
+        self.next_s = 0.0
+        self.numbers: dict[int, float] = {}  # sent, not yet echoed
+        self.samples: deque[tuple[float, float]] = deque(maxlen=SAMPLES)  # (when, seconds one way)
+        self.unanswered = 0
+
+
+class Gossip:
+    """The facts of one master about itself and the others. `now` is its own monotonic clock; no
+    clock of another master is ever compared with it."""
+
+    def __init__(
+        self, iad: str, epoch: int, now: float, active_s: float = ACTIVE_S, idle_s: float = IDLE_S
+    ) -> None:
+        """`epoch`: greater than that of any earlier process of this master."""
+        self._iad = iad
+        self._epoch = epoch
+        self._active_s = active_s
+        self._idle_s = max(active_s, idle_s)
+        self._first_s = now + active_s
+        self._awake_s = now
+        self._number = 0
+        self._heard: dict[str, _Heard] = {}
+        self._peers: dict[str, _Peer] = {}
+
+    # -- telling ---------------------------------------------------------------------------------
+
+    def wake(self, now: float) -> None:
+        """Somebody looks, or there is something to place: tell often for a while."""
+        if now >= self._awake_s:
+            for peer in self._peers.values():
+                peer.next_s = min(peer.next_s, now)
+        self._awake_s = now + AWAKE_S
+
+    def due(self, peers: Collection[str], own: PlacementFacts, now: float) -> list[str]:
+        """The masters that are to be told now. O(peers)."""
+        for gone in [iad for iad in self._peers if iad not in peers]:
+            del self._peers[gone]
+        active = self._active(own, now)
+        found = []
+        for iad in sorted(peers):
+            if iad == self._iad:
+                continue
+            peer = self._peers.get(iad)
+            if peer is None:
+                peer = self._peers[iad] = _Peer()
+                peer.next_s = min(self._first_s, now) if active else max(self._first_s, now)
+            if active and peer.unanswered < UNANSWERED:
+                peer.next_s = min(peer.next_s, now + self._active_s)
+            if peer.next_s <= now:
+                found.append(iad)
+        return found
+
+    def next_due(self, now: float) -> float:
+        """When somebody is to be told next, or looked for."""
+        dues = [peer.next_s for peer in self._peers.values()]
+        return min([now + self._active_s, *dues])
+
+    def tell(self, iad: str, own: PlacementFacts, now: float) -> PlacementFacts:
+        """The message for that master, which is being sent now."""
+        peer = self._peers[iad]
+        often = self._active(own, now) and peer.unanswered < UNANSWERED
+        next_s = self._active_s if often else self._idle_s
+        peer.next_s = now + next_s
+        self._number += 1
+        return replace(
+            own, iad=self._iad, epoch=self._epoch, number=self._number, next_s=next_s,
+            delays=tuple(self.delays(now)),
+        )  # fmt: skip
+
+    def sent(self, iad: str, number: int, now: float) -> None:
+        """The message with this number has left for a master that is connected."""
+        peer = self._peers[iad]
+        peer.numbers[number] = now
+        while len(peer.numbers) > UNANSWERED:
+            del peer.numbers[min(peer.numbers)]
+        peer.unanswered += 1
+
+    def not_sent(self, iad: str, now: float) -> None:
+        """That master is not connected now: try again soon."""
+        self._peers[iad].next_s = now + self._active_s
+
+    def echoed(self, iad: str, epoch: int, number: int, now: float) -> None:
+        """That master has answered a message."""
+        peer = self._peers.get(iad)
+        if peer is None or epoch != self._epoch:
+            return
+        sent_s = peer.numbers.pop(number, None)
+        if sent_s is not None:
+            peer.samples.append((now, (now - sent_s) / 2))
+            peer.unanswered = 0
+
+    def delays(self, now: float) -> list[Delay]:
+        """The delays to other masters, in ms one way."""
+        found = []
+        for iad, peer in sorted(self._peers.items()):
+            if peer.samples:
+                ways = sorted(way for _, way in peer.samples)
+                p50, p90 = (ways[min(len(ways) - 1, len(ways) * n // 10)] for n in (5, 9))
+                age_s = max(0.0, now - peer.samples[-1][0])
+                found.append(Delay(iad, round(p50 * 1e3, 4), round(p90 * 1e3, 4), round(age_s, 3)))
+        return found
+
+    def _active(self, own: PlacementFacts, now: float) -> bool:
+        if now < self._awake_s or _has_units(own):
+            return True
+        return any(_has_units(each.facts) and self._fresh(each, now) for each in self._known())
+
+    # -- hearing ---------------------------------------------------------------------------------
+
+    def heard(self, facts: PlacementFacts, now: float) -> bool:
+        """Another master has told something; whether it is news. O(1)."""
+        known = self._heard.get(facts.iad)
+        if facts.iad == self._iad or (known is None and len(self._heard) >= MAX_KNOWN):
+            return False
+        # A master that has lost its disk, and whose clock went back, begins below: it counts once
+        # what it told before is out of date.
+        if (
+            known is not None
+            and _version(facts) <= _version(known.facts)
+            and (self._fresh(known, now) or facts.epoch == known.facts.epoch)
+        ):
+            return False
+        self._heard[facts.iad] = _Heard(facts, now)
+        if (peer := self._peers.get(facts.iad)) is not None:
+            peer.unanswered = 0
+        return True
+
+    def fresh(self, now: float) -> dict[str, PlacementFacts]:
+        """What masters told that are not silent. O(masters)."""
+        return {each.facts.iad: each.facts for each in self._known() if self._fresh(each, now)}
+
+    def known(self, now: float) -> list[KnownFacts]:
+        """What masters told, those that are silent now included, by name."""
+        for iad in [i for i, each in self._heard.items() if now - each.at_s > FORGET_S]:
+            if not self._fresh(self._heard[iad], now):
+                del self._heard[iad]
+        found = [
+            KnownFacts(each.facts, round(now - each.at_s, 3), silent=not self._fresh(each, now))
+            for each in self._known()
+        ]
+        return sorted(found, key=lambda each: each.facts.iad)
+
+    def _known(self) -> list[_Heard]:
+        return list(self._heard.values())
+
+    def _fresh(self, heard: _Heard, now: float) -> bool:
+        return now - heard.at_s <= LASTS * min(heard.facts.next_s, self._idle_s)
+
+
+def _version(facts: PlacementFacts) -> tuple[int, int]:
+    return facts.epoch, facts.number
+
+
+def _has_units(facts: PlacementFacts) -> bool:
+    return bool(facts.topics or facts.homes or facts.pins or facts.mode != "open")

@@ -1,0 +1,228 @@
+"""Which move a master begins next with the units that live there: by pins, plans, arrivals and
+drift, one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from agent.placement.drift import Drift
+from agent.placement.grants import Grants
+from agent.placement.moves import PRECEDENCE, Move, Reason, check_plan
+from agent.placement.view import View
+from agent.placement.world import PlacementError, Unit
+from agent.runtime.back_off import BackOff
+from agent.wire.placement import Mode, PlacementFacts
+
+# Longer than a handover takes, its lease included.
+GRANT_S: Final = 60.0
+FIRST_PAUSE_S: Final = 5.0
+LONGEST_PAUSE_S: Final = 300.0
+# Failures after which the move of a plan or of an arrival is given up.
+ENOUGH: Final = 5
+# Units that drift looks at in one go.
+LOOKED_AT: Final = 16
+
+
+class _Wish(Struct, frozen=True):
+    target: str
+    reason: Reason
+
+
+class Placer:
+    """The decisions of one master about its own units. Pins come before plans, plans before drift;
+    a frozen master neither takes nor gives."""
+
+    def __init__(self, iad: str, *, drift: bool, move_cost: float) -> None:
+        """`move_cost`: what a move of drift or of an arrival has to gain more than, in seconds of
+        delay a second."""
+        self._iad = iad
+        self._drift = drift
+        self.move_cost = move_cost
+        self.mode: Mode = "open"
+        # An operator's, of units that live here or went from here; "" if it was taken away, so that
+        # the word of a master where the unit lived before is known to be old.
+        self.pins: dict[Unit, str] = {}
+        self.grants = Grants(GRANT_S)
+        self.troubles: dict[Unit, str] = {}  # why the last move of a unit came to nothing
+        self._wishes: dict[Unit, _Wish] = {}
+        self._pauses: dict[Unit, tuple[float, BackOff]] = {}
+        self._looked = 0
+
+    # -- what operators want ---------------------------------------------------------------------
+
+    def check_pin(self, view: View, unit: Unit, target: str, silent: Iterable[str]) -> None:
+        """PlacementError in one line if a unit cannot be pinned there."""
+        self._require_here(view, unit)
+        view.master(target, list(silent))
+        view.check_pin(unit, target)
+        if target != self._iad:
+            row = next(each for each in view.price.why(unit) if each.master == target)
+            if row.reason and not row.reason.startswith("is not "):  # but pinned elsewhere yet
+                raise PlacementError(f"{unit} cannot live at {target}: it {row.reason}")
+
+    def pin(self, unit: Unit, target: str) -> None:
+        """The unit is to live there."""
+        self.pins[unit] = target
+        self._forget(unit)
+
+    def unpin(self, unit: Unit) -> None:
+        """It may live anywhere; PlacementError if it is not pinned."""
+        if not self.pins.get(unit):
+            pinned = sorted(each for each, iad in self.pins.items() if iad)
+            known = ", ".join(map(str, pinned)) or "nothing"
+            raise PlacementError(f"{unit} is not pinned here; pinned is {known}")
+        self.pins[unit] = ""
+        self._forget(unit)
+
+    def apply(self, view: View, moves: Iterable[Move], silent: Iterable[str]) -> list[Move]:
+        """Check a plan, and take over those of its moves that begin here, which are returned.
+        PlacementError in one line, and nothing changes, if it does not fit."""
+        wanted = list(moves)
+        gone = list(silent)
+        for move in wanted:
+            for iad in (move.target, move.source):
+                if iad is not None:
+                    view.master(iad, gone)
+        mine = [move for move in check_plan(view.placement, wanted) if move.source == self._iad]
+        for move in mine:
+            self._wish(move.unit, move.target, "plan")
+        return mine
+
+    def arrived(self, view: View, unit: Unit) -> Move | None:
+        """The move of a new unit of this master to a cheaper one, if that is worth it."""
+        drift = Drift(view.price, lambda _: self.move_cost)
+        move = drift.wanted(unit)
+        if move is None or move.reason != "drift":
+            return move  # Pins and draining are seen to anyhow.
+        self._wish(unit, move.target, "arrival")
+        return replace(move, reason="arrival")
+
+    # -- moves -----------------------------------------------------------------------------------
+
+    def next_move(self, view: View, moving: Collection[Unit], now: float) -> Move | None:
+        """The move that is to begin now, granted by this master as its source. None while another
+        is under way, or if there is none. O(units that an operator's word concerns, and a few
+        others)."""
+        here = view.units(self._iad)
+        self._clean(here, set(moving))
+        self._release_what_came(view)
+        if moving or self.mode == "frozen":
+            return None
+        drift = Drift(
+            view.price,
+            lambda _: self.move_cost,
+            {unit: wish.target for unit, wish in self._wishes.items()},
+        )
+        found = [
+            move
+            for unit in self._candidates(view, here)
+            if (move := self._wanted(drift, unit, now)) is not None
+        ]
+        found.sort(key=lambda move: (-PRECEDENCE[move.reason], -move.gain, move.unit))
+        for move in found:
+            if self.grants.admit(move, now) and self.grants.begin(move, now):
+                return move
+        return None
+
+    def ended(self, unit: Unit, why: str, now: float) -> None:
+        """A move is over; `why` it came to nothing, or an empty string."""
+        self.grants.release(unit)
+        if not why:
+            self._forget(unit)
+            return
+        self.troubles[unit] = why
+        _, pauses = self._pauses.get(unit, (now, BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S)))
+        self._pauses[unit] = now + pauses.next(), pauses
+        if pauses.failures >= ENOUGH:
+            self._wishes.pop(unit, None)
+
+    def admits(self, view: View, unit: Unit, source: str, now: float) -> str:
+        """Why another master's unit may not come here now; empty if it may: then this master grants
+        no other move for a while."""
+        if self.mode != "open":
+            return f"{self._iad} is {self.mode}"
+        if view.world.has(unit):
+            at = view.master(self._iad)
+            row = next(each for each in view.price.why(unit) if each.master == self._iad)
+            if view.placement.where(unit) != at and row.reason:
+                return f"{self._iad} {row.reason}"
+        self._release_what_came(view)
+        if not self.grants.admit(Move(unit, source, self._iad), now):
+            return f"{self._iad} is part of another move"
+        return ""
+
+    def heard(self, told: PlacementFacts, here: Iterable[Unit]) -> list[Unit]:
+        """Pins come along with their units: one that another master's facts pin to this one, and
+        that lives here, is this master's from now on. What is known of the pins of units that went
+        is forgotten once their new master has its own. Returns the units whose pin changed."""
+        mine = set(here)
+        words = {Unit(each.unit.kind, each.unit.name): each.iad for each in told.pins}
+        changed = []
+        for unit, iad in words.items():
+            if unit in mine and iad == self._iad and unit not in self.pins:
+                self.pins[unit] = iad
+                changed.append(unit)
+        for unit, iad in list(self.pins.items()):
+            if unit not in mine and (not iad or (iad == told.iad and unit in words)):
+                del self.pins[unit]
+                changed.append(unit)
+        return changed
+
+    # --------------------------------------------------------------------------------------------
+
+    def _candidates(self, view: View, here: list[Unit]) -> list[Unit]:
+        if self.mode == "draining":
+            return here
+        meant = [unit for unit in here if unit in view.world.pins or unit in self._wishes]
+        if not self._drift or not here:
+            return meant
+        start = self._looked % len(here)
+        self._looked = start + LOOKED_AT
+        others = (here[start:] + here[:start])[:LOOKED_AT]
+        return list(dict.fromkeys([*meant, *others]))
+
+    def _wanted(self, drift: Drift, unit: Unit, now: float) -> Move | None:
+        if unit in self._pauses and now < self._pauses[unit][0]:
+            return None
+        move = drift.wanted(unit)
+        if move is None or (move.reason == "drift" and not self._drift):
+            return None
+        if move.reason == "plan":
+            return replace(move, reason=self._wishes[unit].reason)
+        return move
+
+    def _release_what_came(self, view: View) -> None:
+        granted = self.grants.move
+        if granted is not None and granted.target == view.where(granted.unit) == self._iad:
+            self.grants.release(granted.unit)
+
+    def _clean(self, here: list[Unit], moving: set[Unit]) -> None:
+        """What concerned units that went away or are no more is over."""
+        there = {*here, *moving}
+        for unit in [each for each in self._wishes if each not in there]:
+            del self._wishes[unit]
+        for unit in [each for each in self._pauses if each not in there]:
+            self._forget(unit)
+
+    def _wish(self, unit: Unit, target: str, reason: Reason) -> None:
+        self._forget(unit)
+        self._wishes[unit] = _Wish(target, reason)
+
+    def _forget(self, unit: Unit) -> None:
+        self._wishes.pop(unit, None)
+        self._pauses.pop(unit, None)
+        self.troubles.pop(unit, None)
+
+    @property
+    def waiting(self) -> list[tuple[Unit, str, Reason]]:
+        """The moves that operators and arrivals still want, by unit, target and reason."""
+        return [(unit, wish.target, wish.reason) for unit, wish in sorted(self._wishes.items())]
+
+    def _require_here(self, view: View, unit: Unit) -> None:
+        where = view.where(unit)
+        if where != self._iad:
+            raise PlacementError(f"{unit} lives at {where}: ask that master (--iad {where})")

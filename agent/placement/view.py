@@ -1,0 +1,340 @@
+"""The placement as a master sees it: a world made of its own facts and of what others told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from math import inf
+from typing import Final
+
+from _core.colocation.model import Candidates, Colocation
+from agent.placement.congestion import Congestion, LearnedTail, Limits, Together
+from agent.placement.moves import Move
+from agent.placement.placement import Placement
+from agent.placement.price import Price
+from agent.placement.world import (
+    Client,
+    Link,
+    Master,
+    Objective,
+    Pin,
+    PlacementError,
+    Topic,
+    Unit,
+    World,
+)
+from agent.wire.placement import PlacementFacts, PlannedMove, TopicFacts, UnitName
+
+# Who publishes and subscribes at a master without a home of its own that moves. No client has such
+# a name.
+AT: Final = "@"
+KINDS: Final = ("home:", "processor:", "clone:")
+# Subscribers of one topic at one master that are counted.
+MAX_COUNTED: Final = 32
+# Between masters of which none has measured the delay.
+UNKNOWN_S: Final = 0.05
+# Of a topic whose processor nobody has measured.
+UNKNOWN_CPU_S: Final = 0.001
+MAX_TOGETHER: Final = 32  # that the latency model takes
+HEADROOM: Final = 0.08  # on loads, as the planners have it for Poisson arrivals
+OVERHEAD_S: Final = 0.0005
+
+
+class View:
+    """A world of masters that are not silent, and where the units live. What contradicts itself in
+    what masters told is left out, and said in `troubles`."""
+
+    def __init__(self, facts: Iterable[PlacementFacts]) -> None:
+        """`facts`: of each master the newest, one's own first: it is believed in doubt.
+        O(masters² + units · masters)."""
+        told = list(facts)
+        self.facts: dict[str, PlacementFacts] = {each.iad: each for each in told}
+        self.troubles: list[str] = []
+        topics = self._topics(told)
+        self.placement = Placement(self._world(topics))
+        self._place(topics)
+        self._pin(told)
+        self.price = Price(self.placement, congestion_of(self.world))
+
+    @property
+    def world(self) -> World:
+        """Its facts."""
+        return self.placement.world
+
+    def units(self, iad: str = "") -> list[Unit]:
+        """All units that may move, or those of one master."""
+        found = sorted(unit for unit, _ in self.placement.items() if not is_fixed(unit))
+        return [unit for unit in found if not iad or self.where(unit) == iad]
+
+    def where(self, unit: Unit) -> str | None:
+        """The master where a unit lives, by its name."""
+        at = self.placement.where(unit)
+        return None if at is None else self.world.masters[at].name
+
+    def unit(self, text: str) -> Unit:
+        """The unit that `comfort`, `processor:comfort` or `home:node/n1` names. PlacementError with
+        the nearest name if there is none."""
+        kind, _, name = text.rpartition(":") if text.startswith(KINDS) else ("", "", text)
+        units = self.units()
+        found = [each for each in units if each.name == name and kind in ("", each.kind)]
+        if len(found) > 1:
+            both = " and ".join(f"{each.kind}:{each.name}" for each in found)
+            raise PlacementError(f"{text} may be {both}: say which")
+        if not found:
+            raise PlacementError(_no("unit", name, [each.name for each in units]))
+        return found[0]
+
+    def master(self, iad: str, silent: Sequence[str] = ()) -> int:
+        """A master's number. PlacementError if it is silent or not known, with the nearest name."""
+        if iad in silent:
+            raise PlacementError(f"master {iad} is silent, and takes no units")
+        if iad not in self.world.number:
+            raise PlacementError(_no("master", iad, [*self.world.number, *silent]))
+        return self.world.number[iad]
+
+    # -- from facts ------------------------------------------------------------------------------
+
+    def _topics(self, told: list[PlacementFacts]) -> dict[str, tuple[str, TopicFacts]]:
+        found: dict[str, tuple[str, TopicFacts]] = {}
+        for facts in told:
+            for topic in facts.topics:
+                first, _ = found.setdefault(topic.name, (facts.iad, topic))
+                if first != facts.iad:
+                    self.troubles.append(
+                        f"topic {topic.name} is kept by {first} and by {facts.iad}; "
+                        f"that of {first} is counted"
+                    )
+        return found
+
+    def _world(self, topics: Mapping[str, tuple[str, TopicFacts]]) -> World:
+        told = sorted(self.facts.values(), key=lambda each: each.iad)
+        clients: dict[str, Client] = {}
+        self._cpu_s = _cpu_s(told)
+        for facts in told:
+            for home in facts.homes:
+                delays = {
+                    iad: ms / 1e3 for iad, ms in home.delays_ms.items() if iad in self.facts
+                } | {facts.iad: home.delays_ms.get(facts.iad, 0.0) / 1e3}
+                clients.setdefault(home.name, Client(home.name, delays, home.age_s))
+        made = [self._topic(topic, clients) for _, topic in topics.values()]
+        world = World(
+            [_master(each) for each in told],
+            self._links(told),
+            clients.values(),
+            made,
+            unknown_delay_s=UNKNOWN_S,
+        )
+        for facts in told:
+            if facts.mode == "frozen":
+                world.freeze(facts.iad)
+            elif facts.mode == "draining":
+                world.drain(facts.iad)
+        return world
+
+    def _topic(self, told: TopicFacts, clients: dict[str, Client]) -> Topic:
+        """A topic, whose members at masters become clients that can live there only."""
+        name = told.name
+        rates = {each.iad: each.per_s for each in told.sources if each.iad in self.facts}
+        publishers: dict[str, float] = {}
+        hears: set[str] = set()
+        for iad, facts in self.facts.items():
+            for home in facts.homes:
+                if home.name in clients and (rate := home.publishes.get(name)):
+                    publishers[home.name] = rate
+                    rates[iad] = max(0.0, rates.get(iad, 0.0) - rate)
+                if home.name in clients and name in home.hears:
+                    hears.add(home.name)
+            count = max((each.count for each in facts.listeners if each.topic == name), default=0)
+            hears.update(_fixed(iad, n, clients) for n in range(min(count, MAX_COUNTED)))
+        publishers |= {_fixed(iad, 0, clients): rate for iad, rate in rates.items() if rate > 0}
+        goal = told.slo
+        return Topic(
+            name,
+            publishers,
+            frozenset(hears),
+            service_s=self._cpu_s.get(told.processor, UNKNOWN_CPU_S)
+            if told.cpu_ms is None
+            else told.cpu_ms / 1e3,
+            processor=True,
+            objective=Objective(goal.percentile / 100.0, goal.latency_ms / 1e3) if goal else None,
+            state_bytes=told.state_bytes,
+        )
+
+    def _links(self, told: list[PlacementFacts]) -> list[Link]:
+        """Of two masters that measured, the one that did it last is believed."""
+        best: dict[tuple[str, str], Link] = {}
+        for facts in told:
+            for delay in facts.delays:
+                if delay.iad not in self.facts or delay.iad == facts.iad:
+                    continue
+                one, other = sorted((facts.iad, delay.iad))
+                known = best.get((one, other))
+                if known is None or delay.age_s < known.age_s:
+                    best[one, other] = Link(one, other, delay.p50_ms / 1e3, delay.age_s)
+        return list(best.values())
+
+    def _place(self, topics: Mapping[str, tuple[str, TopicFacts]]) -> None:
+        homes: dict[str, str] = {}
+        for facts in self.facts.values():
+            for home in facts.homes:
+                first = homes.setdefault(home.name, facts.iad)
+                if first != facts.iad:
+                    self.troubles.append(f"home {home.name} is at {first} and at {facts.iad}")
+        for client, row in self.world.reach.items():
+            if client.startswith(AT):
+                at = next(n for n, delay in enumerate(row) if delay < inf)
+                homes[client] = self.world.masters[at].name
+        for client, iad in homes.items():
+            self.placement.place(Unit("home", client), iad)
+        for name, (iad, _) in topics.items():
+            self.placement.place(Unit("processor", name), iad)
+
+    def _pin(self, told: list[PlacementFacts]) -> None:
+        """The word of the master where a unit lives counts; that of others is from before."""
+        pins = [
+            Pin(unit, each.iad)
+            for facts in told
+            for each in facts.pins
+            if each.iad in self.facts
+            and self.where(unit := Unit(each.unit.kind, each.unit.name)) == facts.iad
+        ]
+        kept: list[Pin] = []
+        for pin in pins:
+            try:
+                self.world.pin([*kept, pin])
+                kept.append(pin)
+            except PlacementError as error:
+                self.troubles.append(str(error))
+
+    # -- questions -------------------------------------------------------------------------------
+
+    def check_pin(self, unit: Unit, iad: str) -> None:
+        """PlacementError if this pin would contradict a limit, a mode or another pin."""
+        world, before = self.world, dict(self.world.pins)
+        pins = [Pin(each, world.masters[at].name) for each, at in before.items() if each != unit]
+        try:
+            world.pin([*pins, Pin(unit, iad)])
+        finally:
+            world.pins = before
+
+    def alone_s(self, unit: Unit, at: int) -> float | None:
+        """The latency that a topic gets on this master alone, at the quantile of its objective, if
+        that is more than the objective."""
+        topic = self.world.topics.get(unit.name)
+        if unit.kind != "processor" or topic is None or topic.objective is None:
+            return None
+        tail = _Tail(self.world)
+        latency_s = tail.latency_s(self.world.masters[at], topic.name)
+        return latency_s if latency_s > topic.objective.seconds else None
+
+    def infeasible(self, unit: Unit) -> str:
+        """Which latency a topic would get that no master could keep alone; empty if one could."""
+        masters = range(len(self.world.masters))
+        found = [self.alone_s(unit, at) for at in masters]
+        least = min((each for each in found if each is not None), default=None)
+        goal = self.world.topics[unit.name].objective if unit.kind == "processor" else None
+        if None in found or least is None or goal is None:
+            return ""
+        return (
+            f"topic {unit.name} is infeasible alone: it would get p{goal.quantile * 100:g} = "
+            f"{_seconds(least)}, its objective is {_seconds(goal.seconds)}"
+        )
+
+
+class _Tail:
+    """The latency model with the masters' cores; one set of numbers for each number of cores."""
+
+    def __init__(self, world: World) -> None:
+        self._names = {name: n for n, name in enumerate(world.topics)}
+        self._topics = list(world.topics.values())
+        self._rates = [world.rates[each.name] * (1.0 + HEADROOM) for each in self._topics]
+        self._by_cores: dict[int, Candidates] = {}
+
+    def feasible(self, master: Master, topics: Sequence[str]) -> bool:
+        """Whether all these keep their objectives on that master."""
+        if len(topics) > MAX_TOGETHER:
+            return False
+        return self._of(master).feasible([self._names[each] for each in topics])
+
+    def latency_s(self, master: Master, topic: str) -> float:
+        """The latency of a topic alone."""
+        return self._of(master).latencies([self._names[topic]])[0]
+
+    def _of(self, master: Master) -> Candidates:
+        if (found := self._by_cores.get(master.cores)) is None:
+            goals = [each.objective or Objective() for each in self._topics]
+            found = self._by_cores[master.cores] = Candidates(
+                model_of(master.cores),
+                [max(each.service_s, 1e-6) for each in self._topics],
+                self._rates,
+                [0] * len(self._topics),
+                [each.seconds for each in goals],
+                [each.quantile for each in goals],
+            )
+        return found
+
+
+def model_of(cores: int) -> Colocation:
+    """The latency of processors that share one queue by deadline, with a worker a core. Not
+    trained: `fleet placement train` makes better ones, for planners."""
+    return Colocation(shared=True, cores=float(cores), interference=0.0, overhead_s=OVERHEAD_S)
+
+
+def congestion_of(world: World) -> Congestion:
+    """What live masters go by: hard limits, and the objectives of topics."""
+    return Together([Limits(), LearnedTail(_Tail(world).feasible)])
+
+
+def is_fixed(unit: Unit) -> bool:
+    """Whether this stands for those at a master that cannot live elsewhere."""
+    return unit.kind == "home" and unit.name.startswith(AT)
+
+
+def moves_of(planned: Iterable[PlannedMove]) -> list[Move]:
+    """The moves of a plan as they come by wire."""
+    return [
+        Move(Unit(each.unit.kind, each.unit.name), each.source, each.target, gain=each.gain)
+        for each in planned
+    ]
+
+
+def named(unit: Unit) -> UnitName:
+    """A unit as it goes by wire."""
+    return UnitName(unit.kind, unit.name)
+
+
+def _master(facts: PlacementFacts) -> Master:
+    return Master(
+        facts.iad,
+        inf if facts.storage_bytes is None else facts.storage_bytes,
+        inf if facts.compute is None else facts.compute,
+        1_000_000 if facts.most_processors is None else facts.most_processors,
+        facts.cores,
+        facts.opening_cost,
+    )
+
+
+def _cpu_s(told: Iterable[PlacementFacts]) -> dict[str, float]:
+    """The mean CPU time of a message by processor, of the topics that were measured."""
+    found: dict[str, list[float]] = {}
+    for facts in told:
+        for topic in facts.topics:
+            if topic.cpu_ms is not None:
+                found.setdefault(topic.processor, []).append(topic.cpu_ms / 1e3)
+    return {processor: sum(each) / len(each) for processor, each in found.items()}
+
+
+def _fixed(iad: str, number: int, clients: dict[str, Client]) -> str:
+    name = f"{AT}{iad}" + (f"#{number}" if number else "")
+    clients.setdefault(name, Client(name, {iad: 0.0}))
+    return name
+
+
+def _no(what: str, name: str, known: Sequence[str]) -> str:
+    alike = get_close_matches(name, known, 1)
+    hint = f"did you mean {alike[0]}?" if alike else f"known are {', '.join(known[:5]) or 'none'}"
+    return f"no {what} {name} is known here; {hint}"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"

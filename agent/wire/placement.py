@@ -1,0 +1,208 @@
+"""Placement messages: masters tell each other what they have and measure; an operator pins units,
+closes a master, and hands in plans."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from msgspec import Meta, field
+
+from agent.wire.base import Count, Finite, Identifier, Message, Name, Text, WireStruct
+from agent.wire.messages import Slo
+
+# Facts fit a request, whatever the names are (`MAX_REQUEST_BYTES`).
+MAX_PLACED: Final = 1_024  # moves of a plan, topics that are heard
+MAX_TOLD_MASTERS: Final = 512
+MAX_TOPICS: Final = 256
+MAX_HOMES: Final = 128
+MAX_PINS: Final = 256
+MAX_SOURCES: Final = 8  # of a topic: the largest
+MAX_CHOICES: Final = 16  # masters and topics of a home
+MAX_TOLD_MOVES: Final = 128
+
+Kind = Literal["home", "processor", "clone"]
+# A frozen master neither takes nor gives units; a draining one takes none, and gives all.
+Mode = Literal["open", "frozen", "draining"]
+Amount = Annotated[float, Meta(ge=0.0, le=1e18)]
+# The name of a master, or none.
+MaybeName = Annotated[str, Meta(pattern=r"^([A-Za-z0-9_.-]{1,64})?$(?!\n)")]
+Named = Annotated[str, Meta(min_length=1, max_length=160)]
+
+
+class UnitName(WireStruct, frozen=True, order=True):
+    """What lives on one master at a time: the home of a client, the processor of a topic, or the
+    clone of a device."""
+
+    kind: Kind
+    name: Named
+
+
+class Source(WireStruct, frozen=True):
+    """Messages a second that come to a topic by way of this IAD."""
+
+    iad: Name
+    per_s: Amount
+
+
+class TopicFacts(WireStruct, frozen=True, omit_defaults=True):
+    """A topic of the master that tells: where its messages come from, the mean CPU time of one, the
+    percentile of their latencies that its objective names, and the bytes of state and inbox."""
+
+    name: Name
+    sources: Annotated[tuple[Source, ...], Meta(max_length=MAX_SOURCES)] = ()
+    processor: Annotated[str, Meta(max_length=64)] = ""
+    cpu_ms: Amount | None = None
+    latency_ms: Amount | None = None
+    state_bytes: Amount = 0.0
+    slo: Slo | None = None
+
+
+class Listeners(WireStruct, frozen=True):
+    """How many subscribers of the master that tells name this topic."""
+
+    topic: Name
+    count: Count
+
+
+class Delay(WireStruct, frozen=True):
+    """One way from the master that tells to another one: half a round trip, of those of the last
+    minutes; the last was `age_s` ago."""
+
+    iad: Name
+    p50_ms: Amount
+    p90_ms: Amount
+    age_s: Amount = 0.0
+
+
+class HomeFacts(WireStruct, frozen=True, omit_defaults=True):
+    """A client that lives at the master that tells and may live at others: the delay to each, and
+    the topics that it publishes to (messages a second) and hears."""
+
+    name: Named
+    delays_ms: Annotated[dict[Name, Amount], Meta(max_length=MAX_CHOICES)]
+    age_s: Amount = 0.0
+    publishes: Annotated[dict[Name, Amount], Meta(max_length=MAX_CHOICES)] = field(
+        default_factory=dict
+    )
+    hears: Annotated[tuple[Name, ...], Meta(max_length=MAX_CHOICES)] = ()
+
+
+class PinnedUnit(WireStruct, frozen=True):
+    """An operator's word: the unit lives at this master; empty: its pin was taken away. The word of
+    the master where a unit lives counts."""
+
+    unit: UnitName
+    iad: MaybeName
+
+
+# --- master → master -----------------------------------------------------------------------------
+
+
+class PlacementFacts(Message, frozen=True, tag="placement_facts", omit_defaults=True):
+    """What a master has and measures. `epoch` is greater than that of any earlier process of it,
+    `number` counts its messages; the next one comes in `next_s`. Limits that are absent are
+    none."""
+
+    iad: Name
+    epoch: Count
+    number: Count
+    next_s: Annotated[float, Meta(gt=0.0, le=86_400.0)]
+    cores: Annotated[int, Meta(ge=1, le=65_536)] = 1
+    mode: Mode = "open"
+    compute: Amount | None = None
+    storage_bytes: Amount | None = None
+    most_processors: Count | None = None
+    opening_cost: Amount = 0.0
+    topics: Annotated[tuple[TopicFacts, ...], Meta(max_length=MAX_TOPICS)] = ()
+    listeners: Annotated[tuple[Listeners, ...], Meta(max_length=MAX_PLACED)] = ()
+    homes: Annotated[tuple[HomeFacts, ...], Meta(max_length=MAX_HOMES)] = ()
+    delays: Annotated[tuple[Delay, ...], Meta(max_length=MAX_TOLD_MASTERS)] = ()
+    pins: Annotated[tuple[PinnedUnit, ...], Meta(max_length=MAX_PINS)] = ()
+
+
+class PlacementEcho(Message, frozen=True, tag="placement_echo"):
+    """The facts with this number have come: the sender measures the round trip."""
+
+    epoch: Count
+    number: Count
+
+
+# --- operator → master ---------------------------------------------------------------------------
+
+
+class ShowPlacement(Message, frozen=True, tag="show_placement"):
+    """Request what this master knows of itself and of the others."""
+
+    id: Identifier
+
+
+class PinUnit(Message, frozen=True, tag="pin_unit", omit_defaults=True):
+    """Pin a unit that lives here to a master, which moves it there; without `iad` take the pin
+    away."""
+
+    id: Identifier
+    unit: UnitName
+    iad: MaybeName = ""
+
+
+class SetPlacementMode(Message, frozen=True, tag="set_placement_mode"):
+    """Open, freeze or drain the master that is asked, which `iad` names."""
+
+    id: Identifier
+    iad: Name
+    mode: Mode
+
+
+class PlannedMove(WireStruct, frozen=True, omit_defaults=True):
+    """A move of a plan; `gain` is by how much it lowers the cost, in seconds of delay a second."""
+
+    unit: UnitName
+    source: Name
+    target: Name
+    gain: Finite = 0.0
+
+
+class ApplyPlan(Message, frozen=True, tag="apply_plan"):
+    """Check a plan against the placement as it is, and make those of its moves that begin at this
+    master. All of it is refused if a move does not fit."""
+
+    id: Identifier
+    moves: Annotated[tuple[PlannedMove, ...], Meta(min_length=1, max_length=MAX_PLACED)]
+
+
+class KnownFacts(WireStruct, frozen=True):
+    """What a master told, `age_s` seconds ago; one that is `silent` takes no units."""
+
+    facts: PlacementFacts
+    age_s: Amount
+    silent: bool = False
+
+
+class MoveTold(WireStruct, frozen=True, omit_defaults=True):
+    """A move from the master that is asked: under way, waiting, or over."""
+
+    unit: UnitName
+    source: Name
+    target: Name
+    reason: Text
+    state: Text
+    pause_ms: Finite | None = None
+    trouble: Text = ""
+
+
+class PlacementReport(Message, frozen=True, tag="placement_report", omit_defaults=True):
+    """The result of a placement request, and what the master `iad` knows now, its own facts
+    first. `move_cost` is what a move of drift has to gain more than. If not `ok`, `message` says
+    why."""
+
+    id: Annotated[str, Meta(max_length=64)]
+    ok: bool
+    iad: Name
+    known: Annotated[tuple[KnownFacts, ...], Meta(max_length=MAX_TOLD_MASTERS)] = ()
+    moves: Annotated[tuple[MoveTold, ...], Meta(max_length=MAX_TOLD_MOVES)] = ()
+    move_cost: Amount = 0.0
+    message: Text = ""
+
+
+PlacementChange = PinUnit | SetPlacementMode | ApplyPlan
+PlacementRequest = PlacementChange | ShowPlacement

@@ -1,0 +1,131 @@
+"""Click commands: `fleet placement`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fleet.cli.asking import asks
+from fleet.cli.options import NAME, WINDOW
+
+if TYPE_CHECKING:
+    from fleet.query.placement import Asker
+
+ROOM = "fleet.query.placement"
+# Those of fleet.placement.plans; help imports nothing heavy.
+PLANNERS = ("ffd", "lfs", "lfs-ffd", "exact", "homes")
+UNIT = click.argument("unit", metavar="UNIT")
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.group(context_settings={"max_content_width": 100})
+def placement() -> None:
+    """Where topics and homes live: prices, plans, pins; freeze or drain a master.
+
+    UNIT is a topic's name, or processor:NAME, or home:NAME. A unit is moved by the master where it
+    lives: ask that one.
+
+    Exit status: 0 done, 1 failed, 2 wrong usage, 3 refused, 4 no reply.
+    """
+
+
+@placement.command()
+@asks("2s", ROOM)
+def show(ask: Asker) -> int:
+    """Print masters, units, pins and moves, as this master knows them."""
+    return ask.show()
+
+
+@placement.command()
+@UNIT
+@asks("2s", ROOM)
+def why(unit: str, ask: Asker) -> int:
+    """Print the price of every master for a unit, and why one cannot have it."""
+    return ask.why(unit)
+
+
+@placement.command()
+@click.option(
+    "--planner",
+    type=click.Choice(PLANNERS),
+    default="ffd",
+    show_default=True,
+    help="homes places homes, the others topics, on the fewest masters.",
+)
+@click.option("--dry", is_flag=True, help="Print the plan only; write no file.")
+@click.option(
+    "--file",
+    type=FILE,
+    default=Path("placement-plan.json"),
+    show_default=True,
+    help="Where the plan is written.",
+)
+@click.option("--model", type=FILE, help="A latency model that fleet placement train has written.")
+@asks("5s", ROOM)
+def plan(planner: str, dry: bool, file: Path, model: Path | None, ask: Asker) -> int:
+    """Plan all places anew, here, from what a master knows; nothing is moved.
+
+    Planners but ffd need the extra `placement`.
+    """
+    return ask.plan(planner, None if dry else file, model)
+
+
+@placement.command()
+@click.argument("file", type=FILE, default=Path("placement-plan.json"))
+@asks("5s", ROOM)
+def apply(file: Path, ask: Asker) -> int:
+    """Have a master check a plan, and make those of its moves that begin there."""
+    return ask.apply(file)
+
+
+@placement.command()
+@UNIT
+@click.argument("master", type=NAME)
+@asks("5s", ROOM)
+def move(unit: str, master: str, ask: Asker) -> int:
+    """Move one unit to a master; without a pin it may move on later."""
+    return ask.move(unit, master)
+
+
+@placement.command()
+@UNIT
+@click.argument("master", type=NAME)
+@asks("5s", ROOM)
+def pin(unit: str, master: str, ask: Asker) -> int:
+    """Move a unit to a master and keep it there, whatever plans and prices say."""
+    return ask.pin(unit, master)
+
+
+@placement.command()
+@UNIT
+@asks("5s", ROOM)
+def unpin(unit: str, ask: Asker) -> int:
+    """Take a pin away; the unit stays until a plan or price moves it."""
+    return ask.unpin(unit)
+
+
+@placement.command()
+@click.argument("master", type=NAME)
+@asks("5s", ROOM)
+def freeze(master: str, ask: Asker) -> int:
+    """Have a master neither take nor give units."""
+    return ask.set_mode(master, "frozen")
+
+
+@placement.command()
+@click.argument("master", type=NAME)
+@click.option("--wait", "wait_s", type=WINDOW, help="Wait so long until it is empty: 2m.")
+@asks("5s", ROOM)
+def drain(master: str, wait_s: float | None, ask: Asker) -> int:
+    """Have a master give all its units away, by price, and take none."""
+    return ask.drain(master, wait_s)
+
+
+@placement.command()
+@click.argument("master", type=NAME)
+@asks("5s", ROOM)
+def thaw(master: str, ask: Asker) -> int:
+    """Have a master that is frozen or draining take and give units again."""
+    return ask.set_mode(master, "open")

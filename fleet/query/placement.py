@@ -1,0 +1,210 @@
+"""`fleet placement`: where units live, by a master's operator socket."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from agent.client import NoReplyError, Operator
+from agent.net.keys import KeyFiles
+from agent.placement.view import View, named
+from agent.placement.world import PlacementError
+from agent.wire.placement import (
+    ApplyPlan,
+    Mode,
+    PinUnit,
+    PlacementReport,
+    PlacementRequest,
+    PlannedMove,
+    SetPlacementMode,
+    ShowPlacement,
+    UnitName,
+)
+from fleet.common import exits
+from fleet.query import placement_screen, replies
+from fleet.terminal import screen
+
+if TYPE_CHECKING:
+    from _core.colocation.model import Colocation
+
+LOOK_S = 0.5
+
+
+class Asker(Struct, frozen=True):
+    """The connection that a command uses, and how it prints the result. Each method returns the
+    exit status."""
+
+    operator: str
+    timeout_ms: float
+    as_json: bool
+    keys: KeyFiles | None
+
+    # --- looking -------------------------------------------------------------------------------
+
+    def show(self) -> int:
+        """Print masters, units, pins and moves."""
+        report = self._ask(ShowPlacement("show"))
+        if isinstance(report, int):
+            return report
+        if self.as_json:
+            replies.write_json(report)
+        else:
+            placement_screen.show(screen.console(), report, view_of(report))
+        return exits.DONE
+
+    def why(self, text: str) -> int:
+        """Print the price of every master for a unit."""
+        report = self._ask(ShowPlacement("why"))
+        if isinstance(report, int):
+            return report
+        try:
+            view = view_of(report)
+            unit = view.unit(text)
+            rows = view.price.why(unit)
+        except PlacementError as error:
+            return exits.fail(str(error), exits.FAILED)
+        if self.as_json:
+            placement_screen.write_rows(rows)
+        else:
+            placement_screen.show_why(screen.console(), report, view, unit, rows)
+        return exits.DONE
+
+    def plan(self, planner: str, file: Path | None, model: Path | None) -> int:
+        """Print what a planner would do, and write it to a file, if one is given."""
+        from fleet.placement import plans
+
+        if lacking := plans.missing(planner):
+            how = "in a checkout, run .venv/bin/pip install -e '.[placement]'"
+            return exits.fail(f"planner {planner} needs {lacking[0]}; {how}", exits.USAGE)
+        try:
+            latency = None if model is None else _model(model)
+        except (OSError, ValueError) as error:
+            return exits.fail(f"{model}: {error}", exits.USAGE)
+        report = self._ask(ShowPlacement("plan"))
+        if isinstance(report, int):
+            return report
+        try:
+            made = plans.plan(view_of(report), planner, latency, report.move_cost)
+        except PlacementError as error:
+            return exits.fail(f"no plan: {error}", exits.FAILED)
+        if file is not None and made.moves:
+            try:
+                plans.write(file, made)
+            except OSError as error:
+                return exits.fail(f"{file}: {error.strerror}", exits.USAGE)
+        if self.as_json:
+            placement_screen.write_plan(made)
+        else:
+            placement_screen.show_plan(screen.console(), made, file)
+        return exits.DONE
+
+    # --- changing ------------------------------------------------------------------------------
+
+    def apply(self, file: Path) -> int:
+        """Have the master check a plan, and begin those of its moves that begin there."""
+        from fleet.placement import plans
+
+        try:
+            made = plans.read(file)
+        except plans.PlanError as error:
+            return exits.fail(str(error), exits.USAGE)
+        except OSError as error:
+            return exits.fail(f"{file}: {error.strerror}", exits.USAGE)
+        return self._change(ApplyPlan("apply", made.moves))
+
+    def move(self, text: str, target: str) -> int:
+        """Move one unit."""
+        found = self._unit(text)
+        if isinstance(found, int):
+            return found
+        unit, where = found
+        return self._change(ApplyPlan("move", (PlannedMove(unit, where, target),)))
+
+    def pin(self, text: str, iad: str) -> int:
+        """Pin a unit to a master."""
+        found = self._unit(text)
+        return found if isinstance(found, int) else self._change(PinUnit("pin", found[0], iad))
+
+    def unpin(self, text: str) -> int:
+        """Take a pin away, be it that of a unit that is no more."""
+        kind, _, name = text.rpartition(":")
+        try:
+            unit = msgspec.convert({"kind": kind or "processor", "name": name}, UnitName)
+        except msgspec.ValidationError:
+            return exits.fail(f"{text!r} is no unit; write comfort or home:NAME", exits.USAGE)
+        return self._change(PinUnit("unpin", unit))
+
+    def set_mode(self, iad: str, mode: Mode) -> int:
+        """Open, freeze or drain a master."""
+        return self._change(SetPlacementMode("mode", iad, mode))
+
+    def drain(self, iad: str, wait_s: float | None) -> int:
+        """Have all units moved away; with `wait_s` look until none is left, or for so long."""
+        status = self.set_mode(iad, "draining")
+        if status != exits.DONE or wait_s is None:
+            return status
+        give_up = time.monotonic() + wait_s
+        while True:
+            report = self._ask(ShowPlacement("drain"))
+            if isinstance(report, int):
+                return report
+            view = view_of(report)
+            if not (left := view.units(iad)):
+                screen.line(screen.console(), f"{iad} is empty: it may be stopped")
+                return exits.DONE
+            if time.monotonic() >= give_up:
+                why = placement_screen.why_not_away(view, left[0])
+                last = [m.trouble for m in report.moves if m.unit == named(left[0]) and m.trouble]
+                why += f"; {last[-1]}" if last else ""
+                units = f"{len(left)} unit{'s' * (len(left) != 1)}"
+                return exits.fail(f"{iad} still has {units}: {why}", exits.FAILED)
+            time.sleep(LOOK_S)
+
+    # --------------------------------------------------------------------------------------------
+
+    def _unit(self, text: str) -> tuple[UnitName, str] | int:
+        """A unit and its master, or the exit status of a failure."""
+        report = self._ask(ShowPlacement("unit"))
+        if isinstance(report, int):
+            return report
+        try:
+            view = view_of(report)
+            unit = view.unit(text)
+        except PlacementError as error:
+            return exits.fail(str(error), exits.FAILED)
+        return named(unit), view.where(unit) or ""
+
+    def _change(self, request: PlacementRequest) -> int:
+        report = self._ask(request)
+        if isinstance(report, int):
+            return report
+        if self.as_json:
+            replies.write_json(report)
+        if not report.ok:
+            return exits.fail(f"refused: {report.message}", exits.REFUSED)
+        if not self.as_json:
+            screen.line(screen.console(), report.message)
+        return exits.DONE
+
+    def _ask(self, request: PlacementRequest) -> PlacementReport | int:
+        """The report, or the exit status of a failure."""
+        try:
+            with Operator(self.operator, self.keys) as link:
+                return link.ask_placement(request, self.timeout_ms)
+        except (NoReplyError, ValueError) as error:
+            return replies.fail(error, f"{self.operator} is no report of placement", "operator")
+
+
+def view_of(report: PlacementReport) -> View:
+    """The placement that a master reports: what is silent does not count."""
+    return View([each.facts for each in report.known if not each.silent])
+
+
+def _model(file: Path) -> Colocation:
+    from _core.colocation.model_file import decode
+
+    return decode(file.read_bytes())[1]

@@ -1,0 +1,192 @@
+"""Terminal output of `fleet placement`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from math import inf, isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from rich.console import Console
+
+from agent.placement.price import Row
+from agent.placement.view import View
+from agent.placement.world import Unit
+from agent.wire.placement import KnownFacts, PlacementReport, UnitName
+from fleet.terminal.screen import line, plain_table, show_table
+from fleet.terminal.units import format_duration, format_ms
+
+if TYPE_CHECKING:
+    from fleet.placement.plans import Plan
+
+
+def show(screen: Console, report: PlacementReport, view: View) -> None:
+    """Masters, units, and moves under way."""
+    masters = plain_table(
+        "master", "state", "units", "load", "of", "bytes", "delay", "told", left=2
+    )
+    delays = {each.iad: each for each in report.known[0].facts.delays} if report.known else {}
+    for each in sorted(report.known, key=lambda known: known.facts.iad):
+        iad = each.facts.iad
+        delay = delays.get(iad)
+        here = iad == report.iad
+        at = view.world.number.get(iad)
+        account = None if at is None else view.placement.accounts[at]
+        masters.add_row(
+            iad,
+            _state(each, view),
+            "–" if at is None else str(len(view.units(iad))),
+            "–" if account is None else f"{account.load:.3g}",
+            "–" if each.facts.compute is None else f"{each.facts.compute:g}",
+            "–" if account is None else _bytes(account.storage, each.facts.storage_bytes),
+            "–" if delay is None else format_ms(delay.p50_ms),
+            "now" if here else _when(each),
+        )
+    show_table(screen, masters)
+    units = view.units()
+    if not units:
+        line(screen, "no units: topics are made with fleet topic create")
+    else:
+        _show_units(screen, view, units)
+    if report.moves:
+        moves = plain_table("moves", "from", "to", "for", "state", "pause", "", left=5, folds=("",))
+        for move in report.moves:
+            pause = "" if move.pause_ms is None else format_ms(move.pause_ms)
+            name = _text(move.unit)
+            moves.add_row(
+                name, move.source, move.target, move.reason, move.state, pause, move.trouble
+            )
+        show_table(screen, moves)
+    for trouble in view.troubles:
+        line(screen, trouble, style="yellow")
+    for unit in units:
+        if unit.kind == "processor" and (trouble := view.infeasible(unit)):
+            line(screen, trouble, style="yellow")
+        where = view.where(unit)
+        if where is not None and view.world.number[where] in view.world.draining:
+            line(screen, f"{unit}: {why_not_away(view, unit)}", style="yellow")
+
+
+def _show_units(screen: Console, view: View, units: Sequence[Unit]) -> None:
+    table = plain_table(
+        "unit", "at", "pinned to", "messages", "CPU", "latency", "objective", left=3
+    )
+    told = {each.name: each for facts in view.facts.values() for each in facts.topics}
+    masters = view.world.masters
+    for unit in units:
+        pinned = view.world.pins.get(unit)
+        topic = told.get(unit.name) if unit.kind == "processor" else None
+        cpu = None if topic is None else topic.cpu_ms
+        latency = None if topic is None else topic.latency_ms
+        goal = None if topic is None else topic.slo
+        table.add_row(
+            str(unit),
+            view.where(unit) or "–",
+            "" if pinned is None else masters[pinned].name,
+            "–" if topic is None else f"{view.world.rates[unit.name]:.3g}/s",
+            "–" if cpu is None else format_ms(cpu),
+            "–" if latency is None else format_ms(latency),
+            "–" if not goal else f"p{goal.percentile:g} ≤ {format_ms(goal.latency_ms)}",
+        )
+    show_table(screen, table)
+
+
+def show_why(
+    screen: Console, report: PlacementReport, view: View, unit: Unit, rows: Sequence[Row]
+) -> None:
+    """The price of every master, cheapest first; in ms of delay a second."""
+    where = view.where(unit)
+    line(screen, f"{unit} lives at {where}; prices in ms of delay a second")
+    table = plain_table(
+        "master", "price", "client", "others", "congestion", "opening", "why", folds=("why",)
+    )
+    for row in rows:
+        if row.price == inf:
+            table.add_row(row.master, "∞", "", "", "", "", row.reason)
+        else:
+            parts = (row.price, row.client_s, row.peers_s, row.congestion_s, row.opening_s)
+            told = [f"{1e3 * each:.3g}" if isfinite(each) else "∞" for each in parts]
+            table.add_row(row.master, *told, "it lives here" if row.here else "")
+    show_table(screen, table)
+    for each in report.known:
+        if each.silent:
+            line(screen, f"{each.facts.iad} is silent and takes no units", style="yellow")
+    if trouble := view.infeasible(unit):
+        line(screen, trouble, style="yellow")
+
+
+def write_rows(rows: Sequence[Row]) -> None:
+    """The prices as one line of JSON; an infinite price is null."""
+    told = [msgspec.structs.asdict(row) for row in rows]
+    for row in told:
+        row["price"] = row["price"] if isfinite(row["price"]) else None
+    sys.stdout.write(msgspec.json.encode(told).decode() + "\n")
+
+
+def show_plan(screen: Console, plan: Plan, file: Path | None) -> None:
+    """What a plan moves, and what that brings."""
+    for trouble in plan.infeasible:
+        line(screen, trouble, style="yellow")
+    if not plan.moves:
+        line(screen, f"{plan.planner}: nothing is to be moved")
+        return
+    table = plain_table("unit", "from", "to", "saves", left=3)
+    for move in plan.moves:
+        saves = f"{move.gain * 1e3:.3g} ms/s" if move.gain else "–"
+        table.add_row(_text(move.unit), move.source, move.target, saves)
+    show_table(screen, table)
+    before, after = ["∞" if each is None else f"{each * 1e3:.3g} ms/s" for each in plan.cost]
+    count = len(plan.moves)
+    line(
+        screen,
+        f"{plan.planner}: {count} move{'s' * (count != 1)}; masters in use {plan.masters[0]} → "
+        f"{plan.masters[1]}; delay {before} → {after}",
+    )
+    if file is not None:
+        line(screen, f"the plan is in {file}: fleet placement apply {file}")
+
+
+def write_plan(plan: Plan) -> None:
+    """The plan as one line of JSON."""
+    sys.stdout.write(msgspec.json.encode(plan).decode() + "\n")
+
+
+def why_not_away(view: View, unit: Unit) -> str:
+    """What keeps a unit at a draining master, or that it is to move."""
+    rows = [row for row in view.price.why(unit) if not row.here]
+    if not rows:
+        return "there is no other master"
+    cheapest = rows[0]
+    if cheapest.price < inf:
+        return f"it is to move to {cheapest.master}"
+    return f"no other master may have it: {cheapest.master} {cheapest.reason}"
+
+
+def _state(known: KnownFacts, view: View) -> str:
+    if known.silent:
+        return "silent"
+    mode = known.facts.mode
+    if mode == "draining" and not view.units(known.facts.iad):
+        return "drained: empty"
+    return mode
+
+
+def _when(known: KnownFacts) -> str:
+    return f"{format_duration(round(known.age_s))} ago" if known.facts.epoch else "never"
+
+
+def _bytes(used: float, limit: float | None) -> str:
+    return _size(used) + ("" if limit is None else f" of {_size(limit)}")
+
+
+def _size(count: float) -> str:
+    for unit, least in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
+        if count >= least:
+            return f"{count / least:.3g} {unit}"
+    return f"{count:g} B"
+
+
+def _text(unit: UnitName) -> str:
+    return f"{unit.kind} {unit.name}"

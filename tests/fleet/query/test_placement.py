@@ -1,0 +1,185 @@
+"""`fleet placement`: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from agent.wire.messages import Slo
+from agent.wire.placement import (
+    Delay,
+    KnownFacts,
+    Listeners,
+    MoveTold,
+    PinnedUnit,
+    PlacementFacts,
+    PlacementReport,
+    PlannedMove,
+    Source,
+    TopicFacts,
+    UnitName,
+)
+from fleet.cli.commands import run
+from fleet.placement.plans import Plan
+from fleet.query import placement_screen
+from fleet.query.placement import view_of
+from tests.master.push_rig import PushMaster
+
+UNIT = UnitName("processor", "comfort")
+COMFORT = TopicFacts(
+    "comfort", (Source("iad2", 2.0),), "comfort_index", cpu_ms=0.75, latency_ms=41.5,
+    state_bytes=2e6, slo=Slo(90.0, 1_000.0),
+)  # fmt: skip
+REPORT = PlacementReport(
+    "s",
+    ok=True,
+    iad="iad1",
+    known=(
+        KnownFacts(
+            PlacementFacts(
+                "iad1", 1, 1, 5.0, cores=2, compute=2.0, topics=(COMFORT,), mode="draining",
+                delays=(Delay("iad2", 1.5, 2.0),), pins=(PinnedUnit(UNIT, "iad2"),),
+            ),
+            0.0,
+        ),
+        KnownFacts(
+            PlacementFacts(
+                "iad2", 1, 1, 5.0, storage_bytes=1e6, listeners=(Listeners("comfort", 2),)
+            ),
+            3.2,
+        ),
+        KnownFacts(PlacementFacts("iad3", 1, 1, 5.0), 90.0, silent=True),
+    ),
+    moves=(MoveTold(UNIT, "iad1", "iad2", "pin", "aborted", None, "\x1b[2J no"),),
+)  # fmt: skip
+
+
+def shown(print_it, *what, width=100) -> list[str]:
+    file = io.StringIO()
+    print_it(Console(file=file, width=width, highlight=False), *what)
+    return [line.rstrip() for line in file.getvalue().splitlines()]
+
+
+def test_masters_units_and_moves_are_shown():
+    lines = shown(placement_screen.show, REPORT, view_of(REPORT))
+    assert [line.split() for line in lines[:4]] == [
+        ["master", "state", "units", "load", "of", "bytes", "delay", "told"],
+        ["iad1", "draining", "1", "0.0015", "2", "2", "MB", "–", "now"],
+        ["iad2", "open", "0", "0", "–", "0", "B", "of", "1", "MB", "1.5", "ms", "3s", "ago"],
+        ["iad3", "silent", "–", "–", "–", "–", "–", "1m30s", "ago"],
+    ]
+    assert lines[5].split("  ")[0] == "processor comfort"
+    assert "2/s" in lines[5]
+    assert "p90 ≤ 1000 ms" in lines[5]
+    text = "\n".join(lines)
+    assert "\x1b" not in text
+    assert "what is pinned to iad2 needs 2e+06 bytes of storage, it has 1e+06" in text
+    assert lines[-1] == (
+        "processor comfort: no other master may have it: iad2 needs 2e+06 bytes of storage, "
+        "has 1e+06"
+    )
+
+
+def test_without_units_it_says_how_there_are_some():
+    known = (KnownFacts(PlacementFacts("iad1", 1, 1, 5.0), 0.0),)
+    report = PlacementReport("s", ok=True, iad="iad1", known=known)
+    assert shown(placement_screen.show, report, view_of(report))[-1].startswith("no units: ")
+
+
+def test_why_is_the_price_of_every_master_with_the_reason():
+    view = view_of(REPORT)
+    unit = view.unit("comfort")
+    rows = view.price.why(unit)
+    lines = shown(placement_screen.show_why, REPORT, view, unit, rows)
+    assert lines[0] == "processor comfort lives at iad1; prices in ms of delay a second"
+    assert lines[2].split() == ["iad1", "∞", "is", "draining"]
+    assert lines[3].split() == [
+        "iad2", "∞", "needs", "2e+06", "bytes", "of", "storage,", "has", "1e+06",
+    ]  # fmt: skip
+    assert lines[4] == "iad3 is silent and takes no units"
+
+
+def test_a_plan_is_its_moves_and_what_they_bring():
+    moves = (PlannedMove(UNIT, "iad1", "iad2", 0.006),)
+    plan = Plan("ffd", moves, (None, 0.0125), (2, 1), ("topic x is infeasible alone",))
+    lines = shown(placement_screen.show_plan, plan, Path("p.json"))
+    assert lines[0] == "topic x is infeasible alone"
+    assert lines[2].split("  ")[0] == "processor comfort"
+    assert "6 ms/s" in lines[2]
+    assert lines[3:] == [
+        "ffd: 1 move; masters in use 2 → 1; delay ∞ → 12.5 ms/s",
+        "the plan is in p.json: fleet placement apply p.json",
+    ]
+    nothing = Plan("ffd", (), (0.0, 0.0), (1, 1))
+    assert shown(placement_screen.show_plan, nothing, None) == ["ffd: nothing is to be moved"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["apply", "{folder}/none.json"], "none.json: No such file or directory"),
+        (["apply", "{folder}/bad.json"], "bad.json is no plan: "),
+        (["plan", "--planner", "best"], "'best' is not one of 'ffd'"),
+        (["plan", "--model", "{folder}/bad.json"], "bad.json: not a latency model"),
+        (["pin", "comfort", "no master"], "'no master' is not a name"),
+        (["unpin", "topic:notes"], "'topic:notes' is no unit; write comfort or home:NAME"),
+        (["drain", "iad1", "--wait", "5"], "'5' has no unit"),
+    ],
+)
+def test_wrong_usage_is_one_line(tmp_path, capsys, arguments, says):
+    (tmp_path / "bad.json").write_text("{")
+    told = [each.format(folder=tmp_path) for each in arguments]
+    assert run(["placement", *told, "--operator", "tcp://127.0.0.1:1"]) == 2
+    err = capsys.readouterr().err
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_a_master_without_others_from_the_commands_point_of_view(tmp_path, capsys):
+    master = PushMaster(tmp_path, "iad1")
+
+    def ask(*arguments, status=0):
+        assert run([*arguments, "--operator", master.operator]) == status
+        return capsys.readouterr()
+
+    def placed(*arguments, status=0):
+        return ask("placement", *arguments, status=status)
+
+    try:
+        ask("topic", "create", "notes")
+        assert "processor notes  iad1" in placed("show").out
+        assert "it lives here" in placed("why", "notes").out
+        (row,) = json.loads(placed("why", "processor:notes", "--json").out)
+        assert (row["master"], row["price"]) == ("iad1", 0.0)
+        assert placed("why", "nots", status=1).err == (
+            "fleet: no unit nots is known here; did you mean notes?\n"
+        )
+        assert placed("plan", "--dry").out == "ffd: nothing is to be moved\n"
+        assert placed("move", "notes", "iad2", status=3).err == (
+            "fleet: refused: no master iad2 is known here; did you mean iad1?\n"
+        )
+        assert placed("pin", "notes", "iad1").out == "processor notes is pinned to iad1\n"
+        assert placed("freeze", "iad1").out == (
+            "iad1 is frozen: it keeps what it has (1 unit), and takes no other\n"
+        )
+        # After a restart both are known.
+        master.stop()
+        master.start()
+        told = json.loads(placed("show", "--json").out)["known"][0]["facts"]
+        assert told["mode"] == "frozen"
+        assert told["pins"] == [{"unit": {"kind": "processor", "name": "notes"}, "iad": "iad1"}]
+        assert placed("unpin", "notes").out == "processor notes is pinned no more\n"
+        assert placed("unpin", "nots", status=3).err == (
+            "fleet: refused: processor nots is not pinned here; pinned is nothing\n"
+        )
+        assert placed("drain", "iad1").out == "iad1 drains: 1 unit to move away\n"
+        assert placed("drain", "iad1", "--wait", "100ms", status=1).err == (
+            "fleet: iad1 still has 1 unit: there is no other master\n"
+        )
+        assert placed("thaw", "iad1").out == "iad1 is open again\n"
+    finally:
+        master.stop()

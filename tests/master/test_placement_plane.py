@@ -1,0 +1,420 @@
+"""Placement in the hands of masters: sockets, disk, topics and the mover are the test's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import count
+from types import SimpleNamespace
+
+import pytest
+
+from agent.master.movable import MoveStatus
+from agent.master.placement_plane import PlacementPlane
+from agent.master.request_plane import RequestOrigin
+from agent.master.state import State
+from agent.placement.world import PlacementError, Unit
+from agent.runtime.reactor import Reactor
+from agent.wire.config import parse
+from agent.wire.master_config import MasterConfig
+from agent.wire.messages import Slo
+from agent.wire.placement import (
+    ApplyPlan,
+    HomeFacts,
+    PinUnit,
+    PlacementEcho,
+    PlacementFacts,
+    PlannedMove,
+    SetPlacementMode,
+    ShowPlacement,
+    UnitName,
+)
+from agent.wire.principals import Sender
+from agent.wire.topics import Topic, TopicStatus
+
+NAMES = ("iad1", "iad2", "iad3")
+ONE_WAY_S = {("iad1", "iad2"): 0.010, ("iad1", "iad3"): 0.040, ("iad2", "iad3"): 0.030}
+COMFORT, NOTES = UnitName("processor", "comfort"), UnitName("processor", "notes")
+ANYONE = Sender("anyone", "x")
+
+
+class Site:
+    """A master, and everything around its plane."""
+
+    def __init__(self, world, iad, folder, **placement):
+        self.world, self.iad, self.folder = world, iad, folder
+        table = {
+            "iad": {"name": iad},
+            "sockets": {"public": "ipc:///run/p", "operator": "ipc:///run/o"},
+            "pool": [
+                {"iad": name, "address": "ipc:///run/p", "areas": [f"{name}/a"]} for name in NAMES
+            ],
+            "placement": placement,
+        }
+        self.config = parse(table, MasterConfig, "test")
+        self.kept, self.arrivals, self.on_created = {}, {}, None
+        self.heard = Counter()
+        self.up, self.said, self.moves = True, [], []
+        self.epochs = count(1)
+        self.start()
+
+    def start(self):
+        self.handlers, self.replies = {}, []
+        reactor = Reactor(lambda: self.world.now)
+        self.state = State(self.folder / f"{self.iad}.sqlite", reactor.clock)
+        self.plane = PlacementPlane(
+            reactor, self.config, self.state, self, self, self, self, self.said.append,
+            mover=self, epoch=next(self.epochs), listeners=lambda: self.heard,
+        )  # fmt: skip
+
+    def restart(self):
+        self.state.close()
+        self.start()
+
+    # As public and operator socket, and as peers.
+
+    def takes(self, kind, handler):
+        self.handlers[kind] = handler
+
+    def reply(self, _origin, message):
+        self.replies.append(message)
+
+    def send(self, iad, message):
+        if self.up and (iad, self.iad) not in self.world.cut:
+            way_s = self.world.way_s(self.iad, iad)
+            self.world.wire.append((self.world.now + way_s, self.iad, iad, message))
+        return self.up
+
+    # As topics and mover.
+
+    @property
+    def statuses(self):
+        return tuple([self.kept[name] for name in sorted(self.kept)])
+
+    def begin(self, unit, target, reason):
+        if unit.name in self.world.stuck:
+            raise PlacementError("it does not want to")
+        self.moves.append(MoveStatus(unit, self.iad, target, reason, "shadowing", 0.0))
+
+    def finish(self, trouble=""):
+        """The last move is over."""
+        move = self.moves.pop()
+        over = "aborted" if trouble else "settled"
+        self.moves.append(
+            MoveStatus(move.unit, move.source, move.target, move.reason, over, 0.0, trouble=trouble)
+        )
+        if not trouble:
+            self.world.sites[move.target].kept[move.unit.name] = self.kept.pop(move.unit.name)
+        self.world.run(1.0)
+
+    def where(self, _unit):
+        return None
+
+    # For the test.
+
+    def create(self, name, **fields):
+        self.kept[name] = TopicStatus(Topic(name, **fields), "ready")
+        return self.on_created(name)
+
+    def ask(self, request):
+        origin = RequestOrigin(b"o", b"M", ANYONE)
+        self.handlers[type(request)](origin, request, self.world.now)
+        self.state.flush()
+        return self.replies.pop()
+
+    def begun(self):
+        return [(each.unit.name, each.target, each.reason) for each in self.moves]
+
+
+class World:
+    def __init__(self, folder, **placement):
+        self.now, self.wire, self.cut, self.stuck = 100.0, [], set(), set()
+        self.sites = {}
+        for name in NAMES:
+            self.sites[name] = Site(self, name, folder, **placement)
+
+    def way_s(self, one, other):
+        return ONE_WAY_S[tuple(sorted((one, other)))]
+
+    def run(self, seconds):
+        """Time passes, messages arrive."""
+        end = self.now + seconds
+        while True:
+            dues = [(site.plane.next_due, "", site) for site in self.sites.values() if site.up]
+            dues += [(each[0], "wire", each) for each in self.wire]
+            due, kind, what = min(dues, key=lambda each: each[0])
+            if due > end:
+                break
+            self.now = max(self.now, due)
+            if kind:
+                self.wire.remove(what)
+                self.deliver(*what[1:])
+            else:
+                what.plane.tick(self.now)
+        self.now = end
+
+    def deliver(self, source, target, message):
+        site = self.sites[target]
+        if not site.up:
+            return
+        origin = RequestOrigin(b"p", b"M", Sender("iad", source))
+        if isinstance(message, PlacementEcho):
+            site.handlers[PlacementEcho](source, message, self.now)
+            return
+        before = len(site.replies)
+        site.handlers[PlacementFacts](origin, message, self.now)
+        for reply in site.replies[before:]:
+            site.replies.remove(reply)
+            site.send(source, reply)
+
+    def __getitem__(self, number):
+        return self.sites[NAMES[number - 1]]
+
+
+@pytest.fixture
+def world(tmp_path):
+    world = World(tmp_path)
+    world.run(10.0)
+    yield world
+    for site in world.sites.values():
+        site.state.close()
+
+
+def known(site):
+    report = site.ask(ShowPlacement("s"))
+    assert report.ok
+    return {each.facts.iad: each for each in report.known}
+
+
+def test_masters_know_each_others_limits_delays_and_units(world):
+    world[2].create("comfort", slo=Slo(90.0, 1_000.0), processor="comfort_index")
+    world.run(20.0)
+    told = known(world[1])
+    assert [*told] == [*NAMES]
+    assert {each.iad: round(each.p50_ms, 3) for each in told["iad2"].facts.delays} == {
+        "iad1": 10.0, "iad3": 30.0,
+    }  # fmt: skip
+    (topic,) = told["iad2"].facts.topics
+    assert (topic.name, topic.processor, topic.slo) == ("comfort", "comfort_index", Slo(90.0, 1e3))
+    assert told["iad3"].facts.most_processors == 32
+    assert told["iad1"].facts.compute >= 1.0
+
+
+def test_idle_masters_say_little(world):
+    world.run(120.0)
+    before = [known(world[1])["iad2"].facts.number]
+    # That an operator looks wakes only the master that is asked.
+    world.run(60.0)
+    assert known(world[1])["iad2"].facts.number - before[0] <= 4
+
+
+def test_a_master_that_is_silent_takes_no_units(world):
+    world[1].create("comfort")
+    world.run(20.0)
+    world[2].up = False
+    world.run(16.0)
+    assert known(world[1])["iad2"].silent
+    reply = world[1].ask(PinUnit("p", COMFORT, "iad2"))
+    assert (reply.ok, reply.message) == (False, "master iad2 is silent, and takes no units")
+
+
+def test_a_master_that_never_said_anything_is_named_and_takes_no_units(tmp_path):
+    world = World(tmp_path)
+    world[3].up = False
+    world[1].create("comfort")
+    world.run(20.0)
+    told = known(world[1])
+    assert [iad for iad, each in told.items() if each.silent] == ["iad3"]
+    reply = world[1].ask(PinUnit("p", COMFORT, "iad3"))
+    assert reply.message == "master iad3 is silent, and takes no units"
+    world[3].up = True
+    world.run(20.0)
+    assert not known(world[1])["iad3"].silent
+    for site in world.sites.values():
+        site.state.close()
+
+
+def test_facts_of_strangers_and_of_others_in_a_masters_name_do_not_count(world):
+    told = PlacementFacts("iad2", 99, 99, 5.0, cores=64)
+    for sender in (Sender("iad", "iad3"), Sender("client", "iad2"), Sender("node", "iad2")):
+        world[1].handlers[PlacementFacts](RequestOrigin(b"x", b"M", sender), told, world.now)
+    stranger = PlacementFacts("iad9", 99, 99, 5.0)
+    origin = RequestOrigin(b"x", b"M", ANYONE)
+    world[1].handlers[PlacementFacts](origin, stranger, world.now)
+    assert world[1].replies == []
+    assert "iad9" not in known(world[1])
+    assert known(world[1])["iad2"].facts.cores != 64
+
+
+def test_a_new_topic_moves_at_once_to_a_cheaper_master(world):
+    world[2].heard["comfort"] = 3
+    world.run(70.0)
+    line = world[1].create("comfort", areas=("iad2/a",), every_s=1.0, processor="p")
+    assert line == "it moves to iad2, which saves 0.06 s of delay a second"
+    world.run(1.0)
+    assert world[1].begun() == [("comfort", "iad2", "arrival")]
+
+
+def test_a_new_topic_that_no_master_can_serve_is_told(world):
+    status = TopicStatus(Topic("old", processor="slow"), "ready", cpu_ms=900.0)
+    world[2].kept["old"] = status
+    world.run(130.0)
+    line = world[1].create("new", processor="slow", slo=Slo(90.0, 500.0))
+    assert line.startswith("topic new is infeasible alone: it would get p90 = 9")
+
+
+def test_a_pinned_unit_moves_and_its_pin_goes_along(world):
+    world[1].create("comfort")
+    world.run(10.0)
+    reply = world[1].ask(PinUnit("p", COMFORT, "iad2"))
+    assert reply.message == "processor comfort is pinned to iad2, and moves there"
+    world.run(1.0)
+    assert world[1].begun() == [("comfort", "iad2", "pin")]
+    world[1].finish()
+    world.run(20.0)
+    assert [str(each.iad) for each in known(world[2])["iad2"].facts.pins] == ["iad2"]
+    assert known(world[2])["iad1"].facts.pins == ()
+    reply = world[2].ask(ApplyPlan("a", (PlannedMove(COMFORT, "iad2", "iad3"),)))
+    assert reply.message == ("the plan moves processor comfort to iad3, but it is pinned to iad2")
+    world[2].restart()
+    world.run(20.0)
+    assert known(world[2])["iad2"].facts.pins
+    assert world[2].ask(PinUnit("p", COMFORT)).message == "processor comfort is pinned no more"
+    assert world[2].ask(ApplyPlan("a", (PlannedMove(COMFORT, "iad2", "iad3"),))).ok
+    world[2].restart()
+    (gone,) = known(world[2])["iad2"].facts.pins
+    assert gone.iad == ""  # so that old news of iad1 does not pin it again
+
+
+def test_draining_empties_a_master_and_it_says_so_and_survives_a_restart(world):
+    for name in ("comfort", "notes"):
+        world[1].create(name)
+    world.run(20.0)
+    reply = world[1].ask(SetPlacementMode("d", "iad1", "draining"))
+    assert reply.message == "iad1 drains: 2 units to move away"
+    world.run(1.0)
+    world[1].restart()
+    world.run(20.0)
+    assert world[1].begun() == [("comfort", "iad2", "drain")]
+    world[1].finish()
+    world[1].finish()
+    assert world[1].begun()[1:] == [("notes", "iad2", "drain")]
+    world.run(1.0)
+    assert "drained: no unit lives here any more; iad1 may be stopped\n" in world[1].said
+    reply = world[2].ask(ApplyPlan("a", (PlannedMove(NOTES, "iad2", "iad1"),)))
+    assert (reply.ok, reply.message) == (
+        False, "the plan moves processor notes to iad1, which is draining",
+    )  # fmt: skip
+    assert world[1].ask(SetPlacementMode("d", "iad1", "draining")).message == "iad1 is empty"
+    assert world[1].ask(SetPlacementMode("d", "iad1", "open")).message == "iad1 is open again"
+
+
+def test_a_frozen_master_gives_and_takes_nothing(world):
+    world[1].create("comfort")
+    world.run(20.0)
+    world[1].ask(SetPlacementMode("f", "iad1", "frozen"))
+    reply = world[1].ask(ApplyPlan("a", (PlannedMove(COMFORT, "iad1", "iad2"),)))
+    assert reply.message == "the plan moves processor comfort to iad2, but iad1 is frozen"
+    assert world[1].plane.admits(Unit("processor", "x"), "iad2") == "iad1 is frozen"
+    world.run(10.0)
+    assert known(world[2])["iad1"].facts.mode == "frozen"
+    world[1].restart()
+    assert known(world[1])["iad1"].facts.mode == "frozen"
+
+
+def test_a_plan_is_carried_out_move_by_move_and_each_master_does_its_own(world):
+    for name in ("comfort", "notes"):
+        world[1].create(name)
+    world[2].create("third")
+    world.run(20.0)
+    third = UnitName("processor", "third")
+    moves = [
+        PlannedMove(COMFORT, "iad1", "iad2"),
+        PlannedMove(NOTES, "iad1", "iad3"),
+        PlannedMove(third, "iad2", "iad3"),
+    ]
+    reply = world[1].ask(ApplyPlan("a", tuple(moves)))
+    assert reply.message == "2 of 3 moves begin here; the others are for: iad2"
+    assert {(each.unit, each.state) for each in reply.moves} == {
+        (COMFORT, "waiting"), (NOTES, "waiting"),
+    }  # fmt: skip
+    world.run(1.0)
+    assert world[1].begun() == [("comfort", "iad2", "plan")]
+    world[1].finish()
+    assert world[1].begun()[1:] == [("notes", "iad3", "plan")]
+    assert world[2].begun() == []
+
+
+def test_a_move_that_fails_is_told_and_tried_again(world):
+    world[1].create("comfort")
+    world.run(20.0)
+    world[1].ask(ApplyPlan("a", (PlannedMove(COMFORT, "iad1", "iad2"),)))
+    world.run(1.0)
+    world[1].finish(trouble="no processor comfort_index there")
+    (first, waiting) = world[1].ask(ShowPlacement("s")).moves
+    assert (first.state, waiting.state) == ("aborted", "waiting")
+    assert waiting.trouble == "no processor comfort_index there"
+    world.stuck.add("comfort")
+    world.run(10.0)
+    (_, waiting) = world[1].ask(ShowPlacement("s")).moves
+    assert waiting.trouble == "it does not want to"
+    world.stuck.clear()
+    world.run(20.0)
+    assert world[1].begun()[-1] == ("comfort", "iad2", "plan")
+
+
+@pytest.mark.parametrize(
+    ("request_", "says"),
+    [
+        (PinUnit("p", UnitName("processor", "comfrt"), "iad2"), "no unit comfrt is known here; "),
+        (PinUnit("p", NOTES, ""), "processor notes is not pinned here; pinned is nothing"),
+        (PinUnit("p", NOTES, "iad2"), "processor notes lives at iad2: ask that master"),
+        (PinUnit("p", COMFORT, "iad4"), "no master iad4 is known here; did you mean iad"),
+        (SetPlacementMode("f", "iad2", "frozen"), "this is the master of iad1; ask that of iad2: "),
+        (SetPlacementMode("f", "iad5", "frozen"), "no master iad5 is known here; did you mean iad"),
+        (ApplyPlan("a", (PlannedMove(COMFORT, "iad1", "iad7"),)), "no master iad7 is known here; "),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused_in_one_line(world, request_, says):
+    world[1].create("comfort")
+    world[2].create("notes")
+    world.run(20.0)
+    reply = world[1].ask(request_)
+    assert not reply.ok
+    assert reply.message.startswith(says)
+    assert "\n" not in reply.message
+
+
+def test_drift_moves_a_unit_only_where_it_is_switched_on(tmp_path):
+    for drift in (False, True):
+        folder = tmp_path / str(drift)
+        folder.mkdir()
+        world = World(folder, drift=drift)
+        world[1].create("comfort")
+        world[2].heard["comfort"] = 1
+        world.run(10.0)
+        world[1].arrivals["comfort"] = Counter({"iad2": 0})
+        for _ in range(30):
+            world[1].arrivals["comfort"]["iad2"] += 50
+            world.run(5.0)
+        assert world[1].begun()[:1] == ([("comfort", "iad2", "drift")] if drift else [])
+        for site in world.sites.values():
+            site.state.close()
+
+
+def test_a_pin_that_contradicts_storage_is_refused(tmp_path):
+    world = World(tmp_path, storage_bytes=1e6)
+    big = SimpleNamespace(sizes={"comfort": 2e6})
+    world[1].plane._sizes = lambda: big.sizes
+    world[1].create("comfort")
+    world.run(20.0)
+    reply = world[1].ask(PinUnit("p", COMFORT, "iad2"))
+    assert reply.message == "what is pinned to iad2 needs 2e+06 bytes of storage, it has 1e+06"
+    for site in world.sites.values():
+        site.state.close()
+
+
+def test_homes_that_may_live_elsewhere_are_told(world):
+    home = HomeFacts("node/n1", {"iad2": 1.0, "iad1": 5.0})
+    world[2].plane._homes = lambda: (home,)
+    world.run(70.0)
+    assert known(world[1])["iad2"].facts.homes == (home,)

@@ -1,0 +1,196 @@
+"""Gossip between masters: lost, doubled, late; what is out of date does not count."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.placement.gossip import IDLE_S, LASTS, MAX_KNOWN, UNANSWERED, Gossip
+from agent.wire import placement as w
+from agent.wire.codec import MAX_REQUEST_BYTES, Decoder, encode
+from agent.wire.messages import Slo
+from agent.wire.placement import PlacementFacts, TopicFacts
+
+ACTIVE = 5.0
+BUSY = PlacementFacts("own", 0, 0, ACTIVE, topics=(TopicFacts("comfort"),))
+IDLE = PlacementFacts("own", 0, 0, ACTIVE)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("tell"), st.integers(0, 1)),
+        st.tuples(st.just("deliver"), st.integers(0, 30)),
+        st.tuples(st.just("again"), st.integers(0, 30)),
+        st.tuples(st.just("lose"), st.integers(0, 30)),
+        st.tuples(st.just("restart"), st.integers(0, 1)),
+        st.tuples(st.just("wait"), st.integers(1, 40)),
+    ),
+    max_size=60,
+)
+
+
+def told(iad="b", epoch=1, number=1, next_s=ACTIVE, **more):
+    return PlacementFacts(iad, epoch, number, next_s, **more)
+
+
+@settings(max_examples=150, deadline=None)
+@given(STEPS)
+def test_the_newest_facts_that_came_stand_whatever_is_lost_doubled_or_late(steps):
+    names, now = ("a", "b"), 0.0
+    epochs = {"a": 1, "b": 1}
+    nodes = {iad: Gossip(iad, 1, now, ACTIVE, ACTIVE) for iad in names}
+    wire, newest, came = [], {"a": None, "b": None}, {"a": 0.0, "b": 0.0}
+    for what, number in steps:
+        if what == "tell":
+            iad = names[number]
+            (other,) = set(names) - {iad}
+            nodes[iad].due([other], BUSY, now)
+            wire.append((other, nodes[iad].tell(other, BUSY, now)))
+        elif what == "restart":
+            # What it had heard is gone, too.
+            iad = names[number]
+            epochs[iad] += 1
+            nodes[iad] = Gossip(iad, epochs[iad], now, ACTIVE, ACTIVE)
+            newest[iad] = None
+        elif what == "wait":
+            now += number
+        elif wire:
+            place = number % len(wire)
+            other, facts = wire[place] if what == "again" else wire.pop(place)
+            if what != "lose":
+                version = facts.epoch, facts.number
+                fresh = newest[other] is None or version > newest[other]
+                # Late facts of an ended process may stand in for facts that are out of date.
+                stale = (
+                    not fresh
+                    and now - came[other] > LASTS * ACTIVE
+                    and facts.epoch != newest[other][0]
+                )
+                assert nodes[other].heard(facts, now) == (fresh or stale)
+                if fresh or stale:
+                    newest[other], came[other] = version, now
+        for iad in names:
+            counted = nodes[iad].fresh(now)
+            if newest[iad] is None or now - came[iad] > LASTS * ACTIVE:
+                assert not counted
+            else:
+                (facts,) = counted.values()
+                assert (facts.epoch, facts.number) == newest[iad]
+
+
+def test_a_silent_master_does_not_count_but_is_shown():
+    gossip = Gossip("a", 1, 0.0)
+    assert gossip.heard(told(), 10.0)
+    assert [*gossip.fresh(10.0 + LASTS * ACTIVE)] == ["b"]
+    late = 10.5 + LASTS * ACTIVE
+    assert gossip.fresh(late) == {}
+    (known,) = gossip.known(late)
+    assert (known.facts.iad, known.silent, known.age_s) == ("b", True, LASTS * ACTIVE + 0.5)
+    assert gossip.known(10_000.0) == []
+
+
+def test_a_master_that_lost_its_disk_counts_again():
+    gossip = Gossip("a", 1, 0.0)
+    gossip.heard(told(epoch=9), 0.0)
+    assert not gossip.heard(told(epoch=2), 1.0)
+    assert gossip.heard(told(epoch=2), 1.0 + LASTS * ACTIVE)
+
+
+def test_nobody_says_for_longer_than_an_idle_interval_that_he_is_there():
+    gossip = Gossip("a", 1, 0.0)
+    gossip.heard(told(next_s=86_400.0), 0.0)
+    assert gossip.fresh(LASTS * IDLE_S)
+    assert not gossip.fresh(LASTS * IDLE_S + 1.0)
+
+
+def test_own_facts_that_come_back_and_masters_beyond_the_bound_are_not_heard():
+    gossip = Gossip("a", 1, 0.0)
+    assert not gossip.heard(told("a"), 0.0)
+    for number in range(MAX_KNOWN):
+        assert gossip.heard(told(f"m{number}"), 0.0)
+    assert not gossip.heard(told("more"), 0.0)
+    assert gossip.heard(told("m0", number=2), 0.0)
+
+
+def test_the_largest_facts_fit_a_request():
+    name, long = "n" * 64, "c" * 160
+    rates = {f"{n:064}": 1.5 for n in range(w.MAX_CHOICES)}
+    sources = tuple([w.Source(iad, 1.5) for iad in list(rates)[: w.MAX_SOURCES]])
+    slo = Slo(90.0, 1_000.5)
+    topic = TopicFacts(name, sources, name, 1.5, 1.5, 1.5, slo)
+    home = w.HomeFacts(long, rates, 1.5, rates, tuple(rates))
+    facts = PlacementFacts(
+        name, 2**52, 2**52, 60.5, 4, "draining", 1.5, 1.5, 9, 1.5,
+        topics=(topic,) * w.MAX_TOPICS,
+        listeners=(w.Listeners(name, 2**52),) * w.MAX_PLACED,
+        homes=(home,) * w.MAX_HOMES,
+        delays=(w.Delay(name, 1.5, 1.5, 1.5),) * w.MAX_TOLD_MASTERS,
+        pins=(w.PinnedUnit(w.UnitName("processor", long), name),) * w.MAX_PINS,
+    )  # fmt: skip
+    frame = encode(facts)
+    assert len(frame) <= MAX_REQUEST_BYTES, len(frame)
+    assert Decoder(PlacementFacts).decode(frame)[0] == facts
+
+
+def test_idle_masters_say_little_and_units_anywhere_wake_them():
+    gossip = Gossip("a", 1, 0.0)
+    assert gossip.due(["a", "b"], IDLE, 0.0) == []
+    assert gossip.due(["a", "b"], IDLE, ACTIVE) == ["b"]
+    assert gossip.tell("b", IDLE, ACTIVE).next_s == IDLE_S
+    assert gossip.due(["b"], IDLE, ACTIVE + IDLE_S - 1.0) == []
+    gossip.heard(told(topics=(TopicFacts("t"),)), 20.0)
+    assert gossip.due(["b"], IDLE, 20.0) == []
+    assert gossip.due(["b"], IDLE, 20.0 + ACTIVE) == ["b"]
+    assert gossip.tell("b", IDLE, 25.0).next_s == ACTIVE
+
+
+def test_an_operators_look_wakes_at_once_for_a_minute():
+    gossip = Gossip("a", 1, 0.0)
+    gossip.due(["b"], IDLE, 0.0)
+    gossip.wake(1.0)
+    assert gossip.due(["b"], IDLE, 1.0) == ["b"]
+    assert gossip.tell("b", IDLE, 1.0).next_s == ACTIVE
+    assert gossip.tell("b", IDLE, 62.0).next_s == IDLE_S
+
+
+def test_who_does_not_answer_is_told_seldom_until_heard_of():
+    gossip = Gossip("a", 1, 0.0)
+    now = 0.0
+    for _ in range(UNANSWERED):
+        assert gossip.due(["b"], BUSY, now) == ["b"]
+        gossip.sent("b", gossip.tell("b", BUSY, now).number, now)
+        now += ACTIVE
+    assert gossip.due(["b"], BUSY, now) == ["b"]
+    assert gossip.tell("b", BUSY, now).next_s == IDLE_S
+    assert gossip.due(["b"], BUSY, now + ACTIVE) == []
+    gossip.heard(told(), now + ACTIVE)
+    gossip.due(["b"], BUSY, now + ACTIVE)
+    assert gossip.due(["b"], BUSY, now + 2 * ACTIVE) == ["b"]
+
+
+def test_who_is_not_connected_yet_is_tried_again_soon():
+    gossip = Gossip("a", 1, 0.0)
+    gossip.due(["b"], IDLE, ACTIVE)
+    gossip.tell("b", IDLE, ACTIVE)
+    gossip.not_sent("b", ACTIVE)
+    assert gossip.due(["b"], IDLE, 2 * ACTIVE) == ["b"]
+    assert gossip.next_due(ACTIVE) == 2 * ACTIVE
+
+
+def test_the_delay_is_half_a_round_trip_of_ones_own_clock():
+    gossip = Gossip("a", 7, 0.0)
+    for round_trip_ms in range(1, 21):
+        now = float(round_trip_ms)
+        gossip.due(["b"], BUSY, now)
+        number = gossip.tell("b", BUSY, now).number
+        gossip.sent("b", number, now)
+        gossip.echoed("b", 7, number, now + round_trip_ms / 1e3)
+        gossip.echoed("b", 7, number, now + 500.0)  # again: it counts once
+    gossip.echoed("b", 6, 1, 600.0)
+    gossip.echoed("c", 7, 1, 600.0)
+    (delay,) = gossip.tell("b", BUSY, 25.0).delays
+    assert delay.iad == "b"
+    assert delay.p50_ms == pytest.approx(5.5, abs=0.01)
+    assert delay.p90_ms == pytest.approx(9.5, abs=0.01)
+    assert delay.age_s == pytest.approx(25.0 - 20.02, abs=0.01)
+    assert gossip.due([], BUSY, 30.0) == []
+    assert gossip.delays(30.0) == []  # it is no peer any more

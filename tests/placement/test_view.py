@@ -1,0 +1,168 @@
+"""The world that a master makes of what masters told, and its questions."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from agent.placement.arrival_rates import Rates
+from agent.placement.view import MAX_COUNTED, UNKNOWN_S, View
+from agent.placement.world import PlacementError, Unit
+from agent.wire.messages import Slo
+from agent.wire.placement import (
+    Delay,
+    HomeFacts,
+    Listeners,
+    PinnedUnit,
+    PlacementFacts,
+    Source,
+    TopicFacts,
+    UnitName,
+)
+
+COMFORT = TopicFacts("comfort", (Source("iad2", 2.0),), "comfort_index", cpu_ms=2.0)
+UNIT = Unit("processor", "comfort")
+
+
+def facts(iad, **more):
+    return PlacementFacts(iad, 1, 1, 5.0, **more)
+
+
+def pin(name, iad, kind="processor"):
+    return PinnedUnit(UnitName(kind, name), iad)
+
+
+def test_a_topic_is_cheapest_where_its_messages_come_from_and_go_to():
+    view = View(
+        [
+            facts("iad1", topics=(COMFORT,), delays=(Delay("iad2", 4.0, 9.0, 1.0),)),
+            facts("iad2", listeners=(Listeners("comfort", 3),)),
+            facts("iad3"),
+        ]
+    )
+    assert view.units() == view.units("iad1") == [UNIT]
+    assert view.where(UNIT) == "iad1"
+    rows = {row.master: row for row in view.price.why(UNIT)}
+    assert rows["iad2"].price == 0.0
+    # Two messages a second, each for three subscribers, there and back.
+    assert rows["iad1"].price == pytest.approx(2 * 3 * 0.004 * 2)
+    assert rows["iad3"].price == pytest.approx(2 * 3 * UNKNOWN_S * 2)
+
+
+def test_of_two_measured_delays_the_younger_counts():
+    one = facts("iad1", delays=(Delay("iad2", 4.0, 9.0, 30.0), Delay("gone", 1.0, 1.0)))
+    two = facts("iad2", delays=(Delay("iad1", 7.0, 9.0, 3.0), Delay("iad2", 7.0, 9.0)))
+    assert View([one, two]).world.between[0][1] == 0.007
+
+
+def test_a_home_that_may_live_elsewhere_is_a_unit_and_its_messages_count_once():
+    node = HomeFacts("node/n1", {"iad1": 2.0, "iad2": 5.0, "gone": 1.0}, 3.0, {"comfort": 1.5})
+    heard = HomeFacts("client/wall/s", {"iad1": 1.0}, hears=("comfort", "unknown"))
+    view = View([facts("iad1", topics=(COMFORT,)), facts("iad2", homes=(node, heard))])
+    assert [str(each) for each in view.units("iad2")] == ["home client/wall/s", "home node/n1"]
+    assert view.world.topics["comfort"].publishers == {"node/n1": 1.5, "@iad2": 0.5}
+    assert view.world.topics["comfort"].subscribers == {"client/wall/s"}
+    assert view.unit("node/n1") == view.unit("home:node/n1") == Unit("home", "node/n1")
+    assert View([facts("iad1", homes=(node,)), facts("iad2", homes=(node,))]).troubles == [
+        "home node/n1 is at iad1 and at iad2"
+    ]
+
+
+def test_a_topic_of_two_masters_is_told_and_ones_own_counts():
+    other = TopicFacts("comfort", processor="other")
+    view = View([facts("iad2", topics=(other,)), facts("iad1", topics=(COMFORT,))])
+    assert view.where(UNIT) == "iad2"
+    assert view.troubles == [
+        "topic comfort is kept by iad2 and by iad1; that of iad2 is counted",
+    ]
+
+
+def test_of_many_subscribers_some_are_counted():
+    listeners = (Listeners("comfort", 1_000),)
+    view = View([facts("iad1", topics=(COMFORT,)), facts("iad2", listeners=listeners)])
+    assert len(view.world.topics["comfort"].subscribers) == MAX_COUNTED
+
+
+def test_the_word_of_the_master_where_a_unit_lives_counts_and_contradictions_are_told():
+    pins = (pin("comfort", "iad2"), pin("gone", "iad2"))
+    view = View(
+        [facts("iad2", pins=pins), facts("iad1", topics=(COMFORT,), pins=(pin("comfort", "iad1"),))]
+    )
+    assert view.world.pins == {UNIT: 0}
+    view = View(
+        [
+            facts("iad1", topics=(COMFORT,), pins=(pin("comfort", "iad2"),)),
+            facts("iad2", mode="draining"),
+        ]
+    )
+    assert view.world.pins == {}
+    assert view.troubles == ["processor comfort is pinned to iad2, which is draining"]
+
+
+def test_a_pin_that_contradicts_storage_is_refused_and_nothing_changes():
+    big = TopicFacts("comfort", state_bytes=4e6)
+    view = View([facts("iad1", topics=(big,)), facts("iad2", storage_bytes=1e6)])
+    with pytest.raises(PlacementError, match=r"pinned to iad2 needs 4e\+06 bytes of storage"):
+        view.check_pin(UNIT, "iad2")
+    assert view.world.pins == {}
+    view.check_pin(UNIT, "iad1")
+    (row,) = [row for row in view.price.why(UNIT) if row.master == "iad2"]
+    assert (row.price, row.reason) == (inf, "needs 4e+06 bytes of storage, has 1e+06")
+
+
+def test_names_that_are_not_known_come_with_the_nearest():
+    view = View([facts("iad1", topics=(COMFORT,)), facts("iad2")])
+    with pytest.raises(PlacementError, match=r"^no unit comfrt is known here; did you mean comf"):
+        view.unit("comfrt")
+    with pytest.raises(PlacementError, match=r"^no unit xyz is known here; known are comfort$"):
+        view.unit("home:xyz")
+    with pytest.raises(PlacementError, match=r"^no master iad22 is known here; did you mean iad2"):
+        view.master("iad22")
+    with pytest.raises(PlacementError, match=r"^master iad9 is silent, and takes no units$"):
+        view.master("iad9", ["iad9"])
+    both = View([facts("iad1", topics=(COMFORT,), homes=(HomeFacts("comfort", {}),))])
+    with pytest.raises(PlacementError, match=r"may be home:comfort and processor:comfort: say"):
+        both.unit("comfort")
+
+
+def test_a_topic_that_no_master_could_serve_alone_is_told_with_what_it_would_get():
+    heavy = TopicFacts("comfort", (Source("iad1", 2.0),), cpu_ms=300.0, slo=Slo(90.0, 200.0))
+    view = View([facts("iad1", topics=(heavy,), cores=4), facts("iad2", cores=8)])
+    line = view.infeasible(UNIT)
+    assert line.startswith("topic comfort is infeasible alone: it would get p90 = 30")
+    assert line.endswith("ms, its objective is 200 ms")
+    easy = TopicFacts("comfort", (Source("iad1", 2.0),), cpu_ms=3.0, slo=Slo(90.0, 200.0))
+    assert View([facts("iad1", topics=(easy,))]).infeasible(UNIT) == ""
+
+
+def test_topics_that_would_miss_their_objectives_together_do_not_share_a_master():
+    def heavy(name):
+        return TopicFacts(name, (Source("iad1", 9.0),), cpu_ms=90.0, slo=Slo(90.0, 300.0))
+
+    view = View([facts("iad1", topics=(heavy("a"),)), facts("iad2", topics=(heavy("b"),))])
+    (row,) = [row for row in view.price.why(Unit("processor", "a")) if row.master == "iad2"]
+    assert row.reason == "a topic would miss its objective beside 1 other processors"
+
+
+def test_what_nobody_measured_of_a_topic_is_as_with_its_processor_elsewhere():
+    new = TopicFacts("new", processor="comfort_index")
+    view = View([facts("iad1", topics=(COMFORT, new, TopicFacts("notes")))])
+    assert view.world.topics["new"].service_s == 0.002
+    assert view.world.topics["notes"].service_s == 0.001
+
+
+def test_rates_are_those_of_the_last_minute_and_begin_anew_with_a_count_that_fell():
+    rates = Rates(window_s=60.0)
+    assert rates.per_s("a") is None
+    rates.count({"a": 5}, 0.0)
+    assert rates.per_s("a") is None
+    rates.count({"a": 25}, 10.0)
+    assert rates.per_s("a") == 2.0
+    rates.count({"a": 25, "b": 7}, 100.0)
+    assert rates.per_s("b") is None
+    assert rates.per_s("a") == 0.0
+    rates.count({"a": 60}, 170.0)
+    assert rates.per_s("a") == 0.5
+    rates.count({"a": 7}, 180.0)
+    assert rates.per_s("a") == 7 / 80.0
