@@ -14,7 +14,7 @@ from agent.metrics.library import problem
 from agent.net.secure_sockets import check as check_trust
 from agent.runtime import systemd
 from agent.runtime.command_line import FAILED, UNUSABLE, configuration, fail, options, say_ok
-from agent.runtime.signals import Start, StopSignal, allow_all_files
+from agent.runtime.signals import Start, StopSignal, allow_all_files, log_beside
 from agent.wire.config import ConfigError
 from agent.wire.master_config import MasterConfig
 
@@ -22,7 +22,7 @@ from agent.wire.master_config import MasterConfig
 def main() -> None:
     """Run the command."""
     given = options("sanderling-master", sys.argv[1:])
-    start = Start(background=given.background)
+    start = Start(background=given.background, log=log_beside(given.config))
     config = configuration(given.config, MasterConfig)
     if (wrong := systemd.problem() or problem(config.metrics)) is not None:
         fail(f"{given.config}: {wrong}", UNUSABLE)
