@@ -17,6 +17,7 @@ import itertools
 import os
 import signal
 import socket
+import string
 import sys
 import tempfile
 import threading
@@ -156,13 +157,17 @@ def watches(address: str) -> Iterator[int]:
 def changes(address: str) -> Iterator[int]:
     """Watches opened and cancelled, and filters that take long to multiply out: 1,000 requests a
     second over two connections."""
-    text = "(" + " or ".join(f"a > {n}" for n in range(20)) + ")"
-    text += "".join(f" and a < {n + 100}" for n in range(20))
-    asked = Watch("w", ("b1/r1",), SLO, "periodic", 60.0)
-    frames = [encode(each) for each in (asked, Cancel("w"), Subscribe("s", text), Unsubscribe("s"))]
+    any_of = "(" + " or ".join(f"a > {n}" for n in range(20)) + ")"
+    text = any_of + "".join(f" and a < {n + 100}" for n in range(20))
+    watch = [encode(each) for each in (Watch("w", ("b1/r1",), SLO, "periodic", 60.0), Cancel("w"))]
+    # No two alike in a row: what was read lately is remembered.
+    texts = [text.replace("a ", f"{letter} ") for letter in string.ascii_letters]
+    subscriptions = itertools.cycle([encode(Subscribe("s", each)) for each in texts])
+    ended = encode(Unsubscribe("s"))
     sockets = _dealers(address, 2)
     while True:
         sent = 0
+        frames = (*watch, next(subscriptions), ended)
         for each, frame in itertools.product(sockets, frames):
             while each.poll(0):
                 each.recv()

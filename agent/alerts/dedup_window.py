@@ -8,7 +8,7 @@ nothing left to send, and the set of received sequences above it. The sender rep
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
 from msgspec import Struct
@@ -48,12 +48,17 @@ class _Taken:
 
 class DedupWindow(Generic[History]):
     """Deduplication windows by history, in memory; the caller persists them. Beyond
-    `most_histories` the least recently updated history is forgotten."""
+    `most_histories` the least recently updated history is forgotten: of all, or of the owner that
+    has most, so that one which invents histories pushes out its own."""
 
-    def __init__(self, most_histories: int) -> None:
+    def __init__(
+        self, most_histories: int, owner: Callable[[History], Hashable] = lambda _: None
+    ) -> None:
         self._most = most_histories
-        # Least recently updated first.
+        self._owner = owner
         self._histories: dict[History, _Taken] = {}
+        # By owner; least recently updated first.
+        self._of_owner: dict[Hashable, dict[History, None]] = {}
 
     def __len__(self) -> int:
         return len(self._histories)
@@ -65,14 +70,30 @@ class DedupWindow(Generic[History]):
 
     def take(self, history: History, sequences: Iterable[int], oldest: int) -> list[History]:
         """Record these sequences as received, and that the sender has nothing below `oldest` left
-        to send. Returns the histories that are evicted. O(sequences that are remembered)."""
+        to send. Returns the histories that are evicted. O(sequences that are remembered), and
+        O(owners) if one is evicted."""
         found = self._histories.pop(history, None) or _Taken(Taken())
-        self._histories[history] = found
+        self._put(history, found)
         found.take(sequences, oldest)
-        forgotten = list(self._histories)[: max(0, len(self._histories) - self._most)]
-        for each in forgotten:
-            del self._histories[each]
-        return forgotten
+        return [self._forget() for _ in range(len(self._histories) - self._most)]
+
+    def _put(self, history: History, taken: _Taken) -> None:
+        self._histories[history] = taken
+        owner = self._owner(history)
+        owned = self._of_owner.pop(owner, {})
+        owned.pop(history, None)
+        owned[history] = None
+        self._of_owner[owner] = owned  # the owner heard of last comes last, too
+
+    def _forget(self) -> History:
+        """O(owners)."""
+        owner = max(self._of_owner, key=lambda each: len(self._of_owner[each]))
+        owned = self._of_owner[owner]
+        history = next(iter(owned))
+        del self._histories[history], owned[history]
+        if not owned:
+            del self._of_owner[owner]
+        return history
 
     def of(self, history: History) -> Taken:
         """The window of a history, to be passed to `restore`. O(its sequences)."""
@@ -85,7 +106,7 @@ class DedupWindow(Generic[History]):
 
     def restore(self, history: History, taken: Taken) -> None:
         """Restore a window that `of` returned before a restart."""
-        self._histories[history] = _Taken(taken)
+        self._put(history, _Taken(taken))
 
 
 class EventDedup:

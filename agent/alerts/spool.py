@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from operator import itemgetter
 
 import msgspec
 
@@ -90,9 +91,11 @@ class Spool:
         self._spacing_s = 1.0 / backlog_per_s
         self._again_s = again_s
         # Keyed (node, history). Clients choose their histories: a thousand of them must not make
-        # those of the nodes forgotten.
+        # those of the nodes forgotten, nor those of other clients.
         self._node_windows: DedupWindow[tuple[str, str]] = DedupWindow(most_histories)
-        self._client_windows: DedupWindow[tuple[str, str]] = DedupWindow(most_histories)
+        self._client_windows: DedupWindow[tuple[str, str]] = DedupWindow(
+            most_histories, itemgetter(0)
+        )
         self._spooled: dict[Origin, _Spooled] = {}  # oldest first
         self._due: EdfQueue[_Spooled] = EdfQueue()
         self._bytes = 0

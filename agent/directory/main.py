@@ -9,7 +9,7 @@ from agent.directory.server import Server
 from agent.metrics.library import problem
 from agent.net.secure_sockets import check as check_trust
 from agent.runtime.command_line import FAILED, UNUSABLE, configuration, fail, options, say_ok
-from agent.runtime.signals import Start, StopSignal, allow_all_files
+from agent.runtime.signals import Start, StopSignal, allow_all_files, log_beside
 from agent.wire.config import ConfigError
 from agent.wire.drs_config import DrsConfig
 
@@ -17,7 +17,7 @@ from agent.wire.drs_config import DrsConfig
 def main() -> None:
     """Run the command."""
     given = options("sanderling-drs", sys.argv[1:])
-    start = Start(background=given.background)
+    start = Start(background=given.background, log=log_beside(given.config))
     config = configuration(given.config, DrsConfig)
     if (wrong := problem(config.metrics)) is not None:
         fail(f"{given.config}: {wrong}", UNUSABLE)

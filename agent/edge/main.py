@@ -21,7 +21,7 @@ from agent.edge.rate_limited_log import Reporter
 from agent.edge.sampling.sensor import Sensor, close_sensors, open_sensors
 from agent.runtime import systemd
 from agent.runtime.command_line import FAILED, UNUSABLE, configuration, fail, options, say_ok
-from agent.runtime.signals import Start, StopSignal
+from agent.runtime.signals import Start, StopSignal, log_beside
 from agent.wire import config, edge_config
 from sensors.base import Leave, SensorError, path_in
 
@@ -46,7 +46,7 @@ def _check_triggers(settings: edge_config.EdgeConfig, sensors: tuple[Sensor, ...
 def main() -> None:
     """Run the command."""
     given = options("sanderling-edge", sys.argv[1:])
-    start = Start(background=given.background)
+    start = Start(background=given.background, log=log_beside(given.config))
     folder = os.path.dirname(given.config)
     settings = configuration(given.config, edge_config.EdgeConfig)
     history_path = path_in(folder, settings.history.path)

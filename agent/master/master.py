@@ -49,6 +49,7 @@ from agent.metrics.families import (
     WATCHES_OPEN,
     WEBHOOK_UP,
 )
+from agent.net.options import IO_THREADS
 from agent.net.router import NODES_WAITING
 from agent.net.secure_sockets import SecureSockets
 from agent.runtime.console import listening, operator_log
@@ -89,7 +90,7 @@ class Master:
         self._reactor = Reactor(clock)
         self._writer = DiskWriterThread()
         self._reactor.listen(self._writer.fileno, self._writer.turn)
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(IO_THREADS)
         with ExitStack() as undo:
             undo.callback(self._context.destroy, linger=0)
             undo.callback(self._writer.close)

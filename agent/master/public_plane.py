@@ -26,6 +26,8 @@ class PublicPlane(RequestPlane):
         self.rates = ClientRates() if rates is None else rates
         self.turns = FairTurns(router, self._serve, self._over_rate, clock=reactor.clock)
         super().__init__(reactor, router, PublicRequest, _refusal, max_json_commas=MAX_JSON_COMMAS)
+        # Results of nodes end what is open, and are bounded by it; requests are not.
+        reactor.serve_last(router.socket)
         reactor.add_timer(self.turns)
 
     def _turn(self) -> None:

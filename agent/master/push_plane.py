@@ -37,7 +37,7 @@ from agent.wire.areas import AreaSet
 from agent.wire.config import ConfigError
 from agent.wire.master_config import MasterConfig
 from agent.wire.messages import NodeEvents
-from agent.wire.predicate_language import read_filter
+from agent.wire.predicate_language import read_recent
 from agent.wire.predicate_logic import check
 from agent.wire.predicates import Filter
 from agent.wire.push import (
@@ -412,7 +412,7 @@ def next_epoch(state: State, wall_s: float) -> int:
 
 def _read(given: str | Filter) -> Filter:
     if isinstance(given, str):
-        return read_filter(given)
+        return read_recent(given)
     return check(given)
 
 

@@ -17,7 +17,7 @@ SERVED: Final = 16
 # A large request ends the turn: each megabyte takes half a millisecond.
 TAKEN_BYTES: Final = 1 << 18
 # After this time the process's other sockets are served.
-SLICE_S: Final = 0.001
+SLICE_S: Final = 0.0003
 # Limit on one sender's waiting requests: some ten thousand small queries, or four of the largest.
 MAX_WAITING_OF_ONE: Final = 4 << 20
 # Limit on all; beyond it requests wait at their senders.

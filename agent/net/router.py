@@ -92,7 +92,7 @@ def router(
     """
     limit = OPEN_LIMIT_BYTES if requests_only else HARD_LIMIT_BYTES
     _seed_identities()
-    socket = prepare(context.socket(zmq.ROUTER), limit)
+    socket = prepare(context.socket(zmq.ROUTER), limit, strangers=requests_only)
     if (most := OPEN_WAITING if requests_only else waiting) is not None:
         socket.setsockopt(zmq.RCVHWM, most)
     # TCP keep-alive instead of ZMTP heartbeats: with those, libzmq 4.3 aborts the process if a

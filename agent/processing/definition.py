@@ -40,6 +40,9 @@ class Limits(Section, frozen=True):
     # by messages that are then skipped, is disabled.
     attempts: Whole = 3
     failures: Whole = 10
+    # One that skips so many messages in a row is disabled: with the pauses between attempts that
+    # takes hours, so that it is hardly the messages.
+    skips: Whole = 20
     # When the state is to be kept: whichever comes first.
     checkpoint_messages: Whole = 100
     checkpoint_s: Seconds = 5.0

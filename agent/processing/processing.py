@@ -409,20 +409,22 @@ class Processing(Dispatch):
                 self._skip(processor, message, f"after {message.attempts} attempts: {text}")
                 # Clients choose messages: some that it cannot take must not disable it.
                 processor.failures = 0
+                processor.skips += 1
         if processor.handing_over:
             self._handed_over(processor, now)
         elif processor.failures >= limits.failures:
-            processor.become("disabled")
-            self._report(
-                processor.name,
-                "disabled",
-                f"{text}; it failed {processor.failures} times in a row and is disabled",
-            )
+            self._disable(processor, f"{text}; it failed {processor.failures} times in a row")
+        elif processor.skips >= limits.skips:
+            self._disable(processor, f"{text}; it skipped {processor.skips} messages in a row")
         else:
             pause_s = processor.pause_s()
             processor.become("backing_off")
             processor.timer = self._timers.push(now + pause_s, processor)
             self._report(processor.name, "failed", f"{text}; it is started again in {pause_s:g} s")
+
+    def _disable(self, processor: Processor, why: str) -> None:
+        processor.become("disabled")
+        self._report(processor.name, "disabled", f"{why} and is disabled")
 
     def _skip(self, processor: Processor, message: Input, why: str) -> None:
         processor.skip(message)

@@ -62,6 +62,7 @@ class Processor(StateMachine):
         "queued",
         "ready_at_s",
         "recovering",
+        "skips",
         "snapshot_wanted",
         "timer",
         "worker",
@@ -88,6 +89,7 @@ class Processor(StateMachine):
         self.grown_bytes = 0
         self.ready_at_s = 0.0  # when it began to wait for its worker
         self.failures = 0  # in a row
+        self.skips = 0  # in a row, for failing
         self.recovering = False
         self.last_failure = ""
         self.measures = Measures()
@@ -193,7 +195,7 @@ class Processor(StateMachine):
 
     def forgive(self) -> None:
         """An operator starts it again."""
-        self.failures = 0
+        self.failures = self.skips = 0
         self._back_off.reset()
 
     def pause_s(self) -> float:

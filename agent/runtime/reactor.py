@@ -39,6 +39,7 @@ class Reactor:
         self._turns: dict[Any, Callable[[], None]] = {}
         self._performers: dict[type, Callable[[Any], None]] = {}
         self._timekeepers: list[Timekeeper] = []
+        self._last: set[Any] = set()
         # When each readable source was last seen empty, and an upper bound on when the last poll
         # looked.
         self._empty_s: dict[Any, float] = {}
@@ -49,6 +50,10 @@ class Reactor:
         self._turns[source] = turn
         self._poller.register(source, zmq.POLLIN)
 
+    def serve_last(self, source: Any) -> None:
+        """Call the turn of `source` after those of all other sources that are readable, too."""
+        self._last.add(source)
+
     def await_room(self, source: Any, *, wanted: bool) -> None:
         """Call the turn of `source` also whenever it is writable, as long as that is wanted."""
         self._poller.modify(source, zmq.POLLIN | (zmq.POLLOUT if wanted else 0))
@@ -56,6 +61,7 @@ class Reactor:
     def ignore(self, source: Any) -> None:
         """Stop listening to `source`."""
         del self._turns[source]
+        self._last.discard(source)
         self._poller.unregister(source)
 
     def performs(self, kind: type, performer: Callable[[Any], None]) -> None:
@@ -101,6 +107,8 @@ class Reactor:
         began_s = self.clock()
         found = [source for source, _ in self._poller.poll(pause_ms)]
         woken_s = self.clock()
+        if len(found) > 1:
+            found.sort(key=self._last.__contains__)
         # A source that the last poll did not return was empty then.
         known, before_s = self._empty_s, self._woken_s
         if pause_ms != 0 and woken_s - began_s > WAITED_S:

@@ -15,10 +15,13 @@ class Start:
     """Start of an agent, with `background` in a child process: the constructor forks, and returns
     in the child. The parent exits with status 0 when the child calls `serves`, or with the child's
     status if that ends before. Create it before any thread, socket or file.
+
+    From then on the child's lines go to the file `log`, as somebody types on that terminal.
     """
 
-    def __init__(self, *, background: bool) -> None:
+    def __init__(self, *, background: bool, log: str = "") -> None:
         self._waiting: int | None = None
+        self._log = log
         if background:
             read, write = os.pipe()
             if (child := os.fork()) != 0:
@@ -30,17 +33,40 @@ class Start:
     def serves(self) -> None:
         """Declare that the agent serves from now on."""
         if self._waiting is not None:
+            log = _write_into(self._log) if self._log else ""
             with suppress(BrokenPipeError):  # the waiting parent has ended
-                os.write(self._waiting, b"\n")
+                os.write(self._waiting, log.encode(errors="surrogateescape") + b"\n")
             os.close(self._waiting)
             self._waiting = None
+
+
+def log_beside(config: str) -> str:
+    """The log of an agent in the background: beside its configuration, named like it."""
+    return config.removesuffix(".toml") + ".log"
+
+
+def _write_into(log: str) -> str:
+    """Append standard output and error to the file; returns its name, or an empty one if it cannot
+    be written: then all stays as it is."""
+    try:
+        file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+    except OSError:
+        return ""
+    sys.stdout.flush()
+    for each in (1, 2):
+        os.dup2(file, each)
+    os.close(file)
+    return log
 
 
 def _wait(read: int, child: int) -> NoReturn:
     """Exit as soon as the child serves or has ended. Ctrl-C reaches the child, too."""
     try:
-        if os.read(read, 1):
-            sys.stdout.write(f"{sys.argv[0].rpartition('/')[2]} serves: kill {child} ends it\n")
+        if told := os.read(read, 4_096):
+            log = os.fsdecode(told).rstrip("\n")
+            where = f"; it writes to {log}" if log else ""
+            name = sys.argv[0].rpartition("/")[2]
+            sys.stdout.write(f"{name} serves: kill {child} ends it{where}\n")
             sys.stdout.flush()
             os._exit(0)
         _, ended = os.waitpid(child, 0)

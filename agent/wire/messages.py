@@ -205,11 +205,13 @@ class Aggregate(WireStruct, frozen=True):
 
 
 class AreaResult(WireStruct, frozen=True, omit_defaults=True):
-    """The result of one area, in the requested form."""
+    """The result of one area, in the requested form. An answer's results have `held_from_ms`, the
+    time of the first reading, if the readings cover clearly less than the window."""
 
     area: Area
     series: Series | None = None
     aggregate: Aggregate | None = None
+    held_from_ms: WallMs | None = None
 
 
 class Missing(WireStruct, frozen=True, omit_defaults=True):

@@ -78,6 +78,12 @@ class Int64Column(PackedColumn):
     TYPECODE = "q"
     ITEM_BYTES = 8
 
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The first and the last number; both 0 without any. O(1)."""
+        first, last = self.data[: self.ITEM_BYTES], self.data[-self.ITEM_BYTES :]
+        return _int64(first), _int64(last)
+
 
 class Float32Column(PackedColumn):
     """32-bit floats, such as a sensor channel; NaN (JSON: null) is a missing reading.
@@ -114,3 +120,7 @@ def _little_endian(numbers: array[Any]) -> array[Any]:
     if sys.byteorder == "big":
         numbers.byteswap()
     return numbers
+
+
+def _int64(data: bytes) -> int:
+    return int.from_bytes(data, "little", signed=True)

@@ -18,6 +18,7 @@ matches everything. A predicate begins with its attribute, so any name can be on
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import Final, NoReturn
 
 from agent.wire.base import LONGEST_TEXT
@@ -59,6 +60,10 @@ def read_filter(text: str) -> Filter:
     out parentheses.
     """
     return _Reader(text).whole()
+
+
+# As `read_filter`, remembering the last few texts: many clients subscribe alike after a restart.
+read_recent: Final = lru_cache(maxsize=8)(read_filter)
 
 
 class _Reader(TokenReader):

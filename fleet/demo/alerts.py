@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from rich.text import Text
-
 from agent.client import Client, Notifications
 from agent.overlay.scot import BrokerId
 from agent.wire.edge_config import EdgeTrigger
@@ -118,10 +116,9 @@ def _follow(notifications: Notifications, show: DemoScreen) -> list[float]:
         now_s = time.time()
         if each is None:
             break
-        drawn = subscribe.alert_line(each, now_s)
+        drawn = subscribe.alert_line(each, now_s, 0.0)
         if isinstance(each, Notified):
             late_ms.append(round(now_s * 1e3 - each.notification.time_ms, 1))
-            drawn.append_text(Text(f"  after {late_ms[-1]:.0f} ms", "dim"))
         screen.line(show.console, drawn)
     return late_ms
 
@@ -129,4 +126,4 @@ def _follow(notifications: Notifications, show: DemoScreen) -> list[float]:
 def _summary(late_ms: list[float]) -> str:
     if not late_ms:
         return f"No alert came in {PATIENCE_S:g} s."
-    return "After: from the reading that did it to the subscriber."
+    return "+ in the first column: from the reading that did it to the subscriber."

@@ -32,7 +32,7 @@ def _words(
     """Lines that explain what the answer itself leaves open."""
     if lacking := not_given(answer, channels):
         yield f"no area that answered gives {', '.join(lacking)}"
-    if (held := held_of(answer, window.length_s)) is not None:
+    if (held := held_of(answer)) is not None:
         area, held_s, areas = held
         least, asked = format_duration(round(held_s)), format_duration(window.length_s)
         yield (

@@ -26,13 +26,15 @@ from fleet.terminal.wrapping import whole
 
 # Column widths: room for a date, a room's area, a channel, and a number with its unit; with a
 # trigger and an IAD of usual names 80 columns.
-ALERT: Final = "{:<15}  {:<11}  {:<11}  {:>8}"
-TOPIC: Final = "{:<15}  {:<11}  {:<11}  "
+WHEN: Final = 15
+ALERT: Final = "{:<11}  {:<11}  {:>8}"
+TOPIC: Final = "{:<11}  {:<11}  "
 ENDING: Final = "  {:<7}  {:<12}  {}"
 COLUMNS: Final = ("area", "metric", "value", "kind", "trigger", "iad")
 COLOURS: Final = {"raised": "red", "cleared": "green"}
 # An alert is marked if it arrives this much after its time; smaller clock differences are harmless.
 LATE_S: Final = 5.0
+DAY_S: Final = 86_400.0
 
 
 class Options(Struct, frozen=True):
@@ -189,14 +191,17 @@ def headline(notifications: Notifications, options: Options) -> str:
 
 def header() -> str:
     """The column headings for `alert_line`."""
-    return ALERT.format("time", *COLUMNS[:3]) + ENDING.format(*COLUMNS[3:])
+    return "time".ljust(WHEN + 2) + ALERT.format(*COLUMNS[:3]) + ENDING.format(*COLUMNS[3:])
 
 
-def alert_line(each: Notified | Gap | UnknownLoss, now_s: float) -> Text:
-    """One line for an alert, or for missing ones. It arrived at `now_s` by the wall clock."""
+def alert_line(
+    each: Notified | Gap | UnknownLoss, now_s: float, late_from_s: float = LATE_S
+) -> Text:
+    """One line for an alert, or for missing ones. It arrived at `now_s` by the wall clock, and says
+    how late if that was more than `late_from_s` after its time."""
     match each:
         case Notified(notification=notification):
-            return notification_line(notification, now_s)
+            return notification_line(notification, now_s, late_from_s)
         case Gap(first=first, last=last, lost=None):
             count = last - first + 1
             text = f"{count} alert{'s' * (count != 1)} dropped, too many came at a time or while "
@@ -216,50 +221,65 @@ def _range(first: int, last: int) -> str:
     return f"{first}" if first == last else f"{first} to {last}"
 
 
-def notification_line(notification: Notification, now_s: float) -> Text:
-    """One line for an alert, or for a topic's message. It arrived at `now_s` by the wall clock."""
+def notification_line(
+    notification: Notification, now_s: float, late_from_s: float = LATE_S
+) -> Text:
+    """One line for an alert, or for a topic's message, as `alert_line`."""
     attributes = dict(notification.attributes)
+    when = _when(notification, now_s, late_from_s)
     if "topic" in attributes:
-        return _topic_line(notification, attributes, now_s)
+        return _topic_line(attributes, when)
     area, metric, value, kind, trigger, iad = (attributes.pop(name, None) for name in COLUMNS)
     unit = screen.unit_of(metric) if isinstance(metric, str) else ""
-    drawn = Text(
-        ALERT.format(
-            _when(notification), _word(area), _word(metric), f"{_word(value)} {unit}".rstrip()
-        )
-    )
+    drawn = _column(when)
+    drawn.append(ALERT.format(_word(area), _word(metric), f"{_word(value)} {unit}".rstrip()))
     begun = len(drawn)
     drawn.append(ENDING.format(*map(_word, (kind, trigger, iad))))
     drawn.stylize(COLOURS.get(str(kind), ""), begun, begun + 10)
     for name, more in sorted(attributes.items()):
         drawn.append(f"  {name}={_word(more)}", "dim")
-    _mark_late(drawn, notification, now_s)
     return drawn
 
 
-def _topic_line(notification: Notification, attributes: dict[str, Value], now_s: float) -> Text:
+def _topic_line(attributes: dict[str, Value], when: Text) -> Text:
     """A topic's attributes are its own: each stands with its name, the area and the topic in the
     columns of an alert's area and metric."""
     area, topic, kind, iad = (
         attributes.pop(name, None) for name in ("area", "topic", "kind", "iad")
     )
-    drawn = Text(TOPIC.format(_when(notification), _word(area), _word(topic)))
+    drawn = _column(when)
+    drawn.append(TOPIC.format(_word(area), _word(topic)))
     told = [f"{name}={_word(value)}" for name, value in sorted(attributes.items())]
     drawn.append("  ".join(told))
     drawn.append(f"  {_word(kind)} " if kind != "output" else "  ", "dim")
     drawn.append(_word(iad), "dim")
-    _mark_late(drawn, notification, now_s)
     return drawn
 
 
-def _when(notification: Notification) -> str:
-    return f"{datetime.fromtimestamp(notification.time_ms / 1e3).astimezone():%d %b %H:%M:%S}"
-
-
-def _mark_late(drawn: Text, notification: Notification, now_s: float) -> None:
+def _when(notification: Notification, now_s: float, late_from_s: float) -> Text:
+    """The time, in a column's width; if it came late, how late in place of the date, or of the
+    time of day if that was before yesterday."""
+    at = datetime.fromtimestamp(notification.time_ms / 1e3).astimezone()
     late_s = now_s - notification.time_ms / 1e3
-    if late_s > LATE_S:
-        drawn.append(f"  late {format_duration(round(late_s))}", "yellow")
+    if late_s <= late_from_s:
+        return Text(f"{at:%d %b %H:%M:%S}")
+    text = Text(f"{at:%H:%M:%S}" if late_s < 2 * DAY_S else f"{at:%d %b}")
+    return text.append(f" +{_short(late_s)}", "yellow" if late_s > LATE_S else "dim")
+
+
+def _column(when: Text) -> Text:
+    when.pad_right(WHEN + 2 - len(when))
+    return when
+
+
+def _short(seconds: float) -> str:
+    """A duration in one unit: 12ms, 119s, 119m, 47h, 30d."""
+    if seconds < 1.0:
+        return f"{seconds * 1e3:.0f}ms"
+    for unit, size, most in (("s", 1, 120), ("m", 60, 120), ("h", 3_600, 48)):
+        if seconds < most * size:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{seconds / DAY_S:.0f}d"
 
 
 def _word(value: Value | None) -> str:

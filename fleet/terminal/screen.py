@@ -114,14 +114,19 @@ def plain_table(*columns: str, left: int = 1, folds: Collection[str] = ()) -> Ta
 
 
 def show_table(screen: Console, table: Table) -> None:
-    """Print a table, or its rows as texts if the terminal is too narrow for it; without trailing
-    blanks in a file."""
+    """Print a table, or its rows as texts if the terminal is too narrow for it. In a file or pipe
+    each row is one line, for programs such as grep, without trailing blanks."""
     if screen.is_terminal:
         for part in fitted(table, screen):
             screen.print(part, soft_wrap=isinstance(part, Text))
         return
+    unbounded = screen.options.update(width=BOUNDLESS)
+    before, width = screen.width, screen.measure(table, options=unbounded).maximum
+    if before >= FILE_WIDTH:  # a smaller width was asked for
+        screen.width = max(before, width)
     with screen.capture() as printed:
         screen.print(table)
+    screen.width = before
     for row in printed.get().splitlines():
         line(screen, row.rstrip())
 

@@ -17,13 +17,9 @@ from msgspec.structs import replace
 from agent.wire.messages import Aggregate, Answer, AreaResult, ChannelAggregate, Series
 from agent.wire.quality import counts, names
 
-# Tolerance: rarely read sensors, and nodes that have just started, cover a little less than the
-# window.
-SLACK_S: Final = 60.0
-SLACK_SHARE: Final = 0.1
-
-# A pause is this many times as long as the usual step from one reading to the next; fewer readings
-# show no usual step.
+# A pause is at least this share of the window, and this many times as long as the usual step from
+# one reading to the next; fewer readings show no usual step.
+LEAST_SHARE: Final = 0.1
 OUT_OF_STEP: Final = 10.0
 LEAST_READINGS: Final = 10
 
@@ -79,14 +75,14 @@ def not_given(answer: Answer, channels: Iterable[str]) -> list[str]:
     return [channel for channel in channels if channel not in given]
 
 
-def held_of(answer: Answer, asked_s: float) -> tuple[str, float, int] | None:
-    """The area whose readings cover least of a window of `asked_s` seconds, the seconds covered,
-    and the number of areas with clearly incomplete coverage; None if all are covered."""
-    nearly = asked_s - max(SLACK_S, SLACK_SHARE * asked_s)
+def held_of(answer: Answer) -> tuple[str, float, int] | None:
+    """The area whose readings cover least of the window, the seconds covered, and the number of
+    areas with clearly incomplete coverage; None if all are covered."""
+    held_from_ms = {each.area: each.held_from_ms for each in answer.results}
     spans = [
-        (covered_s, area.area)
+        ((area.last_ms - from_ms) / 1e3, area.area)
         for area in summarize(answer)
-        if area.n and (covered_s := (area.last_ms - area.first_ms) / 1e3) < nearly
+        if (from_ms := held_from_ms[area.area]) is not None
     ]
     if not spans:
         return None
@@ -102,7 +98,7 @@ def longest_pause(answer: Answer, asked_s: float) -> tuple[str, float, int] | No
         (pause_s, result.area)
         for result in answer.results
         if result.series is not None
-        and (pause_s := _pause_s(result.series, SLACK_SHARE * asked_s)) > 0.0
+        and (pause_s := _pause_s(result.series, LEAST_SHARE * asked_s)) > 0.0
     ]
     if not pauses:
         return None

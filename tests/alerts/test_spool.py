@@ -328,3 +328,23 @@ def test_clients_that_choose_many_histories_do_not_make_those_of_nodes_forgotten
     windows = [("client/wall", f"c{n}", Taken(0, (1,))) for n in range(5)]
     again.restore(SavedSpool(taken=(("n1", "h1", Taken(0, (1,))), *windows)), 0.0)
     assert published(again.handle(brought(1), 0.0)) == []
+
+
+def test_a_client_that_chooses_many_histories_makes_none_of_other_clients_forgotten():
+    spool = Spool(most_histories=4)
+    spool.handle(brought(1, node="client/ann"), 0.0)
+    spool.handle(brought(1, node="client/bob"), 0.0)
+    forgotten = []
+    for number in range(9):
+        done = spool.handle(brought(1, node="client/wall", history=f"c{number}"), 0.0)
+        forgotten += [each for each in done if isinstance(each, ForgetTaken)]
+    assert forgotten == [ForgetTaken("client/wall", f"c{n}") for n in range(7)]
+    for client in ("ann", "bob"):
+        assert published(spool.handle(brought(1, node=f"client/{client}"), 0.0)) == []
+
+
+def test_of_as_many_clients_as_there_is_room_for_the_one_heard_of_last_stays():
+    spool = Spool(most_histories=2)
+    for client in ("ann", "bob", "ann", "cid"):
+        done = spool.handle(brought(1, node=f"client/{client}"), 0.0)
+    assert ForgetTaken("client/bob", "h1") in done

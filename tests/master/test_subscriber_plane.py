@@ -10,10 +10,12 @@ from agent.master import subscriber_queue
 from agent.master.public_plane import PublicPlane
 from agent.master.request_plane import RequestOrigin
 from agent.master.subscriber_plane import SubscriberPlane
+from agent.net.fair_turns import SLICE_S
 from agent.runtime.reactor import Reactor
 from agent.scheduling.admission import ClientRates
 from agent.wire.codec import Decoder, encode
 from agent.wire.overlay_links import OverlayBeat
+from agent.wire.predicate_language import read_recent
 from agent.wire.predicates import Predicate
 from agent.wire.principals import Sender
 from agent.wire.push import AcknowledgeNotifications, Subscribe, Subscribed, Unsubscribe
@@ -42,7 +44,8 @@ class Router:
 
 class Rig:
     def __init__(self, rate_per_s=1e6, sender=None):
-        reactor = Reactor(lambda: 10.0)
+        self.now, self.costs_s = 10.0, 0.0
+        reactor = Reactor(lambda: self.now)
         reactor.listen = lambda source, turn: setattr(self, "turn", turn)
         self.router = Router(sender)
         self.public = PublicPlane(reactor, self.router, ClientRates(rate_per_s, 2.0))
@@ -52,6 +55,7 @@ class Rig:
         self.plane = SubscriberPlane(reactor, self.public, self.take)
 
     def take(self, origin, client, request):
+        self.now += self.costs_s
         if self.disk_takes:
             self.done.append((client, request.id))
             self.done += [(client, id_) for id_, _ in getattr(request, "also", ())]
@@ -98,6 +102,36 @@ def test_requests_are_done_in_order_a_few_a_turn(rig):
     assert in_rounds(rig) == [4, 4, 4]
     assert rig.done == [("", each) for each in names]
     assert rig.plane.next_due is None
+
+
+def test_what_takes_long_ends_the_turn(rig):
+    rig.costs_s = SLICE_S
+    rig.come(*[Subscribe(f"s{n}", "*") for n in range(3)])
+    assert in_rounds(rig) == [1, 1, 1]
+
+
+def test_a_long_text_is_read_in_one_turn_and_opened_in_another(rig):
+    read_recent.cache_clear()
+    text = " or ".join(f"value = {n}" for n in range(30))
+    rig.come(Subscribe("long", text), Subscribe("short", "*"))
+    rig.hear()
+    rig.plane.tick(rig.now)
+    assert rig.done == []
+    assert rig.plane.next_due == 0.0
+    assert read_recent.cache_info().currsize == 1
+    rig.plane.tick(rig.now)
+    assert rig.done == [("", "long")]
+    rig.plane.tick(rig.now)
+    assert rig.done == [("", "long"), ("", "short")]
+    assert rig.plane.next_due is None
+
+
+def test_a_long_text_that_is_wrong_is_handled_like_others(rig):
+    rig.come(Subscribe("long", "value > " * 20), Unsubscribe("other"))
+    rig.hear()
+    rig.plane.tick(rig.now)
+    rig.plane.tick(rig.now)
+    assert rig.done == [("", "long"), ("", "other")]
 
 
 def test_acknowledgements_are_done_as_they_come(rig):

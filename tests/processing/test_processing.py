@@ -373,6 +373,28 @@ def test_messages_that_fail_do_not_disable_a_processor():
     assert {report.occurrence for report in rig.reports} == {"failed", "skipped", "recovered"}
 
 
+def test_one_that_skips_every_message_is_disabled_and_told():
+    rig = rig_of("a", attempts=1, skips=3)
+    for position in (1, 2, 3, 4, 5, 6):
+        rig.arrive("a", position)
+    rig.fail(1)
+    rig.sleep_until_due()
+    rig.answer(1)  # it is built again
+    rig.answer(1)  # one that it can take ends the row
+    for _ in range(2):
+        rig.fail(1)
+        rig.sleep_until_due()
+        rig.answer(1)
+    rig.fail(1)
+    assert rig.status("a").state == "disabled"
+    assert rig.status("a").counters.skipped == 4
+    assert rig.reports[-1].occurrence == "disabled"
+    assert "it skipped 3 messages in a row and is disabled" in rig.reports[-1].text
+    rig.handle(Enable("a"))
+    rig.work()
+    assert rig.status("a").state == "ready"
+
+
 @pytest.mark.parametrize(
     ("outputs", "said"),
     [

@@ -2,6 +2,7 @@
 
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -177,7 +178,8 @@ def test_in_the_background_it_returns_when_it_serves(tmp_path: Path) -> None:
             assert begun[-1].wait(60) == 0
             assert begun[-1].stdout is not None
             said = re.fullmatch(
-                rf"{agent} serves: kill (\d+) ends it\n", begun[-1].stdout.readline()
+                rf"{agent} serves: kill (\d+) ends it; it writes to {file.with_suffix('.log')}\n",
+                begun[-1].stdout.read(),  # to its end: what the agent writes later goes there
             )
             assert said
             pids.append(int(said[1]))
@@ -185,10 +187,12 @@ def test_in_the_background_it_returns_when_it_serves(tmp_path: Path) -> None:
             assert [node.state for node in operator.status(20_000).nodes] == ["live"]
     finally:
         for pid in reversed(pids):
+            ended = os.pidfd_open(pid)
             os.kill(pid, signal.SIGTERM)
+            assert select.select([ended], [], [], 60)[0]
+            os.close(ended)
         for each in begun:
-            # As long as it runs its output is open.
-            assert each.communicate(timeout=60)[0] == ""
+            each.communicate(timeout=60)
 
 
 def test_in_the_background_what_cannot_start_has_its_own_status(tmp_path: Path) -> None:

@@ -170,3 +170,13 @@ def test_a_source_is_told_that_it_is_writable_while_that_is_wanted():
         reactor.await_room(ours.fileno(), wanted=True)
         reactor.serve(stop)
     assert (received, stop.requested) == (4_000_000, True)
+
+
+def test_what_is_served_last_waits_for_others_that_are_readable(rig):
+    rig.reactor.serve_last(rig.ends["slow"][0])
+    rig.send("nodes", "a")
+    rig.send("slow", "1")
+    rig.send("nodes", "last")
+    rig.serve()
+    # Otherwise the turn of `slow` takes its second first.
+    assert rig.late == [0.0, 0.0]

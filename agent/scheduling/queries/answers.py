@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from agent.scheduling.admission import Refused
 from agent.scheduling.aggregation import merge_missing, merge_results, unaccounted
+from agent.scheduling.held import with_held
 from agent.scheduling.queries.entry import QueryEntry, Share
 from agent.scheduling.result_budget import as_known, gap_of, without_parts
 from agent.scheduling.shared_budget import FULL
@@ -58,7 +59,7 @@ def gather(entry: QueryEntry, now: float, read: Callable[[float], float]) -> Ans
         elapsed_ms=elapsed_ms,
         slo_met=status == "complete" and elapsed_ms <= entry.query.slo.latency_ms,
         coverage=Coverage(len(merged), len(merged) + len(unanswered)),
-        results=merged,
+        results=with_held(merged, entry.query.window.length_s),
         missing=unanswered,
         tasks=tuple(reports),
     )

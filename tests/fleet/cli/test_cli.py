@@ -77,7 +77,10 @@ def test_how_much_of_a_long_window_is_there_is_said(bed: Testbed) -> None:
     assert re.search(r"\d areas have readings of less than the 30d asked, \S+ of \S+ only", several)
     assert "only, of the" not in query(bed, "--area", ROOM, "--last", "1h").stdout
     program = query(bed, "--area", ROOM, "--last", "30d", "--json")
-    assert json.loads(program.stdout)["status"] == "complete"
+    answer = json.loads(program.stdout)
+    assert answer["status"] == "complete"
+    [result] = answer["results"]
+    assert result["held_from_ms"] == result["series"]["time_ms"][0]
     told = rf"{ROOM} has readings of \S+ only, of the 30d asked: .*\n"
     assert re.fullmatch(told, program.stderr)
 

@@ -219,8 +219,16 @@ def test_what_an_alert_does_not_say_is_a_dash_and_what_else_it_says_follows() ->
 
 
 def test_an_alert_that_comes_long_after_its_time_is_late() -> None:
-    assert line(now_s=4.9, kind="raised").endswith("–")
-    assert line(now_s=3_725.2, kind="raised").endswith("  late 1h2m5s")
+    full = {"kind": "raised", "area": "b1/f6/r640", "metric": "temperature", "value": 31.5}
+    full |= {"trigger": "sultry", "iad": "iad4"}
+    for late_s, told in (
+        (4.9, ""), (5.1, " +5s"), (125.0, " +2m"), (3_725.2, " +62m"), (9_000.0, " +2h"),
+        (2.6e6, " +30d"),
+    ):  # fmt: skip
+        text = line(now_s=late_s, **full)
+        assert ("+" in text, told in text[:15]) == (bool(told), True)
+        assert text[15:] == line(now_s=0.0, **full)[15:]
+        assert len(text) <= 80
 
 
 def test_what_is_missing_is_told_in_its_place() -> None:

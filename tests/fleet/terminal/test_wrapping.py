@@ -88,3 +88,11 @@ def test_what_is_to_be_copied_is_not_folded():
     command = "fleet query " * 12
     screen.as_it_is(console, command.strip())
     assert shown(console) == [command.strip()]
+
+
+def test_in_a_pipe_each_row_is_one_line_however_wide():
+    console = Console(file=io.StringIO(), width=screen.FILE_WIDTH)
+    table = screen.plain_table("node", "what", left=2, folds=("what",))
+    table.add_row("n1", "word " * 60 + "end")
+    screen.show_table(console, table)
+    assert shown(console) == ["node  what", "n1    " + "word " * 60 + "end"]
