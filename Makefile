@@ -14,8 +14,10 @@ ARGS ?=
 # Most tests wait for processes that they started: two workers a processor.
 WORKERS ?= 4
 
-# What the debug build checks; percentiles as published are of the arithmetic, and are held against the release build.
-CHECKED := tests/core --ignore=tests/core/test_simulation_masstree.py
+# What the debug build checks: bounds. Percentiles as published, laws of large numbers and standard errors
+# are of the arithmetic, and are held against the release build.
+CHECKED := tests/core --ignore=tests/core/test_simulation_masstree.py \
+	-k "not the_known_part_of and not a_bounded_part_of_its_standard_error"
 
 BIN := .venv/bin
 # One empty file for each step that is done; `make` compares their times with those of the sources.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from agent.directory.server import Server
 from agent.metrics.library import problem
 from agent.net.secure_sockets import check as check_trust
 from agent.runtime.command_line import FAILED, UNUSABLE, configuration, fail, options, say_ok
@@ -29,6 +28,8 @@ def main() -> None:
     if given.check:
         say_ok(given.config)
         return
+    from agent.directory.server import Server  # --check, --help and --version do without, sooner
+
     allow_all_files()
     with StopSignal(on_stdin_eof=given.exit_on_stdin_eof) as stop:
         try:

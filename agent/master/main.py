@@ -7,7 +7,6 @@ import os
 import sys
 from pathlib import Path
 
-from agent.master.master import Master
 from agent.master.place import partners_of, place_of
 from agent.master.webhooks import hooks_of
 from agent.metrics.library import problem
@@ -43,6 +42,8 @@ def main() -> None:
     if given.check:
         say_ok(given.config)
         return
+    from agent.master.master import Master  # --check, --help and --version do without, sooner
+
     allow_all_files()
     with StopSignal(on_stdin_eof=given.exit_on_stdin_eof) as stop:
         try:

@@ -38,7 +38,8 @@ def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
-    """A running fleet with three hours of readings; whoever ends a process starts it again."""
+    """A running fleet with three hours of readings; a test that ends one of its processes starts it
+    again."""
     with small_bed(tmp_path_factory.mktemp("fleet"), rows=PRELOAD_ROWS) as bed:
         for _ in bed.start():
             pass

@@ -17,7 +17,7 @@ from fleet.simulation.layout import building_fleet, part_of
 from fleet.testbed.processes import agent_command
 from fleet.testbed.testbed import Testbed
 from testkit.waiting import PATIENCE_MS, PATIENCE_S
-from tests.fleet.conftest import PATIENT
+from tests.fleet.conftest import PATIENT, ROWS
 
 PLAN = part_of(building_fleet(emulate=False), 3, 2)
 AREAS = {iad.name: set(iad.areas) for iad in PLAN.iads}
@@ -33,7 +33,9 @@ def assume_fast_nodes(config):
 
 @pytest.fixture(scope="module")
 def bed(tmp_path_factory):
-    with Testbed(PLAN, tmp_path_factory.mktemp("market"), liveness=PATIENT, market=True) as bed:
+    with Testbed(
+        PLAN, tmp_path_factory.mktemp("market"), liveness=PATIENT, market=True, preload_rows=ROWS
+    ) as bed:
         for iad in AREAS:
             assume_fast_nodes(bed.directory / iad / "config.toml")
         for _ in bed.start():

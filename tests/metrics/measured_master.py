@@ -23,5 +23,5 @@ class MeasuredMaster(agent.master.master.Master):
 
 if __name__ == "__main__":
     if not hasattr(agent.master.master, "MetricsPlane"):
-        agent.master.main.Master = MeasuredMaster
+        agent.master.master.Master = MeasuredMaster
     agent.master.main.main()

@@ -69,7 +69,9 @@ def test_help_imports_nothing_heavy(arguments: list[str]):
             "agent.entry_points",
             "agent.edge.main",
             "agent.master.main",
+            "agent.master.master",
             "agent.directory.main",
+            "agent.directory.server",
             "agent.client",
         ],
         ["fleet.spark.session", "fleet.spark.errors", "fleet.spark.java"],
@@ -81,6 +83,18 @@ def test_agents_and_everyday_commands_import_nothing_of_the_pipeline(modules: li
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     found = {name for name in done.stdout.split() if any(_within(name, each) for each in PIPELINE)}
     assert found == set()
+
+
+@pytest.mark.parametrize(
+    ("command", "served_by"),
+    [
+        ("agent.master.main", "agent.master.master"),
+        ("agent.directory.main", "agent.directory.server"),
+    ],
+)
+def test_what_only_checks_a_file_loads_nothing_that_serves(command: str, served_by: str):
+    program = f"import sys, {command}; sys.exit({served_by!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0
 
 
 def _within(module: str, package: str) -> bool:

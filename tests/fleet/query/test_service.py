@@ -17,7 +17,7 @@ from fleet.query.service import Asker
 from fleet.testbed.ports import free_ports
 from fleet.testbed.processes import agent_command
 from fleet.testbed.testbed import Testbed
-from tests.fleet.conftest import SMALL
+from tests.fleet.conftest import ROWS, SMALL
 
 TERMS = Terms(20.0, 99.498743710662, 800.0)
 POOL = Service(
@@ -100,7 +100,7 @@ def test_wrong_usage_is_one_line_and_status_2(arguments: tuple[str, ...], says: 
 
 
 def test_services_from_the_command_line(tmp_path_factory: pytest.TempPathFactory) -> None:
-    with Testbed(SMALL, tmp_path_factory.mktemp("services"), market=True) as bed:
+    with Testbed(SMALL, tmp_path_factory.mktemp("services"), market=True, preload_rows=ROWS) as bed:
         for _ in bed.start():
             pass
 
