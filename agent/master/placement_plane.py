@@ -23,14 +23,16 @@ from agent.placement.arrival_rates import Rates
 from agent.placement.gossip import Gossip
 from agent.placement.moves import Move
 from agent.placement.placer import Placer
-from agent.placement.view import View, moves_of, named
+from agent.placement.view import UNKNOWN_S, View, moves_of, named
 from agent.placement.world import Kind, PlacementError, Unit
 from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
 from agent.wire.areas import AreaSet
 from agent.wire.master_config import MasterConfig
 from agent.wire.placement import (
+    MAX_CHOICES,
     MAX_HOMES,
+    MAX_NAME,
     MAX_PINS,
     MAX_PLACED,
     MAX_SOURCES,
@@ -60,6 +62,8 @@ PIN: Final = "placement_pin"
 MODE: Final = "placement_mode"
 # How often moves are looked after, while there are any.
 LOOK_S: Final = 0.25
+# One of so many seconds is for that at most.
+SHARE: Final = 20.0
 OVER: Final = frozenset({"settled", "aborted"})
 NOT_NOW: Final = "this master's disk takes nothing now; try again later"
 KINDS: Final = get_args(Kind)
@@ -80,7 +84,8 @@ class Topics(Protocol):
 class PlacementPlane:
     """Connects gossip and `Placer` to sockets, disk, topics and the mover. `sizes` gives the bytes
     of processors, `listeners` how many subscriptions name a topic, `homes` the clients that live
-    here and may live elsewhere. `epoch` is greater than at any earlier start."""
+    here, with the masters that each may choose from. `epoch` is greater than at any earlier
+    start."""
 
     def __init__(
         self,
@@ -98,7 +103,7 @@ class PlacementPlane:
         epoch: int,
         sizes: Callable[[], Mapping[str, float]] = dict,
         listeners: Callable[[], Mapping[str, int]] = dict,
-        homes: Callable[[], Sequence[HomeFacts]] = tuple,
+        homes: Callable[[], Sequence[tuple[str, Collection[str]]]] = tuple,
     ) -> None:
         self._clock = reactor.clock
         self._iad = config.iad.name
@@ -156,9 +161,14 @@ class PlacementPlane:
             self._look_after_moves(now)
 
     def _tell(self, now: float) -> None:
-        own = self.facts()
         self._count(now)
-        for iad in self._gossip.due(self._partners, own, now):
+        placer = self._placer
+        busy = placer.mode != "open" or bool(
+            self._topics.statuses or placer.pins or self._home_facts()
+        )
+        due = self._gossip.due(self._partners, busy, now)
+        own = self.facts() if due else PlacementFacts(self._iad, 0, 0, 1.0)
+        for iad in due:
             told = self._gossip.tell(iad, own, now)
             if self._peers.send(iad, told):
                 self._gossip.sent(iad, told.number, self._clock())
@@ -178,9 +188,7 @@ class PlacementPlane:
         self._public.reply(origin, PlacementEcho(told.epoch, told.number))
         if not self._gossip.heard(told, now):
             return
-        here = [Unit("processor", each.topic.name) for each in self._topics.statuses]
-        here += [Unit("home", each.name) for each in self._homes()]
-        for unit in self._placer.heard(told, here):
+        for unit in self._placer.heard(told, self._units_here()):
             self._save_pin(unit)
         if told.topics or told.homes:
             self._tell_s = min(self._tell_s, now + self._config.every_s)
@@ -219,9 +227,20 @@ class PlacementPlane:
             opening_cost=config.opening_cost,
             topics=tuple([self._topic(each, sizes) for each in self._topics.statuses[:MAX_TOPICS]]),
             listeners=tuple(listeners[:MAX_PLACED]),
-            homes=tuple(self._homes()[:MAX_HOMES]),
+            homes=tuple(self._home_facts()),
             pins=tuple(pins[:MAX_PINS]),
         )
+
+    def _home_facts(self) -> list[HomeFacts]:
+        """Those that may move. A client measures nothing: it is taken to be where its home is."""
+        ways_ms = {each.iad: each.p50_ms for each in self._gossip.delays(self._clock())}
+        found: list[HomeFacts] = []
+        for name, choices in self._homes():
+            others = sorted(self._partners.intersection(choices))[: MAX_CHOICES - 1]
+            if others and len(name) <= MAX_NAME and len(found) < MAX_HOMES:
+                delays_ms = {iad: ways_ms.get(iad, UNKNOWN_S * 1e3) for iad in others}
+                found.append(HomeFacts(name, {self._iad: 0.0, **delays_ms}))
+        return found
 
     def _topic(self, status: TopicStatus, sizes: Mapping[str, float]) -> TopicFacts:
         topic = status.topic
@@ -276,31 +295,40 @@ class PlacementPlane:
 
     # --- moves ---------------------------------------------------------------------------------
 
+    def _units_here(self) -> list[Unit]:
+        topics = [Unit("processor", each.topic.name) for each in self._topics.statuses]
+        return [*topics, *[Unit("home", name) for name, _ in self._homes()]]
+
     def _look_after_moves(self, now: float) -> None:
-        for status in self._mover.moves:
-            begun = self._begun.get(status.unit)
-            if begun is not None and begun.target == status.target and status.state in OVER:
-                del self._begun[status.unit]
+        newest = {each.unit: each for each in self._mover.moves}
+        for unit in list(self._begun):
+            status = newest.get(unit)
+            if status is not None and status.state in OVER:
+                del self._begun[unit]
                 failed = "" if status.state == "settled" else status.trouble or "aborted"
-                self._placer.ended(status.unit, failed, now)
+                self._placer.ended(unit, failed, now)
         moving = [each.unit for each in self._mover.moves if each.state not in OVER]
         moving += self._begun
-        wants = (
-            moving or self._placer.waiting or self._placer.mode == "draining"
-            or self._placer.pins or self._config.drift
-        )  # fmt: skip
-        self._look_s = now + (LOOK_S if wants else self._config.every_s)
-        if not wants:
+        placer, here = self._placer, self._units_here()
+        urgent = bool(
+            moving
+            or placer.waiting
+            or (placer.mode == "draining" and here)
+            or any(placer.pins.get(unit) not in (None, "", self._iad) for unit in here)
+        )
+        self._look_s = now + (LOOK_S if urgent else self._config.every_s)
+        if placer.mode == "draining" and self._was_full and not here:
+            self._say(f"drained: no unit lives here any more; {self._iad} may be stopped\n")
+        self._was_full = bool(here)
+        if not (urgent or self._config.drift):
             return
         view = self.view(now)
         self._tell_troubles(view)
         move = self._placer.next_move(view, moving, now)
+        # A large pool's view takes a while: most of the time is for other things.
+        self._look_s = max(self._look_s, now + SHARE * (self._clock() - now))
         if move is not None:
             self._begin(move, now)
-        full = bool(view.units(self._iad))
-        if self._placer.mode == "draining" and self._was_full and not full:
-            self._say(f"drained: no unit lives here any more; {self._iad} may be stopped\n")
-        self._was_full = full
 
     def _begin(self, move: Move, now: float) -> None:
         try:

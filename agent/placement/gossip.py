@@ -70,11 +70,11 @@ class Gossip:
                 peer.next_s = min(peer.next_s, now)
         self._awake_s = now + AWAKE_S
 
-    def due(self, peers: Collection[str], own: PlacementFacts, now: float) -> list[str]:
-        """The masters that are to be told now. O(peers)."""
+    def due(self, peers: Collection[str], busy: bool, now: float) -> list[str]:
+        """The masters to tell now. `busy`: this one has something to place. O(peers)."""
         for gone in [iad for iad in self._peers if iad not in peers]:
             del self._peers[gone]
-        active = self._active(own, now)
+        active = self._active(busy, now)
         found = []
         for iad in sorted(peers):
             if iad == self._iad:
@@ -97,7 +97,7 @@ class Gossip:
     def tell(self, iad: str, own: PlacementFacts, now: float) -> PlacementFacts:
         """The message for that master, which is being sent now."""
         peer = self._peers[iad]
-        often = self._active(own, now) and peer.unanswered < UNANSWERED
+        often = self._active(is_busy(own), now) and peer.unanswered < UNANSWERED
         next_s = self._active_s if often else self._idle_s
         peer.next_s = now + next_s
         self._number += 1
@@ -139,10 +139,10 @@ class Gossip:
                 found.append(Delay(iad, round(p50 * 1e3, 4), round(p90 * 1e3, 4), round(age_s, 3)))
         return found
 
-    def _active(self, own: PlacementFacts, now: float) -> bool:
-        if now < self._awake_s or _has_units(own):
+    def _active(self, busy: bool, now: float) -> bool:
+        if now < self._awake_s or busy:
             return True
-        return any(_has_units(each.facts) and self._fresh(each, now) for each in self._known())
+        return any(is_busy(each.facts) and self._fresh(each, now) for each in self._known())
 
     # -- hearing ---------------------------------------------------------------------------------
 
@@ -190,5 +190,6 @@ def _version(facts: PlacementFacts) -> tuple[int, int]:
     return facts.epoch, facts.number
 
 
-def _has_units(facts: PlacementFacts) -> bool:
+def is_busy(facts: PlacementFacts) -> bool:
+    """Whether a master has something to place."""
     return bool(facts.topics or facts.homes or facts.pins or facts.mode != "open")

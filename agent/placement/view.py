@@ -110,8 +110,18 @@ class View:
         told = sorted(self.facts.values(), key=lambda each: each.iad)
         clients: dict[str, Client] = {}
         self._cpu_s = _cpu_s(told)
+        # By topic.
+        self._publish: dict[str, list[tuple[str, str, float]]] = {}
+        self._hear: dict[str, list[str]] = {}
+        self._listeners: dict[str, list[tuple[str, int]]] = {}
         for facts in told:
+            for each in facts.listeners:
+                self._listeners.setdefault(each.topic, []).append((facts.iad, each.count))
             for home in facts.homes:
+                for name, rate in home.publishes.items():
+                    self._publish.setdefault(name, []).append((facts.iad, home.name, rate))
+                for name in home.hears:
+                    self._hear.setdefault(name, []).append(home.name)
                 delays = {
                     iad: ms / 1e3 for iad, ms in home.delays_ms.items() if iad in self.facts
                 } | {facts.iad: home.delays_ms.get(facts.iad, 0.0) / 1e3}
@@ -136,15 +146,11 @@ class View:
         name = told.name
         rates = {each.iad: each.per_s for each in told.sources if each.iad in self.facts}
         publishers: dict[str, float] = {}
-        hears: set[str] = set()
-        for iad, facts in self.facts.items():
-            for home in facts.homes:
-                if home.name in clients and (rate := home.publishes.get(name)):
-                    publishers[home.name] = rate
-                    rates[iad] = max(0.0, rates.get(iad, 0.0) - rate)
-                if home.name in clients and name in home.hears:
-                    hears.add(home.name)
-            count = max((each.count for each in facts.listeners if each.topic == name), default=0)
+        for iad, home, rate in self._publish.get(name, ()):
+            publishers[home] = rate
+            rates[iad] = max(0.0, rates.get(iad, 0.0) - rate)
+        hears = set(self._hear.get(name, ()))
+        for iad, count in self._listeners.get(name, ()):
             hears.update(_fixed(iad, n, clients) for n in range(min(count, MAX_COUNTED)))
         publishers |= {_fixed(iad, 0, clients): rate for iad, rate in rates.items() if rate > 0}
         goal = told.slo

@@ -15,6 +15,7 @@ MAX_PLACED: Final = 1_024  # moves of a plan, topics that are heard
 MAX_TOLD_MASTERS: Final = 512
 MAX_TOPICS: Final = 256
 MAX_HOMES: Final = 128
+MAX_NAME: Final = 160
 MAX_PINS: Final = 256
 MAX_SOURCES: Final = 8  # of a topic: the largest
 MAX_CHOICES: Final = 16  # masters and topics of a home
@@ -26,7 +27,7 @@ Mode = Literal["open", "frozen", "draining"]
 Amount = Annotated[float, Meta(ge=0.0, le=1e18)]
 # The name of a master, or none.
 MaybeName = Annotated[str, Meta(pattern=r"^([A-Za-z0-9_.-]{1,64})?$(?!\n)")]
-Named = Annotated[str, Meta(min_length=1, max_length=160)]
+Named = Annotated[str, Meta(min_length=1, max_length=MAX_NAME)]
 
 
 class UnitName(WireStruct, frozen=True, order=True):

@@ -115,6 +115,7 @@ REASONS = {
     "docs/understand/matching.md": "takes minutes: tests/core/test_matching.py runs what is quick",
     "docs/run/operations.md": HOSTS,
     "docs/papers/overlay-lab.md": LAB,
+    "docs/run/placement.md": "needs three masters: tests/master/test_placement_process.py",
     "docs/run/planning.md": LAB,
     "docs/understand/quality.md": LAB,
     "docs/run/releases.md": HOSTS,

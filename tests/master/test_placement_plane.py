@@ -362,6 +362,24 @@ def test_a_move_that_fails_is_told_and_tried_again(world):
     assert world[1].begun()[-1] == ("comfort", "iad2", "plan")
 
 
+def test_an_earlier_move_of_the_same_kind_is_not_taken_for_the_one_under_way(world):
+    world[1].create("comfort")
+    world.run(20.0)
+    there, back = (
+        ApplyPlan("a", (PlannedMove(COMFORT, *way),)) for way in (NAMES[:2], NAMES[1::-1])
+    )
+    for site, plan in ((world[1], there), (world[2], back)):
+        assert site.ask(plan).ok
+        world.run(1.0)
+        site.finish()
+        world.run(20.0)
+    world[1].ask(there)
+    world.run(1.0)
+    world[1].finish(trouble="not again")
+    (*_, waiting) = world[1].ask(ShowPlacement("s")).moves
+    assert (waiting.state, waiting.trouble) == ("waiting", "not again")
+
+
 @pytest.mark.parametrize(
     ("request_", "says"),
     [
@@ -413,8 +431,13 @@ def test_a_pin_that_contradicts_storage_is_refused(tmp_path):
         site.state.close()
 
 
-def test_homes_that_may_live_elsewhere_are_told(world):
-    home = HomeFacts("node/n1", {"iad2": 1.0, "iad1": 5.0})
-    world[2].plane._homes = lambda: (home,)
+def test_homes_that_may_live_elsewhere_are_told_and_drained(world):
+    homes = [("node/n1", ("iad1", "iad2")), ("node/n2", ("iad2",)), ("node/n3", ("iad9",))]
+    world[2].plane._homes = lambda: homes
     world.run(70.0)
-    assert known(world[1])["iad2"].facts.homes == (home,)
+    assert known(world[1])["iad2"].facts.homes == (
+        HomeFacts("node/n1", {"iad2": 0.0, "iad1": pytest.approx(10.0)}),
+    )
+    world[2].ask(SetPlacementMode("d", "iad2", "draining"))
+    world.run(1.0)
+    assert world[2].begun() == [("node/n1", "iad1", "drain")]

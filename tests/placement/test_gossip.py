@@ -43,7 +43,7 @@ def test_the_newest_facts_that_came_stand_whatever_is_lost_doubled_or_late(steps
         if what == "tell":
             iad = names[number]
             (other,) = set(names) - {iad}
-            nodes[iad].due([other], BUSY, now)
+            nodes[iad].due([other], True, now)
             wire.append((other, nodes[iad].tell(other, BUSY, now)))
         elif what == "restart":
             # What it had heard is gone, too.
@@ -133,21 +133,21 @@ def test_the_largest_facts_fit_a_request():
 
 def test_idle_masters_say_little_and_units_anywhere_wake_them():
     gossip = Gossip("a", 1, 0.0)
-    assert gossip.due(["a", "b"], IDLE, 0.0) == []
-    assert gossip.due(["a", "b"], IDLE, ACTIVE) == ["b"]
+    assert gossip.due(["a", "b"], False, 0.0) == []
+    assert gossip.due(["a", "b"], False, ACTIVE) == ["b"]
     assert gossip.tell("b", IDLE, ACTIVE).next_s == IDLE_S
-    assert gossip.due(["b"], IDLE, ACTIVE + IDLE_S - 1.0) == []
+    assert gossip.due(["b"], False, ACTIVE + IDLE_S - 1.0) == []
     gossip.heard(told(topics=(TopicFacts("t"),)), 20.0)
-    assert gossip.due(["b"], IDLE, 20.0) == []
-    assert gossip.due(["b"], IDLE, 20.0 + ACTIVE) == ["b"]
+    assert gossip.due(["b"], False, 20.0) == []
+    assert gossip.due(["b"], False, 20.0 + ACTIVE) == ["b"]
     assert gossip.tell("b", IDLE, 25.0).next_s == ACTIVE
 
 
 def test_an_operators_look_wakes_at_once_for_a_minute():
     gossip = Gossip("a", 1, 0.0)
-    gossip.due(["b"], IDLE, 0.0)
+    gossip.due(["b"], False, 0.0)
     gossip.wake(1.0)
-    assert gossip.due(["b"], IDLE, 1.0) == ["b"]
+    assert gossip.due(["b"], False, 1.0) == ["b"]
     assert gossip.tell("b", IDLE, 1.0).next_s == ACTIVE
     assert gossip.tell("b", IDLE, 62.0).next_s == IDLE_S
 
@@ -156,23 +156,23 @@ def test_who_does_not_answer_is_told_seldom_until_heard_of():
     gossip = Gossip("a", 1, 0.0)
     now = 0.0
     for _ in range(UNANSWERED):
-        assert gossip.due(["b"], BUSY, now) == ["b"]
+        assert gossip.due(["b"], True, now) == ["b"]
         gossip.sent("b", gossip.tell("b", BUSY, now).number, now)
         now += ACTIVE
-    assert gossip.due(["b"], BUSY, now) == ["b"]
+    assert gossip.due(["b"], True, now) == ["b"]
     assert gossip.tell("b", BUSY, now).next_s == IDLE_S
-    assert gossip.due(["b"], BUSY, now + ACTIVE) == []
+    assert gossip.due(["b"], True, now + ACTIVE) == []
     gossip.heard(told(), now + ACTIVE)
-    gossip.due(["b"], BUSY, now + ACTIVE)
-    assert gossip.due(["b"], BUSY, now + 2 * ACTIVE) == ["b"]
+    gossip.due(["b"], True, now + ACTIVE)
+    assert gossip.due(["b"], True, now + 2 * ACTIVE) == ["b"]
 
 
 def test_who_is_not_connected_yet_is_tried_again_soon():
     gossip = Gossip("a", 1, 0.0)
-    gossip.due(["b"], IDLE, ACTIVE)
+    gossip.due(["b"], False, ACTIVE)
     gossip.tell("b", IDLE, ACTIVE)
     gossip.not_sent("b", ACTIVE)
-    assert gossip.due(["b"], IDLE, 2 * ACTIVE) == ["b"]
+    assert gossip.due(["b"], False, 2 * ACTIVE) == ["b"]
     assert gossip.next_due(ACTIVE) == 2 * ACTIVE
 
 
@@ -180,7 +180,7 @@ def test_the_delay_is_half_a_round_trip_of_ones_own_clock():
     gossip = Gossip("a", 7, 0.0)
     for round_trip_ms in range(1, 21):
         now = float(round_trip_ms)
-        gossip.due(["b"], BUSY, now)
+        gossip.due(["b"], True, now)
         number = gossip.tell("b", BUSY, now).number
         gossip.sent("b", number, now)
         gossip.echoed("b", 7, number, now + round_trip_ms / 1e3)
@@ -192,5 +192,5 @@ def test_the_delay_is_half_a_round_trip_of_ones_own_clock():
     assert delay.p50_ms == pytest.approx(5.5, abs=0.01)
     assert delay.p90_ms == pytest.approx(9.5, abs=0.01)
     assert delay.age_s == pytest.approx(25.0 - 20.02, abs=0.01)
-    assert gossip.due([], BUSY, 30.0) == []
+    assert gossip.due([], True, 30.0) == []
     assert gossip.delays(30.0) == []  # it is no peer any more
