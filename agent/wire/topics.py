@@ -67,7 +67,7 @@ class TopicStatus(WireStruct, frozen=True, omit_defaults=True):
     `rounds_failed` its queries. Of the processor, all since it was started here: its `state`
     ("none" without one), messages `waiting`, processed, too late, failed and skipped; `latency_ms`
     is the percentile of the objective, `cpu_ms` the mean of a message. `trouble`: what is wrong,
-    in words."""
+    in words. Messages that `arrived` at the processor, and `cpu_s` that all of them took."""
 
     topic: Topic
     state: Text
@@ -84,6 +84,8 @@ class TopicStatus(WireStruct, frozen=True, omit_defaults=True):
     latency_ms: Finite | None = None
     cpu_ms: Finite | None = None
     trouble: Text = ""
+    arrived: Count = 0
+    cpu_s: Finite = 0.0
 
 
 # --- operator → master ---------------------------------------------------------------------------
