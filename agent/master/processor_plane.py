@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from agent.master.worker_pool import WorkerPool
-from agent.processing.definition import Definition
+from agent.master.worker_pool import MEMORY_BYTES, WorkerPool
+from agent.processing.definition import Definition, limits_of
 from agent.processing.events import (
     Arrived,
     Checkpoint,
@@ -107,6 +107,12 @@ class ProcessorPlane:
                 return str(error)
         elif problem := _unknown(name):
             return problem
+        try:
+            limits = limits_of(topic.limits)
+        except ValueError as error:
+            return str(error)
+        if limits.memory_bytes > MEMORY_BYTES:
+            return f"limit memory_bytes: a worker has {MEMORY_BYTES} bytes for its processors"
         return self._infeasible(topic)
 
     def described(self, status: TopicStatus) -> TopicStatus:
@@ -152,6 +158,7 @@ class ProcessorPlane:
             processor=topic.processor,
             parameters=_parameters(topic),
             slo_s=DUE_S if topic.slo is None else topic.slo.latency_ms / 1e3,
+            limits=limits_of(topic.limits),
         )
         checkpoint = Checkpoint(progress.position, progress.position, progress.state)
         self._pool.handle(Create(definition, started.epoch, checkpoint))
@@ -246,16 +253,16 @@ class ProcessorPlane:
             return ""
         now = self._clock()
         for status in self._processing.status(now):
-            cpu = status.spreads["cpu"]
-            if status.program == topic.processor and cpu.count >= ENOUGH:
-                took_ms = (cpu.p90_s if topic.slo.percentile >= 90.0 else cpu.p50_s) * 1e3
-                if took_ms > topic.slo.latency_ms:
-                    which = "p90" if topic.slo.percentile >= 90.0 else "p50"
-                    return (
-                        f"infeasible alone: {topic.processor} takes {took_ms:.3g} ms of CPU time "
-                        f"at {which} in topic {status.processor}; the objective is "
-                        f"{topic.slo.latency_ms:.3g} ms"
-                    )
+            if status.program != topic.processor or status.spreads["cpu"].count < ENOUGH:
+                continue
+            percentile = topic.slo.percentile
+            took_s = self._processing.cpu_s(status.processor, percentile, now)
+            if took_s is not None and took_s * 1e3 > topic.slo.latency_ms:
+                return (
+                    f"infeasible alone: {topic.processor} takes {took_s * 1e3:.3g} ms of CPU time "
+                    f"at p{percentile:g} in topic {status.processor}; the objective is "
+                    f"{topic.slo.latency_ms:.3g} ms"
+                )
         return ""
 
 

@@ -58,6 +58,14 @@ class Distributions:
         self.waiting.insert(waiting_s, now)
         self.latency.insert(latency_s, now)
 
+    def cpu_s(self, percentile: float, now: float) -> float | None:
+        """A percentile of the CPU time; None of nothing."""
+        return _percentile(self.cpu, percentile, now)
+
+    def latency_s(self, percentile: float, now: float) -> float | None:
+        """A percentile of the latency; None of nothing."""
+        return _percentile(self.latency, percentile, now)
+
     def spreads(self, now: float) -> dict[str, Spread]:
         """All distributions, by name."""
         found = {}
@@ -98,15 +106,19 @@ class Measures:
         """The interval that ends now; the next one begins."""
         before = asdict(self._before)
         counted = {name: value - before[name] for name, value in asdict(self.counters).items()}
-        latency = self._interval.latency
         found = Interval(
             Counters(**counted),
             self._interval.spreads(now),
-            latency.quantile(percentile / 100.0) if latency.count else None,
+            self._interval.latency_s(percentile, now),
         )
         self._before = replace(self.counters)
         self._interval = Distributions(ALL_S)
         return found
+
+
+def _percentile(histogram: ResponseHistogram, percentile: float, now: float) -> float | None:
+    histogram.expire(now)
+    return histogram.quantile(percentile / 100.0) if histogram.count else None
 
 
 def spread(histogram: ResponseHistogram) -> Spread:

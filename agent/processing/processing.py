@@ -131,11 +131,13 @@ class Processing(Dispatch):
     def latency_s(self, processor: str, percentile: float, now: float) -> float | None:
         """In which time this percentile of its messages was processed lately; None: of none is it
         known."""
-        if (found := self._processors.get(processor)) is None:
-            return None
-        histogram = found.measures.lately.latency
-        histogram.expire(now)
-        return histogram.quantile(percentile / 100.0) if histogram.count else None
+        found = self._processors.get(processor)
+        return None if found is None else found.measures.lately.latency_s(percentile, now)
+
+    def cpu_s(self, processor: str, percentile: float, now: float) -> float | None:
+        """How much CPU time this percentile of its messages took lately, likewise."""
+        found = self._processors.get(processor)
+        return None if found is None else found.measures.lately.cpu_s(percentile, now)
 
     def next_interval(self, processor: str, percentile: float, now: float) -> Interval:
         """What a processor that is owned did since the interval before; the next one begins. The

@@ -31,6 +31,8 @@ from fleet.cli.options import (
     areas_to,
     run_directory,
 )
+from fleet.cli.placement import placement
+from fleet.cli.placement_model import measure, train
 from fleet.cli.plan import plan
 from fleet.cli.release import release, releases
 from fleet.cli.service import service
@@ -228,6 +230,9 @@ fleet.add_command(service)
 fleet.add_command(lab)
 fleet.add_command(keys)
 fleet.add_command(plan)
+fleet.add_command(placement)
+placement.add_command(measure)
+placement.add_command(train)
 fleet.add_command(watch)
 fleet.add_command(subscribe)
 fleet.add_command(topic)

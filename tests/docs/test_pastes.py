@@ -116,6 +116,8 @@ REASONS = {
     "docs/run/operations.md": HOSTS,
     "docs/papers/overlay-lab.md": LAB,
     "docs/run/planning.md": LAB,
+    ("docs/understand/placement.md", "Learn from real masters"): "takes an hour: "
+    "tests/fleet/placement/campaign/test_campaign.py runs a short one",
     "docs/understand/quality.md": LAB,
     "docs/run/releases.md": HOSTS,
     "docs/run/report.md": SPARK,

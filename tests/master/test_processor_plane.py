@@ -98,6 +98,48 @@ def test_an_objective_that_the_program_alone_misses_is_refused(plane, monkeypatc
     assert plane.why_not(Topic("free", processor=program)) == ""
 
 
+def test_an_objective_is_held_against_its_own_percentile(plane, monkeypatch):
+    """A p99 objective that p90 would keep is refused."""
+    rig = Rig()
+    rig.create("slow")
+    (status,) = rig.processing.status(0.0)
+    monkeypatch.setattr(
+        processor_plane, "PROCESSORS", {**processor_plane.PROCESSORS, status.program: "x"}
+    )
+    monkeypatch.setattr(processor_plane, "open_processor", lambda *_: None)
+    plane._processing = rig.processing
+    cpu = rig.processing._processors["slow"].measures.lately.cpu
+    for number in range(100):
+        cpu.insert(0.5 if number < 5 else 0.01, 10.0)
+    wants = {p: Topic("t", processor=status.program, slo=Slo(p, 100.0)) for p in (50.0, 90.0, 99.0)}
+    assert plane.why_not(wants[50.0]) == plane.why_not(wants[90.0]) == ""
+    assert "ms of CPU time at p99 in topic slow" in plane.why_not(wants[99.0])
+
+
+def test_limits_of_a_topic_are_those_of_its_processor(plane):
+    limits = {"memory_bytes": 2.0**25, "cpu_s": 0.5, "outputs": 3.0}
+    limited = Topic("limited", processor="comfort_index", limits=limits)
+    assert plane.why_not(limited) == ""
+    plane.start(StartProcessor(limited, 1, Progress("i")), lambda _: None)
+    found = plane._pool.events[-1].definition.limits
+    assert (found.memory_bytes, found.cpu_s, found.outputs, found.wall_s) == (2**25, 0.5, 3, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("limits", "says"),
+    [
+        ({"memory": 1e6}, "there is no limit memory; there are wall_s, cpu_s, "),
+        ({"memory_bytes": 2.0**29}, "limit memory_bytes: a worker has 268435456 bytes"),
+        ({"cpu_s": 0.0}, "limit cpu_s: expected `float` > 0.0"),
+        ({"outputs": 1.5}, "limit outputs: expected `int`, got `float`"),
+    ],
+)
+def test_limits_that_are_none_are_refused_in_one_line(plane, limits, says):
+    problem = plane.why_not(Topic("t", processor="comfort_index", limits=limits))
+    assert problem.startswith(says)
+    assert "\n" not in problem
+
+
 def test_workers_start_with_the_first_processor(plane):
     assert plane._pool.started == 0
     came = []

@@ -4,8 +4,12 @@ from datetime import timedelta
 
 import pytest
 
+from fleet.lake.ingest.stream import ingest
+from fleet.lake.schema.folder import Lake
 from fleet.lake.schema.tables.base import MOVES, PROCESSING
 from fleet.lake.schema.tables.placing import MASTER_LOAD, MOVED, PROCESSED
+from fleet.placement.campaign.lake import intervals
+from fleet.placement.campaign.stays import Processed
 from fleet.report.jobs.placing import master_load, moved, processed
 from tests.fleet.spark_jobs import landings
 from tests.fleet.spark_jobs.recorded import START, found, frame
@@ -56,3 +60,26 @@ def test_the_load_of_a_master_is_that_of_all_its_processors(spark):
     assert (first["came"], first["left"]) == (0, 1)
     assert (second["came"], second["left"], second["cores"], second["workers"]) == (1, 0, 2, 1)
     assert [row["pause_ms"] for row in found(moved(table), MOVED)] == [None, 12.5]
+
+
+def test_intervals_of_a_campaign_come_whole_from_the_lake(spark, tmp_path):
+    lake = Lake(tmp_path)
+    both = {"a": ["b"], "b": ["a"]}
+    lines = [
+        landings.processing("a1", topic, start_s=start_s, together=others, **more)
+        for start_s, more in (
+            (60.0, {}),
+            (120.0, {"failed": 1}),
+            (180.0, {"state": "loading"}),
+            (240.0, {}),
+        )
+        for topic, others in both.items()
+    ]
+    # Of the last one, a record was not pulled yet.
+    landings.write_lines(lake, "1.jsonl", lines[:-1])
+    ingest(spark, lake)
+    (found,) = intervals(spark, lake, 99.0)
+    assert (found.iad, found.start_s, found.seconds, found.workers) == ("a1", 60.0, 60.0, 4)
+    assert found.topics == tuple(
+        Processed(topic, 120, 118, 12.5, 80.0, 1_000.0) for topic in ("a", "b")
+    )
