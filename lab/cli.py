@@ -487,3 +487,32 @@ def placement_topics(quick: bool, seed: int, results: Path) -> int:
     from lab.placement import command
 
     return command.topics(results, seed, quick=quick)
+
+
+@lab.command()
+@click.option(
+    "--lake",
+    "lakes",
+    type=click.Path(file_okay=False, path_type=Path),
+    multiple=True,
+    required=True,
+    help="Of a campaign of fleet placement measure; again for another discipline.",
+)
+@SEED
+@click.option(
+    "--results",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("var/placement-real"),
+    show_default=True,
+    help="Where placement-real.csv and .md go.",
+)
+def placement_real(lakes: tuple[Path, ...], seed: int, results: Path) -> int:
+    """Score latency models on runs of real masters: one queue, and a worker a topic.
+
+    Needs numpy, SciPy, scikit-learn and PySpark.
+    """
+    if (status := without("numpy", "scipy", "sklearn", "pyspark")) is not None:
+        return status
+    from lab.placement_real import command
+
+    return command.run(lakes, results, seed)

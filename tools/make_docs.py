@@ -34,7 +34,7 @@ from agent.wire import (
 from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
 from fleet.inventory.model import Inventory
 from fleet.lake.schema import tables as lake_tables
-from fleet.lake.schema.tables import base, models, report, requests, sensing
+from fleet.lake.schema.tables import base, models, placing, report, requests, sensing
 from fleet.lake.schema.tables.model import Table
 from fleet.rollout import rollout
 
@@ -231,6 +231,7 @@ def lake() -> str:
     parts = (
         ("Tables of the lake", base.TABLES),
         ("Tables of a report, from records", requests.TABLES),
+        ("Tables of a report, about topics and masters", placing.TABLES),
         ("Tables of a report, from readings", sensing.TABLES),
         ("Tables of a report, about itself", report.TABLES),
         ("Models", models.TABLES),

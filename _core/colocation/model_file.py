@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, Literal
 
 import msgspec
@@ -48,6 +49,16 @@ class ModelFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     window_s: float
     runs: int = 0  # that it was trained on
     trees: list[Tree] = []
+
+    def note(self, quantiles: Iterable[float]) -> str:
+        """What is to be said to whoever judges objectives of these quantiles; empty if nothing. The
+        formulas go from one quantile to another; trees, and the numbers in the formulas, are of
+        the one that was measured."""
+        others = sorted({each for each in quantiles if abs(each - self.quantile) > 1e-9})
+        if not others:
+            return ""
+        told = ", ".join(f"p{each * 100:g}" for each in others)
+        return f"{told} by the formulas: the model was trained on p{self.quantile * 100:g}"
 
     def model(self) -> Colocation:
         """The model, ready to be asked; ModelError if its numbers are none."""

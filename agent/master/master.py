@@ -58,7 +58,7 @@ from agent.runtime.reactor import Reactor
 from agent.runtime.release import release
 from agent.runtime.signals import StopSignal
 from agent.scheduling.admission import ClientRates
-from agent.scheduling.events import PolicyChanged, TellOperator
+from agent.scheduling.events import PolicyChanged, TellOperator, WriteRecord
 from agent.scheduling.queries.scheduler import QueryScheduler
 from agent.scheduling.shared_budget import SharedBudget
 from agent.scheduling.tasks.deadlines import DeadlineEstimator
@@ -217,7 +217,13 @@ class Master:
             time.time,
             lambda areas: len(self._task_scheduler.resources(areas)),
         )
-        self._processors = ProcessorPlane(reactor, self._say)
+        self._processors = ProcessorPlane(
+            reactor,
+            self._say,
+            config.processing,
+            iad=self._iad,
+            record=lambda record: reactor.perform([WriteRecord(record)]),
+        )
         self._topics = TopicPlane(
             reactor,
             self._iad,

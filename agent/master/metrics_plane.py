@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from agent.master.records import Records
@@ -14,6 +14,7 @@ from agent.runtime.reactor import Reactor
 from agent.wire.config import Metrics
 from agent.wire.operator import IadStatus
 from agent.wire.records import AnyRecord
+from agent.wire.topics import TopicStatus
 
 if TYPE_CHECKING:
     from agent.metrics.page import Page
@@ -117,7 +118,7 @@ class MetricsPlane:
 
 
 def read(status: IadStatus, peers: Iterable[str]) -> list[Samples]:
-    """The samples in a master's status. O(nodes + peers)."""
+    """The samples in a master's status. O(nodes + peers + topics)."""
     nodes = status.nodes
     states = Counter(node.state for node in nodes)
     counters: dict[f.Family, dict[Labels, float]] = {}
@@ -139,4 +140,32 @@ def read(status: IadStatus, peers: Iterable[str]) -> list[Samples]:
         gauge(f.NODE_EVENTS_DROPPED, [((node.node,), node.events_dropped) for node in nodes]),
         gauge(f.REGISTERED, registered),
         gauge(f.PEER_UP, [((iad,), iad not in status.unreachable_iads) for iad in peers]),
+        *_of_topics(status.topics),
+    ]
+
+
+def _of_topics(topics: Sequence[TopicStatus]) -> list[Samples]:
+    """Operators choose topics, and a master has a few hundred at most: each is a label value."""
+    processed = [each for each in topics if each.topic.processor]
+
+    def of(family: f.Family, some: Sequence[TopicStatus], name: str) -> Samples:
+        return gauge(family, [((each.topic.name,), getattr(each, name)) for each in some])
+
+    taken_in = [
+        ((each.topic.name,), each.arrived if each.topic.processor else each.received)
+        for each in topics
+    ]
+    known_s = [
+        ((each.topic.name,), each.latency_ms / 1e3)
+        for each in processed
+        if each.latency_ms is not None
+    ]
+    return [
+        gauge(f.TOPIC_IN, taken_in),
+        of(f.TOPIC_OUT, topics, "put_out"),
+        of(f.TOPIC_WAITING, processed, "waiting"),
+        of(f.TOPIC_LATE, processed, "late"),
+        of(f.TOPIC_FAILED, processed, "failed"),
+        of(f.TOPIC_CPU, processed, "cpu_s"),
+        gauge(f.TOPIC_LATENCY, known_s),
     ]

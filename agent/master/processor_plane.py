@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
 from msgspec.structs import replace
 
-from agent.master.worker_pool import WorkerPool
-from agent.processing.definition import Definition
+from agent.master.worker_pool import MEMORY_BYTES, WorkerPool
+from agent.processing.definition import Definition, limits_of
 from agent.processing.events import (
     Arrived,
     Checkpoint,
@@ -26,6 +27,7 @@ from agent.processing.events import (
     TakeCheckpoint,
 )
 from agent.processing.processing import Processing, Status
+from agent.processing.record import record_of
 from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
 from agent.topics.events import (
@@ -37,7 +39,9 @@ from agent.topics.events import (
     StartProcessor,
     TopicsEvent,
 )
+from agent.wire.master_config import MasterProcessing
 from agent.wire.predicates import Value
+from agent.wire.records import ProcessingRecord
 from agent.wire.topics import Topic, TopicStatus
 from processors.base import ProcessorError
 from processors.registry import GROUP, PROCESSORS, open_processor
@@ -48,6 +52,8 @@ LOOK_S: Final = 0.1
 DUE_S: Final = 1.0
 # Messages of a processor that must have been measured before an objective is refused.
 ENOUGH: Final = 20
+# Of the latencies of a topic without an objective.
+PERCENTILE: Final = 90.0
 UNHEALTHY: Final = frozenset({"backing_off", "disabled"})
 
 Tell = Callable[[TopicsEvent], None]
@@ -55,13 +61,34 @@ Tell = Callable[[TopicsEvent], None]
 
 class ProcessorPlane:
     """The processors of `agent.master.topic_plane`. The worker processes, one for each core, are
-    started with the first processor: a master without any pays nothing."""
+    started with the first processor: a master without any pays nothing.
 
-    def __init__(self, reactor: Reactor, say: Say, workers: int | None = None) -> None:
+    `record` takes what each processor did: every `config.record_s`, and whenever one comes or
+    goes."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        say: Say,
+        config: MasterProcessing = MasterProcessing(),  # noqa: B008 - it cannot be changed
+        *,
+        iad: str = "",
+        wall: Callable[[], float] = time.time,
+        record: Callable[[ProcessingRecord], object] = lambda _: None,
+    ) -> None:
         self._clock = reactor.clock
         self._say = say
+        self._config = config
+        self._iad = iad
+        self._wall = wall
+        self._record = record
         self.on_trouble: Callable[[str, str, str], object] = lambda *_: None
-        self._processing = Processing(workers or len(os.sched_getaffinity(0)))
+        self._cores = len(os.sched_getaffinity(0))
+        self._workers = config.workers or self._cores
+        self._processing = Processing(self._workers)
+        self._topics: dict[str, Topic] = {}
+        self._interval_s = 0.0  # when the interval of the records began
+        reactor.add_timer(self)
         self._pool = WorkerPool(reactor, self._processing, self._deliver, say)
         self._running = False
         self._tells: dict[str, Tell] = {}
@@ -80,6 +107,12 @@ class ProcessorPlane:
                 return str(error)
         elif problem := _unknown(name):
             return problem
+        try:
+            limits = limits_of(topic.limits)
+        except ValueError as error:
+            return str(error)
+        if limits.memory_bytes > MEMORY_BYTES:
+            return f"limit memory_bytes: a worker has {MEMORY_BYTES} bytes for its processors"
         return self._infeasible(topic)
 
     def described(self, status: TopicStatus) -> TopicStatus:
@@ -92,7 +125,7 @@ class ProcessorPlane:
         if found is None:
             return status
         counters, cpu = found.counters, found.spreads["cpu"]
-        percentile = topic.slo.percentile if topic.slo is not None else 90.0
+        percentile = PERCENTILE if topic.slo is None else topic.slo.percentile
         latency_s = self._processing.latency_s(topic.name, percentile, now)
         trouble = found.last_failure if found.state in UNHEALTHY else ""
         return replace(
@@ -106,6 +139,8 @@ class ProcessorPlane:
             latency_ms=None if latency_s is None else latency_s * 1e3,
             cpu_ms=cpu.mean_s * 1e3 if cpu.count else None,
             trouble=(trouble or status.trouble)[:512],
+            arrived=counters.arrived,
+            cpu_s=counters.cpu_s,
         )
 
     def sizes(self) -> dict[str, int]:
@@ -119,6 +154,8 @@ class ProcessorPlane:
             self._running = True
             self._pool.start()
         topic, progress = started.topic, started.progress
+        self._write_records()
+        self._topics[topic.name] = topic
         self._tells[topic.name] = tell
         self._looked_s = -math.inf
         definition = Definition(
@@ -126,12 +163,15 @@ class ProcessorPlane:
             processor=topic.processor,
             parameters=_parameters(topic),
             slo_s=DUE_S if topic.slo is None else topic.slo.latency_ms / 1e3,
+            limits=limits_of(topic.limits),
         )
         checkpoint = Checkpoint(progress.position, progress.position, progress.state)
         self._pool.handle(Create(definition, started.epoch, checkpoint))
 
     def stop(self, name: str) -> None:
         """End the processor of this topic."""
+        self._write_records()
+        self._topics.pop(name, None)
         self._tells.pop(name, None)
         self._looked_s = -math.inf
         self._pool.handle(Remove(name))
@@ -151,7 +191,43 @@ class ProcessorPlane:
 
     def close(self) -> None:
         """End the workers. What they had not put out comes again from the inboxes."""
+        self._write_records()
         self._pool.close()
+
+    # --- records -------------------------------------------------------------------------------
+
+    @property
+    def next_due(self) -> float | None:
+        """When the next records are due."""
+        return self._interval_s + self._config.record_s if self._topics else None
+
+    def tick(self, now: float) -> None:
+        """Write records that are due."""
+        if (due := self.next_due) is not None and due <= now:
+            self._write_records()
+
+    def _write_records(self) -> None:
+        """Write what each processor did since the last time, and begin anew."""
+        now, began_s = self._clock(), self._interval_s
+        self._interval_s = now
+        begun_ms = round((self._wall() - (now - began_s)) * 1e3)
+        for status in self._processing.status(now):
+            topic = self._topics[status.processor]
+            percentile = PERCENTILE if topic.slo is None else topic.slo.percentile
+            self._record(
+                record_of(
+                    self._iad,
+                    begun_ms,
+                    began_s,
+                    now - began_s,
+                    topic,
+                    status,
+                    self._processing.next_interval(topic.name, percentile, now),
+                    tuple([name for name in sorted(self._topics) if name != topic.name]),
+                    self._cores,
+                    self._workers,
+                )
+            )
 
     # --- what processors say -------------------------------------------------------------------
 
@@ -182,16 +258,16 @@ class ProcessorPlane:
             return ""
         now = self._clock()
         for status in self._processing.status(now):
-            cpu = status.spreads["cpu"]
-            if status.program == topic.processor and cpu.count >= ENOUGH:
-                took_ms = (cpu.p90_s if topic.slo.percentile >= 90.0 else cpu.p50_s) * 1e3
-                if took_ms > topic.slo.latency_ms:
-                    which = "p90" if topic.slo.percentile >= 90.0 else "p50"
-                    return (
-                        f"infeasible alone: {topic.processor} takes {took_ms:.3g} ms of CPU time "
-                        f"at {which} in topic {status.processor}; the objective is "
-                        f"{topic.slo.latency_ms:.3g} ms"
-                    )
+            if status.program != topic.processor or status.spreads["cpu"].count < ENOUGH:
+                continue
+            percentile = topic.slo.percentile
+            took_s = self._processing.cpu_s(status.processor, percentile, now)
+            if took_s is not None and took_s * 1e3 > topic.slo.latency_ms:
+                return (
+                    f"infeasible alone: {topic.processor} takes {took_s * 1e3:.3g} ms of CPU time "
+                    f"at p{percentile:g} in topic {status.processor}; the objective is "
+                    f"{topic.slo.latency_ms:.3g} ms"
+                )
         return ""
 
 

@@ -367,6 +367,56 @@ WEBHOOK_UP = Family(
     "",
     "1 if the last post to that webhook was delivered, or there was none yet.",
 )
+TOPIC_IN = Family(
+    "sanderling_topic_in_total",
+    "counter",
+    ("topic",),
+    "messages",
+    "Messages that a topic took in since this master has it: at its processor, if it has one.",
+)
+TOPIC_OUT = Family(
+    "sanderling_topic_out_total",
+    "counter",
+    ("topic",),
+    "notifications",
+    "Notifications that the topic put out.",
+)
+TOPIC_WAITING = Family(
+    "sanderling_topic_waiting",
+    "gauge",
+    ("topic",),
+    "messages",
+    "Messages that wait for the topic's processor.",
+)
+TOPIC_LATE = Family(
+    "sanderling_topic_late_total",
+    "counter",
+    ("topic",),
+    "messages",
+    "Messages that were processed later than the topic's objective says.",
+)
+TOPIC_FAILED = Family(
+    "sanderling_topic_failures_total",
+    "counter",
+    ("topic",),
+    "failures",
+    "Times that the topic's processor failed: it raised, hung, died, or took too much.",
+)
+TOPIC_CPU = Family(
+    "sanderling_topic_cpu_seconds_total",
+    "counter",
+    ("topic",),
+    "seconds",
+    "CPU time of the topic's processor; repetitions after a failure count.",
+)
+TOPIC_LATENCY = Family(
+    "sanderling_topic_latency_seconds",
+    "gauge",
+    ("topic",),
+    "seconds",
+    "Of the last ten minutes, the percentile of the topic's objective (without one, the 90th) of "
+    "the time from a message's arrival to its outputs.",
+)
 
 MASTER: Final = (
     QUERIES, QUERY_DURATION, SLO_MISSES, OPEN_QUERIES, TASKS_CANCELLED, TASK_RESULTS_IGNORED,
@@ -376,7 +426,8 @@ MASTER: Final = (
     WATCH_ROUNDS, WATCH_ROUNDS_PUT_OFF, POD_REQUESTS_FAILED, NODE_EVENTS, NODE_EVENTS_REPEATED,
     NODE_EVENTS_REFUSED, NODE_EVENTS_IMPLAUSIBLE, NODE_EVENTS_WAITING, NODE_EVENTS_DROPPED,
     REGISTERED, ALERTS, NOTIFICATIONS_SPOOLED, NOTIFICATIONS_SENT, NOTIFICATIONS_GIVEN_UP,
-    SUBSCRIPTIONS_OPEN, OVERLAY_LINK_UP, OVERLAY_DETOURS, WEBHOOK_POSTS, WEBHOOK_UP, *COMMON,
+    SUBSCRIPTIONS_OPEN, OVERLAY_LINK_UP, OVERLAY_DETOURS, WEBHOOK_POSTS, WEBHOOK_UP, TOPIC_IN,
+    TOPIC_OUT, TOPIC_WAITING, TOPIC_LATE, TOPIC_FAILED, TOPIC_CPU, TOPIC_LATENCY, *COMMON,
 )  # fmt: skip
 
 # --- registration service ------------------------------------------------------------------------

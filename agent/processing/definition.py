@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
-from msgspec import Meta, field
+from msgspec import Meta, ValidationError, convert, field
 
 from agent.wire.base import Name
 from agent.wire.config import Section
@@ -51,6 +52,25 @@ class Limits(Section, frozen=True):
     def message_bytes(self) -> int:
         """The largest message that is taken: a few must fit into the queue."""
         return self.waiting_bytes // 4
+
+
+def limits_of(given: Mapping[str, float]) -> Limits:
+    """The limits of a topic: these, and else the usual ones. ValueError in one line."""
+    known = Limits.__struct_fields__
+    if others := sorted({*given} - {*known}):
+        raise ValueError(f"there is no limit {others[0]}; there are {', '.join(known)}")
+    # On the wire every number is a double.
+    whole = {n: int(v) if float(v).is_integer() else v for n, v in given.items()}
+    try:
+        return convert(whole, Limits)
+    except ValidationError as error:
+        raise ValueError(f"limit {_place(str(error))}") from None
+
+
+def _place(text: str) -> str:
+    """msgspec's sentence with the field first: "Expected `int` <= 5 - at `$.outputs`"."""
+    what, _, where = text.partition(" - at ")
+    return f"{where.strip('`$.')}: {what[:1].lower()}{what[1:]}"
 
 
 class Definition(Section, frozen=True):

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from _core.deadlines.histogram import ResponseHistogram
 
 # Distributions are of so many messages and seconds at most.
 KEPT: Final = 2_000
 WINDOW_S: Final = 600.0
+# Of an interval, nothing is too old.
+ALL_S: Final = 1_000_000.0
 
 
 class Counters(Struct):
@@ -40,25 +43,28 @@ class Spread(Struct, frozen=True):
     p99_s: float
 
 
-class Measures:
+class Distributions:
     """CPU time of a message; waiting, from its arrival to its start; latency, from its arrival to
-    its outputs. Distributions are of the last `WINDOW_S`."""
+    its outputs. Of the last `window_s`."""
 
-    def __init__(self) -> None:
-        self.counters = Counters()
-        self.cpu = ResponseHistogram(KEPT, WINDOW_S)
-        self.waiting = ResponseHistogram(KEPT, WINDOW_S)
-        self.latency = ResponseHistogram(KEPT, WINDOW_S)
+    def __init__(self, window_s: float) -> None:
+        self.cpu = ResponseHistogram(KEPT, window_s)
+        self.waiting = ResponseHistogram(KEPT, window_s)
+        self.latency = ResponseHistogram(KEPT, window_s)
 
-    def processed(
-        self, now: float, arrived_s: float, started_s: float, due_s: float, cpu_s: float
-    ) -> None:
-        """A message was processed for the first time."""
-        self.counters.processed += 1
-        self.counters.late += now > due_s
+    def insert(self, now: float, cpu_s: float, waiting_s: float, latency_s: float) -> None:
+        """A message was processed."""
         self.cpu.insert(cpu_s, now)
-        self.waiting.insert(started_s - arrived_s, now)
-        self.latency.insert(now - arrived_s, now)
+        self.waiting.insert(waiting_s, now)
+        self.latency.insert(latency_s, now)
+
+    def cpu_s(self, percentile: float, now: float) -> float | None:
+        """A percentile of the CPU time; None of nothing."""
+        return _percentile(self.cpu, percentile, now)
+
+    def latency_s(self, percentile: float, now: float) -> float | None:
+        """A percentile of the latency; None of nothing."""
+        return _percentile(self.latency, percentile, now)
 
     def spreads(self, now: float) -> dict[str, Spread]:
         """All distributions, by name."""
@@ -68,6 +74,51 @@ class Measures:
             histogram.expire(now)
             found[name] = spread(histogram)
         return found
+
+
+class Interval(Struct, frozen=True):
+    """What happened since the interval before: differences of the counters, distributions."""
+
+    counters: Counters
+    spreads: dict[str, Spread]
+    objective_s: float | None  # the percentile asked for
+
+
+class Measures:
+    """What is counted and measured of a processor, and the same of the interval under way."""
+
+    def __init__(self) -> None:
+        self.counters = Counters()
+        self.lately = Distributions(WINDOW_S)
+        self._interval = Distributions(ALL_S)
+        self._before = Counters()
+
+    def processed(
+        self, now: float, arrived_s: float, started_s: float, due_s: float, cpu_s: float
+    ) -> None:
+        """A message was processed for the first time."""
+        self.counters.processed += 1
+        self.counters.late += now > due_s
+        for each in (self.lately, self._interval):
+            each.insert(now, cpu_s, started_s - arrived_s, now - arrived_s)
+
+    def next_interval(self, now: float, percentile: float) -> Interval:
+        """The interval that ends now; the next one begins."""
+        before = asdict(self._before)
+        counted = {name: value - before[name] for name, value in asdict(self.counters).items()}
+        found = Interval(
+            Counters(**counted),
+            self._interval.spreads(now),
+            self._interval.latency_s(percentile, now),
+        )
+        self._before = replace(self.counters)
+        self._interval = Distributions(ALL_S)
+        return found
+
+
+def _percentile(histogram: ResponseHistogram, percentile: float, now: float) -> float | None:
+    histogram.expire(now)
+    return histogram.quantile(percentile / 100.0) if histogram.count else None
 
 
 def spread(histogram: ResponseHistogram) -> Spread:

@@ -42,7 +42,7 @@ from agent.processing.events import (
     WorkerEnded,
     WorkerReady,
 )
-from agent.processing.measures import Counters, Spread
+from agent.processing.measures import Counters, Interval, Spread
 from agent.processing.outputs import Nonsense, read_outputs
 from agent.processing.processor import Input, Processor
 from agent.processing.worker import Request, Worker
@@ -123,7 +123,7 @@ class Processing(Dispatch):
                 processor.failures,
                 processor.last_failure,
                 replace(processor.measures.counters),
-                processor.measures.spreads(now),
+                processor.measures.lately.spreads(now),
             )
             for processor in self._processors.values()
         ]
@@ -131,11 +131,18 @@ class Processing(Dispatch):
     def latency_s(self, processor: str, percentile: float, now: float) -> float | None:
         """In which time this percentile of its messages was processed lately; None: of none is it
         known."""
-        if (found := self._processors.get(processor)) is None:
-            return None
-        histogram = found.measures.latency
-        histogram.expire(now)
-        return histogram.quantile(percentile / 100.0) if histogram.count else None
+        found = self._processors.get(processor)
+        return None if found is None else found.measures.lately.latency_s(percentile, now)
+
+    def cpu_s(self, processor: str, percentile: float, now: float) -> float | None:
+        """How much CPU time this percentile of its messages took lately, likewise."""
+        found = self._processors.get(processor)
+        return None if found is None else found.measures.lately.cpu_s(percentile, now)
+
+    def next_interval(self, processor: str, percentile: float, now: float) -> Interval:
+        """What a processor that is owned did since the interval before; the next one begins. The
+        percentile of its latencies is told besides."""
+        return self._processors[processor].measures.next_interval(now, percentile)
 
     def epoch_of(self, processor: str) -> int:
         """The epoch of a processor that is owned."""

@@ -95,8 +95,21 @@ class MasterLiveness(Section, frozen=True):
     ] = 3
 
 
+class MasterProcessing(Section, frozen=True):
+    """Message processors of topics."""
+
+    workers: Annotated[
+        int,
+        Meta(ge=0, le=1_024, description="Worker processes; 0: one for each core."),
+    ] = 0
+    record_s: Annotated[
+        float,
+        Meta(ge=0.1, le=86_400.0, description="Seconds that a record of a processor covers."),
+    ] = 60.0
+
+
 class MasterRecords(Section, frozen=True):
-    """JSON-lines records of queries, tasks and subtasks."""
+    """JSON-lines records of queries, tasks, subtasks, events, processors and moves."""
 
     directory: Annotated[
         File,
@@ -408,6 +421,7 @@ class MasterConfig(Section, frozen=True):
     scheduling: MasterScheduling = MasterScheduling()
     liveness: MasterLiveness = MasterLiveness()
     records: MasterRecords = MasterRecords()
+    processing: MasterProcessing = MasterProcessing()
 
     def __post_init__(self) -> None:
         names: set[str] = set()

@@ -1,5 +1,5 @@
-"""Log records: one JSON line per query, task and subtask, with the times of DSSP's Fig. 7, and per
-event of an edge node.
+"""Log records: one JSON line per query, task and subtask, with the times of DSSP's Fig. 7; per
+event of an edge node, per minute of a topic's processor, and per move of a unit.
 
 Every `*_ms` that is not a budget, a duration or `wall_ms` is counted from the record's own start
 (`received`), on the master's monotonic clock. The time of a step that never happened is null.
@@ -124,6 +124,69 @@ class NodeEventRecord(Record, frozen=True, tag="node_event"):
     areas: tuple[str, ...] = ()
 
 
-AnyRecord = QueryRecord | TaskRecord | SubtaskRecord | NodeEventRecord
+class ProcessingRecord(Record, frozen=True, tag="processing"):
+    """What one topic's processor did at a master, and what that took.
+
+    The time begins at the record's own start and lasts `seconds`: about a minute, or less where a
+    processor came or went, so that the same topics were `together` on the master all the time.
+    `cpu_s` is all CPU time of the processor, `cpu_ms` that of a message, by the worker; waiting is
+    from a message's arrival to its start, latency from its arrival to its outputs, by the master's
+    clock; means and percentiles are of the messages processed, the last 2,000 if there are more,
+    null without any. `achieved_ms` is the percentile of the objective. `waiting`, `state` and
+    `state_bytes` are as they were at the end. At most `workers` messages are processed at a time,
+    on `cores`.
+    """
+
+    topic: str
+    processor: str
+    seconds: float
+    state: str
+    percentile: float | None
+    slo_ms: float | None
+    arrived: int
+    processed: int
+    late: int
+    failed: int
+    skipped: int
+    outputs: int
+    waiting: int
+    state_bytes: int
+    cpu_s: float
+    cpu_ms: float | None
+    cpu_p50_ms: float | None
+    cpu_p90_ms: float | None
+    waiting_ms: float | None
+    waiting_p90_ms: float | None
+    latency_ms: float | None
+    latency_p50_ms: float | None
+    latency_p90_ms: float | None
+    latency_p99_ms: float | None
+    achieved_ms: float | None
+    together: tuple[str, ...]
+    cores: int
+    workers: int
+
+
+class MoveRecord(Record, frozen=True, tag="move"):
+    """A move of a unit to another master, written by the master that it left or that gave it up.
+
+    The unit is a `kind` (home, processor or clone) and a name. `state` is the one that the move
+    reached: settled, or where it ended. `pause_ms` is for how long nobody served the unit; null if
+    it never stopped. The move ended `moved_ms` after the record's own start.
+    """
+
+    kind: str
+    unit: str
+    source: str
+    target: str
+    state: str
+    reason: str
+    pause_ms: float | None
+    moved_ms: float
+
+
+AnyRecord = (
+    QueryRecord | TaskRecord | SubtaskRecord | NodeEventRecord | ProcessingRecord | MoveRecord
+)
 
 decode_record = msgspec.json.Decoder(AnyRecord).decode

@@ -38,7 +38,8 @@ class Topic(WireStruct, frozen=True, omit_defaults=True):
     """What a topic takes in, and what becomes of it. Every `every_s` seconds the master queries
     `areas` for `channels` (empty: all) of `service`; besides, clients publish to it. Each message
     goes through `processor`; without one, messages are put out as they are published. `slo`: in
-    which time after its arrival the percentile of the messages is to be processed."""
+    which time after its arrival the percentile of the messages is to be processed. `limits`: what
+    the processor may take, where that is not the usual (docs/use/processors.md)."""
 
     name: Name
     areas: Annotated[tuple[Area, ...], Meta(max_length=MAX_TOPIC_AREAS)] = ()
@@ -50,6 +51,9 @@ class Topic(WireStruct, frozen=True, omit_defaults=True):
     )
     slo: Slo | None = None
     service: Name = "default"
+    limits: Annotated[dict[Channel, Finite], Meta(max_length=MAX_PARAMETERS)] = field(
+        default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         if bool(self.areas) != (self.every_s is not None):
@@ -57,8 +61,8 @@ class Topic(WireStruct, frozen=True, omit_defaults=True):
         if not self.processor:
             if self.areas:
                 raise ValueError("readings need a processor to make messages of them")
-            if self.parameters or self.slo is not None:
-                raise ValueError("parameters and slo are a processor's, and there is none")
+            if self.parameters or self.limits or self.slo is not None:
+                raise ValueError("parameters and slo are a processor's, limits too; there is none")
 
 
 class TopicStatus(WireStruct, frozen=True, omit_defaults=True):
@@ -67,7 +71,7 @@ class TopicStatus(WireStruct, frozen=True, omit_defaults=True):
     `rounds_failed` its queries. Of the processor, all since it was started here: its `state`
     ("none" without one), messages `waiting`, processed, too late, failed and skipped; `latency_ms`
     is the percentile of the objective, `cpu_ms` the mean of a message. `trouble`: what is wrong,
-    in words."""
+    in words. Messages that `arrived` at the processor, and `cpu_s` that all of them took."""
 
     topic: Topic
     state: Text
@@ -84,6 +88,8 @@ class TopicStatus(WireStruct, frozen=True, omit_defaults=True):
     latency_ms: Finite | None = None
     cpu_ms: Finite | None = None
     trouble: Text = ""
+    arrived: Count = 0
+    cpu_s: Finite = 0.0
 
 
 # --- operator → master ---------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from fleet.cli.options import (
     run_directory,
 )
 from fleet.cli.placement import placement
+from fleet.cli.placement_model import measure, train
 from fleet.cli.plan import plan
 from fleet.cli.release import release, releases
 from fleet.cli.service import service
@@ -229,10 +230,12 @@ fleet.add_command(service)
 fleet.add_command(lab)
 fleet.add_command(keys)
 fleet.add_command(plan)
+fleet.add_command(placement)
+placement.add_command(measure)
+placement.add_command(train)
 fleet.add_command(watch)
 fleet.add_command(subscribe)
 fleet.add_command(topic)
-fleet.add_command(placement)
 fleet.add_command(deploy)
 fleet.add_command(rollback)
 fleet.add_command(replace)

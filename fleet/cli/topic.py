@@ -25,8 +25,15 @@ def _setting(text: str) -> tuple[str, Any]:
     return setting(text)
 
 
+def _limit(text: str) -> tuple[str, float]:
+    from fleet.query.topic import limit
+
+    return limit(text)
+
+
 CHANNELS = Parsed("channels", _channels)
 SETTING = Parsed("name=value", _setting)
+LIMIT = Parsed("name=value", _limit)
 
 
 @click.group(context_settings={"max_content_width": 100})
@@ -68,6 +75,13 @@ def topic() -> None:
     type=SLO,
     help="Objective for the time from a message's arrival until it is processed: p90=1s.",
 )
+@click.option(
+    "--limit",
+    "limits",
+    type=LIMIT,
+    multiple=True,
+    help="What the processor may take: memory=128M, cpu=0.5s, waiting=5000. Again for more.",
+)
 @asks("5s", "fleet.query.topic")
 def create(
     name: str,
@@ -78,6 +92,7 @@ def create(
     processor: str,
     settings: tuple[tuple[str, Any], ...],
     slo: Any,
+    limits: tuple[tuple[str, float], ...],
     ask: Asker,
 ) -> int:
     """Have a master keep a topic.
@@ -98,6 +113,7 @@ def create(
         processor=processor,
         parameters=dict(settings),
         slo=slo,
+        limits=dict(limits),
     )
 
 

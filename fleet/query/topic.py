@@ -4,7 +4,7 @@ public one."""
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -12,6 +12,7 @@ from msgspec import Struct
 from agent.client import Client, NoReplyError, Operator, PublishError
 from agent.client.publishing import ATTRIBUTE
 from agent.net.keys import KeyFiles
+from agent.processing.definition import Limits
 from agent.wire.predicates import Value
 from agent.wire.topics import (
     CreateTopic,
@@ -26,6 +27,9 @@ from agent.wire.topics import (
 from fleet.common import exits
 from fleet.query import replies, topic_screen
 from fleet.terminal import screen
+from fleet.terminal.units import parse_duration
+
+LIMITS: Final = Limits.__struct_fields__
 
 
 class Asker(Struct, frozen=True):
@@ -151,6 +155,32 @@ def setting(text: str) -> tuple[str, Parameter]:
     return name, number
 
 
+def limit(text: str) -> tuple[str, float]:
+    """``memory=128M``, ``cpu=0.5s``, ``waiting=5000``: a limit by its name, for which memory stands
+    as well as memory_bytes; bytes may have K, M or G (of 1,024), times a unit of time."""
+    name, equals, value = text.partition("=")
+    known = {each.removesuffix("_bytes").removesuffix("_s"): each for each in LIMITS}
+    # Of two that would have one name, such as waiting and waiting_bytes, it is the shorter.
+    known |= {each: each for each in LIMITS}
+    if not equals or name not in known:
+        raise ValueError(f"{text!r} is no limit; name=value with one of {', '.join(LIMITS)}")
+    field = known[name]
+    try:
+        if field.endswith("_bytes"):
+            return field, _bytes(value)
+        if field.endswith("_s"):
+            return field, parse_duration(value)
+        return field, float(int(value))
+    except ValueError:
+        example = "128M" if field.endswith("_bytes") else "2s" if field.endswith("_s") else "100"
+        raise ValueError(f"{value!r} is nothing for {field}; write {name}={example}") from None
+
+
+def _bytes(text: str) -> float:
+    times = {"K": 2**10, "M": 2**20, "G": 2**30}.get(text[-1:].upper(), 1)
+    return float(int(text if times == 1 else text[:-1])) * times
+
+
 def _why_not(fields: dict[str, Any]) -> str:
     areas, every_s, processor = fields["areas"], fields["every_s"], fields["processor"]
     if areas and every_s is None:
@@ -159,6 +189,6 @@ def _why_not(fields: dict[str, Any]) -> str:
         return "--every goes with --area; without areas a topic takes what is published to it"
     if areas and not processor:
         return "readings need a processor to make messages of them: --processor NAME"
-    if not processor and (fields["parameters"] or fields["slo"] is not None):
-        return "--set and --slo go with --processor"
+    if not processor and (fields["parameters"] or fields["limits"] or fields["slo"] is not None):
+        return "--set, --limit and --slo go with --processor"
     return ""

@@ -87,6 +87,9 @@ def _show_processor(screen: Console, status: TopicStatus) -> None:
     if topic.parameters:
         settings = [f"{name}={_value(value)}" for name, value in sorted(topic.parameters.items())]
         line(screen, f"    with {', '.join(settings)}")
+    if topic.limits:
+        limits = [f"{name} {value:.15g}" for name, value in sorted(topic.limits.items())]
+        line(screen, f"    limits: {', '.join(limits)}")
     line(
         screen,
         f"    {status.processed} messages processed, {status.waiting} waiting, "

@@ -10,9 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from fleet.lake.ingest.reading import read
 from fleet.lake.schema.folder import Lake
-from fleet.lake.schema.tables import base, report, requests, sensing
+from fleet.lake.schema.tables import base, placing, report, requests, sensing
 from fleet.lake.schema.tables.model import Table
 from fleet.report.jobs import climate, deadlines, health, load, models, slo, timing
+from fleet.report.jobs import placing as placed
 from fleet.report.jobs.contents import client, contents, pulled, quarantined
 from fleet.report.jobs.worst import worst_sensors
 
@@ -42,6 +43,8 @@ class Sources:
         self.tasks = of(base.TASKS)
         self.subtasks = of(base.SUBTASKS)
         self.events = of(base.EVENTS)
+        self.processing = of(base.PROCESSING)
+        self.moves = of(base.MOVES)
         self.readings = of(base.READINGS)
         self.tasks_around = around(base.TASKS)
         self.subtasks_around = around(base.SUBTASKS)
@@ -51,7 +54,10 @@ class Sources:
 
     def is_empty(self) -> bool:
         """Whether there is no data in this time."""
-        frames = (self.queries, self.readings, self.tasks, self.events)
+        frames = (
+            *(self.queries, self.readings, self.tasks, self.events),
+            *(self.processing, self.moves),
+        )
         return all(frame.isEmpty() for frame in frames)
 
 
@@ -67,6 +73,9 @@ def jobs(spark: SparkSession, lake: Lake, sources: Sources, made: Made) -> Itera
             s.queries, s.tasks_around, s.subtasks_around, load.window_s(s.queries)
         ),
     )
+    yield placing.PROCESSED, lambda: placed.processed(s.processing)
+    yield placing.MASTER_LOAD, lambda: placed.master_load(s.processing, s.moves)
+    yield placing.MOVED, lambda: placed.moved(s.moves)
     yield sensing.CLIMATE_HOURS, lambda: climate.climate_hours(s.readings, s.nodes)
     yield sensing.CLIMATE_DAYS, lambda: climate.climate_days(made(sensing.CLIMATE_HOURS))
     yield sensing.SENSOR_HEALTH, lambda: health.sensor_health(s.readings, s.nodes)

@@ -9,8 +9,8 @@ from typing import Final
 
 from agent.wire.records import (
     AnyRecord,
-    NodeEventRecord,
     QueryRecord,
+    SubtaskRecord,
     TaskRecord,
     decode_record,
 )
@@ -40,7 +40,7 @@ def tasks_of(label: str, folders: Iterable[Path]) -> dict[str, TaskRecord]:
             r
             for folder in folders
             for r in read_records(folder)
-            if not isinstance(r, NodeEventRecord) and r.label == label
+            if isinstance(r, QueryRecord | TaskRecord | SubtaskRecord) and r.label == label
         ]
         queries = [r for r in records if isinstance(r, QueryRecord)]
         tasks = {r.task: r for r in records if isinstance(r, TaskRecord)}

@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from agent.wire.records import (
     AnyRecord,
-    NodeEventRecord,
     QueryRecord,
     SubtaskRecord,
     TaskRecord,
@@ -43,7 +42,9 @@ def steps_of(records: Mapping[str, Iterable[AnyRecord]], iad: str, run: str) -> 
     subtasks: list[SubtaskRecord] = []
     for where, some in records.items():
         for record in some:
-            if isinstance(record, NodeEventRecord) or not record.label.startswith(f"{run} "):
+            if not isinstance(record, QueryRecord | TaskRecord | SubtaskRecord):
+                continue
+            if not record.label.startswith(f"{run} "):
                 continue
             if isinstance(record, TaskRecord):
                 tasks[record.task] = record

@@ -117,6 +117,8 @@ REASONS = {
     "docs/papers/overlay-lab.md": LAB,
     "docs/run/placement.md": "needs three masters: tests/master/test_placement_process.py",
     "docs/run/planning.md": LAB,
+    ("docs/understand/placement.md", "Learn from real masters"): "takes an hour: "
+    "tests/fleet/placement/campaign/test_campaign.py runs a short one",
     "docs/understand/quality.md": LAB,
     "docs/run/releases.md": HOSTS,
     "docs/run/report.md": SPARK,

@@ -9,6 +9,7 @@ from agent.master.processor_plane import ENOUGH, ProcessorPlane
 from agent.processing.events import Checkpoint, Emit, Hold, Report, Resume, Save
 from agent.runtime.reactor import Reactor
 from agent.topics.events import Checkpointed, Emitted, Feed, Held, Progress, Resumed, StartProcessor
+from agent.wire.master_config import MasterProcessing
 from agent.wire.messages import Slo
 from agent.wire.topics import Topic
 from tests.processing.rig import Rig
@@ -41,8 +42,16 @@ def plane(monkeypatch):
         processor_plane, "WorkerPool", lambda _reactor, _processing, deliver, _say: Pool(deliver)
     )
     said = []
-    plane = ProcessorPlane(Reactor(lambda: now[0]), said.append, workers=1)
-    plane.said, plane.now = said, now
+    records = []
+    plane = ProcessorPlane(
+        Reactor(lambda: now[0]),
+        said.append,
+        MasterProcessing(workers=1),
+        iad="iad1",
+        wall=lambda: 1_800_000_000.0 + now[0],
+        record=records.append,
+    )
+    plane.said, plane.now, plane.records = said, now, records
     return plane
 
 
@@ -81,12 +90,54 @@ def test_an_objective_that_the_program_alone_misses_is_refused(plane, monkeypatc
     hasty = Topic("hasty", processor=program, slo=Slo(90.0, 5.0))
     for _ in range(ENOUGH):
         assert plane.why_not(hasty) == ""
-        measured.cpu.insert(0.03, 10.0)
+        measured.lately.cpu.insert(0.03, 10.0)
     problem = plane.why_not(hasty)
     assert problem.startswith(f"infeasible alone: {program} takes 29.9 ms of CPU time at p90")
     assert problem.endswith("in topic slow; the objective is 5 ms")
     assert plane.why_not(Topic("patient", processor=program, slo=Slo(90.0, 50.0))) == ""
     assert plane.why_not(Topic("free", processor=program)) == ""
+
+
+def test_an_objective_is_held_against_its_own_percentile(plane, monkeypatch):
+    """A p99 objective that p90 would keep is refused."""
+    rig = Rig()
+    rig.create("slow")
+    (status,) = rig.processing.status(0.0)
+    monkeypatch.setattr(
+        processor_plane, "PROCESSORS", {**processor_plane.PROCESSORS, status.program: "x"}
+    )
+    monkeypatch.setattr(processor_plane, "open_processor", lambda *_: None)
+    plane._processing = rig.processing
+    cpu = rig.processing._processors["slow"].measures.lately.cpu
+    for number in range(100):
+        cpu.insert(0.5 if number < 5 else 0.01, 10.0)
+    wants = {p: Topic("t", processor=status.program, slo=Slo(p, 100.0)) for p in (50.0, 90.0, 99.0)}
+    assert plane.why_not(wants[50.0]) == plane.why_not(wants[90.0]) == ""
+    assert "ms of CPU time at p99 in topic slow" in plane.why_not(wants[99.0])
+
+
+def test_limits_of_a_topic_are_those_of_its_processor(plane):
+    limits = {"memory_bytes": 2.0**25, "cpu_s": 0.5, "outputs": 3.0}
+    limited = Topic("limited", processor="comfort_index", limits=limits)
+    assert plane.why_not(limited) == ""
+    plane.start(StartProcessor(limited, 1, Progress("i")), lambda _: None)
+    found = plane._pool.events[-1].definition.limits
+    assert (found.memory_bytes, found.cpu_s, found.outputs, found.wall_s) == (2**25, 0.5, 3, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("limits", "says"),
+    [
+        ({"memory": 1e6}, "there is no limit memory; there are wall_s, cpu_s, "),
+        ({"memory_bytes": 2.0**29}, "limit memory_bytes: a worker has 268435456 bytes"),
+        ({"cpu_s": 0.0}, "limit cpu_s: expected `float` > 0.0"),
+        ({"outputs": 1.5}, "limit outputs: expected `int`, got `float`"),
+    ],
+)
+def test_limits_that_are_none_are_refused_in_one_line(plane, limits, says):
+    problem = plane.why_not(Topic("t", processor="comfort_index", limits=limits))
+    assert problem.startswith(says)
+    assert "\n" not in problem
 
 
 def test_workers_start_with_the_first_processor(plane):
@@ -130,3 +181,64 @@ def test_what_processors_say_is_told_to_their_topics(plane):
     plane.stop("comfort")
     plane._pool.deliver(Emit("comfort", 3, 2, ()))
     assert len(came) == 3
+
+
+def measured(plane, topic, count, latency_s, now):
+    """So many messages were processed by `now`, each in that time, half of it CPU time."""
+    measures = plane._processing._processors[topic].measures
+    measures.counters.arrived += count
+    for _ in range(count):
+        measures.counters.cpu_s += latency_s / 2
+        measures.processed(now, now - latency_s, now - latency_s / 2, now - 0.5, latency_s / 2)
+
+
+def created(plane, topic):
+    plane.start(StartProcessor(topic, 1, Progress("i")), lambda _: None)
+    plane._processing.handle(plane._pool.events[-1], plane.now[0])
+
+
+def test_a_record_tells_a_minute_of_a_processor(plane):
+    created(plane, COMFORT)
+    assert plane.next_due == 70.0
+    measured(plane, "comfort", 10, 0.1, 40.0)
+    plane.now[0] = 69.9
+    plane.tick(69.9)
+    assert plane.records == []
+    plane.now[0] = 70.0
+    plane.tick(70.0)
+    measured(plane, "comfort", 5, 0.2, 100.0)
+    plane.now[0] = 130.0
+    plane.tick(130.0)
+    first, second = plane.records
+    assert (first.iad, first.topic, first.processor) == ("iad1", "comfort", "comfort_index")
+    assert (first.wall_ms, first.start_s, first.seconds) == (1_800_000_010_000, 10.0, 60.0)
+    assert (first.percentile, first.slo_ms, first.together) == (90.0, 1_000.0, ())
+    assert (first.arrived, first.processed, first.late, first.workers) == (10, 10, 10, 1)
+    assert first.cpu_s == pytest.approx(0.5)
+    for name, ms in (("cpu_ms", 50), ("waiting_ms", 50), ("latency_p90_ms", 100)):
+        assert getattr(first, name) == pytest.approx(ms, rel=0.01)
+    assert first.achieved_ms == first.latency_p90_ms
+    # Nothing of the first minute is in the second.
+    assert (second.start_s, second.arrived, second.processed) == (70.0, 5, 5)
+    assert second.latency_p50_ms == pytest.approx(200, rel=0.01)
+
+
+def test_an_interval_ends_where_a_processor_comes_or_goes(plane):
+    created(plane, COMFORT)
+    plane.now[0] = 15.0
+    created(plane, Topic("free", processor="comfort_index"))
+    plane.now[0] = 35.0
+    plane.stop("free")
+    plane._processing.handle(plane._pool.events[-1], 35.0)
+    plane.now[0] = 36.0
+    plane.close()
+    told = [(each.topic, each.start_s, each.seconds, each.together) for each in plane.records]
+    assert told == [
+        ("comfort", 10.0, 5.0, ()),
+        ("comfort", 15.0, 20.0, ("free",)),
+        ("free", 15.0, 20.0, ("comfort",)),
+        ("comfort", 35.0, 1.0, ()),
+    ]
+    free = plane.records[2]
+    assert (free.slo_ms, free.cpu_ms, free.achieved_ms, free.late) == (None, None, None, 0)
+    assert plane.next_due == 96.0

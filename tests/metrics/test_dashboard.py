@@ -18,7 +18,7 @@ QUERIES = [
 # What Prometheus itself adds.
 TARGET_LABELS = {"instance", "job"}
 # What the master of these tests has no samples of: it has no market, no Kubernetes, no neighbours,
-# no webhooks.
+# no webhooks, no topics.
 WITHOUT_SAMPLES = {
     "sanderling_registered": set(),
     "sanderling_key_expiry_timestamp_seconds": set(),
@@ -28,6 +28,13 @@ WITHOUT_SAMPLES = {
     "sanderling_overlay_link_up": {"iad"},
     "sanderling_webhook_posts_total": {"outcome"},
     "sanderling_webhook_up": {"webhook"},
+    "sanderling_topic_in_total": {"topic"},
+    "sanderling_topic_out_total": {"topic"},
+    "sanderling_topic_waiting": {"topic"},
+    "sanderling_topic_late_total": {"topic"},
+    "sanderling_topic_failures_total": {"topic"},
+    "sanderling_topic_cpu_seconds_total": {"topic"},
+    "sanderling_topic_latency_seconds": {"topic"},
 }
 SELECTOR = re.compile(r"\b((?:sanderling|process|python)_\w+|up\b)(?:\{([^}]*)\})?")
 
@@ -103,5 +110,5 @@ def test_it_has_a_row_for_each_question():
     assert rows == [
         "SLO attainment per class", "Latency per class", "Where the time goes",
         "Queueing deadlines", "Queues and pods per node", "Refusals", "Liveness",
-        "Alerts", "Registration service", "Edge nodes", "Processes",
+        "Alerts", "Topics", "Registration service", "Edge nodes", "Processes",
     ]  # fmt: skip

@@ -69,6 +69,8 @@ KINDS: Final = (
     _kind(records.TaskRecord, base.TASKS, {"time": "wall_ms"}),
     _kind(records.SubtaskRecord, base.SUBTASKS, {"time": "wall_ms"}),
     _kind(records.NodeEventRecord, base.EVENTS, {"time": "time_ms", "received": "wall_ms"}),
+    _kind(records.ProcessingRecord, base.PROCESSING, {"time": "wall_ms"}),
+    _kind(records.MoveRecord, base.MOVES, {"time": "wall_ms"}),
 )
 
 

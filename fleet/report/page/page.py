@@ -12,6 +12,8 @@ from fleet.report.page.sections import (
     load,
     objectives,
     overview,
+    placement,
+    processing,
     sources,
     time_spent,
 )
@@ -19,7 +21,9 @@ from fleet.report.page.shown import Shown
 
 PAGE: Final = "index.html"
 PICTURES: Final = "pictures"
-SECTIONS: Final = (overview, objectives, time_spent, deadlines, load, health, climate)
+SECTIONS: Final = (
+    overview, objectives, time_spent, deadlines, load, processing, placement, health, climate,
+)  # fmt: skip
 
 
 def compose(shown: Shown, made: sources.Made) -> list[str]:

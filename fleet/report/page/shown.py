@@ -11,11 +11,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
 
 from fleet.lake.ingest.paths import uri
-from fleet.lake.schema.tables import report, requests, sensing
+from fleet.lake.schema.tables import placing, report, requests, sensing
 from fleet.report.files import DATA
 from fleet.report.page.markup import Row
 
-TABLES: Final = (*requests.TABLES, *sensing.TABLES, *report.TABLES)
+TABLES: Final = (*requests.TABLES, *placing.TABLES, *sensing.TABLES, *report.TABLES)
 COLUMNS: Final = 168
 ROWS: Final = 48
 HOUR_S: Final = 3600

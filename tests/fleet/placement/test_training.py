@@ -95,3 +95,9 @@ def test_the_papers_models_learn_and_answer_like_ours() -> None:
         assert r2(measured_logs(held), predicted) > 0.5
     with pytest.raises(KeyError):
         paper.latencies([Topic(0.01, 1.0)] * 7)
+
+
+def test_a_model_says_which_quantiles_it_was_not_trained_on() -> None:
+    found = train(campaign(1, 12), "shared-queue", trees=False)
+    assert found.note([0.9, 0.9]) == ""
+    assert found.note([0.99, 0.9, 0.5]) == "p50, p99 by the formulas: the model was trained on p90"

@@ -11,7 +11,7 @@ from agent.wire.messages import Slo
 from agent.wire.topics import Topic, TopicStatus
 from fleet.cli.commands import run
 from fleet.query import topic_screen
-from fleet.query.topic import setting
+from fleet.query.topic import limit, setting
 from tests.master.push_rig import PushMaster
 
 COMFORT = Topic(
@@ -103,7 +103,7 @@ def test_what_is_no_setting_is_refused(text):
         (("--area", "b1"), "say how often the areas are read: --every 5s"),
         (("--every", "5s", "--processor", "p"), "--every goes with --area"),
         (("--area", "b1", "--every", "5s"), "readings need a processor"),
-        (("--slo", "p90=1s"), "--set and --slo go with --processor"),
+        (("--slo", "p90=1s"), "--set, --limit and --slo go with --processor"),
         (("--set", "a", "--processor", "p"), "'a' is not name=value"),
         (("--channels", "a,B",), "'B' is not a channel"),
     ],
@@ -147,3 +147,24 @@ def test_a_topic_of_a_master_from_its_creation_to_its_end(tmp_path, capsys):
         assert ask("list", *there).out == "no topics\n"
     finally:
         master.stop()
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("memory=128M", ("memory_bytes", 2.0**27)),
+        ("state_bytes=2048", ("state_bytes", 2_048.0)),
+        ("cpu=500ms", ("cpu_s", 0.5)),
+        ("waiting=5000", ("waiting", 5_000.0)),
+        ("waiting_bytes=1g", ("waiting_bytes", 2.0**30)),
+    ],
+)
+def test_limits_are_read_with_their_units(text, found):
+    assert limit(text) == found
+
+
+@pytest.mark.parametrize("text", ["memory", "speed=3", "memory=much", "cpu=1M", "waiting=1.5"])
+def test_what_is_no_limit_is_refused_in_one_line(text):
+    with pytest.raises(ValueError, match=r"name=value with one of|is nothing for") as raised:
+        limit(text)
+    assert "\n" not in str(raised.value)

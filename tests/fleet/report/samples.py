@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyarrow import parquet as pq
 from pyspark.sql import SparkSession
 
-from fleet.lake.schema.tables import report, requests, sensing
+from fleet.lake.schema.tables import placing, report, requests, sensing
 from fleet.lake.schema.tables.model import Table
 from fleet.report.files import DATA, write_csv
 from fleet.report.page.page import compose
@@ -29,7 +29,7 @@ HOSTILE = (
     "\u202eleft to right 溫度 🌡",
     "x" * 10_000,
 )
-TABLES = (*requests.TABLES, *sensing.TABLES, *report.TABLES)
+TABLES = (*requests.TABLES, *placing.TABLES, *sensing.TABLES, *report.TABLES)
 
 
 def interval(value: float, spread: float) -> tuple[float, float, float]:
@@ -97,6 +97,36 @@ def load_curve():
                 )
             )  # fmt: skip
     return rows
+
+
+def processed():
+    return [
+        (
+            f"iad{n % 3 + 1}", f"comfort{n}", "comfort_index", *((90.0, 1_000.0) if n % 4 else
+            (None, None)), 3_600.0, 7_200, 7_190, 30 * n, 30 * n / 7_190,
+            n, 0, 2.0, 1.5 + n, 0.003 + n / 300,
+            60, 60 - 9 * (n == 5) - 40 * (n == 6), 20.0 * n + 4, 1_500.0 + n, 4_096, "ready",
+        )
+        for n in range(8)
+    ] + [("iad1", "idle", "threshold", None, None, 60.0, 0, 0, 0, None, 0, 0, 0.0, None, 0.0, 0, 0,
+          None, None, 0, "loading")]  # fmt: skip
+
+
+def master_load():
+    return [
+        ("iad1", 4, 3, 4, 4, 1.25, 3.5, 28_000, 90, 1, 0),
+        ("iad2", 3, 3, 2, 2, 0.25, 0.5, 21_000, 0, 0, 2),
+        ("iad3", 0, 0, 0, 0, 0.0, 0.0, 0, 0, 1, 0),
+    ]
+
+
+def moved():
+    return [
+        ("iad2", START + timedelta(minutes=n), 12.5 + n, "processor", f"comfort{n}", "iad2",
+         f"iad{1 + 2 * n}", "settled" if n < 2 else "aborted", "drain", None if n == 2 else
+         8.0 + n, 740.0)
+        for n in range(3)
+    ]  # fmt: skip
 
 
 def climate_hours(rooms: int = 32, hours: int = 60):
@@ -213,6 +243,9 @@ def sample(*, hostile: bool = False) -> dict[str, list[tuple]]:
         "time_spent": time_spent(),
         "node_hours": node_hours(),
         "load_curve": load_curve(),
+        "processed": processed(),
+        "master_load": master_load(),
+        "moved": moved(),
         "climate_hours": hours,
         "climate_days": climate_days(hours),
         "sensor_health": health,

@@ -5,7 +5,7 @@ from datetime import UTC
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
 
-from fleet.lake.schema.tables import base, report, requests, sensing
+from fleet.lake.schema.tables import base, placing, report, requests, sensing
 from fleet.report.files import write_table
 from fleet.report.jobs import contents
 from fleet.report.jobs.worst import worst_first, worst_sensors
@@ -138,5 +138,5 @@ def test_the_worst_come_first_and_are_drawn_in_few_steps(spark):
 
 
 def test_every_table_of_the_report_is_declared_with_a_key_of_its_own_columns():
-    for table in (*report.TABLES, *requests.TABLES, *sensing.TABLES):
+    for table in (*report.TABLES, *requests.TABLES, *placing.TABLES, *sensing.TABLES):
         assert set(table.key) <= set(table.names), table.name

@@ -99,6 +99,27 @@ def event(iad="a1", node="n1", sequence=1, wall_ms=1_795_000_000_000, **more):
     } | more  # fmt: skip
 
 
+def processing(iad="a1", topic="comfort", wall_ms=1_795_000_000_000, **more):
+    return {
+        "record": "processing", "iad": iad, "wall_ms": wall_ms, "start_s": 60.0, "topic": topic,
+        "processor": "comfort_index", "seconds": 60.0, "state": "ready", "percentile": 90.0,
+        "slo_ms": 1000.0, "arrived": 120, "processed": 118, "late": 3, "failed": 0, "skipped": 0,
+        "outputs": 118, "waiting": 2, "state_bytes": 512, "cpu_s": 1.5, "cpu_ms": 12.5,
+        "cpu_p50_ms": 12.0, "cpu_p90_ms": 14.0, "waiting_ms": 3.0, "waiting_p90_ms": 9.0,
+        "latency_ms": 16.0, "latency_p50_ms": 14.0, "latency_p90_ms": 24.0,
+        "latency_p99_ms": 80.0, "achieved_ms": 24.0, "together": ["other"], "cores": 4,
+        "workers": 4,
+    } | more  # fmt: skip
+
+
+def move(iad="a1", unit="comfort", wall_ms=1_795_000_000_000, **more):
+    return {
+        "record": "move", "iad": iad, "wall_ms": wall_ms, "start_s": 70.0, "kind": "processor",
+        "unit": unit, "source": iad, "target": "a2", "state": "settled", "reason": "plan",
+        "pause_ms": 12.5, "moved_ms": 800.0,
+    } | more  # fmt: skip
+
+
 def group(iad="a1", node="n1", sequence=0, first_ms=1_795_000_000_000, count=3, **more):
     """A row group; without its own numbers its values are those of its sequences."""
     times = more.pop("time_ms", [first_ms + 1000 * n for n in range(count)])

@@ -21,7 +21,9 @@ from tests.fleet.spark_jobs.lake_tables import rows
 from tests.fleet.spark_jobs.landings import (
     event,
     group,
+    move,
     node,
+    processing,
     pull,
     query,
     refused,
@@ -55,6 +57,9 @@ WRONG = (
     (task(wall_ms=int(NOW.timestamp() * 1000) + 30 * DAY_MS), "time is impossible"),
     (event(time_ms=-1), "time is impossible"),
     (subtask(node=None), "node is missing"),
+    (processing(topic=None), "topic is missing"),
+    (processing(together="b"), "together is no list"),
+    (move(moved_ms=None), "moved_ms is missing"),
 )
 
 
@@ -70,6 +75,8 @@ def ingested(spark, tmp_path_factory):
         task(task="old", origin=None),
         {k: v for k, v in subtask().items() if k != "demoted"},
         event(time_ms=5),
+        processing(slo_ms=None, percentile=None, cpu_ms=None),
+        move(later=1),
         query(iad="007"),
     ]
     write_lines(lake, "1.jsonl", [*good, "", "  ", query(), b"\xff\xfe", *BAD])
@@ -100,8 +107,8 @@ def ingested(spark, tmp_path_factory):
 def test_what_was_ingested_is_counted(ingested):
     _, done = ingested
     assert done.rows == {
-        "queries": 3, "tasks": 1, "subtasks": 1, "events": 1, "groups": 3, "readings": 18,
-        "nodes": 1, "pulls": 1,
+        "queries": 3, "tasks": 1, "subtasks": 1, "events": 1, "processing": 1, "moves": 1,
+        "groups": 3, "readings": 18, "nodes": 1, "pulls": 1,
     }  # fmt: skip
     assert done.quarantined == sum(done.reasons.values()) == len(BAD) + 1 + len(WRONG) + 2 + 2 + 1
     assert (done.files, done.batches, done.replaced) == (8, 1, 0)
@@ -144,6 +151,8 @@ def test_records_of_other_versions_are_taken(ingested):
     assert old[-1] == ""
     [subtask_] = rows(lake, base.SUBTASKS)
     assert subtask_[-1] is False
+    [move_] = rows(lake, base.MOVES)
+    assert move_[4:10] == ("processor", "comfort", "a1", "a2", "settled", "plan")
     [event_] = rows(lake, base.EVENTS)
     assert event_[1:3] == (date(1970, 1, 1), datetime(1970, 1, 1, 0, 0, 0, 5000, tzinfo=UTC))
 
@@ -210,7 +219,14 @@ def test_columns_of_records_are_their_fields():
     """A field that a record gets needs a column."""
     for kind, record in zip(
         lines.KINDS,
-        (records.QueryRecord, records.TaskRecord, records.SubtaskRecord, records.NodeEventRecord),
+        (
+            records.QueryRecord,
+            records.TaskRecord,
+            records.SubtaskRecord,
+            records.NodeEventRecord,
+            records.ProcessingRecord,
+            records.MoveRecord,
+        ),
         strict=True,
     ):
         assert set(kind.fields) == set(record.__struct_fields__)

@@ -36,7 +36,9 @@ def lines(draw):
             1: landings.task(iad, f"t{n}", wall_ms, reason=None, unloaded_ms=None),
             2: landings.subtask(iad, f"t{n}", node, wall_ms, later={"x": [1]}),
             3: landings.event(iad, node, n, wall_ms, text="ä °C"),
-        }[draw.randrange(4)]
+            4: landings.processing(iad, f"topic{n}", wall_ms, achieved_ms=None),
+            5: landings.move(iad, f"unit{n}", wall_ms, pause_ms=None),
+        }[draw.randrange(6)]
         found.append((json.dumps(made, ensure_ascii=bool(n % 2)), None))
     return found + list(BROKEN)
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from agent.scheduling.events import Instruction, WriteRecord
 from agent.wire.base import Policy
-from agent.wire.records import AnyRecord, NodeEventRecord, QueryRecord
+from agent.wire.records import AnyRecord, QueryRecord, SubtaskRecord, TaskRecord
 from fleet.simulation.layout import building_fleet, part_of
 from fleet.simulation.virtual import VirtualFleet, _Plane
 from fleet.simulation.workload import Arrival, arrivals
@@ -51,7 +51,7 @@ def _renamed(record: AnyRecord, policy: Policy) -> AnyRecord:
     # Masters draw ids of tasks anew; in virtual time they repeat.
     if isinstance(record, QueryRecord):
         return replace(record, tasks=tuple(f"{policy} {task}" for task in record.tasks))
-    assert not isinstance(record, NodeEventRecord)
+    assert isinstance(record, TaskRecord | SubtaskRecord)
     return replace(record, task=f"{policy} {record.task}")
 
 

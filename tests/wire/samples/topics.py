@@ -20,6 +20,9 @@ SAMPLES: dict[str, Message] = {
         "c",
         t.Topic("floors", processor="aggregate", parameters={"channels": ("co2", "humidity")}),
     ),
+    "create_topic_limited": t.CreateTopic(
+        "c", t.Topic("floors", processor="aggregate", limits={"memory_bytes": 2.0**27})
+    ),
     "create_topic_bare": t.CreateTopic("c", t.Topic("notes")),
     "remove_topic": t.RemoveTopic("r", "comfort"),
     "enable_topic": t.EnableTopic("e", "comfort"),

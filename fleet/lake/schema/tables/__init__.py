@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from fleet.lake.schema.tables import base, models, report, requests, sensing
+from fleet.lake.schema.tables import base, models, placing, report, requests, sensing
 
-ALL: Final = (*base.TABLES, *requests.TABLES, *sensing.TABLES, *report.TABLES, *models.TABLES)
+ALL: Final = (
+    *base.TABLES,
+    *requests.TABLES,
+    *placing.TABLES,
+    *sensing.TABLES,
+    *report.TABLES,
+    *models.TABLES,
+)

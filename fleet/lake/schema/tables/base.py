@@ -125,6 +125,68 @@ EVENTS: Final = Table(
     ),
     BY_DAY,
 )
+TOPIC: Final = Column("topic", "string", "", "name of the topic")
+PROCESSOR: Final = Column("processor", "string", "", "its program")
+PROCESSING: Final = Table(
+    "processing",
+    "What one topic's processor did at a master from `time` on, for `seconds`: about a minute.",
+    ("iad", "topic", "start_s"),
+    (
+        IAD,
+        DATE,
+        Column("time", "timestamp", "UTC", "when that began, by the master's wall clock"),
+        START,
+        TOPIC,
+        PROCESSOR,
+        Column("seconds", "double", "s", "how long; less than a minute where a processor came"),
+        Column("state", "string", "", "its state at the end"),
+        Column("percentile", "double", "%", "percentile of the objective", nullable=True),
+        Column("slo_ms", "double", "ms", "latency of the objective", nullable=True),
+        Column("arrived", "bigint", "", "messages that arrived"),
+        Column("processed", "bigint", "", "messages processed for the first time"),
+        Column("late", "bigint", "", "of these later than the objective"),
+        Column("failed", "bigint", "", "times that the processor failed"),
+        Column("skipped", "bigint", "", "messages given up"),
+        Column("outputs", "bigint", "", "what it put out"),
+        Column("waiting", "bigint", "", "messages that waited at the end"),
+        Column("state_bytes", "bigint", "bytes", "its state as it was kept last"),
+        Column("cpu_s", "double", "s", "CPU time, by the worker; repetitions count"),
+        Column("cpu_ms", "double", "ms", "mean CPU time of a message", nullable=True),
+        Column("cpu_p50_ms", "double", "ms", "its median", nullable=True),
+        Column("cpu_p90_ms", "double", "ms", "its 90th percentile", nullable=True),
+        Column("waiting_ms", "double", "ms", "mean from arrival to start", nullable=True),
+        Column("waiting_p90_ms", "double", "ms", "its 90th percentile", nullable=True),
+        Column("latency_ms", "double", "ms", "mean from arrival to outputs", nullable=True),
+        Column("latency_p50_ms", "double", "ms", "its median", nullable=True),
+        Column("latency_p90_ms", "double", "ms", "its 90th percentile", nullable=True),
+        Column("latency_p99_ms", "double", "ms", "its 99th percentile", nullable=True),
+        Column("achieved_ms", "double", "ms", "its percentile of the objective", nullable=True),
+        Column("together", "array<string>", "", "the other topics with processors there"),
+        Column("cores", "int", "", "cores of the master"),
+        Column("workers", "int", "", "messages that are processed at a time, at most"),
+    ),
+    BY_DAY,
+)
+MOVES: Final = Table(
+    "moves",
+    "One move of a unit to another master, as the master that it left saw it.",
+    ("iad", "kind", "unit", "start_s"),
+    (
+        IAD,
+        DATE,
+        Column("time", "timestamp", "UTC", "when it began, by the master's wall clock"),
+        START,
+        Column("kind", "string", "", "home, processor or clone"),
+        Column("unit", "string", "", "name of the client, topic or device"),
+        Column("source", "string", "", "the IAD whose master it left"),
+        Column("target", "string", "", "the IAD whose master took it"),
+        Column("state", "string", "", "state reached: settled, or where the move ended"),
+        Column("reason", "string", "", "pin, drain, arrival, plan or drift"),
+        Column("pause_ms", "double", "ms", "for how long nobody served it", nullable=True),
+        Column("moved_ms", "double", "ms", "from `time` until the move was over"),
+    ),
+    BY_DAY,
+)
 HISTORY: Final = Column("history", "string", "", "id of the history file, random")
 GROUP: Final = Column("group", "bigint", "", "sequence of the first reading of its row group")
 READINGS: Final = Table(
@@ -222,5 +284,5 @@ QUARANTINE: Final = Table(
     BY_DAY,
 )
 TABLES: Final = (
-    QUERIES, TASKS, SUBTASKS, EVENTS, READINGS, GROUPS, NODES, PULLS, QUARANTINE,
+    QUERIES, TASKS, SUBTASKS, EVENTS, PROCESSING, MOVES, READINGS, GROUPS, NODES, PULLS, QUARANTINE,
 )  # fmt: skip

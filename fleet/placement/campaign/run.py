@@ -1,0 +1,186 @@
+"""Runs a campaign: a real master with real workers, a publisher, a configuration after another.
+
+The master writes a record of each topic every `interval_s`. A configuration lasts three of them:
+the first is for the queues to settle, the second is measured, and the third is its replicate.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from msgspec import Struct
+
+from agent.client import Client, NoReplyError, Operator
+from agent.wire.messages import Slo
+from agent.wire.topics import CreateTopic, ListTopics, Publish, RemoveTopic, Topic, TopicRequest
+from fleet.placement.campaign import busy
+from fleet.placement.campaign.cases import Case, arrivals, cases
+from fleet.testbed import processes
+from fleet.testbed.ports import free_ports
+from fleet.testbed.run_folder import run_folder
+
+IAD: Final = "measured"
+INTERVALS: Final = 3
+# Longer than the intervals by this, so that no record has a time without publishers.
+LONGER_S: Final = 0.3
+OBJECTIVE: Final = Slo(90.0, 1_000.0)
+ANSWER_MS: Final = 30_000.0
+READY_S: Final = 60.0
+STOP_S: Final = 30.0
+HOST: Final = "tcp://127.0.0.1"
+CONFIG: Final = """
+[iad]
+name = "{iad}"
+[sockets]
+public = "{public}"
+operator = "{operator}"
+[clients]
+rate_per_s = 1000000.0
+[processing]
+workers = {workers}
+record_s = {interval_s}
+"""
+
+
+class Extent(Struct, frozen=True):
+    """How much is measured."""
+
+    runs: int = 180
+    sizes: tuple[int, ...] = (1, 2, 3, 4, 5, 6)
+    interval_s: float = 20.0
+    most_load: float = 0.9
+
+    @property
+    def seconds(self) -> float:
+        """What all of it takes, at least."""
+        return self.runs * (INTERVALS * self.interval_s + LONGER_S)
+
+
+QUICK: Final = Extent(runs=6, sizes=(1, 2, 3), interval_s=3.0)
+
+
+class CampaignError(RuntimeError):
+    """The master does not do what it should; the text says what."""
+
+
+def cores() -> int:
+    """Those that this process may use, as the master will."""
+    return len(os.sched_getaffinity(0))
+
+
+def measure(
+    folder: Path,
+    extent: Extent,
+    seed: int,
+    say: Callable[[str], None],
+    *,
+    worker_a_topic: bool = False,
+) -> None:
+    """Run the campaign in `folder`, which then is like that of a fleet that ran here."""
+    chosen = cases(extent.runs, extent.sizes, cores(), extent.most_load, seed)
+    draw = Random(seed + 1)
+    workers = max(extent.sizes) if worker_a_topic else 0
+    with (
+        run_folder(folder) as place,
+        _master(place, workers, extent.interval_s) as (public, asked),
+        Client(public) as client,
+        Operator(asked) as operator,
+    ):
+        began_s = time.monotonic()
+        for number, case in enumerate(chosen):
+            found = _run(client, operator, number, case, extent.interval_s, draw)
+            left_s = (time.monotonic() - began_s) / (number + 1) * (extent.runs - number - 1)
+            say(f"{number + 1} of {extent.runs}: {found}; {_minutes(left_s)} left")
+
+
+def _run(
+    client: Client, operator: Operator, number: int, case: Case, interval_s: float, draw: Random
+) -> str:
+    """One configuration; what it was, in words."""
+    names = [f"run{number}-{place}" for place in range(len(case))]
+    for name, load in zip(names, case, strict=True):
+        topic = Topic(name, processor=busy.NAME, parameters={"cpu_ms": load.cpu_ms}, slo=OBJECTIVE)
+        _ask(operator, CreateTopic("create", topic))
+    late = _publish(client, names, case, INTERVALS * interval_s + LONGER_S, draw)
+    statuses = {each.topic.name: each for each in operator.ask_topic(ListTopics("l")).topics}
+    waits = sum(statuses[name].waiting for name in names)
+    for name in names:
+        _ask(operator, RemoveTopic("remove", name))
+    got = [statuses[name].latency_ms for name in names]
+    told = ", ".join("–" if each is None else f"{each:.0f}" for each in got)
+    text = f"{len(case)} topics, load {sum(load.cores for load in case):.2f}, p90 {told} ms"
+    if waits:
+        text += f", {waits} waiting"
+    return text + (f", publisher up to {late * 1e3:.0f} ms late" if late > 0.05 else "")
+
+
+def _ask(operator: Operator, request: TopicRequest) -> None:
+    report = operator.ask_topic(request, ANSWER_MS)
+    if not report.ok:
+        raise CampaignError(report.message)
+
+
+def _publish(client: Client, names: list[str], case: Case, seconds: float, draw: Random) -> float:
+    """Publish for so long, without waiting for replies; the largest lateness in seconds."""
+    began_s = time.monotonic()
+    late_s = 0.0
+    for at_s, topic in arrivals(case, seconds, draw):
+        while (left_s := began_s + at_s - time.monotonic()) > 0.0:
+            with suppress(NoReplyError):
+                client.take(left_s * 1e3)
+        late_s = max(late_s, -left_s)
+        client.send_message(Publish("p", names[topic], {"n": 1.0}))
+    return late_s
+
+
+@contextmanager
+def _master(place: Path, workers: int, interval_s: float) -> Iterator[tuple[str, str]]:
+    """A master in a folder of its own; its public and its operator's address."""
+    known = busy.install(place / "processor")
+    public, operator = (f"{HOST}:{port}" for port in free_ports(2))
+    folder = place / IAD
+    folder.mkdir()
+    config = folder / "config.toml"
+    config.write_text(
+        CONFIG.format(
+            iad=IAD, public=public, operator=operator, workers=workers, interval_s=interval_s
+        )
+    )
+    command = [*processes.agent_command("sanderling-master"), "--config", str(config)]
+    path = os.pathsep.join([str(known.absolute()), *filter(None, [os.environ.get("PYTHONPATH")])])
+    leash = processes.Leash()
+    child = processes.Child(
+        IAD,
+        ["env", f"PYTHONPATH={path}", *command, "--exit-on-stdin-eof"],
+        folder / "log",
+        leash,
+    )
+    try:
+        _await(operator, child)
+        yield public, operator
+        if not child.running:
+            raise CampaignError(child.how_it_ended())
+    finally:
+        with processes.interrupts_deferred():
+            processes.stop([child], STOP_S)
+            leash.drop()
+
+
+def _await(address: str, child: processes.Child) -> None:
+    give_up_s = time.monotonic() + READY_S
+    while True:
+        with Operator(address) as operator, suppress(NoReplyError):
+            operator.status(1_000.0)
+            return
+        if not child.running or time.monotonic() > give_up_s:
+            raise CampaignError(child.how_it_ended())
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

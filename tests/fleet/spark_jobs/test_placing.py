@@ -1,0 +1,85 @@
+"""Processors and moves by topic and by master, from rows by hand."""
+
+from datetime import timedelta
+
+import pytest
+
+from fleet.lake.ingest.stream import ingest
+from fleet.lake.schema.folder import Lake
+from fleet.lake.schema.tables.base import MOVES, PROCESSING
+from fleet.lake.schema.tables.placing import MASTER_LOAD, MOVED, PROCESSED
+from fleet.placement.campaign.lake import intervals
+from fleet.placement.campaign.stays import Processed
+from fleet.report.jobs.placing import master_load, moved, processed
+from tests.fleet.spark_jobs import landings
+from tests.fleet.spark_jobs.recorded import START, found, frame
+
+
+def at(minute, made):
+    """The record as a row, which began so many minutes after START."""
+    time = START + timedelta(minutes=minute)
+    return made | {"time": time, "date": time.date(), "start_s": 60.0 * minute}
+
+
+def minute(number, topic="comfort", iad="iad1", **more):
+    return at(number, landings.processing(iad, topic, **more))
+
+
+def test_a_topic_over_several_minutes(spark):
+    rows = [
+        minute(0, achieved_ms=900.0, cpu_ms=10.0, processed=100, arrived=120, cpu_s=3.0),
+        minute(1, achieved_ms=1_200.0, cpu_ms=20.0, processed=300, arrived=240, cpu_s=6.0),
+        minute(2, achieved_ms=950.0, slo_ms=940.0, processed=0, arrived=0, cpu_s=0.0, cpu_ms=None),
+        minute(2, topic="free", slo_ms=None, percentile=None, state="disabled"),
+    ]
+    comfort, free = found(processed(frame(spark, PROCESSING, rows)), PROCESSED)
+    assert (comfort["topic"], comfort["slo_ms"]) == ("comfort", 940.0)  # the latest
+    assert (comfort["seconds"], comfort["arrived"], comfort["processed"]) == (180.0, 360, 400)
+    assert (comfort["rate_per_s"], comfort["load"]) == pytest.approx((2.0, 0.05))
+    assert comfort["cpu_ms"] == pytest.approx(17.5)
+    assert (comfort["records"], comfort["kept"]) == (2, 1)
+    assert (comfort["achieved_ms"], comfort["worst_ms"]) == (950.0, 1_200.0)
+    assert (free["kept"], free["records"], free["state"]) == (1, 1, "disabled")
+
+
+def test_the_load_of_a_master_is_that_of_all_its_processors(spark):
+    rows = [
+        minute(0, cpu_s=30.0),
+        minute(0, topic="other", cpu_s=60.0, late=0),
+        minute(1, cpu_s=6.0),
+        minute(0, iad="iad2", cpu_s=12.0, cores=2, workers=1),
+    ]
+    moves = [
+        at(1, landings.move("iad1", "other", target="iad2")),
+        at(1, landings.move("iad1", "comfort", target="iad3", state="aborted", pause_ms=None)),
+    ]
+    table = frame(spark, MOVES, moves)
+    first, second = found(master_load(frame(spark, PROCESSING, rows), table), MASTER_LOAD)
+    assert (first["topics"], first["most_topics"], first["late"]) == (2, 2, 6)
+    assert (first["load"], first["most_load"]) == pytest.approx((0.8, 1.5))
+    assert (first["came"], first["left"]) == (0, 1)
+    assert (second["came"], second["left"], second["cores"], second["workers"]) == (1, 0, 2, 1)
+    assert [row["pause_ms"] for row in found(moved(table), MOVED)] == [None, 12.5]
+
+
+def test_intervals_of_a_campaign_come_whole_from_the_lake(spark, tmp_path):
+    lake = Lake(tmp_path)
+    both = {"a": ["b"], "b": ["a"]}
+    lines = [
+        landings.processing("a1", topic, start_s=start_s, together=others, **more)
+        for start_s, more in (
+            (60.0, {}),
+            (120.0, {"failed": 1}),
+            (180.0, {"state": "loading"}),
+            (240.0, {}),
+        )
+        for topic, others in both.items()
+    ]
+    # Of the last one, a record was not pulled yet.
+    landings.write_lines(lake, "1.jsonl", lines[:-1])
+    ingest(spark, lake)
+    (found,) = intervals(spark, lake, 99.0)
+    assert (found.iad, found.start_s, found.seconds, found.workers) == ("a1", 60.0, 60.0, 4)
+    assert found.topics == tuple(
+        Processed(topic, 120, 118, 12.5, 80.0, 1_000.0) for topic in ("a", "b")
+    )
