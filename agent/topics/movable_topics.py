@@ -35,7 +35,8 @@ class Reading(Struct, frozen=True, array_like=True):
 
 class TopicCopy(Struct, frozen=True, array_like=True):
     """A topic as it goes to another master: before the move without, at the move with its
-    `readings`, the time until its next round, and its inbox."""
+    `readings`, the time until its next round, and its inbox; then perhaps without its state, but
+    with what to change in the earlier one, as a `patch` of `progress`."""
 
     topic: Topic
     progress: Progress
