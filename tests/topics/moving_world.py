@@ -151,7 +151,7 @@ class Master:
                     self.stop()
 
     def told(self, event, sender=""):
-        if isinstance(event, h.Final) and isinstance(self.holder.machine, object):
+        if isinstance(event, h.Final):
             self.final = event.checkpoint
         owned = self.holder.owns
         self.follow(self.holder.handle(event, self.world.now, sender))
