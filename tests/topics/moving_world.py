@@ -76,7 +76,6 @@ class Master:
         self.came = []  # what an inbox sent to the topic
         self.fed, self.emitted, self.running, self.snapshot = [], [], None, False
         self.loading = self.final = None
-        self.held = False
         self.take(self.inboxes.restore(self.disk.load()[1], self.world.now))
         records = {record.unit: record for record in self.disk.load_units()}
         record = records.get(UNIT)
@@ -136,9 +135,6 @@ class Master:
             match each:
                 case h.Send(message):
                     self.world.network.append((self.other, self.name, message))
-                case h.Write(h.Record(standing="offered") as offer):
-                    self.offer, self.held = offer, True
-                    self.do(self.topics.hold(NAME))
                 case h.Write(record):
                     self.record(record)
                 case h.MakeCopy():
@@ -148,8 +144,7 @@ class Master:
                 case h.Load(checkpoint):
                     self.load(decode(checkpoint.state, type=TopicCopy))
                 case h.Pause():
-                    self.held = False
-                    self.do(self.topics.pause(NAME, self.world.now))
+                    self.do(self.topics.hold(NAME))
                 case h.Work():
                     self.do(self.topics.work(NAME, self.world.now))
                 case h.Stop():
@@ -160,9 +155,6 @@ class Master:
             self.final = event.checkpoint
         owned = self.holder.owns
         self.follow(self.holder.handle(event, self.world.now, sender))
-        if self.held and self.holder.machine is None:
-            self.held = False
-            self.do(self.topics.work(NAME, self.world.now))
         if self.holder.owns and not owned and self.came_here():
             self.do(self.topics.own(NAME))
             if self.inboxes.has(self.forwarding, ID):
@@ -257,7 +249,7 @@ class Master:
                 self.documents[NAME] = topic
                 self.take([], lambda: self.handle(TopicKept(NAME, epoch)))
             case TopicHeld():
-                self.record(self.offer)
+                self.do(self.topics.pause(NAME, self.world.now))
             case TopicPaused():
                 inbox = self.inboxes.copy(TOPIC, ID, self.copied)
                 self.cut = inbox.last
