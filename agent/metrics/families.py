@@ -360,6 +360,13 @@ WEBHOOK_POSTS = Family(
     "posts",
     "Posts to webhooks that were delivered or failed; given_up: what was refused for too long.",
 )
+MOVES = Family(
+    "sanderling_unit_moves_total",
+    "counter",
+    ("outcome",),
+    "units",
+    "Units that this master handed to another (settled), could not hand over (aborted), or took.",
+)
 WEBHOOK_UP = Family(
     "sanderling_webhook_up",
     "gauge",
@@ -427,7 +434,7 @@ MASTER: Final = (
     NODE_EVENTS_REFUSED, NODE_EVENTS_IMPLAUSIBLE, NODE_EVENTS_WAITING, NODE_EVENTS_DROPPED,
     REGISTERED, ALERTS, NOTIFICATIONS_SPOOLED, NOTIFICATIONS_SENT, NOTIFICATIONS_GIVEN_UP,
     SUBSCRIPTIONS_OPEN, OVERLAY_LINK_UP, OVERLAY_DETOURS, WEBHOOK_POSTS, WEBHOOK_UP, TOPIC_IN,
-    TOPIC_OUT, TOPIC_WAITING, TOPIC_LATE, TOPIC_FAILED, TOPIC_CPU, TOPIC_LATENCY, *COMMON,
+    TOPIC_OUT, TOPIC_WAITING, TOPIC_LATE, TOPIC_FAILED, TOPIC_CPU, TOPIC_LATENCY, MOVES, *COMMON,
 )  # fmt: skip
 
 # --- registration service ------------------------------------------------------------------------
