@@ -83,7 +83,7 @@ class MovableTopics(Topics):
 
     def hold(self, name: str) -> Instructions:
         """Begin nothing that the disk would hold up: `TopicHeld` follows when nothing is on its
-        way there. Messages are processed on. `pause` or `work` follows."""
+        way there. Messages are processed on. `pause` follows."""
         entry = self._entries[name]
         entry.holding = True
         return self._done(entry, [] if entry.releasing else [TopicHeld(name)])
