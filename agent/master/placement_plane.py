@@ -64,6 +64,8 @@ MODE: Final = "placement_mode"
 LOOK_S: Final = 0.25
 # One of so many seconds is for that at most.
 SHARE: Final = 20.0
+# A new topic is placed when all masters have told what they have, or after so many intervals.
+PATIENCE: Final = 3.0
 OVER: Final = frozenset({"settled", "aborted"})
 NOT_NOW: Final = "this master's disk takes nothing now; try again later"
 KINDS: Final = get_args(Kind)
@@ -123,8 +125,11 @@ class PlacementPlane:
         self._gossip = Gossip(self._iad, epoch, now, self._config.every_s)
         self._placer = Placer(self._iad, drift=self._config.drift, move_cost=self._config.move_cost)
         self._rates = Rates()
+        self._counted_s = -math.inf
         # Moves that this master has begun, and does not know the end of.
         self._begun: dict[Unit, Move] = {}
+        # New units, and until when other masters are waited for before they are placed.
+        self._arriving: dict[Unit, float] = {}
         self._told_troubles: set[str] = set()
         self._was_full = False
         self._tell_s = self._look_s = now + self._config.every_s
@@ -190,12 +195,15 @@ class PlacementPlane:
             return
         for unit in self._placer.heard(told, self._units_here()):
             self._save_pin(unit)
-        if told.topics or told.homes:
-            self._tell_s = min(self._tell_s, now + self._config.every_s)
+        if told.wants:
+            self._tell_s = now
 
     # --- what is measured ----------------------------------------------------------------------
 
     def _count(self, now: float) -> None:
+        if now < self._counted_s + self._config.every_s / 2:
+            return
+        self._counted_s = now
         counts: dict[Hashable, int] = {}
         for status in self._topics.statuses:
             name = status.topic.name
@@ -307,11 +315,14 @@ class PlacementPlane:
                 del self._begun[unit]
                 failed = "" if status.state == "settled" else status.trouble or "aborted"
                 self._placer.ended(unit, failed, now)
+        if self._arriving:
+            self._place_arrivals(now)
         moving = [each.unit for each in self._mover.moves if each.state not in OVER]
         moving += self._begun
         placer, here = self._placer, self._units_here()
         urgent = bool(
             moving
+            or self._arriving
             or placer.waiting
             or (placer.mode == "draining" and here)
             or any(placer.pins.get(unit) not in (None, "", self._iad) for unit in here)
@@ -343,8 +354,14 @@ class PlacementPlane:
         now = self._clock()
         self._gossip.wake(now)
         self._tell_s = self._look_s = now
-        view = self.view(now)
         unit = Unit("processor", name)
+        if self._unheard(now):
+            self._arriving[unit] = now + PATIENCE * self._config.every_s
+            return ""
+        return self._place(self.view(now), unit)
+
+    def _place(self, view: View, unit: Unit) -> str:
+        """Have a new unit moved if that is worth it; what is to be said of it."""
         if not view.world.has(unit):
             return ""
         if trouble := view.infeasible(unit):
@@ -356,6 +373,19 @@ class PlacementPlane:
             "" if math.isinf(move.gain) else f", which saves {move.gain:.3g} s of delay a second"
         )
         return f"it moves to {move.target}{saved}"
+
+    def _unheard(self, now: float) -> bool:
+        """Whether a master that is connected has not told anything lately."""
+        away = set(self._peers.unreachable)
+        return bool(self._partners - away - self._gossip.fresh(now).keys())
+
+    def _place_arrivals(self, now: float) -> None:
+        waits = self._unheard(now)
+        for unit, until in list(self._arriving.items()):
+            if not waits or until <= now:
+                del self._arriving[unit]
+                if line := self._place(self.view(now), unit):
+                    self._say(f"{unit}: {line}\n")
 
     def _tell_troubles(self, view: View) -> None:
         for line in set(view.troubles) - self._told_troubles:

@@ -15,7 +15,7 @@ from agent.wire.placement import Delay, KnownFacts, PlacementFacts
 # Facts are believed for so many of the intervals that they name.
 LASTS: Final = 3
 ACTIVE_S: Final = 5.0
-# While no master has any units, and to one that does not answer.
+# To a master that does not answer, perhaps since its release does not know this.
 IDLE_S: Final = 60.0
 # An operator's look wakes this master for so long.
 AWAKE_S: Final = 60.0
@@ -55,7 +55,6 @@ class Gossip:
         self._epoch = epoch
         self._active_s = active_s
         self._idle_s = max(active_s, idle_s)
-        self._first_s = now + active_s
         self._awake_s = now
         self._number = 0
         self._heard: dict[str, _Heard] = {}
@@ -74,16 +73,14 @@ class Gossip:
         """The masters to tell now. `busy`: this one has something to place. O(peers)."""
         for gone in [iad for iad in self._peers if iad not in peers]:
             del self._peers[gone]
-        active = self._active(busy, now)
+        if not self._active(busy, now):
+            return []
         found = []
         for iad in sorted(peers):
             if iad == self._iad:
                 continue
-            peer = self._peers.get(iad)
-            if peer is None:
-                peer = self._peers[iad] = _Peer()
-                peer.next_s = min(self._first_s, now) if active else max(self._first_s, now)
-            if active and peer.unanswered < UNANSWERED:
+            peer = self._peers.setdefault(iad, _Peer())
+            if peer.unanswered < UNANSWERED:
                 peer.next_s = min(peer.next_s, now + self._active_s)
             if peer.next_s <= now:
                 found.append(iad)
@@ -91,19 +88,18 @@ class Gossip:
 
     def next_due(self, now: float) -> float:
         """When somebody is to be told next, or looked for."""
-        dues = [peer.next_s for peer in self._peers.values()]
+        dues = [peer.next_s for peer in self._peers.values() if peer.next_s > now]
         return min([now + self._active_s, *dues])
 
     def tell(self, iad: str, own: PlacementFacts, now: float) -> PlacementFacts:
         """The message for that master, which is being sent now."""
         peer = self._peers[iad]
-        often = self._active(is_busy(own), now) and peer.unanswered < UNANSWERED
-        next_s = self._active_s if often else self._idle_s
+        next_s = self._active_s if peer.unanswered < UNANSWERED else self._idle_s
         peer.next_s = now + next_s
         self._number += 1
         return replace(
             own, iad=self._iad, epoch=self._epoch, number=self._number, next_s=next_s,
-            delays=tuple(self.delays(now)),
+            delays=tuple(self.delays(now)), wants=is_busy(own) or now < self._awake_s,
         )  # fmt: skip
 
     def sent(self, iad: str, number: int, now: float) -> None:
@@ -142,7 +138,7 @@ class Gossip:
     def _active(self, busy: bool, now: float) -> bool:
         if now < self._awake_s or busy:
             return True
-        return any(is_busy(each.facts) and self._fresh(each, now) for each in self._known())
+        return any(each.facts.wants and self._fresh(each, now) for each in self._known())
 
     # -- hearing ---------------------------------------------------------------------------------
 
@@ -191,5 +187,6 @@ def _version(facts: PlacementFacts) -> tuple[int, int]:
 
 
 def is_busy(facts: PlacementFacts) -> bool:
-    """Whether a master has something to place."""
+    """Whether a master has something to place. Masters of which none has say nothing at all: so
+    nothing of this crosses the border of an IAD that does not use it."""
     return bool(facts.topics or facts.homes or facts.pins or facts.mode != "open")

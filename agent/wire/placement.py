@@ -102,7 +102,7 @@ class PinnedUnit(WireStruct, frozen=True):
 class PlacementFacts(Message, frozen=True, tag="placement_facts", omit_defaults=True):
     """What a master has and measures. `epoch` is greater than that of any earlier process of it,
     `number` counts its messages; the next one comes in `next_s`. Limits that are absent are
-    none."""
+    none. `wants`: it has something to place, or somebody looks, and wants to hear the same."""
 
     iad: Name
     epoch: Count
@@ -119,6 +119,7 @@ class PlacementFacts(Message, frozen=True, tag="placement_facts", omit_defaults=
     homes: Annotated[tuple[HomeFacts, ...], Meta(max_length=MAX_HOMES)] = ()
     delays: Annotated[tuple[Delay, ...], Meta(max_length=MAX_TOLD_MASTERS)] = ()
     pins: Annotated[tuple[PinnedUnit, ...], Meta(max_length=MAX_PINS)] = ()
+    wants: bool = False
 
 
 class PlacementEcho(Message, frozen=True, tag="placement_echo"):

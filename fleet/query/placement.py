@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from _core.colocation.model import Colocation
 
 LOOK_S = 0.5
+# Masters that have nothing to place tell each other nothing: a look wakes them.
+AWAKE_S = 1.5
 
 
 class Asker(Struct, frozen=True):
@@ -47,7 +49,7 @@ class Asker(Struct, frozen=True):
 
     def show(self) -> int:
         """Print masters, units, pins and moves."""
-        report = self._ask(ShowPlacement("show"))
+        report = self._look()
         if isinstance(report, int):
             return report
         if self.as_json:
@@ -58,7 +60,7 @@ class Asker(Struct, frozen=True):
 
     def why(self, text: str) -> int:
         """Print the price of every master for a unit."""
-        report = self._ask(ShowPlacement("why"))
+        report = self._look()
         if isinstance(report, int):
             return report
         try:
@@ -84,7 +86,7 @@ class Asker(Struct, frozen=True):
             latency = None if model is None else _model(model)
         except (OSError, ValueError) as error:
             return exits.fail(f"{model}: {error}", exits.USAGE)
-        report = self._ask(ShowPlacement("plan"))
+        report = self._look()
         if isinstance(report, int):
             return report
         try:
@@ -168,7 +170,7 @@ class Asker(Struct, frozen=True):
 
     def _unit(self, text: str) -> tuple[UnitName, str] | int:
         """A unit and its master, or the exit status of a failure."""
-        report = self._ask(ShowPlacement("unit"))
+        report = self._look()
         if isinstance(report, int):
             return report
         try:
@@ -177,6 +179,17 @@ class Asker(Struct, frozen=True):
         except PlacementError as error:
             return exits.fail(str(error), exits.FAILED)
         return named(unit), view.where(unit) or ""
+
+    def _look(self) -> PlacementReport | int:
+        """What the master knows, when all others have told it something, or soon."""
+        until = time.monotonic() + AWAKE_S
+        while True:
+            report = self._ask(ShowPlacement("show"))
+            if isinstance(report, int) or time.monotonic() >= until:
+                return report
+            if not any(each.silent for each in report.known):
+                return report
+            time.sleep(LOOK_S / 2)
 
     def _change(self, request: PlacementRequest) -> int:
         report = self._ask(request)

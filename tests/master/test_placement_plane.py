@@ -84,6 +84,10 @@ class Site:
             self.world.wire.append((self.world.now + way_s, self.iad, iad, message))
         return self.up
 
+    @property
+    def unreachable(self):
+        return [name for name, site in self.world.sites.items() if not site.up]
+
     # As topics and mover.
 
     @property
@@ -199,12 +203,18 @@ def test_masters_know_each_others_limits_delays_and_units(world):
     assert told["iad1"].facts.compute >= 1.0
 
 
-def test_idle_masters_say_little(world):
-    world.run(120.0)
-    before = [known(world[1])["iad2"].facts.number]
-    # That an operator looks wakes only the master that is asked.
-    world.run(60.0)
-    assert known(world[1])["iad2"].facts.number - before[0] <= 4
+def test_masters_that_have_nothing_to_place_say_nothing(world):
+    sent = []
+    for site in world.sites.values():
+        site.send = lambda _iad, message: sent.append(message)
+    world.run(600.0)
+    assert sent == []
+
+
+def test_an_operators_look_wakes_the_others(world):
+    assert all(each.silent for iad, each in known(world[1]).items() if iad != "iad1")
+    world.run(1.0)
+    assert not any(each.silent for each in known(world[1]).values())
 
 
 def test_a_master_that_is_silent_takes_no_units(world):
@@ -247,17 +257,36 @@ def test_facts_of_strangers_and_of_others_in_a_masters_name_do_not_count(world):
 
 def test_a_new_topic_moves_at_once_to_a_cheaper_master(world):
     world[2].heard["comfort"] = 3
-    world.run(70.0)
+    known(world[1])
+    world.run(1.0)
     line = world[1].create("comfort", areas=("iad2/a",), every_s=1.0, processor="p")
     assert line == "it moves to iad2, which saves 0.06 s of delay a second"
     world.run(1.0)
     assert world[1].begun() == [("comfort", "iad2", "arrival")]
 
 
+def test_the_first_topic_is_placed_when_the_others_have_told_what_they_have(world):
+    world[2].heard["comfort"] = 3
+    assert world[1].create("comfort", areas=("iad2/a",), every_s=1.0, processor="p") == ""
+    world.run(1.0)
+    assert world[1].begun() == [("comfort", "iad2", "arrival")]
+    assert any("it moves to iad2" in line for line in world[1].said)
+
+
+def test_a_new_topic_does_not_wait_for_a_master_that_says_nothing(world):
+    world[2].heard["comfort"] = 3
+    world.cut.add(("iad1", "iad3"))
+    assert world[1].create("comfort", areas=("iad2/a",), every_s=1.0, processor="p") == ""
+    world.run(14.0)
+    assert world[1].begun() == []
+    world.run(2.0)
+    assert world[1].begun() == [("comfort", "iad2", "arrival")]
+
+
 def test_a_new_topic_that_no_master_can_serve_is_told(world):
     status = TopicStatus(Topic("old", processor="slow"), "ready", cpu_ms=900.0)
     world[2].kept["old"] = status
-    world.run(130.0)
+    world.run(20.0)
     line = world[1].create("new", processor="slow", slo=Slo(90.0, 500.0))
     assert line.startswith("topic new is infeasible alone: it would get p90 = 9")
 

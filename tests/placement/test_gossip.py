@@ -131,25 +131,26 @@ def test_the_largest_facts_fit_a_request():
     assert Decoder(PlacementFacts).decode(frame)[0] == facts
 
 
-def test_idle_masters_say_little_and_units_anywhere_wake_them():
+def test_masters_that_have_nothing_to_place_say_nothing_until_one_wants_to_hear():
     gossip = Gossip("a", 1, 0.0)
-    assert gossip.due(["a", "b"], False, 0.0) == []
-    assert gossip.due(["a", "b"], False, ACTIVE) == ["b"]
-    assert gossip.tell("b", IDLE, ACTIVE).next_s == IDLE_S
-    assert gossip.due(["b"], False, ACTIVE + IDLE_S - 1.0) == []
-    gossip.heard(told(topics=(TopicFacts("t"),)), 20.0)
-    assert gossip.due(["b"], False, 20.0) == []
-    assert gossip.due(["b"], False, 20.0 + ACTIVE) == ["b"]
-    assert gossip.tell("b", IDLE, 25.0).next_s == ACTIVE
+    assert gossip.due(["a", "b", "c"], False, 100.0) == []
+    gossip.heard(told(wants=True), 100.0)
+    assert gossip.due(["a", "b", "c"], False, 100.0) == ["b", "c"]
+    facts = gossip.tell("b", IDLE, 100.0)
+    assert (facts.next_s, facts.wants) == (ACTIVE, False)
+    assert gossip.due(["a", "b"], False, 101.0) == []
+    assert gossip.due(["a", "b"], False, 100.0 + ACTIVE) == ["b"]
+    assert gossip.due(["a", "b"], False, 101.0 + LASTS * ACTIVE) == []
+    assert gossip.due(["b"], True, 200.0) == ["b"]
+    assert gossip.tell("b", BUSY, 200.0).wants
 
 
 def test_an_operators_look_wakes_at_once_for_a_minute():
     gossip = Gossip("a", 1, 0.0)
-    gossip.due(["b"], False, 0.0)
     gossip.wake(1.0)
     assert gossip.due(["b"], False, 1.0) == ["b"]
-    assert gossip.tell("b", IDLE, 1.0).next_s == ACTIVE
-    assert gossip.tell("b", IDLE, 62.0).next_s == IDLE_S
+    assert gossip.tell("b", IDLE, 1.0).wants
+    assert gossip.due(["b"], False, 62.0) == []
 
 
 def test_who_does_not_answer_is_told_seldom_until_heard_of():
@@ -169,10 +170,10 @@ def test_who_does_not_answer_is_told_seldom_until_heard_of():
 
 def test_who_is_not_connected_yet_is_tried_again_soon():
     gossip = Gossip("a", 1, 0.0)
-    gossip.due(["b"], False, ACTIVE)
-    gossip.tell("b", IDLE, ACTIVE)
+    gossip.due(["b"], True, ACTIVE)
+    gossip.tell("b", BUSY, ACTIVE)
     gossip.not_sent("b", ACTIVE)
-    assert gossip.due(["b"], False, 2 * ACTIVE) == ["b"]
+    assert gossip.due(["b"], True, 2 * ACTIVE) == ["b"]
     assert gossip.next_due(ACTIVE) == 2 * ACTIVE
 
 
@@ -180,7 +181,7 @@ def test_the_delay_is_half_a_round_trip_of_ones_own_clock():
     gossip = Gossip("a", 7, 0.0)
     for round_trip_ms in range(1, 21):
         now = float(round_trip_ms)
-        gossip.due(["b"], True, now)
+        assert gossip.due(["b"], True, now) in (["b"], [])
         number = gossip.tell("b", BUSY, now).number
         gossip.sent("b", number, now)
         gossip.echoed("b", 7, number, now + round_trip_ms / 1e3)

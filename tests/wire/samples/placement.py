@@ -35,6 +35,7 @@ FACTS = p.PlacementFacts(
     ),
     delays=(p.Delay("iad2", 1.25, 2.5, 0.5),),
     pins=(p.PinnedUnit(UNIT, "iad2"),),
+    wants=True,
 )
 SAMPLES: dict[str, Message] = {
     "placement_facts": FACTS,
