@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from fleet.lake.schema.folder import Lake
 from fleet.placement.campaign.cases import cases
 from fleet.placement.campaign.command import read, trained
 from fleet.placement.campaign.scores import Score, models, scores
@@ -34,7 +33,7 @@ def run(lakes: Sequence[Path], folder: Path, seed: int) -> int:
     campaigns = []
     for lake in lakes:
         screen.line(terminal, f"{lake}: reading, training …", "dim")
-        found = read(Lake(lake), "local[*]", PERCENTILE)
+        found = read(lake, "local[*]", PERCENTILE)
         model, stays = trained(found, PERCENTILE)
         scored: list[Score] = scores(stays, models(model.discipline, seed), seed)
         campaigns.append(Campaign(KINDS[model.discipline], model, stays, scored))

@@ -71,7 +71,7 @@ def train_from(
 ) -> int:
     """Train the model from a lake's records, write it to `target`, print how good it is."""
     lake = existing_lake(named, folder)
-    found = read(lake, master, percentile)
+    found = read(lake.root, master, percentile)
     try:
         model, stays = trained(found, percentile)
     except TrainingError as error:
@@ -93,14 +93,15 @@ def train_from(
     return exits.DONE
 
 
-def read(lake: Lake, master: str, percentile: float) -> list[Interval]:
-    """What the lake has, after taking in what was pulled."""
+def read(folder: Path, master: str, percentile: float) -> list[Interval]:
+    """What the lake in `folder` has, after taking in what was pulled."""
     from fleet.lake.ingest.stream import ingest
     from fleet.placement.campaign.lake import intervals
     from fleet.spark.session import open_session
 
     output.say("starting Spark")
     with open_session("fleet placement train", master) as spark:
+        lake = Lake(folder)
         ingest(spark, lake)
         return intervals(spark, lake, percentile)
 
