@@ -16,6 +16,7 @@ cdef struct Load:                 # a topic as the model sees it; times in s, ra
 
 cdef struct Parameters:
     bint shared                   # one queue by deadline, a worker a core; else a thread a topic
+    bint serial                   # of one queue: a topic's messages are processed one at a time
     double cores
     double interference           # n busy slow each other by 1 + interference (n - 1)
     double service_scale          # factor of service_s

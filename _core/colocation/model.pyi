@@ -14,6 +14,7 @@ class Colocation:
         service_variance: float = 0.0,
         speed_variance: float = 0.0,
         window_s: float = 100.0,
+        serial: bool = False,
         trees: Iterable[Tree] = (),
     ) -> None: ...
 

@@ -253,6 +253,7 @@ cdef void _shared_queue(
     cdef double wait_s
     cdef double overrun_s
     cdef double busy
+    cdef double own
     cdef int i
     for i in range(count):
         share[i] = load[i].rate * load[i].service_s * p.service_scale
@@ -273,6 +274,12 @@ cdef void _shared_queue(
         if load[i].objective_s < loosest_s:
             # Looser topics that go last take nothing from what tighter ones wait for each other.
             latency_s[i] = max(latency_s[i], _pooled_wait(p, load, count, load[i].objective_s))
+        if p.serial and load[i].rate > 0.0:
+            own = load[i].rate * shares[i].service_s
+            latency_s[i] = max(latency_s[i], _wait(
+                p, load[i].publishers, load[i].rate, shares[i].service_s, own,
+                p.service_variance, min(own, 1.0), load[i].quantile,
+            ))
         latency_s[i] += p.overhead_s + shares[i].service_s
 
 
@@ -364,6 +371,7 @@ cdef class Colocation:
         double service_variance=0.0,
         double speed_variance=0.0,
         double window_s=100.0,
+        bint serial=False,
         trees=(),
     ):
         if not 1.0 <= cores <= 4096.0:
@@ -382,6 +390,7 @@ cdef class Colocation:
                 raise ValueError(f"{name} = {value} is not 0 or above")
         memset(&self.f, 0, sizeof(Forest))
         self.p.shared = shared
+        self.p.serial = serial
         self.p.cores = cores
         self.p.interference = interference
         self.p.service_scale = service_scale

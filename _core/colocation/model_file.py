@@ -48,6 +48,8 @@ class ModelFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     speed_variance: float
     window_s: float
     runs: int = 0  # that it was trained on
+    # Of one queue: a topic's messages are processed one at a time, as a master does it.
+    serial: bool = False
     trees: list[Tree] = []
 
     def note(self, quantiles: Iterable[float]) -> str:
@@ -76,6 +78,7 @@ class ModelFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 service_variance=self.service_variance,
                 speed_variance=self.speed_variance,
                 window_s=self.window_s,
+                serial=self.serial,
                 trees=[(t.feature, t.threshold, t.left, t.right, t.value) for t in self.trees],
             )
         except (ValueError, OverflowError) as error:

@@ -36,8 +36,11 @@ class TrainingError(ValueError):
     """Runs that no model can be trained on; one line says why."""
 
 
-def train(runs: Sequence[Run], discipline: Discipline, *, trees: bool = True) -> ModelFile:
-    """The model of the runs. TrainingError if they are too few or of several quantiles."""
+def train(
+    runs: Sequence[Run], discipline: Discipline, *, trees: bool = True, serial: bool = False
+) -> ModelFile:
+    """The model of the runs. TrainingError if they are too few or of several quantiles. `serial`:
+    with one queue, a topic's messages are processed one at a time."""
     quantiles = {topic.quantile for run in runs for topic in run.topics}
     if len(runs) < FEWEST_RUNS:
         raise TrainingError(f"{len(runs)} runs; a model takes {FEWEST_RUNS} or more")
@@ -45,7 +48,7 @@ def train(runs: Sequence[Run], discipline: Discipline, *, trees: bool = True) ->
         raise TrainingError(f"the runs measured several quantiles: {sorted(quantiles)}")
     if any(not latency > 0.0 for run in runs for latency in run.latency_s):
         raise TrainingError("a run has a latency that is not above 0")
-    fitted = _formulas(runs, discipline, quantiles.pop())
+    fitted = _formulas(runs, discipline, quantiles.pop(), serial=serial)
     if not trees or len(runs) < FEWEST_FOR_TREES:
         return fitted
     kept = _trees_help(runs, fitted, discipline)
@@ -81,6 +84,8 @@ def _formulas(
     discipline: Discipline,
     quantile: float,
     begin: Sequence[float] = CORES,
+    *,
+    serial: bool = False,
 ) -> ModelFile:
     from scipy.optimize import least_squares
 
@@ -100,6 +105,7 @@ def _formulas(
             speed_variance=speed,
             window_s=window_s,
             runs=len(runs),
+            serial=serial,
         )
 
     def errors(x: Any) -> Any:
@@ -161,7 +167,9 @@ def _trees_help(runs: Sequence[Run], fitted: ModelFile, discipline: Discipline) 
     for fold in range(FOLDS):
         rest = [run for number, run in enumerate(runs) if number % FOLDS != fold]
         held = runs[fold::FOLDS]
-        formulas = _formulas(rest, discipline, fitted.quantile, (fitted.cores,))
+        formulas = _formulas(
+            rest, discipline, fitted.quantile, (fitted.cores,), serial=fitted.serial
+        )
         grown = structs.replace(formulas, trees=_boosted(formulas.model(), rest))
         measured = measured_logs(held)
         without += float(((logs(formulas.model(), held) - measured) ** 2).sum())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
@@ -17,7 +18,10 @@ from lab import pages
 from lab.provenance import Provenance
 
 NAME: Final = "placement-real"
-# Of a core of the machine, by all topics together.
+
+# Of the models on the simulated broker.
+SHOWN: Final = ("a second run", "the paper's models", "ours")
+# Where the loads of sets, in cores, are cut into rows.
 LOADS: Final = (0.0, 0.3, 0.6, 0.9, 1.2)
 
 
@@ -30,8 +34,11 @@ class Campaign(Struct, frozen=True):
     scores: list[Score]
 
 
-def write(campaigns: Sequence[Campaign], origin: Provenance, folder: Path) -> list[Path]:
-    """Write data, tables and page into `folder`; their paths."""
+def write(
+    campaigns: Sequence[Campaign], origin: Provenance, folder: Path, simulated: Path
+) -> list[Path]:
+    """Write data, tables and page into `folder`; their paths. `simulated` is the table of accuracy
+    on the simulated broker: its rows stand beside ours."""
     data = pages.write_csv(
         folder / f"{NAME}.csv",
         ("discipline", "stay", "run", "topics", "cpu_ms", "rate_per_s", "p90_ms"),
@@ -46,21 +53,34 @@ def write(campaigns: Sequence[Campaign], origin: Provenance, folder: Path) -> li
             for topic, latency_s in zip(run.topics, run.latency_s, strict=True)
         ),
     )  # fmt: skip
-    shown = {f"accuracy-{n}": _accuracy(each) for n, each in enumerate(campaigns)}
+    shown = {f"accuracy-{n}": _accuracy(each, simulated) for n, each in enumerate(campaigns)}
     shown |= {"models": _models(campaigns), "latencies": _latencies(campaigns)}
     more = {"data": f"[{NAME}.csv]({NAME}.csv): a row for each topic of each run"}
     return [data, pages.write(folder, NAME, shown, origin, more)]
 
 
-def _accuracy(campaign: Campaign) -> Table:
+def _accuracy(campaign: Campaign, simulated: Path) -> Table:
     sizes = sorted({score.topics for score in campaign.scores})
     rows = []
     for model in dict.fromkeys(score.model for score in campaign.scores):
         mine = {score.topics: score for score in campaign.scores if score.model == model}
         rows.append([model, *(_interval(mine.get(size)) for size in sizes)])
+    rows += _simulated(simulated, sizes)
     counts = {score.topics: score.runs for score in campaign.scores}
     headings = ("model", *(f"k = {size} ({counts[size]} runs)" for size in sizes))
     return Table(f"R² of the logarithm of the 90th percentile, {campaign.kind}", headings, rows)
+
+
+def _simulated(path: Path, sizes: Sequence[int]) -> list[list[str]]:
+    if not path.is_file():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        found = {row["model"]: row for row in csv.DictReader(file)}
+    return [
+        [f"simulated: {model}", *(found[model].get(f"k = {size}", "–") for size in sizes)]
+        for model in SHOWN
+        if model in found
+    ]
 
 
 def _interval(score: Score | None) -> str:

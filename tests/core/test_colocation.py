@@ -44,6 +44,7 @@ def test_against_the_twin(seed: int, shared: bool) -> None:
         "service_variance": draw.choice([0.0, 0.3]),
         "speed_variance": draw.choice([0.0, 2.0]),
         "window_s": draw.choice([10.0, 90.0]),
+        "serial": draw.random() < 0.5,
     }
     found = ask(topics, shared=shared, **parameters).latencies(range(len(topics)))
     expected = oracle.latencies(topics, shared=shared, **parameters)
@@ -108,11 +109,25 @@ def test_a_topic_without_messages_waits_for_nothing(shared: bool) -> None:
     assert asked.latencies([0, 1]) == [0.02, 0.02]
 
 
+def test_a_topic_whose_messages_go_one_at_a_time_waits_for_itself() -> None:
+    """One core is at its limit, and the other three help as little as in a master."""
+    busy: Topics = [(0.01, 95.0, 0, 1.0, 0.9)]
+    together, alone = (
+        ask(busy, shared=True, serial=serial, cores=4.0, interference=0.0).latencies([0])[0]
+        for serial in (False, True)
+    )
+    assert together < 0.012
+    thread = ask(busy, shared=False, cores=4.0, interference=0.0).latencies([0])
+    assert alone == pytest.approx(thread[0], rel=1e-6)
+
+
+@pytest.mark.parametrize("serial", [False, True])
 @pytest.mark.parametrize("shared", [False, True])
-def test_one_more_topic_never_helps(shared: bool) -> None:
+def test_one_more_topic_never_helps(shared: bool, serial: bool) -> None:
     draw = random.Random(4)
     topics = [(s, r, n, 1.0, q) for s, r, n, _, q in some(draw, 8)]
-    asked = ask(topics, shared=shared, cores=4.0, interference=0.08, service_variance=0.1)
+    numbers = {"cores": 4.0, "interference": 0.08, "service_variance": 0.1, "serial": serial}
+    asked = ask(topics, shared=shared, **numbers)
     for count in range(1, 8):
         fewer, more = asked.latencies(range(count)), asked.latencies(range(count + 1))
         for i in range(count):

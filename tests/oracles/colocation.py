@@ -133,12 +133,16 @@ def shared_queue(topics: Sequence[Topic], p: dict[str, Any]) -> list[float]:
     late = overrun(topics, shares, wait_s)
     busy = min(sum(shares) * slow, cores)
     slowed = 1.0 + p["interference"] * max(busy - 1.0, 0.0)
-    return [
-        p["overhead_s"]
-        + topic[0] * p["service_scale"] * slowed
-        + max(0.0, topic[3] + late, pooled_wait(topics, p, topic[3]))
-        for topic in topics
-    ]
+    found = []
+    for topic in topics:
+        service_s = topic[0] * p["service_scale"] * slowed
+        own_s = 0.0
+        if p["serial"] and topic[1] > 0:
+            load = topic[1] * service_s
+            own_s = wait(topic, service_s, load, p["service_variance"], p["window_s"])
+        waited_s = max(0.0, own_s, topic[3] + late, pooled_wait(topics, p, topic[3]))
+        found.append(p["overhead_s"] + service_s + waited_s)
+    return found
 
 
 def latencies(topics: Sequence[Topic], *, shared: bool, **parameters: Any) -> list[float]:
@@ -149,6 +153,7 @@ def latencies(topics: Sequence[Topic], *, shared: bool, **parameters: Any) -> li
         "service_variance": 0.0,
         "speed_variance": 0.0,
         "window_s": 100.0,
+        "serial": False,
         **parameters,
     }
     return (shared_queue if shared else own_threads)(topics, p)

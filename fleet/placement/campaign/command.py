@@ -39,7 +39,7 @@ def measure(folder: Path, extent: campaign.Extent, seed: int, *, worker_a_topic:
         f"{extent.seconds / 60:.0f} min; nothing else should run here",
     )
     try:
-        campaign.measure(
+        others = campaign.measure(
             folder,
             extent,
             seed,
@@ -48,6 +48,13 @@ def measure(folder: Path, extent: campaign.Extent, seed: int, *, worker_a_topic:
         )
     except campaign.CampaignError as error:
         return exits.fail(str(error), exits.FAILED)
+    if disturbed := [each for each in others if each > campaign.OTHERS]:
+        screen.line(
+            terminal,
+            f"during {len(disturbed)} of {len(others)} configurations other programs took "
+            f"{sum(disturbed) / len(disturbed):.1f} cores: these latencies are their doing, too",
+            style="yellow",
+        )
     screen.line(terminal, f"fleet logs pull --local {folder}")
     screen.line(terminal, f"fleet placement train --lake {folder / 'lake'}")
     return exits.DONE
@@ -64,7 +71,7 @@ def train_from(
 ) -> int:
     """Train the model from a lake's records, write it to `target`, print how good it is."""
     lake = existing_lake(named, folder)
-    found = read(lake, master, percentile)
+    found = read(lake.root, master, percentile)
     try:
         model, stays = trained(found, percentile)
     except TrainingError as error:
@@ -86,14 +93,15 @@ def train_from(
     return exits.DONE
 
 
-def read(lake: Lake, master: str, percentile: float) -> list[Interval]:
-    """What the lake has, after taking in what was pulled."""
+def read(folder: Path, master: str, percentile: float) -> list[Interval]:
+    """What the lake in `folder` has, after taking in what was pulled."""
     from fleet.lake.ingest.stream import ingest
     from fleet.placement.campaign.lake import intervals
     from fleet.spark.session import open_session
 
     output.say("starting Spark")
     with open_session("fleet placement train", master) as spark:
+        lake = Lake(folder)
         ingest(spark, lake)
         return intervals(spark, lake, percentile)
 
@@ -109,7 +117,7 @@ def trained(found: Sequence[Interval], percentile: float) -> tuple[ModelFile, li
     discipline = max(sorted(set(kinds)), key=kinds.count)
     quantile = percentile / 100.0
     stays = runs_of([each for each in found if each.discipline == discipline], quantile)
-    return train([run for stay in stays for run in stay], discipline), stays
+    return train([run for stay in stays for run in stay], discipline, serial=True), stays
 
 
 def show(scored: Sequence[Score]) -> None:

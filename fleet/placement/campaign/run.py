@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
+import psutil
 from msgspec import Struct
 
 from agent.client import Client, NoReplyError, Operator
@@ -29,6 +30,8 @@ IAD: Final = "measured"
 INTERVALS: Final = 3
 # Longer than the intervals by this, so that no record has a time without publishers.
 LONGER_S: Final = 0.3
+# Cores that other programs may take before it is told: what is measured is their doing, too.
+OTHERS: Final = 0.1
 OBJECTIVE: Final = Slo(90.0, 1_000.0)
 ANSWER_MS: Final = 30_000.0
 READY_S: Final = 60.0
@@ -81,22 +84,55 @@ def measure(
     say: Callable[[str], None],
     *,
     worker_a_topic: bool = False,
-) -> None:
-    """Run the campaign in `folder`, which then is like that of a fleet that ran here."""
+) -> list[float]:
+    """Run the campaign in `folder`, which then is like that of a fleet that ran here. Returns how
+    many cores other programs took during each configuration."""
     chosen = cases(extent.runs, extent.sizes, cores(), extent.most_load, seed)
     draw = Random(seed + 1)
     workers = max(extent.sizes) if worker_a_topic else 0
     with (
         run_folder(folder) as place,
-        _master(place, workers, extent.interval_s) as (public, asked),
+        _master(place, workers, extent.interval_s) as (public, asked, processes_of_ours),
         Client(public) as client,
         Operator(asked) as operator,
     ):
         began_s = time.monotonic()
+        others: list[float] = []
         for number, case in enumerate(chosen):
+            before = _Taken.now(processes_of_ours)
             found = _run(client, operator, number, case, extent.interval_s, draw)
+            others.append(_Taken.now(processes_of_ours).others_since(before))
+            if others[-1] > OTHERS:
+                found += f", other programs took {others[-1]:.1f} cores"
             left_s = (time.monotonic() - began_s) / (number + 1) * (extent.runs - number - 1)
             say(f"{number + 1} of {extent.runs}: {found}; {_minutes(left_s)} left")
+    return others
+
+
+class _Taken(NamedTuple):
+    """CPU time that was taken until a moment: by all programs, and by ours."""
+
+    at_s: float
+    by_all_s: float
+    by_ours_s: float
+
+    @classmethod
+    def now(cls, master: psutil.Process) -> _Taken:
+        """So far."""
+        times = psutil.cpu_times()
+        by_all_s = sum(times) - times.idle - getattr(times, "iowait", 0.0)
+        # Of a guest, which is in the times of a user as well.
+        by_all_s -= getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
+        by_ours_s = sum(os.times()[:2])
+        for process in (master, *master.children(recursive=True)):
+            with suppress(psutil.Error):
+                by_ours_s += sum(process.cpu_times()[:2])
+        return cls(time.monotonic(), by_all_s, by_ours_s)
+
+    def others_since(self, before: _Taken) -> float:
+        """Cores that programs of others took since then."""
+        others_s = self.by_all_s - before.by_all_s - (self.by_ours_s - before.by_ours_s)
+        return max(0.0, others_s / (self.at_s - before.at_s))
 
 
 def _run(
@@ -140,8 +176,10 @@ def _publish(client: Client, names: list[str], case: Case, seconds: float, draw:
 
 
 @contextmanager
-def _master(place: Path, workers: int, interval_s: float) -> Iterator[tuple[str, str]]:
-    """A master in a folder of its own; its public and its operator's address."""
+def _master(
+    place: Path, workers: int, interval_s: float
+) -> Iterator[tuple[str, str, psutil.Process]]:
+    """A master in a folder of its own; its public and its operator's address, and its process."""
     known = busy.install(place / "processor")
     public, operator = (f"{HOST}:{port}" for port in free_ports(2))
     folder = place / IAD
@@ -163,7 +201,7 @@ def _master(place: Path, workers: int, interval_s: float) -> Iterator[tuple[str,
     )
     try:
         _await(operator, child)
-        yield public, operator
+        yield public, operator, psutil.Process(child.pid)
         if not child.running:
             raise CampaignError(child.how_it_ended())
     finally:

@@ -35,13 +35,13 @@ class Score(Struct, frozen=True):
 
 
 def models(discipline: Discipline, seed: int = 0) -> dict[str, Train]:
-    """Each of the models, by what trains it."""
+    """Each of the models, by what trains it; masters process a topic's messages one at a time."""
     return {
         "the paper's models": lambda runs: PaperModel(runs, seed),
         "ours, formulas alone": lambda runs: ColocationModel(
-            train(runs, discipline, trees=False).model()
+            train(runs, discipline, trees=False, serial=True).model()
         ),
-        "ours": lambda runs: ColocationModel(train(runs, discipline).model()),
+        "ours": lambda runs: ColocationModel(train(runs, discipline, serial=True).model()),
     }
 
 
