@@ -159,19 +159,11 @@ class Written(Struct, frozen=True):
     record: Record | None
 
 
-class WriteFailed(Struct, frozen=True):
-    """The first of the unit's pending writes failed, and stays the first. To both masters it is no
-    more than a slow one."""
-
-    record: Record | None
-    error: str
-
-
 class Tick(Struct, frozen=True):
     """Time has passed."""
 
 
-Event = Message | Copied | Loaded | Paused | Written | WriteFailed | Tick
+Event = Message | Copied | Loaded | Paused | Written | Tick
 
 
 # -- instructions --------------------------------------------------------------------------------
@@ -189,18 +181,6 @@ class Write(Struct, frozen=True):
 
     record: Record | None
     checkpoint: Checkpoint | None = None
-
-
-class WriteAgain(Struct, frozen=True):
-    """Try the write that failed again after so many seconds, before all that follow it."""
-
-    after_s: float
-
-
-class Tell(Struct, frozen=True):
-    """Tell the operator."""
-
-    text: str
 
 
 class MakeCopy(Struct, frozen=True):
@@ -229,7 +209,7 @@ class Stop(Struct, frozen=True):
     """The unit works here no longer, from now on: drop its state and outputs in memory."""
 
 
-Instruction = Send | Write | WriteAgain | Tell | MakeCopy | Load | Pause | Work | Stop
+Instruction = Send | Write | MakeCopy | Load | Pause | Work | Stop
 
 
 class Timing(Struct, frozen=True):

@@ -16,30 +16,21 @@ from agent.placement.handover import (
     Send,
     Settled,
     Stop,
-    Tell,
     Timing,
     Took,
     Work,
     Write,
-    WriteAgain,
-    WriteFailed,
     Written,
 )
 from agent.placement.handover_source import Source
 from agent.placement.handover_target import Target
 from agent.placement.world import PlacementError, Unit
-from agent.runtime.back_off import pause_after
-
-FIRST_PAUSE_S = 0.5
-LONGEST_PAUSE_S = 30.0
 
 
 class Holder:
     """One unit at one master. All attributes but the machine are immutable values."""
 
-    __slots__ = (
-        "checkpoint", "epoch", "failed", "machine", "record", "starting", "timing", "unit"
-    )  # fmt: skip
+    __slots__ = ("checkpoint", "epoch", "machine", "record", "starting", "timing", "unit")
 
     def __init__(self, unit: Unit, timing: Timing) -> None:
         self.unit = unit
@@ -48,7 +39,6 @@ class Holder:
         self.epoch: int | None = None  # in which the unit works here
         self.starting: int | None = None  # the epoch that is being written before it works
         self.checkpoint = Checkpoint()  # with which it starts
-        self.failed = 0  # how often the write under way failed
         self.machine: Source | Target | None = None
 
     def __repr__(self) -> str:
@@ -114,12 +104,6 @@ class Holder:
     def handle(self, event: Event, now: float, sender: str = "") -> list[Instruction]:
         """The instructions that follow from a message of `sender`, a report or the time. O(1)."""
         match event:
-            case WriteFailed():
-                return self._write_failed(event)
-            case Written() if self.failed:
-                self.failed = 0
-                well = Tell(f"{self.unit}: the disk takes its records again")
-                return [well, *self.handle(event, now, sender)]
             case Ask():
                 return self._asked(event, sender, now)
             case Written():
@@ -139,17 +123,6 @@ class Holder:
         if self.machine is None:
             return []
         return self._carry_on(event, now)
-
-    def _write_failed(self, event: WriteFailed) -> list[Instruction]:
-        """What is not on disk must not be acted on, and a record that may be there in part cannot
-        be taken back: so it is written again, for ever."""
-        self.failed += 1
-        again = WriteAgain(pause_after(self.failed - 1, FIRST_PAUSE_S, LONGEST_PAUSE_S))
-        if self.failed > 1:
-            return [again]
-        idle = "" if self.epoch is not None else "; nobody works on it here until that is done"
-        text = f"{self.unit}: its record cannot be written: {event.error}{idle}; tried again"
-        return [Tell(text), again]
 
     def _carry_on(self, event: Event, now: float) -> list[Instruction]:
         machine = self.machine

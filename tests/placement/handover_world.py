@@ -39,8 +39,6 @@ from agent.placement.handover import (
     Took,
     Work,
     Write,
-    WriteAgain,
-    WriteFailed,
     Written,
 )
 from agent.placement.handover_source import Source
@@ -125,7 +123,6 @@ class Node:
             holder.record and (holder.record.epoch, holder.record.standing),
             holder.epoch,
             holder.starting,
-            holder.failed,
             _machine(holder.machine, now),
         )
 
@@ -200,7 +197,6 @@ class World:
         saves: int = 1,
         isolated: str = "",
         slow: str = "st",
-        failures: int = 0,
     ) -> None:
         self.now = 0.0
         self.nodes = {name: Node() for name in NAMES}
@@ -210,7 +206,6 @@ class World:
         self.slow = slow  # the masters whose disks are slow
         self.messages, self.crashes, self.partitions = messages, crashes, partitions
         self.moves, self.saves = moves, saves
-        self.failures = failures  # of writes, on slow disks
         self.attempts = 0
         # The publisher's spool: made up to `published`, settled up to `mark`, given up to `given`.
         # The subscriber's inbox: bodies in the order in which they came.
@@ -246,7 +241,6 @@ class World:
             self.partitions,
             self.moves,
             self.saves,
-            self.failures,
             self.mark,
             self.given,
             self.published,
@@ -306,10 +300,6 @@ class World:
                             yield ("crash", name, written, True)
         if self.partitions and not self.cut:
             yield ("cut",)
-        if self.failures:
-            for name, node in self.nodes.items():
-                if node.up and node.writes and isinstance(node.writes[0], Write):
-                    yield ("fail", name)
 
     def _sent(self, name: str) -> list[str]:
         return [link for link, messages in self.links.items() if name in link and messages]
@@ -410,15 +400,6 @@ class World:
             self._do(name, node.holder.handle(Written(done.record), self.now))
         else:
             self._settle(name, done)
-
-    def _fail(self, name: str) -> None:
-        """The disk refuses the first write, which stays the first."""
-        self.failures -= 1
-        node = self._own(name)
-        record = node.writes[0].record
-        *told, again = node.holder.handle(WriteFailed(record, "no space left"), self.now)
-        if not isinstance(again, WriteAgain) or bool(told) != (node.holder.failed == 1):
-            raise Broken(f"a write that failed is not told once and done again: {told} {again}")
 
     def _settle(self, name: str, saved: Save) -> None:
         """The publisher forgets what is in a checkpoint on disk. A word that comes late or never
@@ -591,4 +572,4 @@ def _written(node: Node, done: Write | Save) -> None:
 
 def faultless(event: Event) -> bool:
     """Whether the event is no fault, so that it happens some time when faults have ended."""
-    return event[0] not in {"crash", "cut", "move", "fail"}
+    return event[0] not in {"crash", "cut", "move"}

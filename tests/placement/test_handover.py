@@ -19,14 +19,12 @@ from tests.placement.handover_world import World, faultless
 SMALL = {
     "no fault": World(messages=1, crashes=0, partitions=0, slow="s"),
     "a crash, the source's disk slow": World(messages=1, crashes=1, partitions=0, slow="s"),
-    "writes that fail": World(1, 0, 0, slow="st", failures=2),
     "a partition": World(messages=1, crashes=0, partitions=1, slow="s"),
     "a partition that isolates the target": World(1, 0, 1, isolated="t", slow="t"),
 }
 LARGE = {
     "a partition that isolates the source": World(1, 0, 1, isolated="s", slow="s"),
     "a crash, the target's disk slow": World(messages=1, crashes=1, partitions=0, slow="t"),
-    "a crash, writes that fail": World(1, 1, 0, slow="st", failures=2),
     "two crashes, a partition, the source's disk slow": World(1, 2, 1, slow="s"),
     "two crashes, a partition, the target's disk slow": World(1, 2, 1, slow="t"),
     "two messages, a crash and a partition": World(2, 1, 1, slow="s"),
@@ -70,7 +68,6 @@ def schedule(seed: int) -> World:
         saves=rng.randrange(8),
         isolated=rng.choice(("", "s", "t")),
         slow=rng.choice(("", "s", "t", "st")),
-        failures=rng.randrange(4),
     )
     likely = rng.choice((0.02, 0.2, 0.5))
     # Timers may fire at any time here: seldom enough that many moves come to their end.

@@ -28,14 +28,11 @@ from agent.placement.handover import (
     Send,
     Settled,
     Stop,
-    Tell,
     Tick,
     Timing,
     Took,
     Work,
     Write,
-    WriteAgain,
-    WriteFailed,
     Written,
 )
 from agent.placement.holder import Holder
@@ -287,29 +284,3 @@ def test_the_history_that_was_silent_for_longest_is_forgotten() -> None:
     unit = Processed(2, unit.checkpoint(b""))
     assert not unit.take("p0", 1)
     assert unit.take("p1", 1)  # A limit: what it sends again counts again.
-
-
-def test_a_write_that_fails_is_told_once_and_tried_again_until_it_is_done() -> None:
-    holder = Holder(UNIT, TIMING)
-    [write] = holder.create()
-    assert isinstance(write, Write)
-    failed = WriteFailed(write.record, "no space left on device")
-    told, *pauses = [each for _ in range(9) for each in holder.handle(failed, 0.0)]
-    assert isinstance(told, Tell)
-    assert "no space left on device; nobody works on it here" in told.text
-    assert [each.after_s for each in pauses if isinstance(each, WriteAgain)] == [
-        0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0
-    ]  # fmt: skip
-    assert holder.works(0.0) is None
-    well, work = holder.handle(Written(write.record), 60.0)
-    assert isinstance(well, Tell)
-    assert work == Work(1, Checkpoint())
-    assert holder.works(60.0) == 1
-
-
-def test_a_unit_that_goes_on_while_its_offer_cannot_be_written_is_not_said_to_stand_still() -> None:
-    holder = owner()
-    [told, again] = holder.handle(WriteFailed(None, "read-only file system"), 0.0)
-    assert isinstance(told, Tell)
-    assert "nobody works" not in told.text
-    assert again == WriteAgain(0.5)
