@@ -247,7 +247,8 @@ class HandoverPlane:
                     self._moves.add(entry.move, waits=False)
                 self._timed.add(entry)
                 self._perform(entry, made, record.other)
-            if record.standing == "released" and record.other:
+            # One that is taken may have been here before, and go back to where it went then.
+            if record.standing in ("released", "taken") and record.other:
                 self._late.begin(record.unit, entry.movable, record.other, now)
         self._work_off()
 

@@ -133,7 +133,7 @@ class TopicMoves:
         if standing == "taken":
             coming = self._coming[name] = _Coming(self._topics.incarnation(name))
             coming.adopted = True
-        elif standing == "released":
+        if standing in ("taken", "released"):
             self._forward(unit, other)
         return True
 

@@ -42,7 +42,7 @@ class Things:
             self.owned.discard(unit)
         if standing == "taken":
             self.here.pop(unit, None)
-        if standing == "released":
+        if standing in ("released", "taken"):
             self.late_items[unit] = deque()
         return True
 

@@ -235,6 +235,28 @@ def test_late_items_are_forwarded_after_a_restart(world):
     assert world.b.things.forwarded_items == [(UNIT, b"x")]
 
 
+def test_what_is_late_goes_on_although_a_unit_that_returns_is_taken_back(world):
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle(1.0)
+
+    def killed_when_it_has_taken(source, target, message):
+        if isinstance(message, w.MoveState) and message.epoch and target == "a":
+            world.a.disk.done()
+            assert world.a.disk.records[UNIT].standing == "taken"
+            world.a.kill()
+            world.sent.clear()
+
+    world.on_message = killed_when_it_has_taken
+    world.b.plane.begin(UNIT, "a", "plan")
+    world.settle(30.0)
+    assert owners(world) == ["b"]
+    world.a.start()
+    world.a.things.comes_late(UNIT, b"x")
+    world.settle(2.0)
+    assert owners(world) == ["b"]
+    assert world.b.things.forwarded_items == [(UNIT, b"x")]
+
+
 def test_few_move_at_a_time_and_the_others_wait(world):
     units = [Unit("processor", f"t{n}") for n in range(5)]
     world.a.disk.things.update(dict.fromkeys(units, 1))
