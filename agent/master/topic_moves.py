@@ -37,7 +37,7 @@ class _Coming:
 
     __slots__ = (
         "adopted", "before", "due_s", "final", "id", "kept", "parts", "patch", "running", "then",
-        "to_build",
+        "to_work",
     )  # fmt: skip
 
     def __init__(self, id_: str) -> None:
@@ -51,7 +51,7 @@ class _Coming:
         self.due_s = 0.0
         self.final: TopicCopy | None = None
         self.adopted = False
-        self.to_build = False  # the processor, anew with the final state
+        self.to_work = False
         self.running = False
 
     def is_kept(self) -> None:
@@ -284,7 +284,7 @@ class TopicMoves:
         coming = self._coming[name]
         final = coming.final
         assert final is not None
-        coming.adopted, coming.to_build = True, True
+        coming.adopted = True
         client = f"{TOPIC}{name}"
         changes: list[Any] = self._inboxes.adopt(
             f"{STANDBY}{name}", coming.id, client, final.inbox, self._clock()
@@ -296,24 +296,29 @@ class TopicMoves:
         return [*changes, SaveProgress(name, progress), *self._push.topics.forget_copy(name)]
 
     def _build(self, coming: _Coming) -> None:
-        """Give the processor its final state: while that is written, it does not wait for it."""
-        coming.to_build = False
+        """Give the processor its final state."""
         final, coming.final = coming.final, None
         if final is not None:
             coming.running = True
             self._perform(self._topics.load(final, self._clock()))
 
     def work(self, unit: Unit) -> None:
-        """Work on it; nothing is put out before `own`."""
-        coming = self._coming[unit.name]
+        """Work on it, from the next turn on: the source is told first, which takes it longer than
+        the processor takes to get its state. Nothing is put out before `own`."""
+        self._coming[unit.name].to_work = True
+
+    def _work(self, name: str, coming: _Coming) -> None:
+        coming.to_work = False
         self._build(coming)
         coming.running = True
-        self._perform(self._topics.work(unit.name, self._clock()))
+        self._perform(self._topics.work(name, self._clock()))
 
     def own(self, unit: Unit) -> None:
         """It lives here."""
         name = unit.name
-        self._coming.pop(name, None)
+        coming = self._coming.pop(name, None)
+        if coming is not None and coming.to_work:
+            self._work(name, coming)
         self._late.drop(unit)
         # It was here before. Had its source taken it back, this would have gone there.
         self._push.take(self._inboxes.absorb(f"{TOPIC}{name}", self._topics.incarnation(name)))
@@ -324,7 +329,7 @@ class TopicMoves:
         name = unit.name
         if (coming := self._coming.get(name)) is None:
             return
-        coming.then = None
+        coming.then, coming.to_work = None, False
         if coming.adopted:
             self._build(coming)
             if coming.running:
@@ -367,7 +372,7 @@ class TopicMoves:
     def next_due(self) -> float | None:
         """When something on its way here is looked at, or a client has to say that it is there."""
         dues = [each.due_s for each in self._coming.values() if each.then is not None]
-        dues += [0.0 for each in self._coming.values() if each.to_build]
+        dues += [0.0 for each in self._coming.values() if each.to_work]
         if (due := self._late.next_due) is not None:
             dues.append(due)
         return min(dues, default=None)
@@ -375,8 +380,8 @@ class TopicMoves:
     def tick(self, now: float) -> None:
         """Do what is due."""
         for name, coming in list(self._coming.items()):
-            if coming.to_build:
-                self._build(coming)
+            if coming.to_work:
+                self._work(name, coming)
             elif coming.then is not None and coming.due_s <= now:
                 self._look(name, coming, now)
         self._late.tick(now)

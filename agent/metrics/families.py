@@ -360,6 +360,13 @@ WEBHOOK_POSTS = Family(
     "posts",
     "Posts to webhooks that were delivered or failed; given_up: what was refused for too long.",
 )
+MOVES = Family(
+    "sanderling_unit_moves_total",
+    "counter",
+    ("outcome",),
+    "units",
+    "Units that this master handed to another (settled), could not hand over (aborted), or took.",
+)
 WEBHOOK_UP = Family(
     "sanderling_webhook_up",
     "gauge",
@@ -376,7 +383,7 @@ MASTER: Final = (
     WATCH_ROUNDS, WATCH_ROUNDS_PUT_OFF, POD_REQUESTS_FAILED, NODE_EVENTS, NODE_EVENTS_REPEATED,
     NODE_EVENTS_REFUSED, NODE_EVENTS_IMPLAUSIBLE, NODE_EVENTS_WAITING, NODE_EVENTS_DROPPED,
     REGISTERED, ALERTS, NOTIFICATIONS_SPOOLED, NOTIFICATIONS_SENT, NOTIFICATIONS_GIVEN_UP,
-    SUBSCRIPTIONS_OPEN, OVERLAY_LINK_UP, OVERLAY_DETOURS, WEBHOOK_POSTS, WEBHOOK_UP, *COMMON,
+    SUBSCRIPTIONS_OPEN, OVERLAY_LINK_UP, OVERLAY_DETOURS, WEBHOOK_POSTS, WEBHOOK_UP, MOVES, *COMMON,
 )  # fmt: skip
 
 # --- registration service ------------------------------------------------------------------------
