@@ -35,9 +35,9 @@ class Movable(Protocol):
 
     def restore(self, unit: Unit, standing: Standing, other: str) -> bool:
         """After a restart, before everything else: what the record on disk says. An `owner` works
-        as if nothing had been, an `offered` is paused, a `taken` waits for `work`; late items of a
-        `released` go to `other`, and of a `taken` that had left for it before. Returns whether that can be: False for what is not here any
-        more."""
+        as if nothing had been, an `offered` is paused, a `taken` waits for `work`. Late items of a
+        `released` go to `other`, and of a `taken` that had left for it before. Returns whether
+        that can be: False for what is not here any more."""
 
     # --- at the source -------------------------------------------------------------------------
 

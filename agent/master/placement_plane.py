@@ -4,47 +4,33 @@ units that live here."""
 from __future__ import annotations
 
 import math
-import os
 import re
-from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Final, Protocol, get_args
-
-from msgspec.structs import replace
+from typing import Final, get_args
 
 from agent.master.movable import Mover
 from agent.master.operator_plane import OperatorPlane
 from agent.master.peers import Peers
+from agent.master.placement_facts import Measured, Topics
 from agent.master.public_plane import PublicPlane
 from agent.master.request_plane import RequestOrigin
 from agent.master.state import State
-from agent.placement.arrival_rates import Rates
 from agent.placement.gossip import Gossip
 from agent.placement.moves import Move
 from agent.placement.placer import Placer
-from agent.placement.view import UNKNOWN_S, View, moves_of, named
+from agent.placement.view import View, moves_of, named
 from agent.placement.world import Kind, PlacementError, Unit
 from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
-from agent.wire.areas import AreaSet
 from agent.wire.master_config import MasterConfig
 from agent.wire.placement import (
-    MAX_CHOICES,
-    MAX_HOMES,
-    MAX_NAME,
     MAX_PINS,
-    MAX_PLACED,
-    MAX_SOURCES,
     MAX_TOLD_MOVES,
-    MAX_TOPICS,
     ApplyPlan,
-    HomeFacts,
     KnownFacts,
-    Listeners,
     Mode,
     MoveTold,
-    PinnedUnit,
     PinUnit,
     PlacementEcho,
     PlacementFacts,
@@ -52,10 +38,7 @@ from agent.wire.placement import (
     PlacementRequest,
     SetPlacementMode,
     ShowPlacement,
-    Source,
-    TopicFacts,
 )
-from agent.wire.topics import Topic, TopicStatus
 
 # Kinds of the documents in the state.
 PIN: Final = "placement_pin"
@@ -70,17 +53,6 @@ OVER: Final = frozenset({"settled", "aborted"})
 NOT_NOW: Final = "this master's disk takes nothing now; try again later"
 KINDS: Final = get_args(Kind)
 TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-
-
-class Topics(Protocol):
-    """The topics of this master."""
-
-    arrivals: dict[str, Counter[str]]
-    on_created: Callable[[str], str]
-
-    @property
-    def statuses(self) -> tuple[TopicStatus, ...]:
-        """How each does."""
 
 
 class PlacementPlane:
@@ -112,7 +84,6 @@ class PlacementPlane:
         self._config = config.placement
         # Masters of the same operator: units go to no others, and no others are told anything.
         self._partners = frozenset(partners)
-        self._offered = {member.iad: AreaSet(member.areas) for member in config.pool}
         self._state = state
         self._public = public
         self._peers = peers
@@ -120,12 +91,11 @@ class PlacementPlane:
         self._topics = topics
         self._say = say
         self._mover = mover
-        self._sizes, self._listeners, self._homes = sizes, listeners, homes
+        self._homes = homes
+        self._measured = Measured(config, self._partners, topics, sizes, listeners, homes)
         now = self._clock()
         self._gossip = Gossip(self._iad, epoch, now, self._config.every_s)
         self._placer = Placer(self._iad, drift=self._config.drift, move_cost=self._config.move_cost)
-        self._rates = Rates()
-        self._counted_s = -math.inf
         # Moves that this master has begun, and does not know the end of.
         self._begun: dict[Unit, Move] = {}
         # New units, and until when other masters are waited for before they are placed.
@@ -166,11 +136,9 @@ class PlacementPlane:
             self._look_after_moves(now)
 
     def _tell(self, now: float) -> None:
-        self._count(now)
+        self._measured.count(now)
         placer = self._placer
-        busy = placer.mode != "open" or bool(
-            self._topics.statuses or placer.pins or self._home_facts()
-        )
+        busy = placer.mode != "open" or bool(placer.pins or self._measured.has_units)
         due = self._gossip.due(self._partners, busy, now)
         own = self.facts() if due else PlacementFacts(self._iad, 0, 0, 1.0)
         for iad in due:
@@ -198,99 +166,16 @@ class PlacementPlane:
         if told.wants:
             self._tell_s = now
 
-    # --- what is measured ----------------------------------------------------------------------
-
-    def _count(self, now: float) -> None:
-        if now < self._counted_s + self._config.every_s / 2:
-            return
-        self._counted_s = now
-        counts: dict[Hashable, int] = {}
-        for status in self._topics.statuses:
-            name = status.topic.name
-            counts[name] = status.processed + status.skipped + status.waiting
-            for iad, count in self._topics.arrivals.get(name, {}).items():
-                counts[name, iad] = count
-        self._rates.count(counts, now)
-
     def facts(self) -> PlacementFacts:
-        """What this master tells of itself. O(topics + subscriptions)."""
-        config = self._config
-        sizes = self._sizes() if self._topics.statuses else {}
-        pins = [PinnedUnit(named(unit), iad) for unit, iad in sorted(self._placer.pins.items())]
-        listeners = [
-            Listeners(topic, count)
-            for topic, count in sorted(self._listeners().items())
-            if TOPIC_NAME.fullmatch(topic)  # A filter may name anything.
-        ]
-        return PlacementFacts(
-            self._iad,
-            0,
-            0,
-            config.every_s,
-            cores=cores(),
-            mode=self._placer.mode,
-            compute=config.compute or float(cores()),
-            storage_bytes=config.storage_bytes or None,
-            most_processors=config.most_processors,
-            opening_cost=config.opening_cost,
-            topics=tuple([self._topic(each, sizes) for each in self._topics.statuses[:MAX_TOPICS]]),
-            listeners=tuple(listeners[:MAX_PLACED]),
-            homes=tuple(self._home_facts()),
-            pins=tuple(pins[:MAX_PINS]),
-        )
-
-    def _home_facts(self) -> list[HomeFacts]:
-        """Those that may move. A client measures nothing: it is taken to be where its home is."""
-        ways_ms = {each.iad: each.p50_ms for each in self._gossip.delays(self._clock())}
-        found: list[HomeFacts] = []
-        for name, choices in self._homes():
-            others = sorted(self._partners.intersection(choices))[: MAX_CHOICES - 1]
-            if others and len(name) <= MAX_NAME and len(found) < MAX_HOMES:
-                delays_ms = {iad: ways_ms.get(iad, UNKNOWN_S * 1e3) for iad in others}
-                found.append(HomeFacts(name, {self._iad: 0.0, **delays_ms}))
-        return found
-
-    def _topic(self, status: TopicStatus, sizes: Mapping[str, float]) -> TopicFacts:
-        topic = status.topic
-        published = {
-            iad: rate
-            for iad in self._topics.arrivals.get(topic.name, {})
-            if (rate := self._rates.per_s((topic.name, iad)))
-        }
-        for iad, rate in self._readings(topic, sum(published.values())).items():
-            published[iad] = published.get(iad, 0.0) + rate
-        largest = sorted(published, key=lambda iad: (-published[iad], iad))
-        return TopicFacts(
-            topic.name,
-            tuple([Source(iad, round(published[iad], 6)) for iad in largest[:MAX_SOURCES]]),
-            topic.processor,
-            cpu_ms=status.cpu_ms,
-            latency_ms=status.latency_ms,
-            state_bytes=float(sizes.get(topic.name, 0)),
-            slo=topic.slo,
-        )
-
-    def _readings(self, topic: Topic, published: float) -> dict[str, float]:
-        """Messages a second that rounds of readings make, by the IAD that gives them: those that
-        offer areas of the topic share what is measured, or else a message an area is expected."""
-        if topic.every_s is None:
-            return {}
-        offered = {
-            iad: count
-            for iad, areas in self._offered.items()
-            if (count := sum(areas.overlaps(area) for area in topic.areas))
-        } or {self._iad: 1}
-        expected = sum(offered.values()) / topic.every_s
-        measured = self._rates.per_s(topic.name)
-        rate = expected if not measured else max(0.0, measured - published)
-        return {iad: rate * count / sum(offered.values()) for iad, count in offered.items()}
+        """What this master tells of itself."""
+        now = self._clock()
+        return self._measured.facts(self._placer.mode, self._placer.pins, self._gossip.delays(now))
 
     # --- what is known -------------------------------------------------------------------------
 
     def view(self, now: float) -> View:
         """The placement as far as it is known: masters that are silent do not count."""
-        own = replace(self.facts(), delays=tuple(self._gossip.delays(now)))
-        return View([own, *self._gossip.fresh(now).values()])
+        return View([self.facts(), *self._gossip.fresh(now).values()])
 
     def _silent(self, now: float) -> list[str]:
         known = [*self._gossip.known(now), *self._never_heard(now)]
@@ -468,14 +353,17 @@ class PlacementPlane:
 
     def _report(self, origin: RequestOrigin, id_: str, message: str) -> None:
         now = self._clock()
-        own = replace(self.facts(), delays=tuple(self._gossip.delays(now)))
         self._operator.reply(
             origin,
             PlacementReport(
                 id_,
                 ok=True,
                 iad=self._iad,
-                known=(KnownFacts(own, 0.0), *self._gossip.known(now), *self._never_heard(now)),
+                known=(
+                    KnownFacts(self.facts(), 0.0),
+                    *self._gossip.known(now),
+                    *self._never_heard(now),
+                ),
                 moves=tuple(self._moves()[-MAX_TOLD_MOVES:]),
                 move_cost=self._config.move_cost,
                 message=message[:512],
@@ -509,11 +397,6 @@ class PlacementPlane:
                     MoveTold(named(unit), self._iad, target, reason, "waiting", None, trouble)
                 )
         return found
-
-
-def cores() -> int:
-    """The processor cores that this process may use."""
-    return len(os.sched_getaffinity(0))
 
 
 def _counted(count: int, what: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import count
-from types import SimpleNamespace
 
 import pytest
 
@@ -52,7 +51,7 @@ class Site:
         }
         self.config = parse(table, MasterConfig, "test")
         self.kept, self.arrivals, self.on_created = {}, {}, None
-        self.heard = Counter()
+        self.heard, self.sizes, self.homes = Counter(), {}, []
         self.up, self.said, self.moves = True, [], []
         self.epochs = count(1)
         self.start()
@@ -64,6 +63,7 @@ class Site:
         self.plane = PlacementPlane(
             reactor, self.config, self.state, self, self, self, self, self.said.append,
             mover=self, epoch=next(self.epochs), listeners=lambda: self.heard,
+            sizes=lambda: self.sizes, homes=lambda: self.homes,
         )  # fmt: skip
 
     def restart(self):
@@ -450,8 +450,7 @@ def test_drift_moves_a_unit_only_where_it_is_switched_on(tmp_path):
 
 def test_a_pin_that_contradicts_storage_is_refused(tmp_path):
     world = World(tmp_path, storage_bytes=1e6)
-    big = SimpleNamespace(sizes={"comfort": 2e6})
-    world[1].plane._sizes = lambda: big.sizes
+    world[1].sizes["comfort"] = 2e6
     world[1].create("comfort")
     world.run(20.0)
     reply = world[1].ask(PinUnit("p", COMFORT, "iad2"))
@@ -462,7 +461,7 @@ def test_a_pin_that_contradicts_storage_is_refused(tmp_path):
 
 def test_homes_that_may_live_elsewhere_are_told_and_drained(world):
     homes = [("node/n1", ("iad1", "iad2")), ("node/n2", ("iad2",)), ("node/n3", ("iad9",))]
-    world[2].plane._homes = lambda: homes
+    world[2].homes += homes
     world.run(70.0)
     assert known(world[1])["iad2"].facts.homes == (
         HomeFacts("node/n1", {"iad2": 0.0, "iad1": pytest.approx(10.0)}),

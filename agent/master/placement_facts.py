@@ -1,0 +1,168 @@
+"""What a master measures of itself for placement: its topics, its subscribers, its homes."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from typing import Final, Protocol
+
+from agent.placement.arrival_rates import Rates
+from agent.placement.view import UNKNOWN_S, named
+from agent.placement.world import Unit
+from agent.wire.areas import AreaSet
+from agent.wire.master_config import MasterConfig
+from agent.wire.placement import (
+    MAX_CHOICES,
+    MAX_HOMES,
+    MAX_NAME,
+    MAX_PINS,
+    MAX_PLACED,
+    MAX_SOURCES,
+    MAX_TOPICS,
+    Delay,
+    HomeFacts,
+    Listeners,
+    Mode,
+    PinnedUnit,
+    PlacementFacts,
+    Source,
+    TopicFacts,
+)
+from agent.wire.topics import Topic, TopicStatus
+
+TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+class Topics(Protocol):
+    """The topics of this master."""
+
+    arrivals: dict[str, Counter[str]]
+    on_created: Callable[[str], str]
+
+    @property
+    def statuses(self) -> tuple[TopicStatus, ...]:
+        """How each does."""
+
+
+class Measured:
+    """`partners` are the other masters; the rest is as for `PlacementPlane`."""
+
+    def __init__(
+        self,
+        config: MasterConfig,
+        partners: frozenset[str],
+        topics: Topics,
+        sizes: Callable[[], Mapping[str, float]],
+        listeners: Callable[[], Mapping[str, int]],
+        homes: Callable[[], Sequence[tuple[str, Collection[str]]]],
+    ) -> None:
+        self._iad = config.iad.name
+        self._config = config.placement
+        self._partners = partners
+        self._offered = {member.iad: AreaSet(member.areas) for member in config.pool}
+        self._topics = topics
+        self._sizes, self._listeners, self._homes = sizes, listeners, homes
+        self._rates = Rates()
+        self._counted_s = -math.inf
+
+    def count(self, now: float) -> None:
+        """Look at the counts of messages, now and then."""
+        if now < self._counted_s + self._config.every_s / 2:
+            return
+        self._counted_s = now
+        counts: dict[Hashable, int] = {}
+        for status in self._topics.statuses:
+            name = status.topic.name
+            counts[name] = status.processed + status.skipped + status.waiting
+            for iad, count in self._topics.arrivals.get(name, {}).items():
+                counts[name, iad] = count
+        self._rates.count(counts, now)
+
+    @property
+    def has_units(self) -> bool:
+        """Whether anything here may live elsewhere."""
+        return bool(self._topics.statuses or self._home_facts(()))
+
+    def facts(
+        self, mode: Mode, pins: Mapping[Unit, str], delays: Sequence[Delay]
+    ) -> PlacementFacts:
+        """What this master tells of itself. O(topics + subscriptions)."""
+        config = self._config
+        sizes = self._sizes() if self._topics.statuses else {}
+        pinned = [PinnedUnit(named(unit), iad) for unit, iad in sorted(pins.items())]
+        listeners = [
+            Listeners(topic, count)
+            for topic, count in sorted(self._listeners().items())
+            if TOPIC_NAME.fullmatch(topic)  # A filter may name anything.
+        ]
+        return PlacementFacts(
+            self._iad,
+            0,
+            0,
+            config.every_s,
+            cores=cores(),
+            mode=mode,
+            compute=config.compute or float(cores()),
+            storage_bytes=config.storage_bytes or None,
+            most_processors=config.most_processors,
+            opening_cost=config.opening_cost,
+            topics=tuple([self._topic(each, sizes) for each in self._topics.statuses[:MAX_TOPICS]]),
+            listeners=tuple(listeners[:MAX_PLACED]),
+            homes=tuple(self._home_facts(delays)),
+            delays=tuple(delays),
+            pins=tuple(pinned[:MAX_PINS]),
+        )
+
+    def _home_facts(self, delays: Sequence[Delay]) -> list[HomeFacts]:
+        """Those that may move. A client measures nothing: it is taken to be where its home is."""
+        ways_ms = {each.iad: each.p50_ms for each in delays}
+        found: list[HomeFacts] = []
+        for name, choices in self._homes():
+            others = sorted(self._partners.intersection(choices))[: MAX_CHOICES - 1]
+            if others and len(name) <= MAX_NAME and len(found) < MAX_HOMES:
+                delays_ms = {iad: ways_ms.get(iad, UNKNOWN_S * 1e3) for iad in others}
+                found.append(HomeFacts(name, {self._iad: 0.0, **delays_ms}))
+        return found
+
+    def _topic(self, status: TopicStatus, sizes: Mapping[str, float]) -> TopicFacts:
+        topic = status.topic
+        published = {
+            iad: rate
+            for iad in self._topics.arrivals.get(topic.name, {})
+            if (rate := self._rates.per_s((topic.name, iad)))
+        }
+        for iad, rate in self._readings(topic, sum(published.values())).items():
+            published[iad] = published.get(iad, 0.0) + rate
+        largest = sorted(published, key=lambda iad: (-published[iad], iad))
+        return TopicFacts(
+            topic.name,
+            tuple([Source(iad, round(published[iad], 6)) for iad in largest[:MAX_SOURCES]]),
+            topic.processor,
+            cpu_ms=status.cpu_ms,
+            latency_ms=status.latency_ms,
+            state_bytes=float(sizes.get(topic.name, 0)),
+            slo=topic.slo,
+        )
+
+    def _readings(self, topic: Topic, published: float) -> dict[str, float]:
+        """Messages a second that rounds of readings make, by the IAD that gives them: those that
+        offer areas of the topic share what is measured, or else a message an area is expected."""
+        if topic.every_s is None:
+            return {}
+        offered = {
+            iad: count
+            for iad, areas in self._offered.items()
+            if (count := sum(areas.overlaps(area) for area in topic.areas))
+        } or {self._iad: 1}
+        expected = sum(offered.values()) / topic.every_s
+        measured = self._rates.per_s(topic.name)
+        rate = expected if not measured else max(0.0, measured - published)
+        return {iad: rate * count / sum(offered.values()) for iad, count in offered.items()}
+
+
+def cores() -> int:
+    """The processor cores that this process may use."""
+    return len(os.sched_getaffinity(0))
