@@ -141,6 +141,17 @@ class Inbox(StateMachine):
             del self._known[item.number]
         return self.last - len(self._known), forgotten
 
+    def remember(self, item: Item) -> None:
+        """Add an item without content at the next position, that the client had elsewhere."""
+        self.last += 1
+        self._known[item.number] = item
+
+    def begin_at(self, position: int) -> None:
+        """An inbox that keeps nothing has nothing before this position, its next one."""
+        assert not self.kept
+        self.last = position - 1
+        self._known.clear()
+
     def restore(
         self, acknowledged: int, last: int, items: list[Item], most: int, most_bytes: int
     ) -> None:

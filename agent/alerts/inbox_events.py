@@ -99,11 +99,11 @@ class ForgetSubscription(_Struct, frozen=True):
 
 
 class StoreItem(_Struct, frozen=True):
-    """Write an item once, for any number of subscriptions."""
+    """Write an item once, for any number of subscriptions; without body if no client needs it."""
 
     number: int
     key: bytes
-    body: bytes
+    body: bytes | None
 
 
 class ForgetBody(_Struct, frozen=True):

@@ -61,7 +61,14 @@ class Items:
 
     def find(self, content: Content) -> Item:
         """The item with this content, created if it is new."""
-        key = content.origin if isinstance(content, Notification) else content
+        return self.at(content.origin if isinstance(content, Notification) else content)
+
+    def get(self, key: Key) -> Item | None:
+        """The item of this identity, if there is one."""
+        return self._by_key.get(key)
+
+    def at(self, key: Key) -> Item:
+        """The item of this identity, created if it is new."""
         item = self._by_key.get(key)
         if item is None:
             self._numbers += 1
@@ -82,6 +89,14 @@ class Items:
             return []
         item.stored = item.whole = True
         return [StoreItem(item.number, _written(item.key), body)]
+
+    def remember(self, item: Item) -> list[InboxChange]:
+        """One more durable inbox remembers the item, whose content it does not need."""
+        item.known += 1
+        if item.stored:
+            return []
+        item.stored = True
+        return [StoreItem(item.number, _written(item.key), None)]
 
     def give_up(self, item: Item) -> list[InboxChange]:
         """One inbox fewer keeps the item."""

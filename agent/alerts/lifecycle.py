@@ -18,9 +18,12 @@ SPOOLED_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
 SUBSCRIPTION_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("new", "attached"): "subscribe",
     ("new", "detached"): "restored from disk",
+    ("new", "standby"): "its client's other master hands it over: it collects",
+    ("standby", "detached"): "the other master's inbox has come: it goes on from there",
+    ("standby", "cancelled"): "it is not handed over",
     ("attached", "attached"): "subscribe again",
     ("detached", "attached"): "subscribe again",
-    ("attached", "detached"): "durable, and its client was silent for a lease",
+    ("attached", "detached"): "durable, and its client was silent for a lease, or it is forwarded",
     ("attached", "expired"): "not durable, and its client was silent for a lease",
     ("detached", "expired"): "its client was silent for too long",
     ("attached", "cancelled"): "unsubscribe",

@@ -21,6 +21,7 @@ from agent.master.control_plane import ControlPlane
 from agent.master.directory_link import DirectoryLink
 from agent.master.event_plane import EventPlane
 from agent.master.event_take_over import node_states
+from agent.master.handover_plane import HandoverPlane
 from agent.master.metrics_plane import MetricsPlane
 from agent.master.notification_store import NotificationStore
 from agent.master.operator_plane import MAX_CONNECTIONS, OperatorPlane
@@ -229,6 +230,19 @@ class Master:
             self._processors,
             self._areas,
         )
+        self._handovers = HandoverPlane(
+            reactor,
+            self._iad,
+            self._public,
+            self._peers,
+            self._operator,
+            self._push,
+            [],
+            [],
+            partners=[each.iad for each in config.pool if each.iad != self._iad],
+            wall=time.time,
+            say=self._say,
+        )
         reactor.add_timer(self._state)
         self._operator.takes(StatusRequest, self._tell_status)
         self._operator.takes(SetPolicy, self._set_policy)
@@ -347,6 +361,7 @@ class Master:
             | self._events.counters
             | self._push.counters
             | self._topics.counters
+            | self._handovers.counters
             | (self._webhooks.counters if self._webhooks is not None else {})
             | self._pods.counters
             | {

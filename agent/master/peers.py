@@ -18,6 +18,7 @@ from agent.runtime.reactor import Reactor
 from agent.wire.base import Message
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder, encode
 from agent.wire.config import ConfigError
+from agent.wire.messages import Answer
 from agent.wire.principals import Sender
 from agent.wire.unions import PeerReply
 
@@ -54,6 +55,7 @@ class Peers:
         self._decoder: Decoder[PeerReply] = Decoder(PeerReply, MAX_RESULT_BYTES)
         self._links: dict[str, _Link] = {}
         self._handlers: dict[type, Handler] = {}
+        self._refusals: dict[str, Handler] = {}
         self._draining: list[tuple[float, MessageSocket[PeerReply]]] = []
         self._due_s: float | None = None
         self._unsent = Unsent(MAX_WAITING)
@@ -155,6 +157,11 @@ class Peers:
         """Register `handler(iad, reply, now)` for replies of this kind."""
         self._handlers[kind] = handler
 
+    def takes_refusals(self, prefix: str, handler: Handler) -> None:
+        """Register `handler(iad, answer, now)` for refusals of messages that have no reply, whose
+        ids begin with `prefix` and a dot."""
+        self._refusals[prefix] = handler
+
     def send(self, iad: str, message: Message) -> bool:
         """Send; False if there is no link, if the other end is not connected, or if it does not
         read its queue."""
@@ -185,7 +192,10 @@ class Peers:
         return tuple(iad for iad, link in self._links.items() if not link.socket.connected)
 
     def _take(self, iad: str, reply: PeerReply) -> None:
-        if (handler := self._handlers.get(type(reply))) is not None:
+        handler = self._handlers.get(type(reply))
+        if isinstance(reply, Answer):
+            handler = self._refusals.get(reply.id.partition(".")[0], handler)
+        if handler is not None:
             handler(iad, reply, self._reactor.clock())
 
     def _count_malformed(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -13,7 +13,7 @@ from agent.alerts import inbox_events as i
 from agent.alerts import spool_events as s
 from agent.alerts.dedup_window import Taken
 from agent.alerts.event_state import SaveNodeState
-from agent.alerts.inboxes import Inboxes
+from agent.alerts.inbox_handover import MovableInboxes
 from agent.alerts.known_names import KnownNames
 from agent.alerts.losses import MAX_LOST
 from agent.alerts.notifications import alerts_of, content_of, history_of, notification_of
@@ -102,7 +102,7 @@ class PushPlane:
             limits=Limits(batch_s=BATCH_S),
         )
         self._spool = Spool()
-        self._inboxes = Inboxes(
+        self._inboxes = MovableInboxes(
             _read,
             most_owned=config.clients.most_subscriptions,
             areas=areas,
@@ -217,6 +217,17 @@ class PushPlane:
     def has_alerts_of(self, node: str, histories: Iterable[str]) -> bool:
         """Whether some subscriber may lack an alert of these histories of a node."""
         return self._spool.has_of({history_of(node, history) for history in histories})
+
+    @property
+    def refusing(self) -> bool:
+        """Whether the disk refuses, and nothing new is taken."""
+        return self._commit.refusing
+
+    def write(self, changes: Iterable[Any], then: Callable[[], object]) -> None:
+        """Put these instructions of inboxes, and what else this store keeps, on stable storage in
+        one transaction; then call `then`."""
+        self._commit.take(changes)
+        self.topics.when_kept(then)
 
     # --- spool ---------------------------------------------------------------------------------
 

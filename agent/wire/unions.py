@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agent.wire.handover import Handover, MoveReport, MoveRequest
 from agent.wire.market import MarketReply, MarketRequest
 from agent.wire.messages import Answer, CancelTask, Query, Task, TaskResult
 from agent.wire.operator import (
@@ -26,6 +27,7 @@ PublicRequest = (
     | MarketRequest
     | OverlayRequest
     | Publish
+    | Handover
 )
 PublicReply = (
     Answer | TaskResult | Watching | Round | PushReply | MarketReply | OverlayRefused | Published
@@ -35,5 +37,5 @@ ClientReply = Answer | Watching | Round | PushReply | Published
 PeerReply = Answer | TaskResult | MarketReply
 NeighbourReply = Answer | OverlayRefused
 
-OperatorRequest = StatusRequest | SetPolicy | ServiceRequest | TopicRequest
-OperatorReply = IadStatus | OperatorError | ServiceReport | TopicReport
+OperatorRequest = StatusRequest | SetPolicy | ServiceRequest | TopicRequest | MoveRequest
+OperatorReply = IadStatus | OperatorError | ServiceReport | TopicReport | MoveReport

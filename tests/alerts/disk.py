@@ -5,6 +5,7 @@ from __future__ import annotations
 from agent.alerts import inbox_events as i
 from agent.alerts import spool_events as s
 from agent.alerts.event_state import SaveNodeState
+from agent.alerts.inbox_handover import STANDBY
 from agent.topics.events import ForgetProgress, SaveProgress
 
 
@@ -89,6 +90,9 @@ class Disk:
             case i.ForgetSubscription(number):
                 del self.subscriptions[number]
                 self.positions = {k: v for k, v in self.positions.items() if k[0] != number}
+            case i.StoreItem(number, key, None):
+                assert number not in self.items
+                self.items[number] = (key, None)
             case i.StoreItem(number, key, body):
                 assert number not in self.items or self.items[number] == (key, None)
                 self.items.pop(number, None)
@@ -100,7 +104,8 @@ class Disk:
             case i.StorePosition(subscription, position, item):
                 assert subscription in self.subscriptions
                 assert (subscription, position) not in self.positions
-                assert self.items[item][1] is not None
+                if not self.subscriptions[subscription][0].client.startswith(STANDBY):
+                    assert self.items[item][1] is not None
                 self.positions[subscription, position] = item
             case i.ForgetPositions(subscription, upto):
                 self.positions = {

@@ -45,8 +45,8 @@ class Node(StateMachine):
 
     __slots__ = (
         "address", "allowed", "beat_s", "busy", "bytes_per_s", "column", "displaced", "hello",
-        "joined_s", "moved_s", "name", "peer", "pods", "queue", "quiet_until_s", "response_times", "seen_s",
-        "strangers", "told_pods", "watched",
+        "joined_s", "moved_s", "name", "peer", "pods", "queue", "quiet_until_s", "response_times",
+        "seen_s", "strangers", "told_pods", "watched",
     )  # fmt: skip
 
     TRANSITIONS = NODE_TRANSITIONS

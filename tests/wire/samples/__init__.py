@@ -5,6 +5,7 @@ from agent.wire import messages, unions
 from tests.wire.samples import (
     data_plane,
     directory,
+    handover,
     market,
     operator,
     overlay,
@@ -22,6 +23,7 @@ SAMPLES = {
     **push.SAMPLES,
     **overlay.SAMPLES,
     **topics.SAMPLES,
+    **handover.SAMPLES,
 }
 UNIONS = (
     unions.PublicRequest,

@@ -1,0 +1,302 @@
+"""An inbox that moves from one master to another, positions kept.
+
+The target has a *standby* inbox meanwhile, which collects and gives nothing to anybody; it learns
+what the source's inbox remembers, so that little is left for the moment of the move. It *adopts*
+the source's final copy then: the same positions, and after them what it has collected and the copy
+does not know. The source's inbox goes on storing until it is taken: it *forwards* what still comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from agent.alerts.inbox import Inbox, filter_bytes
+from agent.alerts.inbox_events import (
+    Content,
+    ContentArrived,
+    ForgetPositions,
+    ForgetSubscription,
+    InboxChange,
+    InboxInstruction,
+    SaveCursor,
+    SavedInboxes,
+    SavedSubscription,
+    SaveSubscription,
+    StartSubscription,
+    StorePosition,
+)
+from agent.alerts.inboxes import Inboxes
+from agent.alerts.items import Item, Key
+from agent.wire.base import Count
+from agent.wire.overlay import Notification, Origin
+from agent.wire.predicates import Filter
+from agent.wire.push import Lost
+
+# Clients of inboxes that are on the move. No authenticated client has such a name.
+STANDBY = "standby/"
+FORWARDING = "moved/"
+# What a standby inbox learns at once: a group commit takes four times as much.
+PART = 1_024
+
+
+class InboxCopy(Struct, frozen=True, array_like=True):
+    """An inbox, or the end of one. At the positions up to `last`, without a gap, are the messages
+    `sequences` of the `histories` with the numbers `of`; −1, −2, … stand for `losses`. Those at the
+    end have `contents` (None for a loss), and are for a client that has all up to
+    `acknowledged`."""
+
+    filter: Filter
+    acknowledged: Count
+    last: Count
+    histories: tuple[tuple[str, str], ...] = ()
+    of: tuple[int, ...] = ()
+    sequences: tuple[int, ...] = ()
+    losses: tuple[Lost, ...] = ()
+    contents: tuple[Notification | None, ...] = ()
+
+    def __post_init__(self) -> None:
+        fits = len(self.contents) <= len(self.of) == len(self.sequences) <= self.last
+        if not fits or self.acknowledged > self.last:
+            raise ValueError("the copy of an inbox contradicts itself")
+        if self.of and not -len(self.losses) <= min(self.of) <= max(self.of) < len(self.histories):
+            raise ValueError("the copy of an inbox names what it does not have")
+
+    @property
+    def first(self) -> int:
+        """Its first position; last + 1 if it has none."""
+        return self.last - len(self.of) + 1
+
+    def items(self) -> Iterator[tuple[Key, Content | None]]:
+        """What is at its positions, ascending, with content where it is kept."""
+        bodiless = len(self.of) - len(self.contents)
+        for n, (of, sequence) in enumerate(zip(self.of, self.sequences, strict=True)):
+            key: Key = self.losses[-1 - of] if of < 0 else Origin(*self.histories[of], sequence)
+            if n < bodiless:
+                yield key, None
+            else:
+                yield key, key if isinstance(key, Lost) else self.contents[n - bodiless]
+
+    def parts(self, size: int = PART) -> Iterator[InboxCopy]:
+        """The same in parts, of a copy without contents."""
+        assert not self.contents
+        for at in range(0, len(self.of), size):
+            of, sequences = self.of[at : at + size], self.sequences[at : at + size]
+            last = self.first - 1 + at + len(of)
+            yield replace(self, acknowledged=0, last=last, of=of, sequences=sequences)
+
+
+class MovableInboxes(Inboxes):
+    """Inboxes that can be given to another master. Whatever one of these calls returns goes to the
+    disk in one transaction. KeyError if there is no such inbox: its caller keeps account. Copies
+    are O(items), the others O(items that they are about)."""
+
+    def __init__(self, read_filter: Callable[[str | Filter], Filter], **options: Any) -> None:
+        super().__init__(read_filter, **options)
+        # What standby inboxes have collected, in order, by the number of the inbox.
+        self._collected: dict[int, dict[Item, None]] = {}
+
+    def restore(self, saved: SavedInboxes, now: float) -> list[InboxInstruction]:
+        """As of `Inboxes`. Standby inboxes are ended."""
+        standby = [n for n, each, _ in saved.subscriptions if each.client.startswith(STANDBY)]
+        rest = [each for each in saved.subscriptions if each[0] not in standby]
+        ended: list[InboxInstruction] = [ForgetSubscription(number) for number in standby]
+        return [*ended, *super().restore(replace(saved, subscriptions=tuple(rest)), now)]
+
+    def has(self, client: str, id_: str) -> bool:
+        """Whether there is such an inbox."""
+        return (client, id_) in self._by_key
+
+    # --- at the source -------------------------------------------------------------------------
+
+    def remembered(self, client: str, id_: str) -> InboxCopy:
+        """What the inbox remembers and its client has: for a standby inbox to learn."""
+        inbox = self._by_key[client, id_]
+        items = list(inbox.known)
+        beyond = max(0, inbox.last - inbox.acknowledged)
+        return _copy(inbox, inbox.acknowledged, items[: max(0, len(items) - beyond)], ())
+
+    def copy(self, client: str, id_: str, after: int = 0) -> InboxCopy:
+        """The inbox as it is, without the positions up to `after`, which another copy has."""
+        inbox = self._by_key[client, id_]
+        items = list(inbox.known)
+        items = items[max(0, len(items) - (inbox.last - after)) :]
+        kept = list(inbox.kept)
+        return _copy(inbox, inbox.last, items, kept[max(0, len(kept) - len(items)) :])
+
+    def release(self, client: str, id_: str, to: str, cut: int = 0) -> list[InboxInstruction]:
+        """From now on the inbox is for `to`, a client that forwards: it has all up to `cut`, as the
+        master that took the inbox."""
+        inbox = self._by_key[client, id_]
+        instructions = self._rename(inbox, to)
+        instructions += self._had_up_to(inbox, min(cut, inbox.last))
+        inbox.send_again(inbox.acknowledged)
+        inbox.peer = None
+        if inbox.state == "attached":
+            inbox.become("detached")
+        return instructions
+
+    # --- at the target -------------------------------------------------------------------------
+
+    def stand_by(self, client: str, id_: str, wanted: Filter, now: float) -> list[InboxInstruction]:
+        """Begin to collect. It does not survive a restart: all that it has is at the source,
+        too."""
+        self._numbers += 1
+        inbox = Inbox(self._numbers, client, id_, wanted, durable=True)
+        inbox.become("standby")
+        self._add(inbox, now, filter_bytes(wanted))
+        self._collected[inbox.number] = {}
+        saved = SavedSubscription(client, id_, wanted)
+        return [SaveSubscription(inbox.number, saved), StartSubscription(inbox.name, wanted)]
+
+    def learn(self, client: str, id_: str, part: InboxCopy) -> list[InboxInstruction]:
+        """The standby inbox remembers these, too. Parts come in order, each without contents."""
+        return [*self._extend(self._by_key[client, id_], part)]
+
+    def adopt(
+        self, client: str, id_: str, to: str, final: InboxCopy, now: float
+    ) -> list[InboxInstruction]:
+        """The standby inbox becomes that of `to`."""
+        inbox = self._by_key[client, id_]
+        instructions: list[InboxInstruction] = [*self._extend(inbox, final)]
+        instructions += self._rename(inbox, to)
+        instructions += self._had_up_to(inbox, final.acknowledged)
+        inbox.send_again(inbox.acknowledged)
+        inbox.become("detached")
+        inbox.seen_s = now
+        collected = self._collected.pop(inbox.number)
+        instructions += self._put_all(inbox, collected)
+        return [*instructions, *self._let_go(collected)]
+
+    def take(
+        self, client: str, id_: str, contents: Iterable[Content]
+    ) -> tuple[list[InboxInstruction], int]:
+        """What the source forwards, for the client's inbox, or, if it has moved on, for the one
+        that forwards; and how many of these are new here."""
+        inbox = self._by_key.get((client, id_)) or self._forwarding(id_)
+        before = inbox.last
+        instructions = [
+            each
+            for content in contents
+            for each in self._content(ContentArrived((inbox.name,), content))
+        ]
+        return instructions, inbox.last - before
+
+    def absorb(self, client: str, id_: str, other: str) -> list[InboxInstruction]:
+        """The inbox is back: what waits to be forwarded to where it was goes into it."""
+        inbox, former = self._by_key[client, id_], self._by_key[other, id_]
+        instructions: list[InboxInstruction] = [*self._put_all(inbox, list(former.kept))]
+        return [*instructions, *self._end(former, "cancelled"), *self._send(inbox)]
+
+    def end(self, client: str, id_: str) -> list[InboxInstruction]:
+        """The inbox is no more. None is fine, too."""
+        inbox = self._by_key.get((client, id_))
+        return [] if inbox is None else self._end(inbox, "cancelled")
+
+    # --- parts of these ------------------------------------------------------------------------
+
+    def _put(self, inbox: Inbox, item: Item, content: Content) -> list[InboxChange]:
+        if inbox.state != "standby":
+            return super()._put(inbox, item, content)
+        collected = self._collected[inbox.number]
+        if item in collected:
+            self.counters["notifications_repeated"] += 1
+            return []
+        collected[item] = None
+        # Not for the disk. What is dropped for want of room comes from the source, if later.
+        changes = self._items.hold(item, content, durable=False)
+        if len(collected) > self._most[True]:
+            changes += self._let_go([next(iter(collected))])
+            del collected[next(iter(collected))]
+        return changes
+
+    def _end(self, inbox: Inbox, state: str) -> list[InboxInstruction]:
+        collected = self._collected.pop(inbox.number, {})
+        return [*super()._end(inbox, state), *self._let_go(collected)]
+
+    def _forwarding(self, id_: str) -> Inbox:
+        for (client, its_id), inbox in self._by_key.items():
+            if its_id == id_ and client.startswith(FORWARDING):
+                return inbox
+        raise KeyError(id_)
+
+    def _put_all(self, inbox: Inbox, items: Iterable[Item]) -> list[InboxChange]:
+        """Put what the inbox does not know at its next positions."""
+        changes: list[InboxChange] = []
+        for item in items:
+            content = item.content
+            assert content is not None
+            if not inbox.knows(item):
+                changes += super()._put(inbox, item, content)
+        return changes
+
+    def _let_go(self, items: Iterable[Item]) -> list[InboxChange]:
+        """A standby inbox holds these no longer."""
+        changes: list[InboxChange] = []
+        for item in items:
+            changes += self._items.give_up(item)
+            changes += self._items.forget(item)
+        return changes
+
+    def _extend(self, inbox: Inbox, copy: InboxCopy) -> list[InboxChange]:
+        """Append the copy, or begin with it if it does not follow what the inbox has."""
+        changes: list[InboxChange] = []
+        again = (self._items.get(key) for key, _ in copy.items())
+        if copy.first != inbox.last + 1 or any(each and inbox.knows(each) for each in again):
+            # The source has forgotten what is in between, so what is before that, too.
+            changes += [each for item in inbox.known for each in self._items.forget(item)]
+            changes.append(ForgetPositions(inbox.number, inbox.last))
+            inbox.begin_at(copy.first)
+        for key, content in copy.items():
+            item = self._items.at(key)
+            if content is None:
+                changes += self._items.remember(item)
+                inbox.remember(item)
+            else:
+                changes += self._items.hold(item, content, durable=True)
+                inbox.put(item)
+            changes.append(StorePosition(inbox.number, inbox.last, item.number))
+        return changes + self._give_up(inbox.overflow(self._most[True], self._most_bytes))
+
+    def _had_up_to(self, inbox: Inbox, position: int) -> list[InboxChange]:
+        if position <= inbox.acknowledged:
+            return []
+        return [*self._give_up(inbox.acknowledge(position)), SaveCursor(inbox.number, position)]
+
+    def _rename(self, inbox: Inbox, client: str) -> list[InboxInstruction]:
+        """From now on the inbox is that of this client, with what waits in the one that it has."""
+        instructions: list[InboxInstruction] = []
+        if self.has(client, inbox.id):
+            instructions = self.absorb(inbox.client, inbox.id, client)
+        del self._by_key[inbox.client, inbox.id]
+        inbox.client = client
+        self._by_key[client, inbox.id] = inbox
+        self._give(inbox, client)
+        saved = SavedSubscription(client, inbox.id, inbox.filter)
+        return [*instructions, SaveSubscription(inbox.number, saved)]
+
+    def _collected_by(self, inbox: Inbox) -> Iterable[Item]:
+        return self._collected.get(inbox.number, ())
+
+
+def _copy(inbox: Inbox, last: int, items: list[Item], kept: Iterable[Item]) -> InboxCopy:
+    histories: dict[tuple[str, str], int] = {}
+    of: list[int] = []
+    sequences: list[int] = []
+    losses: list[Lost] = []
+    for item in items:
+        if isinstance(key := item.key, Lost):
+            losses.append(key)
+            of.append(-len(losses))
+            sequences.append(0)
+        else:
+            of.append(histories.setdefault((key.publisher, key.history), len(histories)))
+            sequences.append(key.sequence)
+    contents = [None if isinstance(each.content, Lost) else each.content for each in kept]
+    return InboxCopy(
+        inbox.filter, min(inbox.acknowledged, last), last, tuple(histories), tuple(of),
+        tuple(sequences), tuple(losses), tuple(contents),
+    )  # fmt: skip

@@ -1,0 +1,520 @@
+"""Handover plane: units that are handed over live between this master and others of its pool.
+
+`agent.placement.holder` decides; here its instructions are carried out on what the units are
+(`Movable`), its messages sent, its records put on disk together with what they are about.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
+from typing import Any, Final, Protocol
+
+from agent.master.handover_link import HandoverLink
+from agent.master.handover_messages import Gathered, Said, read, written
+from agent.master.late_items import LateItems
+from agent.master.movable import Movable, MoveStatus
+from agent.master.move_list import Move, MoveList, told
+from agent.master.operator_plane import OperatorPlane
+from agent.master.peers import Peers
+from agent.master.public_plane import PublicPlane
+from agent.master.request_plane import RequestOrigin
+from agent.placement import handover as h
+from agent.placement.handover_source import WAITING, Source
+from agent.placement.handover_target import Target
+from agent.placement.holder import Holder
+from agent.placement.moves import Reason
+from agent.placement.unit_records import ForgetUnit, SaveUnit
+from agent.placement.world import PlacementError, Unit
+from agent.runtime.console import Say
+from agent.runtime.reactor import Reactor
+from agent.wire import handover as w
+
+# Units on their way to this master at a time.
+MOST_COMING: Final = 8
+# How long the release is not told to the target, so that no output overtakes another.
+PATIENCE_S: Final = 2.0
+
+
+class UnitStore(Protocol):
+    """Stable storage."""
+
+    @property
+    def refusing(self) -> bool:
+        """Whether nothing may be written now."""
+
+    def write(self, changes: Iterable[Any], then: Callable[[], object]) -> None:
+        """Write them in one transaction, then call `then`."""
+
+
+class _Entry:
+    """A unit that is or was on the move."""
+
+    __slots__ = ("beginning", "gathered", "holder", "movable", "move", "owned", "settling", "turn")
+
+    def __init__(self, holder: Holder, movable: Movable) -> None:
+        self.holder = holder
+        self.movable = movable
+        self.gathered = Gathered()
+        self.move: Move | None = None
+        # Whether it works here already, and only its epoch is being written.
+        self.beginning = False
+        # Whether it was told that it may put out.
+        self.owned = False
+        # Until when the news of its release is held back, and what tells it then.
+        self.settling: tuple[float, Callable[[], object]] | None = None
+        # A number for what was asked of the unit last: what it says to something earlier is void.
+        self.turn = 0
+
+    @property
+    def next_due(self) -> float | None:
+        dues = [self.holder.next_due, self.settling and self.settling[0]]
+        return min([due for due in dues if due is not None], default=None)
+
+    @property
+    def partner(self) -> str:
+        """The other master of its handover."""
+        match self.holder.machine:
+            case None:
+                return ""
+            case Source() as source:
+                return source.target
+            case target:
+                return target.source
+
+    def awaits(self, final: h.Final) -> bool:
+        """Whether this final state comes next."""
+        machine = self.holder.machine
+        if not isinstance(machine, Target):
+            return False
+        return machine.state == "shadowing" and machine.attempt == final.attempt
+
+
+class HandoverPlane:
+    """Moves units between masters; an `agent.master.movable.Mover`. `partners`: the IADs of this
+    master's operator, to which units may go and from which they may come. `kept` is what the store
+    had at the start; `wall` reads the wall clock in seconds since 1970 UTC. An event is O(units on
+    the move)."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        iad: str,
+        public: PublicPlane,
+        peers: Peers,
+        operator: OperatorPlane,
+        store: UnitStore,
+        movables: Sequence[Movable],
+        kept: Sequence[h.Record],
+        *,
+        partners: Collection[str],
+        wall: Callable[[], float],
+        say: Say,
+        timing: h.Timing | None = None,
+    ) -> None:
+        self._clock = reactor.clock
+        self._operator = operator
+        self._store = store
+        self._movables = {each.kind: each for each in movables}
+        self._wall = wall
+        self._say = say
+        self._timing = timing or h.Timing()
+        self._link = HandoverLink(iad, public, peers, partners, self._heard, self._not_taken)
+        self._moves = MoveList(iad)
+        self._late = LateItems(
+            lambda to, unit, number, items: self._link.tell(to, unit, w.MoveLate(number, items))
+        )
+        self._entries: dict[Unit, _Entry] = {}
+        # Those that may have a timer; most units left long ago.
+        self._timed: set[_Entry] = set()
+        # What follows from one event may cause another.
+        self._events: deque[tuple[_Entry, h.Event, str]] = deque()
+        self._at_work = False
+        # Records that the disk did not take.
+        self._unwritten: deque[tuple[_Entry, h.Record | None]] = deque()
+        self._taken = self._late_items = 0
+        operator.takes(w.MoveUnit, self._asked)
+        operator.takes(w.ListMoves, self._list)
+        for movable in movables:
+            movable.on_late = self._has_late
+        self._restore(kept)
+        reactor.add_timer(self)
+
+    # --- as `Mover` ----------------------------------------------------------------------------
+
+    def begin(self, unit: Unit, target: str, reason: Reason) -> None:
+        """Begin to move it there. PlacementError in one line if that cannot be."""
+        if problem := self._why_not(unit, target):
+            raise PlacementError(f"{unit} is not moved: {problem}")
+        self._moves.add(Move(unit, target, reason, self._wall()), waits=True)
+        self._begin_next()
+        self._work_off()
+
+    def _why_not(self, unit: Unit, target: str) -> str:
+        movable = self._movables.get(unit.kind)
+        if movable is None:
+            return f"this master moves no {unit.kind}"
+        if (now_at := self.where(unit)) is not None:
+            return f"it lives at {now_at}; ask there"
+        if not movable.lives(unit):
+            return "it does not live here"
+        if problem := self._link.why_not(target):
+            return problem
+        if self.moving(unit):
+            return "it is being moved already"
+        return "too many moves wait here already" if self._moves.full else ""
+
+    @property
+    def moves(self) -> Sequence[MoveStatus]:
+        """Those under way, and the last ones that ended; the newest last."""
+        return self._moves.statuses
+
+    def where(self, unit: Unit) -> str | None:
+        """To which master a unit went that lived here; None if it lives here, or never did."""
+        entry = self._entries.get(unit)
+        if entry is None or (record := entry.holder.record) is None:
+            return None
+        gone = record.standing == "released" and not entry.movable.lives(unit)
+        return record.other if gone else None
+
+    def moving(self, unit: Unit) -> bool:
+        """Whether it is on its way from here or to here."""
+        entry = self._entries.get(unit)
+        if entry is not None and (entry.holder.machine is not None or entry.settling is not None):
+            return True
+        return self._moves.has(unit)
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Since the start: moves from here that were settled and aborted, units taken from other
+        masters, and late items that were new at the target."""
+        taken = {"moves_taken": self._taken, "moves_late_items": self._late_items}
+        return {**self._moves.counters, **taken}
+
+    # --- beginnings ----------------------------------------------------------------------------
+
+    def _entry(self, unit: Unit) -> _Entry | None:
+        entry = self._entries.get(unit)
+        if entry is None and (movable := self._movables.get(unit.kind)) is not None:
+            entry = self._entries[unit] = _Entry(Holder(unit, self._timing), movable)
+        return entry
+
+    def _restore(self, kept: Sequence[h.Record]) -> None:
+        now = self._clock()
+        for record in kept:
+            if (entry := self._entry(record.unit)) is None:
+                continue  # of a later version
+            if record.standing in ("owner", "released"):
+                # An epoch begins when the next handover does.
+                entry.holder.record = record
+            else:
+                made = entry.holder.recover(record, h.Checkpoint(), now)
+                if isinstance(source := entry.holder.machine, Source):
+                    entry.move = Move(record.unit, record.other, "plan", self._wall(), source)
+                    self._moves.add(entry.move, waits=False)
+                self._timed.add(entry)
+                self._perform(entry, made, record.other)
+            if record.standing == "released":
+                self._late.begin(record.unit, entry.movable, record.other, now)
+        self._work_off()
+
+    def _begin_next(self) -> None:
+        while (move := self._moves.next()) is not None:
+            entry = self._entry(move.unit)
+            assert entry is not None
+            if entry.movable.lives(move.unit):
+                entry.move = move
+                self._start(entry, move)
+            else:
+                self._moves.over(move, "it does not live here any more")
+
+    def _start(self, entry: _Entry, move: Move) -> None:
+        holder, now = entry.holder, self._clock()
+        if holder.epoch is not None:
+            entry.beginning = False
+            made = holder.begin(move.target, secrets.randbits(52), now)
+            assert isinstance(holder.machine, Source)
+            move.source = holder.machine
+        elif holder.record is None:
+            entry.beginning = True
+            made = holder.create()
+        else:
+            # Its epoch comes after all that were on disk.
+            entry.beginning = True
+            record = h.Record(move.unit, holder.record.epoch, "owner")
+            made = holder.recover(record, h.Checkpoint(), now)
+        self._timed.add(entry)
+        self._perform(entry, made, move.target)
+
+    # --- events --------------------------------------------------------------------------------
+
+    def _feed(self, entry: _Entry, event: h.Event, sender: str = "") -> None:
+        self._events.append((entry, event, sender))
+        self._work_off()
+
+    def _work_off(self) -> None:
+        if self._at_work:
+            return
+        self._at_work = True
+        try:
+            while self._events:
+                entry, event, sender = self._events.popleft()
+                partner = sender or entry.partner
+                self._perform(entry, entry.holder.handle(event, self._clock(), sender), partner)
+                self._timed.add(entry)
+                self._look(entry)
+        finally:
+            self._at_work = False
+
+    def _look(self, entry: _Entry) -> None:
+        """What follows from the holder's new state."""
+        holder, move = entry.holder, entry.move
+        owned, entry.owned = entry.owned, holder.owns
+        if holder.owns and not owned:
+            self._late.drop(holder.unit)
+            entry.movable.own(holder.unit)
+        if move is None:
+            return
+        if move.source is None:
+            if holder.epoch is not None:
+                self._start(entry, move)
+        elif move.source.ended and entry.settling is None:
+            entry.move = None
+            self._moves.over(move, move.source.reason)
+            if move.trouble:
+                self._say(f"{move.unit} is not moved to {move.target}: {move.trouble}\n")
+            self._begin_next()
+
+    # --- instructions --------------------------------------------------------------------------
+
+    def _perform(self, entry: _Entry, instructions: Iterable[h.Instruction], partner: str) -> None:
+        movable, unit = entry.movable, entry.holder.unit
+        for each in instructions:
+            match each:
+                case h.Send(message):
+                    self._send(entry, partner, message)
+                case h.Write(record):
+                    self._write(entry, record)
+                case h.MakeCopy():
+                    copied = h.Copied(h.Checkpoint(movable.copy(unit)))
+                    self._events.append((entry, copied, ""))
+                case h.Load(checkpoint):
+                    movable.load(unit, checkpoint.state, self._asking(entry, h.Loaded))
+                case h.Pause():
+                    if entry.move is not None:
+                        entry.move.paused_s = self._clock()
+                    movable.pause(unit, self._asking(entry, _paused))
+                case h.Work(_, checkpoint):
+                    self._work(entry, resumes=checkpoint is None)
+                case h.Stop():
+                    entry.turn += 1
+                    movable.stop(unit)
+
+    def _work(self, entry: _Entry, *, resumes: bool) -> None:
+        movable, unit = entry.movable, entry.holder.unit
+        entry.owned = resumes or entry.beginning
+        if resumes:
+            entry.turn += 1
+            movable.resume(unit)
+            if entry.move is not None:
+                entry.move.puts_out_again(self._clock())
+        elif not entry.beginning:
+            movable.work(unit)
+
+    def _asking(self, entry: _Entry, event: Callable[[Any], h.Event]) -> Callable[[Any], None]:
+        """What the unit calls with its answer."""
+        entry.turn += 1
+        return partial(self._answered, entry, entry.turn, event)
+
+    def _answered(
+        self, entry: _Entry, turn: int, event: Callable[[Any], h.Event], answer: Any
+    ) -> None:
+        if turn == entry.turn:
+            self._feed(entry, event(answer))
+
+    def _write(self, entry: _Entry, record: h.Record | None) -> None:
+        if self._unwritten or self._store.refusing:
+            self._unwritten.append((entry, record))
+            return
+        movable, unit = entry.movable, entry.holder.unit
+        changes: Iterable[Any] = ()
+        match record:
+            case None:
+                changes = movable.discard(unit)
+            case h.Record(standing="taken"):
+                self._taken += 1
+                changes = movable.adopt(unit)
+            case h.Record(standing="released", other=to):
+                changes = movable.release(unit, to)
+                self._late.begin(unit, movable, to, self._clock())
+        own = ForgetUnit(unit) if record is None else SaveUnit(record)
+        self._store.write([*changes, own], partial(self._feed, entry, h.Written(record)))
+
+    # --- messages out --------------------------------------------------------------------------
+
+    def _send(self, entry: _Entry, to: str, message: h.Message) -> None:
+        if isinstance(message, h.Settled):
+            self._settle(entry, to, message)
+            return
+        trouble = ""
+        try:
+            sent = [self._link.tell(to, message.unit, each) for each in written(message)]
+        except ValueError as error:
+            trouble = str(error)
+        else:
+            if isinstance(message, h.Ask) and not all(sent):
+                trouble = f"no link to {to}"
+        if trouble and isinstance(message, h.Ask | h.Copy | h.Final):
+            # As if the target had said so: it hears no more of it.
+            refusal = h.Refuse(message.unit, message.attempt, trouble)
+            self._events.append((entry, refusal, to))
+
+    def _settle(self, entry: _Entry, to: str, message: h.Settled) -> None:
+        """Tell the target that it owns the unit, when nothing it puts out can overtake what was put
+        out here."""
+        if entry.settling is not None:
+            return
+        entry.turn += 1
+        then = partial(self._settled, entry, entry.turn, to, message)
+        entry.settling = self._clock() + PATIENCE_S, then
+        self._timed.add(entry)
+        entry.movable.settles(message.unit, then)
+
+    def _settled(self, entry: _Entry, turn: int, to: str, message: h.Settled) -> None:
+        if entry.settling is None or turn != entry.turn:
+            return
+        entry.settling = None
+        self._link.tell(to, message.unit, w.MoveSettled(message.epoch))
+        if entry.move is not None:
+            entry.move.puts_out_again(self._clock())
+        self._look(entry)
+        self._work_off()
+
+    # --- messages in ---------------------------------------------------------------------------
+
+    def _heard(self, unit: Unit, sender: str, message: Said | w.MoveLate | w.MoveKept) -> None:
+        match message:
+            case w.MoveLate(number, items):
+                self._take_late(unit, sender, number, items)
+                return
+            case w.MoveKept(number, new):
+                self._late_items += new
+                self._late.kept(unit, sender, number, new, self._clock())
+                return
+            case w.MoveAsk(attempt) if problem := self._why_not_taken(unit):
+                self._link.tell(sender, unit, w.MoveRefuse(attempt, problem))
+                return
+        entry = self._entry(unit)
+        said = None if entry is None else read(unit, message, entry.gathered)
+        if entry is None or said is None:
+            return
+        if (event := self._event_of(entry, said, sender)) is not None:
+            self._feed(entry, event, sender)
+
+    def _event_of(self, entry: _Entry, said: h.Message, sender: str) -> h.Event | None:
+        """The event that a message is; None if it is from an earlier handover, or of a master that
+        has no part in this one."""
+        source = entry.holder.machine
+        match said:
+            case h.Took(_, epoch) if isinstance(source, Source) and source.epoch == epoch:
+                if source.target != sender:
+                    return None
+                if entry.move is not None:
+                    entry.move.works_again(self._clock())
+            case h.Final() if entry.awaits(said):
+                problem = entry.movable.accept(said.unit, said.checkpoint.state)
+                return h.Loaded(problem) if problem else said
+            case h.Ask() | h.Took() | h.Final():
+                pass  # There is an answer to these always.
+            case _ if entry.partner != sender:
+                return None
+        return said
+
+    def _why_not_taken(self, unit: Unit) -> str:
+        movable = self._movables.get(unit.kind)
+        if movable is None:
+            return f"this master takes no {unit.kind}"
+        if movable.lives(unit):
+            return "it is here already"
+        coming = [
+            entry.holder.unit
+            for entry in self._timed
+            if isinstance(entry.holder.machine, Target) and entry.holder.unit != unit
+        ]
+        if len(coming) >= MOST_COMING:
+            return f"{MOST_COMING} units are on their way there; try again later"
+        return ""
+
+    def _not_taken(self, iad: str, attempt: int, line: str) -> None:
+        for entry in list(self._timed):
+            source = entry.holder.machine
+            if (
+                isinstance(source, Source)
+                and source.state in WAITING
+                and (source.target, source.attempt) == (iad, attempt)
+            ):
+                self._feed(entry, h.Refuse(source.unit, attempt, line), iad)
+
+    # --- late items ----------------------------------------------------------------------------
+
+    def _has_late(self, unit: Unit) -> None:
+        self._late.has(unit, self._clock())
+
+    def _take_late(self, unit: Unit, sender: str, number: int, items: bytes) -> None:
+        movable = self._movables.get(unit.kind)
+        if movable is not None and not self._store.refusing:
+            movable.forwarded(unit, items, partial(self._kept, unit, sender, number))
+
+    def _kept(self, unit: Unit, sender: str, number: int, new: int) -> None:
+        if new >= 0:
+            self._link.tell(sender, unit, w.MoveKept(number, new))
+
+    # --- operators -----------------------------------------------------------------------------
+
+    def _asked(self, origin: RequestOrigin, request: w.MoveUnit, _now: float) -> None:
+        unit = Unit(request.kind, request.name)
+        try:
+            self.begin(unit, request.target, request.reason)
+        except PlacementError as error:
+            report = w.MoveReport(request.id, ok=False, message=str(error)[:512])
+        else:
+            begun = [each for each in self.moves if each.unit == unit]
+            report = w.MoveReport(request.id, ok=True, moves=(told(begun[-1]),))
+        self._operator.reply(origin, report)
+
+    def _list(self, origin: RequestOrigin, request: w.ListMoves, _now: float) -> None:
+        moves = tuple([told(each) for each in self.moves])
+        self._operator.reply(origin, w.MoveReport(request.id, ok=True, moves=moves))
+
+    # --- time ----------------------------------------------------------------------------------
+
+    @property
+    def next_due(self) -> float | None:
+        """When something has to be sent, written or given up."""
+        if self._unwritten and not self._store.refusing:
+            return 0.0
+        dues = [entry.next_due for entry in self._timed]
+        dues.append(self._late.next_due)
+        return min([due for due in dues if due is not None], default=None)
+
+    def tick(self, now: float) -> None:
+        """Do what is due."""
+        if self._unwritten and not self._store.refusing:
+            waiting, self._unwritten = self._unwritten, deque()
+            for entry, record in waiting:
+                self._write(entry, record)
+        for entry in list(self._timed):
+            if entry.settling is not None and entry.settling[0] <= now:
+                entry.settling[1]()
+            due = entry.holder.next_due
+            if due is not None and due <= now:
+                self._feed(entry, h.Tick())
+            if entry.next_due is None and entry.holder.machine is None:
+                self._timed.discard(entry)
+        self._late.tick(now)
+
+
+def _paused(state: bytes) -> h.Paused:
+    return h.Paused(h.Checkpoint(state))

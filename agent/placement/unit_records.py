@@ -1,0 +1,21 @@
+"""What a master writes of the units that it moves."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from agent.placement.handover import Record
+from agent.placement.world import Unit
+
+
+class SaveUnit(Struct, frozen=True):
+    """Write the record, in place of the unit's earlier one."""
+
+    record: Record
+
+
+class ForgetUnit(Struct, frozen=True):
+    unit: Unit
+
+
+UnitChange = SaveUnit | ForgetUnit

@@ -1,0 +1,295 @@
+"""The handover plane between masters in one process: whatever is lost or restarted, a unit lives
+at one master in the end, and where it was is told."""
+
+import itertools
+
+import pytest
+
+from agent.master.request_plane import RequestOrigin
+from agent.placement.world import PlacementError, Unit
+from agent.wire import handover as w
+from agent.wire.principals import Sender
+from tests.master.handover_rig import World
+
+UNIT = Unit("processor", "comfort")
+
+
+@pytest.fixture
+def world():
+    world = World("a", "b", "c")
+    world.a.disk.things[UNIT] = 7
+    world.a.start()
+    return world
+
+
+def owners(world):
+    return [iad for iad, each in world.masters.items() if each.up and UNIT in each.things.owned]
+
+
+def workers(world):
+    return [iad for iad, each in world.masters.items() if each.up and UNIT in each.things.working]
+
+
+def states(master):
+    return [each.state for each in master.plane.moves]
+
+
+def test_a_unit_moves_and_its_old_master_says_where_it_is(world):
+    report = world.a.ask(w.MoveUnit("m", "processor", "comfort", "b"))
+    assert report.ok
+    assert report.moves[0].state == "planned"
+    world.settle()
+    assert owners(world) == workers(world) == ["b"]
+    assert world.b.things.here == {UNIT: 7}
+    assert world.b.things.calls == ["load", "work", "own"]
+    assert world.a.plane.where(UNIT) == "b"
+    (move,) = world.a.ask(w.ListMoves("l")).moves
+    assert (move.state, move.source, move.target, move.trouble) == ("settled", "a", "b", "")
+    assert move.pause_ms is not None
+    assert move.idle_ms is not None
+    assert world.a.plane.counters["moves_settled"] == world.b.plane.counters["moves_taken"] == 1
+    assert world.a.disk.records[UNIT].standing == "released"
+    assert world.b.disk.records[UNIT].standing == "owner"
+
+
+def test_it_moves_on_and_comes_back(world):
+    for source, target in ["ab", "bc", "ca", "ab"]:
+        world.masters[source].plane.begin(UNIT, target, "plan")
+        world.settle(1.0)
+        assert owners(world) == [target]
+        assert world.masters[target].plane.where(UNIT) is None
+        assert world.masters[source].plane.where(UNIT) == target
+
+
+def test_what_cannot_be_moved_is_refused_in_one_line(world):
+    begin = world.a.plane.begin
+    world.cut.add(("a", "c"))
+    for unit, target, why in [
+        (UNIT, "x", "x is not in this master's pool; those that are: b, c"),
+        (UNIT, "a", "it lives there already"),
+        (UNIT, "c", "the master of c cannot be reached now"),
+        (Unit("processor", "other"), "b", "it does not live here"),
+        (Unit("clone", "n1"), "b", "this master moves no clone"),
+    ]:
+        with pytest.raises(PlacementError) as caught:
+            begin(unit, target, "plan")
+        assert str(caught.value) == f"{unit} is not moved: {why}"
+    begin(UNIT, "b", "plan")
+    with pytest.raises(PlacementError, match="it is being moved already"):
+        begin(UNIT, "b", "plan")
+    world.settle()
+    with pytest.raises(PlacementError, match="it lives at b; ask there"):
+        begin(UNIT, "b", "plan")
+
+
+def test_a_target_that_cannot_load_it_leaves_it_where_it_is(world):
+    world.b.things.refuses = "no processor comfort_index here"
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle()
+    assert owners(world) == workers(world) == ["a"]
+    (move,) = world.a.plane.moves
+    assert (move.state, move.trouble) == ("aborted", "no processor comfort_index here")
+    assert world.a.said == [
+        "processor comfort is not moved to b: no processor comfort_index here\n"
+    ]
+
+
+def test_a_final_state_that_cannot_be_read_is_taken_back_at_once(world):
+    world.b.things.damaged = "its state is of a later version"
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle()
+    assert owners(world) == workers(world) == ["a"]
+    assert world.a.plane.moves[0].trouble == "its state is of a later version"
+    assert UNIT not in world.b.disk.records
+
+
+def test_a_master_of_an_earlier_version_refuses_and_nothing_is_moved(world):
+    world.b.knows = False
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle()
+    assert owners(world) == ["a"]
+    (move,) = world.a.plane.moves
+    assert move.trouble == "the master of b says: invalid value 'handover'"
+
+
+def test_a_state_that_is_too_large_is_not_moved(world, monkeypatch):
+    monkeypatch.setattr("agent.master.handover_messages.MAX_BYTES", 0)
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle()
+    assert owners(world) == ["a"]
+    assert world.a.plane.moves[0].trouble == "its state has 1 bytes; 0 can be moved"
+    assert UNIT not in world.b.things.working
+
+
+def test_a_large_state_goes_in_parts(world, monkeypatch):
+    monkeypatch.setattr(w, "MAX_PART_BYTES", 2)
+    world.a.disk.things[UNIT] = 1_234_567
+    world.a.kill()
+    world.a.start()
+    parts = []
+    world.on_message = lambda _s, _t, each: parts.append(each)
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle()
+    assert world.b.things.here == {UNIT: 1_234_567}
+    assert [(each.part, each.body) for each in parts if isinstance(each, w.MoveState)] == 2 * [
+        (0, b"12"), (1, b"34"), (2, b"56"), (3, b"7"),
+    ]  # fmt: skip
+
+
+def test_handovers_of_others_are_refused(world):
+    refused = []
+    world.refuse = lambda by, to, answer: refused.append((to, answer.reason))
+    handover = w.Handover("handover.1", "b", "processor", "comfort", w.MoveAsk(1, 5.0))
+    for sender in (Sender("client", "b"), Sender("iad", "c"), Sender("csp", "b")):
+        origin = RequestOrigin(b"x", b"M", sender)
+        world.a.handlers[w.Handover](origin, handover, 0.0)
+    stranger = w.Handover("handover.1", "x", "processor", "comfort", w.MoveAsk(1, 5.0))
+    world.a.handlers[w.Handover](RequestOrigin(b"x", b"M", Sender("iad", "x")), stranger, 0.0)
+    assert refused == [("x", "not_authorised")] * 4
+    assert not world.sent
+
+
+def test_a_third_master_cannot_say_that_it_took_the_unit(world):
+    world.b.disk.slow = True
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle()
+    assert world.a.disk.records[UNIT].standing == "offered"
+    took = w.Handover("handover.0", "c", "processor", "comfort",
+                      w.MoveTook(world.a.disk.records[UNIT].epoch))  # fmt: skip
+    world.a.handlers[w.Handover](RequestOrigin(b"c", b"M", Sender("iad", "c")), took, 0.0)
+    assert world.a.disk.records[UNIT].standing == "offered"
+    world.b.disk.done()
+    world.b.disk.slow = False
+    world.settle()
+    assert owners(world) == ["b"]
+
+
+def test_the_target_owns_it_when_no_output_can_overtake_another_or_after_two_seconds(world):
+    world.a.things.holds[UNIT] = None
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle(1.0)
+    assert workers(world) == ["b"]
+    assert owners(world) == []
+    world.a.things.holds[UNIT]()
+    world.settle()
+    assert owners(world) == ["b"]
+    assert world.a.plane.moves[0].pause_ms == 1_000.0
+    world.b.things.holds[UNIT] = None
+    world.b.plane.begin(UNIT, "c", "plan")
+    world.settle(1.75)
+    assert owners(world) == []
+    world.settle(0.25)
+    assert owners(world) == ["c"]
+
+
+def test_late_items_go_after_it_until_nothing_new_came_for_a_minute(world):
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle()
+    world.a.things.comes_late(UNIT, b"x")
+    world.a.things.comes_late(UNIT, b"y")
+    world.settle()
+    assert world.b.things.forwarded_items == [(UNIT, b"x"), (UNIT, b"y")]
+    assert world.a.plane.counters["moves_late_items"] == 2
+    world.settle(50.0)
+    world.b.kill()
+    world.a.things.comes_late(UNIT, b"z")
+    world.settle(20.0)
+    assert "end" not in world.a.things.calls
+    world.b.start()
+    world.settle(1.0)
+    assert world.b.things.forwarded_items == [(UNIT, b"z")]
+    world.settle(58.0)
+    assert "end" not in world.a.things.calls
+    world.settle(2.0)
+    assert world.a.things.calls.count("end") == 1
+    assert world.a.plane.where(UNIT) == "b"
+
+
+def test_late_items_are_forwarded_after_a_restart(world):
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle()
+    world.a.kill()
+    world.a.start()
+    assert world.a.plane.where(UNIT) == "b"
+    world.a.things.comes_late(UNIT, b"x")
+    world.settle()
+    assert world.b.things.forwarded_items == [(UNIT, b"x")]
+
+
+def test_few_move_at_a_time_and_the_others_wait(world):
+    units = [Unit("processor", f"t{n}") for n in range(5)]
+    world.a.disk.things.update(dict.fromkeys(units, 1))
+    world.a.start()
+    for unit in units:
+        world.a.plane.begin(unit, "b", "drain")
+    world.a.disk.done()
+    begun = {each[2][:64] for each in world.sent}
+    assert len(begun) == 2
+    world.settle()
+    assert set(world.b.things.here) == set(units)
+    assert states(world.a) == ["settled"] * 5
+
+
+def test_a_disk_that_refuses_holds_the_handover_up_and_loses_nothing(world):
+    world.b.disk.refusing = True
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle(1.0)
+    assert owners(world) == []
+    world.b.disk.refusing = False
+    world.settle(0.25)
+    assert owners(world) == ["b"]
+
+
+def messages_of_a_move():
+    """How many messages one has."""
+    world = World("a", "b", "c")
+    world.a.disk.things[UNIT] = 7
+    world.a.start()
+    count = itertools.count(1)
+    world.on_message = lambda *_: next(count)
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle()
+    return next(count) - 1
+
+
+@pytest.mark.parametrize("who", ["a", "b", "ab"])
+@pytest.mark.parametrize("at", range(messages_of_a_move() + 1))
+@pytest.mark.parametrize("slow", ["", "a", "b"])
+def test_a_master_that_restarts_after_any_message_leaves_one_owner(world, who, at, slow):
+    """With a slow disk a write is under way then, and lost."""
+    for each in slow:
+        world.masters[each].disk.slow = True
+    world.a.plane.begin(UNIT, "b", "plan")
+    delivered = 0
+    for _ in range(100):
+        if delivered == at:
+            break
+        if world.sent:
+            world.deliver()
+            delivered += 1
+        else:
+            for each in slow:
+                world.masters[each].disk.done()
+    for each in who:
+        world.masters[each].kill()
+    if "b" in who and "a" not in who:
+        world.settle(1.0)
+    for each in who:
+        world.masters[each].disk.slow = False
+        world.masters[each].start()
+    for each in world.masters.values():
+        each.disk.slow = False
+        each.disk.done()
+    for _ in range(200):
+        world.settle(0.25)
+        assert len(owners(world)) <= 1
+    assert len(owners(world)) == 1
+    assert workers(world) == owners(world)
+    (owner,) = owners(world)
+    assert world.masters[owner].things.here == {UNIT: 7}
+    assert [iad for iad, each in world.masters.items() if UNIT in each.disk.things] == [owner]
+    # It can be moved again.
+    target = "c"
+    world.masters[owner].plane.begin(UNIT, target, "plan")
+    world.settle(1.0)
+    assert owners(world) == [target]
