@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 from msgspec import Struct
 
 from agent.alerts.event_state import NodeHome
 from agent.master.event_plane import EventPlane
-from agent.master.push_plane import PushPlane
 from agent.runtime.reactor import Reactor
 from agent.scheduling.events import HomeChanged
 from agent.scheduling.tasks.scheduler import TaskScheduler
@@ -20,9 +19,18 @@ if TYPE_CHECKING:
 
 # How often it is looked whether a node's alerts have left.
 LOOK_S: Final = 0.05
+# For so long; the handover waits no longer.
+LOOKS_S: Final = 5.0
 # Within this time after its hello a node has sent again what was not acknowledged.
 QUIET_S: Final = 5.0
 _encode: Final = msgspec.msgpack.encode
+
+
+class Spooled(Protocol):
+    """The spool."""
+
+    def has_alerts_of(self, node: str, histories: Iterable[str]) -> bool:
+        """Whether some subscriber may lack an alert of these histories of a node."""
 
 
 class NodeCopy(Struct, frozen=True, array_like=True):
@@ -47,7 +55,7 @@ class NodeHomes:
         iad: str,
         scheduler: TaskScheduler,
         events: EventPlane,
-        push: PushPlane,
+        push: Spooled,
     ) -> None:
         self._reactor = reactor
         self._iad = iad
@@ -59,19 +67,23 @@ class NodeHomes:
         self._coming: dict[str, str] = {}
         self._loaded: dict[str, str] = {}
         self._accepted: dict[str, NodeHome] = {}
-        self._settling: dict[str, Callable[[], object]] = {}
+        # Who waits for a node's alerts to leave, and until when.
+        self._settling: dict[str, tuple[float, Callable[[], object]]] = {}
         self._look_s: float | None = None
         events.lives_here = self._lives_here
         reactor.add_timer(self)
 
     def names(self) -> Iterable[str]:
         """The nodes that live here."""
-        for status in self._scheduler.node_statuses():
-            name = status.node
-            if status.state != "left" and self._lives_here(name) and name not in self._coming:
-                hello = self._scheduler.node_at(name)
-                if hello is None or not hello.followed:
-                    yield name
+        joined = [each.node for each in self._scheduler.node_statuses() if each.state != "left"]
+        return [node for node in joined if self.lives(node)]
+
+    def lives(self, node: str) -> bool:
+        """Whether it is one of these. A node that came on its own lives elsewhere."""
+        hello = self._scheduler.node_at(node)
+        if hello is None or hello.followed:
+            return False
+        return node not in self._away and node not in self._coming
 
     def restore(self, node: str, standing: Standing, other: str) -> None:
         """After a restart."""
@@ -115,8 +127,8 @@ class NodeHomes:
 
     def settles(self, node: str, then: Callable[[], object]) -> None:
         """Call `then` when all subscribers have the node's alerts from here."""
-        self._settling[node] = then
-        self._look_s = self._reactor.clock()
+        self._settling[node] = self._now + LOOKS_S, then
+        self._look_s = self._now
 
     @property
     def next_due(self) -> float | None:
@@ -127,16 +139,35 @@ class NodeHomes:
         """Look whether alerts have left."""
         if self._look_s is None or now < self._look_s:
             return
-        for node, then in list(self._settling.items()):
+        for node, (until_s, then) in list(self._settling.items()):
             if not self._push.has_alerts_of(node, self._events.histories(node)):
                 del self._settling[node]
                 then()
+            elif until_s <= now:
+                del self._settling[node]
         self._look_s = now + LOOK_S if self._settling else None
+
+    def late(self, _node: str) -> tuple[int, bytes] | None:
+        """Nothing: what a node sent to its former home it sends again to the new one."""
+        return None
+
+    def kept(self, _node: str, _number: int) -> None:
+        """Nothing was sent."""
+
+    def end(self, _node: str) -> None:
+        """Where it went stays known."""
+
+    def forwarded(self, _node: str, _items: bytes, then: Callable[[int], object]) -> None:
+        """Nothing to take."""
+        then(0)
 
     # --- at the target -------------------------------------------------------------------------
 
-    def load(self, node: str, copy: bytes) -> str:
-        """Why it cannot live here; "" if it can."""
+    def load(self, node: str, copy: bytes, then: Callable[[str], object]) -> None:
+        """`then` gets why it cannot live here; "" if it can."""
+        then(self._load(node, copy))
+
+    def _load(self, node: str, copy: bytes) -> str:
         try:
             told = msgspec.msgpack.decode(copy, type=NodeCopy)
         except msgspec.MsgspecError as error:
@@ -148,8 +179,7 @@ class NodeHomes:
             )
         if told.not_yet:
             return told.not_yet
-        hello = self._scheduler.node_at(node)
-        if hello is not None and not hello.followed and self._lives_here(node):
+        if self.lives(node):
             return f"another node named {node} lives at {self._iad}"
         if not self._events.takes:
             return f"{self._iad} keeps no records, so it cannot take a node's events"
