@@ -29,6 +29,7 @@ from agent.client.watches import Rounds, WatchError
 from agent.net.keys import KeyFiles
 from agent.wire.base import LONGEST_TIMEOUT_MS, TIMEOUT_FACTOR, Form, Policy
 from agent.wire.codec import encode
+from agent.wire.handover import MoveReport, MoveRequest
 from agent.wire.market import Service
 from agent.wire.messages import Answer, Query, Slo, Window
 from agent.wire.operator import (
@@ -434,11 +435,21 @@ class Operator(Connection[OperatorReply]):
         assert isinstance(report, TopicReport)
         return report
 
+    def ask_move(self, request: MoveRequest, timeout_ms: float = 15_000.0) -> MoveReport:
+        """Have a unit moved to another master, or all moves listed; the report has the result."""
+        report = self._ask_report(request, timeout_ms)
+        assert isinstance(report, MoveReport)
+        return report
+
     def _ask_report(
-        self, request: ServiceRequest | TopicRequest, timeout_ms: float
-    ) -> ServiceReport | TopicReport:
+        self, request: ServiceRequest | TopicRequest | MoveRequest, timeout_ms: float
+    ) -> ServiceReport | TopicReport | MoveReport:
         self.send_message(request)
-        wanted = TopicReport if isinstance(request, TopicRequest) else ServiceReport
+        wanted: type[ServiceReport | TopicReport | MoveReport] = ServiceReport
+        if isinstance(request, TopicRequest):
+            wanted = TopicReport
+        elif isinstance(request, MoveRequest):
+            wanted = MoveReport
         give_up = time.monotonic() + timeout_ms / 1e3
         while True:
             reply = self.receive_message(max(0.0, (give_up - time.monotonic()) * 1e3))

@@ -1,5 +1,5 @@
-"""SQLite store of the alerts: spool, what is kept of nodes' events, progress of topics,
-subscriptions and inboxes."""
+"""SQLite store of the alerts: spool, what is kept of nodes' events, progress of topics, records of
+units that move, subscriptions and inboxes."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from agent.alerts import inbox_events as i
 from agent.alerts import spool_events as s
 from agent.alerts.dedup_window import Taken
 from agent.alerts.event_state import SaveNodeState
+from agent.placement.handover import Record
+from agent.placement.unit_records import ForgetUnit, SaveUnit, UnitChange
 from agent.runtime import sqlite
 from agent.runtime.sqlite import BrokenFileError
 from agent.topics.events import ForgetProgress, Progress, SaveProgress
@@ -58,6 +60,11 @@ TOPIC_PROGRESS: Final = (
     "CREATE TABLE IF NOT EXISTS topic_progress (topic TEXT PRIMARY KEY, body BLOB NOT NULL)"
     " STRICT, WITHOUT ROWID"
 )
+UNIT: Final = (
+    "CREATE TABLE IF NOT EXISTS unit ("
+    " kind TEXT NOT NULL, name TEXT NOT NULL, body BLOB NOT NULL, PRIMARY KEY (kind, name)"
+    ") STRICT, WITHOUT ROWID"
+)
 # The client's cursor is unchanged.
 SAVE_SUBSCRIPTION: Final = (
     "INSERT INTO subscription VALUES (?, 0, ?)"
@@ -65,7 +72,7 @@ SAVE_SUBSCRIPTION: Final = (
 )
 UNREADABLE: Final = (msgspec.MsgspecError, TypeError)
 
-Change = s.SpoolChange | SaveNodeState | SaveProgress | ForgetProgress | i.InboxChange
+Change = s.SpoolChange | SaveNodeState | SaveProgress | ForgetProgress | UnitChange | i.InboxChange
 encode: Final = msgspec.msgpack.encode
 # The statements of each change, and their parameters.
 STATEMENTS: Final[dict[type, list[tuple[str, Callable[[Any], tuple[Any, ...]]]]]] = {
@@ -105,6 +112,18 @@ STATEMENTS: Final[dict[type, list[tuple[str, Callable[[Any], tuple[Any, ...]]]]]
         )
     ],
     ForgetProgress: [("DELETE FROM topic_progress WHERE topic = ?", lambda c: (c.name,))],
+    SaveUnit: [
+        (
+            "INSERT OR REPLACE INTO unit VALUES (?, ?, ?)",
+            lambda c: (c.record.unit.kind, c.record.unit.name, encode(c.record)),
+        )
+    ],
+    ForgetUnit: [
+        (
+            "DELETE FROM unit WHERE kind = ? AND name = ?",
+            lambda c: (c.unit.kind, c.unit.name),
+        )
+    ],
     i.SaveSubscription: [(SAVE_SUBSCRIPTION, lambda c: (c.number, encode(c.saved)))],
     i.SaveCursor: [
         (
@@ -152,6 +171,7 @@ class NotificationStore:
         self._spool, self._inboxes = s.SavedSpool(), i.SavedInboxes()
         self._nodes: list[SaveNodeState] = []
         self._topics: list[SaveProgress] = []
+        self._units: list[Record] = []
         self._holder: int | None = None
         self._file = None if path is None else self._open(path)
 
@@ -169,6 +189,11 @@ class NotificationStore:
     def load_topics(self) -> list[SaveProgress]:
         """The same of the progress of topics."""
         loaded, self._topics = self._topics, []
+        return loaded
+
+    def load_units(self) -> list[Record]:
+        """The same of units that moved, or were to."""
+        loaded, self._units = self._units, []
         return loaded
 
     def write(self, changes: Sequence[Change]) -> bool:
@@ -215,27 +240,31 @@ class NotificationStore:
         self._holder, file, saved = sqlite.open_alone(
             str(path), _saved, broken, in_use, any_thread=True
         )
-        self._spool, self._inboxes, self._nodes, self._topics = saved
+        self._spool, self._inboxes, self._nodes, self._topics, self._units = saved
         return file
 
 
 def _saved(
     file: sqlite3.Connection,
-) -> tuple[s.SavedSpool, i.SavedInboxes, list[SaveNodeState], list[SaveProgress]]:
+) -> tuple[s.SavedSpool, i.SavedInboxes, list[SaveNodeState], list[SaveProgress], list[Record]]:
     if not file.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
         file.executescript(SCHEMA)
     _check(file)
     file.execute(NODE_STATE)
     file.execute(TOPIC_PROGRESS)
+    file.execute(UNIT)
     nodes = file.execute("SELECT kind, node, body FROM node_state ORDER BY kind, node")
     topics = file.execute("SELECT topic, body FROM topic_progress ORDER BY topic")
+    units = file.execute("SELECT body FROM unit ORDER BY kind, name")
     progress = msgspec.msgpack.Decoder(Progress).decode
+    record = msgspec.msgpack.Decoder(Record).decode
     try:
         return (
             _spool_in(file),
             _inboxes_in(file),
             [SaveNodeState(*row) for row in nodes],
             [SaveProgress(name, progress(body)) for name, body in topics],
+            [record(body) for (body,) in units],
         )
     except UNREADABLE as error:
         raise BrokenFileError(" ".join(str(error).split())) from None

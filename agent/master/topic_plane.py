@@ -31,7 +31,10 @@ from agent.topics.events import (
     EnableProcessor,
     Feed,
     ForgetTopic,
+    GivenUp,
+    GiveUpProcessor,
     InboxSaid,
+    KeepTopic,
     Release,
     Released,
     RoundAnswered,
@@ -43,10 +46,11 @@ from agent.topics.events import (
     TakeCheckpoint,
     TellOperator,
     TopicAsked,
+    TopicKept,
     TopicsDue,
     TopicsEvent,
 )
-from agent.topics.topics import Topics
+from agent.topics.movable_topics import MovableTopics
 from agent.wire.areas import AreaSet
 from agent.wire.messages import Answer
 from agent.wire.principals import Sender
@@ -93,6 +97,9 @@ class Processors(Protocol):
     def stop(self, name: str) -> None:
         """End the processor of this topic."""
 
+    def give_up(self, name: str) -> None:
+        """End it after the message under way: `GivenUp` follows."""
+
     def enable(self, name: str) -> None:
         """Start it again, whatever it did before."""
 
@@ -108,6 +115,9 @@ class NoProcessors:
 
     on_trouble: Callable[[str, str, str], object]
 
+    def __init__(self) -> None:
+        self._begun: dict[str, tuple[GivenUp, Callable[[TopicsEvent], None]]] = {}
+
     def why_not(self, topic: Topic) -> str:
         return f"no processor {topic.processor} here: this master has none"
 
@@ -115,10 +125,15 @@ class NoProcessors:
         return msgspec.structs.replace(status, state="disabled", trouble="no processors here")
 
     def start(self, started: StartProcessor, tell: Callable[[TopicsEvent], None]) -> None:
-        pass
+        name, progress = started.topic.name, started.progress
+        self._begun[name] = GivenUp(name, started.epoch, progress.position, progress.state), tell
 
     def stop(self, name: str) -> None:
-        pass
+        self._begun.pop(name, None)
+
+    def give_up(self, name: str) -> None:
+        given_up, tell = self._begun.pop(name)
+        tell(given_up)
 
     def enable(self, name: str) -> None:
         pass
@@ -159,7 +174,7 @@ class TopicPlane:
         self._wall = wall
         self._say = say
         self._processors = processors or NoProcessors()
-        self._topics = Topics(
+        self._topics = MovableTopics(
             iad,
             lambda: secrets.token_hex(16),
             why_not_processed=self._processors.why_not,
@@ -186,7 +201,9 @@ class TopicPlane:
         reactor.performs(AskReadings, self._ask_readings)
         reactor.performs(StartProcessor, self._start)
         reactor.performs(StopProcessor, self._stop)
+        reactor.performs(GiveUpProcessor, self._give_up)
         reactor.performs(EnableProcessor, self._enable)
+        reactor.performs(KeepTopic, self._keep)
         reactor.performs(Feed, self._processors.feed)
         reactor.performs(TakeCheckpoint, self._take_checkpoint)
         reactor.performs(Release, self._to_release.append)
@@ -317,6 +334,12 @@ class TopicPlane:
         self._state.put(TOPIC, topic.name, msgspec.msgpack.encode(topic))
         self._push.topics.release(topic.name, progress, (), lambda: None)
 
+    def _keep(self, instruction: KeepTopic) -> None:
+        topic = instruction.topic
+        self._state.put(TOPIC, topic.name, msgspec.msgpack.encode(topic))
+        kept = TopicKept(topic.name, instruction.epoch)
+        self._state.when_durable(partial(self._came.append, kept))
+
     def _forget(self, instruction: ForgetTopic) -> None:
         name, incarnation = instruction.name, instruction.incarnation
         self._peers.pop(name, None)
@@ -373,6 +396,9 @@ class TopicPlane:
 
     def _stop(self, instruction: StopProcessor) -> None:
         self._processors.stop(instruction.name)
+
+    def _give_up(self, instruction: GiveUpProcessor) -> None:
+        self._processors.give_up(instruction.name)
 
     def _enable(self, instruction: EnableProcessor) -> None:
         self._processors.enable(instruction.name)

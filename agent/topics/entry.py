@@ -35,10 +35,10 @@ class TopicEntry(StateMachine):
     """A topic. `progress` is what was given to the disk last."""
 
     __slots__ = (
-        "asked", "due_s", "durable_inbox", "epoch", "handle", "held", "inputs", "made", "missed",
-        "next_round_s", "pauses", "position", "progress", "put_out", "received", "releasing",
-        "renew_s", "retry_s", "round_open", "rounds", "rounds_failed", "seen", "told", "topic",
-        "trouble",
+        "asked", "due_s", "durable_inbox", "epoch", "given_up", "handle", "held", "inputs", "made",
+        "missed", "next_round_s", "owns", "pauses", "position", "progress", "put_out", "received",
+        "releasing", "renew_s", "retry_s", "round_in_s", "round_open", "rounds", "rounds_failed",
+        "seen", "started", "told", "topic", "trouble",
     )  # fmt: skip
 
     TRANSITIONS = TOPIC_TRANSITIONS
@@ -58,8 +58,14 @@ class TopicEntry(StateMachine):
         self.made: list[tuple[int, int, Output]] = []
         # Whether a checkpoint is being taken, or a transaction is under way.
         self.asked = self.releasing = self.held = False
+        # Whether it may put out what it makes: its former master may still take it back.
+        self.owns = True
+        # Whether its processor is at work; what that gave when it was told to end.
+        self.started = False
+        self.given_up: tuple[int, bytes] | None = None
         self.next_round_s = now if topic.every_s is not None else math.inf
         self.round_open = False
+        self.round_in_s = 0.0  # of a paused one
         # When to subscribe again, and when to say that the inbox is still read.
         self.retry_s = self.renew_s = math.inf
         # Its place among the timers.
@@ -72,6 +78,11 @@ class TopicEntry(StateMachine):
 
     def __repr__(self) -> str:
         return f"<topic {self.topic.name} {self.state}>"
+
+    @property
+    def works(self) -> bool:
+        """Whether it takes messages."""
+        return self.state in ("opening", "open")
 
     @property
     def wants_checkpoint(self) -> bool:
@@ -87,7 +98,8 @@ class TopicEntry(StateMachine):
     def full(self) -> bool:
         """Whether so much waits behind a transaction that no more readings are asked for: masters
         that are away, or the disk, may hold it up for as long as they like."""
-        return self.releasing and max(len(self.made), len(self.inputs)) >= MOST_WAITING
+        waits = self.releasing or not self.owns
+        return waits and max(len(self.made), len(self.inputs)) >= MOST_WAITING
 
     def accept(self, time_ms: int, body: bytes, inbox: int | None) -> Input:
         """Take a message in."""
@@ -125,6 +137,24 @@ class TopicEntry(StateMachine):
         self.progress = replace(self.progress, inbox=0)
         for waiting in self.inputs:
             waiting.inbox = None
+
+    def stop_clocks(self, now: float) -> None:
+        """Nothing is due any more. A round whose answer is still out is asked again."""
+        left_s = 0.0 if self.round_open else max(0.0, self.next_round_s - now)
+        self.round_in_s = left_s if self.topic.every_s is not None else 0.0
+        self.next_round_s = self.retry_s = self.renew_s = math.inf
+
+    def rest(self) -> None:
+        """Nothing is under way any more: its inbox sends again what no checkpoint covers. Readings
+        stay."""
+        readings = [each for each in self.inputs if each.inbox is None and each.body]
+        self.inputs.clear()
+        self.made.clear()
+        self.position, self.seen = self.progress.position, self.progress.inbox
+        self.asked = self.releasing = self.held = self.round_open = self.started = False
+        self.given_up = None
+        for each in readings:
+            self.accept(each.time_ms, each.body, None)
 
     def check_invariants(self) -> None:
         """For tests: what must hold between any two events."""

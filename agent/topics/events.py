@@ -32,13 +32,15 @@ class _Struct(Struct, frozen=True, gc=False):
 class Progress(_Struct, frozen=True, array_like=True):
     """How far a topic is, written in one transaction with what it put out. `incarnation` is random
     for each creation, and names the inbox. The processor's `state` is after all messages up to
-    `position`; `put_out` notifications came of them. The inbox is taken up to `inbox`."""
+    `position`; `put_out` notifications came of them. The inbox is taken up to `inbox`. A topic that
+    came from another master has its `definition` here until it is where those of others are."""
 
     incarnation: str
     position: int = 0
     put_out: int = 0
     inbox: int = 0
     state: bytes = b""
+    definition: bytes = b""
 
 
 class SaveProgress(_Struct, frozen=True):
@@ -99,6 +101,16 @@ class Checkpointed(_Struct, frozen=True):
     state: bytes
 
 
+class GivenUp(_Struct, frozen=True):
+    """The processor is no more. Its state after all messages up to `position`; what comes after is
+    not processed."""
+
+    name: str
+    epoch: int
+    position: int
+    state: bytes
+
+
 class Held(_Struct, frozen=True):
     """The processor's queue is full: neither this message was taken nor will be those after it."""
 
@@ -121,6 +133,13 @@ class Released(_Struct, frozen=True):
     epoch: int
 
 
+class TopicKept(_Struct, frozen=True):
+    """What `KeepTopic` said is on stable storage."""
+
+    name: str
+    epoch: int
+
+
 class TopicsDue(_Struct, frozen=True):
     """A timer has expired: `Topics.next_tick` says when to send this."""
 
@@ -131,9 +150,11 @@ TopicsEvent = (
     | RoundAnswered
     | Emitted
     | Checkpointed
+    | GivenUp
     | Held
     | Resumed
     | Released
+    | TopicKept
     | TopicsDue
 )
 
@@ -189,6 +210,12 @@ class StopProcessor(_Struct, frozen=True):
     name: str
 
 
+class GiveUpProcessor(_Struct, frozen=True):
+    """Stop it after the message under way; `GivenUp` follows."""
+
+    name: str
+
+
 class EnableProcessor(_Struct, frozen=True):
     """Start it again, whatever it did before."""
 
@@ -219,6 +246,19 @@ class Release(_Struct, frozen=True):
     notifications: tuple[Notification, ...]
 
 
+class KeepTopic(_Struct, frozen=True):
+    """Write a topic that came from another master; `TopicKept` follows."""
+
+    topic: Topic
+    epoch: int
+
+
+class TopicPaused(_Struct, frozen=True):
+    """The topic that was to be paused is."""
+
+    name: str
+
+
 class TellOperator(_Struct, frozen=True):
     """A line for the operator."""
 
@@ -233,9 +273,12 @@ TopicsInstruction = (
     | AskReadings
     | StartProcessor
     | StopProcessor
+    | GiveUpProcessor
     | EnableProcessor
     | Feed
     | TakeCheckpoint
     | Release
+    | KeepTopic
+    | TopicPaused
     | TellOperator
 )

@@ -12,47 +12,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 
+import msgspec
+
 from _core.queue.edf import EdfQueue
-from agent.topics.contents import (
-    inputs_of,
-    is_time,
-    outputs_of,
-    published_body,
-    published_part,
-    reading_bodies,
-    why_not,
-)
 from agent.topics.entry import TopicEntry
 from agent.topics.events import (
-    AskInbox,
-    AskReadings,
-    Checkpointed,
-    Emitted,
     EnableProcessor,
-    Feed,
     ForgetTopic,
-    Held,
     InboxSaid,
+    KeepTopic,
     Peer,
     Progress,
-    Release,
-    Released,
-    Resumed,
-    RoundAnswered,
     SaveTopic,
     SendReport,
     StartProcessor,
     StopProcessor,
-    TakeCheckpoint,
-    TellOperator,
     TopicAsked,
     TopicsDue,
     TopicsEvent,
-    TopicsInstruction,
 )
+from agent.topics.flow import RENEW_S, Flow, Instructions
 from agent.wire.areas import AreaSet
-from agent.wire.messages import Query, Slo, Window
-from agent.wire.push import AcknowledgeNotifications, Gap, Notified, Subscribe, Subscribed
 from agent.wire.topics import (
     EnableTopic,
     ListTopics,
@@ -64,16 +44,6 @@ from agent.wire.topics import (
 )
 
 MOST = 256
-# An inbox detaches a client that is silent for a minute.
-RENEW_S = 20.0
-# Another try for a checkpoint that did not cover all outputs.
-AGAIN_S = 0.25
-# The objective of a round's query, whose answer is due before the next round.
-PERCENTILE = 99.0
-LONGEST_ROUND_S = 10.0
-
-Instructions = list[TopicsInstruction]
-EntryEvent = InboxSaid | RoundAnswered | Emitted | Checkpointed | Held | Resumed | Released
 
 
 class Topics:
@@ -95,7 +65,7 @@ class Topics:
         nearest: Callable[[str, AreaSet], str] = lambda *_: "",
         most: int = MOST,
     ) -> None:
-        self._iad = iad
+        self._flow = Flow(iad)
         self._new_incarnation = new_incarnation
         self._why_not_processed = why_not_processed
         self._why_not_read = why_not_read
@@ -116,8 +86,9 @@ class Topics:
 
     @property
     def statuses(self) -> tuple[TopicStatus, ...]:
-        """All topics, by name."""
-        return tuple([self._status(entry) for _, entry in sorted(self._entries.items())])
+        """All topics, by name, without those on their way to here."""
+        owned = [entry for _, entry in sorted(self._entries.items()) if entry.owns]
+        return tuple([self._status(entry) for entry in owned])
 
     @property
     def unreadable(self) -> int:
@@ -135,21 +106,45 @@ class Topics:
         kept: Iterable[tuple[str, Progress]],
         now: float,
         unreadable: Collection[str] = (),
+        offered: Collection[str] = (),
+        taken: Collection[str] = (),
     ) -> Instructions:
         """Restore from disk, before any event. Progress of a topic that is no more is forgotten;
-        that of an `unreadable` one stays as it is."""
+        that of an `unreadable` one stays as it is. Topics that are `offered` to another master, or
+        `taken` from one that may take them back, do not begin."""
         progress = dict(kept)
         for name in unreadable:
             known = progress.pop(name, None)
             self._unreadable[name] = known.incarnation if known else self._new_incarnation()
         instructions: Instructions = []
-        for topic in topics:
+        for topic in self._with_those_that_came(topics, progress):
             if (begun := progress.pop(topic.name, None)) is None:
                 begun = Progress(self._new_incarnation())
                 instructions.append(SaveTopic(topic, begun))
+            if topic.name in offered or topic.name in taken:
+                entry = self._enter(topic, begun, now)
+                entry.owns = topic.name in offered
+                entry.stop_clocks(now)
+                entry.become("paused")
+                continue
             instructions += self._begin(topic, begun, now)
+            if begun.definition:
+                instructions.append(KeepTopic(topic, self._entries[topic.name].epoch))
         gone = [ForgetTopic(name, each.incarnation) for name, each in progress.items()]
         return [*gone, *instructions]
+
+    def _with_those_that_came(
+        self, topics: Iterable[Topic], progress: dict[str, Progress]
+    ) -> list[Topic]:
+        """Besides, those whose definition is only where their progress is."""
+        known = {topic.name: topic for topic in topics}
+        for name, each in list(progress.items()):
+            if each.definition and name not in known:
+                try:
+                    known[name] = msgspec.msgpack.decode(each.definition, type=Topic)
+                except (ValueError, msgspec.MsgspecError):
+                    self._unreadable[name] = progress.pop(name).incarnation
+        return list(known.values())
 
     def handle(self, event: TopicsEvent, now: float) -> Instructions:
         """Handle one event; returns the instructions, in order."""
@@ -165,29 +160,9 @@ class Topics:
             known = entry.progress.incarnation == event.incarnation
         else:
             known = entry.epoch == event.epoch
-        instructions = self._heard(entry, event, now) if known else []
+        instructions = self._flow.handle(entry, event, now) if known else []
         self._set_timer(entry)
         return instructions
-
-    def _heard(self, entry: TopicEntry, event: EntryEvent, now: float) -> Instructions:
-        match event:
-            case InboxSaid():
-                return self._inbox_said(entry, event, now)
-            case RoundAnswered():
-                return self._round_answered(entry, event)
-            case Emitted():
-                return self._emitted(entry, event)
-            case Checkpointed():
-                return self._checkpointed(entry, event, now)
-            case Held():
-                entry.held = True
-                return []
-            case Resumed(after=after):
-                entry.held = False
-                waiting = [each for each in entry.inputs if each.position > after]
-                return [Feed(event.name, each.position, each.body) for each in waiting]
-            case Released():
-                return self._released(entry)
 
     # --- operators -----------------------------------------------------------------------------
 
@@ -236,15 +211,13 @@ class Topics:
     def _remove(self, peer: Peer, id_: str, name: str) -> Instructions:
         if (incarnation := self._unreadable.pop(name, None)) is not None:
             return [ForgetTopic(name, incarnation), SendReport(peer, TopicReport(id_, ok=True))]
-        entry = self._entries.pop(name, None)
-        if entry is None:
+        if (entry := self._entries.get(name)) is None:
             return [self._unknown(peer, id_, name)]
-        entry.become("removed")
-        entry.next_round_s = entry.retry_s = entry.renew_s = math.inf
-        self._set_timer(entry)
-        stopped: Instructions = [StopProcessor(name)] if entry.topic.processor else []
+        if not (entry.works and entry.owns):
+            line = f"topic {name} is on its way between masters; try again in a moment"
+            return [SendReport(peer, TopicReport(id_, ok=False, message=line))]
         forgotten = ForgetTopic(name, entry.progress.incarnation)
-        return [*stopped, forgotten, SendReport(peer, TopicReport(id_, ok=True))]
+        return [*self._drop(entry), forgotten, SendReport(peer, TopicReport(id_, ok=True))]
 
     def _enable(self, peer: Peer, id_: str, name: str) -> Instructions:
         if (entry := self._entries.get(name)) is None:
@@ -260,20 +233,35 @@ class Topics:
         return SendReport(peer, TopicReport(id_, ok=False, message=line[:512]))
 
     def _begin(self, topic: Topic, progress: Progress, now: float) -> Instructions:
+        entry = self._enter(topic, progress, now)
+        entry.become("opening")
+        return self._done(entry, [*self._start(entry), self._flow.subscribe(entry)])
+
+    def _enter(self, topic: Topic, progress: Progress, now: float) -> TopicEntry:
         self._epochs += 1
         entry = self._entries[topic.name] = TopicEntry(topic, self._epochs, progress, now)
-        entry.become("opening")
-        started: Instructions = []
-        if topic.processor:
-            started = [StartProcessor(topic, entry.epoch, progress)]
-        subscribed = self._subscribe(entry)
+        return entry
+
+    def _start(self, entry: TopicEntry) -> Instructions:
+        entry.started = bool(entry.topic.processor)
+        started = StartProcessor(entry.topic, entry.epoch, entry.progress)
+        return [started] if entry.started else []
+
+    def _drop(self, entry: TopicEntry) -> Instructions:
+        del self._entries[entry.topic.name]
+        entry.become("removed")
+        entry.next_round_s = entry.retry_s = entry.renew_s = math.inf
+        return self._done(entry, [StopProcessor(entry.topic.name)] if entry.started else [])
+
+    def _done(self, entry: TopicEntry, instructions: Instructions) -> Instructions:
         self._set_timer(entry)
-        return [*started, subscribed]
+        return instructions
 
     def _status(self, entry: TopicEntry) -> TopicStatus:
+        resting = entry.state in ("draining", "paused")
         status = TopicStatus(
             entry.topic,
-            "starting" if entry.topic.processor else "none",
+            "moving" if resting else "starting" if entry.topic.processor else "none",
             received=entry.received,
             put_out=entry.put_out,
             missed=entry.missed,
@@ -281,74 +269,9 @@ class Topics:
             rounds_failed=entry.rounds_failed,
             trouble=entry.trouble[:512],
         )
-        return self._processed(status) if entry.topic.processor else status
+        return self._processed(status) if entry.started else status
 
-    # --- inbox ---------------------------------------------------------------------------------
-
-    def _subscribe(self, entry: TopicEntry) -> AskInbox:
-        entry.retry_s = entry.renew_s = math.inf
-        wanted = inputs_of(entry.topic.name)
-        after = entry.durable_inbox or None
-        message = Subscribe(entry.progress.incarnation, wanted, durable=True, after=after)
-        return AskInbox(entry.topic.name, message)
-
-    def _inbox_said(self, entry: TopicEntry, said: InboxSaid, now: float) -> Instructions:
-        match said.message:
-            case Notified() as notified:
-                return self._published(entry, notified)
-            case Gap() as gap:
-                return self._gap(entry, gap)
-            case Subscribed(state="open"):
-                if entry.state == "opening":
-                    entry.become("open")
-                entry.pauses.reset()
-                entry.trouble = ""
-                entry.renew_s = now + RENEW_S
-                return self._advance(entry)
-            case Subscribed(state="refused", message=why):
-                return self._refused(entry, why, now)
-            case None:
-                if entry.state == "opening":
-                    entry.retry_s = now + entry.pauses.next()
-                return []
-        if entry.state == "open":
-            entry.become("opening")
-        return [self._subscribe(entry)]
-
-    def _refused(self, entry: TopicEntry, why: str, now: float) -> Instructions:
-        if entry.durable_inbox:
-            # It is no more: perhaps nobody renewed it for too long.
-            entry.inbox_lost()
-            line = f"topic {entry.topic.name}: its inbox is lost; messages to it may be missing"
-            return [TellOperator(line), self._subscribe(entry)]
-        entry.trouble = f"its inbox is refused: {why}"
-        if entry.state == "open":
-            entry.become("opening")
-        entry.retry_s = now + entry.pauses.next()
-        return []
-
-    def _published(self, entry: TopicEntry, notified: Notified) -> Instructions:
-        if notified.position <= entry.seen:
-            return []  # sent again
-        entry.seen = notified.position
-        entry.received += 1
-        own, time_ms = published_part(notified.notification), notified.notification.time_ms
-        if entry.topic.processor:
-            return self._take(entry, time_ms, published_body(time_ms, own), notified.position)
-        taken = entry.accept(time_ms, b"", notified.position)
-        entry.made.append((taken.position, time_ms, own))
-        return self._advance(entry)
-
-    def _gap(self, entry: TopicEntry, gap: Gap) -> Instructions:
-        if gap.last <= entry.seen:
-            return []
-        entry.seen = gap.last
-        count = gap.last - gap.first + 1 if gap.lost is None else gap.lost.count
-        entry.missed += count
-        where = f"of {gap.lost.publisher}" if gap.lost else "that its inbox had no room for"
-        return [TellOperator(f"topic {entry.topic.name}: {count} messages {where} are lost")]
-
-    # --- readings ------------------------------------------------------------------------------
+    # --- time ----------------------------------------------------------------------------------
 
     def _due(self, now: float) -> Instructions:
         instructions: Instructions = []
@@ -360,15 +283,15 @@ class Topics:
         for entry in due:
             if entry.retry_s <= now:
                 if entry.state == "opening":
-                    instructions.append(self._subscribe(entry))
+                    instructions.append(self._flow.subscribe(entry))
                 else:
                     entry.retry_s = math.inf
-                    instructions += self._advance(entry)
+                    instructions += self._flow.advance(entry)
             if entry.renew_s <= now:
                 entry.renew_s = now + RENEW_S
-                instructions.append(self._acknowledge(entry))
+                instructions.append(self._flow.acknowledge(entry))
             if entry.next_round_s <= now:
-                instructions += self._ask_readings(entry, now)
+                instructions += self._flow.ask_readings(entry, now)
             self._set_timer(entry)
         return instructions
 
@@ -381,111 +304,6 @@ class Topics:
         entry.due_s = entry.next_s
         if entry.due_s < math.inf:
             entry.handle = self._timers.push(entry.due_s, entry)
-
-    def _acknowledge(self, entry: TopicEntry) -> AskInbox:
-        had = AcknowledgeNotifications(entry.progress.incarnation, entry.durable_inbox)
-        return AskInbox(entry.topic.name, had)
-
-    def _ask_readings(self, entry: TopicEntry, now: float) -> Instructions:
-        topic, every_s = entry.topic, entry.topic.every_s
-        assert every_s is not None
-        # Rounds that were due while nothing could be done are not made up for.
-        entry.next_round_s += every_s * (1 + (now - entry.next_round_s) // every_s)
-        entry.rounds += 1
-        if entry.full:
-            entry.trouble = "no readings are asked for: what it made waits for disk or spool"
-        if entry.round_open or entry.held or entry.full:
-            entry.rounds_failed += 1
-            return []
-        entry.round_open = True
-        latency_ms = min(every_s, LONGEST_ROUND_S) * 1e3
-        query = Query(
-            id=f"{topic.name[:48]}.{entry.rounds}",
-            areas=topic.areas,
-            window=Window(last_s=every_s),
-            slo=Slo(PERCENTILE, latency_ms),
-            channels=topic.channels,
-            form="aggregate",
-            timeout_ms=latency_ms,
-            service=topic.service,
-            label="topic",
-            takes_too_large=True,
-        )
-        return [AskReadings(topic.name, entry.epoch, query)]
-
-    def _round_answered(self, entry: TopicEntry, event: RoundAnswered) -> Instructions:
-        entry.round_open = False
-        bodies = reading_bodies(event.time_ms, event.answer)
-        if not bodies:
-            entry.rounds_failed += 1
-            why = event.answer.message or "no area had a reading"
-            entry.trouble = f"its last round brought nothing: {why}"
-            return []
-        entry.trouble = ""
-        return [each for body in bodies for each in self._take(entry, event.time_ms, body, None)]
-
-    # --- through the processor -----------------------------------------------------------------
-
-    def _take(
-        self, entry: TopicEntry, time_ms: int, body: bytes, inbox: int | None
-    ) -> Instructions:
-        taken = entry.accept(time_ms, body, inbox)
-        fed: Instructions = []
-        if not entry.held:
-            fed.append(Feed(entry.topic.name, taken.position, body))
-        return [*fed, *self._advance(entry)]
-
-    def _emitted(self, entry: TopicEntry, event: Emitted) -> Instructions:
-        told: Instructions = []
-        if event.position <= entry.progress.position:
-            return []  # put out before
-        time_ms = entry.time_of(event.position)
-        for output in event.outputs:
-            if problem := why_not(output):
-                entry.trouble = f"an output is not put out: {problem}"
-                if problem not in entry.told:
-                    entry.told.add(problem)
-                    told.append(TellOperator(f"topic {event.name}: {entry.trouble}"))
-            else:
-                own = dict(output)
-                # A processor may say when it was; else it was when the message was.
-                told_ms = own.pop("time_ms", None)
-                at_ms = told_ms if is_time(told_ms) else time_ms
-                entry.made.append((event.position, at_ms, own))
-        return [*told, *self._advance(entry)]
-
-    def _advance(self, entry: TopicEntry) -> Instructions:
-        """Have what was made put out, unless that is under way."""
-        if entry.releasing or entry.asked or not entry.wants_checkpoint:
-            return []
-        if not entry.topic.processor:
-            return [self._release(entry, entry.position, b"")]
-        entry.asked = True
-        return [TakeCheckpoint(entry.topic.name)]
-
-    def _checkpointed(self, entry: TopicEntry, event: Checkpointed, now: float) -> Instructions:
-        entry.asked = False
-        if event.position > entry.progress.position and not entry.releasing:
-            return [self._release(entry, event.position, event.state)]
-        if entry.wants_checkpoint and not entry.releasing:
-            # It processes once more what its worker had lost; that takes a moment.
-            entry.retry_s = now + AGAIN_S
-        return []
-
-    def _release(self, entry: TopicEntry, position: int, state: bytes) -> Release:
-        before = entry.progress
-        made = entry.cover(position, state)
-        entry.releasing = True
-        notifications = outputs_of(self._iad, entry.topic, before, made)
-        return Release(entry.topic.name, entry.epoch, entry.progress, notifications)
-
-    def _released(self, entry: TopicEntry) -> Instructions:
-        entry.releasing = False
-        entry.durable_inbox = entry.progress.inbox
-        instructions: Instructions = []
-        if entry.durable_inbox and entry.state == "open":
-            instructions.append(self._acknowledge(entry))
-        return [*instructions, *self._advance(entry)]
 
     def check_invariants(self) -> None:
         """For tests: what must hold between any two events."""

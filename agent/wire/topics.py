@@ -118,13 +118,14 @@ class ListTopics(Message, frozen=True, tag="list_topics"):
 
 
 class TopicReport(Message, frozen=True, tag="topic_report", omit_defaults=True):
-    """The result of a topic request: the topic created, or all of them. If not `ok`, `message`
-    says why."""
+    """The result of a topic request: the topic created, or all of them, and by name the IADs to
+    which others have moved from here. If not `ok`, `message` says why."""
 
     id: Annotated[str, Meta(max_length=64)]
     ok: bool
     topics: tuple[TopicStatus, ...] = ()
     message: Text = ""
+    moved: dict[Name, Name] = field(default_factory=dict)
 
 
 # --- client → master -----------------------------------------------------------------------------

@@ -62,7 +62,10 @@ class Asker(Struct, frozen=True):
         if self.as_json:
             replies.write_json(report)
         else:
-            topic_screen.show_list(screen.console(), report.topics)
+            console = screen.console()
+            topic_screen.show_list(console, report.topics)
+            for name, iad in sorted(report.moved.items()):
+                screen.line(console, f"{name} has moved to {iad}")
         return exits.DONE
 
     def show(self, name: str) -> int:
@@ -71,10 +74,16 @@ class Asker(Struct, frozen=True):
         if isinstance(report, int):
             return report
         found = [each for each in report.topics if each.topic.name == name]
-        if not found:
+        moved = {name: report.moved[name]} if name in report.moved else {}
+        if not found and not moved:
             return exits.fail(f"no topic {name} here; see fleet topic list", exits.FAILED)
         if self.as_json:
-            replies.write_json(TopicReport(report.id, ok=True, topics=(found[0],)))
+            shown = TopicReport(report.id, ok=True, topics=tuple(found), moved=moved)
+            replies.write_json(shown)
+        elif not found:
+            screen.line(
+                screen.console(), f"topic {name} has moved to {moved[name]}; ask its master"
+            )
         else:
             topic_screen.show_topic(screen.console(), found[0])
         return exits.DONE

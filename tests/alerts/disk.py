@@ -6,6 +6,7 @@ from agent.alerts import inbox_events as i
 from agent.alerts import spool_events as s
 from agent.alerts.event_state import SaveNodeState
 from agent.alerts.inbox_handover import STANDBY
+from agent.placement.unit_records import ForgetUnit, SaveUnit
 from agent.topics.events import ForgetProgress, SaveProgress
 
 
@@ -18,6 +19,7 @@ class Disk:
         self.lost = {}
         self.nodes = {}
         self.topics = {}
+        self.units = {}
         self.subscriptions = {}
         self.items = {}
         self.positions = {}
@@ -30,6 +32,10 @@ class Disk:
                 self.topics[change.name] = change
             elif isinstance(change, ForgetProgress):
                 self.topics.pop(change.name, None)
+            elif isinstance(change, SaveUnit):
+                self.units[change.record.unit] = change.record
+            elif isinstance(change, ForgetUnit):
+                self.units.pop(change.unit, None)
             elif isinstance(change, s.SpoolChange):
                 self._write_spool(change)
             else:
@@ -54,6 +60,9 @@ class Disk:
 
     def load_topics(self):
         return [self.topics[key] for key in sorted(self.topics)]
+
+    def load_units(self):
+        return [self.units[unit] for unit in sorted(self.units)]
 
     def close(self):
         pass

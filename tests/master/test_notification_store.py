@@ -13,6 +13,9 @@ from agent.alerts import spool_events as s
 from agent.alerts.dedup_window import Taken
 from agent.alerts.event_state import SaveNodeState
 from agent.master.notification_store import STATEMENTS, NotificationStore
+from agent.placement.handover import Record
+from agent.placement.unit_records import ForgetUnit, SaveUnit
+from agent.placement.world import Unit
 from agent.topics.events import ForgetProgress, Progress, SaveProgress
 from agent.wire.push import Lost
 from tests.alerts.disk import Disk
@@ -46,6 +49,13 @@ def topics_in(path):
     return loaded
 
 
+def units_in(path):
+    with closing(NotificationStore(path)) as store:
+        loaded = store.load_units()
+        assert store.load_units() == []
+    return loaded
+
+
 class Scribe:
     """Draws changes that make sense after those before."""
 
@@ -70,6 +80,8 @@ class Scribe:
             lambda: SaveNodeState("node_events", node, str(number).encode()),
             lambda: SaveProgress(node, Progress(history, number, state=b"s")),
             lambda: ForgetProgress(node),
+            lambda: SaveUnit(Record(Unit("processor", node), number, "taken", "iad2", 5.0)),
+            lambda: ForgetUnit(Unit("processor", node)),
             lambda: i.SaveSubscription(number, SAVED),
             lambda: i.StoreItem(number, b"key", BODY),
         ]
@@ -108,6 +120,7 @@ def test_it_keeps_what_dicts_would(tmp_path_factory, data, writes):
     assert reopened(path) == twin.load()
     assert nodes_in(path) == twin.load_nodes()
     assert topics_in(path) == twin.load_topics()
+    assert units_in(path) == twin.load_units()
 
 
 def test_every_change_can_be_written(tmp_path):
@@ -118,6 +131,8 @@ def test_every_change_can_be_written(tmp_path):
         SaveNodeState("node_faults", "n", b"body"),
         SaveProgress("comfort", Progress("f1", 7, 9, 5, b"state")),
         SaveProgress("notes", Progress("f2")),
+        SaveUnit(Record(Unit("processor", "comfort"), 3, "released", "iad2")),
+        ForgetUnit(Unit("processor", "notes")),
         i.SaveSubscription(1, SAVED),
         i.StoreItem(1, b"key", BODY),
         i.StorePosition(1, 1, 1),
@@ -239,3 +254,34 @@ def test_two_masters_do_not_share_a_file(tmp_path):
         NotificationStore(tmp_path / "n")
     first.close()
     NotificationStore(tmp_path / "n").close()
+
+
+def test_a_file_of_an_earlier_version_gets_what_it_lacks(tmp_path):
+    path = tmp_path / "n"
+    NotificationStore(path).close()
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("DROP TABLE unit")
+        assert file.execute("PRAGMA user_version").fetchone() == (1,)
+    record = Record(Unit("processor", "comfort"), 3, "released", "iad2")
+    with closing(NotificationStore(path)) as store:
+        assert store.write([SaveUnit(record)])
+    assert units_in(path) == [record]
+
+
+def test_a_topic_its_inbox_and_its_record_are_written_together_or_not_at_all(tmp_path):
+    changes = [
+        SaveUnit(Record(Unit("processor", "comfort"), 3, "taken", "iad2", 5.0)),
+        SaveProgress("comfort", Progress("f1", 7, 9, 5, b"state", b"definition")),
+        i.SaveSubscription(1, SAVED),
+        i.StoreItem(1, b"key", None),
+        i.StorePosition(1, 1, 1),
+    ]
+    path = tmp_path / "n"
+    with closing(NotificationStore(path, lambda _: None)) as store:
+        assert not store.write([*changes, i.StorePosition(1, 1, 1)])
+    assert (units_in(path), topics_in(path), reopened(path)) == ([], [], EMPTY)
+    with closing(NotificationStore(path)) as store:
+        assert store.write(changes)
+    assert units_in(path) == [changes[0].record]
+    assert topics_in(path) == [changes[1]]
+    assert reopened(path)[1] == i.SavedInboxes(((1, SAVED, 0),), ((1, b"key", None),), ((1, 1, 1),))

@@ -43,6 +43,7 @@ SAMPLES: dict[str, Message] = {
             t.TopicStatus(t.Topic("notes"), "none"),
         ),
     ),
+    "topic_report_moved": t.TopicReport("l", ok=True, moved={"comfort": "iad2"}),
     "topic_report_refused": t.TopicReport("c", ok=False, message="topic comfort exists"),
     "publish": t.Publish(
         "4f1d2a", "comfort", {"area": "b1/f4/r413", "vote": 3.0}, sequence=17, oldest=17

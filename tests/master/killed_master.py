@@ -1,0 +1,48 @@
+"""`sanderling-master` that ends by SIGKILL as soon as a handover enters a state:
+``killed_master.py source:draining …``, or ``target:draining:written`` when the record of that state
+is on disk; the rest are the master's own arguments."""
+
+import os
+import signal
+import sys
+
+from agent.master import main
+from agent.placement.handover import Written
+from agent.placement.handover_source import Source
+from agent.placement.handover_target import Target
+from agent.placement.holder import Holder
+from agent.runtime.state_machine import StateMachine
+
+SIDES = {"source": Source, "target": Target}
+
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kill_at(side, state, written=""):
+    """Patch the machines of this process."""
+    become, handle = StateMachine.become, Holder.handle
+
+    def become_or_die(self, to):
+        become(self, to)
+        if not written and isinstance(self, SIDES[side]) and to == state:
+            die()
+
+    def handle_or_die(self, event, now, sender=""):
+        machine = self.machine
+        if (
+            written
+            and isinstance(event, Written)
+            and isinstance(machine, SIDES[side])
+            and machine.state == state
+        ):
+            die()
+        return handle(self, event, now, sender)
+
+    StateMachine.become, Holder.handle = become_or_die, handle_or_die
+
+
+if __name__ == "__main__":
+    kill_at(*sys.argv.pop(1).split(":"))
+    main.main()
