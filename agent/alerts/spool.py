@@ -117,6 +117,10 @@ class Spool:
         """Size of the spooled notifications, as MessagePack."""
         return self._bytes
 
+    def of(self, history: str) -> set[Origin]:
+        """What is spooled of this history. O(spooled)."""
+        return {origin for origin in self._spooled if origin.history == history}
+
     @property
     def crowded(self) -> bool:
         """Whether it is half full: the rest is for the nodes' alerts."""

@@ -206,7 +206,8 @@ class HandoverPlane:
         for record in kept:
             if (entry := self._entry(record.unit)) is None:
                 continue  # of a later version
-            if record.standing in ("owner", "released"):
+            there = entry.movable.restore(record.unit, record.standing, record.other)
+            if record.standing in ("owner", "released") or not there:
                 # An epoch begins when the next handover does.
                 entry.holder.record = record
             else:

@@ -229,6 +229,7 @@ class Master:
             self._say,
             self._processors,
             self._areas,
+            units := self._notifications.load_units(),
         )
         self._handovers = HandoverPlane(
             reactor,
@@ -237,8 +238,8 @@ class Master:
             self._peers,
             self._operator,
             self._push,
-            [],
-            [],
+            [self._topics.moves],
+            units,
             partners=[each.iad for each in config.pool if each.iad != self._iad],
             wall=time.time,
             say=self._say,

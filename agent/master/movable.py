@@ -33,10 +33,11 @@ class Movable(Protocol):
     def lives(self, unit: Unit) -> bool:
         """Whether it is one of these."""
 
-    def restore(self, unit: Unit, standing: Standing, other: str) -> None:
+    def restore(self, unit: Unit, standing: Standing, other: str) -> bool:
         """After a restart, before everything else: what the record on disk says. An `owner` works
         as if nothing had been, an `offered` is paused, a `taken` waits for `work`; late items of a
-        `released` go to `other`."""
+        `released` go to `other`. Returns whether that can be: False for what is not here any
+        more."""
 
     # --- at the source -------------------------------------------------------------------------
 

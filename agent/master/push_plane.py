@@ -102,7 +102,7 @@ class PushPlane:
             limits=Limits(batch_s=BATCH_S),
         )
         self._spool = Spool()
-        self._inboxes = MovableInboxes(
+        self._inboxes = self.inboxes = MovableInboxes(
             _read,
             most_owned=config.clients.most_subscriptions,
             areas=areas,
@@ -223,6 +223,10 @@ class PushPlane:
         """Whether the disk refuses, and nothing new is taken."""
         return self._commit.refusing
 
+    def take(self, instructions: Iterable[Any]) -> None:
+        """Perform what the inboxes say; put on stable storage what is for it."""
+        self._commit.take(instructions)
+
     def write(self, changes: Iterable[Any], then: Callable[[], object]) -> None:
         """Put these instructions of inboxes, and what else this store keeps, on stable storage in
         one transaction; then call `then`."""
@@ -250,6 +254,7 @@ class PushPlane:
         lost = self._losses.pop(instruction.origin, None)
         if lost is None:
             self._spool_has(s.Settled(instruction.origin))
+            self.topics.left(instruction.origin)
         else:
             self._spool_has(s.LostTold(lost))
 

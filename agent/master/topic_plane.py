@@ -18,6 +18,8 @@ from agent.master.push_plane import PushPlane
 from agent.master.request_plane import RequestOrigin
 from agent.master.state import State
 from agent.master.subscriber_plane import client_of
+from agent.master.topic_moves import TopicMoves
+from agent.placement.handover import Record
 from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
 from agent.scheduling.admission import may_publish
@@ -70,6 +72,8 @@ from agent.wire.topics import (
 
 # Kind of the documents in the state.
 TOPIC: Final = "topic"
+# Kind of the units that topics are.
+KIND: Final = "processor"
 # No authenticated client has this name: a name has no slash.
 CLIENT: Final = "topic/"
 # What came for topics is handled so many a turn.
@@ -164,6 +168,7 @@ class TopicPlane:
         say: Say,
         processors: Processors | None = None,
         areas: Callable[[], Sequence[AreaSet]] = tuple,
+        units: Sequence[Record] = (),
     ) -> None:
         self._reactor = reactor
         self._state = state
@@ -209,7 +214,8 @@ class TopicPlane:
         reactor.performs(Release, self._to_release.append)
         reactor.performs(TellOperator, self._tell)
         self._processors.on_trouble = push.topics.tell_trouble
-        self._restore(kept)
+        self._restore(kept, units)
+        self.moves = TopicMoves(reactor, self._topics, push, self._left)
         reactor.add_timer(self)
 
     @property
@@ -307,10 +313,15 @@ class TopicPlane:
 
     # --- on disk -------------------------------------------------------------------------------
 
-    def _restore(self, kept: Sequence[SaveProgress]) -> None:
+    def _restore(self, kept: Sequence[SaveProgress], units: Sequence[Record]) -> None:
+        standings = {each.unit.name: each.standing for each in units if each.unit.kind == KIND}
+        begun = {each.name for each in kept}
         topics: list[Topic] = []
         unreadable: set[str] = set()
         for name, body in self._state.all(TOPIC).items():
+            if standings.get(name) == "released" and name not in begun:
+                self._state.remove(TOPIC, name)
+                continue
             try:
                 topics.append(msgspec.msgpack.decode(body, type=Topic))
             except (ValueError, msgspec.MsgspecError) as error:
@@ -319,20 +330,29 @@ class TopicPlane:
                 self._say(f"topic {name} on disk cannot be read and is left out: {error}\n")
         progress = [(each.name, each.progress) for each in kept]
         now = self._reactor.clock()
-        instructions = self._topics.restore(topics, progress, now, unreadable)
-        known = {topic.name for topic in topics}
+        resting = {
+            name: [each for each, standing in standings.items() if standing == name]
+            for name in ("offered", "taken")
+        }
+        instructions = self._topics.restore(topics, progress, now, unreadable, **resting)
         self._reactor.perform(instructions)
         for client, incarnation in self._push.kept_for(CLIENT):
             name = client.removeprefix(CLIENT)
-            if name in unreadable:
+            if self._topics.is_unreadable(name):
                 continue
-            if name not in known or self._peers[name][0] != incarnation:
+            if name not in self._topics or self._topics.incarnation(name) != incarnation:
                 self._end(name, incarnation)
 
     def _save(self, instruction: SaveTopic) -> None:
         topic, progress = instruction.topic, instruction.progress
         self._state.put(TOPIC, topic.name, msgspec.msgpack.encode(topic))
         self._push.topics.release(topic.name, progress, (), lambda: None)
+
+    def _left(self, name: str) -> None:
+        """A topic is another master's, on disk."""
+        if name not in self._topics:
+            self._state.remove(TOPIC, name)
+            self._peers.pop(name, None)
 
     def _keep(self, instruction: KeepTopic) -> None:
         topic = instruction.topic

@@ -52,6 +52,8 @@ class TopicSpool:
         self._unnumbered = 0
         # Outputs that are on stable storage, to be published in the next turns.
         self.released: deque[Notification] = deque()
+        # What is still on its way to subscribers' masters, and what waits for that.
+        self._leaving: list[tuple[set[Origin], Callable[[], object]]] = []
         reactor.performs(_Released, self._are_released)
 
     @property
@@ -128,6 +130,22 @@ class TopicSpool:
     def forget_progress(self, name: str) -> None:
         """Forget what is kept of a topic."""
         self._commit.take([ForgetProgress(name)])
+
+    def when_left(self, name: str, incarnation: str, then: Callable[[], object]) -> None:
+        """Call `then` as soon as every subscriber's master has what the topic put out here."""
+        if origins := self._spool.of(history_of(f"topic/{name}", incarnation)):
+            self._leaving.append((origins, then))
+        else:
+            then()
+
+    def left(self, origin: Origin) -> None:
+        """Every subscriber's master has this one."""
+        for each in list(self._leaving):
+            origins, then = each
+            origins.discard(origin)
+            if not origins:
+                self._leaving.remove(each)
+                then()
 
     def when_kept(self, then: Callable[[], object]) -> None:
         """Call `then` once everything taken so far is on stable storage."""

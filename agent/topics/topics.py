@@ -95,6 +95,10 @@ class Topics:
         """How many topics on disk this version cannot read."""
         return len(self._unreadable)
 
+    def is_unreadable(self, name: str) -> bool:
+        """Whether this is one of these."""
+        return name in self._unreadable
+
     @property
     def next_tick(self) -> float | None:
         """When `TopicsDue` is due; None if no timer is set."""

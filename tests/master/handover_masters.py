@@ -23,7 +23,7 @@ def section(iad, addresses):
     """Pool and overlay: `s` is between the other two."""
     text = f'[overlay]\nvertex = "{iad}"\nlinks = [["a", "s"], ["s", "b"]]\n'
     for other in "ab" if iad == "s" else "s":
-        text += f'[[overlay.neighbour]]\niad = "{other}"\nvertex = "{other}"\n'
+        text += f'[[overlay.neighbour]]\niad = "{other}"\nvertex = "{other}"\ncluster = 0\n'
         text += f'address = "{addresses[other]}"\n'
     for other, address in addresses.items():
         text += f'[[pool]]\niad = "{other}"\naddress = "{address}"\nareas = ["b1/{other}"]\n'

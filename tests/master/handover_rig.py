@@ -36,6 +36,16 @@ class Things:
         self.on_late = None
         self.forwarded_items = []
 
+    def restore(self, unit, standing, _other):
+        if standing in ("offered", "taken"):
+            self.working.discard(unit)
+            self.owned.discard(unit)
+        if standing == "taken":
+            self.here.pop(unit, None)
+        if standing == "released":
+            self.late_items[unit] = deque()
+        return True
+
     def units(self):
         return list(self.here)
 
@@ -196,16 +206,6 @@ class FakeMaster:
         self.handlers = {}
         self.up = True
         self.things = Things(self.disk)
-        for record in self.disk.records.values():
-            if record.standing == "offered":
-                self.things.working.discard(record.unit)
-                self.things.owned.discard(record.unit)
-            elif record.standing == "taken":
-                self.things.here.pop(record.unit, None)
-                self.things.working.discard(record.unit)
-                self.things.owned.discard(record.unit)
-            elif record.standing == "released":
-                self.things.late_items[record.unit] = deque()
         self.plane = HandoverPlane(
             self,
             self.iad,

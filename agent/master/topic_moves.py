@@ -1,0 +1,305 @@
+"""Topics as units that move: what the handover plane does with them, in inboxes and processors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from agent.alerts.inbox_events import InboxInstruction
+from agent.alerts.inbox_handover import STANDBY, InboxCopy
+from agent.master.late_inboxes import Batch, LateInboxes, client_of
+from agent.master.movable import Changes
+from agent.master.push_plane import PushPlane
+from agent.placement.handover import Standing
+from agent.placement.world import Kind, Unit
+from agent.runtime.reactor import Reactor
+from agent.topics.events import ForgetProgress, SaveProgress, TopicPaused
+from agent.topics.movable_topics import MovableTopics, TopicCopy
+
+# After it publishers' masters know that messages for the topic are wanted here, too. It is about
+# their order: what goes to its former master only is sent after it.
+SPREAD_S: Final = 0.5
+# How often it is looked whether a processor is built.
+LOOK_S: Final = 0.05
+TOPIC: Final = "topic/"
+CANNOT: Final = frozenset({"backing_off", "disabled"})
+
+
+class _Coming:
+    """A topic on its way here: standing by, then adopted."""
+
+    __slots__ = ("adopted", "due_s", "final", "id", "parts", "running", "then")
+
+    def __init__(self, id_: str) -> None:
+        self.id = id_  # of its inbox
+        self.parts: Iterator[InboxCopy] = iter(())
+        self.then: Callable[[str], object] | None = None
+        self.due_s = 0.0
+        self.final: TopicCopy | None = None
+        self.adopted = False
+        self.running = False
+
+
+class TopicMoves:
+    """`Movable` for the topics of this master. `left(name)` is called when a topic's release is on
+    disk."""
+
+    kind: Kind = "processor"
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        topics: MovableTopics,
+        push: PushPlane,
+        left: Callable[[str], object],
+    ) -> None:
+        self._clock = reactor.clock
+        self._perform = reactor.perform
+        self._topics = topics
+        self._push = push
+        self._inboxes = push.inboxes
+        self._left = left
+        self._late = LateInboxes(push)
+        # Up to which position the target's standby inbox knows what the inbox here remembers.
+        self._told: dict[str, int] = {}
+        self._pausing: dict[str, Callable[[bytes], object]] = {}
+        self._paused: dict[str, TopicCopy] = {}
+        self._coming: dict[str, _Coming] = {}
+        reactor.performs(TopicPaused, self._is_paused)
+        reactor.add_timer(self)
+
+    @property
+    def on_late(self) -> Callable[[Unit], object]:
+        """Gets a topic that has left, when there is a late item of it."""
+        return self._late.on_late
+
+    @on_late.setter
+    def on_late(self, then: Callable[[Unit], object]) -> None:
+        self._late.on_late = then
+
+    def units(self) -> Iterable[Unit]:
+        """The topics that live here."""
+        return [Unit(self.kind, name) for name in self._topics.living]
+
+    def lives(self, unit: Unit) -> bool:
+        """Whether it is one of these."""
+        return self._topics.lives(unit.name)
+
+    def restore(self, unit: Unit, standing: Standing, other: str) -> bool:
+        """What the record on disk says; the topics have been restored by it."""
+        name = unit.name
+        if standing in ("offered", "taken") and name not in self._topics:
+            return False
+        if standing == "taken":
+            coming = self._coming[name] = _Coming(self._topics.incarnation(name))
+            coming.adopted = True
+        elif standing == "released":
+            self._forward(unit, other)
+        return True
+
+    # --- at the source -------------------------------------------------------------------------
+
+    def copy(self, unit: Unit) -> bytes:
+        """The topic as it is, with what its inbox remembers."""
+        name = unit.name
+        known = self._inboxes.remembered(f"{TOPIC}{name}", self._topics.incarnation(name))
+        self._told[name] = known.last
+        return msgspec.msgpack.encode(self._topics.copy(name, known))
+
+    def pause(self, unit: Unit, then: Callable[[bytes], object]) -> None:
+        """`then` gets the topic with its inbox when what came of its messages is on disk."""
+        self._pausing[unit.name] = then
+        self._perform(self._topics.pause(unit.name, self._clock()))
+
+    def _is_paused(self, instruction: TopicPaused) -> None:
+        name = instruction.name
+        if (then := self._pausing.pop(name, None)) is None:
+            return
+        client, id_ = f"{TOPIC}{name}", self._topics.incarnation(name)
+        inbox = self._inboxes.copy(client, id_, self._told.pop(name, 0))
+        copy = self._paused[name] = self._topics.copy(name, inbox)
+        then(msgspec.msgpack.encode(copy))
+
+    def resume(self, unit: Unit) -> None:
+        """Work again on what is here."""
+        self._pausing.pop(unit.name, None)
+        self._paused.pop(unit.name, None)
+        self._perform(self._topics.work(unit.name, self._clock()))
+
+    def release(self, unit: Unit, to: str) -> Changes:
+        """Its inbox forwards from now on."""
+        name = unit.name
+        copy = self._paused.pop(name, None)
+        id_ = self._topics.incarnation(name)
+        self._late.begin(unit, to, id_)
+        # After a restart it is not known up to where the target has it: it tells by key.
+        cut = copy.inbox.last if copy is not None else 0
+        forwards = self._inboxes.release(f"{TOPIC}{name}", id_, self._late.client(unit), cut)
+        self._perform(self._topics.drop(name))
+        self._push.topics.when_kept(partial(self._left, name))
+        return [*forwards, ForgetProgress(name)]
+
+    def settles(self, unit: Unit, then: Callable[[], object]) -> None:
+        """As soon as every subscriber's master has what was put out here."""
+        self._push.topics.when_left(unit.name, self._late.id_of(unit), then)
+
+    def _forward(self, unit: Unit, to: str) -> None:
+        wanted = client_of(to, unit.name)
+        for client, id_ in self._push.kept_for(wanted):
+            if client == wanted:
+                self._late.begin(unit, to, id_)
+
+    def late(self, unit: Unit) -> tuple[int, bytes] | None:
+        """The next messages that came for it here."""
+        return self._late.late(unit)
+
+    def kept(self, unit: Unit, number: int) -> None:
+        """They are in its inbox there."""
+        self._late.kept(unit, number)
+
+    def end(self, unit: Unit) -> None:
+        """No message for it is taken here any more."""
+        client, id_ = self._late.client(unit), self._late.id_of(unit)
+        self._late.drop(unit)
+        self._push.take(self._inboxes.end(client, id_))
+
+    # --- at the target -------------------------------------------------------------------------
+
+    def load(self, unit: Unit, copy: bytes, then: Callable[[str], object]) -> None:
+        """Build its processor; let an inbox stand by, and learn what the topic's remembers."""
+        name = unit.name
+        try:
+            loaded = msgspec.msgpack.decode(copy, type=TopicCopy)
+        except (ValueError, msgspec.MsgspecError) as error:
+            then(f"its copy cannot be read: {error}")
+            return
+        if problem := self._topics.why_not_load(loaded.topic):
+            then(problem)
+            return
+        now = self._clock()
+        coming = self._coming[name] = _Coming(loaded.progress.incarnation)
+        coming.then, coming.due_s = then, now + SPREAD_S
+        coming.parts = loaded.inbox.parts()
+        coming.running = True
+        self._perform(self._topics.load(loaded, now))
+        standby, wanted = f"{STANDBY}{name}", loaded.inbox.filter
+        self._push.take(self._inboxes.stand_by(standby, coming.id, wanted, now))
+
+    def _look(self, name: str, coming: _Coming, now: float) -> None:
+        """Whether it is ready."""
+        assert coming.then is not None
+        coming.due_s = now + LOOK_S
+        if self._push.refusing:
+            return
+        if (part := next(coming.parts, None)) is not None:
+            coming.due_s = now
+            self._push.take(self._inboxes.learn(f"{STANDBY}{name}", coming.id, part))
+            return
+        status = self._topics.status(name)
+        if status.state in CANNOT:
+            then, coming.then = coming.then, None
+            then(status.trouble or f"its processor is {status.state}")
+        elif status.state != "starting":
+            then, coming.then = coming.then, None
+            then("")
+
+    def accept(self, unit: Unit, final: bytes) -> str:
+        """Give the processor its final state."""
+        coming = self._coming[unit.name]
+        try:
+            read = msgspec.msgpack.decode(final, type=TopicCopy)
+        except (ValueError, msgspec.MsgspecError) as error:
+            return f"its state cannot be read: {error}"
+        if (read.topic.name, read.progress.incarnation) != (unit.name, coming.id):
+            return "its state is that of another topic"
+        coming.final = read
+        self._perform(self._topics.load(read, self._clock()))
+        return ""
+
+    def adopt(self, unit: Unit) -> Changes:
+        """The standby inbox becomes the topic's; its progress comes with its definition."""
+        name = unit.name
+        coming = self._coming[name]
+        final = coming.final
+        assert final is not None
+        coming.adopted, coming.final = True, None
+        client = f"{TOPIC}{name}"
+        changes: list[Any] = self._inboxes.adopt(
+            f"{STANDBY}{name}", coming.id, client, final.inbox, self._clock()
+        )
+        if former := self._late.client(unit):
+            changes += self._inboxes.absorb(client, coming.id, former)
+            self._late.drop(unit)
+        definition = msgspec.msgpack.encode(final.topic)
+        progress = msgspec.structs.replace(final.progress, definition=definition)
+        return [*changes, SaveProgress(name, progress)]
+
+    def work(self, unit: Unit) -> None:
+        """Work on it; nothing is put out before `own`."""
+        self._coming[unit.name].running = True
+        self._perform(self._topics.work(unit.name, self._clock()))
+
+    def own(self, unit: Unit) -> None:
+        """It lives here."""
+        self._coming.pop(unit.name, None)
+        self._perform(self._topics.own(unit.name))
+
+    def stop(self, unit: Unit) -> None:
+        """Stop its processor; if it was not adopted, the inbox ends, too."""
+        name = unit.name
+        if (coming := self._coming.get(name)) is None:
+            return
+        coming.then = None
+        if coming.adopted:
+            if coming.running:
+                self._perform(self._topics.halt(name, self._clock()))
+            coming.running = False
+        else:
+            del self._coming[name]
+            self._perform(self._topics.drop(name))
+            self._push.take(self._inboxes.end(f"{STANDBY}{name}", coming.id))
+
+    def discard(self, unit: Unit) -> Changes:
+        """Forget what was adopted."""
+        name = unit.name
+        coming = self._coming.pop(name)
+        self._perform(self._topics.drop(name))
+        ended: list[InboxInstruction] = self._inboxes.end(f"{TOPIC}{name}", coming.id)
+        return [*ended, ForgetProgress(name)]
+
+    def forwarded(self, unit: Unit, items: bytes, then: Callable[[int], object]) -> None:
+        """Messages that came to its former master."""
+        name = unit.name
+        try:
+            contents = msgspec.msgpack.decode(items, type=Batch).contents()
+        except (ValueError, msgspec.MsgspecError):
+            then(-1)
+            return
+        found = [id_ for client, id_ in self._push.kept_for(TOPIC) if client == f"{TOPIC}{name}"]
+        found += [self._late.id_of(unit)] if self._late.client(unit) else []
+        if not found:
+            # It was removed; or it is taken back by its source, which keeps them itself.
+            then(-1 if name in self._coming else 0)
+            return
+        changes, new = self._inboxes.take(f"{TOPIC}{name}", found[0], contents)
+        self._push.write(changes, partial(then, new))
+
+    # --- time ----------------------------------------------------------------------------------
+
+    @property
+    def next_due(self) -> float | None:
+        """When something on its way here is looked at, or a client has to say that it is there."""
+        dues = [each.due_s for each in self._coming.values() if each.then is not None]
+        if (due := self._late.next_due) is not None:
+            dues.append(due)
+        return min(dues, default=None)
+
+    def tick(self, now: float) -> None:
+        """Do what is due."""
+        for name, coming in list(self._coming.items()):
+            if coming.then is not None and coming.due_s <= now:
+                self._look(name, coming, now)
+        self._late.tick(now)
