@@ -22,7 +22,9 @@ from agent.master.directory_link import DirectoryLink
 from agent.master.event_plane import EventPlane
 from agent.master.event_take_over import node_states
 from agent.master.handover_plane import HandoverPlane
+from agent.master.home_plane import NODE, HomePlane
 from agent.master.metrics_plane import MetricsPlane
+from agent.master.node_homes import NodeHomes
 from agent.master.notification_store import NotificationStore
 from agent.master.operator_plane import MAX_CONNECTIONS, OperatorPlane
 from agent.master.peers import Peers
@@ -231,6 +233,7 @@ class Master:
             self._areas,
             units := self._notifications.load_units(),
         )
+        node_homes = NodeHomes(reactor, self._iad, self._task_scheduler, self._events, self._push)
         self._handovers = HandoverPlane(
             reactor,
             self._iad,
@@ -238,7 +241,7 @@ class Master:
             self._peers,
             self._operator,
             self._push,
-            [self._topics.moves],
+            [self._topics.moves, HomePlane({NODE: node_homes})],
             units,
             partners=[each.iad for each in config.pool if each.iad != self._iad],
             wall=time.time,

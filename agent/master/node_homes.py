@@ -85,7 +85,7 @@ class NodeHomes:
             return False
         return node not in self._away and node not in self._coming
 
-    def restore(self, node: str, standing: Standing, other: str) -> None:
+    def restore(self, node: str, standing: Standing, other: str) -> bool:
         """After a restart."""
         if standing == "offered":
             self._events.hold(node)
@@ -93,6 +93,7 @@ class NodeHomes:
             self._comes(node, other)
         elif standing == "released":
             self._goes(node, other)
+        return True
 
     # --- at the source -------------------------------------------------------------------------
 
