@@ -142,13 +142,21 @@ class MovableInboxes(Inboxes):
     # --- at the target -------------------------------------------------------------------------
 
     def stand_by(self, client: str, id_: str, wanted: Filter, now: float) -> list[InboxInstruction]:
-        """Begin to collect. It does not survive a restart: all that it has is at the source,
-        too."""
+        """Begin to collect, or go on, if the source has begun anew. It does not survive a restart:
+        all that it has is at the source, too."""
+        if self.has(client, id_):
+            return []
         self._numbers += 1
         inbox = Inbox(self._numbers, client, id_, wanted, durable=True)
         inbox.become("standby")
         self._add(inbox, now, filter_bytes(wanted))
-        self._collected[inbox.number] = {}
+        collected: dict[Item, None] = {}
+        self._collected[inbox.number] = collected
+        # If the inbox was here before, this came first.
+        for item in self._forwarded(id_):
+            assert item.content is not None
+            self._items.hold(item, item.content, durable=False)
+            collected[item] = None
         saved = SavedSubscription(client, id_, wanted)
         return [SaveSubscription(inbox.number, saved), StartSubscription(inbox.name, wanted)]
 
@@ -176,7 +184,12 @@ class MovableInboxes(Inboxes):
     ) -> tuple[list[InboxInstruction], int]:
         """What the source forwards, for the client's inbox, or, if it has moved on, for the one
         that forwards; and how many of these are new here."""
-        inbox = self._by_key.get((client, id_)) or self._forwarding(id_)
+        if self.has(client, id_):
+            inbox = self._by_key[client, id_]
+        elif forwarding := self._forwarding(id_):
+            inbox = forwarding[-1]
+        else:
+            raise KeyError(id_)
         before = inbox.last
         instructions = [
             each
@@ -217,11 +230,16 @@ class MovableInboxes(Inboxes):
         collected = self._collected.pop(inbox.number, {})
         return [*super()._end(inbox, state), *self._let_go(collected)]
 
-    def _forwarding(self, id_: str) -> Inbox:
-        for (client, its_id), inbox in self._by_key.items():
-            if its_id == id_ and client.startswith(FORWARDING):
-                return inbox
-        raise KeyError(id_)
+    def _forwarding(self, id_: str) -> list[Inbox]:
+        return [
+            inbox
+            for (client, its_id), inbox in self._by_key.items()
+            if its_id == id_ and client.startswith(FORWARDING)
+        ]
+
+    def _forwarded(self, id_: str) -> list[Item]:
+        """What waits to be forwarded from inboxes of this id."""
+        return [item for inbox in self._forwarding(id_) for item in inbox.kept]
 
     def _put_all(self, inbox: Inbox, items: Iterable[Item]) -> list[InboxChange]:
         """Put what the inbox does not know at its next positions."""

@@ -27,7 +27,7 @@ from agent.placement.handover_target import Target
 from agent.placement.holder import Holder
 from agent.placement.moves import Reason
 from agent.placement.unit_records import ForgetUnit, SaveUnit
-from agent.placement.world import PlacementError, Unit
+from agent.placement.world import Kind, PlacementError, Unit
 from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
 from agent.wire import handover as w
@@ -83,6 +83,13 @@ class _Entry:
                 return source.target
             case target:
                 return target.source
+
+    def forget_removed(self) -> None:
+        """What it was before it ended here does not keep another of its name away."""
+        if self.holder.machine is None and not self.movable.lives(self.holder.unit):
+            record = self.holder.record
+            self.holder = Holder(self.holder.unit, self.holder.timing)
+            self.holder.record = record
 
     def awaits(self, final: h.Final) -> bool:
         """Whether this final state comes next."""
@@ -177,7 +184,19 @@ class HandoverPlane:
         if entry is None or (record := entry.holder.record) is None:
             return None
         gone = record.standing == "released" and not entry.movable.lives(unit)
-        return record.other if gone else None
+        return (record.other or None) if gone else None
+
+    def departed(self, kind: Kind) -> dict[str, str]:
+        """Where the units of this kind went that lived here, by name. O(units that ever moved)."""
+        gone = {unit.name: self.where(unit) for unit in self._entries if unit.kind == kind}
+        return {name: iad for name, iad in gone.items() if iad is not None}
+
+    def forget(self, unit: Unit) -> None:
+        """It was removed where it went: here may be another of its name."""
+        entry = self._entries[unit]
+        record = entry.holder.record
+        if record is not None and record.standing == "released":
+            self._write(entry, h.Record(unit, record.epoch, "released"))
 
     def moving(self, unit: Unit) -> bool:
         """Whether it is on its way from here or to here."""
@@ -217,7 +236,7 @@ class HandoverPlane:
                     self._moves.add(entry.move, waits=False)
                 self._timed.add(entry)
                 self._perform(entry, made, record.other)
-            if record.standing == "released":
+            if record.standing == "released" and record.other:
                 self._late.begin(record.unit, entry.movable, record.other, now)
         self._work_off()
 
@@ -347,7 +366,7 @@ class HandoverPlane:
             case h.Record(standing="taken"):
                 self._taken += 1
                 changes = movable.adopt(unit)
-            case h.Record(standing="released", other=to):
+            case h.Record(standing="released", other=to) if to:
                 changes = movable.release(unit, to)
                 self._late.begin(unit, movable, to, self._clock())
         own = ForgetUnit(unit) if record is None else SaveUnit(record)
@@ -409,6 +428,8 @@ class HandoverPlane:
                 self._link.tell(sender, unit, w.MoveRefuse(attempt, problem))
                 return
         entry = self._entry(unit)
+        if entry is not None and isinstance(message, w.MoveAsk):
+            entry.forget_removed()
         said = None if entry is None else read(unit, message, entry.gathered)
         if entry is None or said is None:
             return

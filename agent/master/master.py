@@ -247,6 +247,7 @@ class Master:
             wall=time.time,
             say=self._say,
         )
+        self._topics.mover = self._handovers
         reactor.add_timer(self._state)
         self._operator.takes(StatusRequest, self._tell_status)
         self._operator.takes(SetPolicy, self._set_policy)

@@ -20,6 +20,7 @@ from agent.master.state import State
 from agent.master.subscriber_plane import client_of
 from agent.master.topic_moves import TopicMoves
 from agent.placement.handover import Record
+from agent.placement.world import Kind, Unit
 from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
 from agent.scheduling.admission import may_publish
@@ -149,6 +150,16 @@ class NoProcessors:
         pass
 
 
+class Departures(Protocol):
+    """Where units went that lived here."""
+
+    def departed(self, kind: Kind) -> dict[str, str]:
+        """The IADs of those of a kind, by name."""
+
+    def forget(self, unit: Unit) -> None:
+        """Where this one went does not matter any more."""
+
+
 class TopicPlane:
     """Connects topics to sockets, disk, inboxes and processors. `kept` is what the store had at the
     start; `areas` returns the areas that some node is known to cover; `wall` reads the wall clock
@@ -187,7 +198,10 @@ class TopicPlane:
             processed=self._processors.described,
             areas=areas,
             nearest=nearest,
+            moved=self._moved,
         )
+        # Tells where topics of this master went.
+        self.mover: Departures | None = None
         # Handled in the next turn: what comes may come during another call.
         self._came: deque[TopicsEvent] = deque()
         self._to_release: deque[Release] = deque()
@@ -305,7 +319,21 @@ class TopicPlane:
         if change and (not self._state.takes or self._push.topics.refusing):
             self._operator.reply(origin, TopicReport(request.id, ok=False, message=NOT_NOW))
             return
+        if isinstance(request, RemoveTopic) and self._forgets(request.name):
+            report = TopicReport(request.id, ok=True)
+            self._push.topics.when_kept(partial(self._operator.reply, origin, report))
+            return
         self._handle(TopicAsked(origin, request))
+
+    def _moved(self) -> dict[str, str]:
+        return self.mover.departed(KIND) if self.mover is not None else {}
+
+    def _forgets(self, name: str) -> bool:
+        """Whether all that this master knows of the topic is where it went, and is forgotten."""
+        if self.mover is None or name in self._topics or name not in self._moved():
+            return False
+        self.mover.forget(Unit(KIND, name))
+        return True
 
     def _report(self, instruction: SendReport) -> None:
         reply = partial(self._operator.reply, instruction.peer, instruction.report)

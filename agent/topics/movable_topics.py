@@ -120,6 +120,8 @@ class MovableTopics(Topics):
         """Stop one that does not own what it makes; `work` or `drop` follows."""
         entry = self._entries[name]
         assert not entry.owns
+        if entry.state == "paused":
+            return []
         stopped: Instructions = [StopProcessor(name)] if entry.started else []
         entry.stop_clocks(now)
         entry.rest()
@@ -129,8 +131,11 @@ class MovableTopics(Topics):
     # --- at either -----------------------------------------------------------------------------
 
     def work(self, name: str, now: float) -> Instructions:
-        """Work on a topic that is paused, or loaded with its final state. Its inbox is there."""
+        """Work on a topic that is paused, or loaded with its final state. Its inbox is there. One
+        that works already works on."""
         entry = self._entries[name]
+        if entry.works:
+            return []
         instructions: Instructions = []
         if not entry.started:
             self._epochs += 1

@@ -50,7 +50,8 @@ class Topics:
     """`new_incarnation` gives 128 random bits as text; `why_not_processed(topic)` says why the
     processor of a topic cannot be started here, `why_not_read(topic)` why it cannot query;
     `processed(status)` adds the processor's part to a topic's status. `areas` and `nearest` are as
-    for `Inboxes`. `now` is monotonic seconds. A message is O(attributes + log topics), a
+    for `Inboxes`; `moved` tells to which IADs topics have gone. `now` is monotonic seconds. A
+    message is O(attributes + log topics), a
     checkpoint O(messages that it covers)."""
 
     def __init__(
@@ -63,6 +64,7 @@ class Topics:
         processed: Callable[[TopicStatus], TopicStatus] = lambda status: status,
         areas: Callable[[], Sequence[AreaSet]] = tuple,
         nearest: Callable[[str, AreaSet], str] = lambda *_: "",
+        moved: Callable[[], dict[str, str]] = dict,
         most: int = MOST,
     ) -> None:
         self._flow = Flow(iad)
@@ -71,6 +73,7 @@ class Topics:
         self._why_not_read = why_not_read
         self._processed = processed
         self._areas, self._nearest = areas, nearest
+        self._moved = moved
         self._most = most
         self._entries: dict[str, TopicEntry] = {}
         # Incarnations of those that a later version wrote.
@@ -173,7 +176,8 @@ class Topics:
     def _asked(self, peer: Peer, request: TopicRequest, now: float) -> Instructions:
         match request:
             case ListTopics(id_):
-                return [SendReport(peer, TopicReport(id_, ok=True, topics=self.statuses))]
+                told = TopicReport(id_, ok=True, topics=self.statuses, moved=self._moved())
+                return [SendReport(peer, told)]
             case RemoveTopic(id_, name):
                 return self._remove(peer, id_, name)
             case EnableTopic(id_, name):
@@ -182,6 +186,9 @@ class Topics:
         before = self._entries.get(topic.name)
         if before is not None and before.topic == topic:
             return [SendReport(peer, TopicReport(id_, ok=True, topics=(self._status(before),)))]
+        if before is None and (to := self._moved().get(topic.name)) is not None:
+            line = f"topic {topic.name} has moved to {to}; remove it there, then here"
+            return [SendReport(peer, TopicReport(id_, ok=False, message=line))]
         if problem := self._why_not(topic, before):
             return [SendReport(peer, TopicReport(id_, ok=False, message=problem[:512]))]
         progress = Progress(self._new_incarnation())
@@ -232,6 +239,9 @@ class Topics:
         return [EnableProcessor(name), SendReport(peer, TopicReport(id_, ok=True))]
 
     def _unknown(self, peer: Peer, id_: str, name: str) -> SendReport:
+        if (to := self._moved().get(name)) is not None:
+            line = f"topic {name} has moved to {to}; ask its master"
+            return SendReport(peer, TopicReport(id_, ok=False, message=line))
         known = ", ".join(sorted(self._entries)[:8]) or "none"
         line = f"no topic {name} is kept here; those that are: {known}"
         return SendReport(peer, TopicReport(id_, ok=False, message=line[:512]))

@@ -186,6 +186,17 @@ def test_it_begins_anew_if_the_source_has_forgotten_what_is_in_between():
     assert b.open() == [(205, 10)]
 
 
+def test_it_begins_anew_if_the_source_has_forgotten_and_got_again_what_was_learnt():
+    _, b = two()
+    learnt = InboxCopy(FILTER, 2, 2, (("iad1", "h1"),), (0, 0), (10, 20))
+    b.stand_by(learnt)
+    b.adopt(InboxCopy(FILTER, 2, 3, (("iad1", "h1"),), (0,), (10,), (), (notification(10),)))
+    b.restart()
+    assert b.open() == [(3, 10)]
+    b.come(10)
+    assert b.open() == [(3, 10)]
+
+
 def test_losses_and_gaps_are_handed_over_too():
     a, b = two(most=2)
     lost = Lost("iad2", "h", 1, 9, 3)

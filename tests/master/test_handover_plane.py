@@ -61,6 +61,24 @@ def test_it_moves_on_and_comes_back(world):
         assert world.masters[source].plane.where(UNIT) == target
 
 
+def test_where_a_unit_went_can_be_forgotten(world):
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle()
+    assert world.a.plane.departed("processor") == {"comfort": "b"}
+    assert world.a.plane.departed("home") == {}
+    world.a.plane.forget(UNIT)
+    assert world.a.plane.where(UNIT) is None
+    world.a.kill()
+    world.a.start()
+    assert world.a.plane.departed("processor") == {}
+    # A new one of its name may move again.
+    world.a.things.here[UNIT] = 1
+    world.b.things.here.clear()
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle()
+    assert world.b.things.here == {UNIT: 1}
+
+
 def test_what_cannot_be_moved_is_refused_in_one_line(world):
     begin = world.a.plane.begin
     world.cut.add(("a", "c"))

@@ -1,0 +1,160 @@
+"""Topics that move between real masters under a stream of messages, whatever is killed meanwhile:
+nothing is lost, doubled or reordered, and each lives at one master in the end."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from agent.placement.lifecycle import SOURCE_TRANSITIONS, TARGET_TRANSITIONS
+from agent.wire.handover import MoveUnit
+from agent.wire.topics import ListTopics, Topic
+from testkit.waiting import PATIENCE_S
+from tests.master.handover_masters import Masters
+from tests.master.test_topic_process import CODE, Outputs, Publisher, run
+from tests.master.worker_rig import package
+
+TOPIC = Topic("counted", processor="count")
+
+
+@pytest.fixture(autouse=True)
+def acme(tmp_path, monkeypatch):
+    """A package with a processor that counts, for the workers of the masters."""
+    folder = package(tmp_path / "acme", CODE, count="acme:count", fragile="acme:fragile")
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+
+
+class Stream:
+    """A publisher and a durable subscriber at the third master."""
+
+    def __init__(self, context, masters):
+        self.masters = masters
+        self.publisher = Publisher(context, masters["s"])
+        self.outputs = Outputs(context, masters["s"])
+        self.parties = [self.publisher, self.outputs]
+        assert self.until(lambda: self.outputs.opened)
+
+    def until(self, condition, seconds=PATIENCE_S):
+        """Publish on until it holds."""
+
+        def met():
+            if self.publisher.number >= self.publisher.last:
+                self.publisher.last += 1
+            return condition()
+
+        return run(self.parties, met, seconds)
+
+    def publish(self, count):
+        """Until so many more were accepted."""
+        wanted = self.publisher.number + count
+        assert self.until(lambda: self.publisher.number >= wanted)
+
+    def check(self):
+        """All came, once, in order: of the messages, and of the processor's states."""
+        count = self.publisher.last
+        done = lambda: self.publisher.number >= count and len(self.outputs.got) >= count  # noqa: E731
+        run(self.parties, done, 2 * PATIENCE_S)
+        expected = [(float(n), n + 1) for n in range(count)]
+        got = self.outputs.got
+        assert (len({*expected} - {*got}), len(got) - len({*got}), got == sorted(got)) == (
+            0,
+            0,
+            True,
+        )
+        assert got == expected
+
+    def move(self, source, target):
+        """Publish while it moves, to the end."""
+        self.masters.move("counted", source, target)
+        self.settle()
+        move = self.masters.moves(source)[-1]
+        assert (move.state, move.trouble) == ("settled", "")
+        assert self.until(lambda: self.masters.homes("counted") == [target])
+
+    def settle(self):
+        """Publish until no move is under way."""
+        looks = itertools.count()
+
+        def over():
+            if next(looks) % 20:
+                return False
+            states = [each.state for iad in "ab" for each in self.masters.moves(iad)]
+            return {*states} <= {"settled", "aborted"}
+
+        assert self.until(over)
+
+
+@pytest.fixture
+def masters(tmp_path):
+    masters = Masters(tmp_path)
+    yield masters
+    masters.stop()
+
+
+def test_a_topic_moves_under_a_stream_and_back(masters, context):
+    masters.create("a", TOPIC)
+    stream = Stream(context, masters)
+    stream.publish(5)
+    stream.move("a", "b")
+    stream.publish(5)
+    assert masters.ask("a", ListTopics("l")).moved == {"counted": "b"}
+    refused = masters.ask("a", MoveUnit("m", "processor", "counted", "b"))
+    assert refused.message == "processor counted is not moved: it lives at b; ask there"
+    stream.move("b", "a")
+    stream.publish(5)
+    stream.check()
+    assert masters.ask("a", ListTopics("l")).moved == {}
+
+
+def kill_and_move(masters, context, iad, state):
+    """Move the topic from a to b; one of them is killed as soon as it is so far."""
+    masters.create("a", TOPIC)
+    masters.kill_at(iad, state)
+    stream = Stream(context, masters)
+    stream.publish(3)
+    masters.move("counted", "a", "b")
+    process = masters[iad].process
+    assert stream.until(lambda: process.poll() is not None)
+    stream.publish(3)
+    masters.restart(iad)
+    stream.until(lambda: False, 0.1)
+    homes = []
+
+    def at_home():
+        # In this order: no move that ends in between.
+        states = {each.state for side in "ab" for each in masters.moves(side)}
+        homes[:] = masters.homes("counted")
+        return states <= {"settled", "aborted"} and len(homes) == 1
+
+    assert stream.until(at_home), homes
+    stream.publish(3)
+    stream.check()
+    # It can be moved on.
+    other = {"a": "b", "b": "a"}[homes[0]]
+    stream.move(homes[0], other)
+    stream.publish(3)
+    stream.check()
+
+
+SOURCE = sorted({to for _, to in SOURCE_TRANSITIONS} - {"reclaiming", "aborted"})
+TARGET = sorted({to for _, to in TARGET_TRANSITIONS} - {"lapsed", "resuming", "aborted"})
+STATES = [
+    *[("a", f"source:{state}") for state in SOURCE],
+    ("a", "source:shadowing:written"),
+    ("a", "source:handed:written"),
+    *[("b", f"target:{state}") for state in TARGET],
+    ("b", "target:draining:written"),
+]
+SHORT = [("a", "source:draining"), ("b", "target:handed")]
+
+
+@pytest.mark.parametrize(("iad", "state"), SHORT)
+def test_a_master_is_killed_during_a_move_and_nothing_is_lost(masters, context, iad, state):
+    kill_and_move(masters, context, iad, state)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("iad", "state"), [each for each in STATES if each not in SHORT])
+def test_a_master_is_killed_at_every_state(masters, context, iad, state):
+    kill_and_move(masters, context, iad, state)
