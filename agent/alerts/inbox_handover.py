@@ -22,6 +22,7 @@ from agent.alerts.inbox_events import (
     ForgetSubscription,
     InboxChange,
     InboxInstruction,
+    Peer,
     SaveCursor,
     SavedInboxes,
     SavedSubscription,
@@ -110,7 +111,30 @@ class MovableInboxes(Inboxes):
         """Whether there is such an inbox."""
         return (client, id_) in self._by_key
 
+    def of_clients(self) -> list[tuple[str, str]]:
+        """Client and id of the durable subscriptions from outside of this master.
+        O(subscriptions)."""
+        return [key for key in self._by_key if self.is_of_client(*key)]
+
+    def is_of_client(self, client: str, id_: str) -> bool:
+        """Whether that is one of these. What is in this process has a name with a slash."""
+        inbox = self._by_key.get((client, id_))
+        return inbox is not None and inbox.durable and "/" not in client
+
+    def wanted(self, client: str, id_: str) -> Filter:
+        """The filter of an inbox."""
+        return self._by_key[client, id_].filter
+
     # --- at the source -------------------------------------------------------------------------
+
+    def detach(self, client: str, id_: str) -> Peer | None:
+        """Give nothing more to the client of an inbox, until it subscribes again. Returns its
+        connection, if it has one."""
+        inbox = self._by_key[client, id_]
+        peer, inbox.peer = inbox.peer, None
+        if inbox.state == "attached":
+            inbox.become("detached")
+        return peer
 
     def remembered(self, client: str, id_: str) -> InboxCopy:
         """What the inbox remembers and its client has: for a standby inbox to learn."""

@@ -51,9 +51,9 @@ class HomePlane:
         self._sorts = sorts
         self.on_late: Callable[[Unit], object] = lambda _: None
 
-    def has_late(self, sort: str, name: str) -> None:
+    def has_late(self, unit: Unit) -> None:
         """Something came for a home that was released."""
-        self.on_late(unit_of(sort, name))
+        self.on_late(unit)
 
     def units(self) -> Iterable[Unit]:
         """As of `Movable`, and so are all below."""

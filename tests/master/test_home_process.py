@@ -95,6 +95,12 @@ class World:
 
         return wait_until(move, lambda found: not isinstance(found, str))
 
+    def check_alerts(self) -> list[int]:
+        """Each came once, and in order; returns the numbers of their events."""
+        alerts = [each.sequence // 16 for each in self.origins]
+        assert len(alerts) == len(set(alerts)), "an alert came twice"
+        return alerts
+
     def check(self) -> None:
         """Of each event there is one record, of each alert one notification."""
         self.edge.stop()
@@ -107,8 +113,7 @@ class World:
         numbers = sorted(each.sequence for each in records)
         assert len(numbers) == len(set(numbers)), "an event was recorded twice"
         assert numbers == list(range(numbers[0], numbers[-1] + 1)), "an event was lost"
-        alerts = [each.sequence // 16 for each in self.origins]
-        assert len(alerts) == len(set(alerts)), "an alert came twice"
+        alerts = self.check_alerts()
         told = {each.sequence for each in records if each.trigger and each.sequence <= max(alerts)}
         assert told == set(alerts), "an alert was lost"
 
@@ -140,3 +145,37 @@ def test_a_node_moves_there_and_back_and_no_alert_is_lost_or_doubled(world):
     world.move("b", "a")
     world.listen_for("a")
     world.check()
+
+
+# --- subscriptions --------------------------------------------------------------------------------
+
+SUBSCRIPTION = "client//log"
+
+
+def test_a_durable_subscription_moves_and_its_client_goes_on_after_its_position(tmp_path):
+    world = World(tmp_path)
+    try:
+        masters = world.masters
+        world.heard.end(10_000.0)
+        addresses = f"{masters['a'].public},{masters['b'].public}"
+        with Client(addresses) as client:
+            with client.subscribe('trigger = "hot"', id="log", durable=True) as world.heard:
+                words = []
+                world.heard.on_word = words.append
+                world.listen(2)
+                for source, target in ["ab", "ba", "ab"]:
+                    report = masters.ask(source, MoveUnit("m", "home", SUBSCRIPTION, target))
+                    assert report.ok, report.message
+                    masters.wait_until_over(source)
+                    assert masters.moves(source)[-1].trouble == ""
+                    world.listen(4)
+                assert words[-1] == f"goes on at {masters['b'].public}"
+            after = world.heard.after
+            # Another program that begins where the subscription no longer lives.
+            with client.subscribe('trigger = "hot"', id="log", durable=True, after=after) as again:
+                world.heard = again
+                world.listen(3)
+                world.check_alerts()
+            assert client.unsubscribe("log")
+    finally:
+        world.close()
