@@ -222,11 +222,10 @@ class MovableInboxes(Inboxes):
         ]
         return instructions, inbox.last - before
 
-    def absorb(self, client: str, id_: str, other: str) -> list[InboxInstruction]:
-        """The inbox is back: what waits to be forwarded to where it was goes into it."""
-        inbox, former = self._by_key[client, id_], self._by_key[other, id_]
-        instructions: list[InboxInstruction] = [*self._put_all(inbox, list(former.kept))]
-        return [*instructions, *self._end(former, "cancelled"), *self._send(inbox)]
+    def absorb(self, client: str, id_: str) -> list[InboxInstruction]:
+        """The inbox is back for good: what waits to be forwarded to where it was goes into it.
+        Before, the master that has it may take it back, and needs what is forwarded."""
+        return self._merge(self._by_key[client, id_], self._forwarding(id_))
 
     def end(self, client: str, id_: str) -> list[InboxInstruction]:
         """The inbox is no more. None is fine, too."""
@@ -275,6 +274,14 @@ class MovableInboxes(Inboxes):
                 changes += super()._put(inbox, item, content)
         return changes
 
+    def _merge(self, inbox: Inbox, others: Iterable[Inbox]) -> list[InboxInstruction]:
+        """The others end; what waits in them goes into the inbox."""
+        instructions: list[InboxInstruction] = []
+        for other in others:
+            instructions += self._put_all(inbox, list(other.kept))
+            instructions += self._end(other, "cancelled")
+        return [*instructions, *self._send(inbox)]
+
     def _let_go(self, items: Iterable[Item]) -> list[InboxChange]:
         """A standby inbox holds these no longer."""
         changes: list[InboxChange] = []
@@ -312,7 +319,7 @@ class MovableInboxes(Inboxes):
         """From now on the inbox is that of this client, with what waits in the one that it has."""
         instructions: list[InboxInstruction] = []
         if self.has(client, inbox.id):
-            instructions = self.absorb(inbox.client, inbox.id, client)
+            instructions = self._merge(inbox, [self._by_key[client, inbox.id]])
         del self._by_key[inbox.client, inbox.id]
         inbox.client = client
         self._by_key[client, inbox.id] = inbox

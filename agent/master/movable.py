@@ -44,12 +44,16 @@ class Movable(Protocol):
     def copy(self, unit: Unit) -> bytes:
         """What the target needs to get ready, while the unit works on."""
 
+    def hold(self, unit: Unit, then: Callable[[], object]) -> None:
+        """It will be paused in a moment: put nothing out any more. `then` is called when nothing
+        of it is on its way to the disk. `pause` or `resume` follows."""
+
     def pause(self, unit: Unit, then: Callable[[bytes], object]) -> None:
         """Give the unit no further message; `then` gets its final state when the one under way is
         done, and what came of it is on disk. Not called any more after `resume`."""
 
     def resume(self, unit: Unit) -> None:
-        """Work again: the target did not take it, or has lost it again."""
+        """Work and put out again: the target does not take it."""
 
     def release(self, unit: Unit, to: str) -> Changes:
         """The target has it. What comes for it here from now on is late."""

@@ -17,8 +17,6 @@ from agent.processing.events import (
     Create,
     Emit,
     Enable,
-    HandedOver,
-    HandOver,
     Hold,
     Instruction,
     Remove,
@@ -34,7 +32,6 @@ from agent.topics.events import (
     Checkpointed,
     Emitted,
     Feed,
-    GivenUp,
     Held,
     Resumed,
     StartProcessor,
@@ -134,11 +131,6 @@ class ProcessorPlane:
         self._looked_s = -math.inf
         self._pool.handle(Remove(name))
 
-    def give_up(self, name: str) -> None:
-        """End it after the message under way: `GivenUp` follows."""
-        self._looked_s = -math.inf
-        self._pool.handle(HandOver(name))
-
     def enable(self, name: str) -> None:
         """Start it again, whatever it did before."""
         self._looked_s = -math.inf
@@ -170,9 +162,6 @@ class ProcessorPlane:
             case Save(name, epoch, checkpoint):
                 told = Checkpointed(name, epoch, checkpoint.position, checkpoint.state)
                 self._tell(name, told)
-            case HandedOver(name, epoch, checkpoint):
-                given_up = GivenUp(name, epoch, checkpoint.position, checkpoint.state)
-                self._tell(name, given_up)
             case Hold(name):
                 self._tell(name, Held(name, self._processing.epoch_of(name)))
             case Resume(name, after):

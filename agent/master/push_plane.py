@@ -56,8 +56,8 @@ EPOCH: Final = "overlay_epoch"
 TURN: Final = 64
 # Number of such turns that may be outstanding; beyond it a node sends its events again.
 MAX_BROUGHT: Final = 128
-# Reports to a neighbour are batched over this time: nothing waits for them.
-BATCH_S: Final = 0.05
+# Reports to a neighbour are batched over this time: only a topic that moves waits for them.
+BATCH_S: Final = 0.01
 
 
 class PushPlane:

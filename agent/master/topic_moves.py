@@ -16,7 +16,7 @@ from agent.master.push_plane import PushPlane
 from agent.placement.handover import Standing
 from agent.placement.world import Kind, Unit
 from agent.runtime.reactor import Reactor
-from agent.topics.events import ForgetProgress, SaveProgress, TopicPaused
+from agent.topics.events import ForgetProgress, SaveProgress, TopicHeld, TopicPaused
 from agent.topics.movable_topics import MovableTopics, TopicCopy
 
 # After it publishers' masters know that messages for the topic are wanted here, too. It is about
@@ -31,7 +31,7 @@ CANNOT: Final = frozenset({"backing_off", "disabled"})
 class _Coming:
     """A topic on its way here: standing by, then adopted."""
 
-    __slots__ = ("adopted", "due_s", "final", "id", "parts", "running", "then")
+    __slots__ = ("adopted", "due_s", "final", "id", "parts", "running", "then", "to_build")
 
     def __init__(self, id_: str) -> None:
         self.id = id_  # of its inbox
@@ -40,6 +40,7 @@ class _Coming:
         self.due_s = 0.0
         self.final: TopicCopy | None = None
         self.adopted = False
+        self.to_build = False  # the processor, anew with the final state
         self.running = False
 
 
@@ -65,9 +66,11 @@ class TopicMoves:
         self._late = LateInboxes(push)
         # Up to which position the target's standby inbox knows what the inbox here remembers.
         self._told: dict[str, int] = {}
+        self._holding: dict[str, Callable[[], object]] = {}
         self._pausing: dict[str, Callable[[bytes], object]] = {}
         self._paused: dict[str, TopicCopy] = {}
         self._coming: dict[str, _Coming] = {}
+        reactor.performs(TopicHeld, self._is_held)
         reactor.performs(TopicPaused, self._is_paused)
         reactor.add_timer(self)
 
@@ -109,8 +112,17 @@ class TopicMoves:
         self._told[name] = known.last
         return msgspec.msgpack.encode(self._topics.copy(name, known))
 
+    def hold(self, unit: Unit, then: Callable[[], object]) -> None:
+        """`then` is called when nothing of it is on its way to the disk."""
+        self._holding[unit.name] = then
+        self._perform(self._topics.hold(unit.name))
+
+    def _is_held(self, instruction: TopicHeld) -> None:
+        if (then := self._holding.pop(instruction.name, None)) is not None:
+            then()
+
     def pause(self, unit: Unit, then: Callable[[bytes], object]) -> None:
-        """`then` gets the topic with its inbox when what came of its messages is on disk."""
+        """`then` gets the topic with its inbox when nothing of it is on its way to the disk."""
         self._pausing[unit.name] = then
         self._perform(self._topics.pause(unit.name, self._clock()))
 
@@ -125,6 +137,7 @@ class TopicMoves:
 
     def resume(self, unit: Unit) -> None:
         """Work again on what is here."""
+        self._holding.pop(unit.name, None)
         self._pausing.pop(unit.name, None)
         self._paused.pop(unit.name, None)
         self._perform(self._topics.work(unit.name, self._clock()))
@@ -216,7 +229,6 @@ class TopicMoves:
         if (read.topic.name, read.progress.incarnation) != (unit.name, coming.id):
             return "its state is that of another topic"
         coming.final = read
-        self._perform(self._topics.load(read, self._clock()))
         return ""
 
     def adopt(self, unit: Unit) -> Changes:
@@ -225,27 +237,38 @@ class TopicMoves:
         coming = self._coming[name]
         final = coming.final
         assert final is not None
-        coming.adopted, coming.final = True, None
+        coming.adopted, coming.to_build = True, True
         client = f"{TOPIC}{name}"
         changes: list[Any] = self._inboxes.adopt(
             f"{STANDBY}{name}", coming.id, client, final.inbox, self._clock()
         )
-        if former := self._late.client(unit):
-            changes += self._inboxes.absorb(client, coming.id, former)
-            self._late.drop(unit)
         definition = msgspec.msgpack.encode(final.topic)
         progress = msgspec.structs.replace(final.progress, definition=definition)
         return [*changes, SaveProgress(name, progress)]
 
+    def _build(self, coming: _Coming) -> None:
+        """Give the processor its final state: while that is written, it does not wait for it."""
+        coming.to_build = False
+        final, coming.final = coming.final, None
+        if final is not None:
+            coming.running = True
+            self._perform(self._topics.load(final, self._clock()))
+
     def work(self, unit: Unit) -> None:
         """Work on it; nothing is put out before `own`."""
-        self._coming[unit.name].running = True
+        coming = self._coming[unit.name]
+        self._build(coming)
+        coming.running = True
         self._perform(self._topics.work(unit.name, self._clock()))
 
     def own(self, unit: Unit) -> None:
         """It lives here."""
-        self._coming.pop(unit.name, None)
-        self._perform(self._topics.own(unit.name))
+        name = unit.name
+        self._coming.pop(name, None)
+        self._late.drop(unit)
+        # It was here before. Had its source taken it back, this would have gone there.
+        self._push.take(self._inboxes.absorb(f"{TOPIC}{name}", self._topics.incarnation(name)))
+        self._perform(self._topics.own(name))
 
     def stop(self, unit: Unit) -> None:
         """Stop its processor; if it was not adopted, the inbox ends, too."""
@@ -254,6 +277,7 @@ class TopicMoves:
             return
         coming.then = None
         if coming.adopted:
+            self._build(coming)
             if coming.running:
                 self._perform(self._topics.halt(name, self._clock()))
             coming.running = False
@@ -293,6 +317,7 @@ class TopicMoves:
     def next_due(self) -> float | None:
         """When something on its way here is looked at, or a client has to say that it is there."""
         dues = [each.due_s for each in self._coming.values() if each.then is not None]
+        dues += [0.0 for each in self._coming.values() if each.to_build]
         if (due := self._late.next_due) is not None:
             dues.append(due)
         return min(dues, default=None)
@@ -300,6 +325,8 @@ class TopicMoves:
     def tick(self, now: float) -> None:
         """Do what is due."""
         for name, coming in list(self._coming.items()):
-            if coming.then is not None and coming.due_s <= now:
+            if coming.to_build:
+                self._build(coming)
+            elif coming.then is not None and coming.due_s <= now:
                 self._look(name, coming, now)
         self._late.tick(now)

@@ -34,8 +34,6 @@ from agent.topics.events import (
     EnableProcessor,
     Feed,
     ForgetTopic,
-    GivenUp,
-    GiveUpProcessor,
     InboxSaid,
     KeepTopic,
     Release,
@@ -102,9 +100,6 @@ class Processors(Protocol):
     def stop(self, name: str) -> None:
         """End the processor of this topic."""
 
-    def give_up(self, name: str) -> None:
-        """End it after the message under way: `GivenUp` follows."""
-
     def enable(self, name: str) -> None:
         """Start it again, whatever it did before."""
 
@@ -120,9 +115,6 @@ class NoProcessors:
 
     on_trouble: Callable[[str, str, str], object]
 
-    def __init__(self) -> None:
-        self._begun: dict[str, tuple[GivenUp, Callable[[TopicsEvent], None]]] = {}
-
     def why_not(self, topic: Topic) -> str:
         return f"no processor {topic.processor} here: this master has none"
 
@@ -130,15 +122,10 @@ class NoProcessors:
         return msgspec.structs.replace(status, state="disabled", trouble="no processors here")
 
     def start(self, started: StartProcessor, tell: Callable[[TopicsEvent], None]) -> None:
-        name, progress = started.topic.name, started.progress
-        self._begun[name] = GivenUp(name, started.epoch, progress.position, progress.state), tell
+        pass
 
     def stop(self, name: str) -> None:
-        self._begun.pop(name, None)
-
-    def give_up(self, name: str) -> None:
-        given_up, tell = self._begun.pop(name)
-        tell(given_up)
+        pass
 
     def enable(self, name: str) -> None:
         pass
@@ -220,7 +207,6 @@ class TopicPlane:
         reactor.performs(AskReadings, self._ask_readings)
         reactor.performs(StartProcessor, self._start)
         reactor.performs(StopProcessor, self._stop)
-        reactor.performs(GiveUpProcessor, self._give_up)
         reactor.performs(EnableProcessor, self._enable)
         reactor.performs(KeepTopic, self._keep)
         reactor.performs(Feed, self._processors.feed)
@@ -444,9 +430,6 @@ class TopicPlane:
 
     def _stop(self, instruction: StopProcessor) -> None:
         self._processors.stop(instruction.name)
-
-    def _give_up(self, instruction: GiveUpProcessor) -> None:
-        self._processors.give_up(instruction.name)
 
     def _enable(self, instruction: EnableProcessor) -> None:
         self._processors.enable(instruction.name)

@@ -35,7 +35,7 @@ class TopicEntry(StateMachine):
     """A topic. `progress` is what was given to the disk last."""
 
     __slots__ = (
-        "asked", "due_s", "durable_inbox", "epoch", "given_up", "handle", "held", "inputs", "made",
+        "asked", "due_s", "durable_inbox", "epoch", "handle", "held", "holding", "inputs", "made",
         "missed", "next_round_s", "owns", "pauses", "position", "progress", "put_out", "received",
         "releasing", "renew_s", "retry_s", "round_in_s", "round_open", "rounds", "rounds_failed",
         "seen", "started", "told", "topic", "trouble",
@@ -60,9 +60,10 @@ class TopicEntry(StateMachine):
         self.asked = self.releasing = self.held = False
         # Whether it may put out what it makes: its former master may still take it back.
         self.owns = True
-        # Whether its processor is at work; what that gave when it was told to end.
+        # Whether its processor is at work.
         self.started = False
-        self.given_up: tuple[int, bytes] | None = None
+        # Whether it puts nothing out for a moment, because it is about to be paused.
+        self.holding = False
         self.next_round_s = now if topic.every_s is not None else math.inf
         self.round_open = False
         self.round_in_s = 0.0  # of a paused one
@@ -152,7 +153,7 @@ class TopicEntry(StateMachine):
         self.made.clear()
         self.position, self.seen = self.progress.position, self.progress.inbox
         self.asked = self.releasing = self.held = self.round_open = self.started = False
-        self.given_up = None
+        self.holding = False
         for each in readings:
             self.accept(each.time_ms, each.body, None)
 

@@ -101,16 +101,6 @@ class Checkpointed(_Struct, frozen=True):
     state: bytes
 
 
-class GivenUp(_Struct, frozen=True):
-    """The processor is no more. Its state after all messages up to `position`; what comes after is
-    not processed."""
-
-    name: str
-    epoch: int
-    position: int
-    state: bytes
-
-
 class Held(_Struct, frozen=True):
     """The processor's queue is full: neither this message was taken nor will be those after it."""
 
@@ -150,7 +140,6 @@ TopicsEvent = (
     | RoundAnswered
     | Emitted
     | Checkpointed
-    | GivenUp
     | Held
     | Resumed
     | Released
@@ -210,12 +199,6 @@ class StopProcessor(_Struct, frozen=True):
     name: str
 
 
-class GiveUpProcessor(_Struct, frozen=True):
-    """Stop it after the message under way; `GivenUp` follows."""
-
-    name: str
-
-
 class EnableProcessor(_Struct, frozen=True):
     """Start it again, whatever it did before."""
 
@@ -253,6 +236,12 @@ class KeepTopic(_Struct, frozen=True):
     epoch: int
 
 
+class TopicHeld(_Struct, frozen=True):
+    """Nothing of the topic that was to be held is on its way to the disk, nor will be."""
+
+    name: str
+
+
 class TopicPaused(_Struct, frozen=True):
     """The topic that was to be paused is."""
 
@@ -273,7 +262,7 @@ TopicsInstruction = (
     | AskReadings
     | StartProcessor
     | StopProcessor
-    | GiveUpProcessor
+    | TopicHeld
     | EnableProcessor
     | Feed
     | TakeCheckpoint

@@ -23,7 +23,6 @@ from agent.topics.events import (
     Checkpointed,
     Emitted,
     Feed,
-    GivenUp,
     Held,
     InboxSaid,
     Output,
@@ -34,6 +33,7 @@ from agent.topics.events import (
     RoundAnswered,
     TakeCheckpoint,
     TellOperator,
+    TopicHeld,
     TopicKept,
     TopicPaused,
     TopicsInstruction,
@@ -50,17 +50,8 @@ PERCENTILE = 99.0
 LONGEST_ROUND_S = 10.0
 
 Instructions = list[TopicsInstruction]
-EntryEvent = (
-    InboxSaid
-    | RoundAnswered
-    | Emitted
-    | Checkpointed
-    | GivenUp
-    | Held
-    | Resumed
-    | Released
-    | TopicKept
-)
+ProcessorEvent = Emitted | Checkpointed | Held | Resumed
+EntryEvent = InboxSaid | RoundAnswered | Released | TopicKept | ProcessorEvent
 
 
 class Flow:
@@ -77,13 +68,21 @@ class Flow:
                 return self._inbox_said(entry, event, now)
             case RoundAnswered():
                 return self._round_answered(entry, event)
+            case Released():
+                return self._released(entry)
+            case TopicKept():
+                entry.progress = replace(entry.progress, definition=b"")
+                idle = entry.works and not entry.releasing and not entry.holding
+                return [self._release(entry, entry.progress)] if idle else []
+        # What its processor says after its end is void: its messages come again.
+        return self._processor_said(entry, event, now) if entry.works else []
+
+    def _processor_said(self, entry: TopicEntry, event: ProcessorEvent, now: float) -> Instructions:
+        match event:
             case Emitted():
                 return self._emitted(entry, event)
             case Checkpointed():
                 return self._checkpointed(entry, event, now)
-            case GivenUp(position=position, state=state):
-                entry.given_up = position, state
-                return self.advance(entry)
             case Held():
                 entry.held = True
                 return []
@@ -91,12 +90,6 @@ class Flow:
                 entry.held = False
                 waiting = [each for each in entry.inputs if each.position > after]
                 return [Feed(event.name, each.position, each.body) for each in waiting]
-            case Released():
-                return self._released(entry)
-            case TopicKept():
-                entry.progress = replace(entry.progress, definition=b"")
-                idle = entry.works and not entry.releasing
-                return [self._release(entry, entry.progress)] if idle else []
 
     # --- inbox ---------------------------------------------------------------------------------
 
@@ -247,7 +240,8 @@ class Flow:
         """Have what was made put out, unless that is under way."""
         if entry.state == "draining":
             return self._drain(entry)
-        if not entry.owns or entry.releasing or entry.asked or not entry.wants_checkpoint:
+        busy = entry.releasing or entry.asked or entry.holding
+        if not entry.owns or busy or not entry.wants_checkpoint:
             return []
         if not entry.topic.processor:
             return [self._cover(entry, entry.position, b"")]
@@ -256,6 +250,8 @@ class Flow:
 
     def _checkpointed(self, entry: TopicEntry, event: Checkpointed, now: float) -> Instructions:
         entry.asked = False
+        if entry.holding:
+            return []
         if event.position > entry.progress.position and not entry.releasing:
             return [self._cover(entry, event.position, event.state)]
         if entry.wants_checkpoint and not entry.releasing:
@@ -264,16 +260,10 @@ class Flow:
         return []
 
     def _drain(self, entry: TopicEntry) -> Instructions:
-        """Have put out what a topic made that takes no message any more; then it is paused."""
+        """It is paused as soon as nothing of it is on its way to the disk. What is not there is as
+        if it had never been."""
         if entry.releasing:
             return []
-        at, state = entry.given_up or (entry.position, b"")
-        if entry.topic.processor and entry.given_up is None:
-            return []
-        if any(position <= at for position, _, _ in entry.made):
-            return [self._cover(entry, at, state)]
-        if at > entry.progress.position:
-            entry.cover(at, state)
         entry.rest()
         entry.become("paused")
         return [self.acknowledge(entry), TopicPaused(entry.topic.name)]
@@ -296,4 +286,6 @@ class Flow:
         instructions: Instructions = []
         if entry.durable_inbox and entry.state == "open":
             instructions.append(self.acknowledge(entry))
+        if entry.holding:
+            instructions.append(TopicHeld(entry.topic.name))
         return [*instructions, *self.advance(entry)]

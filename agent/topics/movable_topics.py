@@ -1,7 +1,8 @@
 """Topics that can be given to another master.
 
 The source pauses a topic: no further message goes to its processor, and what came of those before
-is put out. Its copy is then all that it is; its messages are in its inbox, which goes along
+is put out or, if it is not on its way to the disk yet, done again. Its copy is then all that it is;
+its messages are in its inbox, which goes along
 (`agent.alerts.inbox_handover`). The target works on it before the source has let it go, but puts
 nothing out before it owns it: so neither of them put out what the other does, too.
 """
@@ -15,10 +16,10 @@ from msgspec.structs import replace
 from agent.alerts.inbox_handover import InboxCopy
 from agent.topics.events import (
     Feed,
-    GiveUpProcessor,
     KeepTopic,
     Progress,
     StopProcessor,
+    TopicHeld,
 )
 from agent.topics.flow import Instructions
 from agent.topics.topics import Topics
@@ -79,14 +80,22 @@ class MovableTopics(Topics):
         readings = tuple([Reading(each.time_ms, each.body) for each in entry.inputs])
         return TopicCopy(entry.topic, entry.progress, inbox, readings, entry.round_in_s)
 
-    def pause(self, name: str, now: float) -> Instructions:
-        """Take no further message; `TopicPaused` follows. The message under way is done before, and
-        what came of it is on disk."""
+    def hold(self, name: str) -> Instructions:
+        """Begin nothing that the disk would hold up: `TopicHeld` follows when nothing is on its
+        way there. Messages are processed on. `pause` or `work` follows."""
         entry = self._entries[name]
+        entry.holding = True
+        return self._done(entry, [] if entry.releasing else [TopicHeld(name)])
+
+    def pause(self, name: str, now: float) -> Instructions:
+        """Take no further message; `TopicPaused` follows when what is on its way to the disk is
+        there. The rest is done again by whoever works on it next."""
+        entry = self._entries[name]
+        entry.holding = False
         entry.become("draining")
         entry.stop_clocks(now)
-        given: Instructions = [GiveUpProcessor(name)] if entry.started else []
-        return self._done(entry, [*given, *self._flow.advance(entry)])
+        stopped: Instructions = [StopProcessor(name)] if entry.started else []
+        return self._done(entry, [*stopped, *self._flow.advance(entry)])
 
     # --- at the target -------------------------------------------------------------------------
 
@@ -132,10 +141,11 @@ class MovableTopics(Topics):
 
     def work(self, name: str, now: float) -> Instructions:
         """Work on a topic that is paused, or loaded with its final state. Its inbox is there. One
-        that works already works on."""
+        that works already works on, and is held no longer."""
         entry = self._entries[name]
         if entry.works:
-            return []
+            entry.holding = False
+            return self._done(entry, self._flow.advance(entry))
         instructions: Instructions = []
         if not entry.started:
             self._epochs += 1

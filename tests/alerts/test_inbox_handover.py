@@ -163,12 +163,24 @@ def test_there_and_back_again():
     # Late items of A, for a topic that has gone on from B.
     b.do(b.inboxes.take("topic/notes", "i1", [notification(50)])[0])
     assert b.open(f"{FORWARDING}iad1/notes") == [(6, 50)]
-    a.do(a.inboxes.absorb("topic/notes", "i1", AT_B))
+    a.do(a.inboxes.absorb("topic/notes", "i1"))
     assert not a.inboxes.has(AT_B, "i1")
     a.restart()
     assert a.open() == [(4, 40), (5, 60), (6, 50)]
-    # Once more to B, where the former inbox has not ended yet.
-    a.do(a.inboxes.release("topic/notes", "i1", AT_B))
+
+
+def test_what_still_waits_for_a_master_goes_along_if_all_goes_there_again():
+    a, b = two()
+    b.stand_by(a.inboxes.remembered("topic/notes", "i1"))
+    b.adopt(copy := final(a))
+    a.do(a.inboxes.release("topic/notes", "i1", AT_B, copy.last))
+    a.come(50)
+    a.stand_by(b.inboxes.remembered("topic/notes", "i1"))
+    a.adopt(copy := b.inboxes.copy("topic/notes", "i1", after=2))
+    a.do(a.inboxes.release("topic/notes", "i1", AT_B, copy.last))
+    a.restart()
+    assert a.open(AT_B) == [(5, 50)]
+    assert len(a.inboxes) == 1
 
 
 def test_it_begins_anew_if_the_source_has_forgotten_what_is_in_between():

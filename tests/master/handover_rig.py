@@ -55,6 +55,11 @@ class Things:
     def copy(self, unit):
         return b"%d" % self.here[unit]
 
+    def hold(self, unit, then):
+        assert unit in self.working
+        self.owned.discard(unit)
+        then()
+
     def pause(self, unit, then):
         self.calls.append("pause")
         self.working.discard(unit)

@@ -73,6 +73,7 @@ def test_where_a_unit_went_can_be_forgotten(world):
     assert world.a.plane.departed("processor") == {}
     # A new one of its name may move again.
     world.a.things.here[UNIT] = 1
+    world.a.things.working.add(UNIT)
     world.b.things.here.clear()
     world.a.plane.begin(UNIT, "b", "plan")
     world.settle()

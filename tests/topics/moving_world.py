@@ -25,8 +25,6 @@ from agent.topics.events import (
     Emitted,
     Feed,
     ForgetProgress,
-    GivenUp,
-    GiveUpProcessor,
     InboxSaid,
     KeepTopic,
     Progress,
@@ -36,6 +34,7 @@ from agent.topics.events import (
     StartProcessor,
     StopProcessor,
     TakeCheckpoint,
+    TopicHeld,
     TopicKept,
     TopicPaused,
     TopicsDue,
@@ -76,7 +75,7 @@ class Master:
         self.subscribed = {}  # at its broker: filters by name
         self.came = []  # what an inbox sent to the topic
         self.fed, self.emitted, self.running, self.snapshot = [], [], None, False
-        self.loading = self.final = self.pausing = None
+        self.loading = self.final = None
         self.take(self.inboxes.restore(self.disk.load()[1], self.world.now))
         records = {record.unit: record for record in self.disk.load_units()}
         record = records.get(UNIT)
@@ -94,7 +93,7 @@ class Master:
             if standing == "owner":
                 self.write()  # before anything else happens: it is at work again
         if self.inboxes.has(self.forwarding, ID) and self.topics.lives(NAME):
-            self.take(self.inboxes.absorb(TOPIC, ID, self.forwarding))
+            self.take(self.inboxes.absorb(TOPIC, ID))
 
     def begin(self):
         """The topic is made here."""
@@ -136,6 +135,9 @@ class Master:
             match each:
                 case h.Send(message):
                     self.world.network.append((self.other, self.name, message))
+                case h.Write(h.Record(standing="offered") as offer):
+                    self.offer = offer
+                    self.do(self.topics.hold(NAME))
                 case h.Write(record):
                     self.record(record)
                 case h.MakeCopy():
@@ -159,7 +161,7 @@ class Master:
         if self.holder.owns and not owned and self.came_here():
             self.do(self.topics.own(NAME))
             if self.inboxes.has(self.forwarding, ID):
-                self.take(self.inboxes.absorb(TOPIC, ID, self.forwarding))
+                self.take(self.inboxes.absorb(TOPIC, ID))
 
     def came_here(self):
         return NAME in self.topics and not self.topics.lives(NAME)
@@ -228,10 +230,8 @@ class Master:
                     self.running, self.fed, self.done = epoch, [], progress.position
                     self.emitted = []
                     self.count = int(progress.state or b"0")
-                case StopProcessor() | GiveUpProcessor():
+                case StopProcessor():
                     assert self.running is not None
-                    if isinstance(each, GiveUpProcessor):
-                        self.pausing = self.running
                     self.running, self.snapshot = None, False
                 case _:
                     self.do_more(each)
@@ -251,6 +251,8 @@ class Master:
             case KeepTopic(topic, epoch):
                 self.documents[NAME] = topic
                 self.take([], lambda: self.handle(TopicKept(NAME, epoch)))
+            case TopicHeld():
+                self.record(self.offer)
             case TopicPaused():
                 inbox = self.inboxes.copy(TOPIC, ID, self.copied)
                 self.cut = inbox.last
@@ -277,10 +279,7 @@ class Master:
             self.handle(InboxSaid(NAME, ID, self.came.pop(0)))
 
     def process(self):
-        if self.pausing is not None:
-            epoch, self.pausing = self.pausing, None
-            self.handle(GivenUp(NAME, epoch, self.done, str(self.count).encode()))
-        elif self.fed and self.running is not None:
+        if self.fed and self.running is not None:
             position, body = self.fed.pop(0)
             self.count += 1
             self.done = position

@@ -12,8 +12,6 @@ from agent.topics.events import (
     Checkpointed,
     Emitted,
     Feed,
-    GivenUp,
-    GiveUpProcessor,
     InboxSaid,
     KeepTopic,
     Progress,
@@ -24,6 +22,7 @@ from agent.topics.events import (
     StopProcessor,
     TakeCheckpoint,
     TopicAsked,
+    TopicHeld,
     TopicKept,
     TopicPaused,
     TopicsDue,
@@ -66,9 +65,10 @@ class Rig:
         answered = self.handle(RoundAnswered("comfort", asked.epoch, aggregate(), 1))
         return kinds(answered, Feed)
 
-    def pause(self, at=0, state=b""):
-        assert kinds(self.topics.pause("comfort", self.now), GiveUpProcessor)
-        return self.handle(GivenUp("comfort", 1, at, state))
+    def pause(self):
+        paused = self.topics.pause("comfort", self.now)
+        assert kinds(paused, StopProcessor)
+        return paused
 
     def final(self):
         copy = self.topics.copy("comfort", INBOX)
@@ -78,10 +78,13 @@ class Rig:
 def test_readings_that_were_not_processed_go_along_and_rounds_keep_their_time():
     a, b = Rig().create(), Rig("iad2")
     a.read()
+    a.handle(Emitted("comfort", 1, 1, ({"n": 1},)))
+    a.handle(Checkpointed("comfort", 1, 1, b"one"))
+    a.handle(Released("comfort", 1))
     a.now += 5.0
     (second,) = a.read()
     a.now += 2.0
-    assert kinds(a.pause(1, b"one"), TopicPaused)
+    assert kinds(a.pause(), TopicPaused)
     final = a.final()
     assert [each.body for each in final.readings] == [second.body]
     assert final.round_in_s == 3.0
@@ -104,18 +107,42 @@ def test_a_round_that_is_out_is_asked_again_at_once():
     assert a.topics.next_tick == a.now
 
 
-def test_a_paused_topic_waits_for_the_disk_and_for_the_message_under_way():
+def test_a_paused_topic_waits_for_the_disk_and_forgets_what_is_not_there():
     a = Rig().create()
     a.read()
-    told = a.handle(Emitted("comfort", 1, 1, ({"n": 1},)))
-    assert kinds(told, TakeCheckpoint)
-    assert a.topics.pause("comfort", a.now) == [GiveUpProcessor("comfort")]
-    # The checkpoint that was under way does as well.
+    assert kinds(a.handle(Emitted("comfort", 1, 1, ({"n": 1},))), TakeCheckpoint)
     (release,) = kinds(a.handle(Checkpointed("comfort", 1, 1, b"one")), Release)
     assert len(release.notifications) == 1
-    assert kinds(a.handle(GivenUp("comfort", 1, 1, b"one")), TopicPaused, Release) == []
+    a.now += 5.0
+    (second,) = a.read()
+    a.handle(Emitted("comfort", 1, 2, ({"n": 2},)))
+    assert a.topics.pause("comfort", a.now) == [StopProcessor("comfort")]
+    assert a.handle(Checkpointed("comfort", 1, 2, b"two")) == []
     assert kinds(a.handle(Released("comfort", 1)), TopicPaused)
     assert a.told(ListTopics("l")).topics[0].state == "moving"
+    final = a.final()
+    assert (final.progress.position, final.progress.state) == (1, b"one")
+    assert [each.body for each in final.readings] == [second.body]
+
+
+def test_a_topic_that_is_held_puts_nothing_out_until_it_works_again():
+    a = Rig().create()
+    a.read()
+    a.handle(Emitted("comfort", 1, 1, ({"n": 1},)))
+    a.handle(Checkpointed("comfort", 1, 1, b"one"))
+    assert a.topics.hold("comfort") == []  # something is on its way to the disk
+    a.now += 5.0
+    a.read()
+    assert a.handle(Emitted("comfort", 1, 2, ({"n": 2},))) == []
+    assert kinds(a.handle(Released("comfort", 1)), TopicHeld, TakeCheckpoint) == [
+        TopicHeld("comfort")
+    ]
+    assert kinds(a.topics.work("comfort", a.now), TakeCheckpoint)
+    assert a.topics.hold("comfort") == [TopicHeld("comfort")]
+    # The checkpoint that was under way is not for the disk any more.
+    assert a.handle(Checkpointed("comfort", 1, 2, b"two")) == []
+    assert kinds(a.topics.work("comfort", a.now), TakeCheckpoint)
+    assert kinds(a.handle(Checkpointed("comfort", 1, 2, b"two")), Release)
 
 
 def test_what_an_inbox_or_an_earlier_processor_says_to_a_paused_topic_is_nothing():
