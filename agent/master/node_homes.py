@@ -111,10 +111,14 @@ class NodeHomes:
             return f"node {node} has just joined {self._iad}, or has old events to send; try later"
         return ""
 
-    def pause(self, node: str, then: Callable[[bytes], object]) -> None:
-        """Take no further events of it."""
+    def hold(self, node: str, then: Callable[[], object]) -> None:
+        """Take no further events of it; `then` is called when those before are on disk."""
         self._events.hold(node)
-        self._events.drained(node, lambda: then(self._events.home(node)))
+        self._events.drained(node, then)
+
+    def pause(self, node: str, then: Callable[[bytes], object]) -> None:
+        """`then` gets what is kept of it."""
+        self.hold(node, lambda: then(self._events.home(node)))
 
     def resume(self, node: str) -> None:
         """Take its events again."""

@@ -106,9 +106,15 @@ class SubscriberHomes:
         self._told[name] = known.last
         return _encode(SubscriberCopy(self._iad, known))
 
-    def pause(self, name: str, then: Callable[[bytes], object]) -> None:
+    def hold(self, name: str, then: Callable[[], object]) -> None:
         """Give nothing more to its client."""
-        self._paused[name] = self._inboxes.detach(*_key(name))
+        if name not in self._paused:
+            self._paused[name] = self._inboxes.detach(*_key(name))
+        then()
+
+    def pause(self, name: str, then: Callable[[bytes], object]) -> None:
+        """`then` gets the inbox."""
+        self.hold(name, lambda: None)
         final = self._inboxes.copy(*_key(name), self._told.pop(name, 0))
         self._cuts[name] = final.last
         then(_encode(SubscriberCopy(self._iad, final)))
@@ -206,20 +212,19 @@ class SubscriberHomes:
         coming = self._coming[name]
         final, coming.final, coming.adopted = coming.final, None, True
         assert final is not None
-        changes: list[Any] = self._inboxes.adopt(_standby(name), id_, client, final, self._clock())
-        unit = unit_of(CLIENT, name)
-        if former := self.late_inboxes.client(unit):
-            changes += self._inboxes.absorb(client, id_, former)
-            self.late_inboxes.drop(unit)
-        return changes
+        return self._inboxes.adopt(_standby(name), id_, client, final, self._clock())
 
     def work(self, _name: str) -> None:
         """Its client waits for `own`."""
 
     def own(self, name: str) -> None:
-        """It lives here."""
+        """It lives here, with what waited here to be forwarded to where it was."""
         self._coming.pop(name, None)
         self._away.pop(name, None)
+        unit = unit_of(CLIENT, name)
+        if self.late_inboxes.client(unit):
+            self._push.take(self._inboxes.absorb(*_key(name), of=unit.name))
+            self.late_inboxes.drop(unit)
         self._ask_held(name)
 
     def stop(self, name: str) -> None:
