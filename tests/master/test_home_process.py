@@ -86,7 +86,6 @@ class World:
     def move(self, source: str, target: str):
         """Until it has moved: a node that has just joined does not move yet."""
         wait_until(lambda: self.lives_at(source), bool)
-
         return wait_until(lambda: self.try_to_move(NODE, source, target), lambda m: not m.trouble)
 
     def try_to_move(self, unit: str, source: str, target: str):
@@ -151,6 +150,7 @@ def test_a_node_moves_there_and_back_and_no_alert_is_lost_or_doubled(world):
     assert world.origins[-1].publisher == "b"
     Path(f"{world.edge.config.parent}/history.sqlite.home").unlink()
     world.masters.restart("a")
+    world.masters.wait_for_links()
     world.edge.stop(signal.SIGKILL)
     world.edge.start()
     world.listen_for("b")
