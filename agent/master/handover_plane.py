@@ -55,7 +55,6 @@ class _Entry:
     __slots__ = (
         "beginning",
         "gathered",
-        "held",
         "holder",
         "movable",
         "move",
@@ -71,8 +70,6 @@ class _Entry:
         self.move: Move | None = None
         # Whether it works here already, and only its epoch is being written.
         self.beginning = False
-        # Whether it was told that it will be paused, and is not yet.
-        self.held = False
         # Whether it was told that it may put out.
         self.owned = False
         # Until when the news of its release is held back, what tells it then, and who asked.
@@ -314,9 +311,6 @@ class HandoverPlane:
                 self._start(entry, move)
         elif move.source.ended and entry.settling is None:
             entry.move = None
-            if entry.held:
-                entry.held = False
-                entry.movable.resume(holder.unit)
             self._moves.over(move, move.source.reason)
             if move.trouble:
                 self._say(f"{move.unit} is not moved to {move.target}: {move.trouble}\n")
@@ -330,8 +324,6 @@ class HandoverPlane:
             match each:
                 case h.Send(message):
                     self._send(entry, partner, message)
-                case h.Write(h.Record(standing="offered") as offer):
-                    self._hold(entry, offer)
                 case h.Write(record):
                     self._write(entry, record)
                 case h.MakeCopy():
@@ -340,8 +332,8 @@ class HandoverPlane:
                 case h.Load(checkpoint):
                     movable.load(unit, checkpoint.state, self._asking(entry, h.Loaded))
                 case h.Pause():
-                    entry.held = False
-                    movable.pause(unit, self._asking(entry, _paused))
+                    entry.turn += 1
+                    movable.hold(unit, partial(self._held, entry, entry.turn))
                 case h.Work(_, checkpoint):
                     self._work(entry, resumes=checkpoint is None)
                 case h.Stop():
@@ -370,19 +362,12 @@ class HandoverPlane:
         if turn == entry.turn:
             self._feed(entry, event(answer))
 
-    def _hold(self, entry: _Entry, offer: h.Record) -> None:
-        """The unit holds still before the offer is written; the pause begins here."""
-        entry.turn += 1
-        entry.held = True
-        then = partial(self._held, entry, entry.turn, offer)
-        entry.movable.hold(offer.unit, then)
-
-    def _held(self, entry: _Entry, turn: int, offer: h.Record) -> None:
-        if turn != entry.turn:
-            return
-        if entry.move is not None:
-            entry.move.paused_s = self._clock()
-        self._write(entry, offer)
+    def _held(self, entry: _Entry, turn: int) -> None:
+        """Nothing of it is on its way to the disk: the pause begins."""
+        if turn == entry.turn:
+            if entry.move is not None:
+                entry.move.paused_s = self._clock()
+            entry.movable.pause(entry.holder.unit, self._asking(entry, _paused))
 
     def _write(self, entry: _Entry, record: h.Record | None) -> None:
         if self._unwritten or self._store.refusing:

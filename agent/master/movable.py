@@ -45,8 +45,8 @@ class Movable(Protocol):
         """What the target needs to get ready, while the unit works on."""
 
     def hold(self, unit: Unit, then: Callable[[], object]) -> None:
-        """It will be paused in a moment: put nothing out any more. `then` is called when nothing
-        of it is on its way to the disk. `pause` or `resume` follows."""
+        """It is to be paused: begin nothing more for the disk, but work on. `then` is called when
+        nothing of it is on its way there; `pause` follows."""
 
     def pause(self, unit: Unit, then: Callable[[bytes], object]) -> None:
         """Give the unit no further message; `then` gets its final state when the one under way is

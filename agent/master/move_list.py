@@ -38,6 +38,8 @@ class Move(Struct, eq=False):
         """Of the source's side of the handover."""
         if self.source is None:
             return "aborted" if self.over else "planned"
+        if self.source.state == "settled" and not self.over:
+            return "handed"  # The target is not told yet.
         return self.source.state
 
     def works_again(self, now: float) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from agent.alerts import inbox_events as i
 from agent.alerts import spool_events as s
@@ -21,7 +22,15 @@ from agent.placement.handover import Record
 from agent.placement.unit_records import ForgetUnit, SaveUnit, UnitChange
 from agent.runtime import sqlite
 from agent.runtime.sqlite import BrokenFileError
-from agent.topics.events import ForgetProgress, Progress, SaveProgress
+from agent.topics.events import (
+    ForgetCopy,
+    ForgetProgress,
+    Progress,
+    SaveCopy,
+    SaveProgress,
+    TopicChange,
+)
+from agent.topics.state_patch import applied
 from agent.wire.overlay import Notification
 from agent.wire.push import Lost
 
@@ -60,6 +69,10 @@ TOPIC_PROGRESS: Final = (
     "CREATE TABLE IF NOT EXISTS topic_progress (topic TEXT PRIMARY KEY, body BLOB NOT NULL)"
     " STRICT, WITHOUT ROWID"
 )
+TOPIC_COPY: Final = (
+    "CREATE TABLE IF NOT EXISTS topic_copy (topic TEXT PRIMARY KEY, state BLOB NOT NULL)"
+    " STRICT, WITHOUT ROWID"
+)
 UNIT: Final = (
     "CREATE TABLE IF NOT EXISTS unit ("
     " kind TEXT NOT NULL, name TEXT NOT NULL, body BLOB NOT NULL, PRIMARY KEY (kind, name)"
@@ -70,9 +83,9 @@ SAVE_SUBSCRIPTION: Final = (
     "INSERT INTO subscription VALUES (?, 0, ?)"
     " ON CONFLICT (number) DO UPDATE SET body = excluded.body"
 )
-UNREADABLE: Final = (msgspec.MsgspecError, TypeError)
+UNREADABLE: Final = (msgspec.MsgspecError, TypeError, ValueError)
 
-Change = s.SpoolChange | SaveNodeState | SaveProgress | ForgetProgress | UnitChange | i.InboxChange
+Change = s.SpoolChange | SaveNodeState | TopicChange | UnitChange | i.InboxChange
 encode: Final = msgspec.msgpack.encode
 # The statements of each change, and their parameters.
 STATEMENTS: Final[dict[type, list[tuple[str, Callable[[Any], tuple[Any, ...]]]]]] = {
@@ -112,6 +125,8 @@ STATEMENTS: Final[dict[type, list[tuple[str, Callable[[Any], tuple[Any, ...]]]]]
         )
     ],
     ForgetProgress: [("DELETE FROM topic_progress WHERE topic = ?", lambda c: (c.name,))],
+    SaveCopy: [("INSERT OR REPLACE INTO topic_copy VALUES (?, ?)", lambda c: (c.name, c.state))],
+    ForgetCopy: [("DELETE FROM topic_copy WHERE topic = ?", lambda c: (c.name,))],
     SaveUnit: [
         (
             "INSERT OR REPLACE INTO unit VALUES (?, ?, ?)",
@@ -252,22 +267,37 @@ def _saved(
     _check(file)
     file.execute(NODE_STATE)
     file.execute(TOPIC_PROGRESS)
+    file.execute(TOPIC_COPY)
     file.execute(UNIT)
     nodes = file.execute("SELECT kind, node, body FROM node_state ORDER BY kind, node")
-    topics = file.execute("SELECT topic, body FROM topic_progress ORDER BY topic")
     units = file.execute("SELECT body FROM unit ORDER BY kind, name")
-    progress = msgspec.msgpack.Decoder(Progress).decode
     record = msgspec.msgpack.Decoder(Record).decode
     try:
         return (
             _spool_in(file),
             _inboxes_in(file),
             [SaveNodeState(*row) for row in nodes],
-            [SaveProgress(name, progress(body)) for name, body in topics],
+            _topics_in(file),
             [record(body) for (body,) in units],
         )
     except UNREADABLE as error:
         raise BrokenFileError(" ".join(str(error).split())) from None
+
+
+def _topics_in(file: sqlite3.Connection) -> list[SaveProgress]:
+    copies = dict(file.execute("SELECT topic, state FROM topic_copy").fetchall())
+    rows = file.execute("SELECT topic, body FROM topic_progress ORDER BY topic")
+    read = msgspec.msgpack.Decoder(Progress).decode
+    saved = []
+    for name, body in rows:
+        progress = read(body)
+        if progress.patch:
+            state = applied(copies.pop(name, b""), progress.patch)
+            progress = replace(progress, state=state, patch=b"")
+        saved.append(SaveProgress(name, progress))
+    # No progress needs these any more.
+    file.executemany("DELETE FROM topic_copy WHERE topic = ?", [(name,) for name in copies])
+    return saved
 
 
 def _check(file: sqlite3.Connection) -> None:

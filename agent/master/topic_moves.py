@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from agent.alerts.inbox_events import InboxInstruction
 from agent.alerts.inbox_handover import STANDBY, InboxCopy
@@ -16,14 +17,17 @@ from agent.master.push_plane import PushPlane
 from agent.placement.handover import Standing
 from agent.placement.world import Kind, Unit
 from agent.runtime.reactor import Reactor
-from agent.topics.events import ForgetProgress, SaveProgress, TopicHeld, TopicPaused
+from agent.topics.events import ForgetProgress, SaveCopy, SaveProgress, TopicHeld, TopicPaused
 from agent.topics.movable_topics import MovableTopics, TopicCopy
+from agent.topics.state_patch import applied, patch
 
 # After it publishers' masters know that messages for the topic are wanted here, too. It is about
 # their order: what goes to its former master only is sent after it.
 SPREAD_S: Final = 0.5
 # How often it is looked whether a processor is built.
 LOOK_S: Final = 0.05
+# A state of so many bytes is on the target's disk before the pause; in it, what has changed.
+LARGE: Final = 1 << 16
 TOPIC: Final = "topic/"
 CANNOT: Final = frozenset({"backing_off", "disabled"})
 
@@ -31,17 +35,46 @@ CANNOT: Final = frozenset({"backing_off", "disabled"})
 class _Coming:
     """A topic on its way here: standing by, then adopted."""
 
-    __slots__ = ("adopted", "due_s", "final", "id", "parts", "running", "then", "to_build")
+    __slots__ = (
+        "adopted", "before", "due_s", "final", "id", "kept", "parts", "patch", "running", "then",
+        "to_build",
+    )  # fmt: skip
 
     def __init__(self, id_: str) -> None:
         self.id = id_  # of its inbox
         self.parts: Iterator[InboxCopy] = iter(())
         self.then: Callable[[str], object] | None = None
+        # The state that it came with; whether that is on disk, if it has to be; what changed since.
+        self.before = b""
+        self.kept = True
+        self.patch = b""
         self.due_s = 0.0
         self.final: TopicCopy | None = None
         self.adopted = False
         self.to_build = False  # the processor, anew with the final state
         self.running = False
+
+    def is_kept(self) -> None:
+        """The state that it came with is on disk."""
+        self.kept = True
+
+
+def _patched(copy: TopicCopy, before: bytes) -> TopicCopy:
+    """Without its state if what has changed in it is much less."""
+    if len(before) < LARGE:
+        return copy
+    change = patch(before, copy.progress.state)
+    if len(change) * 2 > len(copy.progress.state):
+        return copy
+    return replace(copy, progress=replace(copy.progress, state=b"", patch=change))
+
+
+def _whole(copy: TopicCopy, before: bytes) -> TopicCopy:
+    """With its state. ValueError if it is the change of another."""
+    if not copy.progress.patch:
+        return copy
+    state = applied(before, copy.progress.patch)
+    return replace(copy, progress=replace(copy.progress, state=state, patch=b""))
 
 
 class TopicMoves:
@@ -65,10 +98,11 @@ class TopicMoves:
         self._left = left
         self._late = LateInboxes(push)
         # Up to which position the target's standby inbox knows what the inbox here remembers.
-        self._told: dict[str, int] = {}
+        # And the state that the target was given.
+        self._told: dict[str, tuple[int, bytes]] = {}
         self._holding: dict[str, Callable[[], object]] = {}
         self._pausing: dict[str, Callable[[bytes], object]] = {}
-        self._paused: dict[str, TopicCopy] = {}
+        self._cuts: dict[str, int] = {}  # the last positions that targets were given
         self._coming: dict[str, _Coming] = {}
         reactor.performs(TopicHeld, self._is_held)
         reactor.performs(TopicPaused, self._is_paused)
@@ -109,8 +143,9 @@ class TopicMoves:
         """The topic as it is, with what its inbox remembers."""
         name = unit.name
         known = self._inboxes.remembered(f"{TOPIC}{name}", self._topics.incarnation(name))
-        self._told[name] = known.last
-        return msgspec.msgpack.encode(self._topics.copy(name, known))
+        copy = self._topics.copy(name, known)
+        self._told[name] = known.last, copy.progress.state
+        return msgspec.msgpack.encode(copy)
 
     def hold(self, unit: Unit, then: Callable[[], object]) -> None:
         """`then` is called when nothing of it is on its way to the disk."""
@@ -131,25 +166,25 @@ class TopicMoves:
         if (then := self._pausing.pop(name, None)) is None:
             return
         client, id_ = f"{TOPIC}{name}", self._topics.incarnation(name)
-        inbox = self._inboxes.copy(client, id_, self._told.pop(name, 0))
-        copy = self._paused[name] = self._topics.copy(name, inbox)
-        then(msgspec.msgpack.encode(copy))
+        last, before = self._told.pop(name, (0, b""))
+        inbox = self._inboxes.copy(client, id_, last)
+        self._cuts[name] = inbox.last
+        then(msgspec.msgpack.encode(_patched(self._topics.copy(name, inbox), before)))
 
     def resume(self, unit: Unit) -> None:
         """Work again on what is here."""
         self._holding.pop(unit.name, None)
         self._pausing.pop(unit.name, None)
-        self._paused.pop(unit.name, None)
+        self._cuts.pop(unit.name, None)
         self._perform(self._topics.work(unit.name, self._clock()))
 
     def release(self, unit: Unit, to: str) -> Changes:
         """Its inbox forwards from now on."""
         name = unit.name
-        copy = self._paused.pop(name, None)
         id_ = self._topics.incarnation(name)
         self._late.begin(unit, to, id_)
         # After a restart it is not known up to where the target has it: it tells by key.
-        cut = copy.inbox.last if copy is not None else 0
+        cut = self._cuts.pop(name, 0)
         forwards = self._inboxes.release(f"{TOPIC}{name}", id_, self._late.client(unit), cut)
         self._perform(self._topics.drop(name))
         self._push.topics.when_kept(partial(self._left, name))
@@ -198,6 +233,12 @@ class TopicMoves:
         coming.parts = loaded.inbox.parts()
         coming.running = True
         self._perform(self._topics.load(loaded, now))
+        coming.before = loaded.progress.state
+        if len(coming.before) >= LARGE:
+            # So that little is left to write while the topic is paused.
+            coming.kept = False
+            self._push.topics.copied.add(name)
+            self._push.write([SaveCopy(name, coming.before)], coming.is_kept)
         standby, wanted = f"{STANDBY}{name}", loaded.inbox.filter
         self._push.take(self._inboxes.stand_by(standby, coming.id, wanted, now))
 
@@ -210,6 +251,8 @@ class TopicMoves:
         if (part := next(coming.parts, None)) is not None:
             coming.due_s = now
             self._push.take(self._inboxes.learn(f"{STANDBY}{name}", coming.id, part))
+            return
+        if not coming.kept:
             return
         status = self._topics.status(name)
         if status.state in CANNOT:
@@ -228,7 +271,11 @@ class TopicMoves:
             return f"its state cannot be read: {error}"
         if (read.topic.name, read.progress.incarnation) != (unit.name, coming.id):
             return "its state is that of another topic"
-        coming.final = read
+        try:
+            coming.final = _whole(read, coming.before)
+        except ValueError as error:
+            return str(error)
+        coming.patch = read.progress.patch
         return ""
 
     def adopt(self, unit: Unit) -> Changes:
@@ -243,8 +290,10 @@ class TopicMoves:
             f"{STANDBY}{name}", coming.id, client, final.inbox, self._clock()
         )
         definition = msgspec.msgpack.encode(final.topic)
-        progress = msgspec.structs.replace(final.progress, definition=definition)
-        return [*changes, SaveProgress(name, progress)]
+        progress = replace(final.progress, definition=definition)
+        if coming.patch:
+            return [*changes, SaveProgress(name, replace(progress, state=b"", patch=coming.patch))]
+        return [*changes, SaveProgress(name, progress), *self._push.topics.forget_copy(name)]
 
     def _build(self, coming: _Coming) -> None:
         """Give the processor its final state: while that is written, it does not wait for it."""
@@ -285,6 +334,7 @@ class TopicMoves:
             del self._coming[name]
             self._perform(self._topics.drop(name))
             self._push.take(self._inboxes.end(f"{STANDBY}{name}", coming.id))
+            self._push.take(self._push.topics.forget_copy(name))
 
     def discard(self, unit: Unit) -> Changes:
         """Forget what was adopted."""
@@ -292,7 +342,7 @@ class TopicMoves:
         coming = self._coming.pop(name)
         self._perform(self._topics.drop(name))
         ended: list[InboxInstruction] = self._inboxes.end(f"{TOPIC}{name}", coming.id)
-        return [*ended, ForgetProgress(name)]
+        return [*ended, ForgetProgress(name), *self._push.topics.forget_copy(name)]
 
     def forwarded(self, unit: Unit, items: bytes, then: Callable[[int], object]) -> None:
         """Messages that came to its former master."""

@@ -16,7 +16,7 @@ from agent.master.group_commit import GroupCommit
 from agent.master.notification_store import STATEMENTS
 from agent.runtime.reactor import Reactor
 from agent.topics.contents import input_of, trouble_of
-from agent.topics.events import ForgetProgress, Progress, SaveProgress
+from agent.topics.events import ForgetCopy, ForgetProgress, Progress, SaveProgress
 from agent.wire.overlay import Notification, Origin
 from agent.wire.topics import Publish
 
@@ -52,6 +52,8 @@ class TopicSpool:
         self._unnumbered = 0
         # Outputs that are on stable storage, to be published in the next turns.
         self.released: deque[Notification] = deque()
+        # Topics of whose states the disk has copies, which it needs until it has all of them.
+        self.copied: set[str] = set()
         # What is still on its way to subscribers' masters, and what waits for that.
         self._leaving: list[tuple[set[Origin], Callable[[], object]]] = []
         reactor.performs(_Released, self._are_released)
@@ -121,11 +123,18 @@ class TopicSpool:
         brought = s.Brought(None, f"topic/{name}", progress.incarnation, progress.put_out, events)
         made = self._spool.handle(brought, self._clock()) if events else []
         self._commit.take([each for each in made if type(each) in STATEMENTS])
-        self._commit.take([SaveProgress(name, progress)])
+        self._commit.take([SaveProgress(name, progress), *self.forget_copy(name)])
         # Unlike an alert, an output may come out otherwise if its message is processed again.
         fresh = [each.notification for each in made if isinstance(each, s.PublishSpooled)]
         self._commit.after_commit(_Released(tuple(fresh), then))
         return True
+
+    def forget_copy(self, name: str) -> list[ForgetCopy]:
+        """What makes the disk forget the copy of a topic's state that it has."""
+        if name not in self.copied:
+            return []
+        self.copied.discard(name)
+        return [ForgetCopy(name)]
 
     def forget_progress(self, name: str) -> None:
         """Forget what is kept of a topic."""

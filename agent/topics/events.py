@@ -41,6 +41,8 @@ class Progress(_Struct, frozen=True, array_like=True):
     inbox: int = 0
     state: bytes = b""
     definition: bytes = b""
+    # In place of the state: what to change in the copy of it that the store has (`SaveCopy`).
+    patch: bytes = b""
 
 
 class SaveProgress(_Struct, frozen=True):
@@ -50,11 +52,22 @@ class SaveProgress(_Struct, frozen=True):
     progress: Progress
 
 
+class SaveCopy(_Struct, frozen=True):
+    """Write the state of a topic's processor, as it was a moment before it moved here."""
+
+    name: str
+    state: bytes
+
+
+class ForgetCopy(_Struct, frozen=True):
+    name: str
+
+
 class ForgetProgress(_Struct, frozen=True):
     name: str
 
 
-TopicChange = SaveProgress | ForgetProgress
+TopicChange = SaveProgress | ForgetProgress | SaveCopy | ForgetCopy
 
 # --- events --------------------------------------------------------------------------------------
 

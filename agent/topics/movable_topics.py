@@ -35,7 +35,8 @@ class Reading(Struct, frozen=True, array_like=True):
 
 class TopicCopy(Struct, frozen=True, array_like=True):
     """A topic as it goes to another master: before the move without, at the move with its
-    `readings`, the time until its next round, and its inbox."""
+    `readings`, the time until its next round, and its inbox; then perhaps without its state, but
+    with what to change in the earlier one, as a `patch` of `progress`."""
 
     topic: Topic
     progress: Progress
@@ -82,7 +83,7 @@ class MovableTopics(Topics):
 
     def hold(self, name: str) -> Instructions:
         """Begin nothing that the disk would hold up: `TopicHeld` follows when nothing is on its
-        way there. Messages are processed on. `pause` or `work` follows."""
+        way there. Messages are processed on. `pause` follows."""
         entry = self._entries[name]
         entry.holding = True
         return self._done(entry, [] if entry.releasing else [TopicHeld(name)])

@@ -57,7 +57,6 @@ class Things:
 
     def hold(self, unit, then):
         assert unit in self.working
-        self.owned.discard(unit)
         then()
 
     def pause(self, unit, then):

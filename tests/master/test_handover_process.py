@@ -12,16 +12,24 @@ from agent.wire.handover import MoveUnit
 from agent.wire.topics import ListTopics, Topic
 from testkit.waiting import PATIENCE_S
 from tests.master.handover_masters import Masters
-from tests.master.test_topic_process import CODE, Outputs, Publisher, run
+from tests.master.test_topic_process import Outputs, Publisher, run
 from tests.master.worker_rig import package
 
 TOPIC = Topic("counted", processor="count")
+# Its state is large enough for its target to have most of it on disk before the move.
+CODE = """
+def count(message, state):
+    if not state:
+        state["held"] = bytes(100_000)
+    state["seen"] = state.get("seen", 0) + 1
+    return [{"n": message["n"], "seen": state["seen"]}]
+"""
 
 
 @pytest.fixture(autouse=True)
 def acme(tmp_path, monkeypatch):
     """A package with a processor that counts, for the workers of the masters."""
-    folder = package(tmp_path / "acme", CODE, count="acme:count", fragile="acme:fragile")
+    folder = package(tmp_path / "acme", CODE, count="acme:count")
     monkeypatch.setenv("PYTHONPATH", str(folder))
 
 

@@ -16,7 +16,8 @@ from agent.master.notification_store import STATEMENTS, NotificationStore
 from agent.placement.handover import Record
 from agent.placement.unit_records import ForgetUnit, SaveUnit
 from agent.placement.world import Unit
-from agent.topics.events import ForgetProgress, Progress, SaveProgress
+from agent.topics.events import ForgetCopy, ForgetProgress, Progress, SaveCopy, SaveProgress
+from agent.topics.state_patch import patch
 from agent.wire.push import Lost
 from tests.alerts.disk import Disk
 from tests.alerts.samples import FILTER, OTHER_FILTER, notification
@@ -145,6 +146,8 @@ def test_every_change_can_be_written(tmp_path):
         s.ForgetTaken("n", "h"),
         s.ForgetSpooled(1),
         ForgetProgress("notes"),
+        SaveCopy("gone", b"state"),
+        ForgetCopy("gone"),
     ]
     assert {type(change) for change in changes} == STATEMENTS.keys()
     path = tmp_path / "n.sqlite"
@@ -155,6 +158,29 @@ def test_every_change_can_be_written(tmp_path):
     assert reopened(path) == EMPTY
     assert topics_in(path) == [SaveProgress("comfort", Progress("f1", 7, 9, 5, b"state"))]
     assert nodes_in(path) == [SaveNodeState("node_faults", "n", b"body")]
+
+
+def test_a_state_is_made_of_its_copy_and_what_has_changed(tmp_path):
+    path = tmp_path / "n.sqlite"
+    store = NotificationStore(path)
+    before, after = bytes(range(256)) * 300, bytes(range(256)) * 299 + b"more"
+    change = patch(before, after)
+    assert len(change) < 100
+    progress = Progress("f1", 7, 9, 5, definition=b"topic", patch=change)
+    store.write([SaveCopy("comfort", before), SaveCopy("other", b"x")])
+    store.write([SaveProgress("comfort", progress)])
+    store.close()
+    whole = SaveProgress("comfort", Progress("f1", 7, 9, 5, after, b"topic"))
+    assert topics_in(path) == [whole]
+    # Until the next progress it is read so again.
+    store = NotificationStore(path)
+    assert store.load_topics() == [whole]
+    store.write([SaveProgress("comfort", Progress("f1", 8))])
+    store.close()
+    assert topics_in(path) == [SaveProgress("comfort", Progress("f1", 8))]
+    with sqlite3.connect(path) as file:
+        assert file.execute("SELECT count(*) FROM topic_copy").fetchone() == (0,)
+    file.close()
 
 
 def test_a_write_is_whole_or_not_at_all(tmp_path):

@@ -135,9 +135,6 @@ class Master:
             match each:
                 case h.Send(message):
                     self.world.network.append((self.other, self.name, message))
-                case h.Write(h.Record(standing="offered") as offer):
-                    self.offer = offer
-                    self.do(self.topics.hold(NAME))
                 case h.Write(record):
                     self.record(record)
                 case h.MakeCopy():
@@ -147,14 +144,14 @@ class Master:
                 case h.Load(checkpoint):
                     self.load(decode(checkpoint.state, type=TopicCopy))
                 case h.Pause():
-                    self.do(self.topics.pause(NAME, self.world.now))
+                    self.do(self.topics.hold(NAME))
                 case h.Work():
                     self.do(self.topics.work(NAME, self.world.now))
                 case h.Stop():
                     self.stop()
 
     def told(self, event, sender=""):
-        if isinstance(event, h.Final) and isinstance(self.holder.machine, object):
+        if isinstance(event, h.Final):
             self.final = event.checkpoint
         owned = self.holder.owns
         self.follow(self.holder.handle(event, self.world.now, sender))
@@ -252,7 +249,7 @@ class Master:
                 self.documents[NAME] = topic
                 self.take([], lambda: self.handle(TopicKept(NAME, epoch)))
             case TopicHeld():
-                self.record(self.offer)
+                self.do(self.topics.pause(NAME, self.world.now))
             case TopicPaused():
                 inbox = self.inboxes.copy(TOPIC, ID, self.copied)
                 self.cut = inbox.last

@@ -161,6 +161,18 @@ def test_what_an_inbox_or_an_earlier_processor_says_to_a_paused_topic_is_nothing
     assert kinds(a.handle(InboxSaid("comfort", "f1", told)), Feed)
 
 
+def test_what_a_processor_had_said_before_it_ended_is_done_again():
+    a = Rig().create()
+    (reading,) = a.read()
+    a.pause()
+    assert a.handle(Emitted("comfort", 1, 1, ({"n": 1},))) == []
+    assert a.handle(Checkpointed("comfort", 1, 1, b"one")) == []
+    final = a.final()
+    assert final.progress.position == 0
+    assert [each.body for each in final.readings] == [reading.body]
+    assert kinds(a.topics.work("comfort", a.now), Feed) == [reading]
+
+
 def test_nothing_is_put_out_before_it_is_owned():
     b = Rig("iad2")
     b.topics.load(TopicCopy(READ, Progress("f1", 7, 3, 5, b"seven"), INBOX), b.now)
