@@ -5,7 +5,7 @@ A unit is named `node/NAME`, or `client/CLIENT/ID`; without keys all clients are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from agent.placement.world import Kind, Unit
@@ -43,14 +43,31 @@ class Homes(Protocol):
     def forwarded(self, name: str, items: bytes, then: Callable[[int], object], /) -> None: ...
 
 
+class Nodes(Homes, Protocol):
+    """Those of edge nodes."""
+
+    def choices(self, name: str, /) -> tuple[str, ...]:
+        """The IADs to whose masters it may go, this one included."""
+
+
 class HomePlane:
     """`agent.master.movable.Movable`, of the sorts by the word before the first slash."""
 
     kind: Kind = "home"
 
-    def __init__(self, sorts: Mapping[str, Homes]) -> None:
-        self._sorts = sorts
+    def __init__(self, nodes: Nodes, clients: Homes | None = None) -> None:
+        self._nodes = nodes
+        self._sorts: dict[str, Homes] = {NODE: nodes}
+        if clients is not None:
+            self._sorts[CLIENT] = clients
         self.on_late: Callable[[Unit], object] = lambda _: None
+
+    def choices(self) -> list[tuple[str, tuple[str, ...]]]:
+        """The homes that may move without anybody's asking, and to which IADs' masters: those of
+        nodes that have a choice. Of a client it is not known which masters it can reach."""
+        return [
+            (unit_of(NODE, name).name, self._nodes.choices(name)) for name in self._nodes.names()
+        ]
 
     def has_late(self, unit: Unit) -> None:
         """Something came for a home that was released."""

@@ -22,7 +22,7 @@ from agent.master.directory_link import DirectoryLink
 from agent.master.event_plane import EventPlane
 from agent.master.event_take_over import node_states
 from agent.master.handover_plane import HandoverPlane
-from agent.master.home_plane import CLIENT, NODE, HomePlane
+from agent.master.home_plane import HomePlane
 from agent.master.metrics_plane import MetricsPlane
 from agent.master.node_homes import NodeHomes
 from agent.master.notification_store import NotificationStore
@@ -241,8 +241,8 @@ class Master:
             self._push,
             {each.iad: each.address for each in config.pool},
         )
-        homes = HomePlane({NODE: node_homes, CLIENT: subscriber_homes})
-        subscriber_homes.late_inboxes.on_late = homes.has_late
+        self._homes = HomePlane(node_homes, subscriber_homes)
+        subscriber_homes.late_inboxes.on_late = self._homes.has_late
         self._handovers = HandoverPlane(
             reactor,
             self._iad,
@@ -250,7 +250,7 @@ class Master:
             self._peers,
             self._operator,
             self._push,
-            [self._topics.moves, homes],
+            [self._topics.moves, self._homes],
             units,
             partners=[each.iad for each in config.pool if each.iad != self._iad],
             wall=time.time,

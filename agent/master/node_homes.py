@@ -85,6 +85,11 @@ class NodeHomes:
             return False
         return node not in self._away and node not in self._coming
 
+    def choices(self, node: str) -> tuple[str, ...]:
+        """Where it may go."""
+        hello = self._scheduler.node_at(node)
+        return () if hello is None else hello.masters
+
     def restore(self, node: str, standing: Standing, other: str) -> bool:
         """After a restart."""
         if standing == "offered":
@@ -99,10 +104,7 @@ class NodeHomes:
 
     def copy(self, node: str) -> bytes:
         """Where the node may go."""
-        hello = self._scheduler.node_at(node)
-        if hello is None:
-            return _encode(NodeCopy(self._iad, ()))
-        return _encode(NodeCopy(self._iad, hello.masters, self._not_yet(node)))
+        return _encode(NodeCopy(self._iad, self.choices(node), self._not_yet(node)))
 
     def _not_yet(self, node: str) -> str:
         """A master that was killed may have published events that it does not know of. Their node

@@ -208,7 +208,7 @@ class Master:
             self.scheduler.node_on, saved=self.disk.nodes.values(),
         )  # fmt: skip
         self.nodes = NodeHomes(self.reactor, self.iad, self.scheduler, self.events, self.alerts)
-        homes = HomePlane({"node": self.nodes})
+        homes = HomePlane(self.nodes)
         kept = list(self.disk.units.values())
         self.plane = HandoverPlane(
             self.reactor, self.iad, self, self, self, self.alerts, [homes], kept,
