@@ -100,6 +100,10 @@ class DedupWindow(Generic[History]):
         found = self._histories.get(history)
         return Taken() if found is None else Taken(found.mark, tuple(found.sequences))
 
+    def merge(self, history: History, taken: Taken) -> list[History]:
+        """Know what `of` returned elsewhere, too. Returns the histories that are evicted."""
+        return self.take(history, taken.sequences, taken.mark)
+
     def all(self) -> dict[History, Taken]:
         """All windows, the most recently updated last. O(sequences)."""
         return {history: self.of(history) for history in self._histories}
@@ -140,6 +144,11 @@ class EventDedup:
         """Restore what `of` returned before a restart."""
         for history, each in taken.items():
             self._of(node).restore(history, each)
+
+    def merge(self, node: str, taken: dict[str, Taken]) -> None:
+        """Know what `of` returned at another master, too."""
+        for history, each in taken.items():
+            self._of(node).merge(history, each)
 
     def _of(self, node: str) -> DedupWindow[str]:
         return self._nodes.setdefault(node, DedupWindow(MAX_HISTORIES))

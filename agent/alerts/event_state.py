@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from agent.alerts.dedup_window import EventDedup, Taken
-from agent.alerts.open_faults import NodeFaults, OpenFaults
+from agent.alerts.open_faults import NEVER, NodeFaults, OpenFaults
 from agent.alerts.raised_triggers import NodeTriggers, RaisedTriggers
 from agent.wire.messages import NodeEvents
 from agent.wire.operator import NodeAlert, NodeFault
@@ -29,6 +29,16 @@ class SaveNodeState(Struct, frozen=True, gc=False):
     kind: str
     node: str
     body: bytes
+
+
+class NodeHome(Struct, frozen=True, array_like=True):
+    """What a master keeps of a node, to be handed over with its home: the events that were
+    recorded, those that are in the spool or were, by history; open faults, raised triggers."""
+
+    recorded: dict[str, Taken]
+    spooled: dict[str, Taken]
+    faults: NodeFaults
+    triggers: NodeTriggers
 
 
 class EventState:
@@ -73,6 +83,38 @@ class EventState:
             self._recorded.take(node, message.history, sequences, message.oldest)
             nodes[node] = None
         return self._changed(nodes, records)
+
+    def home(self, node: str, spooled: dict[str, Taken]) -> NodeHome:
+        """What is handed over of a node. O(events that are remembered)."""
+        return NodeHome(
+            self._recorded.of(node), spooled, self._faults.of(node), self._triggers.of(node)
+        )
+
+    def histories(self, node: str) -> tuple[str, ...]:
+        """The histories of a node of which events are known."""
+        return tuple(self._recorded.of(node))
+
+    def adopt(self, node: str, home: NodeHome) -> list[SaveNodeState]:
+        """The node's home is here. Returns the documents to write."""
+        self._recorded.merge(node, home.recorded)
+        self._faults.restore(node, home.faults)
+        self._triggers.restore(node, home.triggers)
+        return self._documents(node)
+
+    def leave(self, node: str) -> list[SaveNodeState]:
+        """The node's home is elsewhere. Which events were recorded here stays known: the records
+        have them. Returns the documents to write."""
+        self._faults.restore(node, NodeFaults("", NEVER, []))
+        self._triggers.restore(node, NodeTriggers("", []))
+        return self._documents(node)
+
+    def _documents(self, node: str) -> list[SaveNodeState]:
+        encode = msgspec.msgpack.encode
+        return [
+            SaveNodeState(RECORDED, node, encode(self._recorded.of(node))),
+            SaveNodeState(FAULTS, node, encode(self._faults.of(node))),
+            SaveNodeState(TRIGGERS, node, encode(self._triggers.of(node))),
+        ]
 
     def recover(self, lines: Iterable[bytes]) -> list[SaveNodeState]:
         """Take what is new in these lines of the records: a master that was killed before it could

@@ -22,6 +22,7 @@ from agent.alerts.inbox_events import (
     ForgetSubscription,
     InboxChange,
     InboxInstruction,
+    Peer,
     SaveCursor,
     SavedInboxes,
     SavedSubscription,
@@ -110,7 +111,30 @@ class MovableInboxes(Inboxes):
         """Whether there is such an inbox."""
         return (client, id_) in self._by_key
 
+    def of_clients(self) -> list[tuple[str, str]]:
+        """Client and id of the durable subscriptions from outside of this master.
+        O(subscriptions)."""
+        return [key for key in self._by_key if self.is_of_client(*key)]
+
+    def is_of_client(self, client: str, id_: str) -> bool:
+        """Whether that is one of these. What is in this process has a name with a slash."""
+        inbox = self._by_key.get((client, id_))
+        return inbox is not None and inbox.durable and "/" not in client
+
+    def wanted(self, client: str, id_: str) -> Filter:
+        """The filter of an inbox."""
+        return self._by_key[client, id_].filter
+
     # --- at the source -------------------------------------------------------------------------
+
+    def detach(self, client: str, id_: str) -> Peer | None:
+        """Give nothing more to the client of an inbox, until it subscribes again. Returns its
+        connection, if it has one."""
+        inbox = self._by_key[client, id_]
+        peer, inbox.peer = inbox.peer, None
+        if inbox.state == "attached":
+            inbox.become("detached")
+        return peer
 
     def remembered(self, client: str, id_: str) -> InboxCopy:
         """What the inbox remembers and its client has: for a standby inbox to learn."""
@@ -153,7 +177,7 @@ class MovableInboxes(Inboxes):
         collected: dict[Item, None] = {}
         self._collected[inbox.number] = collected
         # If the inbox was here before, this came first.
-        for item in self._forwarded(id_):
+        for item in self._forwarded(id_, client.removeprefix(STANDBY)):
             assert item.content is not None
             self._items.hold(item, item.content, durable=False)
             collected[item] = None
@@ -198,10 +222,11 @@ class MovableInboxes(Inboxes):
         ]
         return instructions, inbox.last - before
 
-    def absorb(self, client: str, id_: str) -> list[InboxInstruction]:
+    def absorb(self, client: str, id_: str, of: str | None = None) -> list[InboxInstruction]:
         """The inbox is back for good: what waits to be forwarded to where it was goes into it.
-        Before, the master that has it may take it back, and needs what is forwarded."""
-        return self._merge(self._by_key[client, id_], self._forwarding(id_))
+        Before, the master that has it may take it back, and needs what is forwarded. `of` is its
+        name among those that forward, since clients choose their ids."""
+        return self._merge(self._by_key[client, id_], self._forwarding(id_, of))
 
     def end(self, client: str, id_: str) -> list[InboxInstruction]:
         """The inbox is no more. None is fine, too."""
@@ -229,16 +254,18 @@ class MovableInboxes(Inboxes):
         collected = self._collected.pop(inbox.number, {})
         return [*super()._end(inbox, state), *self._let_go(collected)]
 
-    def _forwarding(self, id_: str) -> list[Inbox]:
+    def _forwarding(self, id_: str, of: str | None = None) -> list[Inbox]:
         return [
             inbox
             for (client, its_id), inbox in self._by_key.items()
-            if its_id == id_ and client.startswith(FORWARDING)
+            if its_id == id_
+            and client.startswith(FORWARDING)
+            and (of is None or client.removeprefix(FORWARDING).partition("/")[2] == of)
         ]
 
-    def _forwarded(self, id_: str) -> list[Item]:
-        """What waits to be forwarded from inboxes of this id."""
-        return [item for inbox in self._forwarding(id_) for item in inbox.kept]
+    def _forwarded(self, id_: str, of: str | None = None) -> list[Item]:
+        """What waits to be forwarded from inboxes of this id and name."""
+        return [item for inbox in self._forwarding(id_, of) for item in inbox.kept]
 
     def _put_all(self, inbox: Inbox, items: Iterable[Item]) -> list[InboxChange]:
         """Put what the inbox does not know at its next positions."""

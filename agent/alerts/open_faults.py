@@ -141,7 +141,7 @@ class OpenFaults:
 
     def of(self, node: str) -> NodeFaults:
         """The state of a node, to be passed to `restore`."""
-        return self._nodes[node]
+        return self._nodes.get(node) or NodeFaults("", NEVER, [])
 
     def restore(self, node: str, faults: NodeFaults) -> None:
         """Restore what `of` returned before a restart."""

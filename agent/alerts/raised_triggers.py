@@ -92,7 +92,7 @@ class RaisedTriggers:
 
     def of(self, node: str) -> NodeTriggers:
         """The state of a node, to be passed to `restore`."""
-        return self._nodes[node]
+        return self._nodes.get(node) or NodeTriggers("", [])
 
     def restore(self, node: str, triggers: NodeTriggers) -> None:
         """Restore what `of` returned before a restart."""

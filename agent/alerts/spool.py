@@ -9,13 +9,13 @@ the subscribers' masters drop duplicates by origin.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from operator import itemgetter
 
 import msgspec
 
 from _core.queue.edf import EdfQueue
-from agent.alerts.dedup_window import DedupWindow
+from agent.alerts.dedup_window import DedupWindow, Taken
 from agent.alerts.lifecycle import SPOOLED_TRANSITIONS
 from agent.alerts.losses import Losses
 from agent.alerts.spool_events import (
@@ -161,6 +161,26 @@ class Spool:
             self._window_of(node).restore((node, history), taken)
         for lost in saved.lost:
             self._losses.restore(lost, now)
+
+    def taken_of(self, node: str, histories: Iterable[str]) -> dict[str, Taken]:
+        """Which events of these histories of a node were spooled, by history. O(those known)."""
+        window = self._window_of(node)
+        return {history: window.of((node, history)) for history in histories}
+
+    def adopt(self, node: str, taken: Mapping[str, Taken]) -> list[SpoolInstruction]:
+        """Another master spooled these: they are not spooled here. Returns the changes to write."""
+        window = self._window_of(node)
+        changes: list[SpoolInstruction] = []
+        for history, each in taken.items():
+            evicted = window.merge((node, history), each)
+            changes.append(SaveTaken(node, history, window.of((node, history))))
+            changes += [ForgetTaken(*gone) for gone in evicted]
+        return changes
+
+    def has_of(self, histories: Collection[str]) -> bool:
+        """Whether some notification whose origin has one of these histories is still here.
+        O(spooled)."""
+        return any(origin.history in histories for origin in self._spooled)
 
     def handle(self, event: SpoolEvent, now: float) -> list[SpoolInstruction]:
         """Handle one event; returns the instructions, in order."""

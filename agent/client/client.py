@@ -72,6 +72,14 @@ GRACE_MS = 1_000.0
 MAX_KEPT = 10_000
 
 
+class Masters:
+    """Those that one client may talk to: their keys, and the connections that it has."""
+
+    def __init__(self, keys: dict[str, KeyFiles | None]) -> None:
+        self.keys = keys
+        self.clients: dict[str, Client] = {}
+
+
 class Client(Connection[ClientReply]):
     """Sends sensing queries to a master's public socket; a context manager.
 
@@ -81,8 +89,27 @@ class Client(Connection[ClientReply]):
     number of all three may be active at the same time.
     """
 
-    def __init__(self, address: str, keys: KeyFiles | None = None) -> None:
-        super().__init__(address, ClientReply, keys)
+    def __init__(
+        self,
+        address: str | Sequence[str],
+        keys: KeyFiles | Sequence[KeyFiles] | None = None,
+        *,
+        masters: Masters | None = None,
+    ) -> None:
+        """`address` may be those of several masters, as a sequence or with commas between: durable
+        subscriptions may move from one to another. Everything else goes to the first. `keys` are
+        for all of them, or for each. `masters` is for connections that this class makes itself."""
+        addresses = address.split(",") if isinstance(address, str) else list(address)
+        each_keys: list[KeyFiles | None] = [None] * len(addresses)
+        if isinstance(keys, KeyFiles):
+            each_keys = [keys] * len(addresses)
+        elif keys is not None:
+            each_keys = [*keys]
+        if len(each_keys) != len(addresses):
+            raise ValueError(f"{len(addresses)} addresses, but keys for {len(each_keys)}")
+        self._masters = masters or Masters(dict(zip(addresses, each_keys, strict=True)))
+        self._masters.clients[addresses[0]] = self
+        super().__init__(addresses[0], ClientReply, each_keys[0])
         self._asked = 0
         self._answers: deque[Answer] = deque(maxlen=MAX_KEPT)
         self._own: deque[Answer] = deque()
@@ -264,7 +291,7 @@ class Client(Connection[ClientReply]):
         else:
             check(wanted)
         subscription_id = id or secrets.token_hex(8)
-        if subscription_id in self._subscriptions:
+        if any(each.has_subscription(subscription_id) for each in self._masters.clients.values()):
             raise ValueError(f"subscription {subscription_id!r} is in use here; take another id")
         subscribe = Subscribe(subscription_id, wanted, durable, after)
         notifications = Notifications(self, subscribe, patience_s)
@@ -397,6 +424,33 @@ class Client(Connection[ClientReply]):
             self._answers.append(answer)
         elif not self._was_asked(answer.id):
             self._answers.append(answer)
+
+    def close(self) -> None:
+        clients = self._masters.clients
+        if clients[next(iter(clients))] is self:
+            for other in list(clients.values())[1:]:
+                other.close()
+        super().close()
+
+    def has_subscription(self, subscription_id: str) -> bool:
+        """Whether that subscription is in use on this connection."""
+        return subscription_id in self._subscriptions
+
+    def take_subscription(self, subscription: Notifications) -> None:
+        """Talk about it on this connection from now on."""
+        self._subscriptions[subscription.id] = subscription
+
+    def hand_subscription(self, subscription: Notifications, master: str) -> Client | None:
+        """Talk about a subscription to the master of that address from now on; None if it is none
+        of this client's. For `Notifications`."""
+        masters = self._masters
+        if master not in masters.keys:
+            return None
+        if (other := masters.clients.get(master)) is None:
+            other = Client(master, masters.keys[master], masters=masters)
+        self.forget_subscription(subscription.id)
+        other.take_subscription(subscription)
+        return other
 
     def forget(self, watch_id: str) -> None:
         """Ignore further messages of a watch."""

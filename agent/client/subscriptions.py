@@ -71,6 +71,10 @@ class Taker(Protocol):
     def forget_subscription(self, subscription_id: str) -> None:
         """Ignore further messages of a subscription."""
 
+    def hand_subscription(self, subscription: Notifications, master: str) -> Taker | None:
+        """Talk about a subscription to the master of that address from now on; None if it is none
+        of this client's."""
+
 
 def _ignore(_word: str) -> None:
     """Default callback: does nothing."""
@@ -268,6 +272,9 @@ class Notifications:
         return self._knows_after and self._kept_nothing is None
 
     def _told(self, message: Subscribed) -> None:
+        if message.master and message.state in ("refused", "unknown"):
+            self._moved(message)
+            return
         if self._state == "ending":
             if message.state == "cancelled":
                 self._state = "cancelled"
@@ -286,6 +293,18 @@ class Notifications:
             case "refused":
                 if self._state == "asked":
                     self._refused(message.message)
+
+    def _moved(self, message: Subscribed) -> None:
+        """The subscription lives at another master: go on there."""
+        master = self._client.hand_subscription(self, message.master)
+        if master is None:
+            self._state, self._message = "refused", message.message
+            return
+        self._client = master
+        self._ends = 0
+        self._unknown_s.clear()
+        self._to_ask = True
+        self.on_word(f"goes on at {message.master}")
 
     def _opened(self, message: Subscribed) -> None:
         self._state, self._in_vain = "open", 0

@@ -6,6 +6,9 @@ queue: a subtask that finds no idle pod is refused at once. Results that pods fi
 is cut are held, named in the next hello, and sent after the welcome. When the master requests fewer
 pods, running subtasks finish first; until then more may run than there are pods, and no new one is
 accepted. The link reports its state to the event outbox (`agent.edge.events.outbox`).
+
+A node may have several masters to choose from; one is its home. Told that its home has moved, it
+finishes the subtasks that run, says goodbye and greets its new home.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from agent.wire.messages import (
     Heartbeat,
     Hello,
     HelloWanted,
+    HomeMoved,
     MasterMessage,
     NodeMessage,
     PodsSet,
@@ -38,6 +42,7 @@ from agent.wire.messages import (
 
 LOST_AFTER: Final = 3  # heartbeats of silence before the master counts as lost
 GREETING_S: Final = 5.0  # patience with a master that does not answer a hello
+MOVING_S: Final = 2.0  # for running subtasks, when the home has moved
 
 
 class State(Enum):
@@ -46,6 +51,7 @@ class State(Enum):
     NEW = "new"
     GREETING = "greeting"  # hello sent, no welcome yet
     JOINED = "joined"
+    MOVING = "moving"  # the home is another master; subtasks of this one still run
     WAITING = "waiting"  # no socket; opens a new one later
     LEFT = "left"
 
@@ -93,6 +99,13 @@ class Close(Struct, frozen=True):
     linger_s: float
 
 
+class UseMaster(Struct, frozen=True):
+    """Later sockets go to the master of this IAD. If it is the `home`, also after a restart."""
+
+    iad: str
+    home: bool
+
+
 class Send(Struct, frozen=True):
     """Send a message."""
 
@@ -126,14 +139,25 @@ class TellOperator(Struct, frozen=True):
 
 # The outbox's members are events that it handles.
 Instruction = (
-    Open | Close | Send | SendResult | Execute | Resize | TellOperator | Joined | Cut | Taken
+    Open
+    | Close
+    | UseMaster
+    | Send
+    | SendResult
+    | Execute
+    | Resize
+    | TellOperator
+    | Joined
+    | Cut
+    | Taken
 )
 Instructions = list[Instruction]
 
 
 class Link(EventMachine[Instructions]):
     """One node's link. `jitter` gives random numbers in [0, 1); `linger_s` is how long a goodbye
-    may take to leave."""
+    may take to leave. With several masters `hello` names them, and `home` is the one to begin with:
+    after `follow_s` without it the next one is tried (0: never)."""
 
     def __init__(
         self,
@@ -143,8 +167,12 @@ class Link(EventMachine[Instructions]):
         longest_pause_s: float,
         jitter: Callable[[], float],
         linger_s: float = 0.5,
+        home: str = "",
+        follow_s: float = 0.0,
     ) -> None:
         super().__init__(State.NEW)
+        self.home = home  # where this node's home is
+        self.master = home  # the one that it talks to
         self.running: set[int] = set()  # subtasks in the pods
         self.held: list[
             int
@@ -156,6 +184,9 @@ class Link(EventMachine[Instructions]):
         self._heartbeat_s = 0.0
         self._heard_at = 0.0
         self._beat_at = 0.0
+        self._follow_s = follow_s or float("inf")
+        self._follow_at = float("inf")
+        self._go_at = float("inf")
 
     def __repr__(self) -> str:
         return f"link of {self._hello.node}"
@@ -178,10 +209,25 @@ class Link(EventMachine[Instructions]):
     def _greet(self, _: Event, now: float) -> Instructions:
         self.state = State.GREETING
         self.wake_at = now + GREETING_S
+        self._follow_at = min(self._follow_at, now + self._follow_s)
         return [Send(replace(self._hello, running=self._at_work()))]
 
     def _open_when_due(self, event: Event, now: float) -> Instructions:
-        return self._open(event, now) if now >= self.wake_at else []
+        if now < self.wake_at:
+            return []
+        masters = self._hello.masters
+        if now < self._follow_at or len(masters) < 2:
+            return self._open(event, now)
+        self._follow_at = now + self._follow_s
+        after = masters[(masters.index(self.master) + 1) % len(masters)]
+        line = f"no master {self.master} for {self._follow_s:g} s; going to {after}"
+        told = TellOperator("home", line)
+        return [told, self._use(after, self.home), *self._open(event, now)]
+
+    def _use(self, master: str, home: str) -> Instruction:
+        self.master, self.home = master, home
+        self._hello = replace(self._hello, followed=master != home)
+        return UseMaster(master, home=master == home)
 
     def _give_up_greeting(self, _: Event, now: float) -> Instructions:
         if now < self.wake_at:
@@ -194,6 +240,7 @@ class Link(EventMachine[Instructions]):
         joining = self.state is not State.JOINED
         self.state = State.JOINED
         self._pauses.reset()
+        self._follow_at = float("inf")
         self._heartbeat_s = event.heartbeat_s
         self._heard_at = now
         self._beat_at = now + event.heartbeat_s
@@ -202,7 +249,8 @@ class Link(EventMachine[Instructions]):
         self.held.clear()
         if not joining:
             return results
-        return [TellOperator("joined", "joined the master"), *results, Joined(event.takes_events)]
+        told = TellOperator("joined", f"joined the master {self.master}".rstrip())
+        return [told, *results, Joined(event.takes_events)]
 
     def _beat(self, _: Event, now: float) -> Instructions:
         if now >= self._lost_at():
@@ -228,6 +276,7 @@ class Link(EventMachine[Instructions]):
     def _back_off(self, kind: str, reason: str, now: float) -> Instructions:
         pause_s = self._pauses.next()
         self.state = State.WAITING
+        self._follow_at = min(self._follow_at, now + self._follow_s)
         self.wake_at = now + pause_s
         return [Close(0.0), TellOperator(kind, f"{reason}; trying again in {pause_s:.1f} s")]
 
@@ -275,12 +324,46 @@ class Link(EventMachine[Instructions]):
         return []
 
     def _leave(self, _: Event, __: float) -> Instructions:
-        had_socket = self.state in {State.GREETING, State.JOINED}
+        had_socket = self.state in {State.GREETING, State.JOINED, State.MOVING}
         self.state = State.LEFT
         self.wake_at = float("inf")
-        if not had_socket:
-            return []
+        return self._goodbye() if had_socket else []
+
+    def _goodbye(self) -> Instructions:
         return [Send(Goodbye(self._hello.incarnation, self._hello.node)), Close(self._linger_s)]
+
+    # --- a home that moves ---
+
+    def _told_home(self, event: HomeMoved, now: float) -> Instructions:
+        if event.incarnation != self._hello.incarnation:
+            return []
+        masters = self._hello.masters
+        if event.master == self.master or event.master not in masters:
+            named = "this one has that" if event.master in masters else "no master has that"
+            line = (
+                f"the master says that this node's home is {event.master} now; {named} name in "
+                "its configuration. It stays, and its events wait"
+            )
+            return [TellOperator("home", line)]
+        self.state = State.MOVING
+        self.home = event.master
+        self._go_at = now + MOVING_S
+        return self._go_if_idle(event, now)
+
+    def _go_if_idle(self, _: Event, now: float) -> Instructions:
+        if self.running and now < self._go_at:
+            self.wake_at = self._go_at
+            return []
+        told = TellOperator("home", f"its home is the master {self.home} now; going there")
+        parting = self._goodbye()
+        return [told, *parting, self._use(self.home, self.home), *self._open(_, now)]
+
+    def _answer_and_go(self, event: Finished, now: float) -> Instructions:
+        return [*self._answer(event, now), *self._go_if_idle(event, now)]
+
+    def _go(self, event: Event, now: float) -> Instructions:
+        self._go_at = now
+        return self._go_if_idle(event, now)
 
     def _rename(self, event: Reopened, _: float) -> Instructions:
         self._hello = replace(self._hello, history=event.history)
@@ -319,6 +402,8 @@ class Link(EventMachine[Instructions]):
         (State.GREETING, SetPods): _resize,
         (State.GREETING, EventsTaken): _taken,
         (State.GREETING, Subtask): _refuse,
+        # It is said again after the welcome.
+        (State.GREETING, HomeMoved): _nothing,
         (State.GREETING, Finished): _hold,
         (State.GREETING, Stop): _leave,
         (State.GREETING, Reopened): _greet_renamed,
@@ -330,10 +415,24 @@ class Link(EventMachine[Instructions]):
         (State.JOINED, SetPods): _resize,
         (State.JOINED, EventsTaken): _taken,
         (State.JOINED, Subtask): _execute,
+        (State.JOINED, HomeMoved): _told_home,
         (State.JOINED, Finished): _answer,
         (State.JOINED, Stop): _leave,
         # Also with the same id: events that were unreadable before join the outbox's backlog.
         (State.JOINED, Reopened): _greet_renamed,
+        (State.MOVING, Tick): _go_if_idle,
+        (State.MOVING, Finished): _answer_and_go,
+        # Sent before the master said where the home is, or by one that has forgotten the node.
+        (State.MOVING, Welcome): _nothing,
+        (State.MOVING, Heartbeat): _nothing,
+        (State.MOVING, HomeMoved): _nothing,
+        (State.MOVING, HelloWanted): _go,
+        (State.MOVING, Rejected): _go,
+        (State.MOVING, SetPods): _resize,
+        (State.MOVING, EventsTaken): _taken,
+        (State.MOVING, Subtask): _execute,
+        (State.MOVING, Stop): _leave,
+        (State.MOVING, Reopened): _rename,
         (State.WAITING, Tick): _open_when_due,
         (State.WAITING, Finished): _hold,
         (State.WAITING, Stop): _leave,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 import zmq
@@ -21,12 +21,14 @@ LINGER_S: Final = 0.5  # for messages queued on a connection that is being repla
 
 
 class MasterSocket:
-    """One DEALER socket at a time, registered with `poller` while it is open."""
+    """One DEALER socket at a time, registered with `poller` while it is open, to the master that
+    `use` named last. `keys` has the key files for each IAD's master; without any it is a link
+    within this host."""
 
     def __init__(
         self,
         settings: edge_config.EdgeMaster,
-        keys: KeyFiles | None,
+        keys: Mapping[str, KeyFiles],
         poller: zmq.Poller,
         reporter: Reporter,
     ) -> None:
@@ -38,12 +40,22 @@ class MasterSocket:
         self._decoder: codec.Decoder[MasterMessage] = codec.Decoder(MasterMessage)
         self._context = zmq.Context()
         self._socket: zmq.Socket[bytes] | None = None
-        self._keys = keys
+        self._all_keys = keys
+        self.use(settings.iad)
+
+    def use(self, iad: str) -> None:
+        """Later sockets go to the master of this IAD."""
+        self._address = self._settings.all[iad].address
+        keys = self._keys = self._all_keys.get(iad)
         self._connections = 0
-        if keys is not None:
+        if keys is None:
+            return
+        try:
             self._handshake = keys.handshake(0)
-            self._shown = self._handshake.own
-            self._look_at_s = 0.0
+        except config.ConfigError as error:
+            self._reporter.complain("keys", str(error))
+        self._shown = self._handshake.own
+        self._look_at_s = 0.0
 
     def open(self) -> None:
         """Open a new socket; succeeds whether or not the master listens."""
@@ -55,7 +67,7 @@ class MasterSocket:
         socket.setsockopt(zmq.RECONNECT_IVL_MAX, round(self._settings.reconnect_longest_s * 1000))
         if self._keys is not None:
             self._use_keys(socket, self._keys)
-        socket.connect(self._settings.address)
+        socket.connect(self._address)
         self._poller.register(socket, zmq.POLLIN)
         self._socket = socket
 
@@ -137,18 +149,20 @@ class MasterSocket:
         self._handshake.apply(socket)
 
 
-def keys_of(settings: edge_config.EdgeConfig, folder: str) -> KeyFiles | None:
-    """The key files for the link to the master; None for a link within this host, without keys.
+def keys_of(settings: edge_config.EdgeConfig, folder: str) -> dict[str, KeyFiles]:
+    """The key files for the links to the masters, by IAD; none for a link within this host.
 
     ConfigError if they cannot be used.
     """
-    if not settings.trust.key or not settings.master.address.startswith("tcp://"):
-        return None
-    from agent.net.keys import KeyFiles  # not loaded on a node without keys
+    keys: dict[str, KeyFiles] = {}
+    for iad, master in settings.master.all.items():
+        if not settings.trust.key or not master.address.startswith("tcp://"):
+            continue
+        from agent.net.keys import KeyFiles  # not loaded on a node without keys
 
-    keys = KeyFiles(
-        os.path.join(folder, settings.trust.key),  # noqa: PTH118 - pathlib takes 0.6 MiB
-        os.path.join(folder, settings.master.keys),  # noqa: PTH118
-    )
-    keys.handshake(0)
+        keys[iad] = KeyFiles(
+            os.path.join(folder, settings.trust.key),  # noqa: PTH118 - pathlib takes 0.6 MiB
+            os.path.join(folder, master.keys),  # noqa: PTH118
+        )
+        keys[iad].handshake(0)
     return keys

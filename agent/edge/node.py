@@ -26,6 +26,7 @@ from agent.edge.events.faults import Faults, Happening
 from agent.edge.events.forwarding import Forwarding
 from agent.edge.history.file import HistoryError
 from agent.edge.history.history import History
+from agent.edge.home import keep_home, kept_home
 from agent.edge.master_socket import MasterSocket
 from agent.edge.node_time import Moment, NodeTime
 from agent.edge.pods.emulation import emulation_of
@@ -44,7 +45,7 @@ from agent.wire.base import LONGEST_TEXT
 from agent.wire.messages import Hello, HelloWanted, NodeEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from agent.edge.events.trigger_runner import Alerts
     from agent.edge.metrics import EdgeMetrics, NodeNumbers
@@ -61,7 +62,7 @@ class EdgeNode:
         sensors: tuple[Sensor, ...],
         history: History,
         reporter: Reporter,
-        keys: KeyFiles | None = None,
+        keys: Mapping[str, KeyFiles] | None = None,
         clocks: Clocks | None = None,
         *,
         serves: Callable[[], object] = lambda: None,
@@ -110,7 +111,11 @@ class EdgeNode:
         self._disk = DiskWriterThread()
         self._poller.register(self._disk.fileno, zmq.POLLIN)
         self._following = False  # the disk writer is processing the triggers
-        self._socket = MasterSocket(settings.master, keys, self._poller, reporter)
+        self._socket = MasterSocket(settings.master, keys or {}, self._poller, reporter)
+        masters = tuple(settings.master.all)
+        self._home_path = f"{history.path}.home"
+        home = (len(masters) > 1 and kept_home(self._home_path, masters)) or masters[0]
+        self._socket.use(home)
         incarnation = uuid4().hex
         self._link = links.Link(
             Hello(
@@ -123,7 +128,10 @@ class EdgeNode:
                 version=(codec.MAJOR + b"." + codec.MINOR).decode(),
                 emulates=settings.pods.emulate,
                 release=release(),
+                masters=masters if len(masters) > 1 else (),
             ),
+            home=home,
+            follow_s=settings.master.follow_s,
             first_pause_s=settings.master.reconnect_first_s,
             longest_pause_s=settings.master.reconnect_longest_s,
             jitter=random.random,
@@ -262,10 +270,23 @@ class EdgeNode:
                     self._reporter.complain(kind, line)
                 case outbox.Joined() | outbox.Cut() | outbox.Taken():
                     self._forwarding.handle(instruction, now)
-                case links.Open():
-                    self._socket.open()
-                case links.Close(linger_s):
-                    self._socket.close(linger_s)
+                case links.UseMaster() | links.Open() | links.Close():
+                    self._connect(instruction)
+
+    def _connect(self, instruction: links.UseMaster | links.Open | links.Close) -> None:
+        def kept(problem: str) -> None:
+            if problem:
+                self._reporter.complain("home", problem)
+
+        match instruction:
+            case links.UseMaster(iad, home):
+                self._socket.use(iad)
+                if home:
+                    self._disk.submit(partial(keep_home, self._home_path, iad), kept)
+            case links.Open():
+                self._socket.open()
+            case links.Close(linger_s):
+                self._socket.close(linger_s)
 
     def _answer(self, frame: bytes) -> None:
         self._socket.send(frame)

@@ -3,13 +3,15 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
+import msgspec
 from msgspec.structs import replace
 
-from agent.alerts.event_state import EventState, SaveNodeState
+from agent.alerts.dedup_window import Taken
+from agent.alerts.event_state import EventState, NodeHome, SaveNodeState
 from agent.master.records import Records
 from agent.runtime.reactor import Reactor
 from agent.scheduling.events import ANYONE, Peer, SendToNode
@@ -23,6 +25,11 @@ from agent.wire.records import NodeEventRecord
 GATHER_S: Final = 0.1
 # Size of a batch, and of the next one that is gathered meanwhile, in as many messages.
 MAX_GATHERED: Final = 1_024
+# Messages of one node that are held while its home moves; a node sends no more without an
+# acknowledgement.
+MAX_HELD: Final = 256
+# After the disk refused.
+AGAIN_S: Final = 1.0
 
 Key = tuple[str, str, int]
 NodeOn = Callable[[Peer, str], str | None]
@@ -41,6 +48,12 @@ class Alerts(Protocol):
     def keep(self, then: Callable[[bool], object], changes: Sequence[SaveNodeState] = ()) -> None:
         """Put what was published, and these changes, on stable storage in one transaction; `then`
         gets whether all of it is there. What is refused is tried again."""
+
+    def spooled_of(self, node: str, histories: Iterable[str]) -> dict[str, Taken]:
+        """Which events of these histories of a node are alerts that were spooled here."""
+
+    def adopt(self, node: str, spooled: Mapping[str, Taken]) -> list[Any]:
+        """Another master spooled these. Returns the changes to write."""
 
 
 class _Arrived(NamedTuple):
@@ -93,7 +106,9 @@ class EventPlane:
     ) -> None:
         self._reactor = reactor
         self._node_on = node_on
-        self._takes = takes
+        self.takes = takes
+        # Whether a node's events are this master's to take.
+        self.lives_here: Callable[[str], bool] = lambda _: True
         # By node, as reported with its most recent events: how many wait there, and were dropped.
         self._backlogs: dict[str, tuple[int, int]] = {}
         self._iad = iad
@@ -106,6 +121,10 @@ class EventPlane:
         self._under_way: _Batch | None = None
         self._due: float | None = None
         self._counters = {"node_events": 0, "node_events_repeated": 0, "node_events_refused": 0}
+        # By node whose home is on its way: messages that wait, and who waits for what is under way.
+        self._held: dict[str, list[tuple[Peer, NodeEvents, Sender]]] = {}
+        self._draining: dict[str, Callable[[], object]] = {}
+        self._look_s: float | None = None
         if recovered := self._state.recover(records.recent("node_event")):
             alerts.keep(lambda _well: None, recovered)
         reactor.add_timer(self)
@@ -132,11 +151,15 @@ class EventPlane:
         """When the gathered events are written, on the reactor's clock."""
         # While events are being published, their plane may be due at any time.
         waits = self._alerts.under_way or self._under_way is not None
-        return None if waits else self._due
+        parts = (None if waits else self._due, self._look_s)
+        return min([due for due in parts if due is not None], default=None)
 
-    def tick(self, _now: float) -> None:
+    def tick(self, now: float) -> None:
         """Write the gathered events, once all of them are published and the batch before is
         written."""
+        if self._look_s is not None and self._look_s <= now:
+            self._look_s = None
+            self._look_drained()
         if self._due is not None and not self._alerts.under_way and self._under_way is None:
             self._settle()
 
@@ -146,7 +169,11 @@ class EventPlane:
         if node is None:
             return
         self._backlogs[node] = (message.backlog, message.dropped)
-        if not self._takes:
+        if (held := self._held.get(node)) is not None:
+            if len(held) < MAX_HELD:
+                held.append((peer, message, sender))
+            return
+        if not self.takes or not self.lives_here(node):
             return
         now = self._reactor.clock()
         message, instructions = self._claims.sift(peer, node, message, sender.areas, now)
@@ -198,6 +225,62 @@ class EventPlane:
         for ever."""
         return self._due is not None and self._due <= now and self._alerts.under_way
 
+    # --- a node's home that moves --------------------------------------------------------------
+
+    def hold(self, node: str) -> None:
+        """Take no further events of the node; they wait."""
+        self._held.setdefault(node, [])
+
+    def drained(self, node: str, then: Callable[[], object]) -> None:
+        """Call `then` when what was taken before `hold` is on stable storage."""
+        self._draining[node] = then
+        self._look_drained()
+
+    def let_go(self, node: str, *, take: bool) -> None:
+        """End `hold`: take what waits, or leave it to the node's home, which the node sends it to
+        again."""
+        self._draining.pop(node, None)
+        for each in self._held.pop(node, ()) if take else ():
+            self.arrived(*each)
+        self._held.pop(node, None)
+
+    def home(self, node: str) -> bytes:
+        """What this master keeps of a node, for another to `adopt`."""
+        spooled = self._alerts.spooled_of(node, self._state.histories(node))
+        return msgspec.msgpack.encode(self._state.home(node, spooled))
+
+    def adopt(self, node: str, home: NodeHome) -> list[Any]:
+        """The node's home comes here. Returns the changes to write."""
+        return [*self._alerts.adopt(node, home.spooled), *self._state.adopt(node, home)]
+
+    def leave(self, node: str) -> list[SaveNodeState]:
+        """The node's home is elsewhere. Returns the changes to write."""
+        self._backlogs.pop(node, None)
+        return self._state.leave(node)
+
+    def waiting_at(self, node: str) -> int:
+        """How many events wait at a node, as it said last."""
+        return self._backlogs.get(node, (0, 0))[0]
+
+    def histories(self, node: str) -> tuple[str, ...]:
+        """The histories of a node that are known here."""
+        return self._state.histories(node)
+
+    def _look_drained(self) -> None:
+        batches = (self._gathered, self._under_way)
+        busy = {each.node for batch in batches if batch is not None for each in batch.arrived}
+        for node in [node for node in self._draining if node not in busy]:
+            self._alerts.keep(partial(self._drained, node, self._draining[node]))
+
+    def _drained(self, node: str, then: Callable[[], object], well: bool) -> None:
+        if self._draining.get(node) is not then:
+            return
+        if not well:
+            self._look_s = self._reactor.clock() + AGAIN_S
+            return
+        del self._draining[node]
+        then()
+
     # --- step by step, as each is on stable storage --------------------------------------------
 
     def _settle(self) -> None:
@@ -227,6 +310,7 @@ class EventPlane:
             taken = tuple([event.sequence for event in message.events])
             answer = EventsTaken(message.incarnation, message.history, taken)
             self._reactor.perform([SendToNode(each.peer, answer)])
+        self._look_drained()
 
     def _refuse(self, batch: _Batch) -> None:
         """Later events are discarded, too: they may repeat some of these, and would be
@@ -234,3 +318,4 @@ class EventPlane:
         self._counters["node_events_refused"] += len(batch.records) + len(self._gathered.records)
         self._under_way = None
         self._gathered, self._due = _Batch(), None
+        self._look_drained()

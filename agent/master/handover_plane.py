@@ -72,8 +72,8 @@ class _Entry:
         self.beginning = False
         # Whether it was told that it may put out.
         self.owned = False
-        # Until when the news of its release is held back, and what tells it then.
-        self.settling: tuple[float, Callable[[], object]] | None = None
+        # Until when the news of its release is held back, what tells it then, and who asked.
+        self.settling: tuple[float, Callable[[], object], object] | None = None
         # A number for what was asked of the unit last: what it says to something earlier is void.
         self.turn = 0
 
@@ -414,14 +414,15 @@ class HandoverPlane:
         out here."""
         if entry.settling is not None:
             return
-        entry.turn += 1
-        then = partial(self._settled, entry, entry.turn, to, message)
-        entry.settling = self._clock() + PATIENCE_S, then
+        # The unit may be asked for other things meanwhile: it may be on its way back.
+        asked = object()
+        then = partial(self._settled, entry, asked, to, message)
+        entry.settling = self._clock() + PATIENCE_S, then, asked
         self._timed.add(entry)
         entry.movable.settles(message.unit, then)
 
-    def _settled(self, entry: _Entry, turn: int, to: str, message: h.Settled) -> None:
-        if entry.settling is None or turn != entry.turn:
+    def _settled(self, entry: _Entry, asked: object, to: str, message: h.Settled) -> None:
+        if entry.settling is None or entry.settling[2] is not asked:
             return
         entry.settling = None
         self._link.tell(to, message.unit, w.MoveSettled(message.epoch))

@@ -1,4 +1,5 @@
-"""Inboxes of topics that have left: what they still get, as batches for the topics' new masters."""
+"""Inboxes of topics and clients that have left: what they still get, as batches for where these
+went."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from agent.master.push_plane import PushPlane
 from agent.placement.world import Unit
 from agent.topics.contents import inputs_of
 from agent.wire.overlay import Notification
+from agent.wire.predicates import Filter
 from agent.wire.push import (
     AcknowledgeNotifications,
     Gap,
@@ -46,12 +48,12 @@ class Batch(Struct, frozen=True, array_like=True):
 
 
 class _Inbox:
-    __slots__ = ("client", "heard", "id", "name", "peer", "renew_s", "waiting")
+    __slots__ = ("client", "heard", "id", "peer", "renew_s", "waiting", "wanted")
 
-    def __init__(self, client: str, id_: str, name: str) -> None:
+    def __init__(self, client: str, id_: str, wanted: Filter) -> None:
         self.client = client
         self.id = id_
-        self.name = name
+        self.wanted = wanted
         self.peer: Callable[[PushReply], object] = lambda _: None
         self.waiting: deque[tuple[int, Content | None]] = deque()
         self.heard = 0  # the last position that came
@@ -59,7 +61,7 @@ class _Inbox:
 
 
 def client_of(to: str, name: str) -> str:
-    """Whose the inbox of a topic is that has moved to that IAD."""
+    """Whose the inbox of a unit is that has moved to that IAD."""
     return f"{FORWARDING}{to}/{name}"
 
 
@@ -72,9 +74,10 @@ class LateInboxes:
         self._inboxes: dict[Unit, _Inbox] = {}
         self.on_late: Callable[[Unit], object] = lambda _: None
 
-    def begin(self, unit: Unit, to: str, id_: str) -> None:
-        """Take in what comes for a topic that was released."""
-        inbox = self._inboxes[unit] = _Inbox(client_of(to, unit.name), id_, unit.name)
+    def begin(self, unit: Unit, to: str, id_: str, wanted: Filter | None = None) -> None:
+        """Take in what comes for a unit that was released: a topic, if no filter is given."""
+        wanted = inputs_of(unit.name) if wanted is None else wanted
+        inbox = self._inboxes[unit] = _Inbox(client_of(to, unit.name), id_, wanted)
         inbox.peer = partial(self._said, unit, inbox)
 
     def client(self, unit: Unit) -> str:
@@ -82,7 +85,7 @@ class LateInboxes:
         return self._inboxes[unit].client if unit in self._inboxes else ""
 
     def id_of(self, unit: Unit) -> str:
-        """The id of that inbox, which is random for each creation of a topic; "" likewise."""
+        """The id of that inbox, which for a topic is random for each creation; "" likewise."""
         return self._inboxes[unit].id if unit in self._inboxes else ""
 
     def drop(self, unit: Unit) -> None:
@@ -125,9 +128,10 @@ class LateInboxes:
         """Do what is due."""
         for inbox in list(self._inboxes.values()):
             if inbox.renew_s <= now:
-                wanted = inputs_of(inbox.name)
                 after = inbox.waiting[0][0] - 1 if inbox.waiting else inbox.heard or None
-                taken = self._ask(inbox, Subscribe(inbox.id, wanted, durable=True, after=after))
+                taken = self._ask(
+                    inbox, Subscribe(inbox.id, inbox.wanted, durable=True, after=after)
+                )
                 inbox.renew_s = now + (RENEW_S if taken else RETRY_S)
 
     def _ask(self, inbox: _Inbox, message: Subscribe | AcknowledgeNotifications) -> bool:

@@ -22,7 +22,9 @@ from agent.master.directory_link import DirectoryLink
 from agent.master.event_plane import EventPlane
 from agent.master.event_take_over import node_states
 from agent.master.handover_plane import HandoverPlane
+from agent.master.home_plane import HomePlane
 from agent.master.metrics_plane import MetricsPlane
+from agent.master.node_homes import NodeHomes
 from agent.master.notification_store import NotificationStore
 from agent.master.operator_plane import MAX_CONNECTIONS, OperatorPlane
 from agent.master.peers import Peers
@@ -37,6 +39,7 @@ from agent.master.records import Records
 from agent.master.reply_writer import ReplyWriter
 from agent.master.request_plane import RequestOrigin
 from agent.master.state import State
+from agent.master.subscriber_homes import SubscriberHomes
 from agent.master.task_plane import TaskPlane, nodes_before
 from agent.master.topic_plane import TopicPlane
 from agent.master.watch_plane import WatchPlane
@@ -239,6 +242,15 @@ class Master:
             self._areas,
             units := self._notifications.load_units(),
         )
+        node_homes = NodeHomes(reactor, self._iad, self._task_scheduler, self._events, self._push)
+        subscriber_homes = SubscriberHomes(
+            reactor,
+            self._iad,
+            self._push,
+            {each.iad: each.address for each in config.pool},
+        )
+        self._homes = HomePlane(node_homes, subscriber_homes)
+        subscriber_homes.late_inboxes.on_late = self._homes.has_late
         self._handovers = HandoverPlane(
             reactor,
             self._iad,
@@ -246,7 +258,7 @@ class Master:
             self._peers,
             self._operator,
             self._push,
-            [self._topics.moves],
+            [self._topics.moves, self._homes],
             units,
             partners=partners,
             wall=time.time,

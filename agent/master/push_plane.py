@@ -4,18 +4,19 @@ subscribers."""
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from agent.alerts import inbox_events as i
 from agent.alerts import spool_events as s
+from agent.alerts.dedup_window import Taken
 from agent.alerts.event_state import SaveNodeState
 from agent.alerts.inbox_handover import MovableInboxes
 from agent.alerts.known_names import KnownNames
 from agent.alerts.losses import MAX_LOST
-from agent.alerts.notifications import alerts_of, content_of, notification_of
+from agent.alerts.notifications import alerts_of, content_of, history_of, notification_of
 from agent.alerts.spool import Spool
 from agent.master.broker_links import BrokerLinks
 from agent.master.group_commit import GroupCommit
@@ -205,6 +206,18 @@ class PushPlane:
         `then` gets whether all of it is there. What is refused is tried again."""
         self._commit.take(changes)
         self._commit.settle(then)
+
+    def spooled_of(self, node: str, histories: Iterable[str]) -> dict[str, Taken]:
+        """Which events of these histories of a node are alerts that were spooled here."""
+        return self._spool.taken_of(node, histories)
+
+    def adopt(self, node: str, spooled: Mapping[str, Taken]) -> list[s.SpoolInstruction]:
+        """Another master spooled these. Returns the changes to write."""
+        return self._spool.adopt(node, spooled)
+
+    def has_alerts_of(self, node: str, histories: Iterable[str]) -> bool:
+        """Whether some subscriber may lack an alert of these histories of a node."""
+        return self._spool.has_of({history_of(node, history) for history in histories})
 
     @property
     def refusing(self) -> bool:

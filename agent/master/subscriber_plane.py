@@ -49,6 +49,9 @@ class SubscriberPlane:
         self._public = public
         self._clock = reactor.clock
         self._ask = ask
+        # Takes out of a client's request what is about subscriptions that live elsewhere, or are on
+        # their way; None: nothing is left of it.
+        self.sift: Callable[[Any, str, PushRequest], PushRequest | None] = lambda *given: given[2]
         self._waiting = SubscriberQueue()
         # Taken from the queue, its filter read.
         self._begun: tuple[RequestOrigin, PushRequest] | None = None
@@ -106,7 +109,9 @@ class SubscriberPlane:
         return ""
 
     def _take(self, origin: RequestOrigin, request: PushRequest) -> None:
-        if not self._ask(origin, client_of(origin.sender), request):
+        client = client_of(origin.sender)
+        rest = self.sift(origin, client, request)
+        if rest is not None and not self._ask(origin, client, rest):
             self._not_now(origin, request, "this master's disk takes nothing now; try again later")
 
     def _not_now(self, origin: RequestOrigin, request: PushRequest, why: str) -> None:

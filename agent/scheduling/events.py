@@ -117,6 +117,14 @@ class PodsWanted(_Struct, frozen=True):
     count: int
 
 
+class HomeChanged(_Struct, frozen=True):
+    """The home of the node of that name is the master of IAD `home` from now on; None: it is
+    here."""
+
+    node: str
+    home: str | None
+
+
 class NodeAlive(_Struct, frozen=True):
     """`running` as in the hello; None if the node did not say."""
 
@@ -171,6 +179,7 @@ TaskEvent = (
     | NodeRefused
     | NodePods
     | PodsWanted
+    | HomeChanged
     | NodeHeard
     | SubtaskReturned
     | PolicyChanged

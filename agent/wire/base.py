@@ -13,6 +13,7 @@ MAX_CHANNELS = 64
 LONGEST_TEXT = 512
 MAX_EVENTS = 128  # in one message
 MAX_EVENT_AREAS = 16
+MAX_MASTERS = 16  # that a node may choose from
 # Kinds of events that both ends know.
 TRIGGER_RAISED: Final = "trigger_raised"
 TRIGGER_CLEARED: Final = "trigger_cleared"

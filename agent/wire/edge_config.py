@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 from msgspec import Meta, field
 
 from agent.wire.areas import AreaSet
-from agent.wire.base import MAX_AREAS, MAX_EVENT_AREAS, Area, Name
+from agent.wire.base import MAX_AREAS, MAX_EVENT_AREAS, MAX_MASTERS, Area, Name
 from agent.wire.config import (
     DAY_S,
     Count,
@@ -40,12 +40,30 @@ class EdgeIdentity(Section, frozen=True):
     ]
 
 
+class OtherMaster(Section, frozen=True):
+    """A master that may become this node's home, too: its home moves there when its master says so
+    (docs/understand/edge.md). One such table each."""
+
+    iad: Annotated[Name, Meta(description="The master's IAD.")]
+    address: Annotated[str, Meta(description="The master's node socket.")]
+    keys: Annotated[
+        File, Meta(description="File with the master's public keys, as in [master].")
+    ] = ""
+
+
 class EdgeMaster(Section, frozen=True):
-    """Where the IAD's master is."""
+    """Where the IAD's master is: the node's home to begin with, if it has others to choose from."""
 
     address: Annotated[
         str, Meta(description="The master's node socket, such as tcp://127.0.0.1:5701.")
     ]
+    iad: Annotated[
+        str,
+        Meta(
+            pattern=r"^([A-Za-z0-9_.-]{1,64})?$(?!\n)",
+            description="The master's IAD; needed if there are others to choose from.",
+        ),
+    ] = ""
     keys: Annotated[
         File,
         Meta(
@@ -61,6 +79,22 @@ class EdgeMaster(Section, frozen=True):
         float,
         Meta(ge=0.01, le=DAY_S, description="Longest pause between reconnections, in seconds."),
     ] = 30.0
+    follow_s: Annotated[
+        float,
+        Meta(
+            ge=0.0,
+            le=30 * DAY_S,
+            description="Seconds without its home after which the node goes to the next of its "
+            "masters on its own; some events may be recorded twice then. 0: it waits.",
+        ),
+    ] = 0.0
+    other: Annotated[tuple[OtherMaster, ...], Meta(max_length=MAX_MASTERS - 1)] = ()
+
+    @property
+    def all(self) -> dict[str, EdgeMaster | OtherMaster]:
+        """Every master that may be this node's home, by IAD."""
+        masters: tuple[EdgeMaster | OtherMaster, ...] = (self, *self.other)
+        return {each.iad: each for each in masters}
 
 
 class EdgeChannel(Section, frozen=True):
@@ -292,9 +326,26 @@ class EdgeConfig(Section, frozen=True):
                 raise ValueError(f"two sensors are called {name}: give one of them another name")
         for problem in trigger_problems(self.trigger, self.node.areas):
             raise ValueError(problem)
-        require_usable(self.master.address, "master.address", keyed=bool(self.trust.key))
-        if bool(self.trust.key) != bool(self.master.keys):
+        keyed = bool(self.trust.key)
+        require_usable(self.master.address, "master.address", keyed=keyed)
+        if keyed != bool(self.master.keys):
             raise ValueError("trust.key and master.keys come together: one has no use alone")
+        for problem in self._problems_of_others(keyed=keyed):
+            raise ValueError(problem)
+
+    def _problems_of_others(self, *, keyed: bool) -> Iterator[str]:
+        masters = (self.master, *self.master.other)
+        if len(masters) > 1 and not self.master.iad:
+            yield "master.iad is missing: with several masters each has the name of its IAD"
+        for what in ("iad", "address"):
+            values = [getattr(each, what) for each in masters]
+            for value in values:
+                if values.count(value) > 1:
+                    yield f"two masters have the {what} {value}: one is enough"
+        for other in self.master.other:
+            require_usable(other.address, f"address of master {other.iad}", keyed=keyed)
+            if keyed != bool(other.keys):
+                yield f"master {other.iad}: trust.key and keys come together"
 
 
 def trigger_problems(triggers: Sequence[EdgeTrigger], areas: Sequence[str]) -> Iterator[str]:

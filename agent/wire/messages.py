@@ -19,6 +19,7 @@ from agent.wire.base import (
     LONGEST_WINDOW_S,
     MAX_EVENT_AREAS,
     MAX_EVENTS,
+    MAX_MASTERS,
     Area,
     Areas,
     Channel,
@@ -334,7 +335,9 @@ class Hello(Message, frozen=True, tag="hello", omit_defaults=True):
 
     `incarnation` is random per process start, `history` per history file. `running` names the
     subtasks that its pods are serving or whose results it still holds. `version` is that of the
-    wire format, `release` that of the agent, empty when it runs from a checkout.
+    wire format, `release` that of the agent, empty when it runs from a checkout. `masters` are the
+    IADs between which its home may move, this one included; empty: it has no choice. `followed`: it
+    came on its own, since its home was silent for long.
     """
 
     node: Name
@@ -347,6 +350,8 @@ class Hello(Message, frozen=True, tag="hello", omit_defaults=True):
     emulates: Text = ""
     running: Running = ()
     release: Text = ""
+    masters: Annotated[tuple[Name, ...], Meta(max_length=MAX_MASTERS)] = ()
+    followed: bool = False
 
 
 class Heartbeat(Message, frozen=True, tag="heartbeat", omit_defaults=True):
@@ -463,6 +468,15 @@ class SetPods(Message, frozen=True, tag="set_pods"):
     count: Annotated[int, Meta(ge=1, le=256)]
 
 
+class HomeMoved(Message, frozen=True, tag="home_moved"):
+    """The node's home is the master of IAD `master` from now on, one of `Hello.masters`: say
+    goodbye and go there. Said again after each welcome. This master takes no events of it any
+    more."""
+
+    incarnation: Identifier
+    master: Name
+
+
 class Subtask(Message, frozen=True, tag="subtask", omit_defaults=True):
     """One node's share of a task, for one idle pod."""
 
@@ -474,4 +488,6 @@ class Subtask(Message, frozen=True, tag="subtask", omit_defaults=True):
 
 
 NodeMessage = Hello | Heartbeat | Goodbye | PodsSet | SubtaskResult | NodeEvents
-MasterMessage = Welcome | Heartbeat | HelloWanted | Rejected | SetPods | Subtask | EventsTaken
+MasterMessage = (
+    Welcome | Heartbeat | HelloWanted | Rejected | SetPods | Subtask | EventsTaken | HomeMoved
+)

@@ -76,13 +76,15 @@ class Subscribed(Message, frozen=True, tag="subscribed", omit_defaults=True):
     ones follow. `unknown`: delivery has ended, because the master restarted or received nothing
     from the client for `renew_ms`: subscribe again. `refused`: `message` gives the reason. With
     `open`, `message` says why no alert can match the filter, if that is known; with `cancelled`,
-    that there was no such subscription."""
+    that there was no such subscription. With `refused` and `unknown`, `master` is the public
+    address of the master where the subscription lives now: subscribe there, with `after`."""
 
     id: Annotated[str, Meta(max_length=64)]
     state: Literal["open", "cancelled", "refused", "unknown"]
     position: Count = 0
     renew_ms: Milliseconds = 0.0
     message: Text = ""
+    master: Text = ""
 
 
 class Notified(Message, frozen=True, tag="notified", omit_defaults=True):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from fleet.cli import completion
-from fleet.cli.options import ADDRESS, FLEET_IF_NAMED, NAME
+from fleet.cli.options import ADDRESS, ADDRESSES, FLEET_IF_NAMED, NAME, NAMES
 
 if TYPE_CHECKING:
     from agent.net.keys import KeyFiles
@@ -29,18 +29,27 @@ HELP: dict[Socket, str] = {
 }
 
 
-def connecting(socket: Socket) -> Callable[[Callable[..., int]], Callable[..., int]]:
+def connecting(
+    socket: Socket, *, several: bool = False
+) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Options of a command that talks to a master's `socket`: it gets that address by the socket's
-    name, and `keys`, KeyFiles or None."""
+    name, and `keys`, KeyFiles or None. With `several` masters may be named, with commas between;
+    `keys` may be a list then, one for each."""
+    more = " Several with commas between: what moved is followed." if several else ""
 
     def add(command: Callable[..., int]) -> Callable[..., int]:
-        @click.option(f"--{socket}", "address", type=ADDRESS, help=HELP[socket])
+        @click.option(
+            f"--{socket}",
+            "address",
+            type=ADDRESSES if several else ADDRESS,
+            help=HELP[socket] + more,
+        )
         @click.option(
             "--iad",
             "of_iad",
-            type=NAME,
+            type=NAMES if several else NAME,
             shell_complete=completion.IADS,
-            help="The master of this IAD, with the fleet's keys.",
+            help="The master of this IAD, with the fleet's keys." + more,
         )
         @FLEET_IF_NAMED
         @click.option(
@@ -67,14 +76,16 @@ def connecting(socket: Socket) -> Callable[[Callable[..., int]], Callable[..., i
                 raise click.UsageError(_nothing_named(socket, folder))
             if address is not None and of_iad is not None:
                 raise click.UsageError(f"give either --{socket} ADDRESS or --iad NAME")
-            keys: KeyFiles | None
+            keys: KeyFiles | list[KeyFiles] | None
             if of_iad is not None:
                 if key is not None or server_keys is not None:
                     raise click.UsageError(
                         "--iad takes the keys from the fleet's folder; leave --key and "
                         "--server-keys out"
                     )
-                address, keys = of_fleet(folder, of_iad, socket)
+                found = [of_fleet(folder, each, socket) for each in of_iad.split(",")]
+                address = ",".join([each for each, _ in found])
+                keys = [each for _, each in found] if len(found) > 1 else found[0][1]
             else:
                 if folder is not None:
                     raise click.UsageError(f"--fleet goes with --iad, not with --{socket}")

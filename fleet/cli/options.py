@@ -80,6 +80,10 @@ def _address(text: str) -> str:
     return text
 
 
+def _addresses(text: str) -> str:
+    return ",".join([_address(each) for each in text.split(",")])
+
+
 def _policy(text: str) -> str:
     from fleet.simulation.policies import POLICIES
 
@@ -98,9 +102,15 @@ def _share(text: str) -> Any:
 
 
 ADDRESS = Parsed("address", _address)
+# Of several masters, with commas between.
+ADDRESSES = Parsed("addresses", _addresses)
 POLICY = Parsed("policy", _policy)
 AREA = Parsed("area", _area)
 NAME = Parsed("name", _matching(r"[A-Za-z0-9_.-]{1,64}", "a name; write letters, digits, _ . -"))
+NAMES = Parsed(
+    "names",
+    _matching(r"[A-Za-z0-9_.-]{1,64}(,[A-Za-z0-9_.-]{1,64})*", "names; write iad1, or iad1,iad2"),
+)
 CHANNEL = Parsed(
     "channel", _matching(r"[a-z][a-z0-9_]{0,31}", "a channel; write temperature or humidity")
 )

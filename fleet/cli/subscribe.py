@@ -10,6 +10,8 @@ from fleet.cli.connecting import connecting
 from fleet.cli.options import WINDOW, Parsed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from agent.net.keys import KeyFiles
     from agent.wire.predicates import Filter
 
@@ -34,7 +36,7 @@ SUBSCRIPTION = Parsed("name", _identifier)
 
 @click.command()
 @click.argument("wanted", metavar="FILTER", type=FILTER, required=False)
-@connecting("master")
+@connecting("master", several=True)
 @click.option(
     "--durable",
     "durable",
@@ -60,7 +62,7 @@ def subscribe(
     detach: bool,
     unsubscribe: bool,
     as_json: bool,
-    keys: KeyFiles | None,
+    keys: KeyFiles | Sequence[KeyFiles] | None,
 ) -> int:
     """Print each alert for which FILTER holds, as it comes; '*' holds for all.
 

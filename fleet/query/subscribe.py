@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -64,7 +64,7 @@ class Tally(Struct):
     losses: int = 0  # with an unknown number of alerts that matched
 
 
-def run(options: Options, keys: KeyFiles | None = None) -> int:
+def run(options: Options, keys: KeyFiles | Sequence[KeyFiles] | None = None) -> int:
     """Subscribe until the end, or Ctrl-C; returns the exit status."""
     try:
         with (
@@ -87,7 +87,7 @@ def run(options: Options, keys: KeyFiles | None = None) -> int:
         return replies.fail(error, f"{options.master} is none to a subscription", "public")
 
 
-def end(master: str, name: str, keys: KeyFiles | None = None) -> int:
+def end(master: str, name: str, keys: KeyFiles | Sequence[KeyFiles] | None = None) -> int:
     """End a durable subscription; returns the exit status."""
     try:
         with Client(master, keys) as client:

@@ -4,6 +4,7 @@ from collections import deque
 
 import pytest
 import zmq
+from msgspec.structs import replace
 
 from agent.client import Client, NoReplyError, SubscriptionError, UnknownLoss
 from agent.client import subscriptions as subscriptions_module
@@ -533,3 +534,70 @@ def test_two_subscriptions_of_a_client_have_different_ids(master):
         subscribe(HOT, id="s")
     master.then(opened())
     assert subscribe(HOT, id="s").is_open
+
+
+# --- a subscription that moves --------------------------------------------------------------------
+
+ELSEWHERE = "tcp://10.2.0.10:5700"
+MOVED = Subscribed("s", "unknown", message="it lives at iad2 now", master=ELSEWHERE)
+
+
+class Moving(Line):
+    """A client with two masters; `at` has where each message was sent."""
+
+    def __init__(self, monkeypatch):
+        super().__init__(monkeypatch)
+        self.here = ""
+
+    def hand_subscription(self, subscription, master):
+        assert subscription is self.notifications
+        if master != ELSEWHERE:
+            return None
+        self.here = master
+        return self
+
+
+@pytest.fixture
+def moving(monkeypatch):
+    return Moving(monkeypatch)
+
+
+@pytest.mark.parametrize("state", ["unknown", "refused"])
+def test_a_subscription_goes_on_after_its_position_where_it_lives_now(moving, state):
+    told = Subscribed("s", state, message="elsewhere", master=ELSEWHERE)
+    heard = moving.open(notified(1), notified(2), told, opened(2), notified(3), durable=True)
+    words = []
+    heard.on_word = words.append
+    assert [next(heard).position for _ in range(2)] == [1, 2]
+    if state == "refused":
+        moving.coming.appendleft(CUT)  # it asks again, and that is refused
+    assert next(heard).position == 3
+    assert moving.here == ELSEWHERE
+    assert asked(2, durable=True) in moving.said()
+    assert words == [f"goes on at {ELSEWHERE}"]
+
+
+def test_a_subscription_that_begins_at_the_wrong_master_opens_at_the_right_one(moving):
+    subscribe = Subscribe("s", WANTED, True, 17)
+    moving.notifications = Notifications(moving, subscribe, 60.0)
+    moving.coming.extend([replace(MOVED, state="refused"), opened(17), notified(18)])
+    moving.notifications.open()
+    assert moving.said() == [subscribe, subscribe]
+    assert next(moving.notifications).position == 18
+
+
+def test_a_client_that_does_not_have_that_master_is_told_so_in_a_line(moving):
+    heard = moving.open(notified(1), replace(MOVED, master="tcp://10.9.9.9:1"), durable=True)
+    assert next(heard).position == 1
+    with pytest.raises(SubscriptionError, match="it lives at iad2 now"):
+        next(heard)
+
+
+def test_it_is_ended_where_it_lives(moving):
+    heard = moving.open(durable=True)
+    moving.said()
+    moving.coming.extend([replace(MOVED, state="refused"), Subscribed("s", "cancelled")])
+    heard.end(1_000.0)
+    assert moving.said() == [Unsubscribe("s"), Unsubscribe("s")]
+    assert moving.here == ELSEWHERE
+    assert heard.was_kept

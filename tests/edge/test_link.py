@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from agent.edge.events.outbox import Cut, Joined, Taken
 from agent.edge.link import (
     GREETING_S,
     LOST_AFTER,
+    MOVING_S,
     Close,
     Event,
     Execute,
@@ -28,6 +31,7 @@ from agent.edge.link import (
     Stop,
     TellOperator,
     Tick,
+    UseMaster,
 )
 from agent.runtime.state_machine import InvalidTransition
 from agent.wire.messages import (
@@ -36,6 +40,7 @@ from agent.wire.messages import (
     Heartbeat,
     Hello,
     HelloWanted,
+    HomeMoved,
     PodsSet,
     Rejected,
     SetPods,
@@ -318,13 +323,28 @@ def test_an_acknowledgement_for_somebody_else_is_ignored(who: tuple[str, str]) -
     assert link.handle(EventsTaken(*who, (4,)), 0.1) == []
 
 
+CHOOSING = replace(HELLO, masters=("iad1", "iad2", "iad3"))
+
+
+def choosing(*, follow_s: float = 0.0, home: str = "iad1") -> Link:
+    return Link(
+        CHOOSING,
+        first_pause_s=FIRST_S,
+        longest_pause_s=LONGEST_S,
+        jitter=lambda: 0.5,
+        home=home,
+        follow_s=follow_s,
+    )
+
+
 class LinkModel(RuleBasedStateMachine):
     """Random events that can happen; the model is a socket, the number of pods, those at work, the
     results held."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.link = new_link()
+        self.link = choosing(follow_s=60.0)
+        self.master = self.home = "iad1"  # what the socket is for; what is kept
         self.now = 0.0
         self.socket_open = False
         self.greeted = False  # a hello was sent on this socket
@@ -346,10 +366,20 @@ class LinkModel(RuleBasedStateMachine):
                 case Close():
                     assert self.socket_open
                     self.socket_open = False
+                case UseMaster(iad, home):
+                    assert not self.socket_open
+                    self.master = iad
+                    if home:
+                        self.home = iad
                 case Send(Hello() as sent):
                     assert self.socket_open
                     at_work = tuple(sorted(self.at_work | self.held))
-                    assert sent == replace(HELLO, pods=self.pods, running=at_work)
+                    assert sent == replace(
+                        CHOOSING,
+                        pods=self.pods,
+                        running=at_work,
+                        followed=self.master != self.home,
+                    )
                     self.greeted = True
                 case Send(_):
                     assert self.socket_open
@@ -358,7 +388,7 @@ class LinkModel(RuleBasedStateMachine):
                     assert subtask.id not in self.at_work
                     self.at_work.add(subtask.id)
                 case SendResult(number):
-                    assert self.link.state is State.JOINED
+                    assert self.link.state in {State.JOINED, State.MOVING, State.GREETING}
                     self.held.remove(number)
                 case Joined(takes_events):
                     assert not self.outbox_joined
@@ -392,8 +422,9 @@ class LinkModel(RuleBasedStateMachine):
     @precondition(lambda self: self.socket_open)
     def welcome(self) -> None:
         self.heard_at = self.now
+        moving = self.link.state is State.MOVING
         self.handle(WELCOME)
-        assert self.link.state is State.JOINED
+        assert self.link.state is (State.MOVING if moving else State.JOINED)
         assert self.held == set()
 
     @rule()
@@ -413,27 +444,42 @@ class LinkModel(RuleBasedStateMachine):
     def hello_wanted(self) -> None:
         sent = self.handle(HelloWanted())
         assert self.link.state is State.GREETING
-        assert len([i for i in sent if isinstance(i, Send)]) <= 1
+        assert len([i for i in sent if isinstance(i, Send)]) <= 2
+
+    @rule(master=st.sampled_from(["iad1", "iad2", "iad3", "iad9"]))
+    @precondition(lambda self: self.socket_open)
+    def home_moved(self, master: str) -> None:
+        self.heard_at = self.now
+        before, joined = self.master, self.link.state is State.JOINED
+        self.handle(HomeMoved("here", master))
+        if joined and master not in ("iad9", before):
+            # It goes when its pods are idle.
+            assert (self.link.state is State.MOVING) == bool(self.at_work)
+            assert self.at_work or self.master == self.home == master
+        else:
+            assert self.master == before
 
     @rule()
     @precondition(lambda self: not self.stopped)
     def history_reopened(self) -> None:
+        moving = self.link.state is State.MOVING
         sent = self.handle(Reopened("history"))
         hellos = [i for i in sent if isinstance(i, Send)]
-        assert len(hellos) == self.socket_open
+        assert len(hellos) == (self.socket_open and not moving)
 
     @rule()
     @precondition(lambda self: self.socket_open)
     def rejected(self) -> None:
+        moving = self.link.state is State.MOVING
         self.handle(Rejected("no"))
-        assert not self.socket_open
+        assert self.socket_open == moving  # to another master
 
     @rule(number=st.integers(0, 9))
     @precondition(lambda self: self.socket_open)
     def subtask(self, number: int) -> None:
         self.heard_at = self.now
         can = (
-            self.link.state is State.JOINED
+            self.link.state in {State.JOINED, State.MOVING}
             and len(self.at_work) < self.pods
             and number not in self.at_work
         )
@@ -455,8 +501,10 @@ class LinkModel(RuleBasedStateMachine):
         self.at_work.remove(number)
         if self.link.state is not State.LEFT:
             self.held.add(number)
-        joined = self.link.state is State.JOINED
-        assert self.handle(Finished(number)) == ([SendResult(number)] if joined else [])
+        joined = self.link.state in {State.JOINED, State.MOVING}
+        done = self.handle(Finished(number))
+        assert done[:1] == ([SendResult(number)] if joined else [])
+        assert self.link.state is not State.MOVING or self.at_work
 
     @rule()
     @precondition(lambda self: not self.stopped)
@@ -468,7 +516,9 @@ class LinkModel(RuleBasedStateMachine):
 
     @invariant()
     def agrees_with_the_model(self) -> None:
-        assert self.socket_open == (self.link.state in {State.GREETING, State.JOINED})
+        open_in = {State.GREETING, State.JOINED, State.MOVING}
+        assert self.socket_open == (self.link.state in open_in)
+        assert self.link.master == self.master
         assert self.link.running == self.at_work
         assert set(self.link.held) == self.held
         assert len(self.link.held) == len(self.held)
@@ -501,3 +551,125 @@ def test_a_heartbeat_names_what_the_pods_run() -> None:
     link.handle(Finished(7), 1.4)
     link.handle(Heartbeat("here"), 1.5)
     assert link.handle(Tick(), 2.3) == [Send(Heartbeat("here", ()))]
+
+
+# --- a home that moves ----------------------------------------------------------------------------
+
+
+def at_home(**options: Any) -> Link:
+    link = choosing(**options)
+    link.handle(Start(), 0.0)
+    link.handle(WELCOME, 0.0)
+    return link
+
+
+def gone(link: Link, instructions: list[Instruction], home: str, now: float) -> None:
+    """These instructions end with the way to that home."""
+    *_, goodbye, close, use, opened, hello = instructions
+    assert goodbye == Send(Goodbye("here", "n1"))
+    assert kinds([close, opened]) == [Close, Open]
+    assert use == UseMaster(home, home=True)
+    assert isinstance(hello, Send)
+    assert isinstance(hello.message, Hello)
+    assert not hello.message.followed
+    assert link.state is State.GREETING
+    assert link.wake_at == now + GREETING_S
+
+
+def test_a_node_whose_home_has_moved_says_goodbye_and_goes_there() -> None:
+    link = at_home()
+    instructions = link.handle(HomeMoved("here", "iad2"), 1.0)
+    assert instructions[0] == Cut()  # its events wait for the new home
+    gone(link, instructions, "iad2", 1.0)
+    assert kinds(link.handle(WELCOME, 1.1)) == [TellOperator, Joined]
+    gone(link, link.handle(HomeMoved("here", "iad1"), 1.2), "iad1", 1.2)
+
+
+def test_running_subtasks_are_answered_before_the_node_goes() -> None:
+    link = at_home()
+    link.handle(subtask(1), 0.5)
+    assert link.handle(HomeMoved("here", "iad2"), 1.0) == [Cut()]
+    assert link.state is State.MOVING
+    assert kinds(link.handle(subtask(2), 1.1)) == [Execute]  # sent before the master knew
+    assert link.handle(Finished(1), 1.2) == [SendResult(1)]
+    instructions = link.handle(Finished(2), 1.3)
+    assert instructions[0] == SendResult(2)
+    gone(link, instructions, "iad2", 1.3)
+
+
+def test_a_node_that_stays_busy_goes_all_the_same() -> None:
+    link = at_home()
+    link.handle(subtask(1), 0.5)
+    link.handle(HomeMoved("here", "iad2"), 1.0)
+    assert link.wake_at == 1.0 + MOVING_S
+    assert link.handle(Tick(), 2.9) == []
+    instructions = link.handle(Tick(), 3.0)
+    gone(link, instructions, "iad2", 3.0)
+    hello = instructions[-1]
+    assert isinstance(hello, Send)
+    assert hello.message.running == (1,)  # type: ignore[union-attr]  # gone() has looked
+    assert link.handle(Finished(1), 3.1) == []
+    assert SendResult(1) in link.handle(WELCOME, 3.2)
+
+
+@pytest.mark.parametrize("name", ["iad9", "iad1"])
+def test_a_home_that_is_none_of_its_other_masters_is_ignored_and_told(name: str) -> None:
+    link = at_home()
+    (told,) = link.handle(HomeMoved("here", name), 1.0)
+    assert isinstance(told, TellOperator)
+    assert name in told.line
+    assert "its events wait" in told.line
+    assert link.state is State.JOINED
+
+
+def test_what_was_meant_for_an_earlier_process_is_ignored() -> None:
+    link = at_home()
+    assert link.handle(HomeMoved("before", "iad2"), 1.0) == []
+    assert link.state is State.JOINED
+
+
+def test_a_master_that_has_forgotten_the_node_does_not_keep_it() -> None:
+    link = at_home()
+    link.handle(subtask(1), 0.5)
+    link.handle(HomeMoved("here", "iad2"), 1.0)
+    gone(link, link.handle(HelloWanted(), 1.1), "iad2", 1.1)
+
+
+def test_a_node_waits_for_its_home_unless_it_is_told_to_follow() -> None:
+    link = at_home()
+    for _ in range(50):
+        assert UseMaster not in kinds(link.handle(Tick(), link.wake_at))
+    assert link.master == "iad1"
+
+
+def test_a_node_that_follows_goes_to_the_next_master_and_says_so() -> None:
+    link = at_home(follow_s=60.0)
+    now, went = 0.0, []
+    while now < 250.0:
+        now = link.wake_at
+        for each in link.handle(Tick(), now):
+            if isinstance(each, UseMaster):
+                went.append((each.iad, each.home))
+            if isinstance(each, Send) and isinstance(each.message, Hello):
+                assert each.message.followed == (link.master != "iad1")
+    # Its home is not another one for that: after a restart it looks there first.
+    assert went == [("iad2", False), ("iad3", False), ("iad1", True)]
+    assert link.home == "iad1"
+
+
+def test_a_short_absence_is_not_followed() -> None:
+    link = at_home(follow_s=60.0)
+    for round_ in range(1, 30):
+        now = 3.0 + round_ * 20.0
+        while link.state is not State.GREETING:
+            link.handle(Tick(), max(now, link.wake_at))
+        link.handle(WELCOME, now + 5.0)
+    assert link.master == "iad1"
+
+
+def test_stopping_on_the_way_is_a_goodbye_to_the_master_that_it_leaves() -> None:
+    link = at_home()
+    link.handle(subtask(1), 0.5)
+    link.handle(HomeMoved("here", "iad2"), 1.0)
+    assert kinds(link.handle(Stop(), 1.1)) == [Send, Close]
+    assert link.handle(Finished(1), 1.2) == []

@@ -334,3 +334,18 @@ def test_a_master_that_restarts_after_any_message_leaves_one_owner(world, who, a
     world.masters[owner].plane.begin(UNIT, target, "plan")
     world.settle(1.0)
     assert owners(world) == [target]
+
+
+def test_a_master_that_is_asked_anew_before_it_told_of_the_release_does_not_spin(world):
+    world.a.things.holds[UNIT] = None
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle()
+    assert world.a.disk.records[UNIT].standing == "released"
+    asked = w.Handover("handover.9", "c", UNIT.kind, UNIT.name, w.MoveAsk(9, 5.0))
+    copy = w.Handover("handover.9", "c", UNIT.kind, UNIT.name, w.MoveState(9, b"7"))
+    for message in (asked, copy):
+        world.c.send("a", message)
+    world.settle(3.0)
+    assert "load" in world.a.things.calls
+    assert world.a.plane.next_due > world.clock.now
+    assert owners(world) == ["b"]

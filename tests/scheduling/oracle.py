@@ -17,6 +17,9 @@ def hello(
     areas: tuple[str, ...] | None = None,
     history: str | None = None,
     release: str = "",
+    masters: tuple[str, ...] = (),
+    *,
+    followed: bool = False,
 ) -> m.Hello:
     return m.Hello(
         node=node,
@@ -28,6 +31,8 @@ def hello(
         version="test",
         running=running,
         release=release,
+        masters=masters,
+        followed=followed,
     )
 
 

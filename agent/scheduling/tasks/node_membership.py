@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from agent.scheduling.events import (
+    HomeChanged,
     Instruction,
     NodeAlive,
     NodeHeard,
@@ -30,6 +31,7 @@ from agent.wire.messages import (
     Heartbeat,
     Hello,
     HelloWanted,
+    HomeMoved,
     MissingReason,
     Rejected,
     SetPods,
@@ -85,6 +87,8 @@ class NodeMembership:
         self._takes_events = takes_events
         self._silences: Timers[Node] = Timers()
         self._wanted_pods: dict[str, int] = {}
+        # The nodes that lived here, and where each went.
+        self._homes: dict[str, str] = {}
         self.nodes = NodeTable()
         self.redispatched = 0
 
@@ -140,6 +144,7 @@ class NodeMembership:
                 self._give_up_all(node, now, instructions)
         self.nodes.bind(node, hello, peer, event.address)
         node.allowed = event.sender.areas
+        node.joined_s = now
         node.become("live")
         instructions += self._known.joined(node.name, hello.areas)
         self._reconcile(node, set(hello.running), math.inf, now, instructions)
@@ -147,8 +152,11 @@ class NodeMembership:
             # Its response time would include the cut, so it is not an unloaded one.
             subtask.unbroken = False
         self.heard(node, now, instructions)
-        welcome = Welcome(hello.incarnation, self._heartbeat_s, self._takes_events)
+        # The events of a node that lives elsewhere are its home's.
+        takes_events = self._takes_events and (hello.followed or node.name not in self._homes)
+        welcome = Welcome(hello.incarnation, self._heartbeat_s, takes_events)
         instructions.append(SendToNode(peer, welcome))
+        self._tell_home(node, instructions)
         self._set_pods(node, instructions)
         self._dispatcher.serve(node, now, instructions)
         return instructions
@@ -282,6 +290,31 @@ class NodeMembership:
             # Reducing a number that it was told may be undone.
             self._dispatcher.serve(node, now, instructions)
         return instructions
+
+    def home_changed(self, event: HomeChanged, _now: float) -> list[Instruction]:
+        """The node shall go to its home, now or when it joins."""
+        self._homes.pop(event.node, None)
+        if event.home is not None:
+            self._homes[event.node] = event.home
+        instructions: list[Instruction] = []
+        node = self.nodes.named(event.node)
+        if node is not None and node.state == "live":
+            self._tell_home(node, instructions)
+        return instructions
+
+    def _tell_home(self, node: Node, instructions: list[Instruction]) -> None:
+        home, hello = self._homes.get(node.name), node.hello
+        if home is None or hello.followed:
+            return
+        if home in hello.masters:
+            moved = HomeMoved(hello.incarnation, home)
+            instructions.append(SendToNode(node.peer, moved))
+        else:
+            line = (
+                f"the home of node {node.name} is {home}, which its configuration does not name; "
+                "it stays here, and its events wait"
+            )
+            instructions.append(TellOperator(line))
 
     def _set_pods(self, node: Node, instructions: list[Instruction]) -> None:
         wanted = self._wanted_pods.get(node.name)

@@ -45,8 +45,8 @@ class Node(StateMachine):
 
     __slots__ = (
         "address", "allowed", "beat_s", "busy", "bytes_per_s", "column", "displaced", "hello",
-        "moved_s", "name", "peer", "pods", "queue", "quiet_until_s", "response_times", "seen_s",
-        "strangers", "told_pods", "watched",
+        "joined_s", "moved_s", "name", "peer", "pods", "queue", "quiet_until_s", "response_times",
+        "seen_s", "strangers", "told_pods", "watched",
     )  # fmt: skip
 
     TRANSITIONS = NODE_TRANSITIONS
@@ -61,6 +61,7 @@ class Node(StateMachine):
         # Bytes per second of window of the most recent series that it sent.
         self.bytes_per_s: float | None = None
         self.hello: Hello
+        self.joined_s = -math.inf
         # When it last changed its areas.
         self.moved_s = -math.inf
         # As in `Sender.areas`, when its areas were last compared with them.

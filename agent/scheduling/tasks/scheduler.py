@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from agent.scheduling.admission import ClientRates, Refused, cost_of, refusal_counters
 from agent.scheduling.events import (
+    HomeChanged,
     Instruction,
     NodeAlive,
     NodeHeard,
@@ -52,6 +54,7 @@ from agent.wire.codec import MAX_SERIES_BYTES, MAX_SUBTASK_SERIES_BYTES
 from agent.wire.market import Member
 from agent.wire.messages import (
     AreaResult,
+    Hello,
     HelloWanted,
     MissingReason,
     SubtaskResult,
@@ -145,6 +148,7 @@ class TaskScheduler:
             NodePods: self._membership.pods,
             NodeHeard: self._membership.spoke,
             PodsWanted: self._membership.pods_wanted,
+            HomeChanged: self._membership.home_changed,
             PolicyChanged: self._policy_changed,
             ServiceChanged: self._service_changed,
             ServiceRemoved: self._service_removed,
@@ -186,6 +190,16 @@ class TaskScheduler:
         none."""
         node = self._membership.speaker(peer, incarnation)
         return None if node is None else node.name
+
+    def node_at(self, name: str) -> Hello | None:
+        """The last hello of the node of that name; None if it is not joined."""
+        node = self._nodes.named(name)
+        return node.hello if node is not None and node.state == "live" else None
+
+    def joined_s(self, name: str) -> float:
+        """When the node of that name said hello last."""
+        node = self._nodes.named(name)
+        return -math.inf if node is None else node.joined_s
 
     def channels(self, areas: tuple[str, ...]) -> frozenset[str]:
         """The channels of the nodes that cover these areas, whatever their state. O(nodes)."""

@@ -105,6 +105,17 @@ SAMPLES: dict[str, Message] = {
         version="1.0",
         release="0.1.0-3f9c2a1b",
     ),
+    "hello_masters": m.Hello(
+        node="n1",
+        incarnation="5f1d3c",
+        history="a81be0",
+        areas=("b1/f4/r413",),
+        channels=("temperature", "humidity"),
+        pods=1,
+        version="1.0",
+        masters=("iad1", "iad2"),
+        followed=True,
+    ),
     "heartbeat": m.Heartbeat("5f1d3c"),
     "heartbeat_running": m.Heartbeat("5f1d3c", (12, 13)),
     "goodbye": m.Goodbye("5f1d3c"),
@@ -241,4 +252,5 @@ SAMPLES: dict[str, Message] = {
     ),
     "pods_set": m.PodsSet("5f1d3c", 2),
     "set_pods": m.SetPods(2),
+    "home_moved": m.HomeMoved("5f1d3c", "iad2"),
 }

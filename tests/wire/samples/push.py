@@ -20,6 +20,9 @@ SAMPLES: dict[str, Message] = {
     "acknowledge_notifications_also": p.AcknowledgeNotifications("s1", 3, (("s2", 0), ("s3", 17))),
     "unsubscribe": p.Unsubscribe("s1"),
     "subscribed": p.Subscribed("s1", "open", 17, 60_000.0),
+    "subscribed_moved": p.Subscribed(
+        "s1", "unknown", message="it lives at iad2 now", master="tcp://10.2.0.10:5700"
+    ),
     "subscribed_refused": p.Subscribed("s1", "refused", message="100 subscriptions are yours"),
     "notified": p.Notified(
         "s1",
