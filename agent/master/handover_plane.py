@@ -31,6 +31,7 @@ from agent.placement.world import Kind, PlacementError, Unit
 from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
 from agent.wire import handover as w
+from agent.wire.records import MoveRecord
 
 # Units on their way to this master at a time.
 MOST_COMING: Final = 8
@@ -111,7 +112,8 @@ class _Entry:
 class HandoverPlane:
     """Moves units between masters; an `agent.master.movable.Mover`. `partners`: the IADs of this
     master's operator, to which units may go and from which they may come. `kept` is what the store
-    had at the start; `wall` reads the wall clock in seconds since 1970 UTC. An event is O(units on
+    had at the start; `wall` reads the wall clock in seconds since 1970 UTC; `record` gets each move
+    that has ended. An event is O(units on
     the move)."""
 
     def __init__(
@@ -128,6 +130,7 @@ class HandoverPlane:
         partners: Collection[str],
         wall: Callable[[], float],
         say: Say,
+        record: Callable[[MoveRecord], object] = lambda _: None,
         timing: h.Timing | None = None,
     ) -> None:
         self._clock = reactor.clock
@@ -136,6 +139,7 @@ class HandoverPlane:
         self._movables = {each.kind: each for each in movables}
         self._wall = wall
         self._say = say
+        self._record = record
         self._timing = timing or h.Timing()
         self._link = HandoverLink(iad, public, peers, partners, self._heard, self._not_taken)
         self._moves = MoveList(iad)
@@ -166,7 +170,7 @@ class HandoverPlane:
         """Begin to move it there. PlacementError in one line if that cannot be."""
         if problem := self._why_not(unit, target):
             raise PlacementError(f"{unit} is not moved: {problem}")
-        self._moves.add(Move(unit, target, reason, self._wall()), waits=True)
+        self._moves.add(self._move(unit, target, reason), waits=True)
         self._begin_next()
         self._work_off()
 
@@ -243,7 +247,8 @@ class HandoverPlane:
             else:
                 made = entry.holder.recover(record, h.Checkpoint(), now)
                 if isinstance(source := entry.holder.machine, Source):
-                    entry.move = Move(record.unit, record.other, "plan", self._wall(), source)
+                    entry.move = self._move(record.unit, record.other, "plan")
+                    entry.move.source = source
                     self._moves.add(entry.move, waits=False)
                 self._timed.add(entry)
                 self._perform(entry, made, record.other)
@@ -251,6 +256,12 @@ class HandoverPlane:
             if record.standing in ("released", "taken") and record.other:
                 self._late.begin(record.unit, entry.movable, record.other, now)
         self._work_off()
+
+    def _move(self, unit: Unit, target: str, reason: Reason) -> Move:
+        return Move(unit, target, reason, self._wall(), self._clock())
+
+    def _over(self, move: Move, trouble: str) -> None:
+        self._record(self._moves.over(move, trouble, self._clock()))
 
     def _begin_next(self) -> None:
         while (move := self._moves.next()) is not None:
@@ -260,7 +271,7 @@ class HandoverPlane:
                 entry.move = move
                 self._start(entry, move)
             else:
-                self._moves.over(move, "it does not live here any more")
+                self._over(move, "it does not live here any more")
 
     def _start(self, entry: _Entry, move: Move) -> None:
         holder, now = entry.holder, self._clock()
@@ -314,7 +325,7 @@ class HandoverPlane:
                 self._start(entry, move)
         elif move.source.ended and entry.settling is None:
             entry.move = None
-            self._moves.over(move, move.source.reason)
+            self._over(move, move.source.reason)
             if move.trouble:
                 self._say(f"{move.unit} is not moved to {move.target}: {move.trouble}\n")
             self._begin_next()

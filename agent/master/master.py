@@ -247,7 +247,7 @@ class Master:
             reactor,
             self._iad,
             self._push,
-            {each.iad: each.address for each in config.pool},
+            {iad: address for iad, (address, _) in partners.items()},
         )
         self._homes = HomePlane(node_homes, subscriber_homes)
         subscriber_homes.late_inboxes.on_late = self._homes.has_late
@@ -263,6 +263,7 @@ class Master:
             partners=partners,
             wall=time.time,
             say=self._say,
+            record=lambda record: reactor.perform([WriteRecord(record)]),
         )
         self._placement = PlacementPlane(
             reactor,
@@ -278,6 +279,7 @@ class Master:
             epoch=self._push.epoch,
             sizes=self._processors.sizes,
             listeners=self._push.topics_named,
+            homes=self._homes.choices,
         )
         self._handovers.admits = self._placement.admits
         self._topics.mover = self._handovers

@@ -12,6 +12,7 @@ from agent.placement.handover_source import Source
 from agent.placement.moves import Reason
 from agent.placement.world import Unit
 from agent.wire.handover import UnitMove
+from agent.wire.records import MoveRecord
 
 MOST_AT_ONCE: Final = 2
 MOST_WAITING: Final = 1_000
@@ -26,6 +27,7 @@ class Move(Struct, eq=False):
     target: str
     reason: Reason
     since_s: float
+    asked_s: float  # by the monotonic clock
     source: Source | None = None
     paused_s: float | None = None
     pause_ms: float | None = None
@@ -83,8 +85,8 @@ class MoveList:
         under_way = sum(not each.over for each in self._moves) - len(self._waiting)
         return self._waiting.popleft() if self._waiting and under_way < MOST_AT_ONCE else None
 
-    def over(self, move: Move, trouble: str) -> None:
-        """It has ended."""
+    def over(self, move: Move, trouble: str, now: float) -> MoveRecord:
+        """It has ended; returns its record."""
         move.over = True
         settled = move.state == "settled"
         self.counters["moves_settled" if settled else "moves_aborted"] += 1
@@ -92,6 +94,19 @@ class MoveList:
         ended = [each for each in self._moves if each.over]
         for each in ended[: max(0, len(ended) - KEPT)]:
             self._moves.remove(each)
+        return MoveRecord(
+            self._iad,
+            round(move.since_s * 1e3),
+            move.asked_s,
+            move.unit.kind,
+            move.unit.name,
+            self._iad,
+            move.target,
+            move.state,
+            move.reason,
+            move.pause_ms,
+            (now - move.asked_s) * 1e3,
+        )
 
     @property
     def statuses(self) -> list[MoveStatus]:

@@ -281,9 +281,12 @@ class _Tail:
 
 
 def model_of(cores: int) -> Colocation:
-    """The latency of processors that share one queue by deadline, with a worker a core. Not
-    trained: `fleet placement train` makes better ones, for planners."""
-    return Colocation(shared=True, cores=float(cores), interference=0.0, overhead_s=OVERHEAD_S)
+    """The latency of processors that share one queue by deadline, with a worker a core; a topic's
+    messages go one at a time. Not trained: `fleet placement train` makes better ones, for
+    planners."""
+    return Colocation(
+        shared=True, serial=True, cores=float(cores), interference=0.0, overhead_s=OVERHEAD_S
+    )
 
 
 def congestion_of(world: World) -> Congestion:

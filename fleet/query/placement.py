@@ -30,6 +30,7 @@ from fleet.terminal import screen
 
 if TYPE_CHECKING:
     from _core.colocation.model import Colocation
+    from _core.colocation.model_file import ModelFile
 
 LOOK_S = 0.5
 # Masters that have nothing to place tell each other nothing: a look wakes them.
@@ -83,14 +84,16 @@ class Asker(Struct, frozen=True):
             how = "in a checkout, run .venv/bin/pip install -e '.[placement]'"
             return exits.fail(f"planner {planner} needs {lacking[0]}; {how}", exits.USAGE)
         try:
-            latency = None if model is None else _model(model)
+            trained = None if model is None else _model(model)
         except (OSError, ValueError) as error:
             return exits.fail(f"{model}: {error}", exits.USAGE)
         report = self._look()
         if isinstance(report, int):
             return report
         try:
-            made = plans.plan(view_of(report), planner, latency, report.move_cost)
+            view = view_of(report)
+            latency = None if trained is None else trained[1]
+            made = plans.plan(view, planner, latency, report.move_cost)
         except PlacementError as error:
             return exits.fail(f"no plan: {error}", exits.FAILED)
         if file is not None and made.moves:
@@ -102,6 +105,10 @@ class Asker(Struct, frozen=True):
             placement_screen.write_plan(made)
         else:
             placement_screen.show_plan(screen.console(), made, file)
+        goals = [each.objective for each in view.placement.world.topics.values()]
+        quantiles = [goal.quantile for goal in goals if goal is not None]
+        if trained is not None and (note := trained[0].note(quantiles)):
+            screen.line(screen.console(stderr=True), note, "dim")
         return exits.DONE
 
     # --- changing ------------------------------------------------------------------------------
@@ -217,7 +224,7 @@ def view_of(report: PlacementReport) -> View:
     return View([each.facts for each in report.known if not each.silent])
 
 
-def _model(file: Path) -> Colocation:
+def _model(file: Path) -> tuple[ModelFile, Colocation]:
     from _core.colocation.model_file import decode
 
-    return decode(file.read_bytes())[1]
+    return decode(file.read_bytes())

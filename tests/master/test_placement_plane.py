@@ -62,6 +62,7 @@ class Site:
         self.state = State(self.folder / f"{self.iad}.sqlite", reactor.clock)
         self.plane = PlacementPlane(
             reactor, self.config, self.state, self, self, self, self, self.said.append,
+            partners=[each.iad for each in self.config.pool if each.iad != self.iad],
             mover=self, epoch=next(self.epochs), listeners=lambda: self.heard,
             sizes=lambda: self.sizes, homes=lambda: self.homes,
         )  # fmt: skip
