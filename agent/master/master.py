@@ -278,6 +278,7 @@ class Master:
             epoch=self._push.epoch,
             sizes=self._processors.sizes,
             listeners=self._push.topics_named,
+            homes=self._homes.choices,
         )
         self._handovers.admits = self._placement.admits
         self._topics.mover = self._handovers
