@@ -513,6 +513,6 @@ def placement_real(lakes: tuple[Path, ...], seed: int, results: Path) -> int:
     """
     if (status := without("numpy", "scipy", "sklearn", "pyspark")) is not None:
         return status
-    from lab.placement_real import command
+    from lab.placement.real import command
 
     return command.run(lakes, results, seed)

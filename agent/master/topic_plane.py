@@ -310,8 +310,9 @@ class TopicPlane:
         if change and (not self._state.takes or self._push.topics.refusing):
             self._operator.reply(origin, TopicReport(request.id, ok=False, message=NOT_NOW))
             return
-        if isinstance(request, RemoveTopic) and self._forgets(request.name):
-            report = TopicReport(request.id, ok=True)
+        if isinstance(request, RemoveTopic) and (to := self._forgets(request.name)):
+            line = f"that is, what was left of it here: it lives at {to}, and goes on there"
+            report = TopicReport(request.id, ok=True, message=line)
             self._push.topics.when_kept(partial(self._operator.reply, origin, report))
             return
         if isinstance(request, CreateTopic) and request.topic.name not in self._topics:
@@ -322,12 +323,13 @@ class TopicPlane:
     def _moved(self) -> dict[str, str]:
         return self.mover.departed(KIND) if self.mover is not None else {}
 
-    def _forgets(self, name: str) -> bool:
-        """Whether all that this master knows of the topic is where it went, and is forgotten."""
-        if self.mover is None or name in self._topics or name not in self._moved():
-            return False
-        self.mover.forget(Unit(KIND, name))
-        return True
+    def _forgets(self, name: str) -> str:
+        """Where the topic went, if that is all that this master knew of it: it is forgotten."""
+        if self.mover is None or name in self._topics:
+            return ""
+        if to := self._moved().get(name, ""):
+            self.mover.forget(Unit(KIND, name))
+        return to
 
     def _report(self, instruction: SendReport) -> None:
         new = self._new if instruction.report.ok else ""

@@ -169,7 +169,7 @@ class FakeMaster:
     def __init__(self, world, iad, partners):
         self.world, self.iad, self.partners = world, iad, partners
         self.disk = Disk()
-        self.replies, self.said = [], []
+        self.replies, self.said, self.records = [], [], []
         self.knows = True
         self.start()
 
@@ -222,6 +222,7 @@ class FakeMaster:
             partners=self.partners,
             wall=self.clock,
             say=self.said.append,
+            record=self.records.append,
         )
 
     def kill(self):

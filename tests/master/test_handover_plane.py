@@ -11,7 +11,8 @@ from agent.wire import handover as w
 from agent.wire.principals import Sender
 from tests.master.handover_rig import World
 
-UNIT = Unit("processor", "comfort")
+UNIT_NAMES = ("processor", "comfort")
+UNIT = Unit(*UNIT_NAMES)
 
 
 @pytest.fixture
@@ -50,6 +51,10 @@ def test_a_unit_moves_and_its_old_master_says_where_it_is(world):
     assert world.a.plane.counters["moves_settled"] == world.b.plane.counters["moves_taken"] == 1
     assert world.a.disk.records[UNIT].standing == "released"
     assert world.b.disk.records[UNIT].standing == "owner"
+    (record,) = world.a.records
+    assert (record.kind, record.unit, record.source, record.target) == (*UNIT_NAMES, "a", "b")
+    assert (record.state, record.reason, record.pause_ms) == ("settled", "plan", move.pause_ms)
+    assert world.b.records == []
 
 
 def test_it_moves_on_and_comes_back(world):

@@ -9,8 +9,8 @@ from fleet.placement.campaign.scores import Score
 from fleet.placement.campaign.stays import runs_of
 from fleet.placement.training import train
 from lab import provenance
-from lab.placement_real.results import Campaign, write
-from lab.placement_real.virtual import campaign
+from lab.placement.real.results import Campaign, write
+from lab.placement.real.virtual import campaign
 
 
 def test_messages_of_a_topic_go_one_at_a_time_also_where_a_core_is_free():

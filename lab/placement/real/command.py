@@ -11,8 +11,8 @@ from fleet.placement.campaign.command import read, trained
 from fleet.placement.campaign.scores import Score, models, scores
 from fleet.terminal import screen
 from lab import provenance
-from lab.placement_real import results, virtual
-from lab.placement_real.results import Campaign
+from lab.placement.real import results, virtual
+from lab.placement.real.results import Campaign
 
 SIMULATED: Final = Path("docs/results/placement-topics/accuracy-poisson.csv")
 PERCENTILE: Final = 90.0
