@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 ROOM = "fleet.query.placement"
 # Those of fleet.placement.plans; help imports nothing heavy.
-PLANNERS = ("ffd", "lfs", "lfs-ffd", "exact", "homes")
+PLANNERS = ("balanced", "ffd", "lfs", "lfs-ffd", "exact", "homes")
 UNIT = click.argument("unit", metavar="UNIT")
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -67,7 +67,7 @@ def why(unit: str, ask: Asker) -> int:
 def plan(planner: str, dry: bool, file: Path, model: Path | None, ask: Asker) -> int:
     """Plan all places anew, here, from what a master knows; nothing is moved.
 
-    Planners but ffd need the extra `placement`.
+    Planners but balanced and ffd need the extra `placement`.
     """
     return ask.plan(planner, None if dry else file, model)
 

@@ -17,9 +17,10 @@ from agent.placement.view import View, congestion_of, model_of, named
 from agent.placement.world import PlacementError
 from agent.wire.placement import MAX_PLACED, PlannedMove
 
-PLANNERS: Final = ("ffd", "lfs", "lfs-ffd", "exact", "homes")
+PLANNERS: Final = ("balanced", "ffd", "lfs", "lfs-ffd", "exact", "homes")
 # What a planner needs besides the agent's own libraries: the extra `placement`.
 LIBRARIES: Final = {
+    "balanced": (),
     "ffd": (),
     "lfs": ("networkx", "scipy"),
     "lfs-ffd": ("networkx", "scipy"),
@@ -117,13 +118,13 @@ def read(path: Path) -> Plan:
 
 
 def _packer(planner: str) -> Callable[..., list[list[int]]]:
-    from fleet.placement.packing import ffd, hybrid, lfs
+    from fleet.placement.packing import balanced, ffd, hybrid, lfs
 
     if planner == "exact":
         from fleet.placement.columns import exact
 
         return exact
-    return {"ffd": ffd, "lfs": lfs, "lfs-ffd": hybrid(LEAST)}[planner]
+    return {"balanced": balanced, "ffd": ffd, "lfs": lfs, "lfs-ffd": hybrid(LEAST)}[planner]
 
 
 def _in_use(view: View) -> int:

@@ -49,7 +49,7 @@ def view_of(*, topics=2, cpu_ms=2.0, goal_ms=1_000.0, homes=(), mode="open"):
     return View(told)
 
 
-@pytest.mark.parametrize("planner", ["ffd", "lfs", "lfs-ffd", "exact"])
+@pytest.mark.parametrize("planner", ["balanced", "ffd", "lfs", "lfs-ffd", "exact"])
 def test_topics_that_fit_share_a_master(planner):
     made = plans.plan(view_of(topics=3), planner)
     assert made.masters == (3, 1)
