@@ -79,6 +79,7 @@ OF_A_DEMO = [
     ("README.md", "Be told"),
     ("README.md", "Watch"),
     ("README.md", "Set a service up"),
+    ("README.md", "Process"),
     ("docs/use/ask.md", "From a terminal"),
     ("docs/use/demo.md", "Queries by hand"),
     ("docs/use/push.md", "What an alert says"),
