@@ -161,6 +161,9 @@ class Master:
         )
         self._peers = Peers(reactor, secure_sockets, self._say)
         partners = partners_of(config)
+        for member in config.pool:
+            if member.iad != self._iad:
+                self._peers.connect(member.iad, member.address, member.keys, kept=True)
         for iad, (address, keys) in partners.items():
             self._peers.connect(iad, address, keys, kept=True)
         QueryPlane(

@@ -47,13 +47,15 @@ def publishers(config: MasterConfig, place: Place) -> frozenset[str]:
 def partners_of(config: MasterConfig) -> dict[str, tuple[str, str]]:
     """Address and keys of the masters to which units may move, by IAD: those of the pool, and the
     neighbours that `[placement]` names. ConfigError in one line."""
+    if config.placement.alone:
+        return {}
     known = {each.iad: (each.address, each.keys) for each in config.overlay.neighbour}
     own = config.iad.name
     partners = {each.iad: (each.address, each.keys) for each in config.pool if each.iad != own}
     for iad in config.placement.partners:
-        if iad not in known:
+        if iad not in partners and iad not in known:
             raise ConfigError(f"placement.partners: {iad} is no neighbour in the overlay")
-        partners.setdefault(iad, known[iad])
+        partners.setdefault(iad, known.get(iad, ("", "")))
     return partners
 
 

@@ -307,6 +307,13 @@ class MasterPlacement(Section, frozen=True):
     drift: Annotated[
         bool, Meta(description="Whether units move by themselves when another master is cheaper.")
     ] = False
+    alone: Annotated[
+        bool,
+        Meta(
+            description="Tell no other master what is measured here, and give and take no units: "
+            "for a pool with masters of other operators."
+        ),
+    ] = False
     partners: Annotated[
         tuple[Name, ...],
         Meta(

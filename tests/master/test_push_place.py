@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from agent.master.place import place_of, publishers
+from agent.master.place import partners_of, place_of, publishers
 from agent.overlay.scot import BrokerId
 from agent.wire.config import ConfigError, parse
 from agent.wire.market import Member
-from agent.wire.master_config import MasterConfig
+from agent.wire.master_config import MasterConfig, MasterPlacement, PoolMember
 from agent.wire.predicate_language import read_filter
 
 SOCKETS = {"public": "ipc:///run/x/public", "operator": "ipc:///run/x/operator"}
@@ -122,3 +122,20 @@ def test_an_address_beyond_this_host_needs_keys():
     far = FOUR | {"neighbour": [FOUR["neighbour"][0] | {"address": "tcp://far:5800"}]}
     with pytest.raises(ConfigError, match=r"overlay.neighbour.address of iad2 = .* without keys"):
         place(**far)
+
+
+def partners(*, pool=(), **placement):
+    members = [PoolMember(iad, f"ipc:///run/x/{iad}", ("b1",)) for iad in pool]
+    given = replace(config(**FOUR), pool=tuple(members), placement=MasterPlacement(**placement))
+    return {iad: address for iad, (address, _) in partners_of(given).items()}
+
+
+def test_units_move_within_the_pool_and_to_neighbours_that_are_named():
+    near = "tcp://127.0.0.1:5800"
+    assert partners() == {}
+    assert partners(pool=("iad1", "iad9")) == {"iad9": "ipc:///run/x/iad9"}
+    both = {"iad9": "ipc:///run/x/iad9", "iad2": near}
+    assert partners(pool=("iad1", "iad9"), partners=("iad2", "iad9")) == both
+    assert partners(pool=("iad1", "iad9"), partners=("iad2",), alone=True) == {}
+    with pytest.raises(ConfigError, match=r"^placement.partners: iad8 is no neighbour in the over"):
+        partners(partners=("iad8",))

@@ -10,7 +10,7 @@ from agent.wire.records import SubtaskRecord, TaskRecord
 # queries were, as a whole: nothing in it is about one IAD's nodes. Quality and age say how far an
 # area's readings are to be believed, whichever sensor took them. `longest_s` says how long a window
 # of an area would fit into a message; `nearest` is an area that was announced; `retry_s` that an
-# IAD has just started. `held_from_ms` says since when an area has readings, which its series says too.
+# IAD has just started. `held_from_ms` says since when an area has readings, as its series does.
 ALLOWED = {
     "task": {
         "type", "id", "areas", "window", "percentile", "budget_ms", "timeout_ms", "channels",
