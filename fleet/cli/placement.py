@@ -85,7 +85,10 @@ def apply(file: Path, ask: Asker) -> int:
 @click.argument("master", type=NAME)
 @asks("5s", ROOM)
 def move(unit: str, master: str, ask: Asker) -> int:
-    """Move one unit to a master; without a pin it may move on later."""
+    """Move one unit to a master; without a pin it may move on later.
+
+    home:client/CLIENT/ID is a durable subscription, CLIENT the name of its key (or nothing).
+    """
     return ask.move(unit, master)
 
 

@@ -13,6 +13,7 @@ from agent.client import NoReplyError, Operator
 from agent.net.keys import KeyFiles
 from agent.placement.view import View, named
 from agent.placement.world import PlacementError
+from agent.wire.handover import MoveUnit
 from agent.wire.placement import (
     ApplyPlan,
     Mode,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from _core.colocation.model_file import ModelFile
 
 LOOK_S = 0.5
+SUBSCRIPTION = "home:client/"
 # Masters that have nothing to place tell each other nothing: a look wakes them.
 AWAKE_S = 1.5
 
@@ -127,11 +129,29 @@ class Asker(Struct, frozen=True):
 
     def move(self, text: str, target: str) -> int:
         """Move one unit."""
+        if text.startswith(SUBSCRIPTION):
+            return self._move_subscription(text.removeprefix("home:"), target)
         found = self._unit(text)
         if isinstance(found, int):
             return found
         unit, where = found
         return self._change(ApplyPlan("move", (PlannedMove(unit, where, target),)))
+
+    def _move_subscription(self, name: str, target: str) -> int:
+        """No price or plan knows a subscription: which masters its client reaches is not known."""
+        request = MoveUnit("move", "home", name, target)
+        try:
+            with Operator(self.operator, self.keys) as link:
+                report = link.ask_move(request, self.timeout_ms)
+        except (NoReplyError, ValueError) as error:
+            return replies.fail(error, f"{self.operator} is no report of moves", "operator")
+        if self.as_json:
+            replies.write_json(report)
+        if not report.ok:
+            return exits.fail(f"refused: {report.message}", exits.REFUSED)
+        if not self.as_json:
+            screen.line(screen.console(), "1 move begins here")
+        return exits.DONE
 
     def pin(self, text: str, iad: str) -> int:
         """Pin a unit to a master."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from agent.wire.handover import MoveReport, MoveUnit
 from agent.wire.messages import Slo
 from agent.wire.placement import (
     Delay,
@@ -123,7 +124,7 @@ def test_a_plan_is_its_moves_and_what_they_bring():
     [
         (["apply", "{folder}/none.json"], "none.json: No such file or directory"),
         (["apply", "{folder}/bad.json"], "bad.json is no plan: "),
-        (["plan", "--planner", "best"], "'best' is not one of 'ffd'"),
+        (["plan", "--planner", "best"], "'best' is not one of 'balanced'"),
         (["plan", "--model", "{folder}/bad.json"], "bad.json: not a latency model"),
         (["pin", "comfort", "no master"], "'no master' is not a name"),
         (["unpin", "topic:notes"], "'topic:notes' is no unit; write comfort or home:NAME"),
@@ -183,3 +184,36 @@ def test_a_master_without_others_from_the_commands_point_of_view(tmp_path, capsy
         assert placed("thaw", "iad1").out == "iad1 is open again\n"
     finally:
         master.stop()
+
+
+@pytest.mark.parametrize(
+    ("report", "status", "shown"),
+    [
+        (MoveReport("move", ok=True), 0, "1 move begins here\n"),
+        (MoveReport("move", ok=False, message="it lives at iad3; ask there"), 3, ""),
+    ],
+)
+def test_a_subscription_is_moved_by_name(monkeypatch, capsys, report, status, shown):
+    asked = []
+
+    class Operator:
+        def __init__(self, *_):
+            pass
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def ask_move(self, request, _timeout_ms):
+            asked.append(request)
+            return report
+
+    monkeypatch.setattr("fleet.query.placement.Operator", Operator)
+    unit = "home:client/app/log:1"
+    assert run(["placement", "move", unit, "iad2", "--operator", "ipc:///run/o"]) == status
+    assert asked == [MoveUnit("move", "home", "client/app/log:1", "iad2")]
+    out, err = capsys.readouterr()
+    assert out == shown
+    assert report.message in err
