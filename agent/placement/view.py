@@ -51,6 +51,7 @@ class View:
         self.facts: dict[str, PlacementFacts] = {each.iad: each for each in told}
         self.troubles: list[str] = []
         topics = self._topics(told)
+        self._homes = self._lives()
         self.placement = Placement(self._world(topics))
         self._place(topics)
         self._pin(told)
@@ -125,7 +126,9 @@ class View:
                 delays = {
                     iad: ms / 1e3 for iad, ms in home.delays_ms.items() if iad in self.facts
                 } | {facts.iad: home.delays_ms.get(facts.iad, 0.0) / 1e3}
-                clients.setdefault(home.name, Client(home.name, delays, home.age_s))
+                # Delays and place come from one teller, so that the place is within reach.
+                if self._homes[home.name] == facts.iad:
+                    clients[home.name] = Client(home.name, delays, home.age_s)
         made = [self._topic(topic, clients) for _, topic in topics.values()]
         world = World(
             [_master(each) for each in told],
@@ -179,13 +182,18 @@ class View:
                     best[one, other] = Link(one, other, delay.p50_ms / 1e3, delay.age_s)
         return list(best.values())
 
-    def _place(self, topics: Mapping[str, tuple[str, TopicFacts]]) -> None:
+    def _lives(self) -> dict[str, str]:
+        """The master of each home: the first that told it."""
         homes: dict[str, str] = {}
         for facts in self.facts.values():
             for home in facts.homes:
                 first = homes.setdefault(home.name, facts.iad)
                 if first != facts.iad:
                     self.troubles.append(f"home {home.name} is at {first} and at {facts.iad}")
+        return homes
+
+    def _place(self, topics: Mapping[str, tuple[str, TopicFacts]]) -> None:
+        homes = dict(self._homes)
         for client, row in self.world.reach.items():
             if client.startswith(AT):
                 at = next(n for n, delay in enumerate(row) if delay < inf)

@@ -470,3 +470,22 @@ def test_homes_that_may_live_elsewhere_are_told_and_drained(world):
     world[2].ask(SetPlacementMode("d", "iad2", "draining"))
     world.run(1.0)
     assert world[2].begun() == [("node/n1", "iad1", "drain")]
+
+
+def test_what_contradicts_itself_is_said_once_and_ends_no_master(world, monkeypatch):
+    site = world[1]
+    site.create("comfort")
+    world.run(1.0)
+    assert site.ask(PinUnit("p", COMFORT, "iad2")).ok
+    site.moves.clear()
+
+    def contradicted(_now):
+        raise PlacementError("client node/n1 cannot reach iad2")
+
+    monkeypatch.setattr(site.plane, "view", contradicted)
+    unit = Unit("processor", "comfort")
+    assert site.plane.admits(unit, "iad2") == "client node/n1 cannot reach iad2"
+    world.run(60.0)
+    assert site.create("notes") == ""
+    line = "placement: no unit moves: client node/n1 cannot reach iad2\n"
+    assert [each for each in site.said if "node/n1" in each] == [line]

@@ -69,6 +69,17 @@ def test_a_home_that_may_live_elsewhere_is_a_unit_and_its_messages_count_once():
     ]
 
 
+def test_a_home_of_two_masters_is_where_the_first_told_it_with_that_ones_delays():
+    one = facts("iad1", homes=(HomeFacts("node/n1", {"iad1": 1.0, "iad3": 3.0}),))
+    two = facts("iad2", homes=(HomeFacts("node/n1", {"iad2": 2.0, "iad3": 4.0}),))
+    for told, at in (([two, one], "iad2"), ([one, two], "iad1")):
+        view = View([*told, facts("iad3")])
+        home = Unit("home", "node/n1")
+        assert view.where(home) == at
+        assert view.price.at(home, view.master(at)) < inf
+        assert len(view.troubles) == 1
+
+
 def test_a_topic_of_two_masters_is_told_and_ones_own_counts():
     other = TopicFacts("comfort", processor="other")
     view = View([facts("iad2", topics=(other,)), facts("iad1", topics=(COMFORT,))])
@@ -130,7 +141,7 @@ def test_a_topic_that_no_master_could_serve_alone_is_told_with_what_it_would_get
     heavy = TopicFacts("comfort", (Source("iad1", 2.0),), cpu_ms=300.0, slo=Slo(90.0, 200.0))
     view = View([facts("iad1", topics=(heavy,), cores=4), facts("iad2", cores=8)])
     line = view.infeasible(UNIT)
-    assert line.startswith("topic comfort is infeasible alone: it would get p90 = 30")
+    assert line.startswith("topic comfort is infeasible alone: it would get p90 = 8")
     assert line.endswith("ms, its objective is 200 ms")
     easy = TopicFacts("comfort", (Source("iad1", 2.0),), cpu_ms=3.0, slo=Slo(90.0, 200.0))
     assert View([facts("iad1", topics=(easy,))]).infeasible(UNIT) == ""
