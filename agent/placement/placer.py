@@ -4,6 +4,7 @@ drift, one at a time."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from math import inf
 from typing import Final
 
 from msgspec import Struct
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 from agent.placement.drift import Drift
 from agent.placement.grants import Grants
 from agent.placement.moves import PRECEDENCE, Move, Reason, check_plan
+from agent.placement.price import Price
 from agent.placement.view import View
 from agent.placement.world import PlacementError, Unit
 from agent.runtime.back_off import BackOff
@@ -88,6 +90,13 @@ class Placer:
                 if iad is not None:
                     view.master(iad, gone)
         mine = [move for move in check_plan(view.placement, wanted) if move.source == self._iad]
+        for move in mine:
+            pinned = self.pins.get(move.unit)
+            if pinned and pinned != move.target:
+                raise PlacementError(
+                    f"the plan moves {move.unit} to {move.target}, but it is pinned to {pinned}"
+                )
+        _check_end(view, wanted)
         for move in mine:
             self._wish(move.unit, move.target, "plan")
         return mine
@@ -226,3 +235,21 @@ class Placer:
         where = view.where(unit)
         if where != self._iad:
             raise PlacementError(f"{unit} lives at {where}: ask that master (--iad {where})")
+
+
+def _check_end(view: View, moves: Iterable[Move]) -> None:
+    """PlacementError in one line if a master could not have its new units even when all moves are
+    over. What is too much only on the way waits until others have gone. O(units · degree)."""
+    after = view.placement.copy()
+    targets = [(move.unit, view.world.number[move.target]) for move in moves]
+    for unit, target in targets:
+        after.move(unit, target)
+    price = Price(after, view.price.congestion)
+    for unit, target in targets:
+        if price.at(unit, target) == inf:
+            name = view.world.masters[target].name
+            raise PlacementError(f"{name} cannot have {unit}: it {_reason(price, unit, name)}")
+
+
+def _reason(price: Price, unit: Unit, target: str) -> str:
+    return next((row.reason for row in price.why(unit) if row.master == target), "is silent")

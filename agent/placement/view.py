@@ -9,6 +9,7 @@ from typing import Final
 
 from _core.colocation.model import Candidates, Colocation
 from agent.placement.congestion import Congestion, LearnedTail, Limits, Together
+from agent.placement.headroom import POISSON
 from agent.placement.moves import Move
 from agent.placement.placement import Placement
 from agent.placement.price import Price
@@ -36,7 +37,6 @@ UNKNOWN_S: Final = 0.05
 # Of a topic whose processor nobody has measured.
 UNKNOWN_CPU_S: Final = 0.001
 MAX_TOGETHER: Final = 32  # that the latency model takes
-HEADROOM: Final = 0.08  # on loads, as the planners have it for Poisson arrivals
 OVERHEAD_S: Final = 0.0005
 
 
@@ -261,14 +261,24 @@ class _Tail:
     def __init__(self, world: World) -> None:
         self._names = {name: n for n, name in enumerate(world.topics)}
         self._topics = list(world.topics.values())
-        self._rates = [world.rates[each.name] * (1.0 + HEADROOM) for each in self._topics]
+        self._goals = [each.objective for each in self._topics]
+        # As planners take them, so that what they plan is admitted.
+        self._rates = [POISSON.raised(world.rates[each.name]) for each in self._topics]
         self._by_cores: dict[int, Candidates] = {}
 
     def feasible(self, master: Master, topics: Sequence[str]) -> bool:
-        """Whether all these keep their objectives on that master."""
+        """Whether all these keep their objectives on that master. One without an objective takes
+        its time from the others, and has nothing to keep."""
         if len(topics) > MAX_TOGETHER:
             return False
-        return self._of(master).feasible([self._names[each] for each in topics])
+        model, numbers = self._of(master), [self._names[each] for each in topics]
+        if model.feasible(numbers):
+            return True
+        goals = [self._goals[number] for number in numbers]
+        return None in goals and all(
+            goal is None or latency_s <= goal.seconds
+            for goal, latency_s in zip(goals, model.latencies(numbers), strict=True)
+        )
 
     def latency_s(self, master: Master, topic: str) -> float:
         """The latency of a topic alone."""
@@ -276,7 +286,7 @@ class _Tail:
 
     def _of(self, master: Master) -> Candidates:
         if (found := self._by_cores.get(master.cores)) is None:
-            goals = [each.objective or Objective() for each in self._topics]
+            goals = [goal or Objective() for goal in self._goals]
             found = self._by_cores[master.cores] = Candidates(
                 model_of(master.cores),
                 [max(each.service_s, 1e-6) for each in self._topics],

@@ -215,3 +215,31 @@ def test_a_pin_that_was_taken_away_does_not_come_back_with_old_news():
     # Once it has gone nothing is known of it.
     assert new.heard(pins_of("iad1", old), []) == [A]
     assert new.pins == {}
+
+
+def limited(most, *, here=("a", "b"), there=("c",)):
+    """iad2 takes at most so many processors."""
+    return View(
+        [
+            PlacementFacts("iad1", 1, 1, 5.0, topics=tuple([topic(name) for name in here])),
+            PlacementFacts(
+                "iad2", 1, 1, 5.0,
+                topics=tuple([topic(name) for name in there]), most_processors=most,
+            ),
+        ]
+    )  # fmt: skip
+
+
+def test_a_plan_is_refused_if_a_master_could_not_have_its_units_when_all_moves_are_over(placer):
+    c = Unit("processor", "c")
+    with pytest.raises(PlacementError) as refused:
+        placer.apply(limited(1), [Move(A, "iad1", "iad2")], ())
+    assert str(refused.value) == (
+        "iad2 cannot have processor a: it would have 2 processors, at most 1"
+    )
+    assert placer.waiting == []
+    # One comes as another goes.
+    moves = [Move(A, "iad1", "iad2"), Move(c, "iad2", "iad1")]
+    assert placer.apply(limited(1), moves, ()) == moves[:1]
+    with pytest.raises(PlacementError, match="it would have 3 processors, at most 2"):
+        placer.apply(limited(2), [Move(A, "iad1", "iad2"), Move(B, "iad1", "iad2")], ())
