@@ -231,7 +231,12 @@ class PlacementPlane:
         if (view := self._view_or_none(now)) is None:
             return
         self._tell_troubles(view.troubles)
-        move = self._placer.next_move(view, moving, now)
+        waited = placer.waiting
+        move = placer.next_move(view, moving, now)
+        still = {unit for unit, _, _ in placer.waiting}
+        for unit, target, _ in waited:
+            if unit not in still and (trouble := placer.troubles.get(unit)):
+                self._say(f"{unit} does not move to {target}: {trouble}\n")
         # A large pool's view takes a while: most of the time is for other things.
         self._look_s = max(self._look_s, now + SHARE * (self._clock() - now))
         if move is not None:

@@ -15,7 +15,7 @@ from agent.placement.grants import Grants
 from agent.placement.moves import PRECEDENCE, Move, Reason, check_plan
 from agent.placement.price import Price
 from agent.placement.view import View
-from agent.placement.world import PlacementError, Unit
+from agent.placement.world import PlacementError, Unit, World
 from agent.runtime.back_off import BackOff
 from agent.wire.placement import Mode, PlacementFacts
 
@@ -25,6 +25,8 @@ FIRST_PAUSE_S: Final = 5.0
 LONGEST_PAUSE_S: Final = 300.0
 # Failures after which the move of a plan or of an arrival is given up.
 ENOUGH: Final = 5
+# One that cannot even begin is given up later: a plan's other moves may have to make room first.
+STUCK_S: Final = 300.0
 # Units that drift looks at in one go.
 LOOKED_AT: Final = 16
 
@@ -52,6 +54,7 @@ class Placer:
         self.troubles: dict[Unit, str] = {}  # why the last move of a unit came to nothing
         self._wishes: dict[Unit, _Wish] = {}
         self._pauses: dict[Unit, tuple[float, BackOff]] = {}
+        self._stuck: dict[Unit, float] = {}  # since when a wish cannot be had
         self._looked = 0
 
     # -- what operators want ---------------------------------------------------------------------
@@ -91,6 +94,7 @@ class Placer:
                     view.master(iad, gone)
         mine = [move for move in check_plan(view.placement, wanted) if move.source == self._iad]
         for move in mine:
+            # Also to a master that is silent, which no view has.
             pinned = self.pins.get(move.unit)
             if pinned and pinned != move.target:
                 raise PlacementError(
@@ -104,7 +108,7 @@ class Placer:
     def arrived(self, view: View, unit: Unit) -> Move | None:
         """The move of a new unit of this master to a cheaper one, if that is worth it."""
         drift = Drift(view.price, lambda _: self.move_cost)
-        move = drift.wanted(unit)
+        move = None if self._held(view.world, unit) else drift.wanted(unit)
         if move is None or move.reason != "drift":
             return move  # Pins and draining are seen to anyhow.
         self._wish(unit, move.target, "arrival")
@@ -197,12 +201,27 @@ class Placer:
     def _wanted(self, drift: Drift, unit: Unit, now: float) -> Move | None:
         if unit in self._pauses and now < self._pauses[unit][0]:
             return None
-        move = drift.wanted(unit)
+        held = self._held(drift.price.placement.world, unit)
+        move = None if held else drift.wanted(unit)
+        if unit in self._wishes and (move is None or move.reason == "drift"):
+            self._wait(drift.price, unit, now)
         if move is None or (move.reason == "drift" and not self._drift):
             return None
         if move.reason == "plan":
+            self._stuck.pop(unit, None)
             return replace(move, reason=self._wishes[unit].reason)
         return move
+
+    def _held(self, world: World, unit: Unit) -> bool:
+        """Whether a unit stays because its pin cannot be kept now, such as to a silent master."""
+        return bool(self.pins.get(unit)) and unit not in world.pins and self.mode != "draining"
+
+    def _wait(self, price: Price, unit: Unit, now: float) -> None:
+        """The target of a wish cannot have the unit now: say why, for so long."""
+        target = self._wishes[unit].target
+        self.troubles[unit] = f"{target} {_reason(price, unit, target)}"
+        if now >= self._stuck.setdefault(unit, now) + STUCK_S:
+            del self._wishes[unit], self._stuck[unit]
 
     def _release_what_came(self, view: View) -> None:
         granted = self.grants.move
@@ -216,6 +235,8 @@ class Placer:
             del self._wishes[unit]
         for unit in [each for each in self._pauses if each not in there]:
             self._forget(unit)
+        for unit in [each for each in self._stuck if each not in there]:
+            self._forget(unit)
 
     def _wish(self, unit: Unit, target: str, reason: Reason) -> None:
         self._forget(unit)
@@ -224,6 +245,7 @@ class Placer:
     def _forget(self, unit: Unit) -> None:
         self._wishes.pop(unit, None)
         self._pauses.pop(unit, None)
+        self._stuck.pop(unit, None)
         self.troubles.pop(unit, None)
 
     @property

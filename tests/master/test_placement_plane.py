@@ -489,3 +489,24 @@ def test_what_contradicts_itself_is_said_once_and_ends_no_master(world, monkeypa
     assert site.create("notes") == ""
     line = "placement: no unit moves: client node/n1 cannot reach iad2\n"
     assert [each for each in site.said if "node/n1" in each] == [line]
+
+
+def test_a_plans_move_that_never_can_begin_is_told_and_given_up_aloud(world):
+    world[1].create("comfort")
+    world[1].create("notes")
+    world.run(20.0)
+    plan = (PlannedMove(COMFORT, "iad1", "iad2"), PlannedMove(NOTES, "iad1", "iad2"))
+    assert world[1].ask(ApplyPlan("a", plan)).ok
+    world.run(1.0)
+    assert world[2].ask(SetPlacementMode("f", "iad2", "frozen")).ok
+    world.run(20.0)
+    ((first, _, _),) = world[1].begun()
+    world[1].finish()
+    report = world[1].ask(ShowPlacement("s"))
+    (waits,) = [each for each in report.moves if each.state == "waiting"]
+    assert waits.trouble == "iad2 is frozen"
+    world.run(400.0)
+    line = f"processor {waits.unit.name} does not move to iad2: iad2 is frozen\n"
+    assert world[1].said.count(line) == 1
+    assert waits.unit.name != first
+    assert len(world[1].moves) == 1
