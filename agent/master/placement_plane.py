@@ -107,6 +107,7 @@ class PlacementPlane:
         for kind in get_args(PlacementRequest):
             operator.takes(kind, self._asked)
         topics.on_created = self._arrived
+        topics.on_removed = self._removed
         reactor.add_timer(self)
 
     def _restore(self) -> None:
@@ -261,6 +262,13 @@ class PlacementPlane:
             return ""
         return self._place(self._view_or_none(now), unit)
 
+    def _removed(self, name: str) -> None:
+        """A topic's pin goes with it: another one of its name is another topic."""
+        unit = Unit("processor", name)
+        self._arriving.pop(unit, None)
+        if self._placer.pins.pop(unit, None) is not None:
+            self._save_pin(unit)
+
     def _place(self, view: View | None, unit: Unit) -> str:
         """Have a new unit moved if that is worth it; what is to be said of it."""
         if view is None or not view.world.has(unit):
@@ -328,7 +336,8 @@ class PlacementPlane:
             self._save_pin(unit)
             return f"{unit} is pinned no more"
         view.unit(f"{unit.kind}:{unit.name}")
-        if len(self._placer.pins) >= MAX_PINS and unit not in self._placer.pins:
+        pinned = sum(map(bool, self._placer.pins.values()))
+        if pinned >= MAX_PINS and not self._placer.pins.get(unit):
             raise PlacementError(f"{MAX_PINS} units are pinned here: no more can be")
         self._placer.check_pin(view, unit, iad, self._silent(now))
         self._placer.pin(unit, iad)

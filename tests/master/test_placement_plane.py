@@ -50,7 +50,7 @@ class Site:
             "placement": placement,
         }
         self.config = parse(table, MasterConfig, "test")
-        self.kept, self.arrivals, self.on_created = {}, {}, None
+        self.kept, self.arrivals, self.on_created, self.on_removed = {}, {}, None, None
         self.heard, self.sizes, self.homes = Counter(), {}, []
         self.up, self.said, self.moves = True, [], []
         self.epochs = count(1)
@@ -119,6 +119,11 @@ class Site:
     def create(self, name, **fields):
         self.kept[name] = TopicStatus(Topic(name, **fields), "ready")
         return self.on_created(name)
+
+    def remove(self, name):
+        del self.kept[name]
+        self.on_removed(name)
+        self.state.flush()
 
     def ask(self, request):
         origin = RequestOrigin(b"o", b"M", ANYONE)
@@ -510,3 +515,30 @@ def test_a_plans_move_that_never_can_begin_is_told_and_given_up_aloud(world):
     assert world[1].said.count(line) == 1
     assert waits.unit.name != first
     assert len(world[1].moves) == 1
+
+
+def test_a_pin_that_was_taken_away_does_not_count_against_the_most(world, monkeypatch):
+    monkeypatch.setattr("agent.master.placement_plane.MAX_PINS", 2)
+    site = world[1]
+    for name in ("a", "b", "c"):
+        site.create(name)
+        assert site.ask(PinUnit("p", UnitName("processor", name), "iad1")).ok
+        assert site.ask(PinUnit("u", UnitName("processor", name))).ok
+    assert site.ask(PinUnit("p", UnitName("processor", "c"), "iad1")).ok
+    # What is pinned is told before what is no more.
+    assert [each.iad for each in site.plane.facts().pins] == ["iad1", "", ""]
+    assert site.ask(PinUnit("p", UnitName("processor", "a"), "iad1")).ok
+    assert site.ask(PinUnit("p", UnitName("processor", "c"), "iad1")).ok  # the same again
+    reply = site.ask(PinUnit("p", UnitName("processor", "b"), "iad1"))
+    assert reply.message == "2 units are pinned here: no more can be"
+
+
+def test_a_removed_topics_pin_goes_with_it(world):
+    site = world[1]
+    site.create("comfort")
+    assert site.ask(PinUnit("p", COMFORT, "iad1")).ok
+    site.remove("comfort")
+    assert site.plane.facts().pins == ()
+    site.create("comfort")
+    site.restart()
+    assert site.plane.facts().pins == ()

@@ -124,7 +124,7 @@ def test_a_plan_is_its_moves_and_what_they_bring():
     [
         (["apply", "{folder}/none.json"], "none.json: No such file or directory"),
         (["apply", "{folder}/bad.json"], "bad.json is no plan: "),
-        (["plan", "--planner", "best"], "'best' is not one of 'balanced', 'ffd'"),
+        (["plan", "--planner", "best"], "'best' is not one of 'balanced'"),
         (["plan", "--model", "{folder}/bad.json"], "bad.json: not a latency model"),
         (["pin", "comfort", "no master"], "'no master' is not a name"),
         (["unpin", "topic:notes"], "'topic:notes' is no unit; write comfort or home:NAME"),
