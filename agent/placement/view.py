@@ -353,7 +353,7 @@ def _cpu_s(told: Iterable[PlacementFacts]) -> dict[str, float]:
 
 def _fixed(iad: str, number: int, clients: dict[str, Client]) -> str:
     name = f"{AT}{iad}" + (f"#{number}" if number else "")
-    clients.setdefault(name, Client(name, {iad: 0.0}))
+    clients.setdefault(name, Client(name, {iad: 0.0}, stand_in=True))
     return name
 
 
