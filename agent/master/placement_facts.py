@@ -148,6 +148,7 @@ class Measured:
             latency_ms=status.latency_ms,
             state_bytes=float(sizes.get(topic.name, 0)),
             slo=topic.slo,
+            per_s=round(sum(published.values()), 6) if len(published) > MAX_SOURCES else None,
         )
 
     def _readings(self, topic: Topic, published: float) -> dict[str, float]:

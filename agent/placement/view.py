@@ -8,7 +8,7 @@ from math import inf
 from typing import Final
 
 from _core.colocation.model import Candidates, Colocation
-from agent.placement.congestion import Congestion, LearnedTail, Limits, Together
+from agent.placement.congestion import ROUNDING, Congestion, LearnedTail, Limits, Together
 from agent.placement.headroom import POISSON
 from agent.placement.moves import Move
 from agent.placement.placement import Placement
@@ -129,7 +129,7 @@ class View:
                 # Delays and place come from one teller, so that the place is within reach.
                 if self._homes[home.name] == facts.iad:
                     clients[home.name] = Client(home.name, delays, home.age_s)
-        made = [self._topic(topic, clients) for _, topic in topics.values()]
+        made = [self._topic(iad, topic, clients) for iad, topic in topics.values()]
         world = World(
             [_master(each) for each in told],
             self._links(told),
@@ -144,10 +144,14 @@ class View:
                 world.drain(facts.iad)
         return world
 
-    def _topic(self, told: TopicFacts, clients: dict[str, Client]) -> Topic:
-        """A topic, whose members at masters become clients that can live there only."""
+    def _topic(self, owner: str, told: TopicFacts, clients: dict[str, Client]) -> Topic:
+        """A topic, whose members at masters become clients that can live there only. What is
+        published at masters that are not seen here comes to the topic's own."""
         name = told.name
         rates = {each.iad: each.per_s for each in told.sources if each.iad in self.facts}
+        every = max(told.per_s or 0.0, sum(each.per_s for each in told.sources))
+        if (rest := every - sum(rates.values())) > ROUNDING * every:
+            rates[owner] = rates.get(owner, 0.0) + rest
         publishers: dict[str, float] = {}
         for iad, home, rate in self._publish.get(name, ()):
             publishers[home] = rate

@@ -542,3 +542,17 @@ def test_a_removed_topics_pin_goes_with_it(world):
     site.create("comfort")
     site.restart()
     assert site.plane.facts().pins == ()
+
+
+def test_a_topic_of_more_sources_than_are_told_tells_what_all_give(world):
+    site = world[1]
+    site.create("comfort")
+    names = [f"iad{number}" for number in range(11, 31)]
+    site.arrivals["comfort"] = Counter(dict.fromkeys(names, 0))
+    world.run(10.0)
+    for _ in range(20):
+        site.arrivals["comfort"].update(dict.fromkeys(names, 50))
+        world.run(5.0)
+    (told,) = site.plane.facts().topics
+    assert len(told.sources) == 8
+    assert told.per_s == pytest.approx(sum(each.per_s for each in told.sources) * 20 / 8)

@@ -208,3 +208,16 @@ def test_a_topic_without_an_objective_has_none_to_keep_and_takes_its_time_from_o
     assert reason(busy("goal", 1.0), 1) == ""
     assert reason(goal, 4) == ""
     assert "would miss its objective" in reason(goal, 1)
+
+
+def test_messages_from_masters_that_are_not_seen_count_at_the_topics_own():
+    sources = (Source("iad2", 2.0), Source("gone", 3.0))
+    told = TopicFacts("comfort", sources)
+    seen = View([facts("iad1", topics=(told,)), facts("iad2")]).world
+    assert seen.topics["comfort"].publishers == {"@iad1": 3.0, "@iad2": 2.0}
+    told = TopicFacts("comfort", sources, per_s=9.0)  # of more sources than are told
+    seen = View([facts("iad1", topics=(told,)), facts("iad2")]).world
+    assert seen.topics["comfort"].publishers == {"@iad1": 7.0, "@iad2": 2.0}
+    told = TopicFacts("comfort", sources, per_s=5.0)
+    seen = View([facts("gone"), facts("iad2"), facts("iad1", topics=(told,))]).world
+    assert seen.topics["comfort"].publishers == {"@gone": 3.0, "@iad2": 2.0}
