@@ -4,7 +4,6 @@ drift, one at a time."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from math import inf
 from typing import Final
 
 from msgspec import Struct
@@ -208,7 +207,8 @@ class Placer:
         if move is None or (move.reason == "drift" and not self._drift):
             return None
         if move.reason == "plan":
-            self._stuck.pop(unit, None)
+            if self._stuck.pop(unit, None) is not None:
+                self.troubles.pop(unit, None)
             return replace(move, reason=self._wishes[unit].reason)
         return move
 
@@ -219,7 +219,9 @@ class Placer:
     def _wait(self, price: Price, unit: Unit, now: float) -> None:
         """The target of a wish cannot have the unit now: say why, for so long."""
         target = self._wishes[unit].target
-        self.troubles[unit] = f"{target} {_reason(price, unit, target)}"
+        at = price.placement.world.number.get(target)
+        reason = "is silent" if at is None else price.reason(unit, at)
+        self.troubles[unit] = f"{target} {reason or 'cannot have it now'}"
         if now >= self._stuck.setdefault(unit, now) + STUCK_S:
             del self._wishes[unit], self._stuck[unit]
 
@@ -268,10 +270,7 @@ def _check_end(view: View, moves: Iterable[Move]) -> None:
         after.move(unit, target)
     price = Price(after, view.price.congestion)
     for unit, target in targets:
-        if price.at(unit, target) == inf:
-            name = view.world.masters[target].name
-            raise PlacementError(f"{name} cannot have {unit}: it {_reason(price, unit, name)}")
-
-
-def _reason(price: Price, unit: Unit, target: str) -> str:
-    return next((row.reason for row in price.why(unit) if row.master == target), "is silent")
+        if reason := price.reason(unit, target):
+            raise PlacementError(
+                f"{view.world.masters[target].name} cannot have {unit}: it {reason}"
+            )

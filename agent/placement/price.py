@@ -145,6 +145,10 @@ class Price:
             table.append(row)
         return sorted(table, key=lambda row: (row.price, not row.here, row.master))
 
+    def reason(self, unit: Unit, master: int) -> str:
+        """Why a unit may not live at one master; empty if it may. O(degree)."""
+        return "" if self.at(unit, master) < inf else self._reason(unit, master)
+
     def total(self) -> float:
         """The cost of the whole placement. O(units · degree)."""
         placement, world = self.placement, self.placement.world

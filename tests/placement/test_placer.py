@@ -253,6 +253,7 @@ def test_a_plans_move_that_cannot_begin_says_why_and_is_given_up_in_the_end(plac
     assert placer.waiting == [(A, "iad2", "plan")]
     # As soon as there is room, however late, it begins.
     assert placer.next_move(limited(2), (), STUCK_S - 0.5).target == "iad2"
+    assert placer.troubles == {}
     placer.ended(A, "it does not load", STUCK_S)
     later = 1_000.0
     assert placer.next_move(limited(1), (), later) is None
