@@ -41,6 +41,7 @@ class Topics(Protocol):
 
     arrivals: dict[str, Counter[str]]
     on_created: Callable[[str], str]
+    on_removed: Callable[[str], object]
 
     @property
     def statuses(self) -> tuple[TopicStatus, ...]:
@@ -92,7 +93,9 @@ class Measured:
         """What this master tells of itself. O(topics + subscriptions)."""
         config = self._config
         sizes = self._sizes() if self._topics.statuses else {}
-        pinned = [PinnedUnit(named(unit), iad) for unit, iad in sorted(pins.items())]
+        # Of too many, those that were taken away are left out first.
+        words = sorted(pins.items(), key=lambda each: (not each[1], each[0]))
+        pinned = [PinnedUnit(named(unit), iad) for unit, iad in words]
         listeners = [
             Listeners(topic, count)
             for topic, count in sorted(self._listeners().items())
@@ -145,6 +148,7 @@ class Measured:
             latency_ms=status.latency_ms,
             state_bytes=float(sizes.get(topic.name, 0)),
             slo=topic.slo,
+            per_s=round(sum(published.values()), 6) if len(published) > MAX_SOURCES else None,
         )
 
     def _readings(self, topic: Topic, published: float) -> dict[str, float]:

@@ -4,8 +4,7 @@ units that live here."""
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, get_args
 
@@ -52,7 +51,6 @@ PATIENCE: Final = 3.0
 OVER: Final = frozenset({"settled", "aborted"})
 NOT_NOW: Final = "this master's disk takes nothing now; try again later"
 KINDS: Final = get_args(Kind)
-TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 class PlacementPlane:
@@ -109,6 +107,7 @@ class PlacementPlane:
         for kind in get_args(PlacementRequest):
             operator.takes(kind, self._asked)
         topics.on_created = self._arrived
+        topics.on_removed = self._removed
         reactor.add_timer(self)
 
     def _restore(self) -> None:
@@ -177,6 +176,15 @@ class PlacementPlane:
         """The placement as far as it is known: masters that are silent do not count."""
         return View([self.facts(), *self._gossip.fresh(now).values()])
 
+    def _view_or_none(self, now: float) -> View | None:
+        """The same for what nobody waits for: None, and said once, if what masters told contradicts
+        itself. Others' facts must not end this process."""
+        try:
+            return self.view(now)
+        except PlacementError as error:
+            self._tell_troubles([f"no unit moves: {error}"])
+            return None
+
     def _silent(self, now: float) -> list[str]:
         known = [*self._gossip.known(now), *self._never_heard(now)]
         return [each.facts.iad for each in known if each.silent]
@@ -184,7 +192,10 @@ class PlacementPlane:
     def admits(self, unit: Unit, source: str) -> str:
         """Why a unit of another master may not come here now; empty if it may."""
         now = self._clock()
-        return self._placer.admits(self.view(now), unit, source, now)
+        try:
+            return self._placer.admits(self.view(now), unit, source, now)
+        except PlacementError as error:
+            return str(error)
 
     # --- moves ---------------------------------------------------------------------------------
 
@@ -218,9 +229,15 @@ class PlacementPlane:
         self._was_full = bool(here)
         if not (urgent or self._config.drift):
             return
-        view = self.view(now)
-        self._tell_troubles(view)
-        move = self._placer.next_move(view, moving, now)
+        if (view := self._view_or_none(now)) is None:
+            return
+        self._tell_troubles(view.troubles)
+        waited = placer.waiting
+        move = placer.next_move(view, moving, now)
+        still = {unit for unit, _, _ in placer.waiting}
+        for unit, target, _ in waited:
+            if unit not in still and (trouble := placer.troubles.get(unit)):
+                self._say(f"{unit} does not move to {target}: {trouble}\n")
         # A large pool's view takes a while: most of the time is for other things.
         self._look_s = max(self._look_s, now + SHARE * (self._clock() - now))
         if move is not None:
@@ -243,11 +260,18 @@ class PlacementPlane:
         if self._unheard(now):
             self._arriving[unit] = now + PATIENCE * self._config.every_s
             return ""
-        return self._place(self.view(now), unit)
+        return self._place(self._view_or_none(now), unit)
 
-    def _place(self, view: View, unit: Unit) -> str:
+    def _removed(self, name: str) -> None:
+        """A topic's pin goes with it: another one of its name is another topic."""
+        unit = Unit("processor", name)
+        self._arriving.pop(unit, None)
+        if self._placer.pins.pop(unit, None) is not None:
+            self._save_pin(unit)
+
+    def _place(self, view: View | None, unit: Unit) -> str:
         """Have a new unit moved if that is worth it; what is to be said of it."""
-        if not view.world.has(unit):
+        if view is None or not view.world.has(unit):
             return ""
         if trouble := view.infeasible(unit):
             return trouble
@@ -269,13 +293,14 @@ class PlacementPlane:
         for unit, until in list(self._arriving.items()):
             if not waits or until <= now:
                 del self._arriving[unit]
-                if line := self._place(self.view(now), unit):
+                if line := self._place(self._view_or_none(now), unit):
                     self._say(f"{unit}: {line}\n")
 
-    def _tell_troubles(self, view: View) -> None:
-        for line in set(view.troubles) - self._told_troubles:
+    def _tell_troubles(self, troubles: Iterable[str]) -> None:
+        now = set(troubles)
+        for line in sorted(now - self._told_troubles):
             self._say(f"placement: {line}\n")
-        self._told_troubles = set(view.troubles)
+        self._told_troubles = now
 
     # --- operators -----------------------------------------------------------------------------
 
@@ -311,7 +336,8 @@ class PlacementPlane:
             self._save_pin(unit)
             return f"{unit} is pinned no more"
         view.unit(f"{unit.kind}:{unit.name}")
-        if len(self._placer.pins) >= MAX_PINS and unit not in self._placer.pins:
+        pinned = sum(map(bool, self._placer.pins.values()))
+        if pinned >= MAX_PINS and not self._placer.pins.get(unit):
             raise PlacementError(f"{MAX_PINS} units are pinned here: no more can be")
         self._placer.check_pin(view, unit, iad, self._silent(now))
         self._placer.pin(unit, iad)

@@ -201,6 +201,8 @@ class TopicPlane:
         self.arrivals: dict[str, Counter[str]] = {}
         # Gets the name of a new topic that is on disk; what it returns is told to the operator.
         self.on_created: Callable[[str], str] = lambda _: ""
+        # Gets the name of a topic that was removed, not of one that moved away.
+        self.on_removed: Callable[[str], object] = lambda _: None
         self._new = ""
         public.takes(Publish, self._publish)
         for kind in (CreateTopic, RemoveTopic, EnableTopic, ListTopics):
@@ -383,6 +385,7 @@ class TopicPlane:
         if name not in self._topics:
             self._state.remove(TOPIC, name)
             self._peers.pop(name, None)
+            self.arrivals.pop(name, None)
 
     def _keep(self, instruction: KeepTopic) -> None:
         topic = instruction.topic
@@ -399,6 +402,7 @@ class TopicPlane:
             if (release := self._to_release.popleft()).name != name:
                 self._to_release.append(release)
         self._state.remove(TOPIC, name)
+        self.on_removed(name)
         self._state.when_durable(partial(self._forget_rest, name, incarnation))
 
     def _forget_rest(self, name: str, incarnation: str) -> None:

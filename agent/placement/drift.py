@@ -52,12 +52,22 @@ class Drift:
                 return planned
             if target == here:
                 return None  # Drift does not undo what a plan has done.
+        if here in world.draining:
+            return self._drained(unit, here)
         best = self.price.best(unit)
-        if best is None:
+        return None if best is None else self.checked(self._move(unit, here, best, "drift"))
+
+    def _drained(self, unit: Unit, here: int) -> Move | None:
+        """Off to the cheapest master. Of many homes without messages each is as cheap everywhere:
+        they go where the fewest homes are, not all to one master."""
+        prices = self.price.all(unit)
+        least = min(prices, default=inf)
+        if least == inf:
             return None
-        return self.checked(
-            self._move(unit, here, best, "drain" if here in world.draining else "drift")
-        )
+        cheapest = [at for at, price in enumerate(prices) if price == least]
+        accounts = self.price.placement.accounts
+        target = min(cheapest, key=lambda at: accounts[at].homes)
+        return self.checked(self._move(unit, here, target, "drain"))
 
     def checked(self, move: Move | None) -> Move | None:
         """The move with its gain by this view, or None if it may not or need not be. To be asked

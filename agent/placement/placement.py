@@ -17,22 +17,40 @@ from agent.placement.world import Client, Flow, PlacementError, Topic, Unit, Wor
 
 
 class Account:
-    """What a master has: `units`, `processors`, `storage` in bytes, `load` in CPU-seconds a second.
+    """What a master has: `units`, `stand_ins` among them, and `homes` that are none; `processors`,
+    `storage` in bytes, `load` in CPU-seconds a second.
 
     `deliveries` (a second) are those of messages that homes here process themselves, and `distance`
     is the delay between homes that these have: Σ rate · delay, in seconds a second.
     """
 
-    __slots__ = ("deliveries", "distance", "load", "processors", "storage", "topics", "units")
+    __slots__ = (
+        "deliveries",
+        "distance",
+        "homes",
+        "load",
+        "processors",
+        "stand_ins",
+        "storage",
+        "topics",
+        "units",
+    )
 
     def __init__(self) -> None:
         self.units = 0
+        self.stand_ins = 0
+        self.homes = 0
         self.storage = 0.0
         self.load = 0.0
         self.deliveries = 0.0
         self.distance = 0.0
         self.processors: dict[str, None] = {}
         self.topics: dict[str, int] = {}  # topic → its publishers here
+
+    @property
+    def in_use(self) -> bool:
+        """Whether the master has anything that could be elsewhere."""
+        return self.units > self.stand_ins
 
 
 class Members:
@@ -223,6 +241,10 @@ class Placement:
         account.load += sign * self.world.load_of(unit)
         account.storage += sign * self.world.storage_of(unit)
         if unit.kind == "home":
+            if unit.name in self.world.stand_ins:
+                account.stand_ins += sign
+            else:
+                account.homes += sign
             self._account_home(unit.name, at, sign)
         elif unit.kind == "processor":
             if sign > 0:

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 from agent.placement.drift import Drift
 from agent.placement.grants import Grants
 from agent.placement.moves import PRECEDENCE, Move, Reason, check_plan
+from agent.placement.price import Price
 from agent.placement.view import View
-from agent.placement.world import PlacementError, Unit
+from agent.placement.world import PlacementError, Unit, World
 from agent.runtime.back_off import BackOff
 from agent.wire.placement import Mode, PlacementFacts
 
@@ -23,6 +24,8 @@ FIRST_PAUSE_S: Final = 5.0
 LONGEST_PAUSE_S: Final = 300.0
 # Failures after which the move of a plan or of an arrival is given up.
 ENOUGH: Final = 5
+# One that cannot even begin is given up later: a plan's other moves may have to make room first.
+STUCK_S: Final = 300.0
 # Units that drift looks at in one go.
 LOOKED_AT: Final = 16
 
@@ -50,6 +53,7 @@ class Placer:
         self.troubles: dict[Unit, str] = {}  # why the last move of a unit came to nothing
         self._wishes: dict[Unit, _Wish] = {}
         self._pauses: dict[Unit, tuple[float, BackOff]] = {}
+        self._stuck: dict[Unit, float] = {}  # since when a wish cannot be had
         self._looked = 0
 
     # -- what operators want ---------------------------------------------------------------------
@@ -89,13 +93,21 @@ class Placer:
                     view.master(iad, gone)
         mine = [move for move in check_plan(view.placement, wanted) if move.source == self._iad]
         for move in mine:
+            # Also to a master that is silent, which no view has.
+            pinned = self.pins.get(move.unit)
+            if pinned and pinned != move.target:
+                raise PlacementError(
+                    f"the plan moves {move.unit} to {move.target}, but it is pinned to {pinned}"
+                )
+        _check_end(view, wanted)
+        for move in mine:
             self._wish(move.unit, move.target, "plan")
         return mine
 
     def arrived(self, view: View, unit: Unit) -> Move | None:
         """The move of a new unit of this master to a cheaper one, if that is worth it."""
         drift = Drift(view.price, lambda _: self.move_cost)
-        move = drift.wanted(unit)
+        move = None if self._held(view.world, unit) else drift.wanted(unit)
         if move is None or move.reason != "drift":
             return move  # Pins and draining are seen to anyhow.
         self._wish(unit, move.target, "arrival")
@@ -188,12 +200,30 @@ class Placer:
     def _wanted(self, drift: Drift, unit: Unit, now: float) -> Move | None:
         if unit in self._pauses and now < self._pauses[unit][0]:
             return None
-        move = drift.wanted(unit)
+        held = self._held(drift.price.placement.world, unit)
+        move = None if held else drift.wanted(unit)
+        if unit in self._wishes and (move is None or move.reason == "drift"):
+            self._wait(drift.price, unit, now)
         if move is None or (move.reason == "drift" and not self._drift):
             return None
         if move.reason == "plan":
+            if self._stuck.pop(unit, None) is not None:
+                self.troubles.pop(unit, None)
             return replace(move, reason=self._wishes[unit].reason)
         return move
+
+    def _held(self, world: World, unit: Unit) -> bool:
+        """Whether a unit stays because its pin cannot be kept now, such as to a silent master."""
+        return bool(self.pins.get(unit)) and unit not in world.pins and self.mode != "draining"
+
+    def _wait(self, price: Price, unit: Unit, now: float) -> None:
+        """The target of a wish cannot have the unit now: say why, for so long."""
+        target = self._wishes[unit].target
+        at = price.placement.world.number.get(target)
+        reason = "is silent" if at is None else price.reason(unit, at)
+        self.troubles[unit] = f"{target} {reason or 'cannot have it now'}"
+        if now >= self._stuck.setdefault(unit, now) + STUCK_S:
+            del self._wishes[unit], self._stuck[unit]
 
     def _release_what_came(self, view: View) -> None:
         granted = self.grants.move
@@ -207,6 +237,8 @@ class Placer:
             del self._wishes[unit]
         for unit in [each for each in self._pauses if each not in there]:
             self._forget(unit)
+        for unit in [each for each in self._stuck if each not in there]:
+            self._forget(unit)
 
     def _wish(self, unit: Unit, target: str, reason: Reason) -> None:
         self._forget(unit)
@@ -215,6 +247,7 @@ class Placer:
     def _forget(self, unit: Unit) -> None:
         self._wishes.pop(unit, None)
         self._pauses.pop(unit, None)
+        self._stuck.pop(unit, None)
         self.troubles.pop(unit, None)
 
     @property
@@ -226,3 +259,18 @@ class Placer:
         where = view.where(unit)
         if where != self._iad:
             raise PlacementError(f"{unit} lives at {where}: ask that master (--iad {where})")
+
+
+def _check_end(view: View, moves: Iterable[Move]) -> None:
+    """PlacementError in one line if a master could not have its new units even when all moves are
+    over. What is too much only on the way waits until others have gone. O(units · degree)."""
+    after = view.placement.copy()
+    targets = [(move.unit, view.world.number[move.target]) for move in moves]
+    for unit, target in targets:
+        after.move(unit, target)
+    price = Price(after, view.price.congestion)
+    for unit, target in targets:
+        if reason := price.reason(unit, target):
+            raise PlacementError(
+                f"{view.world.masters[target].name} cannot have {unit}: it {reason}"
+            )

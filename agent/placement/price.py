@@ -145,6 +145,10 @@ class Price:
             table.append(row)
         return sorted(table, key=lambda row: (row.price, not row.here, row.master))
 
+    def reason(self, unit: Unit, master: int) -> str:
+        """Why a unit may not live at one master; empty if it may. O(degree)."""
+        return "" if self.at(unit, master) < inf else self._reason(unit, master)
+
     def total(self) -> float:
         """The cost of the whole placement. O(units · degree)."""
         placement, world = self.placement, self.placement.world
@@ -163,7 +167,7 @@ class Price:
                 total += sum(weight * row[other] for other, weight in weights.items())
         for at, account in enumerate(placement.accounts):
             total += account.distance + self.congestion.cost(placement, at, NOTHING)
-            total += world.masters[at].opening_cost if account.units else 0.0
+            total += world.masters[at].opening_cost if account.in_use else 0.0
         return total
 
     # -- the parts of a price --------------------------------------------------------------------
@@ -211,7 +215,7 @@ class Price:
         """What depends on the master alone: seconds to the client, congestion, opening."""
         placement = self.placement
         client = terms.client * terms.reach[at] if terms.client and terms.reach else 0.0
-        used = placement.accounts[at].units
+        used = placement.accounts[at].in_use
         opening = 0.0 if used else placement.world.masters[at].opening_cost
         after = self.congestion.cost(placement, at, self._plus(terms, at, outward))
         if not after or after == inf:  # Nothing is cheaper for one unit more.

@@ -8,7 +8,8 @@ from math import inf
 from typing import Final
 
 from _core.colocation.model import Candidates, Colocation
-from agent.placement.congestion import Congestion, LearnedTail, Limits, Together
+from agent.placement.congestion import ROUNDING, Congestion, LearnedTail, Limits, Together
+from agent.placement.headroom import POISSON
 from agent.placement.moves import Move
 from agent.placement.placement import Placement
 from agent.placement.price import Price
@@ -36,7 +37,6 @@ UNKNOWN_S: Final = 0.05
 # Of a topic whose processor nobody has measured.
 UNKNOWN_CPU_S: Final = 0.001
 MAX_TOGETHER: Final = 32  # that the latency model takes
-HEADROOM: Final = 0.08  # on loads, as the planners have it for Poisson arrivals
 OVERHEAD_S: Final = 0.0005
 
 
@@ -51,6 +51,7 @@ class View:
         self.facts: dict[str, PlacementFacts] = {each.iad: each for each in told}
         self.troubles: list[str] = []
         topics = self._topics(told)
+        self._homes = self._lives()
         self.placement = Placement(self._world(topics))
         self._place(topics)
         self._pin(told)
@@ -125,8 +126,10 @@ class View:
                 delays = {
                     iad: ms / 1e3 for iad, ms in home.delays_ms.items() if iad in self.facts
                 } | {facts.iad: home.delays_ms.get(facts.iad, 0.0) / 1e3}
-                clients.setdefault(home.name, Client(home.name, delays, home.age_s))
-        made = [self._topic(topic, clients) for _, topic in topics.values()]
+                # Delays and place come from one teller, so that the place is within reach.
+                if self._homes[home.name] == facts.iad:
+                    clients[home.name] = Client(home.name, delays, home.age_s)
+        made = [self._topic(iad, topic, clients) for iad, topic in topics.values()]
         world = World(
             [_master(each) for each in told],
             self._links(told),
@@ -141,10 +144,14 @@ class View:
                 world.drain(facts.iad)
         return world
 
-    def _topic(self, told: TopicFacts, clients: dict[str, Client]) -> Topic:
-        """A topic, whose members at masters become clients that can live there only."""
+    def _topic(self, owner: str, told: TopicFacts, clients: dict[str, Client]) -> Topic:
+        """A topic, whose members at masters become clients that can live there only. What is
+        published at masters that are not seen here comes to the topic's own."""
         name = told.name
         rates = {each.iad: each.per_s for each in told.sources if each.iad in self.facts}
+        every = max(told.per_s or 0.0, sum(each.per_s for each in told.sources))
+        if (rest := every - sum(rates.values())) > ROUNDING * every:
+            rates[owner] = rates.get(owner, 0.0) + rest
         publishers: dict[str, float] = {}
         for iad, home, rate in self._publish.get(name, ()):
             publishers[home] = rate
@@ -179,13 +186,18 @@ class View:
                     best[one, other] = Link(one, other, delay.p50_ms / 1e3, delay.age_s)
         return list(best.values())
 
-    def _place(self, topics: Mapping[str, tuple[str, TopicFacts]]) -> None:
+    def _lives(self) -> dict[str, str]:
+        """The master of each home: the first that told it."""
         homes: dict[str, str] = {}
         for facts in self.facts.values():
             for home in facts.homes:
                 first = homes.setdefault(home.name, facts.iad)
                 if first != facts.iad:
                     self.troubles.append(f"home {home.name} is at {first} and at {facts.iad}")
+        return homes
+
+    def _place(self, topics: Mapping[str, tuple[str, TopicFacts]]) -> None:
+        homes = dict(self._homes)
         for client, row in self.world.reach.items():
             if client.startswith(AT):
                 at = next(n for n, delay in enumerate(row) if delay < inf)
@@ -253,14 +265,24 @@ class _Tail:
     def __init__(self, world: World) -> None:
         self._names = {name: n for n, name in enumerate(world.topics)}
         self._topics = list(world.topics.values())
-        self._rates = [world.rates[each.name] * (1.0 + HEADROOM) for each in self._topics]
+        self._goals = [each.objective for each in self._topics]
+        # As planners take them, so that what they plan is admitted.
+        self._rates = [POISSON.raised(world.rates[each.name]) for each in self._topics]
         self._by_cores: dict[int, Candidates] = {}
 
     def feasible(self, master: Master, topics: Sequence[str]) -> bool:
-        """Whether all these keep their objectives on that master."""
+        """Whether all these keep their objectives on that master. One without an objective takes
+        its time from the others, and has nothing to keep."""
         if len(topics) > MAX_TOGETHER:
             return False
-        return self._of(master).feasible([self._names[each] for each in topics])
+        model, numbers = self._of(master), [self._names[each] for each in topics]
+        if model.feasible(numbers):
+            return True
+        goals = [self._goals[number] for number in numbers]
+        return None in goals and all(
+            goal is None or latency_s <= goal.seconds
+            for goal, latency_s in zip(goals, model.latencies(numbers), strict=True)
+        )
 
     def latency_s(self, master: Master, topic: str) -> float:
         """The latency of a topic alone."""
@@ -268,7 +290,7 @@ class _Tail:
 
     def _of(self, master: Master) -> Candidates:
         if (found := self._by_cores.get(master.cores)) is None:
-            goals = [each.objective or Objective() for each in self._topics]
+            goals = [goal or Objective() for goal in self._goals]
             found = self._by_cores[master.cores] = Candidates(
                 model_of(master.cores),
                 [max(each.service_s, 1e-6) for each in self._topics],
@@ -335,7 +357,7 @@ def _cpu_s(told: Iterable[PlacementFacts]) -> dict[str, float]:
 
 def _fixed(iad: str, number: int, clients: dict[str, Client]) -> str:
     name = f"{AT}{iad}" + (f"#{number}" if number else "")
-    clients.setdefault(name, Client(name, {iad: 0.0}))
+    clients.setdefault(name, Client(name, {iad: 0.0}, stand_in=True))
     return name
 
 

@@ -75,11 +75,13 @@ class Topic(Struct, frozen=True):
 
 class Client(Struct, frozen=True):
     """An edge node or subscriber: the delay to each master that may be its home, and how many
-    seconds ago these were measured."""
+    seconds ago these were measured. One that is a `stand_in` is no unit that anybody keeps: it
+    stands for those at a master that are not placed."""
 
     name: str
     delays: dict[str, float] = field(default_factory=dict)
     age_s: float = 0.0
+    stand_in: bool = False
 
 
 class Flow(Struct, frozen=True):
@@ -139,6 +141,7 @@ class World:
         self.between = self._matrix(links, unknown_delay_s)
         self.reach: dict[str, array[float]] = {}  # inf: not a choice of this client
         self.ages: dict[str, float] = {}
+        self.stand_ins: set[str] = set()
         self.topics: dict[str, Topic] = {}
         self.rates: dict[str, float] = {}  # of topics: all publishers together
         self.published: dict[str, dict[str, float]] = {}  # client → topic → rate
@@ -227,6 +230,7 @@ class World:
             row[self.master(name)] = checked(what, seconds)
         self.ages[client.name] = checked(f"the age of {client.name}'s delays", client.age_s)
         self.reach[client.name] = row
+        (self.stand_ins.add if client.stand_in else self.stand_ins.discard)(client.name)
 
     def drop_client(self, name: str) -> None:
         """Remove a client that is a member of no topic any more. O(its flows)."""
@@ -236,6 +240,7 @@ class World:
         unit = Unit("home", name)
         self.require(unit)
         del self.reach[name], self.ages[name]
+        self.stand_ins.discard(name)
         self.published.pop(name, None)
         self.subscribed.pop(name, None)
         self.pins.pop(unit, None)

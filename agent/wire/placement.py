@@ -47,7 +47,8 @@ class Source(WireStruct, frozen=True):
 
 class TopicFacts(WireStruct, frozen=True, omit_defaults=True):
     """A topic of the master that tells: where its messages come from, the mean CPU time of one, the
-    percentile of their latencies that its objective names, and the bytes of state and inbox."""
+    percentile of their latencies that its objective names, and the bytes of state and inbox.
+    `per_s`: messages a second from all, where `sources` lacks some."""
 
     name: Name
     sources: Annotated[tuple[Source, ...], Meta(max_length=MAX_SOURCES)] = ()
@@ -56,6 +57,7 @@ class TopicFacts(WireStruct, frozen=True, omit_defaults=True):
     latency_ms: Amount | None = None
     state_bytes: Amount = 0.0
     slo: Slo | None = None
+    per_s: Amount | None = None
 
 
 class Listeners(WireStruct, frozen=True):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 
 from _core.colocation.model import Candidates, Colocation
+from agent.placement.headroom import NONE, Headroom
 
 
 class Topic(Struct, frozen=True):
@@ -31,31 +32,6 @@ class Run(Struct, frozen=True):
 
     topics: tuple[Topic, ...]
     latency_s: tuple[float, ...]
-
-
-class Headroom(Struct, frozen=True):
-    """How much larger than told a planner takes rates to be: by this share, and where arrivals are
-    Poisson by so many standard deviations of what comes in a window."""
-
-    share: float = 0.0
-    deviations: float = 0.0
-    window_s: float = 120.0
-
-    def raised(self, topic: Topic) -> float:
-        """The topic's rate with headroom."""
-        by_chance = 0.0 if topic.publishers else (topic.rate / self.window_s) ** 0.5
-        return topic.rate * (1.0 + self.share) + self.deviations * by_chance
-
-    def part(self, of: float) -> Headroom:
-        """This part of the headroom."""
-        return Headroom(self.share * of, self.deviations * of, self.window_s)
-
-
-# By `fleet lab placement-topics` with other seeds than those that it reports: with less, more
-# topics miss their objectives than the goals allow.
-PERIODIC: Final = Headroom(0.02)
-POISSON: Final = Headroom(0.0, 2.25)
-NONE: Final = Headroom()
 
 
 class LatencyModel(Protocol):
@@ -88,7 +64,7 @@ def candidates(model: Colocation, topics: Sequence[Topic], headroom: Headroom = 
     return Candidates(
         model,
         [topic.service_s for topic in topics],
-        [headroom.raised(topic) for topic in topics],
+        [headroom.raised(topic.rate, topic.publishers) for topic in topics],
         [topic.publishers for topic in topics],
         [topic.objective_s for topic in topics],
         [topic.quantile for topic in topics],

@@ -16,11 +16,11 @@ from msgspec import Struct
 
 from _core.colocation.model import Candidates, Colocation
 from agent.placement.congestion import ROUNDING
+from agent.placement.headroom import PERIODIC, POISSON, Headroom
 from agent.placement.moves import Move, Reason
 from agent.placement.placement import Placement
 from agent.placement.world import Objective, PlacementError, Unit
 from fleet.placement import latency
-from fleet.placement.latency import PERIODIC, POISSON, Headroom
 from fleet.placement.packing import Bins, Planner, Problem, either
 from fleet.placement.repair import repaired
 

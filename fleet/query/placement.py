@@ -134,7 +134,10 @@ class Asker(Struct, frozen=True):
         found = self._unit(text)
         if isinstance(found, int):
             return found
-        unit, where = found
+        unit, where, asked = found
+        if where != asked:  # A master begins only moves of its own units.
+            line = f"{unit.kind} {unit.name} lives at {where}: ask that master (--iad {where})"
+            return exits.fail(line, exits.REFUSED)
         return self._change(ApplyPlan("move", (PlannedMove(unit, where, target),)))
 
     def _move_subscription(self, name: str, target: str) -> int:
@@ -195,8 +198,8 @@ class Asker(Struct, frozen=True):
 
     # --------------------------------------------------------------------------------------------
 
-    def _unit(self, text: str) -> tuple[UnitName, str] | int:
-        """A unit and its master, or the exit status of a failure."""
+    def _unit(self, text: str) -> tuple[UnitName, str, str] | int:
+        """A unit, its master, and the master that was asked; or the exit status of a failure."""
         report = self._look()
         if isinstance(report, int):
             return report
@@ -205,7 +208,7 @@ class Asker(Struct, frozen=True):
             unit = view.unit(text)
         except PlacementError as error:
             return exits.fail(str(error), exits.FAILED)
-        return named(unit), view.where(unit) or ""
+        return named(unit), view.where(unit) or "", report.iad
 
     def _look(self) -> PlacementReport | int:
         """What the master knows, when all others have told it something, or soon."""

@@ -50,7 +50,7 @@ class Site:
             "placement": placement,
         }
         self.config = parse(table, MasterConfig, "test")
-        self.kept, self.arrivals, self.on_created = {}, {}, None
+        self.kept, self.arrivals, self.on_created, self.on_removed = {}, {}, None, None
         self.heard, self.sizes, self.homes = Counter(), {}, []
         self.up, self.said, self.moves = True, [], []
         self.epochs = count(1)
@@ -119,6 +119,11 @@ class Site:
     def create(self, name, **fields):
         self.kept[name] = TopicStatus(Topic(name, **fields), "ready")
         return self.on_created(name)
+
+    def remove(self, name):
+        del self.kept[name]
+        self.on_removed(name)
+        self.state.flush()
 
     def ask(self, request):
         origin = RequestOrigin(b"o", b"M", ANYONE)
@@ -470,3 +475,84 @@ def test_homes_that_may_live_elsewhere_are_told_and_drained(world):
     world[2].ask(SetPlacementMode("d", "iad2", "draining"))
     world.run(1.0)
     assert world[2].begun() == [("node/n1", "iad1", "drain")]
+
+
+def test_what_contradicts_itself_is_said_once_and_ends_no_master(world, monkeypatch):
+    site = world[1]
+    site.create("comfort")
+    world.run(1.0)
+    assert site.ask(PinUnit("p", COMFORT, "iad2")).ok
+    site.moves.clear()
+
+    def contradicted(_now):
+        raise PlacementError("client node/n1 cannot reach iad2")
+
+    monkeypatch.setattr(site.plane, "view", contradicted)
+    unit = Unit("processor", "comfort")
+    assert site.plane.admits(unit, "iad2") == "client node/n1 cannot reach iad2"
+    world.run(60.0)
+    assert site.create("notes") == ""
+    line = "placement: no unit moves: client node/n1 cannot reach iad2\n"
+    assert [each for each in site.said if "node/n1" in each] == [line]
+
+
+def test_a_plans_move_that_never_can_begin_is_told_and_given_up_aloud(world):
+    world[1].create("comfort")
+    world[1].create("notes")
+    world.run(20.0)
+    plan = (PlannedMove(COMFORT, "iad1", "iad2"), PlannedMove(NOTES, "iad1", "iad2"))
+    assert world[1].ask(ApplyPlan("a", plan)).ok
+    world.run(1.0)
+    assert world[2].ask(SetPlacementMode("f", "iad2", "frozen")).ok
+    world.run(20.0)
+    ((first, _, _),) = world[1].begun()
+    world[1].finish()
+    report = world[1].ask(ShowPlacement("s"))
+    (waits,) = [each for each in report.moves if each.state == "waiting"]
+    assert waits.trouble == "iad2 is frozen"
+    world.run(400.0)
+    line = f"processor {waits.unit.name} does not move to iad2: iad2 is frozen\n"
+    assert world[1].said.count(line) == 1
+    assert waits.unit.name != first
+    assert len(world[1].moves) == 1
+
+
+def test_a_pin_that_was_taken_away_does_not_count_against_the_most(world, monkeypatch):
+    monkeypatch.setattr("agent.master.placement_plane.MAX_PINS", 2)
+    site = world[1]
+    for name in ("a", "b", "c"):
+        site.create(name)
+        assert site.ask(PinUnit("p", UnitName("processor", name), "iad1")).ok
+        assert site.ask(PinUnit("u", UnitName("processor", name))).ok
+    assert site.ask(PinUnit("p", UnitName("processor", "c"), "iad1")).ok
+    # What is pinned is told before what is no more.
+    assert [each.iad for each in site.plane.facts().pins] == ["iad1", "", ""]
+    assert site.ask(PinUnit("p", UnitName("processor", "a"), "iad1")).ok
+    assert site.ask(PinUnit("p", UnitName("processor", "c"), "iad1")).ok  # the same again
+    reply = site.ask(PinUnit("p", UnitName("processor", "b"), "iad1"))
+    assert reply.message == "2 units are pinned here: no more can be"
+
+
+def test_a_removed_topics_pin_goes_with_it(world):
+    site = world[1]
+    site.create("comfort")
+    assert site.ask(PinUnit("p", COMFORT, "iad1")).ok
+    site.remove("comfort")
+    assert site.plane.facts().pins == ()
+    site.create("comfort")
+    site.restart()
+    assert site.plane.facts().pins == ()
+
+
+def test_a_topic_of_more_sources_than_are_told_tells_what_all_give(world):
+    site = world[1]
+    site.create("comfort")
+    names = [f"iad{number}" for number in range(11, 31)]
+    site.arrivals["comfort"] = Counter(dict.fromkeys(names, 0))
+    world.run(10.0)
+    for _ in range(20):
+        site.arrivals["comfort"].update(dict.fromkeys(names, 50))
+        world.run(5.0)
+    (told,) = site.plane.facts().topics
+    assert len(told.sources) == 8
+    assert told.per_s == pytest.approx(sum(each.per_s for each in told.sources) * 20 / 8)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 import pytest
 from msgspec.structs import replace
@@ -160,7 +162,16 @@ def test_messages_are_counted_by_where_they_were_published_and_who_names_the_top
     assert rig.topics.arrivals == {"notes": {"iad1": 3}}
     rig.subscribe('topic = "notes" or topic in ("other", "notes") or value > 3', name="t")
     assert rig.plane.topics_named() == {"notes": 1, "other": 1}
+    removed = []
+    rig.topics.on_removed = removed.append
     rig.operate(RemoveTopic("r", "notes"))
+    assert rig.topics.arrivals == {}
+    assert removed == ["notes"]
+
+
+def test_a_topic_that_moved_away_leaves_no_counts(rig):
+    rig.topics.arrivals["gone"] = Counter({"iad1": 3})
+    rig.topics._left("gone")
     assert rig.topics.arrivals == {}
 
 

@@ -14,7 +14,7 @@ from agent.placement.grants import Grants
 from agent.placement.moves import Move
 from agent.placement.placement import Placement
 from agent.placement.price import Price
-from agent.placement.world import Flow, Link, Master, Pin, Topic, Unit, World
+from agent.placement.world import Client, Flow, Link, Master, Pin, Topic, Unit, World
 from tests.placement import worlds
 
 KINDS: tuple[Congestion, ...] = (Congestion(), Limits(), Waiting(0.05), Delegation(0.1))
@@ -254,3 +254,22 @@ def test_a_move_is_the_same_after_its_gain_is_known() -> None:
     assert grants.admit(move, 0.0)
     assert grants.begin(replace(move, epoch=4, gain=0.5), 1.0)
     assert not grants.begin(replace(move, target="m3"), 1.0)
+
+
+def test_homes_that_cost_the_same_everywhere_drain_to_where_the_fewest_are() -> None:
+    masters = [Master(f"m{at}") for at in range(4)]
+    links = [Link(f"m{a}", f"m{b}", 0.0) for a in range(4) for b in range(a)]
+    reach = {"m0": 0.0, "m1": 0.0, "m2": 0.0}
+    clients = [Client(f"n{at}", reach) for at in range(6)]
+    placement = Placement(World(masters, links, clients))
+    for at in range(6):
+        placement.place(Unit("home", f"n{at}"), "m1" if at < 2 else "m0")
+    placement.world.drain("m0")
+    drift = Drift(Price(placement, Limits()), lambda _: 0.0)
+    targets = []
+    for at in range(2, 6):
+        move = drift.wanted(Unit("home", f"n{at}"))
+        assert move is not None
+        targets.append(move.target)
+        placement.move(move.unit, placement.world.master(move.target))
+    assert targets == ["m2", "m2", "m1", "m2"]

@@ -116,7 +116,7 @@ def test_the_largest_facts_fit_a_request():
     rates = {f"{n:064}": 1.5 for n in range(w.MAX_CHOICES)}
     sources = tuple([w.Source(iad, 1.5) for iad in list(rates)[: w.MAX_SOURCES]])
     slo = Slo(90.0, 1_000.5)
-    topic = TopicFacts(name, sources, name, 1.5, 1.5, 1.5, slo)
+    topic = TopicFacts(name, sources, name, 1.5, 1.5, 1.5, slo, 1.5)
     home = w.HomeFacts(long, rates, 1.5, rates, tuple(rates))
     facts = PlacementFacts(
         name, 2**52, 2**52, 60.5, 4, "draining", 1.5, 1.5, 9, 1.5,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent.placement.moves import Move
-from agent.placement.placer import ENOUGH, GRANT_S, Placer
+from agent.placement.placer import ENOUGH, GRANT_S, STUCK_S, Placer
 from agent.placement.view import View
 from agent.placement.world import PlacementError, Unit
 from agent.wire.placement import (
@@ -215,3 +215,75 @@ def test_a_pin_that_was_taken_away_does_not_come_back_with_old_news():
     # Once it has gone nothing is known of it.
     assert new.heard(pins_of("iad1", old), []) == [A]
     assert new.pins == {}
+
+
+def limited(most, *, here=("a", "b"), there=("c",)):
+    """iad2 takes at most so many processors."""
+    return View(
+        [
+            PlacementFacts("iad1", 1, 1, 5.0, topics=tuple([topic(name) for name in here])),
+            PlacementFacts(
+                "iad2", 1, 1, 5.0,
+                topics=tuple([topic(name) for name in there]), most_processors=most,
+            ),
+        ]
+    )  # fmt: skip
+
+
+def test_a_plan_is_refused_if_a_master_could_not_have_its_units_when_all_moves_are_over(placer):
+    c = Unit("processor", "c")
+    with pytest.raises(PlacementError) as refused:
+        placer.apply(limited(1), [Move(A, "iad1", "iad2")], ())
+    assert str(refused.value) == (
+        "iad2 cannot have processor a: it would have 2 processors, at most 1"
+    )
+    assert placer.waiting == []
+    # One comes as another goes.
+    moves = [Move(A, "iad1", "iad2"), Move(c, "iad2", "iad1")]
+    assert placer.apply(limited(1), moves, ()) == moves[:1]
+    with pytest.raises(PlacementError, match="it would have 3 processors, at most 2"):
+        placer.apply(limited(2), [Move(A, "iad1", "iad2"), Move(B, "iad1", "iad2")], ())
+
+
+def test_a_plans_move_that_cannot_begin_says_why_and_is_given_up_in_the_end(placer):
+    placer.apply(limited(2), [Move(A, "iad1", "iad2")], ())
+    assert placer.next_move(limited(1), (), 0.0) is None
+    assert placer.troubles == {A: "iad2 would have 2 processors, at most 1"}
+    assert placer.next_move(limited(1), (), STUCK_S - 1.0) is None
+    assert placer.waiting == [(A, "iad2", "plan")]
+    # As soon as there is room, however late, it begins.
+    assert placer.next_move(limited(2), (), STUCK_S - 0.5).target == "iad2"
+    assert placer.troubles == {}
+    placer.ended(A, "it does not load", STUCK_S)
+    later = 1_000.0
+    assert placer.next_move(limited(1), (), later) is None
+    assert placer.next_move(limited(1), (), later + STUCK_S) is None
+    assert placer.waiting == []
+    assert placer.troubles == {A: "iad2 would have 2 processors, at most 1"}
+
+
+def test_a_plans_move_to_a_silent_master_says_so(placer):
+    placer.apply(view_of(placer), [Move(A, "iad1", "iad2")], ())
+    assert begun(placer, silent=True) is None
+    assert placer.troubles == {A: "iad2 is silent"}
+    assert begun(placer) == ("a", "iad2", "plan")
+
+
+def test_a_pin_holds_while_its_master_is_silent():
+    def view():
+        told = view_of(placer, source="iad3", silent=True)
+        near = PlacementFacts("iad3", 1, 1, 5.0, listeners=(Listeners("a", 1),))
+        return View([told.facts["iad1"], near])
+
+    placer = Placer("iad1", drift=True, move_cost=0.01)
+    placer.pin(A, "iad2")
+    assert placer.next_move(view(), (), 0.0) is None
+    with pytest.raises(PlacementError) as refused:
+        placer.apply(view(), [Move(A, "iad1", "iad3")], ["iad2"])
+    assert str(refused.value) == ("the plan moves processor a to iad3, but it is pinned to iad2")
+    assert placer.arrived(view(), A) is None
+    placer.mode = "draining"
+    assert placer.next_move(view(), (), 0.0).reason == "drain"
+    placer.mode = "open"
+    free = Placer("iad1", drift=True, move_cost=0.01)
+    assert free.next_move(view(), (), 0.0).target == "iad3"

@@ -260,6 +260,20 @@ def test_equal_prices_leave_a_unit_where_it_is() -> None:
     assert Price(placement, Congestion()).best(Unit("processor", "t")) == 1
 
 
+def test_who_stands_in_for_those_at_a_master_does_not_open_it() -> None:
+    masters = [Master("m1"), Master("m2", opening_cost=5.0)]
+    heard = Client("@m2", {"m2": 0.0}, stand_in=True)
+    topic = Topic("t", {}, frozenset({"@m2"}), processor=True)
+    told = World(masters, [Link("m1", "m2", 0.1)], [heard, Client("b", {"m2": 0.0})], [topic])
+    unit = Unit("processor", "t")
+    price = Price(Placement(told, [(unit, "m1"), (Unit("home", "@m2"), "m2")]), Limits())
+    assert price.total() == 0.0
+    assert price.at(unit, 1) == 5.0
+    price.placement.place(Unit("home", "b"), "m2")
+    assert price.total() == 5.0
+    assert price.at(unit, 1) == 0.0
+
+
 def test_two_kinds_may_not_both_delegate() -> None:
     with pytest.raises(ValueError, match="two kinds"):
         Together([Delegation(1.0), Limits("cloud", 1.0)])

@@ -212,6 +212,8 @@ def _allowed(placement: Placement, allowed: Bools) -> Bools:
     world = placement.world
     closed = list(world.frozen | world.draining)
     for c, name in enumerate(world.reach):
+        if name in world.stand_ins:
+            continue
         unit, row = Unit("home", name), allowed[c]
         here, pinned = placement.where(unit), world.pins.get(Unit("home", name))
         stays = here is not None and here not in world.draining

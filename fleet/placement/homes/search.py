@@ -233,7 +233,7 @@ def _kicked(
     case: Case, sharing: Sharing, home: Ints, cost: float, budget: float, effort: Effort
 ) -> Ints:
     draw = np.random.default_rng(effort.seed)
-    for _ in range(effort.kicks):
+    for _ in range(effort.kicks if case.topics else 0):
         accounts = Accounts(case, sharing, home)
         search = Search(accounts, budget)
         search.kick(draw)

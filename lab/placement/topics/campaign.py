@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from _core.colocation.model import Colocation
-from fleet.placement.latency import NONE, PERIODIC, POISSON, Headroom, Topic
+from agent.placement.headroom import NONE, PERIODIC, POISSON, Headroom
+from fleet.placement.latency import Topic
 from fleet.placement.packing import Problem
 from fleet.placement.training import train
 from lab.placement.topics import accuracy

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct, structs
 
 from _core.colocation.model import Colocation
+from agent.placement.headroom import Headroom
 from fleet.placement.columns import fewest
-from fleet.placement.latency import Headroom, LatencyModel, Topic, candidates
+from fleet.placement.latency import LatencyModel, Topic, candidates
 from fleet.placement.packing import Bins, Planner, Problem, balanced, either, ffd, hybrid, lfs
 from fleet.placement.repair import best_fit, leave, repaired
 from lab.placement.topics.broker import QUANTILE, TAU_S, Broker, drawn
@@ -82,7 +83,10 @@ def ask(model: Colocation, topics: Sequence[Topic], most: int, headroom: Headroo
 
 def ask_any(model: LatencyModel, topics: Sequence[Topic], most: int, headroom: Headroom) -> Problem:
     """The same with any model; a topic alone is feasible by the paper's definition."""
-    raised = [structs.replace(topic, rate=headroom.raised(topic)) for topic in topics]
+    raised = [
+        structs.replace(topic, rate=headroom.raised(topic.rate, topic.publishers))
+        for topic in topics
+    ]
 
     def feasible(chosen: Sequence[int]) -> bool:
         some = [raised[number] for number in chosen]

@@ -7,8 +7,9 @@ from functools import cache
 import pytest
 
 from _core.colocation.model import Colocation
+from agent.placement.headroom import Headroom
 from fleet.placement.columns import exact, fewest
-from fleet.placement.latency import Headroom, Topic, candidates
+from fleet.placement.latency import Topic, candidates
 from fleet.placement.packing import (
     Bins,
     Planner,
@@ -235,8 +236,8 @@ def test_repair_puts_a_topic_where_it_fits_though_an_earlier_master_is_free() ->
 
 def test_headroom_by_chance_is_for_poisson_arrivals_and_shrinks_with_the_rate() -> None:
     headroom = Headroom(0.1, 2.0, 100.0)
-    assert headroom.raised(Topic(0.01, 25.0)) == pytest.approx(27.5 + 2.0 * 0.5)
-    assert headroom.raised(Topic(0.01, 25.0, publishers=25)) == pytest.approx(27.5)
+    assert headroom.raised(25.0) == pytest.approx(27.5 + 2.0 * 0.5)
+    assert headroom.raised(25.0, publishers=25) == pytest.approx(27.5)
     assert headroom.part(0.5) == Headroom(0.05, 1.0, 100.0)
 
 

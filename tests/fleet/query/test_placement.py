@@ -20,6 +20,7 @@ from agent.wire.placement import (
     PlacementFacts,
     PlacementReport,
     PlannedMove,
+    ShowPlacement,
     Source,
     TopicFacts,
     UnitName,
@@ -27,7 +28,7 @@ from agent.wire.placement import (
 from fleet.cli.commands import run
 from fleet.placement.plans import Plan
 from fleet.query import placement_screen
-from fleet.query.placement import view_of
+from fleet.query.placement import Asker, view_of
 from tests.master.push_rig import PushMaster
 
 UNIT = UnitName("processor", "comfort")
@@ -138,6 +139,21 @@ def test_wrong_usage_is_one_line(tmp_path, capsys, arguments, says):
     err = capsys.readouterr().err
     assert says in err
     assert err.count("\n") == 1
+
+
+def test_a_move_that_the_asked_master_cannot_begin_fails(monkeypatch, capsys):
+    asked = []
+
+    def ask(_self, request):
+        asked.append(type(request))
+        return PlacementReport("s", ok=True, iad="iad2", known=REPORT.known[:2])
+
+    monkeypatch.setattr(Asker, "_ask", ask)
+    assert run(["placement", "move", "comfort", "iad2", "--operator", "tcp://127.0.0.1:1"]) == 3
+    assert capsys.readouterr().err == (
+        "fleet: processor comfort lives at iad1: ask that master (--iad iad1)\n"
+    )
+    assert asked == [ShowPlacement]
 
 
 def test_a_master_without_others_from_the_commands_point_of_view(tmp_path, capsys):

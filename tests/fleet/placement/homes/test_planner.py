@@ -142,6 +142,18 @@ def test_nothing_to_place_is_no_plan():
     assert Homes().plan(Placement(World([]))) == []
 
 
+def test_homes_without_any_topic_stay_unless_they_have_to_go():
+    masters = [Master("m0"), Master("m1")]
+    clients = [Client("a", {"m0": 0.0, "m1": 0.1}), Client("@m0", {"m0": 0.0}, stand_in=True)]
+    placement = Placement(World(masters, [Link("m0", "m1", 0.1)], clients))
+    for name in ("a", "@m0"):
+        placement.place(Unit("home", name), "m0")
+    assert Homes().plan(placement) == []
+    placement.world.drain("m0")
+    (move,) = Homes().plan(placement)
+    assert (move.unit.name, move.target, move.reason) == ("a", "m1", "drain")
+
+
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
