@@ -194,7 +194,8 @@ class Load(Struct, frozen=True):
 
 
 class Pause(Struct, frozen=True):
-    """Give the unit no further message; say `Paused` when the one under way is done."""
+    """Give the unit no further message as soon as it can do without; say `Paused` then. That may
+    take long; a `Work` ends it."""
 
 
 class Work(Struct, frozen=True):

@@ -31,6 +31,7 @@ class Things:
         self.calls, self.working, self.owned = [], set(self.here), set(self.here)
         self.refuses = self.damaged = ""
         self.holds = {}
+        self.lingers = False  # what is on its way to the disk does not get there
         self.number = 0
         self.overtakes = []
         self.on_late = None
@@ -57,7 +58,8 @@ class Things:
 
     def hold(self, unit, then):
         assert unit in self.working
-        then()
+        if not self.lingers:
+            then()
 
     def pause(self, unit, then):
         self.calls.append("pause")

@@ -276,6 +276,45 @@ def test_few_move_at_a_time_and_the_others_wait(world):
     assert states(world.a) == ["settled"] * 5
 
 
+def test_units_that_do_not_pause_are_taken_back_and_others_move(world):
+    """For example because a neighbour is gone and the spool half full: a `Release` waits."""
+    stuck = [Unit("processor", f"t{n}") for n in range(2)]
+    world.a.disk.things.update(dict.fromkeys(stuck, 1))
+    world.a.start()
+    world.a.things.lingers = True
+    for unit in stuck:
+        world.a.plane.begin(unit, "b", "drain")
+    world.settle()
+    world.a.things.lingers = False
+    world.a.plane.begin(UNIT, "b", "drain")
+    world.settle(4.0)
+    assert set(world.a.things.here) == {UNIT, *stuck}
+    world.settle(4.0)
+    assert set(world.b.things.here) == {UNIT}
+    assert world.a.things.owned == set(stuck)
+    assert states(world.a) == ["aborted", "aborted", "settled"]
+    assert world.a.things.calls.count("resume") == 2
+    for unit in stuck:
+        assert world.a.disk.records[unit].standing == "owner"
+        world.a.plane.begin(unit, "b", "drain")
+    world.settle()
+    assert set(world.b.things.here) == {UNIT, *stuck}
+
+
+def test_a_refusal_ends_a_pause_that_takes_long(world):
+    world.a.things.lingers = True
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle()
+    assert states(world.a) == ["draining"]
+    (source,) = [each.holder.machine for each in world.a.plane._entries.values()]
+    refusal = w.Handover(
+        "handover.0", "b", "processor", "comfort", w.MoveRefuse(source.attempt, "no")
+    )
+    world.a.handlers[w.Handover](RequestOrigin(b"b", b"M", Sender("iad", "b")), refusal, 0.0)
+    assert states(world.a) == ["aborted"]
+    assert owners(world) == ["a"]
+
+
 def test_a_disk_that_refuses_holds_the_handover_up_and_loses_nothing(world):
     world.b.disk.refusing = True
     world.a.plane.begin(UNIT, "b", "plan")
