@@ -55,6 +55,7 @@ class _Entry:
 
     __slots__ = (
         "beginning",
+        "complained",
         "gathered",
         "holder",
         "movable",
@@ -73,6 +74,8 @@ class _Entry:
         self.beginning = False
         # Whether it was told that it may put out.
         self.owned = False
+        # The epoch about which its operator was told that it waits.
+        self.complained = 0
         # Until when the news of its release is held back, what tells it then, and who asked.
         self.settling: tuple[float, Callable[[], object], object] | None = None
         # A number for what was asked of the unit last: what it says to something earlier is void.
@@ -141,7 +144,10 @@ class HandoverPlane:
         self._say = say
         self._record = record
         self._timing = timing or h.Timing()
-        self._link = HandoverLink(iad, public, peers, partners, self._heard, self._not_taken)
+        self._partners = partners
+        self._link = HandoverLink(
+            iad, public, peers, partners, self._heard, self._not_taken, self._shares
+        )
         self._moves = MoveList(iad)
         self._late = LateItems(
             lambda to, unit, number, items: self._link.tell(to, unit, w.MoveLate(number, items))
@@ -252,10 +258,30 @@ class HandoverPlane:
                     self._moves.add(entry.move, waits=False)
                 self._timed.add(entry)
                 self._perform(entry, made, record.other)
+                if record.other not in self._partners:
+                    self._complain(record)
             # One that is taken may have been here before, and go back to where it went then.
             if record.standing in ("released", "taken") and record.other:
                 self._late.begin(record.unit, entry.movable, record.other, now)
         self._work_off()
+
+    def _complain(self, record: h.Record) -> None:
+        done, till = "taken from", "it waits until that master has answered"
+        if record.standing == "offered":
+            done, till = (
+                "offered to",
+                "it is taken back unless that master soon says that it has it",
+            )
+        self._say(
+            f"{record.unit} was {done} {record.other}, which is neither in this master's pool nor "
+            f"among its placement.partners now: {till}\n"
+        )
+
+    def _shares(self, unit: Unit, iad: str) -> bool:
+        """Whether that master may have taken the unit from this one."""
+        entry = self._entries.get(unit)
+        record = None if entry is None else entry.holder.record
+        return record is not None and record.standing != "taken" and record.other == iad
 
     def _move(self, unit: Unit, target: str, reason: Reason) -> Move:
         return Move(unit, target, reason, self._wall(), self._clock())
@@ -501,13 +527,14 @@ class HandoverPlane:
 
     def _not_taken(self, iad: str, attempt: int, line: str) -> None:
         for entry in list(self._timed):
-            source = entry.holder.machine
-            if (
-                isinstance(source, Source)
-                and source.state in WAITING
-                and (source.target, source.attempt) == (iad, attempt)
-            ):
-                self._feed(entry, h.Refuse(source.unit, attempt, line), iad)
+            match entry.holder.machine:
+                case Source(state=state, target=target, attempt=number) as source:
+                    if state in WAITING and (target, number) == (iad, attempt):
+                        self._feed(entry, h.Refuse(source.unit, attempt, line), iad)
+                case Target(state="lapsed", source=source, epoch=epoch) as machine:
+                    if source == iad and entry.complained != epoch and not attempt:
+                        entry.complained = epoch
+                        self._say(f"{machine.unit} was taken from {iad} and waits: {line}\n")
 
     # --- late items ----------------------------------------------------------------------------
 

@@ -176,7 +176,8 @@ class Source(StateMachine):
         self.reason = reason
         self.become("reclaiming")
         self.deadline = inf
-        return [Write(Record(self.unit, self.epoch + 1, "owner"))]
+        # The target may still ask, even when no configuration names it any more.
+        return [Write(Record(self.unit, self.epoch + 1, "owner", self.target))]
 
     def _void(self) -> Message:
         """What the target is told when the unit is taken back."""

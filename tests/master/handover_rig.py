@@ -10,7 +10,7 @@ from agent.placement.unit_records import ForgetUnit, SaveUnit
 from agent.wire.codec import Decoder, encode
 from agent.wire.messages import Answer, Coverage
 from agent.wire.principals import Sender
-from agent.wire.unions import PublicRequest
+from agent.wire.unions import PeerReply, PublicRequest
 
 
 class Clock:
@@ -165,6 +165,32 @@ class Disk:
             then()
 
 
+class FakePeers:
+    """Links of a master to the others; `replies` gets what they say on these."""
+
+    def __init__(self, master):
+        self.master = master
+        self.replies = {}
+
+    def takes(self, kind, handler):
+        self.replies[kind] = handler
+
+    def takes_refusals(self, prefix, handler):
+        self.master.on_refusal = handler
+
+    @property
+    def unreachable(self):
+        cut = self.master.world.cut
+        return tuple(each for each in self.master.partners if (self.master.iad, each) in cut)
+
+    def send(self, iad, message):
+        world = self.master.world
+        if (self.master.iad, iad) in world.cut or iad not in self.master.partners:
+            return False
+        world.sent.append((self.master.iad, iad, encode(message)))
+        return True
+
+
 class FakeMaster:
     """One master, with the parts of it that a handover plane uses."""
 
@@ -182,12 +208,9 @@ class FakeMaster:
     def add_timer(self, part):
         assert part is not None
 
-    # public plane, operator plane, peers
+    # public plane, operator plane
     def takes(self, kind, handler):
         self.handlers[kind] = handler
-
-    def takes_refusals(self, prefix, handler):
-        self.on_refusal = handler
 
     def refuse(self, identity, _codec, sender_id, reason, line):
         answer = Answer(sender_id, "refused", 0.0, False, Coverage(0, 0), reason=reason,
@@ -195,28 +218,22 @@ class FakeMaster:
         self.world.refuse(self.iad, identity.decode(), answer)
 
     def reply(self, origin, report):
-        self.replies.append(report)
-
-    @property
-    def unreachable(self):
-        return tuple(each for each in self.partners if (self.iad, each) in self.world.cut)
-
-    def send(self, iad, message):
-        if (self.iad, iad) in self.world.cut:
-            return False
-        self.world.sent.append((self.iad, iad, encode(message)))
-        return True
+        if origin is None:
+            self.replies.append(report)
+        else:
+            self.world.reply(self.iad, origin.identity.decode(), report)
 
     # life
     def start(self):
         self.handlers = {}
         self.up = True
         self.things = Things(self.disk)
+        self.peers = FakePeers(self)
         self.plane = HandoverPlane(
             self,
             self.iad,
             self,
-            self,
+            self.peers,
             self,
             self.disk,
             [self.things],
@@ -247,6 +264,7 @@ class World:
         self.sent = deque()
         self.cut = set()
         self.decoder = Decoder(PublicRequest)
+        self.replies = Decoder(PeerReply)
         self.masters = {
             iad: FakeMaster(self, iad, [other for other in iads if other != iad]) for iad in iads
         }
@@ -257,6 +275,11 @@ class World:
 
     def refuse(self, by, to, answer):
         self.masters[to].on_refusal(by, answer, self.clock.now)
+
+    def reply(self, by, to, message):
+        """On a connection that the other has made."""
+        reply, _ = self.replies.decode(encode(message))
+        self.masters[to].peers.replies[type(reply)](by, reply, self.clock.now)
 
     def deliver(self):
         """The next message arrives."""

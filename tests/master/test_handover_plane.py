@@ -6,6 +6,7 @@ import itertools
 import pytest
 
 from agent.master.request_plane import RequestOrigin
+from agent.placement.handover import Record
 from agent.placement.world import PlacementError, Unit
 from agent.wire import handover as w
 from agent.wire.principals import Sender
@@ -262,6 +263,99 @@ def test_what_is_late_goes_on_although_a_unit_that_returns_is_taken_back(world):
     assert world.b.things.forwarded_items == [(UNIT, b"x")]
 
 
+def killed_before_it_heard_of_the_release(world):
+    """The target has taken the unit; the source has released it, or has only offered it."""
+
+    def at(source, _target, message):
+        if isinstance(message, w.MoveTook) and source == "b" and world.b.up:
+            world.b.kill()
+
+    world.on_message = at
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle()
+    world.on_message = lambda *_: None
+    assert world.a.disk.records[UNIT].standing == "released"
+    assert world.b.disk.records[UNIT].standing == "taken"
+
+
+def test_who_has_left_the_configuration_is_told_of_the_release(world):
+    killed_before_it_heard_of_the_release(world)
+    world.a.kill()
+    world.a.partners = ["c"]
+    world.a.start()
+    assert world.a.said == []
+    world.b.start()
+    world.settle(2.0)
+    assert owners(world) == workers(world) == ["b"]
+    assert world.b.things.here == {UNIT: 7}
+    assert world.b.said == []
+    # It is asked nothing else.
+    refused = []
+    world.refuse = lambda _by, to, answer: refused.append((to, answer.reason))
+    world.b.plane.begin(UNIT, "a", "plan")
+    world.settle(1.0)
+    assert refused == [("b", "not_authorised")]
+    assert owners(world) == ["b"]
+
+
+def test_who_has_left_the_configuration_is_told_that_the_unit_was_taken_back(world):
+    world.b.disk.slow = True
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle()
+    world.b.disk.done()
+    world.sent.clear()
+    world.b.kill()
+    world.settle(10.0)
+    assert owners(world) == ["a"]
+    world.a.kill()
+    world.a.partners = ["c"]
+    world.a.start()
+    world.b.disk.slow = False
+    world.b.start()
+    world.settle(2.0)
+    assert UNIT not in world.b.disk.records
+    assert owners(world) == ["a"]
+
+
+def test_an_operator_hears_of_a_unit_whose_other_master_left_the_configuration(world):
+    killed_before_it_heard_of_the_release(world)
+    world.b.partners = ["c"]
+    world.b.start()
+    assert world.b.said == [
+        (
+            "processor comfort was taken from a, which is neither in this master's pool nor among "
+            "its placement.partners now: it waits until that master has answered\n"
+        )
+    ]
+    world.a.disk.records[UNIT] = Record(UNIT, 2, "offered", "b", 5.0)
+    world.a.kill()
+    world.a.partners = ["c"]
+    world.a.start()
+    assert world.a.said == [
+        (
+            "processor comfort was offered to b, which is neither in this master's pool nor among "
+            "its placement.partners now: it is taken back unless that master soon says that it "
+            "has it\n"
+        )
+    ]
+
+
+def test_an_operator_hears_once_that_a_unit_waits_because_its_source_does_not_answer(world):
+    killed_before_it_heard_of_the_release(world)
+    world.a.kill()
+    world.a.disk.records.clear()
+    world.a.partners = ["c"]
+    world.a.start()
+    world.b.start()
+    world.settle(5.0)
+    assert world.b.said == [
+        (
+            "processor comfort was taken from a and waits: the master of a says: handovers are "
+            "between masters of one pool; this one's does not name you\n"
+        )
+    ]
+
+
 def test_few_move_at_a_time_and_the_others_wait(world):
     units = [Unit("processor", f"t{n}") for n in range(5)]
     world.a.disk.things.update(dict.fromkeys(units, 1))
@@ -388,7 +482,7 @@ def test_a_master_that_is_asked_anew_before_it_told_of_the_release_does_not_spin
     asked = w.Handover("handover.9", "c", UNIT.kind, UNIT.name, w.MoveAsk(9, 5.0))
     copy = w.Handover("handover.9", "c", UNIT.kind, UNIT.name, w.MoveState(9, b"7"))
     for message in (asked, copy):
-        world.c.send("a", message)
+        world.c.peers.send("a", message)
     world.settle(3.0)
     assert "load" in world.a.things.calls
     assert world.a.plane.next_due > world.clock.now
