@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 from agent.master.handover_link import HandoverLink
 from agent.master.handover_messages import Gathered, Said, read, written
 from agent.master.late_items import LateItems
-from agent.master.movable import Movable, MoveStatus
+from agent.master.movable import NOT_HERE, Movable, MoveStatus
 from agent.master.move_list import Move, MoveList, told
 from agent.master.operator_plane import OperatorPlane
 from agent.master.peers import Peers
@@ -160,6 +160,9 @@ class HandoverPlane:
         self._at_work = False
         # Records that the disk did not take.
         self._unwritten: deque[tuple[_Entry, h.Record | None]] = deque()
+        # What was passed on to where a unit has moved on to, by the unit and who sent it: to whom,
+        # the number that it came with, and the one that it went with.
+        self._passed: dict[tuple[Unit, str], tuple[str, int, int]] = {}
         self._taken = self._late_items = 0
         # Why placement lets a unit of that master not come here; empty if it may.
         self.admits: Callable[[Unit, str], str] = lambda *_: ""
@@ -475,9 +478,8 @@ class HandoverPlane:
             case w.MoveLate(number, items):
                 self._take_late(unit, sender, number, items)
                 return
-            case w.MoveKept(number, new):
-                self._late_items += new
-                self._late.kept(unit, sender, number, new, self._clock())
+            case w.MoveKept():
+                self._kept_there(unit, sender, message)
                 return
             case w.MoveAsk(attempt) if problem := self._why_not_taken(unit, sender):
                 self._link.tell(sender, unit, w.MoveRefuse(attempt, problem))
@@ -541,10 +543,33 @@ class HandoverPlane:
     def _has_late(self, unit: Unit) -> None:
         self._late.has(unit, self._clock())
 
+    def _took_late(self, unit: Unit, sender: str, late: w.MoveLate, new: int) -> None:
+        if new != NOT_HERE:
+            self._kept(unit, sender, late.number, new)
+        elif (there := self.where(unit)) is None:
+            self._kept(unit, sender, late.number, 0)  # It was removed.
+        elif there != sender:
+            # Its former master was away while the unit moved on. Only who has it may say so.
+            to, number, own = self._passed.get((unit, sender), ("", 0, 0))
+            if (to, number) != (there, late.number):
+                own = secrets.randbits(52)
+                self._passed[unit, sender] = there, late.number, own
+            self._link.tell(there, unit, w.MoveLate(own, late.body))
+
+    def _kept_there(self, unit: Unit, by: str, kept: w.MoveKept) -> None:
+        for (each, former), (there, number, own) in list(self._passed.items()):
+            if (each, there, own) == (unit, by, kept.number):
+                del self._passed[each, former]
+                self._link.tell(former, unit, w.MoveKept(number, kept.new))
+                return
+        self._late_items += kept.new
+        self._late.kept(unit, by, kept.number, kept.new, self._clock())
+
     def _take_late(self, unit: Unit, sender: str, number: int, items: bytes) -> None:
         movable = self._movables.get(unit.kind)
         if movable is not None and not self._store.refusing:
-            movable.forwarded(unit, items, partial(self._kept, unit, sender, number))
+            late = w.MoveLate(number, items)
+            movable.forwarded(unit, items, partial(self._took_late, unit, sender, late))
 
     def _kept(self, unit: Unit, sender: str, number: int, new: int) -> None:
         if new >= 0:
@@ -592,7 +617,7 @@ class HandoverPlane:
                 self._feed(entry, h.Tick())
             if entry.next_due is None and entry.holder.machine is None:
                 self._timed.discard(entry)
-        self._late.tick(now)
+        self._late.tick(now, takes=not self._store.refusing)
 
 
 def _paused(state: bytes) -> h.Paused:

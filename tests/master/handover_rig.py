@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from agent.master.handover_plane import HandoverPlane
+from agent.master.movable import NOT_HERE
 from agent.master.request_plane import RequestOrigin
 from agent.placement.unit_records import ForgetUnit, SaveUnit
 from agent.wire.codec import Decoder, encode
@@ -75,6 +76,7 @@ class Things:
     def release(self, unit, to):
         self.late_items[unit] = deque()
         self.here.pop(unit, None)
+        self.final.pop(unit, None)
         return [("remove", unit)]
 
     def settles(self, unit, then):
@@ -131,8 +133,11 @@ class Things:
         return [("remove", unit)]
 
     def forwarded(self, unit, items, then):
-        self.forwarded_items.append((unit, items))
-        then(1)
+        if unit in self.here or unit in self.late_items or unit in self.final:
+            self.forwarded_items.append((unit, items))
+            then(1)
+        else:
+            then(NOT_HERE)
 
 
 class Disk:

@@ -230,6 +230,54 @@ def test_late_items_go_after_it_until_nothing_new_came_for_a_minute(world):
     assert world.a.plane.where(UNIT) == "b"
 
 
+def test_late_items_of_a_master_that_was_away_reach_a_unit_that_moved_on(world):
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle()
+    world.a.kill()
+    world.b.plane.begin(UNIT, "c", "plan")
+    world.settle(70.0)
+    assert world.b.things.calls.count("end") == 1
+    world.a.start()
+    world.c.kill()
+    world.a.things.comes_late(UNIT, b"x")
+    world.a.things.comes_late(UNIT, b"y")
+    world.settle(3.0)
+    # Nobody has it, so nobody says so; and whoever is restarted, it is sent again.
+    assert [each[1] for each in world.a.things.late_items[UNIT]] == [b"x", b"y"]
+    world.b.kill()
+    world.b.start()
+    world.b.things.late_items.clear()
+    world.c.start()
+    world.settle(3.0)
+    assert world.c.things.forwarded_items == [(UNIT, b"x"), (UNIT, b"y")]
+    assert not world.b.things.forwarded_items
+    assert not world.a.things.late_items[UNIT]
+
+
+def test_late_items_of_a_unit_that_was_removed_are_dropped(world):
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle()
+    del world.b.things.here[UNIT]
+    world.b.things.final.clear()
+    world.a.things.comes_late(UNIT, b"x")
+    world.settle()
+    assert not world.a.things.late_items[UNIT]
+    assert not world.b.things.forwarded_items
+
+
+def test_late_items_are_waited_for_while_the_disk_refuses(world):
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle()
+    world.a.disk.refusing = True
+    world.settle(70.0)
+    world.a.disk.refusing = False
+    world.settle(30.0)
+    assert "end" not in world.a.things.calls
+    world.a.things.comes_late(UNIT, b"x")
+    world.settle()
+    assert world.b.things.forwarded_items == [(UNIT, b"x")]
+
+
 def test_late_items_are_forwarded_after_a_restart(world):
     world.a.plane.begin(UNIT, "b", "plan")
     world.settle()
