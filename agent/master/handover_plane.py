@@ -35,7 +35,8 @@ from agent.wire.records import MoveRecord
 
 # Units on their way to this master at a time.
 MOST_COMING: Final = 8
-# How long the release is not told to the target, so that no output overtakes another.
+# How long the release is not told to the target, so that no output overtakes another on its way to
+# masters that are up.
 PATIENCE_S: Final = 2.0
 
 
