@@ -19,9 +19,11 @@ NOT_OURS: Final = "handovers are between masters of one pool; this one's does no
 
 
 class HandoverLink:
-    """`heard(unit, sender, message)` gets what the masters of `partners` say; `refused(iad,
-    attempt, line)`, what another does not take, because its version does not know it or it has too
-    much to do. Without keys a master is whom it says it is, as in all that masters say."""
+    """`heard(unit, sender, message)` gets what the masters of `partners` say, and what others ask
+    about a unit of which `shared(unit, iad)` says that they may have it: it was taken before they
+    left the configuration. `refused(iad, attempt, line)` gets what another does not take, because
+    its version does not know it or it has too much to do. Without keys a master is whom it says it
+    is, as in all that masters say."""
 
     def __init__(
         self,
@@ -31,6 +33,7 @@ class HandoverLink:
         partners: Collection[str],
         heard: Callable[[Unit, str, Said | w.MoveLate | w.MoveKept], object],
         refused: Callable[[str, int, str], object],
+        shared: Callable[[Unit, str], bool],
     ) -> None:
         self._iad = iad
         self._public = public
@@ -38,6 +41,10 @@ class HandoverLink:
         self._partners = partners
         self._heard = heard
         self._refused = refused
+        self._shared = shared
+        # On which connections others that are no partners asked last: there may be no link to them.
+        self._asked: dict[str, RequestOrigin] = {}
+        peers.takes(w.Handover, self._answered)
         public.takes(w.Handover, self._arrived)
         peers.takes_refusals(PREFIX, self._not_taken)
 
@@ -56,18 +63,34 @@ class HandoverLink:
         """Send it; False if there is no link, or it is not read."""
         attempt = getattr(message, "attempt", 0)
         told = w.Handover(f"{PREFIX}.{attempt}", self._iad, unit.kind, unit.name, message)
-        return self._peers.send(to, told)
+        if self._peers.send(to, told):
+            return True
+        if (origin := self._asked.get(to)) is not None:
+            self._public.reply(origin, told)
+        return origin is not None
 
     def _arrived(self, origin: RequestOrigin, request: w.Handover, _now: float) -> None:
         sender = origin.sender
         named = sender.role == "iad" and sender.name == request.iad
-        if request.iad not in self._partners or not (named or sender.role == "anyone"):
+        message: Any = request.message
+        unit, iad = Unit(request.kind, request.name), request.iad
+        known = named or sender.role == "anyone"
+        if known and iad not in self._partners:
+            known = isinstance(message, w.MoveTook) and self._shared(unit, iad)
+            if known:
+                self._asked[iad] = origin
+        if known:
+            self._heard(unit, iad, message)
+        else:
             self._public.refuse(
                 origin.identity, origin.codec, request.id, "not_authorised", NOT_OURS
             )
-            return
-        message: Any = request.message
-        self._heard(Unit(request.kind, request.name), request.iad, message)
+
+    def _answered(self, iad: str, reply: w.Handover, _now: float) -> None:
+        """A master of which this one is no partner any more says what has become of a unit."""
+        message = reply.message
+        if reply.iad == iad and isinstance(message, w.MoveSettled | w.MoveReclaimed):
+            self._heard(Unit(reply.kind, reply.name), iad, message)
 
     def _not_taken(self, iad: str, answer: Answer, _now: float) -> None:
         attempt = answer.id.rpartition(".")[2]

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 from agent.master.handover_link import HandoverLink
 from agent.master.handover_messages import Gathered, Said, read, written
 from agent.master.late_items import LateItems
-from agent.master.movable import Movable, MoveStatus
+from agent.master.movable import NOT_HERE, Movable, MoveStatus
 from agent.master.move_list import Move, MoveList, told
 from agent.master.operator_plane import OperatorPlane
 from agent.master.peers import Peers
@@ -35,7 +35,8 @@ from agent.wire.records import MoveRecord
 
 # Units on their way to this master at a time.
 MOST_COMING: Final = 8
-# How long the release is not told to the target, so that no output overtakes another.
+# How long the release is not told to the target, so that no output overtakes another on its way to
+# masters that are up.
 PATIENCE_S: Final = 2.0
 
 
@@ -55,6 +56,7 @@ class _Entry:
 
     __slots__ = (
         "beginning",
+        "complained",
         "gathered",
         "holder",
         "movable",
@@ -73,6 +75,8 @@ class _Entry:
         self.beginning = False
         # Whether it was told that it may put out.
         self.owned = False
+        # The epoch about which its operator was told that it waits.
+        self.complained = 0
         # Until when the news of its release is held back, what tells it then, and who asked.
         self.settling: tuple[float, Callable[[], object], object] | None = None
         # A number for what was asked of the unit last: what it says to something earlier is void.
@@ -141,7 +145,10 @@ class HandoverPlane:
         self._say = say
         self._record = record
         self._timing = timing or h.Timing()
-        self._link = HandoverLink(iad, public, peers, partners, self._heard, self._not_taken)
+        self._partners = partners
+        self._link = HandoverLink(
+            iad, public, peers, partners, self._heard, self._not_taken, self._shares
+        )
         self._moves = MoveList(iad)
         self._late = LateItems(
             lambda to, unit, number, items: self._link.tell(to, unit, w.MoveLate(number, items))
@@ -154,6 +161,9 @@ class HandoverPlane:
         self._at_work = False
         # Records that the disk did not take.
         self._unwritten: deque[tuple[_Entry, h.Record | None]] = deque()
+        # What was passed on to where a unit has moved on to, by the unit and who sent it: to whom,
+        # the number that it came with, and the one that it went with.
+        self._passed: dict[tuple[Unit, str], tuple[str, int, int]] = {}
         self._taken = self._late_items = 0
         # Why placement lets a unit of that master not come here; empty if it may.
         self.admits: Callable[[Unit, str], str] = lambda *_: ""
@@ -252,10 +262,30 @@ class HandoverPlane:
                     self._moves.add(entry.move, waits=False)
                 self._timed.add(entry)
                 self._perform(entry, made, record.other)
+                if record.other not in self._partners:
+                    self._complain(record)
             # One that is taken may have been here before, and go back to where it went then.
             if record.standing in ("released", "taken") and record.other:
                 self._late.begin(record.unit, entry.movable, record.other, now)
         self._work_off()
+
+    def _complain(self, record: h.Record) -> None:
+        done, till = "taken from", "it waits until that master has answered"
+        if record.standing == "offered":
+            done, till = (
+                "offered to",
+                "it is taken back unless that master soon says that it has it",
+            )
+        self._say(
+            f"{record.unit} was {done} {record.other}, which is neither in this master's pool nor "
+            f"among its placement.partners now: {till}\n"
+        )
+
+    def _shares(self, unit: Unit, iad: str) -> bool:
+        """Whether that master may have taken the unit from this one."""
+        entry = self._entries.get(unit)
+        record = None if entry is None else entry.holder.record
+        return record is not None and record.standing != "taken" and record.other == iad
 
     def _move(self, unit: Unit, target: str, reason: Reason) -> Move:
         return Move(unit, target, reason, self._wall(), self._clock())
@@ -449,9 +479,8 @@ class HandoverPlane:
             case w.MoveLate(number, items):
                 self._take_late(unit, sender, number, items)
                 return
-            case w.MoveKept(number, new):
-                self._late_items += new
-                self._late.kept(unit, sender, number, new, self._clock())
+            case w.MoveKept():
+                self._kept_there(unit, sender, message)
                 return
             case w.MoveAsk(attempt) if problem := self._why_not_taken(unit, sender):
                 self._link.tell(sender, unit, w.MoveRefuse(attempt, problem))
@@ -501,23 +530,47 @@ class HandoverPlane:
 
     def _not_taken(self, iad: str, attempt: int, line: str) -> None:
         for entry in list(self._timed):
-            source = entry.holder.machine
-            if (
-                isinstance(source, Source)
-                and source.state in WAITING
-                and (source.target, source.attempt) == (iad, attempt)
-            ):
-                self._feed(entry, h.Refuse(source.unit, attempt, line), iad)
+            match entry.holder.machine:
+                case Source(state=state, target=target, attempt=number) as source:
+                    if state in WAITING and (target, number) == (iad, attempt):
+                        self._feed(entry, h.Refuse(source.unit, attempt, line), iad)
+                case Target(state="lapsed", source=source, epoch=epoch) as machine:
+                    if source == iad and entry.complained != epoch and not attempt:
+                        entry.complained = epoch
+                        self._say(f"{machine.unit} was taken from {iad} and waits: {line}\n")
 
     # --- late items ----------------------------------------------------------------------------
 
     def _has_late(self, unit: Unit) -> None:
         self._late.has(unit, self._clock())
 
+    def _took_late(self, unit: Unit, sender: str, late: w.MoveLate, new: int) -> None:
+        if new != NOT_HERE:
+            self._kept(unit, sender, late.number, new)
+        elif (there := self.where(unit)) is None:
+            self._kept(unit, sender, late.number, 0)  # It was removed.
+        elif there != sender:
+            # Its former master was away while the unit moved on. Only who has it may say so.
+            to, number, own = self._passed.get((unit, sender), ("", 0, 0))
+            if (to, number) != (there, late.number):
+                own = secrets.randbits(52)
+                self._passed[unit, sender] = there, late.number, own
+            self._link.tell(there, unit, w.MoveLate(own, late.body))
+
+    def _kept_there(self, unit: Unit, by: str, kept: w.MoveKept) -> None:
+        for (each, former), (there, number, own) in list(self._passed.items()):
+            if (each, there, own) == (unit, by, kept.number):
+                del self._passed[each, former]
+                self._link.tell(former, unit, w.MoveKept(number, kept.new))
+                return
+        self._late_items += kept.new
+        self._late.kept(unit, by, kept.number, kept.new, self._clock())
+
     def _take_late(self, unit: Unit, sender: str, number: int, items: bytes) -> None:
         movable = self._movables.get(unit.kind)
         if movable is not None and not self._store.refusing:
-            movable.forwarded(unit, items, partial(self._kept, unit, sender, number))
+            late = w.MoveLate(number, items)
+            movable.forwarded(unit, items, partial(self._took_late, unit, sender, late))
 
     def _kept(self, unit: Unit, sender: str, number: int, new: int) -> None:
         if new >= 0:
@@ -565,7 +618,7 @@ class HandoverPlane:
                 self._feed(entry, h.Tick())
             if entry.next_due is None and entry.holder.machine is None:
                 self._timed.discard(entry)
-        self._late.tick(now)
+        self._late.tick(now, takes=not self._store.refusing)
 
 
 def _paused(state: bytes) -> h.Paused:

@@ -75,12 +75,15 @@ class LateItems:
             default=None,
         )
 
-    def tick(self, now: float) -> None:
-        """Do what is due."""
+    def tick(self, now: float, *, takes: bool = True) -> None:
+        """Do what is due. While this master `takes` nothing, because its disk refuses, silence does
+        not mean that nothing more comes."""
         for unit, late in list(self._units.items()):
             if late.number is not None:
                 if late.again_s <= now:
                     self._next(unit, late, now)
+            elif late.ends_s <= now and not takes:
+                late.ends_s = now + QUIET_S
             elif late.ends_s <= now:
                 del self._units[unit]
                 late.movable.end(unit)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
@@ -13,6 +13,8 @@ from agent.placement.world import Kind, Unit
 
 # For `GroupCommit.take`, in one transaction with the record of the handover.
 Changes = Sequence[Any]
+# Late items are of a unit that was removed, or has moved on and whose inbox forwards no more.
+NOT_HERE: Final = -3
 
 
 class Movable(Protocol):
@@ -99,7 +101,7 @@ class Movable(Protocol):
 
     def forwarded(self, unit: Unit, items: bytes, then: Callable[[int], object]) -> None:
         """Late items of the source; `then` gets how many of them were new when all are on disk. -1:
-        none was taken; they are to be sent again later."""
+        none was taken; they are to be sent again later. `NOT_HERE`: nothing here takes them."""
 
 
 class MoveStatus(Struct, frozen=True):

@@ -13,6 +13,7 @@ from agent.alerts.inbox_events import Peer, SendPush
 from agent.alerts.inbox_handover import STANDBY, InboxCopy
 from agent.master.home_plane import CLIENT, unit_of
 from agent.master.late_inboxes import Batch, LateInboxes, client_of
+from agent.master.movable import NOT_HERE
 from agent.master.push_plane import PushPlane
 from agent.master.topic_moves import SPREAD_S
 from agent.runtime.reactor import Reactor
@@ -254,8 +255,8 @@ class SubscriberHomes:
         if not self._inboxes.has(client, id_):
             client = self.late_inboxes.client(unit_of(CLIENT, name))
         if not self._inboxes.has(client, id_):
-            # It was ended; or it is taken back by its source, which keeps them itself.
-            then(-1 if name in self._coming else 0)
+            # It was ended, or moved on; or it is taken back by its source, which keeps them itself.
+            then(-1 if name in self._coming else NOT_HERE)
             return
         changes, new = self._inboxes.take(client, id_, contents)
         self._push.write(changes, partial(then, new))

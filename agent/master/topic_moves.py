@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from agent.alerts.inbox_events import InboxInstruction
 from agent.alerts.inbox_handover import STANDBY, InboxCopy
 from agent.master.late_inboxes import Batch, LateInboxes, client_of
-from agent.master.movable import Changes
+from agent.master.movable import NOT_HERE, Changes
 from agent.master.push_plane import PushPlane
 from agent.placement.handover import Standing
 from agent.placement.world import Kind, Unit
@@ -360,8 +360,8 @@ class TopicMoves:
         found = [id_ for client, id_ in self._push.kept_for(TOPIC) if client == f"{TOPIC}{name}"]
         found += [self._late.id_of(unit)] if self._late.client(unit) else []
         if not found:
-            # It was removed; or it is taken back by its source, which keeps them itself.
-            then(-1 if name in self._coming else 0)
+            # Removed, or moved on; or it is taken back by its source, which keeps them itself.
+            then(-1 if name in self._coming else NOT_HERE)
             return
         changes, new = self._inboxes.take(f"{TOPIC}{name}", found[0], contents)
         self._push.write(changes, partial(then, new))

@@ -41,8 +41,9 @@ class Checkpoint(Struct, frozen=True, array_like=True):
 
 
 class Record(Struct, frozen=True, array_like=True):
-    """A master's word on a unit, on disk: it owns it, has offered it to `other` as that epoch
-    under a lease of `lease_s`, has released it to it, or has taken it from it."""
+    """A master's word on a unit, on disk: it owns it (and has taken it back from `other`), has
+    offered it to `other` as that epoch under a lease of `lease_s`, has released it to it, or has
+    taken it from it."""
 
     unit: Unit
     epoch: int
@@ -194,7 +195,8 @@ class Load(Struct, frozen=True):
 
 
 class Pause(Struct, frozen=True):
-    """Give the unit no further message; say `Paused` when the one under way is done."""
+    """Give the unit no further message as soon as it can do without; say `Paused` then. That may
+    take long; a `Work` ends it."""
 
 
 class Work(Struct, frozen=True):

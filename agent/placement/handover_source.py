@@ -16,6 +16,7 @@ from agent.placement.handover import (
     Grant,
     Instruction,
     MakeCopy,
+    Message,
     Pause,
     Paused,
     Ready,
@@ -113,7 +114,7 @@ class Source(StateMachine):
                 return [Write(offer)]
             case Written(record=Record(standing="offered")) if self.offering:
                 self.offering = False
-                return self._offered()
+                return self._offered(now)
             case Paused() if self.state == "draining" and not self.paused:
                 self.paused = True
                 self.deadline = now + self.timing.lease_s * LEASE_MARGIN
@@ -126,20 +127,20 @@ class Source(StateMachine):
             case Written(record=Record(standing="owner")) if self.state == "reclaiming":
                 self.become("aborted")
                 self.deadline = inf
-                return [Work(self.epoch + 1), Send(Reclaimed(self.unit, self.epoch))]
+                return [Work(self.epoch + 1), Send(self._void())]
         return []
 
     def _late(self) -> list[Instruction]:
         if self.state in WAITING:
             return self._give_up("no answer in time")
-        if self.state == "draining" and self.paused:
-            return self._reclaim("the lease has ended")
+        if self.state == "draining":
+            return self._reclaim("the lease has ended" if self.paused else "it does not pause")
         return []
 
     def _refused(self, reason: str) -> list[Instruction]:
         if self.state in WAITING:
             return self._give_up(reason)
-        if self.state == "draining" and self.paused:
+        if self.state == "draining":
             return self._reclaim(reason)
         return []
 
@@ -151,13 +152,15 @@ class Source(StateMachine):
         self.become("aborted")
         return [Send(Abort(self.unit, self.attempt))]
 
-    def _offered(self) -> list[Instruction]:
+    def _offered(self, now: float) -> list[Instruction]:
         """The offer is on disk, where it does no harm if the target was not sent a `Final`."""
-        self.deadline = inf
         if self.reason:
+            self.deadline = inf
             self.become("aborted")
             return [Send(Abort(self.unit, self.attempt))]
         self.become("draining")
+        # What the unit waits for may take hours. The target gives up by then.
+        self.deadline = now + self.timing.lease_s * LEASE_MARGIN
         return [Pause()]
 
     def _taken(self) -> list[Instruction]:
@@ -168,8 +171,16 @@ class Source(StateMachine):
         return []  # Under way already; or the holder answers from its record.
 
     def _reclaim(self, reason: str) -> list[Instruction]:
-        """Nobody works on the unit: take it back, as an epoch after the one that was offered."""
+        """No other master works on the unit: take it back, as an epoch after the one that was
+        offered."""
         self.reason = reason
         self.become("reclaiming")
         self.deadline = inf
-        return [Write(Record(self.unit, self.epoch + 1, "owner"))]
+        # The target may still ask, even when no configuration names it any more.
+        return [Write(Record(self.unit, self.epoch + 1, "owner", self.target))]
+
+    def _void(self) -> Message:
+        """What the target is told when the unit is taken back."""
+        if self.paused:
+            return Reclaimed(self.unit, self.epoch)
+        return Abort(self.unit, self.attempt)  # It was sent no `Final`.

@@ -12,7 +12,10 @@ SOURCE_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("shadowing", "draining"): "the target is ready, and the offer on disk: the unit pauses",
     ("draining", "handed"): "the target has taken it, on disk",
     ("handed", "settled"): "the release is on disk",
-    ("draining", "reclaiming"): "the target refused, or its lease has ended",
+    (
+        "draining",
+        "reclaiming",
+    ): "the target refused, the lease has ended, or the pause takes as long",
     ("reclaiming", "aborted"): "a later epoch is on disk: the unit works on here",
     ("planned", "aborted"): "refused, or no answer in time",
     ("granted", "aborted"): "refused, or no answer in time",

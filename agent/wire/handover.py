@@ -122,7 +122,8 @@ HandoverMessage = (
 
 class Handover(Message, frozen=True, tag="handover"):
     """A message of the master of `iad` about a unit, to the other master of its handover. There is
-    no reply; a master that does not know this message refuses it with the `id`."""
+    no reply; a master that does not know this message refuses it with the `id`. A master without a
+    link to the other one answers `move_took` on the connection that it came on."""
 
     id: Identifier
     iad: Name

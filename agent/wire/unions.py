@@ -46,10 +46,11 @@ PublicReply = (
     | OverlayRefused
     | Published
     | PlacementEcho
+    | Handover
 )
 # Replies to clients, to other masters and to overlay brokers.
 ClientReply = Answer | Watching | Round | PushReply | Published
-PeerReply = Answer | TaskResult | MarketReply | PlacementEcho
+PeerReply = Answer | TaskResult | MarketReply | PlacementEcho | Handover
 NeighbourReply = Answer | OverlayRefused
 
 OperatorRequest = (

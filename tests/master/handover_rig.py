@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import deque
 
 from agent.master.handover_plane import HandoverPlane
+from agent.master.movable import NOT_HERE
 from agent.master.request_plane import RequestOrigin
 from agent.placement.unit_records import ForgetUnit, SaveUnit
 from agent.wire.codec import Decoder, encode
 from agent.wire.messages import Answer, Coverage
 from agent.wire.principals import Sender
-from agent.wire.unions import PublicRequest
+from agent.wire.unions import PeerReply, PublicRequest
 
 
 class Clock:
@@ -31,6 +32,7 @@ class Things:
         self.calls, self.working, self.owned = [], set(self.here), set(self.here)
         self.refuses = self.damaged = ""
         self.holds = {}
+        self.lingers = False  # what is on its way to the disk does not get there
         self.number = 0
         self.overtakes = []
         self.on_late = None
@@ -57,7 +59,8 @@ class Things:
 
     def hold(self, unit, then):
         assert unit in self.working
-        then()
+        if not self.lingers:
+            then()
 
     def pause(self, unit, then):
         self.calls.append("pause")
@@ -73,6 +76,7 @@ class Things:
     def release(self, unit, to):
         self.late_items[unit] = deque()
         self.here.pop(unit, None)
+        self.final.pop(unit, None)
         return [("remove", unit)]
 
     def settles(self, unit, then):
@@ -129,8 +133,11 @@ class Things:
         return [("remove", unit)]
 
     def forwarded(self, unit, items, then):
-        self.forwarded_items.append((unit, items))
-        then(1)
+        if unit in self.here or unit in self.late_items or unit in self.final:
+            self.forwarded_items.append((unit, items))
+            then(1)
+        else:
+            then(NOT_HERE)
 
 
 class Disk:
@@ -163,6 +170,32 @@ class Disk:
             then()
 
 
+class FakePeers:
+    """Links of a master to the others; `replies` gets what they say on these."""
+
+    def __init__(self, master):
+        self.master = master
+        self.replies = {}
+
+    def takes(self, kind, handler):
+        self.replies[kind] = handler
+
+    def takes_refusals(self, prefix, handler):
+        self.master.on_refusal = handler
+
+    @property
+    def unreachable(self):
+        cut = self.master.world.cut
+        return tuple(each for each in self.master.partners if (self.master.iad, each) in cut)
+
+    def send(self, iad, message):
+        world = self.master.world
+        if (self.master.iad, iad) in world.cut or iad not in self.master.partners:
+            return False
+        world.sent.append((self.master.iad, iad, encode(message)))
+        return True
+
+
 class FakeMaster:
     """One master, with the parts of it that a handover plane uses."""
 
@@ -180,12 +213,9 @@ class FakeMaster:
     def add_timer(self, part):
         assert part is not None
 
-    # public plane, operator plane, peers
+    # public plane, operator plane
     def takes(self, kind, handler):
         self.handlers[kind] = handler
-
-    def takes_refusals(self, prefix, handler):
-        self.on_refusal = handler
 
     def refuse(self, identity, _codec, sender_id, reason, line):
         answer = Answer(sender_id, "refused", 0.0, False, Coverage(0, 0), reason=reason,
@@ -193,28 +223,22 @@ class FakeMaster:
         self.world.refuse(self.iad, identity.decode(), answer)
 
     def reply(self, origin, report):
-        self.replies.append(report)
-
-    @property
-    def unreachable(self):
-        return tuple(each for each in self.partners if (self.iad, each) in self.world.cut)
-
-    def send(self, iad, message):
-        if (self.iad, iad) in self.world.cut:
-            return False
-        self.world.sent.append((self.iad, iad, encode(message)))
-        return True
+        if origin is None:
+            self.replies.append(report)
+        else:
+            self.world.reply(self.iad, origin.identity.decode(), report)
 
     # life
     def start(self):
         self.handlers = {}
         self.up = True
         self.things = Things(self.disk)
+        self.peers = FakePeers(self)
         self.plane = HandoverPlane(
             self,
             self.iad,
             self,
-            self,
+            self.peers,
             self,
             self.disk,
             [self.things],
@@ -245,6 +269,7 @@ class World:
         self.sent = deque()
         self.cut = set()
         self.decoder = Decoder(PublicRequest)
+        self.replies = Decoder(PeerReply)
         self.masters = {
             iad: FakeMaster(self, iad, [other for other in iads if other != iad]) for iad in iads
         }
@@ -255,6 +280,11 @@ class World:
 
     def refuse(self, by, to, answer):
         self.masters[to].on_refusal(by, answer, self.clock.now)
+
+    def reply(self, by, to, message):
+        """On a connection that the other has made."""
+        reply, _ = self.replies.decode(encode(message))
+        self.masters[to].peers.replies[type(reply)](by, reply, self.clock.now)
 
     def deliver(self):
         """The next message arrives."""

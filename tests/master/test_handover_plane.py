@@ -6,6 +6,7 @@ import itertools
 import pytest
 
 from agent.master.request_plane import RequestOrigin
+from agent.placement.handover import Record
 from agent.placement.world import PlacementError, Unit
 from agent.wire import handover as w
 from agent.wire.principals import Sender
@@ -229,6 +230,54 @@ def test_late_items_go_after_it_until_nothing_new_came_for_a_minute(world):
     assert world.a.plane.where(UNIT) == "b"
 
 
+def test_late_items_of_a_master_that_was_away_reach_a_unit_that_moved_on(world):
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle()
+    world.a.kill()
+    world.b.plane.begin(UNIT, "c", "plan")
+    world.settle(70.0)
+    assert world.b.things.calls.count("end") == 1
+    world.a.start()
+    world.c.kill()
+    world.a.things.comes_late(UNIT, b"x")
+    world.a.things.comes_late(UNIT, b"y")
+    world.settle(3.0)
+    # Nobody has it, so nobody says so; and whoever is restarted, it is sent again.
+    assert [each[1] for each in world.a.things.late_items[UNIT]] == [b"x", b"y"]
+    world.b.kill()
+    world.b.start()
+    world.b.things.late_items.clear()
+    world.c.start()
+    world.settle(3.0)
+    assert world.c.things.forwarded_items == [(UNIT, b"x"), (UNIT, b"y")]
+    assert not world.b.things.forwarded_items
+    assert not world.a.things.late_items[UNIT]
+
+
+def test_late_items_of_a_unit_that_was_removed_are_dropped(world):
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle()
+    del world.b.things.here[UNIT]
+    world.b.things.final.clear()
+    world.a.things.comes_late(UNIT, b"x")
+    world.settle()
+    assert not world.a.things.late_items[UNIT]
+    assert not world.b.things.forwarded_items
+
+
+def test_late_items_are_waited_for_while_the_disk_refuses(world):
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle()
+    world.a.disk.refusing = True
+    world.settle(70.0)
+    world.a.disk.refusing = False
+    world.settle(30.0)
+    assert "end" not in world.a.things.calls
+    world.a.things.comes_late(UNIT, b"x")
+    world.settle()
+    assert world.b.things.forwarded_items == [(UNIT, b"x")]
+
+
 def test_late_items_are_forwarded_after_a_restart(world):
     world.a.plane.begin(UNIT, "b", "plan")
     world.settle()
@@ -262,6 +311,99 @@ def test_what_is_late_goes_on_although_a_unit_that_returns_is_taken_back(world):
     assert world.b.things.forwarded_items == [(UNIT, b"x")]
 
 
+def killed_before_it_heard_of_the_release(world):
+    """The target has taken the unit; the source has released it, or has only offered it."""
+
+    def at(source, _target, message):
+        if isinstance(message, w.MoveTook) and source == "b" and world.b.up:
+            world.b.kill()
+
+    world.on_message = at
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle()
+    world.on_message = lambda *_: None
+    assert world.a.disk.records[UNIT].standing == "released"
+    assert world.b.disk.records[UNIT].standing == "taken"
+
+
+def test_who_has_left_the_configuration_is_told_of_the_release(world):
+    killed_before_it_heard_of_the_release(world)
+    world.a.kill()
+    world.a.partners = ["c"]
+    world.a.start()
+    assert world.a.said == []
+    world.b.start()
+    world.settle(2.0)
+    assert owners(world) == workers(world) == ["b"]
+    assert world.b.things.here == {UNIT: 7}
+    assert world.b.said == []
+    # It is asked nothing else.
+    refused = []
+    world.refuse = lambda _by, to, answer: refused.append((to, answer.reason))
+    world.b.plane.begin(UNIT, "a", "plan")
+    world.settle(1.0)
+    assert refused == [("b", "not_authorised")]
+    assert owners(world) == ["b"]
+
+
+def test_who_has_left_the_configuration_is_told_that_the_unit_was_taken_back(world):
+    world.b.disk.slow = True
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle()
+    world.b.disk.done()
+    world.sent.clear()
+    world.b.kill()
+    world.settle(10.0)
+    assert owners(world) == ["a"]
+    world.a.kill()
+    world.a.partners = ["c"]
+    world.a.start()
+    world.b.disk.slow = False
+    world.b.start()
+    world.settle(2.0)
+    assert UNIT not in world.b.disk.records
+    assert owners(world) == ["a"]
+
+
+def test_an_operator_hears_of_a_unit_whose_other_master_left_the_configuration(world):
+    killed_before_it_heard_of_the_release(world)
+    world.b.partners = ["c"]
+    world.b.start()
+    assert world.b.said == [
+        (
+            "processor comfort was taken from a, which is neither in this master's pool nor among "
+            "its placement.partners now: it waits until that master has answered\n"
+        )
+    ]
+    world.a.disk.records[UNIT] = Record(UNIT, 2, "offered", "b", 5.0)
+    world.a.kill()
+    world.a.partners = ["c"]
+    world.a.start()
+    assert world.a.said == [
+        (
+            "processor comfort was offered to b, which is neither in this master's pool nor among "
+            "its placement.partners now: it is taken back unless that master soon says that it "
+            "has it\n"
+        )
+    ]
+
+
+def test_an_operator_hears_once_that_a_unit_waits_because_its_source_does_not_answer(world):
+    killed_before_it_heard_of_the_release(world)
+    world.a.kill()
+    world.a.disk.records.clear()
+    world.a.partners = ["c"]
+    world.a.start()
+    world.b.start()
+    world.settle(5.0)
+    assert world.b.said == [
+        (
+            "processor comfort was taken from a and waits: the master of a says: handovers are "
+            "between masters of one pool; this one's does not name you\n"
+        )
+    ]
+
+
 def test_few_move_at_a_time_and_the_others_wait(world):
     units = [Unit("processor", f"t{n}") for n in range(5)]
     world.a.disk.things.update(dict.fromkeys(units, 1))
@@ -274,6 +416,45 @@ def test_few_move_at_a_time_and_the_others_wait(world):
     world.settle()
     assert set(world.b.things.here) == set(units)
     assert states(world.a) == ["settled"] * 5
+
+
+def test_units_that_do_not_pause_are_taken_back_and_others_move(world):
+    """For example because a neighbour is gone and the spool half full: a `Release` waits."""
+    stuck = [Unit("processor", f"t{n}") for n in range(2)]
+    world.a.disk.things.update(dict.fromkeys(stuck, 1))
+    world.a.start()
+    world.a.things.lingers = True
+    for unit in stuck:
+        world.a.plane.begin(unit, "b", "drain")
+    world.settle()
+    world.a.things.lingers = False
+    world.a.plane.begin(UNIT, "b", "drain")
+    world.settle(4.0)
+    assert set(world.a.things.here) == {UNIT, *stuck}
+    world.settle(4.0)
+    assert set(world.b.things.here) == {UNIT}
+    assert world.a.things.owned == set(stuck)
+    assert states(world.a) == ["aborted", "aborted", "settled"]
+    assert world.a.things.calls.count("resume") == 2
+    for unit in stuck:
+        assert world.a.disk.records[unit].standing == "owner"
+        world.a.plane.begin(unit, "b", "drain")
+    world.settle()
+    assert set(world.b.things.here) == {UNIT, *stuck}
+
+
+def test_a_refusal_ends_a_pause_that_takes_long(world):
+    world.a.things.lingers = True
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle()
+    assert states(world.a) == ["draining"]
+    (source,) = [each.holder.machine for each in world.a.plane._entries.values()]
+    refusal = w.Handover(
+        "handover.0", "b", "processor", "comfort", w.MoveRefuse(source.attempt, "no")
+    )
+    world.a.handlers[w.Handover](RequestOrigin(b"b", b"M", Sender("iad", "b")), refusal, 0.0)
+    assert states(world.a) == ["aborted"]
+    assert owners(world) == ["a"]
 
 
 def test_a_disk_that_refuses_holds_the_handover_up_and_loses_nothing(world):
@@ -349,7 +530,7 @@ def test_a_master_that_is_asked_anew_before_it_told_of_the_release_does_not_spin
     asked = w.Handover("handover.9", "c", UNIT.kind, UNIT.name, w.MoveAsk(9, 5.0))
     copy = w.Handover("handover.9", "c", UNIT.kind, UNIT.name, w.MoveState(9, b"7"))
     for message in (asked, copy):
-        world.c.send("a", message)
+        world.c.peers.send("a", message)
     world.settle(3.0)
     assert "load" in world.a.things.calls
     assert world.a.plane.next_due > world.clock.now

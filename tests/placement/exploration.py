@@ -1,7 +1,8 @@
 """Exhaustive search: every moment of a world that can follow from the start, each visited once.
 
-``python -m tests.placement.exploration MESSAGES CRASHES PARTITIONS SLOW [ISOLATED]`` explores a
-world of that size; SLOW is ``s``, ``t`` or ``st``. A million states take some 0.8 GB and minutes.
+``python -m tests.placement.exploration MESSAGES CRASHES PARTITIONS SLOW [ISOLATED] [LINGERS]``
+explores a world of that size; SLOW and LINGERS are ``s``, ``t`` or ``st``. A million states take
+some 0.8 GB and minutes.
 """
 
 from __future__ import annotations
@@ -82,9 +83,14 @@ class Exploration:
 
 def main() -> None:
     """Run the command."""
-    messages, crashes, partitions, slow, *isolated = sys.argv[1:]
+    messages, crashes, partitions, slow, isolated, lingers = [*sys.argv[1:], "", ""][:6]
     world = World(
-        int(messages), int(crashes), int(partitions), slow=slow, isolated="".join(isolated)
+        int(messages),
+        int(crashes),
+        int(partitions),
+        slow=slow,
+        isolated=isolated,
+        lingers=lingers,
     )
     exploration = Exploration(world.happen(("move", "s")))
     exploration.run()

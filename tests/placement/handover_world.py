@@ -2,6 +2,7 @@
 
 `events` lists what may happen next, `happen` makes one of it happen in a copy. A slow disk has done
 a write when its event comes, and a crash leaves any first part of the pending ones done.
+A master that `lingers` works on after it was told to pause, until the event comes, if it ever does.
 Clocks go on by `tick`; a timer may fire any time after it is due. Messages between masters keep
 their order and may be lost with a crash or a partition. The publisher and the subscriber are at a
 third master, which keeps what it has.
@@ -71,13 +72,25 @@ class Save:
 class Node:
     """A master: its holder and worker in memory, its disk, writes that are not done yet."""
 
-    __slots__ = ("disk", "holder", "kept", "paused", "processed", "saved", "state", "up", "writes")
+    __slots__ = (
+        "disk",
+        "held",
+        "holder",
+        "kept",
+        "paused",
+        "processed",
+        "saved",
+        "state",
+        "up",
+        "writes",
+    )
 
     def __init__(self) -> None:
         self.up = True
         self.holder = Holder(UNIT, TIMING)
         self.processed: Processed | None = None
         self.state = b""
+        self.held = False  # it is to pause, and works on
         self.paused = False
         self.saved = -1  # the last message of the newest checkpoint that was asked for
         self.disk: Record | None = None
@@ -110,6 +123,7 @@ class Node:
                 for each in self.writes
             ),
             self.state,
+            self.held,
             self.paused,
             self.saved,
             None
@@ -197,6 +211,7 @@ class World:
         saves: int = 1,
         isolated: str = "",
         slow: str = "st",
+        lingers: str = "",
     ) -> None:
         self.now = 0.0
         self.nodes = {name: Node() for name in NAMES}
@@ -204,6 +219,7 @@ class World:
         self.cut = False
         self.isolated = isolated
         self.slow = slow  # the masters whose disks are slow
+        self.lingers = lingers  # those where a pause may take long
         self.messages, self.crashes, self.partitions = messages, crashes, partitions
         self.moves, self.saves = moves, saves
         self.attempts = 0
@@ -265,30 +281,34 @@ class World:
             if not node.up:
                 yield ("restart", name)
                 continue
-            if node.writes:
-                yield ("write", name)
-            if self._has_news(node):
-                yield ("save", name)
-            due = node.holder.next_due
-            if due is not None and due <= self.now and not self._asked(node):
-                yield ("timer", name)
+            yield from self._at(name, node)
             timers = timers or self.now < _end(node.holder) < inf
-            if self.moves and node.holder.owns and node.holder.machine is None:
-                yield ("move", name)
         if timers:
             yield ("tick",)
         if self.cut:
             yield ("heal",)
         yield from self._faults()
 
-    def _asked(self, node: Node) -> bool:
-        """Whether all that its timer would do is to ask while the answer may be under way."""
-        machine = node.holder.machine
-        return (
-            isinstance(machine, Target)
-            and machine.deadline > self.now
-            and bool(self.links["st"] or self.links["ts"])
-        )
+    def _at(self, name: str, node: Node) -> Iterator[Event]:
+        if node.writes:
+            yield ("write", name)
+        if node.held:
+            yield ("pause", name)
+        if self._has_news(node):
+            yield ("save", name)
+        if self._due(node):
+            yield ("timer", name)
+        if self.moves and node.holder.owns and node.holder.machine is None:
+            yield ("move", name)
+
+    def _due(self, node: Node) -> bool:
+        """Whether its timer may fire: not if all that this would do is to ask while the answer may
+        be under way."""
+        due, machine = node.holder.next_due, node.holder.machine
+        if due is None or due > self.now:
+            return False
+        asks = isinstance(machine, Target) and machine.deadline > self.now
+        return not (asks and (self.links["st"] or self.links["ts"]))
 
     def _faults(self) -> Iterator[Event]:
         if self.crashes:
@@ -424,6 +444,13 @@ class World:
             raise Broken(f"a timer is due for ever: {holder}")
         self._do(name, instructions)
 
+    def _pause(self, name: str) -> None:
+        node = self._own(name)
+        assert node.processed is not None
+        node.held, node.paused = False, True
+        paused = Paused(node.processed.checkpoint(node.state))
+        self._do(name, node.holder.handle(paused, self.now))
+
     def _tick(self) -> None:
         self.now += 1
 
@@ -482,14 +509,15 @@ class World:
                 case Load():
                     more = node.holder.handle(Loaded(), self.now)
                 case Pause():
-                    assert node.processed is not None
-                    node.paused = True
-                    paused = Paused(node.processed.checkpoint(node.state))
-                    more = node.holder.handle(paused, self.now)
+                    node.held = True
+                    if name not in self.lingers:
+                        self._pause(name)
+                        node = self.nodes[name]
                 case Work(epoch, checkpoint):
                     self._work(name, epoch, checkpoint)
                 case Stop():
-                    node.processed, node.state, node.paused, node.saved = None, b"", False, -1
+                    node.processed, node.state, node.saved = None, b"", -1
+                    node.held = node.paused = False
             self._do(name, more)
 
     def _work(self, name: str, epoch: int, checkpoint: Checkpoint | None) -> None:
@@ -501,7 +529,7 @@ class World:
                 checkpoint = node.processed.checkpoint(node.state)
         node.processed = Processed(epoch, checkpoint)
         node.state = checkpoint.state
-        node.paused = False
+        node.held = node.paused = False
         node.saved = -1
         self._announce(name)
 
@@ -571,5 +599,6 @@ def _written(node: Node, done: Write | Save) -> None:
 
 
 def faultless(event: Event) -> bool:
-    """Whether the event is no fault, so that it happens some time when faults have ended."""
-    return event[0] not in {"crash", "cut", "move"}
+    """Whether the event is no fault, so that it happens some time when faults have ended. A pause
+    that takes long is waited for by nobody."""
+    return event[0] not in {"crash", "cut", "move", "pause"}

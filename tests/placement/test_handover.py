@@ -21,6 +21,9 @@ SMALL = {
     "a crash, the source's disk slow": World(messages=1, crashes=1, partitions=0, slow="s"),
     "a partition": World(messages=1, crashes=0, partitions=1, slow="s"),
     "a partition that isolates the target": World(1, 0, 1, isolated="t", slow="t"),
+    "a pause that takes long": World(1, 0, 0, slow="s", lingers="s"),
+    "a pause that takes long, and a partition": World(1, 0, 1, slow="", lingers="s"),
+    "a pause that takes long, and a crash": World(1, 1, 0, saves=0, slow="s", lingers="s"),
 }
 LARGE = {
     "a partition that isolates the source": World(1, 0, 1, isolated="s", slow="s"),
@@ -30,6 +33,8 @@ LARGE = {
     "two messages, a crash and a partition": World(2, 1, 1, slow="s"),
     "three messages and a partition": World(3, 0, 1, slow="s"),
     "three messages and a crash": World(3, 1, 0, slow="t"),
+    "a pause that takes long, a crash and a partition": World(1, 1, 1, slow="s", lingers="s"),
+    "a pause that takes long, two messages": World(2, 0, 1, slow="s", lingers="s"),
 }
 SCHEDULES = 10_000
 PIECES = 20
@@ -68,13 +73,14 @@ def schedule(seed: int) -> World:
         saves=rng.randrange(8),
         isolated=rng.choice(("", "s", "t")),
         slow=rng.choice(("", "s", "t", "st")),
+        lingers=rng.choice(("", "st")),
     )
     likely = rng.choice((0.02, 0.2, 0.5))
     # Timers may fire at any time here: seldom enough that many moves come to their end.
     hasty = rng.choice((0.01, 0.1, 1.0))
     for _ in range(rng.randrange(400)):
         events = list(world.events())
-        calm = [event for event in events if faultless(event) or event[0] == "move"]
+        calm = [event for event in events if faultless(event) or event[0] in {"move", "pause"}]
         faults = [event for event in events if event not in calm]
         if faults and (not calm or rng.random() < likely):
             world = world.happen(rng.choice(faults))

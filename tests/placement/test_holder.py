@@ -110,7 +110,7 @@ def test_the_source_waits_longer_than_the_target_works() -> None:
     assert target.works(5.0) is None
     assert target.handle(Tick(), 5.0) == [Stop(), Send(Took(UNIT, 2))]
     assert source.handle(Tick(), 5.4) == []
-    owned = Record(UNIT, 3, "owner")
+    owned = Record(UNIT, 3, "owner", "t")
     assert source.handle(Tick(), 5.5) == [Write(owned)]
     assert source.handle(Took(UNIT, 2), 5.5) == []
     assert source.handle(Written(owned), 5.6) == [Work(3), Send(Reclaimed(UNIT, 2))]
@@ -143,7 +143,7 @@ def test_a_silent_target_costs_nothing_before_the_unit_pauses() -> None:
 def test_a_refusal_ends_the_pause_at_once() -> None:
     holder = draining()
     refused = Refuse(UNIT, 7, "the lease has ended")
-    assert holder.handle(refused, 0.1) == [Write(Record(UNIT, 3, "owner"))]
+    assert holder.handle(refused, 0.1) == [Write(Record(UNIT, 3, "owner", "t"))]
 
 
 def test_a_final_state_that_comes_too_late_or_unasked_is_refused() -> None:
@@ -216,7 +216,7 @@ def test_a_source_that_restarts_waits_for_the_lease_that_it_gave() -> None:
     assert again.recover(write.record, STATE, 1.0) == []
     assert again.next_due == pytest.approx(67.0)
     assert again.handle(Tick(), 66.9) == []
-    assert again.handle(Tick(), 67.1) == [Write(Record(UNIT, 3, "owner"))]
+    assert again.handle(Tick(), 67.1) == [Write(Record(UNIT, 3, "owner", "t"))]
 
 
 def test_a_write_that_takes_longer_than_patience_or_lease_leaves_no_timer_that_is_past() -> None:
