@@ -35,6 +35,7 @@ from agent.wire.records import MoveRecord
 
 # Units on their way to this master at a time.
 MOST_COMING: Final = 8
+GONE: Final = "it does not live here any more"
 # How long the release is not told to the target, so that no output overtakes another.
 PATIENCE_S: Final = 2.0
 
@@ -56,6 +57,7 @@ class _Entry:
     __slots__ = (
         "beginning",
         "gathered",
+        "gone",
         "holder",
         "movable",
         "move",
@@ -71,6 +73,8 @@ class _Entry:
         self.move: Move | None = None
         # Whether it works here already, and only its epoch is being written.
         self.beginning = False
+        # Whether it was no more when it was to be paused.
+        self.gone = False
         # Whether it was told that it may put out.
         self.owned = False
         # Until when the news of its release is held back, what tells it then, and who asked.
@@ -220,6 +224,11 @@ class HandoverPlane:
             return True
         return self._moves.has(unit)
 
+    def bound_for(self, unit: Unit) -> str:
+        """The IAD to which a unit is on its way from here; empty if its move has not begun."""
+        entry = self._entries.get(unit)
+        return "" if entry is None or entry.move is None else entry.move.target
+
     @property
     def counters(self) -> dict[str, int]:
         """Since the start: moves from here that were settled and aborted, units taken from other
@@ -271,7 +280,7 @@ class HandoverPlane:
                 entry.move = move
                 self._start(entry, move)
             else:
-                self._over(move, "it does not live here any more")
+                self._over(move, GONE)
 
     def _start(self, entry: _Entry, move: Move) -> None:
         holder, now = entry.holder, self._clock()
@@ -325,6 +334,7 @@ class HandoverPlane:
                 self._start(entry, move)
         elif move.source.ended and entry.settling is None:
             entry.move = None
+            entry.movable.forget_copy(holder.unit)
             self._over(move, move.source.reason)
             if move.trouble:
                 self._say(f"{move.unit} is not moved to {move.target}: {move.trouble}\n")
@@ -340,14 +350,23 @@ class HandoverPlane:
                     self._send(entry, partner, message)
                 case h.Write(record):
                     self._write(entry, record)
-                case h.MakeCopy():
+                case h.MakeCopy() if movable.lives(unit):
                     copied = h.Copied(h.Checkpoint(movable.copy(unit)))
                     self._events.append((entry, copied, ""))
+                case h.MakeCopy():
+                    machine = entry.holder.machine
+                    assert machine is not None
+                    self._refuse(entry, partner, machine.attempt, GONE)
                 case h.Load(checkpoint):
                     movable.load(unit, checkpoint.state, self._asking(entry, h.Loaded))
                 case h.Pause():
                     entry.turn += 1
-                    movable.hold(unit, partial(self._held, entry, entry.turn))
+                    if movable.lives(unit):
+                        movable.hold(unit, partial(self._held, entry, entry.turn))
+                    else:
+                        # The offer is on disk: it is taken back before it is told.
+                        entry.gone = True
+                        self._events.append((entry, h.Paused(h.Checkpoint()), ""))
                 case h.Work(_, checkpoint):
                     self._work(entry, resumes=checkpoint is None)
                 case h.Stop():
@@ -357,9 +376,11 @@ class HandoverPlane:
     def _work(self, entry: _Entry, *, resumes: bool) -> None:
         movable, unit = entry.movable, entry.holder.unit
         entry.owned = resumes or entry.beginning
+        gone, entry.gone = entry.gone, False
         if resumes:
             entry.turn += 1
-            movable.resume(unit)
+            if not gone:
+                movable.resume(unit)
             if entry.move is not None:
                 entry.move.puts_out_again(self._clock())
         elif not entry.beginning:
@@ -407,6 +428,9 @@ class HandoverPlane:
         if isinstance(message, h.Settled):
             self._settle(entry, to, message)
             return
+        if isinstance(message, h.Final) and entry.gone:
+            self._refuse(entry, to, message.attempt, GONE)
+            return
         trouble = ""
         try:
             sent = [self._link.tell(to, message.unit, each) for each in written(message)]
@@ -416,9 +440,11 @@ class HandoverPlane:
             if isinstance(message, h.Ask) and not all(sent):
                 trouble = f"no link to {to}"
         if trouble and isinstance(message, h.Ask | h.Copy | h.Final):
-            # As if the target had said so: it hears no more of it.
-            refusal = h.Refuse(message.unit, message.attempt, trouble)
-            self._events.append((entry, refusal, to))
+            self._refuse(entry, to, message.attempt, trouble)
+
+    def _refuse(self, entry: _Entry, to: str, attempt: int, why: str) -> None:
+        """As if the target had said so: it hears no more of it."""
+        self._events.append((entry, h.Refuse(entry.holder.unit, attempt, why), to))
 
     def _settle(self, entry: _Entry, to: str, message: h.Settled) -> None:
         """Tell the target that it owns the unit, when nothing it puts out can overtake what was put

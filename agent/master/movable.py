@@ -44,6 +44,9 @@ class Movable(Protocol):
     def copy(self, unit: Unit) -> bytes:
         """What the target needs to get ready, while the unit works on."""
 
+    def forget_copy(self, unit: Unit) -> None:
+        """The handover for which it was copied has ended, perhaps before the pause."""
+
     def hold(self, unit: Unit, then: Callable[[], object]) -> None:
         """It is to be paused: begin nothing more for the disk, but work on. `then` is called when
         nothing of it is on its way there; `pause` follows."""

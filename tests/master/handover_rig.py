@@ -29,6 +29,7 @@ class Things:
         self.here = dict(disk.things)
         self.loaded, self.final, self.late_items = {}, {}, {}
         self.calls, self.working, self.owned = [], set(self.here), set(self.here)
+        self.copied = set()
         self.refuses = self.damaged = ""
         self.holds = {}
         self.number = 0
@@ -53,7 +54,11 @@ class Things:
         return unit in self.here
 
     def copy(self, unit):
+        self.copied.add(unit)
         return b"%d" % self.here[unit]
+
+    def forget_copy(self, unit):
+        self.copied.discard(unit)
 
     def hold(self, unit, then):
         assert unit in self.working
