@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 from agent.master.handover_link import HandoverLink
 from agent.master.handover_messages import Gathered, Said, read, written
 from agent.master.late_items import LateItems
-from agent.master.movable import Movable, MoveStatus
+from agent.master.movable import UNREADABLE, Movable, MoveStatus
 from agent.master.move_list import Move, MoveList, told
 from agent.master.operator_plane import OperatorPlane
 from agent.master.peers import Peers
@@ -262,7 +262,7 @@ class HandoverPlane:
                 self._timed.add(entry)
                 self._perform(entry, made, record.other)
             # One that is taken may have been here before, and go back to where it went then.
-            if record.standing in ("released", "taken") and record.other:
+            if there and record.standing in ("released", "taken") and record.other:
                 self._late.begin(record.unit, entry.movable, record.other, now)
         self._work_off()
 
@@ -546,7 +546,11 @@ class HandoverPlane:
             movable.forwarded(unit, items, partial(self._kept, unit, sender, number))
 
     def _kept(self, unit: Unit, sender: str, number: int, new: int) -> None:
-        if new >= 0:
+        if new == UNREADABLE:
+            # Otherwise they would come again for ever.
+            self._say(f"late items of {unit} from {sender} cannot be read, and are dropped\n")
+            self._link.tell(sender, unit, w.MoveKept(number, 0))
+        elif new >= 0:
             self._link.tell(sender, unit, w.MoveKept(number, new))
 
     # --- operators -----------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
@@ -11,6 +11,8 @@ from agent.placement.handover import Standing
 from agent.placement.moves import Reason
 from agent.placement.world import Kind, Unit
 
+# Late items that this version cannot read: it never will.
+UNREADABLE: Final = -2
 # For `GroupCommit.take`, in one transaction with the record of the handover.
 Changes = Sequence[Any]
 
@@ -102,7 +104,7 @@ class Movable(Protocol):
 
     def forwarded(self, unit: Unit, items: bytes, then: Callable[[int], object]) -> None:
         """Late items of the source; `then` gets how many of them were new when all are on disk. -1:
-        none was taken; they are to be sent again later."""
+        none was taken; they are to be sent again later. UNREADABLE: they are lost."""
 
 
 class MoveStatus(Struct, frozen=True):

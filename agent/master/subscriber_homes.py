@@ -13,6 +13,7 @@ from agent.alerts.inbox_events import Peer, SendPush
 from agent.alerts.inbox_handover import STANDBY, InboxCopy
 from agent.master.home_plane import CLIENT, unit_of
 from agent.master.late_inboxes import Batch, LateInboxes, client_of
+from agent.master.movable import UNREADABLE
 from agent.master.push_plane import PushPlane
 from agent.master.topic_moves import SPREAD_S
 from agent.runtime.reactor import Reactor
@@ -195,6 +196,9 @@ class SubscriberHomes:
         except _UNREADABLE as error:
             then(f"its copy cannot be read: {error}")
             return
+        if loaded.inbox.contents:
+            then("its copy has what only its final state has")
+            return
         now = self._clock()
         coming = self._coming[name] = _Coming(loaded.iad)
         coming.then, coming.due_s = then, now + SPREAD_S
@@ -264,7 +268,7 @@ class SubscriberHomes:
         try:
             contents = msgspec.msgpack.decode(items, type=Batch).contents()
         except _UNREADABLE:
-            then(-1)
+            then(UNREADABLE)
             return
         client, id_ = _key(name)
         if not self._inboxes.has(client, id_):

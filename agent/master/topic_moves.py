@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from agent.alerts.inbox_events import InboxInstruction
 from agent.alerts.inbox_handover import STANDBY, InboxCopy
 from agent.master.late_inboxes import Batch, LateInboxes, client_of
-from agent.master.movable import Changes
+from agent.master.movable import UNREADABLE, Changes
 from agent.master.push_plane import PushPlane
 from agent.placement.handover import Standing
 from agent.placement.world import Kind, Unit
@@ -235,6 +235,9 @@ class TopicMoves:
         except (ValueError, msgspec.MsgspecError) as error:
             then(f"its copy cannot be read: {error}")
             return
+        if loaded.topic.name != name or loaded.inbox.contents:
+            then("its copy is not one of this topic")
+            return
         if problem := self._topics.why_not_load(loaded.topic):
             then(problem)
             return
@@ -366,7 +369,7 @@ class TopicMoves:
         try:
             contents = msgspec.msgpack.decode(items, type=Batch).contents()
         except (ValueError, msgspec.MsgspecError):
-            then(-1)
+            then(UNREADABLE)
             return
         found = [id_ for client, id_ in self._push.kept_for(TOPIC) if client == f"{TOPIC}{name}"]
         found += [self._late.id_of(unit)] if self._late.client(unit) else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from agent.master.handover_plane import HandoverPlane
+from agent.master.movable import UNREADABLE
 from agent.master.request_plane import RequestOrigin
 from agent.placement.unit_records import ForgetUnit, SaveUnit
 from agent.wire.codec import Decoder, encode
@@ -23,6 +24,7 @@ class Things:
     those that left. Calls are noted."""
 
     kind = "processor"
+    knows = True
 
     def __init__(self, disk):
         self.disk = disk
@@ -45,7 +47,7 @@ class Things:
             self.here.pop(unit, None)
         if standing in ("released", "taken"):
             self.late_items[unit] = deque()
-        return True
+        return self.knows
 
     def units(self):
         return list(self.here)
@@ -135,7 +137,7 @@ class Things:
 
     def forwarded(self, unit, items, then):
         self.forwarded_items.append((unit, items))
-        then(1)
+        then(UNREADABLE if items == b"damaged" else 1)
 
 
 class Disk:

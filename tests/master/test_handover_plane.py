@@ -9,7 +9,7 @@ from agent.master.request_plane import RequestOrigin
 from agent.placement.world import PlacementError, Unit
 from agent.wire import handover as w
 from agent.wire.principals import Sender
-from tests.master.handover_rig import World
+from tests.master.handover_rig import Things, World
 
 UNIT_NAMES = ("processor", "comfort")
 UNIT = Unit(*UNIT_NAMES)
@@ -272,6 +272,27 @@ def test_late_items_go_after_it_until_nothing_new_came_for_a_minute(world):
     world.settle(2.0)
     assert world.a.things.calls.count("end") == 1
     assert world.a.plane.where(UNIT) == "b"
+
+
+def test_late_items_that_cannot_be_read_are_dropped_with_a_line(world):
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle()
+    world.a.things.comes_late(UNIT, b"damaged")
+    world.a.things.comes_late(UNIT, b"y")
+    world.settle(5.0)
+    assert world.b.things.forwarded_items == [(UNIT, b"damaged"), (UNIT, b"y")]
+    line = "late items of processor comfort from a cannot be read, and are dropped\n"
+    assert world.b.said == [line]
+
+
+def test_what_a_later_version_released_is_passed_over(world, monkeypatch):
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle()
+    world.a.kill()
+    monkeypatch.setattr(Things, "knows", False)
+    world.a.start()
+    world.settle(100.0)
+    assert "end" not in world.a.things.calls
 
 
 def test_late_items_are_forwarded_after_a_restart(world):

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from agent.alerts.inbox_events import InboxesDue, UnsubscribeArrived
+from agent.alerts.inbox_handover import InboxCopy
+from agent.master.movable import UNREADABLE
+from agent.master.subscriber_homes import SubscriberCopy
 from agent.wire import handover as w
 from agent.wire.push import Subscribed, Unsubscribe
+from tests.alerts.samples import OTHER_FILTER, notification
 from tests.master.test_subscriber_homes_model import NAME, UNIT, World
 
 EIGHT_DAYS_S = 8 * 86_400.0
@@ -53,6 +58,21 @@ def test_one_that_is_ended_before_it_was_copied_is_not_moved(world):
     a.push.take(a.push.inboxes.handle(UnsubscribeArrived("p", "carla", Unsubscribe("log")), 0.0))
     world.pass_between()
     assert [each.trouble for each in a.plane.moves] == ["it does not live here any more"]
+
+
+def test_late_items_that_name_a_loss_too_many_cannot_be_read(world):
+    said = []
+    damaged = msgspec.msgpack.encode([[None], []])
+    world.masters["a"].homes.forwarded(NAME, damaged, said.append)
+    assert said == [UNREADABLE]
+
+
+def test_a_copy_with_contents_is_not_loaded(world):
+    said = []
+    inbox = InboxCopy(OTHER_FILTER, 0, 1, (("a", "h"),), (0,), (1,), (), (notification(1),))
+    copy = msgspec.msgpack.encode(SubscriberCopy("a", inbox))
+    world.masters["b"].homes.load(NAME, copy, said.append)
+    assert said == ["its copy has what only its final state has"]
 
 
 def test_one_on_its_way_does_not_expire(world):
