@@ -99,6 +99,8 @@ class MovableInboxes(Inboxes):
         super().__init__(read_filter, **options)
         # What standby inboxes have collected, in order, by the number of the inbox.
         self._collected: dict[int, dict[Item, None]] = {}
+        # Each tells by client and id whether an inbox is on the move.
+        self.on_the_move: list[Callable[[str, str], bool]] = []
 
     def restore(self, saved: SavedInboxes, now: float) -> list[InboxInstruction]:
         """As of `Inboxes`. Standby inboxes are ended."""
@@ -249,6 +251,12 @@ class MovableInboxes(Inboxes):
             changes += self._let_go([next(iter(collected))])
             del collected[next(iter(collected))]
         return changes
+
+    def _stays(self, inbox: Inbox) -> bool:
+        """One on the move is ended by its handover."""
+        if inbox.state != "detached":
+            return inbox.state == "standby"
+        return any(moves(inbox.client, inbox.id) for moves in self.on_the_move)
 
     def _end(self, inbox: Inbox, state: str) -> list[InboxInstruction]:
         collected = self._collected.pop(inbox.number, {})

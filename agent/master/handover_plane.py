@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 from agent.master.handover_link import HandoverLink
 from agent.master.handover_messages import Gathered, Said, read, written
 from agent.master.late_items import LateItems
-from agent.master.movable import NOT_HERE, Movable, MoveStatus
+from agent.master.movable import NOT_HERE, UNREADABLE, Movable, MoveStatus
 from agent.master.move_list import Move, MoveList, told
 from agent.master.operator_plane import OperatorPlane
 from agent.master.peers import Peers
@@ -35,6 +35,7 @@ from agent.wire.records import MoveRecord
 
 # Units on their way to this master at a time.
 MOST_COMING: Final = 8
+GONE: Final = "it does not live here any more"
 # How long the release is not told to the target, so that no output overtakes another on its way to
 # masters that are up.
 PATIENCE_S: Final = 2.0
@@ -58,6 +59,7 @@ class _Entry:
         "beginning",
         "complained",
         "gathered",
+        "gone",
         "holder",
         "movable",
         "move",
@@ -73,6 +75,8 @@ class _Entry:
         self.move: Move | None = None
         # Whether it works here already, and only its epoch is being written.
         self.beginning = False
+        # Whether it was no more when it was to be paused.
+        self.gone = False
         # Whether it was told that it may put out.
         self.owned = False
         # The epoch about which its operator was told that it waits.
@@ -230,6 +234,11 @@ class HandoverPlane:
             return True
         return self._moves.has(unit)
 
+    def bound_for(self, unit: Unit) -> str:
+        """The IAD to which a unit is on its way from here; empty if its move has not begun."""
+        entry = self._entries.get(unit)
+        return "" if entry is None or entry.move is None else entry.move.target
+
     @property
     def counters(self) -> dict[str, int]:
         """Since the start: moves from here that were settled and aborted, units taken from other
@@ -265,7 +274,7 @@ class HandoverPlane:
                 if record.other not in self._partners:
                     self._complain(record)
             # One that is taken may have been here before, and go back to where it went then.
-            if record.standing in ("released", "taken") and record.other:
+            if there and record.standing in ("released", "taken") and record.other:
                 self._late.begin(record.unit, entry.movable, record.other, now)
         self._work_off()
 
@@ -301,7 +310,7 @@ class HandoverPlane:
                 entry.move = move
                 self._start(entry, move)
             else:
-                self._over(move, "it does not live here any more")
+                self._over(move, GONE)
 
     def _start(self, entry: _Entry, move: Move) -> None:
         holder, now = entry.holder, self._clock()
@@ -355,6 +364,7 @@ class HandoverPlane:
                 self._start(entry, move)
         elif move.source.ended and entry.settling is None:
             entry.move = None
+            entry.movable.forget_copy(holder.unit)
             self._over(move, move.source.reason)
             if move.trouble:
                 self._say(f"{move.unit} is not moved to {move.target}: {move.trouble}\n")
@@ -370,14 +380,23 @@ class HandoverPlane:
                     self._send(entry, partner, message)
                 case h.Write(record):
                     self._write(entry, record)
-                case h.MakeCopy():
+                case h.MakeCopy() if movable.lives(unit):
                     copied = h.Copied(h.Checkpoint(movable.copy(unit)))
                     self._events.append((entry, copied, ""))
+                case h.MakeCopy():
+                    machine = entry.holder.machine
+                    assert machine is not None
+                    self._refuse(entry, partner, machine.attempt, GONE)
                 case h.Load(checkpoint):
                     movable.load(unit, checkpoint.state, self._asking(entry, h.Loaded))
                 case h.Pause():
                     entry.turn += 1
-                    movable.hold(unit, partial(self._held, entry, entry.turn))
+                    if movable.lives(unit):
+                        movable.hold(unit, partial(self._held, entry, entry.turn))
+                    else:
+                        # The offer is on disk: it is taken back before it is told.
+                        entry.gone = True
+                        self._events.append((entry, h.Paused(h.Checkpoint()), ""))
                 case h.Work(_, checkpoint):
                     self._work(entry, resumes=checkpoint is None)
                 case h.Stop():
@@ -387,9 +406,11 @@ class HandoverPlane:
     def _work(self, entry: _Entry, *, resumes: bool) -> None:
         movable, unit = entry.movable, entry.holder.unit
         entry.owned = resumes or entry.beginning
+        gone, entry.gone = entry.gone, False
         if resumes:
             entry.turn += 1
-            movable.resume(unit)
+            if not gone:
+                movable.resume(unit)
             if entry.move is not None:
                 entry.move.puts_out_again(self._clock())
         elif not entry.beginning:
@@ -437,6 +458,9 @@ class HandoverPlane:
         if isinstance(message, h.Settled):
             self._settle(entry, to, message)
             return
+        if isinstance(message, h.Final) and entry.gone:
+            self._refuse(entry, to, message.attempt, GONE)
+            return
         trouble = ""
         try:
             sent = [self._link.tell(to, message.unit, each) for each in written(message)]
@@ -446,9 +470,11 @@ class HandoverPlane:
             if isinstance(message, h.Ask) and not all(sent):
                 trouble = f"no link to {to}"
         if trouble and isinstance(message, h.Ask | h.Copy | h.Final):
-            # As if the target had said so: it hears no more of it.
-            refusal = h.Refuse(message.unit, message.attempt, trouble)
-            self._events.append((entry, refusal, to))
+            self._refuse(entry, to, message.attempt, trouble)
+
+    def _refuse(self, entry: _Entry, to: str, attempt: int, why: str) -> None:
+        """As if the target had said so: it hears no more of it."""
+        self._events.append((entry, h.Refuse(entry.holder.unit, attempt, why), to))
 
     def _settle(self, entry: _Entry, to: str, message: h.Settled) -> None:
         """Tell the target that it owns the unit, when nothing it puts out can overtake what was put
@@ -573,7 +599,11 @@ class HandoverPlane:
             movable.forwarded(unit, items, partial(self._took_late, unit, sender, late))
 
     def _kept(self, unit: Unit, sender: str, number: int, new: int) -> None:
-        if new >= 0:
+        if new == UNREADABLE:
+            # Otherwise they would come again for ever.
+            self._say(f"late items of {unit} from {sender} cannot be read, and are dropped\n")
+            self._link.tell(sender, unit, w.MoveKept(number, 0))
+        elif new >= 0:
             self._link.tell(sender, unit, w.MoveKept(number, new))
 
     # --- operators -----------------------------------------------------------------------------

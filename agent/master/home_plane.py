@@ -25,6 +25,7 @@ class Homes(Protocol):
     def lives(self, name: str, /) -> bool: ...
     def restore(self, name: str, standing: Standing, other: str, /) -> bool: ...
     def copy(self, name: str, /) -> bytes: ...
+    def forget_copy(self, name: str, /) -> None: ...
     def hold(self, name: str, then: Callable[[], object], /) -> None: ...
     def pause(self, name: str, then: Callable[[bytes], object], /) -> None: ...
     def resume(self, name: str, /) -> None: ...
@@ -101,6 +102,10 @@ class HomePlane:
         homes, name = self._of(unit)
         return homes.copy(name)
 
+    def forget_copy(self, unit: Unit) -> None:
+        homes, name = self._of(unit)
+        homes.forget_copy(name)
+
     def hold(self, unit: Unit, then: Callable[[], object]) -> None:
         homes, name = self._of(unit)
         homes.hold(name, then)
@@ -118,20 +123,25 @@ class HomePlane:
         return homes.release(name, to)
 
     def settles(self, unit: Unit, then: Callable[[], object]) -> None:
-        homes, name = self._of(unit)
-        homes.settles(name, then)
+        homes, name = self._find(unit)
+        if homes is None:
+            then()  # a later version released it here: where it went asks again
+        else:
+            homes.settles(name, then)
 
     def late(self, unit: Unit) -> tuple[int, bytes] | None:
-        homes, name = self._of(unit)
-        return homes.late(name)
+        homes, name = self._find(unit)
+        return None if homes is None else homes.late(name)
 
     def kept(self, unit: Unit, number: int) -> None:
-        homes, name = self._of(unit)
-        homes.kept(name, number)
+        homes, name = self._find(unit)
+        if homes is not None:
+            homes.kept(name, number)
 
     def end(self, unit: Unit) -> None:
-        homes, name = self._of(unit)
-        homes.end(name)
+        homes, name = self._find(unit)
+        if homes is not None:
+            homes.end(name)
 
     def load(self, unit: Unit, copy: bytes, then: Callable[[str], object]) -> None:
         homes, name = self._find(unit)

@@ -41,6 +41,10 @@ class Batch(Struct, frozen=True, array_like=True):
     notifications: tuple[Notification | None, ...]
     losses: tuple[Lost, ...] = ()
 
+    def __post_init__(self) -> None:
+        if self.notifications.count(None) > len(self.losses):
+            raise ValueError("late items name a loss that they do not have")
+
     def contents(self) -> Iterable[Content]:
         """All of them."""
         losses = iter(self.losses)

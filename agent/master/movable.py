@@ -11,6 +11,8 @@ from agent.placement.handover import Standing
 from agent.placement.moves import Reason
 from agent.placement.world import Kind, Unit
 
+# Late items that this version cannot read: it never will.
+UNREADABLE: Final = -2
 # For `GroupCommit.take`, in one transaction with the record of the handover.
 Changes = Sequence[Any]
 # Late items are of a unit that was removed, or has moved on and whose inbox forwards no more.
@@ -45,6 +47,9 @@ class Movable(Protocol):
 
     def copy(self, unit: Unit) -> bytes:
         """What the target needs to get ready, while the unit works on."""
+
+    def forget_copy(self, unit: Unit) -> None:
+        """The handover for which it was copied has ended, perhaps before the pause."""
 
     def hold(self, unit: Unit, then: Callable[[], object]) -> None:
         """It is to be paused: begin nothing more for the disk, but work on. `then` is called when
@@ -101,7 +106,8 @@ class Movable(Protocol):
 
     def forwarded(self, unit: Unit, items: bytes, then: Callable[[int], object]) -> None:
         """Late items of the source; `then` gets how many of them were new when all are on disk. -1:
-        none was taken; they are to be sent again later. `NOT_HERE`: nothing here takes them."""
+        none was taken; they are to be sent again later. `UNREADABLE`: they are lost. `NOT_HERE`:
+        nothing here takes them."""
 
 
 class MoveStatus(Struct, frozen=True):

@@ -106,6 +106,9 @@ class NodeHomes:
         """Where the node may go."""
         return _encode(NodeCopy(self._iad, self.choices(node), self._not_yet(node)))
 
+    def forget_copy(self, _node: str) -> None:
+        """Nothing was noted."""
+
     def _not_yet(self, node: str) -> str:
         """A master that was killed may have published events that it does not know of. Their node
         sends them again, and they must come here."""

@@ -13,15 +13,22 @@ from agent.alerts.inbox_events import Peer, SendPush
 from agent.alerts.inbox_handover import STANDBY, InboxCopy
 from agent.master.home_plane import CLIENT, unit_of
 from agent.master.late_inboxes import Batch, LateInboxes, client_of
-from agent.master.movable import NOT_HERE
+from agent.master.movable import NOT_HERE, UNREADABLE
 from agent.master.push_plane import PushPlane
 from agent.master.topic_moves import SPREAD_S
 from agent.runtime.reactor import Reactor
-from agent.wire.push import AcknowledgeNotifications, PushRequest, Subscribe, Subscribed
+from agent.wire.push import (
+    AcknowledgeNotifications,
+    PushRequest,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+)
 
 if TYPE_CHECKING:
     from agent.placement.handover import Standing
 
+AGAIN: Final = "try again in a moment"
 _encode: Final = msgspec.msgpack.encode
 _UNREADABLE: Final = (ValueError, msgspec.MsgspecError)
 
@@ -73,6 +80,7 @@ class SubscriberHomes:
         self._cuts: dict[str, int] = {}
         self._held: dict[str, tuple[Any, str, PushRequest]] = {}
         push.subscribers.sift = self._sift
+        self._inboxes.on_the_move.append(self._moves)
         reactor.add_timer(self)
 
     def names(self) -> Iterable[str]:
@@ -83,6 +91,10 @@ class SubscriberHomes:
     def lives(self, name: str) -> bool:
         """Whether it is one of these."""
         return name not in self._coming and self._inboxes.is_of_client(*_key(name))
+
+    def _moves(self, client: str, id_: str) -> bool:
+        name = f"{client}/{id_}"
+        return name in self._told or name in self._paused or name in self._coming
 
     def restore(self, name: str, standing: Standing, other: str) -> bool:
         """After a restart; the inboxes have been restored."""
@@ -106,6 +118,10 @@ class SubscriberHomes:
         known = self._inboxes.remembered(*_key(name))
         self._told[name] = known.last
         return _encode(SubscriberCopy(self._iad, known))
+
+    def forget_copy(self, name: str) -> None:
+        """The target has it no more, or needs it no more."""
+        self._told.pop(name, None)
 
     def hold(self, name: str, then: Callable[[], object]) -> None:
         """Give nothing more to its client."""
@@ -180,6 +196,9 @@ class SubscriberHomes:
         except _UNREADABLE as error:
             then(f"its copy cannot be read: {error}")
             return
+        if loaded.inbox.contents:
+            then("its copy has what only its final state has")
+            return
         now = self._clock()
         coming = self._coming[name] = _Coming(loaded.iad)
         coming.then, coming.due_s = then, now + SPREAD_S
@@ -249,7 +268,7 @@ class SubscriberHomes:
         try:
             contents = msgspec.msgpack.decode(items, type=Batch).contents()
         except _UNREADABLE:
-            then(-1)
+            then(UNREADABLE)
             return
         client, id_ = _key(name)
         if not self._inboxes.has(client, id_):
@@ -282,7 +301,7 @@ class SubscriberHomes:
 
     def _sift(self, peer: Any, client: str, request: PushRequest) -> PushRequest | None:
         """What is left of a request without what is not for an inbox that is at work here."""
-        if not (self._away or self._paused or self._coming):
+        if not (self._away or self._paused or self._coming or self._told):
             return request
         if isinstance(request, AcknowledgeNotifications):
             return self._acknowledged(peer, client, request)
@@ -291,6 +310,11 @@ class SubscriberHomes:
             self._held[name] = peer, client, request
         elif (to := self._away.get(name)) is not None:
             told = self._elsewhere(request.id, to, "refused")
+            self._perform([SendPush(peer, told, waits=False)])
+        elif name in self._told and isinstance(request, Unsubscribe):
+            # The target has part of it; and another of its name might follow.
+            line = f"subscription {request.id!r} is on its way between masters; {AGAIN}"
+            told = Subscribed(request.id, "refused", message=line)
             self._perform([SendPush(peer, told, waits=False)])
         else:
             return request

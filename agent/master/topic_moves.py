@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from agent.alerts.inbox_events import InboxInstruction
 from agent.alerts.inbox_handover import STANDBY, InboxCopy
 from agent.master.late_inboxes import Batch, LateInboxes, client_of
-from agent.master.movable import NOT_HERE, Changes
+from agent.master.movable import NOT_HERE, UNREADABLE, Changes
 from agent.master.push_plane import PushPlane
 from agent.placement.handover import Standing
 from agent.placement.world import Kind, Unit
@@ -104,6 +104,7 @@ class TopicMoves:
         self._pausing: dict[str, Callable[[bytes], object]] = {}
         self._cuts: dict[str, int] = {}  # the last positions that targets were given
         self._coming: dict[str, _Coming] = {}
+        self._inboxes.on_the_move.append(self._is_inbox)
         reactor.performs(TopicHeld, self._is_held)
         reactor.performs(TopicPaused, self._is_paused)
         reactor.add_timer(self)
@@ -124,6 +125,12 @@ class TopicMoves:
     def lives(self, unit: Unit) -> bool:
         """Whether it is one of these."""
         return self._topics.lives(unit.name)
+
+    def _is_inbox(self, client: str, id_: str) -> bool:
+        """Whether that is the inbox of a topic that is here, be it at rest."""
+        name = client.removeprefix(TOPIC)
+        here = client.startswith(TOPIC) and name in self._topics
+        return here and self._topics.incarnation(name) == id_
 
     def restore(self, unit: Unit, standing: Standing, other: str) -> bool:
         """What the record on disk says; the topics have been restored by it."""
@@ -146,6 +153,10 @@ class TopicMoves:
         copy = self._topics.copy(name, known)
         self._told[name] = known.last, copy.progress.state
         return msgspec.msgpack.encode(copy)
+
+    def forget_copy(self, unit: Unit) -> None:
+        """The target has it no more, or needs it no more."""
+        self._told.pop(unit.name, None)
 
     def hold(self, unit: Unit, then: Callable[[], object]) -> None:
         """`then` is called when nothing of it is on its way to the disk."""
@@ -223,6 +234,9 @@ class TopicMoves:
             loaded = msgspec.msgpack.decode(copy, type=TopicCopy)
         except (ValueError, msgspec.MsgspecError) as error:
             then(f"its copy cannot be read: {error}")
+            return
+        if loaded.topic.name != name or loaded.inbox.contents:
+            then("its copy is not one of this topic")
             return
         if problem := self._topics.why_not_load(loaded.topic):
             then(problem)
@@ -355,7 +369,7 @@ class TopicMoves:
         try:
             contents = msgspec.msgpack.decode(items, type=Batch).contents()
         except (ValueError, msgspec.MsgspecError):
-            then(-1)
+            then(UNREADABLE)
             return
         found = [id_ for client, id_ in self._push.kept_for(TOPIC) if client == f"{TOPIC}{name}"]
         found += [self._late.id_of(unit)] if self._late.client(unit) else []

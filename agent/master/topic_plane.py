@@ -146,6 +146,9 @@ class Departures(Protocol):
     def forget(self, unit: Unit) -> None:
         """Where this one went does not matter any more."""
 
+    def bound_for(self, unit: Unit) -> str:
+        """The IAD to which it is on its way from here; empty if it is not."""
+
 
 class TopicPlane:
     """Connects topics to sockets, disk, inboxes and processors. `kept` is what the store had at the
@@ -317,6 +320,10 @@ class TopicPlane:
             report = TopicReport(request.id, ok=True, message=line)
             self._push.topics.when_kept(partial(self._operator.reply, origin, report))
             return
+        if isinstance(request, RemoveTopic) and (to := self._bound_for(request.name)):
+            line = f"topic {request.name} is on its way to {to}; try again in a moment"
+            self._operator.reply(origin, TopicReport(request.id, ok=False, message=line))
+            return
         if isinstance(request, CreateTopic) and request.topic.name not in self._topics:
             self._new = request.topic.name
         self._handle(TopicAsked(origin, request))
@@ -324,6 +331,9 @@ class TopicPlane:
 
     def _moved(self) -> dict[str, str]:
         return self.mover.departed(KIND) if self.mover is not None else {}
+
+    def _bound_for(self, name: str) -> str:
+        return self.mover.bound_for(Unit(KIND, name)) if self.mover is not None else ""
 
     def _forgets(self, name: str) -> str:
         """Where the topic went, if that is all that this master knew of it: it is forgotten."""

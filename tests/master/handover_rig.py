@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from agent.master.handover_plane import HandoverPlane
-from agent.master.movable import NOT_HERE
+from agent.master.movable import NOT_HERE, UNREADABLE
 from agent.master.request_plane import RequestOrigin
 from agent.placement.unit_records import ForgetUnit, SaveUnit
 from agent.wire.codec import Decoder, encode
@@ -24,12 +24,14 @@ class Things:
     those that left. Calls are noted."""
 
     kind = "processor"
+    knows = True
 
     def __init__(self, disk):
         self.disk = disk
         self.here = dict(disk.things)
         self.loaded, self.final, self.late_items = {}, {}, {}
         self.calls, self.working, self.owned = [], set(self.here), set(self.here)
+        self.copied = set()
         self.refuses = self.damaged = ""
         self.holds = {}
         self.lingers = False  # what is on its way to the disk does not get there
@@ -46,7 +48,7 @@ class Things:
             self.here.pop(unit, None)
         if standing in ("released", "taken"):
             self.late_items[unit] = deque()
-        return True
+        return self.knows
 
     def units(self):
         return list(self.here)
@@ -55,7 +57,11 @@ class Things:
         return unit in self.here
 
     def copy(self, unit):
+        self.copied.add(unit)
         return b"%d" % self.here[unit]
+
+    def forget_copy(self, unit):
+        self.copied.discard(unit)
 
     def hold(self, unit, then):
         assert unit in self.working
@@ -135,7 +141,7 @@ class Things:
     def forwarded(self, unit, items, then):
         if unit in self.here or unit in self.late_items or unit in self.final:
             self.forwarded_items.append((unit, items))
-            then(1)
+            then(UNREADABLE if items == b"damaged" else 1)
         else:
             then(NOT_HERE)
 

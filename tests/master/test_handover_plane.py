@@ -10,7 +10,7 @@ from agent.placement.handover import Record
 from agent.placement.world import PlacementError, Unit
 from agent.wire import handover as w
 from agent.wire.principals import Sender
-from tests.master.handover_rig import World
+from tests.master.handover_rig import Things, World
 
 UNIT_NAMES = ("processor", "comfort")
 UNIT = Unit(*UNIT_NAMES)
@@ -105,6 +105,51 @@ def test_what_cannot_be_moved_is_refused_in_one_line(world):
     world.settle()
     with pytest.raises(PlacementError, match="it lives at b; ask there"):
         begin(UNIT, "b", "plan")
+
+
+@pytest.mark.parametrize("at", [w.MoveAsk, w.MoveGrant, w.MoveState, w.MoveReady])
+def test_a_unit_that_is_removed_on_its_way_ends_its_move(world, at):
+    def removed(_source, _target, message):
+        if isinstance(message, at):
+            world.on_message = lambda *_: None
+            for kept in (world.a.things.here, world.a.disk.things):
+                kept.pop(UNIT)
+            world.a.things.working.clear()
+            world.a.things.owned.clear()
+
+    if at is w.MoveReady:
+        world.a.disk.slow = True  # the offer is being written
+        world.a.disk.write = lambda changes, then: world.a.disk.waiting.append((changes, then))
+    world.on_message = removed
+    world.a.plane.begin(UNIT, "b", "plan")
+    for _ in range(20):
+        world.a.disk.done()
+        world.settle(0.5)
+    (move,) = world.a.plane.moves
+    assert (move.state, move.trouble) == ("aborted", "it does not live here any more")
+    assert world.a.things.calls == []
+    assert not world.a.things.copied
+    assert not world.a.plane.moving(UNIT)
+    assert not world.b.plane.moving(UNIT)
+    assert owners(world) == workers(world) == []
+    # One that is made anew may move.
+    world.a.things.here[UNIT] = world.a.disk.things[UNIT] = 1
+    world.a.things.working.add(UNIT)
+    world.a.plane.begin(UNIT, "b", "plan")
+    for _ in range(20):
+        world.a.disk.done()
+        world.settle(0.5)
+    assert owners(world) == ["b"]
+    assert world.b.things.here == {UNIT: 1}
+
+
+def test_what_was_copied_is_forgotten_with_its_handover(world):
+    world.b.things.refuses = "no room"
+    world.a.plane.begin(UNIT, "b", "plan")
+    assert world.a.plane.bound_for(UNIT) == "b"
+    world.settle()
+    assert world.a.plane.bound_for(UNIT) == ""
+    assert not world.a.things.copied
 
 
 def test_a_target_that_cannot_load_it_leaves_it_where_it_is(world):
@@ -276,6 +321,27 @@ def test_late_items_are_waited_for_while_the_disk_refuses(world):
     world.a.things.comes_late(UNIT, b"x")
     world.settle()
     assert world.b.things.forwarded_items == [(UNIT, b"x")]
+
+
+def test_late_items_that_cannot_be_read_are_dropped_with_a_line(world):
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle()
+    world.a.things.comes_late(UNIT, b"damaged")
+    world.a.things.comes_late(UNIT, b"y")
+    world.settle(5.0)
+    assert world.b.things.forwarded_items == [(UNIT, b"damaged"), (UNIT, b"y")]
+    line = "late items of processor comfort from a cannot be read, and are dropped\n"
+    assert world.b.said == [line]
+
+
+def test_what_a_later_version_released_is_passed_over(world, monkeypatch):
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle()
+    world.a.kill()
+    monkeypatch.setattr(Things, "knows", False)
+    world.a.start()
+    world.settle(100.0)
+    assert "end" not in world.a.things.calls
 
 
 def test_late_items_are_forwarded_after_a_restart(world):

@@ -50,6 +50,12 @@ def test_a_sort_of_a_later_version_is_refused_and_passed_over(world):
     assert said == ["this master knows no home such as gateway/g1"]
     homes.stop(unit)
     assert not homes.restore(unit, "taken", "b")
+    assert not homes.restore(unit, "released", "b")
+    homes.settles(unit, lambda: said.append("settled"))
+    assert said[1:] == ["settled"]
+    assert homes.late(unit) is None
+    homes.kept(unit, 1)
+    homes.end(unit)
 
 
 @pytest.mark.parametrize(

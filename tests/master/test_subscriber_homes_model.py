@@ -282,17 +282,29 @@ class World:
             ):
                 master.pending.append([notification(self.published), False])
 
+    def pass_between(self):
+        """The next message between the masters arrives."""
+        source, to, frame = self.between.popleft()
+        message, _ = self.decoder.decode(frame)
+        origin = RequestOrigin(source.encode(), b"M", Sender("iad", source))
+        master = self.masters[to]
+        master.do(partial(master.handlers[type(message)], origin, message, self.now))
+
+    def settle_writes(self):
+        """Time passes, in which the masters write, until one of them says something."""
+        while not self.between:
+            self.now += 0.1
+            for master in self.masters.values():
+                master.do(master.tick)
+                master.do(master.writer.drain)
+
     def deliver(self):
         queues = [q for q in (self.between, self.to_client, self.from_client) if q]
         if not queues:
             return False
         queue = self.random.choice(queues)
         if queue is self.between:
-            source, to, frame = queue.popleft()
-            message, _ = self.decoder.decode(frame)
-            origin = RequestOrigin(source.encode(), b"M", Sender("iad", source))
-            master = self.masters[to]
-            master.do(partial(master.handlers[type(message)], origin, message, self.now))
+            self.pass_between()
         elif queue is self.to_client:
             self.client.hears(*queue.popleft())
         else:

@@ -383,6 +383,25 @@ def test_a_removed_topic_leaves_nothing(rig):
     rig.let_pass()
 
 
+def test_a_topic_on_its_way_is_not_removed(rig):
+    class Mover:
+        bound = "iad2"
+
+        def bound_for(self, unit):
+            return self.bound if unit.name == "notes" else ""
+
+        def departed(self, _kind):
+            return {}
+
+    rig.topics.mover = Mover()
+    rig.operate(CreateTopic("c", NOTES))
+    report = rig.operate(RemoveTopic("r", "notes"))
+    line = "topic notes is on its way to iad2; try again in a moment"
+    assert (report.ok, report.message) == (False, line)
+    Mover.bound = ""
+    assert rig.operate(RemoveTopic("r", "notes")).ok
+
+
 def test_what_a_removed_topic_still_had_to_put_out_leaves_its_successor_alone(rig, monkeypatch):
     rig.operate(CreateTopic("c", COUNT))
     monkeypatch.setattr(type(rig.plane._spool), "has_room_for", lambda *_: False)

@@ -1,0 +1,94 @@
+"""A client's subscription on its way: what its client, time and the disk may do to it meanwhile."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from agent.alerts.inbox_events import InboxesDue, UnsubscribeArrived
+from agent.alerts.inbox_handover import InboxCopy
+from agent.master.movable import UNREADABLE
+from agent.master.subscriber_homes import SubscriberCopy
+from agent.wire import handover as w
+from agent.wire.push import Subscribed, Unsubscribe
+from tests.alerts.samples import OTHER_FILTER, notification
+from tests.master.test_subscriber_homes_model import NAME, UNIT, World
+
+EIGHT_DAYS_S = 8 * 86_400.0
+
+
+@pytest.fixture
+def world():
+    world = World(1)
+    while not world.client.begun:
+        world.deliver()
+        world.pass_time(0.1)
+    return world
+
+
+def pass_on(world, kind):
+    """All between the masters, up to the first message of this kind, which is not delivered."""
+    while True:
+        world.settle_writes()
+        _, _, frame = world.between[0]
+        if isinstance(world.decoder.decode(frame)[0].message, kind):
+            return
+        world.pass_between()
+
+
+def test_what_is_on_its_way_is_not_unsubscribed_until_it_has_moved_or_stays(world):
+    a = world.masters["a"]
+    world.move()
+    pass_on(world, w.MoveState)
+    world.to_client.clear()
+    assert a.push.subscribers.sift("p", "carla", Unsubscribe("log")) is None
+    line = "subscription 'log' is on its way between masters; try again in a moment"
+    assert list(world.to_client) == [("a", "p", Subscribed("log", "refused", message=line))]
+    assert a.push.subscribers.sift("p", "carla", Unsubscribe("other")) == Unsubscribe("other")
+    world.between.clear()  # both give it up in the end
+    world.pass_time(40.0)
+    assert not a.plane.moving(UNIT)
+    assert a.push.subscribers.sift("p", "carla", Unsubscribe("log")) == Unsubscribe("log")
+
+
+def test_one_that_is_ended_before_it_was_copied_is_not_moved(world):
+    a = world.masters["a"]
+    world.move()
+    pass_on(world, w.MoveGrant)
+    a.push.take(a.push.inboxes.handle(UnsubscribeArrived("p", "carla", Unsubscribe("log")), 0.0))
+    world.pass_between()
+    assert [each.trouble for each in a.plane.moves] == ["it does not live here any more"]
+
+
+def test_late_items_that_name_a_loss_too_many_cannot_be_read(world):
+    said = []
+    damaged = msgspec.msgpack.encode([[None], []])
+    world.masters["a"].homes.forwarded(NAME, damaged, said.append)
+    assert said == [UNREADABLE]
+
+
+def test_a_copy_with_contents_is_not_loaded(world):
+    said = []
+    inbox = InboxCopy(OTHER_FILTER, 0, 1, (("a", "h"),), (0,), (1,), (), (notification(1),))
+    copy = msgspec.msgpack.encode(SubscriberCopy("a", inbox))
+    world.masters["b"].homes.load(NAME, copy, said.append)
+    assert said == ["its copy has what only its final state has"]
+
+
+def test_one_on_its_way_does_not_expire(world):
+    a, b = world.masters["a"], world.masters["b"]
+    world.move()
+    pass_on(world, w.MoveReady)
+    for master in (a, b):
+        later = world.now + EIGHT_DAYS_S
+        master.push.take(master.push.inboxes.handle(InboxesDue(), later))
+        later += EIGHT_DAYS_S
+        master.push.take(master.push.inboxes.handle(InboxesDue(), later))
+    assert a.homes.lives(NAME)
+    pass_on(world, w.MoveTook)
+    for master in (a, b):
+        master.push.take(master.push.inboxes.handle(InboxesDue(), later + EIGHT_DAYS_S))
+        assert master.push.inboxes.has("carla", "log")
+    world.heal()
+    world.check()
+    assert b.homes.lives(NAME)
