@@ -227,8 +227,10 @@ class MovableInboxes(Inboxes):
     def absorb(self, client: str, id_: str, of: str | None = None) -> list[InboxInstruction]:
         """The inbox is back for good: what waits to be forwarded to where it was goes into it.
         Before, the master that has it may take it back, and needs what is forwarded. `of` is its
-        name among those that forward, since clients choose their ids."""
-        return self._merge(self._by_key[client, id_], self._forwarding(id_, of))
+        name among those that forward, since clients choose their ids. None is fine, too: damage on
+        disk may have taken it."""
+        inbox = self._by_key.get((client, id_))
+        return [] if inbox is None else self._merge(inbox, self._forwarding(id_, of))
 
     def end(self, client: str, id_: str) -> list[InboxInstruction]:
         """The inbox is no more. None is fine, too."""
