@@ -171,7 +171,7 @@ class MovableInboxes(Inboxes):
         """Begin to collect, or go on, if the source has begun anew. It does not survive a restart:
         all that it has is at the source, too."""
         if self.has(client, id_):
-            return []
+            return self._want(self._by_key[client, id_], wanted)
         self._numbers += 1
         inbox = Inbox(self._numbers, client, id_, wanted, durable=True)
         inbox.become("standby")
@@ -196,6 +196,8 @@ class MovableInboxes(Inboxes):
         """The standby inbox becomes that of `to`."""
         inbox = self._by_key[client, id_]
         instructions: list[InboxInstruction] = [*self._extend(inbox, final)]
+        # Its client may have changed it since the copy.
+        instructions += self._want(inbox, final.filter)
         instructions += self._rename(inbox, to)
         instructions += self._had_up_to(inbox, final.acknowledged)
         inbox.send_again(inbox.acknowledged)
@@ -322,6 +324,14 @@ class MovableInboxes(Inboxes):
                 inbox.put(item)
             changes.append(StorePosition(inbox.number, inbox.last, item.number))
         return changes + self._give_up(inbox.overflow(self._most[True], self._most_bytes))
+
+    def _want(self, inbox: Inbox, wanted: Filter) -> list[InboxInstruction]:
+        """From now on the inbox has this filter; `_rename` saves it."""
+        if inbox.filter == wanted:
+            return []
+        inbox.filter = wanted
+        self._resize(inbox, filter_bytes(wanted))
+        return [StartSubscription(inbox.name, wanted)]
 
     def _had_up_to(self, inbox: Inbox, position: int) -> list[InboxChange]:
         if position <= inbox.acknowledged:
