@@ -171,7 +171,7 @@ class MovableInboxes(Inboxes):
         """Begin to collect, or go on, if the source has begun anew. It does not survive a restart:
         all that it has is at the source, too."""
         if self.has(client, id_):
-            return []
+            return self._want(self._by_key[client, id_], wanted)
         self._numbers += 1
         inbox = Inbox(self._numbers, client, id_, wanted, durable=True)
         inbox.become("standby")
@@ -196,6 +196,8 @@ class MovableInboxes(Inboxes):
         """The standby inbox becomes that of `to`."""
         inbox = self._by_key[client, id_]
         instructions: list[InboxInstruction] = [*self._extend(inbox, final)]
+        # Its client may have changed it since the copy.
+        instructions += self._want(inbox, final.filter)
         instructions += self._rename(inbox, to)
         instructions += self._had_up_to(inbox, final.acknowledged)
         inbox.send_again(inbox.acknowledged)
@@ -227,8 +229,10 @@ class MovableInboxes(Inboxes):
     def absorb(self, client: str, id_: str, of: str | None = None) -> list[InboxInstruction]:
         """The inbox is back for good: what waits to be forwarded to where it was goes into it.
         Before, the master that has it may take it back, and needs what is forwarded. `of` is its
-        name among those that forward, since clients choose their ids."""
-        return self._merge(self._by_key[client, id_], self._forwarding(id_, of))
+        name among those that forward, since clients choose their ids. None is fine, too: damage on
+        disk may have taken it."""
+        inbox = self._by_key.get((client, id_))
+        return [] if inbox is None else self._merge(inbox, self._forwarding(id_, of))
 
     def end(self, client: str, id_: str) -> list[InboxInstruction]:
         """The inbox is no more. None is fine, too."""
@@ -320,6 +324,14 @@ class MovableInboxes(Inboxes):
                 inbox.put(item)
             changes.append(StorePosition(inbox.number, inbox.last, item.number))
         return changes + self._give_up(inbox.overflow(self._most[True], self._most_bytes))
+
+    def _want(self, inbox: Inbox, wanted: Filter) -> list[InboxInstruction]:
+        """From now on the inbox has this filter; `_rename` saves it."""
+        if inbox.filter == wanted:
+            return []
+        inbox.filter = wanted
+        self._resize(inbox, filter_bytes(wanted))
+        return [StartSubscription(inbox.name, wanted)]
 
     def _had_up_to(self, inbox: Inbox, position: int) -> list[InboxChange]:
         if position <= inbox.acknowledged:

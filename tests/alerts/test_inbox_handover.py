@@ -15,7 +15,7 @@ from agent.alerts.inbox_events import (
 from agent.alerts.inbox_handover import FORWARDING, STANDBY, InboxCopy, MovableInboxes
 from agent.wire.push import AcknowledgeNotifications, Gap, Lost, Notified, Subscribe
 from tests.alerts.disk import Disk
-from tests.alerts.samples import FILTER, notification, read_filter
+from tests.alerts.samples import FILTER, OTHER_FILTER, notification, read_filter
 
 AT_B = f"{FORWARDING}iad2/notes"
 
@@ -207,6 +207,19 @@ def test_it_begins_anew_if_the_source_has_forgotten_and_got_again_what_was_learn
     assert b.open() == [(3, 10)]
     b.come(10)
     assert b.open() == [(3, 10)]
+
+
+def test_a_filter_that_changes_after_the_copy_goes_along():
+    a, b = two()
+    b.stand_by(a.inboxes.remembered("topic/notes", "i1"))
+    again = Subscribe("i1", OTHER_FILTER, durable=True)
+    a.handle(SubscribeArrived("p", "topic/notes", again))
+    copy = final(a)
+    done = b.do(b.inboxes.adopt("standby/notes", "i1", "topic/notes", copy, b.now))
+    assert [each.filter for each in done if isinstance(each, StartSubscription)] == [OTHER_FILTER]
+    b.inboxes.check_invariants()
+    b.restart()
+    assert b.inboxes.wanted("topic/notes", "i1") == OTHER_FILTER
 
 
 def test_losses_and_gaps_are_handed_over_too():

@@ -75,6 +75,18 @@ def test_a_copy_with_contents_is_not_loaded(world):
     assert said == ["its copy has what only its final state has"]
 
 
+def test_one_whose_inbox_was_lost_is_owned_nevertheless(world):
+    a = world.masters["a"]
+    world.move()
+    world.heal()
+    world.move()
+    pass_on(world, w.MoveSettled)
+    a.push.take(a.push.inboxes.end("carla", "log"))
+    world.pass_between()
+    world.pass_time(5.0)
+    assert not a.plane.moving(UNIT)
+
+
 def test_one_on_its_way_does_not_expire(world):
     a, b = world.masters["a"], world.masters["b"]
     world.move()

@@ -21,8 +21,13 @@ encode = msgspec.msgpack.encode
 
 
 @pytest.fixture
-def moves():
-    return TopicRig().topics.moves
+def rig():
+    return TopicRig()
+
+
+@pytest.fixture
+def moves(rig):
+    return rig.topics.moves
 
 
 def copy(name="notes", inbox=INBOX):
@@ -43,3 +48,32 @@ def test_late_items_that_cannot_be_read_are_said_to_be(moves, items):
     said = []
     moves.forwarded(UNIT, items, said.append)
     assert said == [UNREADABLE]
+
+
+def taken(rig):
+    """The topic has come, and its source may still take it back."""
+    moves, said = rig.topics.moves, []
+    moves.load(UNIT, copy(), said.append)
+    for _ in range(20):
+        moves.tick(rig.now)
+        rig.let_pass(0.1)
+    assert said == [""]
+    assert moves.accept(UNIT, copy()) == ""
+    rig.plane.write(moves.adopt(UNIT), lambda: None)
+    rig.let_pass()
+    assert rig.plane.inboxes.has("topic/notes", "f1")
+
+
+def test_the_inbox_of_a_topic_that_came_stays_however_long_its_source_is_silent(rig):
+    taken(rig)
+    for _ in range(3):
+        rig.let_pass(8 * 86_400.0)
+    assert rig.plane.inboxes.has("topic/notes", "f1")
+    rig.topics.moves.own(UNIT)
+
+
+def test_a_topic_that_came_lives_on_without_its_inbox(rig):
+    taken(rig)
+    rig.plane.take(rig.plane.inboxes.end("topic/notes", "f1"))
+    rig.topics.moves.own(UNIT)
+    assert rig.topics.moves.lives(UNIT)
