@@ -545,6 +545,9 @@ class HandoverPlane:
             return f"this master takes no {unit.kind}"
         if movable.lives(unit):
             return "it is here already"
+        if self._unwritten:
+            # Perhaps that an earlier attempt is discarded: it would take this one along.
+            return "its disk takes nothing now; try again later"
         coming = [
             entry.holder.unit
             for entry in self._timed

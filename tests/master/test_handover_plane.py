@@ -533,6 +533,29 @@ def test_a_disk_that_refuses_holds_the_handover_up_and_loses_nothing(world):
     assert owners(world) == ["b"]
 
 
+def test_a_unit_is_not_granted_while_its_last_attempt_is_not_discarded(world):
+    def cut(_source, _target, message):
+        if isinstance(message, w.MoveReady):
+            world.cut.add(("b", "a"))
+
+    world.on_message = cut
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle(1.0)
+    world.on_message = lambda *_: None
+    world.b.disk.refusing = True
+    world.settle(10.0)
+    assert owners(world) == ["a"]
+    world.cut.clear()
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle()
+    assert world.a.plane.moves[-1].trouble == "its disk takes nothing now; try again later"
+    world.b.disk.refusing = False
+    world.settle(1.0)
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle(1.0)
+    assert owners(world) == ["b"]
+
+
 def messages_of_a_move():
     """How many messages one has."""
     world = World("a", "b", "c")
