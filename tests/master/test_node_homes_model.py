@@ -452,11 +452,16 @@ class World:
             for master in self.masters.values():
                 master.alerts.settle_some()
             moving = any(master.plane.moving(UNIT) for master in self.masters.values())
-            if not self.store.events and not moving and self.link.state is links.State.JOINED:
+            joined = self.link.state is links.State.JOINED and self.homes == [self.link.master]
+            if not self.store.events and not moving and joined:
                 break
         assert not self.store.events, "events wait for ever"
 
     # --- what must hold ---
+
+    @property
+    def homes(self):
+        return [iad for iad, master in self.masters.items() if master.nodes.lives("n1")]
 
     def check(self):
         pseudonym = history_of("n1", self.store.history)
@@ -473,7 +478,7 @@ class World:
         ]
         assert len(recorded) == len(set(recorded)), "an event is recorded twice"
         assert set(recorded) == set(self.raised), "an event is lost"
-        homes = [iad for iad, master in self.masters.items() if master.nodes.lives("n1")]
+        homes = self.homes
         assert homes == [self.link.master]
         last = max(sequence for _, sequence in self.raised)
         raised = self.raised[self.store.history, last].kind == "trigger_raised"
