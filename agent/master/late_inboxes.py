@@ -51,6 +51,14 @@ class Batch(Struct, frozen=True, array_like=True):
         return [next(losses) if each is None else each for each in self.notifications]
 
 
+def contents_of(items: bytes) -> Iterable[Content] | None:
+    """What a batch has, in order; None if this version cannot read it."""
+    try:
+        return msgspec.msgpack.decode(items, type=Batch).contents()
+    except (ValueError, msgspec.MsgspecError):
+        return None
+
+
 class _Inbox:
     __slots__ = ("client", "heard", "id", "peer", "renew_s", "waiting", "wanted")
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from agent.alerts.inbox_events import Peer, SendPush
 from agent.alerts.inbox_handover import STANDBY, InboxCopy
 from agent.master.home_plane import CLIENT, unit_of
-from agent.master.late_inboxes import Batch, LateInboxes, client_of
+from agent.master.late_inboxes import LateInboxes, client_of, contents_of
 from agent.master.movable import NOT_HERE, UNREADABLE
 from agent.master.push_plane import PushPlane
 from agent.master.topic_moves import SPREAD_S
@@ -265,9 +265,7 @@ class SubscriberHomes:
 
     def forwarded(self, name: str, items: bytes, then: Callable[[int], object]) -> None:
         """What came to its former master."""
-        try:
-            contents = msgspec.msgpack.decode(items, type=Batch).contents()
-        except _UNREADABLE:
+        if (contents := contents_of(items)) is None:
             then(UNREADABLE)
             return
         client, id_ = _key(name)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from agent.alerts.inbox_events import InboxInstruction
 from agent.alerts.inbox_handover import STANDBY, InboxCopy
-from agent.master.late_inboxes import Batch, LateInboxes, client_of
+from agent.master.late_inboxes import LateInboxes, client_of, contents_of
 from agent.master.movable import NOT_HERE, UNREADABLE, Changes
 from agent.master.push_plane import PushPlane
 from agent.placement.handover import Standing
@@ -366,9 +366,7 @@ class TopicMoves:
     def forwarded(self, unit: Unit, items: bytes, then: Callable[[int], object]) -> None:
         """Messages that came to its former master."""
         name = unit.name
-        try:
-            contents = msgspec.msgpack.decode(items, type=Batch).contents()
-        except (ValueError, msgspec.MsgspecError):
+        if (contents := contents_of(items)) is None:
             then(UNREADABLE)
             return
         found = [id_ for client, id_ in self._push.kept_for(TOPIC) if client == f"{TOPIC}{name}"]
