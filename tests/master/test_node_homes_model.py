@@ -38,12 +38,13 @@ from agent.scheduling.events import (
 )
 from agent.scheduling.tasks.deadlines import DeadlineEstimator
 from agent.scheduling.tasks.scheduler import TaskScheduler
-from agent.wire.codec import Decoder, encode
+from agent.wire.codec import Decoder
 from agent.wire.messages import EventsTaken, Goodbye, Heartbeat, Hello, NodeEvent, NodeEvents
 from agent.wire.operator import NodeAlert
 from agent.wire.principals import Sender
 from agent.wire.unions import PublicRequest
 from tests.master.held_writer import HeldWriter
+from tests.master.home_master import HomeMaster
 from tests.master.test_node_events_model import Card, Killed, Store
 
 UNIT = Unit("home", "node/n1")
@@ -173,24 +174,11 @@ class Records:
         return [msgspec.json.encode(record) for record in self.disk.records]
 
 
-class Master:
+class Master(HomeMaster):
     def __init__(self, world, iad):
         self.world, self.iad = world, iad
         self.disk = Disk()
         self.start()
-
-    # public plane, operator plane, peers
-    unreachable = ()
-
-    def takes(self, kind, handler):
-        self.handlers[kind] = handler
-
-    def takes_refusals(self, _prefix, _handler):
-        pass
-
-    def send(self, iad, message):
-        self.world.between.append((self.iad, iad, encode(message)))
-        return True
 
     # life
     def start(self):
@@ -221,12 +209,6 @@ class Master:
     def kill(self):
         self.world.lose(self.iad)
         self.start()
-
-    def do(self, job):
-        try:
-            job()
-        except Killed:
-            self.kill()
 
     def handle(self, event):
         self.reactor.perform(self.scheduler.handle(event, self.world.now))

@@ -28,23 +28,21 @@ from agent.master.request_plane import RequestOrigin
 from agent.master.subscriber_homes import SubscriberHomes
 from agent.placement.world import PlacementError, Unit
 from agent.runtime.reactor import Reactor
-from agent.wire.codec import Decoder, encode
+from agent.wire.codec import Decoder
 from agent.wire.principals import Sender
 from agent.wire.push import AcknowledgeNotifications, Notified, Subscribe, Subscribed
 from agent.wire.unions import PublicRequest
 from tests.alerts.disk import Disk
 from tests.alerts.samples import OTHER_FILTER, notification, read_filter
 from tests.master.held_writer import HeldWriter
+from tests.master.home_master import HomeMaster
+from tests.master.test_node_events_model import Killed
 
 NAME = "carla/log"
 UNIT = Unit("home", f"client/{NAME}")
 IADS = ("a", "b")
 AGAIN_S = 5.0
 FOREVER = float("inf")
-
-
-class Killed(Exception):
-    """The master's process ended here."""
 
 
 class Store(Disk):
@@ -120,7 +118,7 @@ class NoNodes:
         return []
 
 
-class Master:
+class Master(HomeMaster):
     def __init__(self, world, iad):
         self.world, self.iad = world, iad
         self.disk = Store()
@@ -128,19 +126,6 @@ class Master:
         self.pending = deque()
         self.writer = HeldWriter()
         self.start()
-
-    # public plane, operator plane, peers
-    unreachable = ()
-
-    def takes(self, kind, handler):
-        self.handlers[kind] = handler
-
-    def takes_refusals(self, _prefix, _handler):
-        pass
-
-    def send(self, iad, message):
-        self.world.between.append((self.iad, iad, encode(message)))
-        return True
 
     # life
     def start(self):
@@ -169,12 +154,6 @@ class Master:
         self.world.to_client = deque(e for e in self.world.to_client if e[0] != self.iad)
         self.world.from_client = deque(e for e in self.world.from_client if e[0] != self.iad)
         self.start()
-
-    def do(self, job):
-        try:
-            job()
-        except Killed:
-            self.kill()
 
     def hears(self, peer, request):
         rest = self.push.subscribers.sift(peer, "carla", request)
