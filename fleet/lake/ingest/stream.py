@@ -93,6 +93,10 @@ def follow(
         job.wait(until)
 
 
+class StoppingError(Exception):
+    """A batch began while the job was being stopped."""
+
+
 class Job:
     """The streaming job. `told` is called with the outcome of each batch, in a thread of its
     own."""
@@ -112,6 +116,7 @@ class Job:
         self._told = told
         self._error: BaseException | None = None
         self._merging = threading.Lock()
+        self._stopping = False
         self._query: Any = None
 
     def start(self, trigger: dict[str, Any]) -> None:
@@ -148,10 +153,15 @@ class Job:
     def stop(self) -> None:
         """Stop the job after the batch in progress."""
         with self._merging:
-            self._query.stop()
+            self._stopping = True
+        # Not with the lock: Spark waits for a batch that it has begun meanwhile.
+        self._query.stop()
 
     def _batch(self, batch: DataFrame, _: int) -> None:
         with self._merging:
+            if self._stopping:
+                # Spark would take a batch for done that returns; the next run gets it again.
+                raise StoppingError
             try:
                 done = Ingested(batches=1)
                 for files in self._portions(batch):
