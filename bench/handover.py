@@ -4,7 +4,8 @@ Publisher and durable subscriber are at a third master between the two. Each mes
 processor's state and is put out with the count: so what is lost, doubled or reordered shows. The
 pause is the source's measure, from the last message that it gives the processor to the moment from
 which the target may put out; the gap is what the subscriber sees, the longest time without an
-output around a move.
+output around a move. Two writes are in a pause, one at each master, so the peer is two syncs of a
+file, one after the other, on the same disk between the moves.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ PER_S = 200.0
 BETWEEN_S = 0.3
 PATIENCE_S = 60.0
 IADS = ("a", "b", "s")
+SYNCS = 8  # pairs of them after each move
 CODE = f"""
 def counted(message, state):
     if not state:
@@ -194,7 +196,13 @@ def measure(
     stream = Stream(context, address)
     stream.run(3.0)
     quiet_s = stream.gap_s(time.monotonic() - 1.5, time.monotonic())
-    taken = [move(stream, folder, *(("a", "b"), ("b", "a"))[number % 2]) for number in range(moves)]
+    taken: list[tuple[float, float, float]] = []
+    synced_s: list[float] = []
+    for number in range(moves):
+        taken.append(move(stream, folder, *(("a", "b"), ("b", "a"))[number % 2]))
+        synced_s += two_syncs(folder / "synced")
+        stream.run(BETWEEN_S)
+    synced_s.sort()
     stream.run(PATIENCE_S, until=stream.published)
     stream.run(0.5, until=stream.published + 1)
     expected = {(float(n), float(n + 1)) for n in range(stream.published)}
@@ -203,6 +211,9 @@ def measure(
         "handover",
         p99(pauses) / 1e3,
         "ms",
+        "two syncs of a file, p99",
+        p99(synced_s),
+        sync_p50_ms=round(statistics.median(synced_s) * 1e3, 2),
         moves=moves,
         state_bytes=STATE_BYTES,
         messages=stream.published,
@@ -217,6 +228,19 @@ def measure(
         doubled=len(stream.got) - len({*stream.got}),
         reordered=sum(a > b for a, b in itertools.pairwise(stream.got)),
     )
+
+
+def two_syncs(path: Path) -> list[float]:
+    """How long two writes of a page take that are synced one after the other, in s."""
+    taken = []
+    with path.open("ab", buffering=0) as file:
+        for _ in range(SYNCS):
+            began_s = time.monotonic()
+            for _ in range(2):
+                file.write(bytes(4_096))
+                os.fdatasync(file)
+            taken.append(time.monotonic() - began_s)
+    return taken
 
 
 def p99(ordered: list[float]) -> float:
