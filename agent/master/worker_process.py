@@ -93,7 +93,7 @@ class Built:
         except ProcessorError:
             self.small = False
             return None
-        return state if self.small else None
+        return state if len(state) <= SMALL_BYTES else None
 
 
 class Worker:
