@@ -15,6 +15,8 @@ from agent.wire.operator import (
 )
 from agent.wire.overlay_links import OverlayRefused, OverlayRequest
 from agent.wire.placement import (
+    AskGrant,
+    GrantTold,
     PlacementEcho,
     PlacementFacts,
     PlacementReport,
@@ -35,6 +37,7 @@ PublicRequest = (
     | Publish
     | Handover
     | PlacementFacts
+    | AskGrant
 )
 PublicReply = (
     Answer
@@ -46,11 +49,12 @@ PublicReply = (
     | OverlayRefused
     | Published
     | PlacementEcho
+    | GrantTold
     | Handover
 )
 # Replies to clients, to other masters and to overlay brokers.
 ClientReply = Answer | Watching | Round | PushReply | Published
-PeerReply = Answer | TaskResult | MarketReply | PlacementEcho | Handover
+PeerReply = Answer | TaskResult | MarketReply | PlacementEcho | GrantTold | Handover
 NeighbourReply = Answer | OverlayRefused
 
 OperatorRequest = (

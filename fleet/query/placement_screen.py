@@ -85,7 +85,7 @@ def _show_units(screen: Console, view: View, units: Sequence[Unit]) -> None:
             str(unit),
             view.where(unit) or "–",
             "" if pinned is None else masters[pinned].name,
-            "–" if topic is None else f"{view.world.rates[unit.name]:.3g}/s",
+            "–" if topic is None else f"{view.world.processed(unit.name):.3g}/s",
             "–" if cpu is None else format_ms(cpu),
             "–" if latency is None else format_ms(latency),
             "–" if not goal else f"p{goal.percentile:g} ≤ {format_ms(goal.latency_ms)}",
@@ -107,7 +107,8 @@ def show_why(
             table.add_row(row.master, "∞", "", "", "", "", row.reason)
         else:
             parts = (row.price, row.client_s, row.peers_s, row.congestion_s, row.opening_s)
-            told = [f"{1e3 * each:.3g}" if isfinite(each) else "∞" for each in parts]
+            # To the microsecond: a master that is nearly idle costs next to nothing.
+            told = [f"{round(1e3 * each, 3):.3g}" if isfinite(each) else "∞" for each in parts]
             table.add_row(row.master, *told, "it lives here" if row.here else "")
     show_table(screen, table)
     for each in report.known:
