@@ -96,9 +96,16 @@ class Gossip:
         peer = self._peers[iad]
         next_s = self._active_s if peer.unanswered < UNANSWERED else self._idle_s
         peer.next_s = now + next_s
+        return self.newest(own, now, next_s)
+
+    def newest(
+        self, own: PlacementFacts, now: float, next_s: float | None = None
+    ) -> PlacementFacts:
+        """What this master knows of itself now, newer than all that it told before."""
         self._number += 1
         return replace(
-            own, iad=self._iad, epoch=self._epoch, number=self._number, next_s=next_s,
+            own, iad=self._iad, epoch=self._epoch, number=self._number,
+            next_s=self._active_s if next_s is None else next_s,
             delays=tuple(self.delays(now)), wants=is_busy(own) or now < self._awake_s,
         )  # fmt: skip
 
@@ -163,6 +170,10 @@ class Gossip:
     def fresh(self, now: float) -> dict[str, PlacementFacts]:
         """What masters told that are not silent. O(masters)."""
         return {each.facts.iad: each.facts for each in self._known() if self._fresh(each, now)}
+
+    def unheard(self, peers: Collection[str]) -> list[str]:
+        """Those that have told nothing since this process began, or not for long. O(peers)."""
+        return [iad for iad in peers if iad not in self._heard]
 
     def known(self, now: float) -> list[KnownFacts]:
         """What masters told, those that are silent now included, by name."""

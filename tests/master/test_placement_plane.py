@@ -18,6 +18,8 @@ from agent.wire.master_config import MasterConfig
 from agent.wire.messages import Slo
 from agent.wire.placement import (
     ApplyPlan,
+    AskGrant,
+    GrantTold,
     HomeFacts,
     PinUnit,
     PlacementEcho,
@@ -52,7 +54,7 @@ class Site:
         self.config = parse(table, MasterConfig, "test")
         self.kept, self.arrivals, self.on_created, self.on_removed = {}, {}, None, None
         self.heard, self.sizes, self.homes = Counter(), {}, []
-        self.up, self.said, self.moves = True, [], []
+        self.up, self.said, self.moves, self.unknown = True, [], [], ()
         self.epochs = count(1)
         self.start()
 
@@ -167,11 +169,13 @@ class World:
         if not site.up:
             return
         origin = RequestOrigin(b"p", b"M", Sender("iad", source))
-        if isinstance(message, PlacementEcho):
-            site.handlers[PlacementEcho](source, message, self.now)
+        if isinstance(message, PlacementEcho | GrantTold):
+            site.handlers[type(message)](source, message, self.now)
+            return
+        if type(message) in site.unknown:
             return
         before = len(site.replies)
-        site.handlers[PlacementFacts](origin, message, self.now)
+        site.handlers[type(message)](origin, message, self.now)
         for reply in site.replies[before:]:
             site.replies.remove(reply)
             site.send(source, reply)
@@ -454,6 +458,55 @@ def test_drift_moves_a_unit_only_where_it_is_switched_on(tmp_path):
             site.state.close()
 
 
+def drifting(tmp_path):
+    """iad1 has a topic that is heard at iad2, and drifts."""
+    world = World(tmp_path, drift=True)
+    world[2].heard["comfort"] = 1
+    topic = Topic("comfort", areas=("iad2/a",), every_s=0.1, processor="p")
+    world[1].kept["comfort"] = TopicStatus(topic, "ready")
+    return world
+
+
+def closed(world):
+    for site in world.sites.values():
+        site.state.close()
+
+
+def test_drift_waits_for_the_grant_of_its_target_and_pins_do_not(tmp_path):
+    world = drifting(tmp_path)
+    world[2].unknown = (AskGrant,)  # as a master of an earlier version
+    world.run(60.0)
+    assert world[1].begun() == []
+    assert world[1].ask(PinUnit("p", COMFORT, "iad2")).ok
+    world.run(1.0)
+    assert world[1].begun() == [("comfort", "iad2", "pin")]
+    closed(world)
+
+
+def test_a_master_that_has_granted_a_move_takes_no_other_until_it_is_over(tmp_path):
+    world = drifting(tmp_path)
+    world.run(20.0)
+    assert world[1].begun() == [("comfort", "iad2", "drift")]
+    assert world[2].plane.admits(Unit("processor", "x"), "iad3") == "iad2 is part of another move"
+    world.run(200.0)  # It is told again and again that the move goes on.
+    assert world[2].plane.admits(Unit("processor", "x"), "iad3") == "iad2 is part of another move"
+    world[1].finish("it does not load")
+    assert world[2].plane.admits(Unit("processor", "x"), "iad3") == ""
+    closed(world)
+
+
+def test_a_grant_ends_by_itself_when_its_holder_is_gone(tmp_path):
+    world = drifting(tmp_path)
+    world.run(20.0)
+    assert world[1].begun() == [("comfort", "iad2", "drift")]
+    world[1].up = False
+    world.run(50.0)
+    assert world[2].plane.admits(Unit("processor", "x"), "iad3") == "iad2 is part of another move"
+    world.run(15.0)
+    assert world[2].plane.admits(Unit("processor", "x"), "iad3") == ""
+    closed(world)
+
+
 def test_a_pin_that_contradicts_storage_is_refused(tmp_path):
     world = World(tmp_path, storage_bytes=1e6)
     world[1].sizes["comfort"] = 2e6
@@ -484,7 +537,7 @@ def test_what_contradicts_itself_is_said_once_and_ends_no_master(world, monkeypa
     assert site.ask(PinUnit("p", COMFORT, "iad2")).ok
     site.moves.clear()
 
-    def contradicted(_now):
+    def contradicted(*_):
         raise PlacementError("client node/n1 cannot reach iad2")
 
     monkeypatch.setattr(site.plane, "view", contradicted)
