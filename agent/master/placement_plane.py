@@ -200,7 +200,7 @@ class PlacementPlane:
             granted, token, why = self._admission.asked(ask, view, self._moving(), now)
         except PlacementError as error:
             granted, token, why = False, 0, str(error)
-        facts = self._gossip.newest(self.facts(), now) if ask.step == "ask" else None
+        facts = self._gossip.newest(ask.iad, self.facts(), now) if ask.step == "ask" else None
         told = GrantTold(
             self._iad, ask.epoch, ask.number, ask.step, granted, token, why[:512], facts
         )
@@ -252,7 +252,7 @@ class PlacementPlane:
     # --- moves ---------------------------------------------------------------------------------
 
     def _units_here(self) -> list[Unit]:
-        topics = [Unit("processor", each.topic.name) for each in self._topics.statuses]
+        topics = [Unit("processor", each.topic.name) for each in self._measured.topics]
         return [*topics, *[Unit("home", name) for name, _ in self._homes()]]
 
     def _moving(self) -> list[Unit]:

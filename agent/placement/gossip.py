@@ -96,15 +96,17 @@ class Gossip:
         peer = self._peers[iad]
         next_s = self._active_s if peer.unanswered < UNANSWERED else self._idle_s
         peer.next_s = now + next_s
-        return self.newest(own, now, next_s)
+        return self.newest(iad, own, now, next_s)
 
     def newest(
-        self, own: PlacementFacts, now: float, next_s: float | None = None
+        self, iad: str, own: PlacementFacts, now: float, next_s: float | None = None
     ) -> PlacementFacts:
-        """What this master knows of itself now, newer than all that it told before."""
+        """What that master may know of this one now, newer than all that was told before: of homes
+        those that may live there."""
         self._number += 1
+        homes = tuple([each for each in own.homes if iad in each.delays_ms])
         return replace(
-            own, iad=self._iad, epoch=self._epoch, number=self._number,
+            own, iad=self._iad, epoch=self._epoch, number=self._number, homes=homes,
             next_s=self._active_s if next_s is None else next_s,
             delays=tuple(self.delays(now)), wants=is_busy(own) or now < self._awake_s,
         )  # fmt: skip

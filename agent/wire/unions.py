@@ -57,9 +57,7 @@ PublicReply = (
 )
 # Replies to clients, to other masters and to overlay brokers.
 ClientReply = Answer | Watching | Round | PushReply | Published
-PeerReply = (
-    Answer | TaskResult | MarketReply | PlacementEcho | GrantTold | Handover | CloneAnswer
-)
+PeerReply = Answer | TaskResult | MarketReply | PlacementEcho | GrantTold | Handover | CloneAnswer
 NeighbourReply = Answer | OverlayRefused
 
 OperatorRequest = (

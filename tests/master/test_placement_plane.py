@@ -6,6 +6,7 @@ from collections import Counter
 from itertools import count
 
 import pytest
+from msgspec.structs import replace
 
 from agent.master.movable import MoveStatus
 from agent.master.placement_plane import PlacementPlane
@@ -21,16 +22,19 @@ from agent.wire.placement import (
     AskGrant,
     GrantTold,
     HomeFacts,
+    Listeners,
+    PeerRate,
     PinUnit,
     PlacementEcho,
     PlacementFacts,
     PlannedMove,
     SetPlacementMode,
     ShowPlacement,
+    Source,
     UnitName,
 )
 from agent.wire.principals import Sender
-from agent.wire.topics import Topic, TopicStatus
+from agent.wire.topics import Clone, Topic, TopicStatus
 
 NAMES = ("iad1", "iad2", "iad3")
 ONE_WAY_S = {("iad1", "iad2"): 0.010, ("iad1", "iad3"): 0.040, ("iad2", "iad3"): 0.030}
@@ -52,6 +56,7 @@ class Site:
             "placement": placement,
         }
         self.config = parse(table, MasterConfig, "test")
+        self.peer_arrivals = {}
         self.kept, self.arrivals, self.on_created, self.on_removed = {}, {}, None, None
         self.heard, self.sizes, self.homes = Counter(), {}, []
         self.up, self.said, self.moves, self.unknown = True, [], [], ()
@@ -528,6 +533,55 @@ def test_homes_that_may_live_elsewhere_are_told_and_drained(world):
     world[2].ask(SetPlacementMode("d", "iad2", "draining"))
     world.run(1.0)
     assert world[2].begun() == [("node/n1", "iad1", "drain")]
+
+
+def test_a_home_is_told_only_to_masters_that_may_have_it(world):
+    world[2].homes.append(("node/n1", ("iad1", "iad2")))
+    world.run(70.0)
+    assert known(world[1])["iad2"].facts.homes
+    assert known(world[3])["iad2"].facts.homes == ()
+    assert known(world[2])["iad2"].facts.homes
+
+
+def test_what_a_clone_hears_of_peers_is_told_beside_its_sources(world):
+    site = world[1]
+    clone = Clone("iad2", leaves=True, peers=("clone-b",))
+    site.kept["clone-a"] = TopicStatus(Topic("clone-a", processor="p", clone=clone), "ready")
+    site.arrivals["clone-a"] = Counter({"iad2": 0})
+    site.peer_arrivals["clone-a"] = Counter({("clone-b", "iad3"): 0})
+    for _ in range(20):
+        site.arrivals["clone-a"]["iad2"] += 5
+        site.peer_arrivals["clone-a"]["clone-b", "iad3"] += 10
+        world.run(5.0)
+    (told,) = site.plane.facts().topics
+    assert told.sources == (Source("iad2", 1.0),)
+    assert told.peers == (PeerRate("clone-b", 2.0, "iad3"),)
+    unit = Unit("processor", "clone-a")
+    view = site.plane.view(world.now)
+    assert view.world.processed("clone-a") == 3.0
+    assert view.where(unit) == "iad1"
+
+
+def test_of_a_clone_that_stays_nobody_is_told_and_it_is_not_drained(world):
+    site = world[1]
+    clone = Clone("iad1", peers=("clone-b",))
+    status = TopicStatus(Topic("clone.iad1.n1", processor="p", clone=clone), "ready", cpu_ms=100.0)
+    site.kept["clone.iad1.n1"] = status
+    site.arrivals["clone.iad1.n1"] = Counter({"iad1": 0})
+    before = site.plane.facts().compute
+    for _ in range(20):
+        kept = site.kept["clone.iad1.n1"]
+        site.kept["clone.iad1.n1"] = replace(kept, processed=kept.processed + 10)
+        world.run(5.0)
+        site.plane._measured.count(world.now)
+    told = site.plane.facts()
+    assert told.topics == ()
+    assert told.listeners == (Listeners("clone-b", 1),)
+    assert told.compute == pytest.approx(before - 0.2)
+    reply = site.ask(SetPlacementMode("d", "iad1", "draining"))
+    assert reply.message == "iad1 is empty"
+    world.run(30.0)
+    assert site.begun() == []
 
 
 def test_what_contradicts_itself_is_said_once_and_ends_no_master(world, monkeypatch):

@@ -123,7 +123,7 @@ class Master:
                 answer = self.admission.asked(message, self.view, self.begun, now)
                 facts = None
                 if message.step == "ask":
-                    facts = self.gossip.newest(self.facts(), now)
+                    facts = self.gossip.newest(source, self.facts(), now)
                     facts = replace(facts, delays=self.world.delays[self.iad])
                 told = GrantTold(
                     self.iad, message.epoch, message.number, message.step, *answer, facts
