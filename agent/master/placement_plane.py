@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, get_args
 
-from agent.master.movable import Mover
+from agent.master.movable import Mover, MoveStatus
 from agent.master.operator_plane import OperatorPlane
 from agent.master.peers import Peers
 from agent.master.placement_facts import Measured, Topics
@@ -16,6 +16,7 @@ from agent.master.public_plane import PublicPlane
 from agent.master.request_plane import RequestOrigin
 from agent.master.state import State
 from agent.placement.admission import Admission
+from agent.placement.cost_history import CostHistory
 from agent.placement.gossip import Gossip
 from agent.placement.moves import Move
 from agent.placement.placer import Placer
@@ -98,6 +99,9 @@ class PlacementPlane:
         self._gossip = Gossip(self._iad, epoch, now, self._config.every_s)
         self._placer = Placer(self._iad, drift=self._config.drift, move_cost=self._config.move_cost)
         self._admission = Admission(self._iad, epoch, self._placer, now)
+        self._costs = CostHistory()
+        # The last move of a unit, and what it was to gain.
+        self._gains: dict[Unit, Move] = {}
         # Moves that this master has begun, and does not know the end of.
         self._begun: dict[Unit, Move] = {}
         # New units, and until when other masters are waited for before they are placed.
@@ -150,9 +154,7 @@ class PlacementPlane:
 
     def _tell(self, now: float) -> None:
         self._measured.count(now)
-        placer = self._placer
-        busy = placer.mode != "open" or bool(placer.pins or self._measured.has_units)
-        due = self._gossip.due(self._partners, busy, now)
+        due = self._gossip.due(self._partners, self._busy, now)
         own = self.facts() if due else PlacementFacts(self._iad, 0, 0, 1.0)
         for iad in due:
             told = self._gossip.tell(iad, own, now)
@@ -161,6 +163,11 @@ class PlacementPlane:
             else:
                 self._gossip.not_sent(iad, now)
         self._tell_s = self._gossip.next_due(now)
+
+    @property
+    def _busy(self) -> bool:
+        placer = self._placer
+        return placer.mode != "open" or bool(placer.pins or self._measured.has_units)
 
     def _echoed(self, iad: str, echo: PlacementEcho, now: float) -> None:
         self._gossip.echoed(iad, echo.epoch, echo.number, now)
@@ -267,6 +274,7 @@ class PlacementPlane:
                 failed = "" if status.state == "settled" else status.trouble or "aborted"
                 self._placer.ended(unit, failed, now)
                 self._admission.over(unit, now)
+                self._costs.moved(now)
         if self._arriving:
             self._place_arrivals(now)
         moving = self._moving()
@@ -282,11 +290,15 @@ class PlacementPlane:
         if placer.mode == "draining" and self._was_full and not here:
             self._say(f"drained: no unit lives here any more; {self._iad} may be stopped\n")
         self._was_full = bool(here)
-        if not (urgent or self._config.drift):
+        costs = self._costs.due(now) and self._gossip.active(self._busy, now)
+        costs = costs and not self._unheard(now)
+        if not (urgent or self._config.drift or costs):
             return
         if (view := self._view_or_none(now)) is None:
             return
         self._tell_troubles(view.troubles)
+        if costs:
+            self._costs.take(view.price.total(), now)
         waited = placer.waiting
         unheard = self._gossip.unheard(self._partners)
         move = self._admission.next_move(view, moving, now, unheard)
@@ -308,7 +320,7 @@ class PlacementPlane:
             self._admission.over(move.unit, now)
             return
         self._look_s = min(self._look_s, now + LOOK_S)
-        self._begun[move.unit] = move
+        self._begun[move.unit] = self._gains[move.unit] = move
         self._say(f"{move.unit} moves to {move.target}: {move.reason}\n")
 
     def _arrived(self, name: str) -> str:
@@ -452,6 +464,7 @@ class PlacementPlane:
                 moves=tuple(self._moves()[-MAX_TOLD_MOVES:]),
                 move_cost=self._config.move_cost,
                 message=message[:512],
+                costs=self._costs.told(now),
             ),
         )
 
@@ -462,7 +475,15 @@ class PlacementPlane:
             for iad in sorted(self._partners - told)
         ]
 
+    def _gain(self, status: MoveStatus) -> float | None:
+        move = self._gains.get(status.unit)
+        if move is None or (move.target, move.reason) != (status.target, status.reason):
+            return None
+        return round(move.gain, 9) if move.gain and math.isfinite(move.gain) else None
+
     def _moves(self) -> list[MoveTold]:
+        told = {each.unit for each in self._mover.moves}
+        self._gains = {unit: move for unit, move in self._gains.items() if unit in told}
         found = [
             MoveTold(
                 named(each.unit),
@@ -472,6 +493,7 @@ class PlacementPlane:
                 each.state,
                 each.pause_ms,
                 each.trouble[:512],
+                self._gain(each),
             )
             for each in self._mover.moves
         ]

@@ -73,7 +73,7 @@ class Gossip:
         """The masters to tell now. `busy`: this one has something to place. O(peers)."""
         for gone in [iad for iad in self._peers if iad not in peers]:
             del self._peers[gone]
-        if not self._active(busy, now):
+        if not self.active(busy, now):
             return []
         found = []
         for iad in sorted(peers):
@@ -144,7 +144,8 @@ class Gossip:
                 found.append(Delay(iad, round(p50 * 1e3, 4), round(p90 * 1e3, 4), round(age_s, 3)))
         return found
 
-    def _active(self, busy: bool, now: float) -> bool:
+    def active(self, busy: bool, now: float) -> bool:
+        """Whether there is anything to tell: of this master, which is `busy`, or of another."""
         if now < self._awake_s or busy:
             return True
         return any(each.facts.wants and self._fresh(each, now) for each in self._known())

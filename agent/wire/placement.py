@@ -21,6 +21,7 @@ MAX_SOURCES: Final = 8  # of a topic: the largest
 MAX_PEERS: Final = 32  # topics that a topic hears: the largest
 MAX_CHOICES: Final = 16  # masters and topics of a home
 MAX_TOLD_MOVES: Final = 128
+MAX_COSTS: Final = 120
 MAX_HELD: Final = 256  # units that stay while one moves
 
 Kind = Literal["home", "processor", "clone"]
@@ -226,7 +227,8 @@ class KnownFacts(WireStruct, frozen=True):
 
 
 class MoveTold(WireStruct, frozen=True, omit_defaults=True):
-    """A move from the master that is asked: under way, waiting, or over."""
+    """A move from the master that is asked: under way, waiting, or over. `gain`: by how much it
+    lowers the cost, as the master saw it when it began."""
 
     unit: UnitName
     source: Name
@@ -235,12 +237,21 @@ class MoveTold(WireStruct, frozen=True, omit_defaults=True):
     state: Text
     pause_ms: Finite | None = None
     trouble: Text = ""
+    gain: Finite | None = None
+
+
+class CostAt(WireStruct, frozen=True):
+    """What the placement cost `age_s` ago, in seconds of delay a second; none if a limit or an
+    objective was not kept."""
+
+    age_s: Amount
+    cost: Amount | None
 
 
 class PlacementReport(Message, frozen=True, tag="placement_report", omit_defaults=True):
     """The result of a placement request, and what the master `iad` knows now, its own facts
-    first. `move_cost` is what a move of drift has to gain more than. If not `ok`, `message` says
-    why."""
+    first. `move_cost` is what a move of drift has to gain more than, `costs` what the placement
+    cost lately, the oldest first. If not `ok`, `message` says why."""
 
     id: Annotated[str, Meta(max_length=64)]
     ok: bool
@@ -249,6 +260,7 @@ class PlacementReport(Message, frozen=True, tag="placement_report", omit_default
     moves: Annotated[tuple[MoveTold, ...], Meta(max_length=MAX_TOLD_MOVES)] = ()
     move_cost: Amount = 0.0
     message: Text = ""
+    costs: Annotated[tuple[CostAt, ...], Meta(max_length=MAX_COSTS)] = ()
 
 
 PlacementChange = PinUnit | SetPlacementMode | ApplyPlan

@@ -500,6 +500,23 @@ def test_a_master_that_has_granted_a_move_takes_no_other_until_it_is_over(tmp_pa
     closed(world)
 
 
+def test_the_cost_of_the_view_is_kept_and_what_a_move_gained(tmp_path):
+    world = drifting(tmp_path)
+    world.run(20.0)
+    report = world[1].ask(ShowPlacement("s"))
+    before = report.costs[-1]
+    assert before.cost == pytest.approx(10.0 * 2 * 0.010, rel=1e-3)
+    (move,) = report.moves
+    assert move.gain == pytest.approx(before.cost, rel=1e-3)
+    world[1].finish()
+    world.run(10.0)
+    report = world[1].ask(ShowPlacement("s"))
+    assert report.costs[-1].cost == pytest.approx(0.0, abs=1e-3)
+    world.run(8_000.0)
+    assert len(world[1].ask(ShowPlacement("s")).costs) == 120
+    closed(world)
+
+
 def test_a_grant_ends_by_itself_when_its_holder_is_gone(tmp_path):
     world = drifting(tmp_path)
     world.run(20.0)

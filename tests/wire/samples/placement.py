@@ -71,6 +71,13 @@ SAMPLES: dict[str, Message] = {
         moves=(p.MoveTold(UNIT, "iad1", "iad2", "plan", "settled", 4.5),),
         move_cost=0.01,
     ),
+    "placement_report_costs": p.PlacementReport(
+        "s",
+        ok=True,
+        iad="iad1",
+        moves=(p.MoveTold(UNIT, "iad1", "iad2", "drift", "settled", 4.5, gain=0.25),),
+        costs=(p.CostAt(60.0, None), p.CostAt(30.0, 1.5), p.CostAt(0.0, 1.25)),
+    ),
     "placement_report_refused": p.PlacementReport(
         "a", ok=False, iad="iad1", message="there is no master 'iad9': known are iad1, iad2"
     ),
