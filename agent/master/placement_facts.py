@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Final, Protocol
 
 from agent.placement.arrival_rates import Rates
+from agent.placement.home_traffic import HomeTraffic
 from agent.placement.view import UNKNOWN_S, named
 from agent.placement.world import Unit
 from agent.wire.areas import AreaSet
@@ -35,6 +36,8 @@ from agent.wire.placement import (
 )
 from agent.wire.topics import Topic, TopicStatus
 
+# How the name of a node's home begins.
+NODE: Final = "node/"
 TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
@@ -63,6 +66,7 @@ class Measured:
         sizes: Callable[[], Mapping[str, float]],
         listeners: Callable[[], Mapping[str, int]],
         homes: Callable[[], Sequence[tuple[str, Collection[str]]]],
+        traffic: HomeTraffic,
     ) -> None:
         self._iad = config.iad.name
         self._config = config.placement
@@ -70,6 +74,7 @@ class Measured:
         self._offered = {member.iad: AreaSet(member.areas) for member in config.pool}
         self._topics = topics
         self._sizes, self._listeners, self._homes = sizes, listeners, homes
+        self._traffic = traffic
         self._rates = Rates()
         self._counted_s = -math.inf
 
@@ -86,6 +91,8 @@ class Measured:
                 counts[name, iad] = count
             for (peer, iad), count in self._topics.peer_arrivals.get(name, {}).items():
                 counts[name, peer, iad] = count
+        for node, numbers in self._traffic.counts.items():
+            counts |= {(NODE, node, iad): count for iad, count in numbers.items()}
         self._rates.count(counts, now)
 
     @property
@@ -140,15 +147,30 @@ class Measured:
         )
 
     def _home_facts(self, delays: Sequence[Delay]) -> list[HomeFacts]:
-        """Those that may move. A client measures nothing: it is taken to be where its home is."""
+        """Those that may move. To its home a node's delay is measured, if it was ever asked. To
+        another master it is at least the difference of that and the way between both, and at most
+        the sum: the longer of the two is the middle."""
         ways_ms = {each.iad: each.p50_ms for each in delays}
         found: list[HomeFacts] = []
         for name, choices in self._homes():
             others = sorted(self._partners.intersection(choices))[: MAX_CHOICES - 1]
             if others and len(name) <= MAX_NAME and len(found) < MAX_HOMES:
-                delays_ms = {iad: ways_ms.get(iad, UNKNOWN_S * 1e3) for iad in others}
-                found.append(HomeFacts(name, {self._iad: 0.0, **delays_ms}))
+                node = name.removeprefix(NODE)
+                own_ms = round(self._traffic.delay_ms(node) or 0.0, 4)
+                delays_ms = {iad: max(own_ms, ways_ms.get(iad, UNKNOWN_S * 1e3)) for iad in others}
+                exchanges = self._exchanges(node)
+                delays_ms = {self._iad: own_ms, **delays_ms}
+                found.append(HomeFacts(name, delays_ms, exchanges=exchanges))
         return found
+
+    def _exchanges(self, node: str) -> tuple[Source, ...]:
+        rates = {
+            iad: rate
+            for iad in self._traffic.counts.get(node, ())
+            if (rate := self._rates.per_s((NODE, node, iad)))
+        }
+        largest = sorted(rates, key=lambda iad: (-rates[iad], iad))[:MAX_SOURCES]
+        return tuple([Source(iad, round(rates[iad], 6)) for iad in largest])
 
     def _topic(self, status: TopicStatus, sizes: Mapping[str, float]) -> TopicFacts:
         topic = status.topic

@@ -18,6 +18,7 @@ from agent.master.state import State
 from agent.placement.admission import Admission
 from agent.placement.cost_history import CostHistory
 from agent.placement.gossip import Gossip
+from agent.placement.home_traffic import HomeTraffic
 from agent.placement.moves import Move
 from agent.placement.placer import Placer
 from agent.placement.view import View, believed, moves_of, named
@@ -60,8 +61,8 @@ KINDS: Final = get_args(Kind)
 class PlacementPlane:
     """Connects gossip and `Placer` to sockets, disk, topics and the mover. `sizes` gives the bytes
     of processors, `listeners` how many subscriptions name a topic, `homes` the clients that live
-    here, with the masters that each may choose from. `epoch` is greater than at any earlier
-    start."""
+    here, with the masters that each may choose from, `traffic` what nodes exchange with whom.
+    `epoch` is greater than at any earlier start."""
 
     def __init__(
         self,
@@ -80,6 +81,7 @@ class PlacementPlane:
         sizes: Callable[[], Mapping[str, float]] = dict,
         listeners: Callable[[], Mapping[str, int]] = dict,
         homes: Callable[[], Sequence[tuple[str, Collection[str]]]] = tuple,
+        traffic: HomeTraffic | None = None,
     ) -> None:
         self._clock = reactor.clock
         self._iad = config.iad.name
@@ -94,7 +96,15 @@ class PlacementPlane:
         self._say = say
         self._mover = mover
         self._homes = homes
-        self._measured = Measured(config, self._partners, topics, sizes, listeners, homes)
+        self._measured = Measured(
+            config,
+            self._partners,
+            topics,
+            sizes,
+            listeners,
+            homes,
+            traffic or HomeTraffic(self._iad),
+        )
         now = self._clock()
         self._gossip = Gossip(self._iad, epoch, now, self._config.every_s)
         self._placer = Placer(self._iad, drift=self._config.drift, move_cost=self._config.move_cost)

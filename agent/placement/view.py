@@ -32,7 +32,7 @@ from agent.placement.world import (
     Unit,
     World,
 )
-from agent.wire.placement import PlacementFacts, PlannedMove, TopicFacts, UnitName
+from agent.wire.placement import HomeFacts, PlacementFacts, PlannedMove, TopicFacts, UnitName
 
 # Who publishes and subscribes at a master without a home of its own that moves. No client has such
 # a name.
@@ -125,6 +125,7 @@ class View:
     def _world(self, topics: Mapping[str, tuple[str, TopicFacts]]) -> World:
         told = sorted(self.facts.values(), key=lambda each: each.iad)
         clients: dict[str, Client] = {}
+        exchanges: list[Flow] = []
         self._cpu_s = _cpu_s(told)
         # By topic.
         self._publish: dict[str, list[tuple[str, str, float]]] = {}
@@ -143,14 +144,16 @@ class View:
                 } | {facts.iad: home.delays_ms.get(facts.iad, 0.0) / 1e3}
                 # Delays and place come from one teller, so that the place is within reach.
                 if self._homes[home.name] == facts.iad:
-                    clients[home.name] = Client(home.name, delays, home.age_s)
+                    rate = sum(each.per_s for each in home.exchanges)
+                    clients[home.name] = Client(home.name, delays, home.age_s, exchanges=rate)
+                    exchanges += self._exchanges(facts.iad, home, clients)
         made = [self._topic(iad, topic, clients, topics) for iad, topic in topics.values()]
         world = World(
             [_master(each) for each in told],
             self._links(told),
             clients.values(),
             made,
-            _flows(topics),
+            [*_flows(topics), *exchanges],
             unknown_delay_s=UNKNOWN_S,
         )
         for facts in told:
@@ -207,6 +210,19 @@ class View:
             state_bytes=told.state_bytes,
             peer_rate=peer_rate,
         )
+
+    def _exchanges(self, owner: str, home: HomeFacts, clients: dict[str, Client]) -> list[Flow]:
+        """What passes between a home and other masters. With one that is not seen here it goes by
+        way of the home's present one."""
+        rates: dict[str, float] = {}
+        for each in home.exchanges:
+            iad = each.iad if each.iad in self.facts else owner
+            rates[iad] = rates.get(iad, 0.0) + each.per_s
+        return [
+            Flow(Unit("home", home.name), Unit("home", _fixed(iad, 0, clients)), rate)
+            for iad, rate in rates.items()
+            if rate > 0
+        ]
 
     def _links(self, told: list[PlacementFacts]) -> list[Link]:
         """Of two masters that measured, the one that did it last is believed."""

@@ -78,12 +78,14 @@ class Topic(Struct, frozen=True):
 class Client(Struct, frozen=True):
     """An edge node or subscriber: the delay to each master that may be its home, and how many
     seconds ago these were measured. One that is a `stand_in` is no unit that anybody keeps: it
-    stands for those at a master that are not placed."""
+    stands for those at a master that are not placed. `exchanges`: messages a second between it and
+    its home besides those of topics; their further ways are flows."""
 
     name: str
     delays: dict[str, float] = field(default_factory=dict)
     age_s: float = 0.0
     stand_in: bool = False
+    exchanges: float = 0.0
 
 
 class Flow(Struct, frozen=True):
@@ -144,6 +146,7 @@ class World:
         self.reach: dict[str, array[float]] = {}  # inf: not a choice of this client
         self.ages: dict[str, float] = {}
         self.stand_ins: set[str] = set()
+        self.exchanges: dict[str, float] = {}  # of clients that have any
         self.topics: dict[str, Topic] = {}
         self.rates: dict[str, float] = {}  # of topics: all publishers together, but no peers
         self.published: dict[str, dict[str, float]] = {}  # client → topic → rate
@@ -216,7 +219,7 @@ class World:
         not delivered back to it, except as a processor's output. O(its topics)."""
         subscribed = self.subscribed.get(client, {})
         published = self.published.get(client, {})
-        total = 0.0
+        total = self.exchanges.get(client, 0.0)
         for name, rate in published.items():
             topic = self.topics[name]
             own = not topic.processor and name in subscribed
@@ -230,12 +233,16 @@ class World:
 
     def put_client(self, client: Client) -> None:
         """Add a client, or replace its delays. O(masters)."""
+        exchanges = checked(f"what client {client.name} exchanges", client.exchanges)
         row = array("d", [inf]) * len(self.masters)
         for name, seconds in client.delays.items():
             what = f"the delay from client {client.name} to master {name}"
             row[self.master(name)] = checked(what, seconds)
         self.ages[client.name] = checked(f"the age of {client.name}'s delays", client.age_s)
         self.reach[client.name] = row
+        self.exchanges.pop(client.name, None)
+        if exchanges:
+            self.exchanges[client.name] = exchanges
         (self.stand_ins.add if client.stand_in else self.stand_ins.discard)(client.name)
 
     def drop_client(self, name: str) -> None:
@@ -247,6 +254,7 @@ class World:
         self.require(unit)
         del self.reach[name], self.ages[name]
         self.stand_ins.discard(name)
+        self.exchanges.pop(name, None)
         self.published.pop(name, None)
         self.subscribed.pop(name, None)
         self.pins.pop(unit, None)

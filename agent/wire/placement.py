@@ -93,7 +93,8 @@ class Delay(WireStruct, frozen=True):
 
 class HomeFacts(WireStruct, frozen=True, omit_defaults=True):
     """A client that lives at the master that tells and may live at others: the delay to each, and
-    the topics that it publishes to (messages a second) and hears."""
+    the topics that it publishes to (messages a second) and hears. `exchanges`: messages a second
+    that pass between it and this IAD's master besides, by way of its home."""
 
     name: Named
     delays_ms: Annotated[dict[Name, Amount], Meta(max_length=MAX_CHOICES)]
@@ -102,6 +103,7 @@ class HomeFacts(WireStruct, frozen=True, omit_defaults=True):
         default_factory=dict
     )
     hears: Annotated[tuple[Name, ...], Meta(max_length=MAX_CHOICES)] = ()
+    exchanges: Annotated[tuple[Source, ...], Meta(max_length=MAX_SOURCES)] = ()
 
 
 class PinnedUnit(WireStruct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from itertools import count
 
 import pytest
@@ -12,6 +12,7 @@ from agent.master.movable import MoveStatus
 from agent.master.placement_plane import PlacementPlane
 from agent.master.request_plane import RequestOrigin
 from agent.master.state import State
+from agent.placement.home_traffic import HomeTraffic
 from agent.placement.world import PlacementError, Unit
 from agent.runtime.reactor import Reactor
 from agent.wire.config import parse
@@ -56,7 +57,7 @@ class Site:
             "placement": placement,
         }
         self.config = parse(table, MasterConfig, "test")
-        self.peer_arrivals = {}
+        self.peer_arrivals, self.traffic = {}, HomeTraffic(iad)
         self.kept, self.arrivals, self.on_created, self.on_removed = {}, {}, None, None
         self.heard, self.sizes, self.homes = Counter(), {}, []
         self.up, self.said, self.moves, self.unknown = True, [], [], ()
@@ -71,7 +72,7 @@ class Site:
             reactor, self.config, self.state, self, self, self, self, self.said.append,
             partners=[each.iad for each in self.config.pool if each.iad != self.iad],
             mover=self, epoch=next(self.epochs), listeners=lambda: self.heard,
-            sizes=lambda: self.sizes, homes=lambda: self.homes,
+            sizes=lambda: self.sizes, homes=lambda: self.homes, traffic=self.traffic,
         )  # fmt: skip
 
     def restart(self):
@@ -558,6 +559,23 @@ def test_a_home_is_told_only_to_masters_that_may_have_it(world):
     assert known(world[1])["iad2"].facts.homes
     assert known(world[3])["iad2"].facts.homes == ()
     assert known(world[2])["iad2"].facts.homes
+
+
+def test_a_home_has_a_price_by_what_its_node_exchanges_and_its_delay(world):
+    site = world[2]
+    site.homes.append(("node/n1", ("iad1", "iad2")))
+    site.traffic.counts["n1"] = Counter({"iad1": 0})
+    site.traffic._round_trips_ms["n1"] = deque([4.0])
+    for _ in range(20):
+        site.traffic.counts["n1"]["iad1"] += 50
+        world.run(5.0)
+    (told,) = known(world[1])["iad2"].facts.homes
+    assert told.delays_ms == {"iad2": 2.0, "iad1": pytest.approx(10.0)}
+    assert told.exchanges == (Source("iad1", 10.0),)
+    rows = site.plane.view(world.now).price.why(Unit("home", "node/n1"))
+    prices = {row.master: round(row.price, 6) for row in rows if not row.reason}
+    # A round by way of iad2 is 12 ms; to iad1 directly it is taken to be 10.
+    assert prices == {"iad1": 0.1, "iad2": 0.12}
 
 
 def test_what_a_clone_hears_of_peers_is_told_beside_its_sources(world):

@@ -209,6 +209,24 @@ def test_a_load_that_reaches_the_cores_is_not_let_in_and_limits_say_so_first():
         assert view.price.reason(unit, 1) == says
 
 
+def test_what_a_node_exchanges_with_masters_makes_the_price_of_its_home():
+    node = HomeFacts(
+        "node/n1",
+        {"iad1": 2.0, "iad2": 5.0},
+        exchanges=(Source("iad1", 1.0), Source("iad2", 3.0), Source("iad9", 2.0)),
+    )
+    delays = (Delay("iad2", 4.0, 9.0),)
+    view = View([facts("iad1", homes=(node,), delays=delays), facts("iad2", opening_cost=0.5)])
+    rows = {row.master: row for row in view.price.why(Unit("home", "node/n1"))}
+    assert rows["iad1"].client_s == pytest.approx(6 * 0.002)
+    assert rows["iad1"].peers_s == pytest.approx(3 * 0.004)
+    assert rows["iad2"].client_s == pytest.approx(6 * 0.005)
+    assert rows["iad2"].peers_s == pytest.approx(3 * 0.004)  # with iad9 by way of iad1
+    assert rows["iad2"].opening_s == 0.5
+    assert view.price.total() == pytest.approx(rows["iad1"].price)
+    assert view.units() == [Unit("home", "node/n1")]
+
+
 def test_rates_are_those_of_the_last_minute_and_begin_anew_with_a_count_that_fell():
     rates = Rates(window_s=60.0)
     assert rates.per_s("a") is None

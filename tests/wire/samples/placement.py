@@ -47,6 +47,7 @@ SAMPLES: dict[str, Message] = {
         1,
         5.0,
         topics=(p.TopicFacts("comfort", peers=(p.PeerRate("notes", 0.5, "iad2"),)),),
+        homes=(p.HomeFacts("n1", {"iad1": 0.5, "iad2": 2.25}, exchanges=(p.Source("iad2", 4.0),)),),
     ),
     "ask_grant": p.AskGrant(
         "iad1", 1_763_900_000, 3, UNIT, "iad2", "keep", (p.UnitName("processor", "notes"),), 5
