@@ -8,33 +8,32 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, get_args
 
-from agent.master.movable import Mover, MoveStatus
+from agent.master.movable import Mover
 from agent.master.operator_plane import OperatorPlane
 from agent.master.peers import Peers
 from agent.master.placement_facts import Measured, Topics
 from agent.master.public_plane import PublicPlane
 from agent.master.request_plane import RequestOrigin
 from agent.master.state import State
+from agent.master.told_moves import ToldMoves
 from agent.placement.admission import Admission
 from agent.placement.cost_history import CostHistory
 from agent.placement.gossip import Gossip
 from agent.placement.home_traffic import HomeTraffic
 from agent.placement.moves import Move
 from agent.placement.placer import Placer
-from agent.placement.view import View, believed, moves_of, named
+from agent.placement.view import View, believed, moves_of
 from agent.placement.world import Kind, PlacementError, Unit
 from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
 from agent.wire.master_config import MasterConfig
 from agent.wire.placement import (
     MAX_PINS,
-    MAX_TOLD_MOVES,
     ApplyPlan,
     AskGrant,
     GrantTold,
     KnownFacts,
     Mode,
-    MoveTold,
     PinUnit,
     PlacementEcho,
     PlacementFacts,
@@ -110,8 +109,7 @@ class PlacementPlane:
         self._placer = Placer(self._iad, drift=self._config.drift, move_cost=self._config.move_cost)
         self._admission = Admission(self._iad, epoch, self._placer, now)
         self._costs = CostHistory()
-        # The last move of a unit, and what it was to gain.
-        self._gains: dict[Unit, Move] = {}
+        self._told_moves = ToldMoves(self._iad, mover, self._placer)
         # Moves that this master has begun, and does not know the end of.
         self._begun: dict[Unit, Move] = {}
         # New units, and until when other masters are waited for before they are placed.
@@ -330,7 +328,8 @@ class PlacementPlane:
             self._admission.over(move.unit, now)
             return
         self._look_s = min(self._look_s, now + LOOK_S)
-        self._begun[move.unit] = self._gains[move.unit] = move
+        self._begun[move.unit] = move
+        self._told_moves.begun(move)
         self._say(f"{move.unit} moves to {move.target}: {move.reason}\n")
 
     def _arrived(self, name: str) -> str:
@@ -471,7 +470,7 @@ class PlacementPlane:
                     *self._gossip.known(now),
                     *self._never_heard(now),
                 ),
-                moves=tuple(self._moves()[-MAX_TOLD_MOVES:]),
+                moves=self._told_moves.told(self._begun),
                 move_cost=self._config.move_cost,
                 message=message[:512],
                 costs=self._costs.told(now),
@@ -484,36 +483,6 @@ class PlacementPlane:
             KnownFacts(PlacementFacts(iad, 0, 0, self._config.every_s), 0.0, silent=True)
             for iad in sorted(self._partners - told)
         ]
-
-    def _gain(self, status: MoveStatus) -> float | None:
-        move = self._gains.get(status.unit)
-        if move is None or (move.target, move.reason) != (status.target, status.reason):
-            return None
-        return round(move.gain, 9) if move.gain and math.isfinite(move.gain) else None
-
-    def _moves(self) -> list[MoveTold]:
-        told = {each.unit for each in self._mover.moves}
-        self._gains = {unit: move for unit, move in self._gains.items() if unit in told}
-        found = [
-            MoveTold(
-                named(each.unit),
-                each.source,
-                each.target,
-                each.reason,
-                each.state,
-                each.pause_ms,
-                each.trouble[:512],
-                self._gain(each),
-            )
-            for each in self._mover.moves
-        ]
-        for unit, target, reason in self._placer.waiting:
-            if unit not in self._begun:
-                trouble = self._placer.troubles.get(unit, "")[:512]
-                found.append(
-                    MoveTold(named(unit), self._iad, target, reason, "waiting", None, trouble)
-                )
-        return found
 
 
 def _counted(count: int, what: str) -> str:
