@@ -56,6 +56,7 @@ from agent.metrics.families import (
 from agent.net.options import IO_THREADS
 from agent.net.router import NODES_WAITING
 from agent.net.secure_sockets import SecureSockets
+from agent.placement.home_traffic import HomeTraffic
 from agent.runtime.console import listening, operator_log
 from agent.runtime.disk_writer import DiskWriterThread
 from agent.runtime.reactor import Reactor
@@ -269,6 +270,8 @@ class Master:
             say=self._say,
             record=lambda record: reactor.perform([WriteRecord(record)]),
         )
+        traffic = HomeTraffic(self._iad)
+        self._records.tell(lambda record, _now: traffic.take(record))
         self._placement = PlacementPlane(
             reactor,
             config,
@@ -284,6 +287,7 @@ class Master:
             sizes=self._processors.sizes,
             listeners=self._push.topics_named,
             homes=self._homes.choices,
+            traffic=traffic,
         )
         self._handovers.admits = self._placement.admits
         self._handovers.stays = self._topics.stays

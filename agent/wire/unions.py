@@ -16,6 +16,8 @@ from agent.wire.operator import (
 )
 from agent.wire.overlay_links import OverlayRefused, OverlayRequest
 from agent.wire.placement import (
+    AskGrant,
+    GrantTold,
     PlacementEcho,
     PlacementFacts,
     PlacementReport,
@@ -36,6 +38,7 @@ PublicRequest = (
     | Publish
     | Handover
     | PlacementFacts
+    | AskGrant
     | CloneQuestion
 )
 PublicReply = (
@@ -48,12 +51,13 @@ PublicReply = (
     | OverlayRefused
     | Published
     | PlacementEcho
+    | GrantTold
     | Handover
     | CloneAnswer
 )
 # Replies to clients, to other masters and to overlay brokers.
 ClientReply = Answer | Watching | Round | PushReply | Published
-PeerReply = Answer | TaskResult | MarketReply | PlacementEcho | Handover | CloneAnswer
+PeerReply = Answer | TaskResult | MarketReply | PlacementEcho | GrantTold | Handover | CloneAnswer
 NeighbourReply = Answer | OverlayRefused
 
 OperatorRequest = (
