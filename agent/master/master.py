@@ -14,10 +14,12 @@ from msgspec.structs import replace
 
 from agent.alerts.event_state import SaveNodeState
 from agent.alerts.known_names import KnownNames
+from agent.derived.last_values import LastValues
 from agent.directory.registrar_events import Registrant
 from agent.master.autoscale_plane import AutoscalePlane
 from agent.master.broker_links import BrokerLinks
 from agent.master.control_plane import ControlPlane
+from agent.master.derived_plane import DerivedPlane
 from agent.master.directory_link import DirectoryLink
 from agent.master.event_plane import EventPlane
 from agent.master.event_take_over import node_states
@@ -112,8 +114,9 @@ class Master:
             self._budget = SharedBudget()
             # Of all that clients ask.
             self._rates = ClientRates(config.clients.rate_per_s, config.clients.burst_s)
+            self._last_values = LastValues()
             self._query_scheduler, self._task_scheduler = _schedulers(
-                config, clock, self._state, self._budget, self._rates
+                config, clock, self._state, self._budget, self._rates, self._last_values
             )
             self._notifications = NotificationStore(_beside(folder, config.state.path), self._say)
             undo.callback(self._notifications.close)
@@ -183,6 +186,10 @@ class Master:
             nodes,
             self._state,
         )
+        self._derived = DerivedPlane(
+            reactor, self._state, self._task_scheduler, self._last_values, time.time, self._say
+        )
+        self._task_plane.derived_taken = self._derived.taken
         reactor.performs(TellOperator, self._tell_operator)
         place = place_of(config)
         self._push = PushPlane(
@@ -369,6 +376,7 @@ class Master:
             self._webhooks.close()
         self._replies.close()
         self._push.close()
+        self._derived.save()
         self._state.close()
         self._writer.close()
         self._secure_sockets.close()
@@ -433,6 +441,7 @@ def _schedulers(
     state: State,
     budget: SharedBudget,
     rates: ClientRates,
+    last_values: LastValues,
 ) -> tuple[QueryScheduler, TaskScheduler]:
     wall_offset_s = time.time() - clock()
     iad, scheduling = config.iad.name, config.scheduling
@@ -473,6 +482,9 @@ def _schedulers(
             config.clients.rate_per_s,
             config.clients.burst_s,
             "an IAD may send {:g} tasks/s where no rate is agreed",
+        ),
+        last_known=lambda area, channels, form: last_values.within(
+            area, channels, form, round(time.time() * 1e3)
         ),
     )
     return queries, tasks
