@@ -390,8 +390,8 @@ class History:
             first.synchronised,
             layout,
             data,
-            group.source,
             group.position,
+            group.source,
         )
 
     def _complete(self, group: RowGroup) -> Complete:

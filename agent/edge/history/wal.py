@@ -54,8 +54,8 @@ class Chunk(Struct, array_like=True, frozen=True):
     synchronised: bool
     layout: str
     data: bytes
-    source: str = ""
     position: int = 0
+    source: str = ""
 
 
 class Found(Struct, frozen=True):
