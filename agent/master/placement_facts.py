@@ -31,7 +31,7 @@ from agent.wire.placement import (
     Source,
     TopicFacts,
 )
-from agent.wire.topics import Topic, TopicStatus
+from agent.wire.topics import STAYS, Topic, TopicStatus
 
 TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
@@ -85,21 +85,23 @@ class Measured:
     @property
     def has_units(self) -> bool:
         """Whether anything here may live elsewhere."""
-        return bool(self._topics.statuses or self._home_facts(()))
+        return bool(movable(self._topics.statuses) or self._home_facts(()))
 
     def facts(
         self, mode: Mode, pins: Mapping[Unit, str], delays: Sequence[Delay]
     ) -> PlacementFacts:
         """What this master tells of itself. O(topics + subscriptions)."""
         config = self._config
-        sizes = self._sizes() if self._topics.statuses else {}
+        statuses = movable(self._topics.statuses)
+        sizes = self._sizes() if statuses else {}
         # Of too many, those that were taken away are left out first.
         words = sorted(pins.items(), key=lambda each: (not each[1], each[0]))
         pinned = [PinnedUnit(named(unit), iad) for unit, iad in words]
         listeners = [
             Listeners(topic, count)
             for topic, count in sorted(self._listeners().items())
-            if TOPIC_NAME.fullmatch(topic)  # A filter may name anything.
+            # A filter may name anything.
+            if TOPIC_NAME.fullmatch(topic) and not topic.startswith(STAYS)
         ]
         return PlacementFacts(
             self._iad,
@@ -112,7 +114,7 @@ class Measured:
             storage_bytes=config.storage_bytes or None,
             most_processors=config.most_processors,
             opening_cost=config.opening_cost,
-            topics=tuple([self._topic(each, sizes) for each in self._topics.statuses[:MAX_TOPICS]]),
+            topics=tuple([self._topic(each, sizes) for each in statuses[:MAX_TOPICS]]),
             listeners=tuple(listeners[:MAX_PLACED]),
             homes=tuple(self._home_facts(delays)),
             delays=tuple(delays),
@@ -165,6 +167,11 @@ class Measured:
         measured = self._rates.per_s(topic.name)
         rate = expected if not measured else max(0.0, measured - published)
         return {iad: rate * count / sum(offered.values()) for iad, count in offered.items()}
+
+
+def movable(statuses: Sequence[TopicStatus]) -> list[TopicStatus]:
+    """Without clones that do not leave their IAD: of these nobody is told."""
+    return [each for each in statuses if each.topic.clone is None or each.topic.clone.leaves]
 
 
 def cores() -> int:

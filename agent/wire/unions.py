@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agent.wire.clones import CloneAnswer, CloneQuestion, CloneReport, CloneRequest
 from agent.wire.handover import Handover, MoveReport, MoveRequest
 from agent.wire.market import MarketReply, MarketRequest
 from agent.wire.messages import Answer, CancelTask, Query, Task, TaskResult
@@ -35,6 +36,7 @@ PublicRequest = (
     | Publish
     | Handover
     | PlacementFacts
+    | CloneQuestion
 )
 PublicReply = (
     Answer
@@ -47,15 +49,28 @@ PublicReply = (
     | Published
     | PlacementEcho
     | Handover
+    | CloneAnswer
 )
 # Replies to clients, to other masters and to overlay brokers.
 ClientReply = Answer | Watching | Round | PushReply | Published
-PeerReply = Answer | TaskResult | MarketReply | PlacementEcho | Handover
+PeerReply = Answer | TaskResult | MarketReply | PlacementEcho | Handover | CloneAnswer
 NeighbourReply = Answer | OverlayRefused
 
 OperatorRequest = (
-    StatusRequest | SetPolicy | ServiceRequest | TopicRequest | MoveRequest | PlacementRequest
+    StatusRequest
+    | SetPolicy
+    | ServiceRequest
+    | TopicRequest
+    | MoveRequest
+    | PlacementRequest
+    | CloneRequest
 )
 OperatorReply = (
-    IadStatus | OperatorError | ServiceReport | TopicReport | MoveReport | PlacementReport
+    IadStatus
+    | OperatorError
+    | ServiceReport
+    | TopicReport
+    | MoveReport
+    | PlacementReport
+    | CloneReport
 )
