@@ -44,7 +44,6 @@ class Nodes(Protocol):
 class _Kept(msgspec.Struct, array_like=True, frozen=True):
     """A set of values on disk."""
 
-    source: str
     time_ms: int
     values: dict[str, float]
 
@@ -69,14 +68,16 @@ class DerivedPlane:
         self._last = last_values
         self._wall = wall
         self._say = say
-        self._deliveries: dict[str, Delivery] = {}
+        # By device and source: of one whose subscription was lost, the values go on waiting.
+        self._deliveries: dict[tuple[str, str], Delivery] = {}
         self._look_s: float | None = None
         self._changed: set[str] = set()
+        self._written: set[str] = set()  # devices of which this run wrote something
         self._save_s = math.inf
         # Of an earlier run, until their clones are known.
         self._before: dict[str, list[tuple[str, bytes]]] = {}
         for key, body in state.all(WAITING).items():
-            self._before.setdefault(key.rpartition(" ")[0], []).append((key, body))
+            self._before.setdefault(key.partition(" ")[0], []).append((key, body))
         self._known_before = state.all(LAST)
         reactor.add_timer(self)
 
@@ -93,8 +94,9 @@ class DerivedPlane:
         for key, body in self._before.pop(device, ()):
             with suppress(msgspec.MsgspecError, ValueError):
                 kept = msgspec.msgpack.decode(body, type=_Kept)
-                position = int(key.rpartition(" ")[2])
-                self._put(device, kept.source, Waiting(position, kept.time_ms, kept.values))
+                _, source, position = key.split(" ")
+                self._put(device, source, Waiting(int(position), kept.time_ms, kept.values))
+                self._last.computed(device, kept.time_ms, kept.values)
 
     def begun(self) -> None:
         """All clones of an earlier run are known: forget what was kept for others."""
@@ -107,16 +109,16 @@ class DerivedPlane:
 
     def forget(self, device: str) -> None:
         """The device has no clone any more."""
-        if (delivery := self._deliveries.pop(device, None)) is not None:
-            self._remove(device, delivery.clear())
+        for key in [key for key in self._deliveries if key[0] == device]:
+            self._remove(*key, self._deliveries.pop(key).clear())
         self._last.forget(device)
         self._changed.discard(device)
+        self._written.discard(device)
         self._state.remove(LAST, device)
 
     def waiting(self, device: str) -> int:
         """How many sets of values wait for the device."""
-        delivery = self._deliveries.get(device)
-        return 0 if delivery is None else len(delivery)
+        return sum(len(each) for (owner, _), each in self._deliveries.items() if owner == device)
 
     def read(self, device: str, area: str, time_ms: int, values: Mapping[str, float]) -> None:
         """A round of the clone read these values of the device."""
@@ -140,16 +142,14 @@ class DerivedPlane:
             self._change(device)
             new = Waiting(position, time_ms, numbers)
             if self._put(device, source, new):
-                body = msgspec.msgpack.encode(_Kept(source, time_ms, numbers))
-                self._state.put(WAITING, _key(device, position), body)
+                body = msgspec.msgpack.encode(_Kept(time_ms, numbers))
+                self._state.put(WAITING, _key(device, source, position), body)
         self._state.when_durable(then)
 
     def _put(self, device: str, source: str, value: Waiting) -> bool:
-        delivery = self._deliveries.get(device)
-        if delivery is None or delivery.source != source:
-            if delivery is not None:
-                self._remove(device, delivery.clear())
-            delivery = self._deliveries[device] = Delivery(source)
+        delivery = self._deliveries.get((device, source))
+        if delivery is None:
+            delivery = self._deliveries[device, source] = Delivery(source)
         dropped = delivery.put(value)
         if dropped is None:
             return False
@@ -158,28 +158,29 @@ class DerivedPlane:
                 f"device {device} has been away for long: the oldest of what its clone computed "
                 f"is dropped, so that {len(delivery)} sets of values wait\n"
             )
-        self._remove(device, dropped)
-        self._look_s = -math.inf
+        self._remove(device, source, dropped)
+        self._look_s = 0.0
         return True
 
-    def _remove(self, device: str, gone: Iterable[Waiting]) -> None:
+    def _remove(self, device: str, source: str, gone: Iterable[Waiting]) -> None:
         for each in gone:
-            self._state.remove(WAITING, _key(device, each.position))
+            self._state.remove(WAITING, _key(device, source, each.position))
 
     def _change(self, device: str) -> None:
         if device in self._last:
             self._changed.add(device)
-            self._save_s = min(self._save_s, self._reactor.clock() + SAVE_S)
+            pause_s = SAVE_S if device in self._written else 0.0
+            self._save_s = min(self._save_s, self._reactor.clock() + pause_s)
 
     # --- nodes ---------------------------------------------------------------------------------
 
     def taken(self, peer: Peer, message: DerivedTaken) -> None:
         """A node has values on stable storage."""
         node = self._nodes.node_on(peer, message.incarnation)
-        for device, delivery in self._deliveries.items():
-            if _node_of(device) == node:
-                self._remove(device, delivery.taken(message.source, message.position))
-                self._look_s = -math.inf
+        for (device, source), delivery in self._deliveries.items():
+            if source == message.source and _node_of(device) == node:
+                self._remove(device, source, delivery.taken(source, message.position))
+                self._look_s = 0.0
 
     def _send(self, device: str, delivery: Delivery, now: float) -> None:
         link = self._nodes.link_to(_node_of(device))
@@ -209,7 +210,7 @@ class DerivedPlane:
     def tick(self, now: float) -> None:
         """Send what is due; write what is known of devices now and then."""
         if self._look_s is not None and self._look_s <= now:
-            for device, delivery in self._deliveries.items():
+            for (device, _), delivery in self._deliveries.items():
                 self._send(device, delivery, now)
             waits = any(map(len, self._deliveries.values()))
             self._look_s = now + LOOK_S if waits else None
@@ -222,6 +223,7 @@ class DerivedPlane:
         for device in self._changed:
             if (known := self._last.known(device)) is not None:
                 self._state.put(LAST, device, msgspec.msgpack.encode(known))
+        self._written |= self._changed
         self._changed.clear()
 
 
@@ -229,8 +231,8 @@ def _node_of(device: str) -> str:
     return device.rpartition("/")[2]
 
 
-def _key(device: str, position: int) -> str:
-    return f"{device} {position:016d}"
+def _key(device: str, source: str, position: int) -> str:
+    return f"{device} {source} {position:016d}"
 
 
 def _numbers(values: Mapping[str, object]) -> dict[str, float]:

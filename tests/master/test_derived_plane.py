@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from pathlib import Path
 
@@ -102,6 +103,7 @@ class Site:
 
     def turn(self) -> None:
         due = self.plane.next_due
+        assert due is None or math.isfinite(due)  # or the reactor cannot wait for it
         if due is not None and due <= self.now:
             self.plane.tick(self.now)
         self.state.tick(self.now)
@@ -196,6 +198,24 @@ def test_values_of_a_clone_that_was_removed_are_forgotten(site: Site) -> None:
     assert DEVICE not in site.last
 
 
+def test_of_a_subscription_that_was_lost_the_values_go_on_waiting(site: Site) -> None:
+    site.link = None
+    site.output()
+    site.turn()
+    site.plane.on_output(DEVICE, "anew", 1, 0, {"at": 2}, lambda: None)
+    site.turn()
+    assert site.plane.waiting(DEVICE) == 2
+    site.kill()
+    assert site.plane.waiting(DEVICE) == 2
+    site.link = "link"
+    site.now += 2.0
+    site.turn()
+    assert [(each.source, each.values[0].position) for each in site.wire] == [
+        ("anew", 1),
+        ("clone", 1),
+    ]
+
+
 def test_after_a_start_what_no_clone_owns_is_forgotten(site: Site) -> None:
     site.link = None
     site.output()
@@ -215,7 +235,7 @@ def test_after_a_start_what_no_clone_owns_is_forgotten(site: Site) -> None:
 def test_last_values_survive_a_restart(site: Site) -> None:
     site.output()
     site.plane.read(DEVICE, "b1/f4/r1", round((WALL + site.now) * 1e3), {"temperature": 20.5})
-    site.plane.save()
+    site.turn()
     site.state.flush()
     site.kill()
     [result] = site.last.within("b1", (), "aggregate", round((WALL + site.now) * 1e3)) or []
@@ -239,7 +259,7 @@ def test_the_operator_is_told_once_that_values_are_dropped(
     assert len(site.said) == 1
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(6))
 def test_each_value_is_in_the_history_once_whoever_is_killed(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     site = Site(tmp_path)
