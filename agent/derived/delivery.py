@@ -28,7 +28,8 @@ class Waiting(NamedTuple):
 class Delivery:
     """The values of one device's clone, `source`, that its node does not have yet."""
 
-    def __init__(self, source: str, most: int = MOST_WAITING) -> None:
+    def __init__(self, device: str, source: str, most: int = MOST_WAITING) -> None:
+        self.device = device
         self.source = source
         self.dropped = 0
         self._most = most
@@ -71,10 +72,9 @@ class Delivery:
         self._waiting.clear()
         return gone
 
-    def taken(self, source: str, position: int) -> tuple[Waiting, ...]:
+    def taken(self, position: int) -> tuple[Waiting, ...]:
         """The node has everything up to that position: returns what need not be kept any more."""
         gone: list[Waiting] = []
-        if source == self.source:
-            while self._waiting and self._waiting[0].position <= position:
-                gone.append(self._waiting.popleft())
+        while self._waiting and self._waiting[0].position <= position:
+            gone.append(self._waiting.popleft())
         return tuple(gone)

@@ -362,6 +362,7 @@ class EdgeNode:
             settings.derived.channels,
             [c.name for sensor in self._sensors for c in sensor.channels],
             commit_s=settings.history.commit_s,
+            retention_s=settings.history.retention_s,
             moment=self._time.moment,
             disk=self._disk,
             acknowledge=self._acknowledge,

@@ -68,8 +68,9 @@ class DerivedPlane:
         self._last = last_values
         self._wall = wall
         self._say = say
-        # By device and source: of one whose subscription was lost, the values go on waiting.
-        self._deliveries: dict[tuple[str, str], Delivery] = {}
+        # By source: of a clone whose subscription was lost, the values go on waiting.
+        self._deliveries: dict[str, Delivery] = {}
+        self._news: set[str] = set()  # sources of which something may be sent at once
         self._look_s: float | None = None
         self._changed: set[str] = set()
         self._written: set[str] = set()  # devices of which this run wrote something
@@ -109,8 +110,9 @@ class DerivedPlane:
 
     def forget(self, device: str) -> None:
         """The device has no clone any more."""
-        for key in [key for key in self._deliveries if key[0] == device]:
-            self._remove(*key, self._deliveries.pop(key).clear())
+        for source in [s for s, each in self._deliveries.items() if each.device == device]:
+            delivery = self._deliveries.pop(source)
+            self._remove(delivery, delivery.clear())
         self._last.forget(device)
         self._changed.discard(device)
         self._written.discard(device)
@@ -118,7 +120,7 @@ class DerivedPlane:
 
     def waiting(self, device: str) -> int:
         """How many sets of values wait for the device."""
-        return sum(len(each) for (owner, _), each in self._deliveries.items() if owner == device)
+        return sum(len(each) for each in self._deliveries.values() if each.device == device)
 
     def read(self, device: str, area: str, time_ms: int, values: Mapping[str, float]) -> None:
         """A round of the clone read these values of the device."""
@@ -147,9 +149,9 @@ class DerivedPlane:
         self._state.when_durable(then)
 
     def _put(self, device: str, source: str, value: Waiting) -> bool:
-        delivery = self._deliveries.get((device, source))
+        delivery = self._deliveries.get(source)
         if delivery is None:
-            delivery = self._deliveries[device, source] = Delivery(source)
+            delivery = self._deliveries[source] = Delivery(device, source)
         dropped = delivery.put(value)
         if dropped is None:
             return False
@@ -158,13 +160,14 @@ class DerivedPlane:
                 f"device {device} has been away for long: the oldest of what its clone computed "
                 f"is dropped, so that {len(delivery)} sets of values wait\n"
             )
-        self._remove(device, source, dropped)
-        self._look_s = 0.0
+        self._remove(delivery, dropped)
+        self._news.add(source)
         return True
 
-    def _remove(self, device: str, source: str, gone: Iterable[Waiting]) -> None:
+    def _remove(self, delivery: Delivery, gone: Iterable[Waiting]) -> None:
         for each in gone:
-            self._state.remove(WAITING, _key(device, source, each.position))
+            key = _key(delivery.device, delivery.source, each.position)
+            self._state.remove(WAITING, key)
 
     def _change(self, device: str) -> None:
         if device in self._last:
@@ -176,14 +179,14 @@ class DerivedPlane:
 
     def taken(self, peer: Peer, message: DerivedTaken) -> None:
         """A node has values on stable storage."""
+        delivery = self._deliveries.get(message.source)
         node = self._nodes.node_on(peer, message.incarnation)
-        for (device, source), delivery in self._deliveries.items():
-            if source == message.source and _node_of(device) == node:
-                self._remove(device, source, delivery.taken(source, message.position))
-                self._look_s = 0.0
+        if delivery is not None and node == _node_of(delivery.device):
+            self._remove(delivery, delivery.taken(message.position))
+            self._news.add(message.source)
 
-    def _send(self, device: str, delivery: Delivery, now: float) -> None:
-        link = self._nodes.link_to(_node_of(device))
+    def _send(self, delivery: Delivery, now: float) -> None:
+        link = self._nodes.link_to(_node_of(delivery.device))
         if link is not None and not link[1].takes_derived:
             link = None  # of an earlier release: they wait for its upgrade
         peer, incarnation = (link[0], link[1].incarnation) if link is not None else (None, "")
@@ -202,6 +205,8 @@ class DerivedPlane:
     @property
     def next_due(self) -> float | None:
         """When values may be sent, or what is known is to be written."""
+        if self._news:
+            return 0.0
         dues = [self._save_s] if self._changed else []
         if self._look_s is not None:
             dues.append(self._look_s)
@@ -209,11 +214,16 @@ class DerivedPlane:
 
     def tick(self, now: float) -> None:
         """Send what is due; write what is known of devices now and then."""
+        news, self._news = self._news, set()
+        for source in news:
+            if (delivery := self._deliveries.get(source)) is not None:
+                self._send(delivery, now)
+                self._look_s = self._look_s or now + LOOK_S
         if self._look_s is not None and self._look_s <= now:
-            for (device, _), delivery in self._deliveries.items():
-                self._send(device, delivery, now)
-            waits = any(map(len, self._deliveries.values()))
-            self._look_s = now + LOOK_S if waits else None
+            waiting = [each for each in self._deliveries.values() if len(each)]
+            for delivery in waiting:
+                self._send(delivery, now)
+            self._look_s = now + LOOK_S if waiting else None
         if self._save_s <= now:
             self.save()
 

@@ -37,6 +37,7 @@ class Node:
             wanted,
             taken,
             commit_s=COMMIT_S,
+            retention_s=86_400.0,
             moment=self.moment,
             disk=InlineDiskWriter(),
             acknowledge=self.acknowledged.append,
@@ -151,6 +152,12 @@ def test_values_that_are_not_to_be_kept_are_acknowledged(tmp_path: Path) -> None
     assert node.acks() == [1, 2]
     assert node.found() == []
     assert node.found("comfort") == [0.5]
+
+
+def test_values_older_than_the_history_keeps_any_are_acknowledged(node: Node) -> None:
+    node.take(1, age_ms=2**52)
+    assert node.acks() == [1]
+    assert node.found() == []
 
 
 def test_values_of_one_moment_stay_apart(node: Node) -> None:

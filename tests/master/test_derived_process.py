@@ -23,7 +23,8 @@ DEVICE, AREA = "iad1/n1", "b1/f4/r1"
 CODE = """
 def count(message, state):
     state["seen"] = state.get("seen", 0) + 1
-    return [{"seen": state["seen"], "kindly": "told"}]
+    own = float("seen" in message or "own" in message)
+    return [{"seen": state["seen"], "own": own, "kindly": "told"}]
 """
 NODE = """
 [node]
@@ -94,6 +95,12 @@ class World:
             return []
         return sorted(round(v) for v in answer.results[0].series.values["seen"].numbers())
 
+    def own(self) -> set[float]:
+        """Whether its own outputs came back to the clone as readings."""
+        [result] = self.query("own").results
+        assert result.series is not None
+        return set(result.series.values["own"].numbers())
+
     def stale(self) -> Answer:
         """The answer of a clone, while its node is away."""
         answer = wait_until(lambda: self.query(stale_ok=True), lambda found: found.results)
@@ -162,6 +169,7 @@ def test_the_history_has_each_value_once_and_the_clone_answers_meanwhile(
     world.node.start()
     later = wait_until(world.seen, lambda found: len(found) >= len(seen) + 2)
     assert later == list(range(1, len(later) + 1))
+    assert world.own() == {0.0}
     answer = world.query(stale_ok=True)
     assert answer.status == "complete"
     assert [each.stale_ms for each in answer.results] == [None]

@@ -62,8 +62,8 @@ class _Owed(NamedTuple):
 
 class DerivedIntake:
     """Takes the derived values of one node. `commit_s` is how long they may wait for the history's
-    own commit. `act` gets the values of each message that were not there before, in the disk
-    writer's thread; everything else is for the loop's."""
+    own commit; what is older than `retention_s` is not kept. `act` gets the values of each message
+    that were not there before, in the disk writer's thread; all else is for the loop's."""
 
     def __init__(
         self,
@@ -73,6 +73,7 @@ class DerivedIntake:
         taken: Collection[str],
         *,
         commit_s: float,
+        retention_s: float,
         moment: Callable[[], Moment],
         disk: DiskWriter,
         acknowledge: Callable[[DerivedTaken], object],
@@ -83,6 +84,7 @@ class DerivedIntake:
         self._stream = stream
         self._channels = DerivedChannels(wanted, taken)
         self._commit_s = commit_s
+        self._retention_ms = retention_s * 1000
         self._moment = moment
         self._disk = disk
         self._acknowledge = acknowledge
@@ -168,7 +170,7 @@ class DerivedIntake:
     def _append(self, source: str, derived: DerivedValues, moment: Moment) -> bool:
         """Put values into the history; False if none of them is to be kept."""
         row = self._channels.row(derived.values)
-        if not row:
+        if not row or derived.age_ms > self._retention_ms:
             return False
         self._stream.channels = self._channels.names
         # Messages take different times: values that seem to be a little older than the last ones
