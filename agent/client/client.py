@@ -140,14 +140,16 @@ class Client(Connection[ClientReply]):
         timeout_ms: float | None = None,
         service: str = "default",
         label: str = "",
+        stale_ok: bool = False,
     ) -> Answer:
         """Query `areas` for the last `last_s` seconds (or `window`) and wait for the answer.
 
         `channels` are those wanted, () for all. Only sensors that have one of them contribute: in a
         query for one channel every reading has a value of it, or a flag that gives the reason for
-        its absence. If the connection is cut, for instance by a restart of the master, the query is
-        sent once more. Raises `NoReplyError` if the master stays silent; every other failure is an
-        `Answer`.
+        its absence. With `stale_ok` an area without a live answer may have a result all the same:
+        the last values that its clone knows, with their age (`stale_ms`). If the connection is cut,
+        for instance by a restart of the master, the query is sent once more. Raises `NoReplyError`
+        if the master stays silent; every other failure is an `Answer`.
         """
         if window is None:
             window = Window(last_s=last_s)
@@ -164,6 +166,7 @@ class Client(Connection[ClientReply]):
             service=service,
             label=label,
             takes_too_large=True,
+            stale_ok=stale_ok,
         )
         try:
             return self._ask(query, timeout_ms, until_cut=True)

@@ -360,7 +360,11 @@ class ClonePlane:
         # The master's own: no client's rate bounds it.
         client = Sender("client", f"{CLIENT}{ask.device}", rate_per_s=math.inf)
         answered = partial(self._read, ask.device, ask.number)
-        event = TaskArrived(answered, ask.task, Sender("iad", self._iad), client)
+        task, hello = ask.task, self._tasks.node_at(ask.device.rpartition("/")[2])
+        if hello is not None and not task.channels:
+            # The sensors' own: what the clone computed stands beside them in the history.
+            task = msgspec.structs.replace(task, channels=hello.channels)
+        event = TaskArrived(answered, task, Sender("iad", self._iad), client)
         self._reactor.perform(self._tasks.handle(event, self._reactor.clock()))
 
     def _read(self, device: str, number: int, result: TaskResult) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -14,11 +13,13 @@ from msgspec.structs import replace
 
 from agent.alerts.event_state import SaveNodeState
 from agent.alerts.known_names import KnownNames
+from agent.derived.last_values import LastValues
 from agent.directory.registrar_events import Registrant
 from agent.master.autoscale_plane import AutoscalePlane
 from agent.master.broker_links import BrokerLinks
 from agent.master.clone_plane import ClonePlane
 from agent.master.control_plane import ControlPlane
+from agent.master.derived_plane import DerivedPlane
 from agent.master.directory_link import DirectoryLink
 from agent.master.event_plane import EventPlane
 from agent.master.event_take_over import node_states
@@ -39,9 +40,10 @@ from agent.master.query_plane import QueryPlane
 from agent.master.records import Records
 from agent.master.reply_writer import ReplyWriter
 from agent.master.request_plane import RequestOrigin
+from agent.master.schedulers import schedulers
 from agent.master.state import State
 from agent.master.subscriber_homes import SubscriberHomes
-from agent.master.task_plane import TaskPlane, nodes_before
+from agent.master.task_plane import TaskPlane
 from agent.master.topic_plane import TopicPlane
 from agent.master.watch_plane import WatchPlane
 from agent.master.webhooks import hooks_of
@@ -64,13 +66,9 @@ from agent.runtime.release import release
 from agent.runtime.signals import StopSignal
 from agent.scheduling.admission import ClientRates
 from agent.scheduling.events import PolicyChanged, TellOperator, WriteRecord
-from agent.scheduling.queries.scheduler import QueryScheduler
 from agent.scheduling.shared_budget import SharedBudget
-from agent.scheduling.tasks.deadlines import DeadlineEstimator
-from agent.scheduling.tasks.scheduler import TaskScheduler
 from agent.wire.areas import AreaSet
 from agent.wire.directory import Offering
-from agent.wire.market import Member
 from agent.wire.master_config import MasterConfig, MasterPods
 from agent.wire.operator import IadStatus, SetPolicy, StatusRequest
 
@@ -114,8 +112,9 @@ class Master:
             self._budget = SharedBudget()
             # Of all that clients ask.
             self._rates = ClientRates(config.clients.rate_per_s, config.clients.burst_s)
-            self._query_scheduler, self._task_scheduler = _schedulers(
-                config, clock, self._state, self._budget, self._rates
+            self._last_values = LastValues()
+            self._query_scheduler, self._task_scheduler = schedulers(
+                config, clock, self._state, self._budget, self._rates, self._last_values
             )
             self._notifications = NotificationStore(_beside(folder, config.state.path), self._say)
             undo.callback(self._notifications.close)
@@ -185,6 +184,10 @@ class Master:
             nodes,
             self._state,
         )
+        self._derived = DerivedPlane(
+            reactor, self._state, self._task_scheduler, self._last_values, time.time, self._say
+        )
+        self._task_plane.derived_taken = self._derived.taken
         reactor.performs(TellOperator, self._tell_operator)
         place = place_of(config)
         self._push = PushPlane(
@@ -306,6 +309,7 @@ class Master:
             self._say,
             partners=partners,
             elsewhere=self._placement.topics_elsewhere,
+            devices=self._derived,
         )
         reactor.add_timer(self._state)
         self._operator.takes(StatusRequest, self._tell_status)
@@ -390,6 +394,7 @@ class Master:
             self._webhooks.close()
         self._replies.close()
         self._push.close()
+        self._derived.save()
         self._state.close()
         self._writer.close()
         self._secure_sockets.close()
@@ -446,54 +451,3 @@ def _beside(folder: Path, state: str) -> Path | None:
     """The file of the notifications, next to the state if there is one."""
     path = folder / state
     return path.with_name(f"{path.stem}-notifications{path.suffix}") if state else None
-
-
-def _schedulers(
-    config: MasterConfig,
-    clock: Callable[[], float],
-    state: State,
-    budget: SharedBudget,
-    rates: ClientRates,
-) -> tuple[QueryScheduler, TaskScheduler]:
-    wall_offset_s = time.time() - clock()
-    iad, scheduling = config.iad.name, config.scheduling
-    pool = [Member(m.iad, m.address, m.areas) for m in config.pool]
-    queries = QueryScheduler(
-        iad,
-        pool,
-        # Not the master's `run`, which other IADs see: task ids are derived from it.
-        run=secrets.token_hex(16),
-        timeout_factor=scheduling.timeout_factor,
-        clients=rates,
-        wall_offset_s=wall_offset_s,
-        stopwatch=clock,
-        started_s=clock(),
-        budget=budget,
-    )
-    estimator = DeadlineEstimator(
-        window_samples=scheduling.window_samples,
-        window_s=scheduling.window_s,
-        cold_start_s=scheduling.cold_start_ms / 1e3,
-    )
-    tasks = TaskScheduler(
-        iad,
-        estimator,
-        pool=pool,
-        policy=scheduling.policy,
-        heartbeat_s=config.liveness.heartbeat_s,
-        lost_after=config.liveness.lost_after,
-        wall_offset_s=wall_offset_s,
-        stopwatch=clock,
-        first_subtask_id=secrets.randbits(31) << 20,
-        # Without records there is nowhere to store events: they wait at the nodes.
-        takes_events=bool(config.records.directory),
-        started_s=clock() if config.sockets.nodes else None,
-        known=nodes_before(state) if config.sockets.nodes else None,
-        budget=budget,
-        rates=ClientRates(
-            config.clients.rate_per_s,
-            config.clients.burst_s,
-            "an IAD may send {:g} tasks/s where no rate is agreed",
-        ),
-    )
-    return queries, tasks

@@ -13,11 +13,19 @@ from typing import Annotated, Final, Literal
 from msgspec import Meta
 from msgspec.structs import replace
 
-from agent.wire.base import Count, Identifier, Message, Milliseconds, Name, Text, WireStruct
+from agent.wire.base import (
+    Count,
+    Identifier,
+    Message,
+    Milliseconds,
+    Name,
+    Position,
+    Text,
+    WireStruct,
+)
 from agent.wire.overlay import Notification
 from agent.wire.predicates import Filter
 
-Position = Annotated[int, Meta(ge=1, lt=2**53)]
 # Maximum number of subscriptions in one message.
 MAX_TOGETHER: Final = 64
 Place = tuple[Identifier, Position]

@@ -130,6 +130,11 @@ def fleet() -> None:
 @click.option(
     "--service", "service_id", default="default", show_default=True, help="Service asked."
 )
+@click.option(
+    "--from-clone",
+    is_flag=True,
+    help="Where an area gives no live answer, show the last values that its clone knows.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as the wire's JSON.")
 def query(
     master: str,
@@ -141,6 +146,7 @@ def query(
     series: bool,
     timeout_ms: float | None,
     service_id: str,
+    from_clone: bool,
     as_json: bool,
     keys: KeyFiles | None,
 ) -> int:
@@ -160,6 +166,7 @@ def query(
         form="series" if series else "aggregate",
         timeout_ms=timeout_ms,
         service=service_id,
+        from_clone=from_clone,
         as_json=as_json,
         keys=keys,
     )

@@ -63,6 +63,7 @@ def run(
     form: Form,
     timeout_ms: float | None,
     service: str = "default",
+    from_clone: bool = False,
     as_json: bool,
     keys: KeyFiles | None = None,
 ) -> int:
@@ -79,6 +80,7 @@ def run(
                 timeout_ms=timeout_ms,
                 service=service,
                 label="fleet query",
+                stale_ok=from_clone,
             )
     except (NoReplyError, ValueError) as error:
         return replies.fail(error, f"{master} is no answer to a query", "public")

@@ -103,6 +103,8 @@ REASONS = {
     ("docs/README.md", "Rerun the papers"): LAB,
     "docs/run/commands.md": "each command's synopsis: tests/fleet/cli/test_commands_conventions.py",
     ("docs/use/demo.md", "The demo"): DEMO,
+    ("docs/use/ask.md", "From a device's clone"): "needs a device that sleeps: "
+    "tests/master/test_derived_process.py",
     ("docs/run/deploy.md", "Deploying"): HOSTS,
     "docs/understand/directory.md": "one foreground process, which the market's page starts, too",
     FIRST: "the rest needs a card: tests/image/test_first_fleet.py pastes the page, to its end",
