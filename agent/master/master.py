@@ -30,6 +30,7 @@ from agent.master.operator_plane import MAX_CONNECTIONS, OperatorPlane
 from agent.master.peers import Peers
 from agent.master.place import partners_of, place_of, publishers
 from agent.master.placement_plane import PlacementPlane
+from agent.master.placement_record import PlacementRecorder
 from agent.master.processor_plane import ProcessorPlane
 from agent.master.provisioning import LocalProvisioner, PodTable, Provisioner
 from agent.master.public_plane import PublicPlane
@@ -283,6 +284,12 @@ class Master:
             sizes=self._processors.sizes,
             listeners=self._push.topics_named,
             homes=self._homes.choices,
+        )
+        PlacementRecorder(
+            reactor,
+            self._placement.facts,
+            lambda record: reactor.perform([WriteRecord(record)]),
+            config.processing.record_s,
         )
         self._handovers.admits = self._placement.admits
         self._topics.mover = self._handovers
