@@ -29,6 +29,7 @@ from agent.client.subscriptions import Notifications, SubscriptionError, Unknown
 from agent.client.watches import Rounds, WatchError
 from agent.net.keys import KeyFiles
 from agent.wire.base import LONGEST_TIMEOUT_MS, TIMEOUT_FACTOR, Form, Policy
+from agent.wire.clones import CloneReport, CloneRequest
 from agent.wire.codec import encode
 from agent.wire.handover import MoveReport, MoveRequest
 from agent.wire.market import Service
@@ -461,7 +462,7 @@ class Client(Connection[ClientReply]):
         self._subscriptions.pop(subscription_id, None)
 
 
-Report = TypeVar("Report", ServiceReport, TopicReport, MoveReport, PlacementReport)
+Report = TypeVar("Report", ServiceReport, TopicReport, MoveReport, PlacementReport, CloneReport)
 
 
 class Operator(Connection[OperatorReply]):
@@ -490,6 +491,10 @@ class Operator(Connection[OperatorReply]):
         """Have a topic created or removed, or all listed; the report has the result."""
         return self._ask_report(request, TopicReport, timeout_ms)
 
+    def ask_clone(self, request: CloneRequest, timeout_ms: float = 15_000.0) -> CloneReport:
+        """Have a device's clone created or removed, or all listed; the report has the result."""
+        return self._ask_report(request, CloneReport, timeout_ms)
+
     def ask_placement(
         self, request: PlacementRequest, timeout_ms: float = 5_000.0
     ) -> PlacementReport:
@@ -502,7 +507,7 @@ class Operator(Connection[OperatorReply]):
 
     def _ask_report(
         self,
-        request: ServiceRequest | TopicRequest | MoveRequest | PlacementRequest,
+        request: ServiceRequest | TopicRequest | MoveRequest | PlacementRequest | CloneRequest,
         wanted: type[Report],
         timeout_ms: float,
     ) -> Report:

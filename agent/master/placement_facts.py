@@ -18,6 +18,7 @@ from agent.wire.placement import (
     MAX_CHOICES,
     MAX_HOMES,
     MAX_NAME,
+    MAX_PEERS,
     MAX_PINS,
     MAX_PLACED,
     MAX_SOURCES,
@@ -26,6 +27,7 @@ from agent.wire.placement import (
     HomeFacts,
     Listeners,
     Mode,
+    PeerRate,
     PinnedUnit,
     PlacementFacts,
     Source,
@@ -40,6 +42,8 @@ class Topics(Protocol):
     """The topics of this master."""
 
     arrivals: dict[str, Counter[str]]
+    # Of clones: what peers put out, by the peer's topic and the IAD where it was published.
+    peer_arrivals: dict[str, Counter[tuple[str, str]]]
     on_created: Callable[[str], str]
     on_removed: Callable[[str], object]
 
@@ -80,25 +84,41 @@ class Measured:
             counts[name] = status.processed + status.skipped + status.waiting
             for iad, count in self._topics.arrivals.get(name, {}).items():
                 counts[name, iad] = count
+            for (peer, iad), count in self._topics.peer_arrivals.get(name, {}).items():
+                counts[name, peer, iad] = count
         self._rates.count(counts, now)
 
     @property
     def has_units(self) -> bool:
         """Whether anything here may live elsewhere."""
-        return bool(self._topics.statuses or self._home_facts(()))
+        return bool(self.topics or self._home_facts(()))
+
+    @property
+    def topics(self) -> list[TopicStatus]:
+        """Those that may live elsewhere. Of a clone that stays here nobody is told anything."""
+        return [each for each in self._topics.statuses if not _stays(each.topic)]
 
     def facts(
         self, mode: Mode, pins: Mapping[Unit, str], delays: Sequence[Delay]
     ) -> PlacementFacts:
         """What this master tells of itself. O(topics + subscriptions)."""
         config = self._config
-        sizes = self._sizes() if self._topics.statuses else {}
+        topics = self.topics
+        sizes = self._sizes() if topics else {}
         # Of too many, those that were taken away are left out first.
         words = sorted(pins.items(), key=lambda each: (not each[1], each[0]))
         pinned = [PinnedUnit(named(unit), iad) for unit, iad in words]
+        heard = Counter(self._listeners())
+        staying = [each for each in self._topics.statuses if _stays(each.topic)]
+        for each in staying:
+            heard.update(each.topic.clone.peers if each.topic.clone else ())
+        load = sum(
+            (self._rates.per_s(each.topic.name) or 0.0) * (each.cpu_ms or 0.0) / 1e3
+            for each in staying
+        )
         listeners = [
             Listeners(topic, count)
-            for topic, count in sorted(self._listeners().items())
+            for topic, count in sorted(heard.items())
             if TOPIC_NAME.fullmatch(topic)  # A filter may name anything.
         ]
         return PlacementFacts(
@@ -108,11 +128,11 @@ class Measured:
             config.every_s,
             cores=cores(),
             mode=mode,
-            compute=config.compute or float(cores()),
+            compute=max(0.0, (config.compute or float(cores())) - load),
             storage_bytes=config.storage_bytes or None,
             most_processors=config.most_processors,
             opening_cost=config.opening_cost,
-            topics=tuple([self._topic(each, sizes) for each in self._topics.statuses[:MAX_TOPICS]]),
+            topics=tuple([self._topic(each, sizes) for each in topics[:MAX_TOPICS]]),
             listeners=tuple(listeners[:MAX_PLACED]),
             homes=tuple(self._home_facts(delays)),
             delays=tuple(delays),
@@ -137,9 +157,16 @@ class Measured:
             for iad in self._topics.arrivals.get(topic.name, {})
             if (rate := self._rates.per_s((topic.name, iad)))
         }
-        for iad, rate in self._readings(topic, sum(published.values())).items():
+        heard = {
+            key: rate
+            for key in self._topics.peer_arrivals.get(topic.name, {})
+            if (rate := self._rates.per_s((topic.name, *key)))
+        }
+        known = sum(published.values()) + sum(heard.values())
+        for iad, rate in self._readings(topic, known).items():
             published[iad] = published.get(iad, 0.0) + rate
         largest = sorted(published, key=lambda iad: (-published[iad], iad))
+        peers = sorted(heard, key=lambda key: (-heard[key], key))[:MAX_PEERS]
         return TopicFacts(
             topic.name,
             tuple([Source(iad, round(published[iad], 6)) for iad in largest[:MAX_SOURCES]]),
@@ -149,9 +176,10 @@ class Measured:
             state_bytes=float(sizes.get(topic.name, 0)),
             slo=topic.slo,
             per_s=round(sum(published.values()), 6) if len(published) > MAX_SOURCES else None,
+            peers=tuple([PeerRate(peer, round(heard[peer, iad], 6), iad) for peer, iad in peers]),
         )
 
-    def _readings(self, topic: Topic, published: float) -> dict[str, float]:
+    def _readings(self, topic: Topic, known: float) -> dict[str, float]:
         """Messages a second that rounds of readings make, by the IAD that gives them: those that
         offer areas of the topic share what is measured, or else a message an area is expected."""
         if topic.every_s is None:
@@ -163,8 +191,13 @@ class Measured:
         } or {self._iad: 1}
         expected = sum(offered.values()) / topic.every_s
         measured = self._rates.per_s(topic.name)
-        rate = expected if not measured else max(0.0, measured - published)
+        rate = expected if not measured else max(0.0, measured - known)
         return {iad: rate * count / sum(offered.values()) for iad, count in offered.items()}
+
+
+def _stays(topic: Topic) -> bool:
+    """Whether it never leaves this master."""
+    return topic.clone is not None and not topic.clone.leaves
 
 
 def cores() -> int:

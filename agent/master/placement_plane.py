@@ -8,17 +8,19 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, get_args
 
-from agent.master.movable import Mover
+from agent.master.movable import Mover, MoveStatus
 from agent.master.operator_plane import OperatorPlane
 from agent.master.peers import Peers
 from agent.master.placement_facts import Measured, Topics
 from agent.master.public_plane import PublicPlane
 from agent.master.request_plane import RequestOrigin
 from agent.master.state import State
+from agent.placement.admission import Admission
+from agent.placement.cost_history import CostHistory
 from agent.placement.gossip import Gossip
 from agent.placement.moves import Move
 from agent.placement.placer import Placer
-from agent.placement.view import View, moves_of, named
+from agent.placement.view import View, believed, moves_of, named
 from agent.placement.world import Kind, PlacementError, Unit
 from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
@@ -27,6 +29,8 @@ from agent.wire.placement import (
     MAX_PINS,
     MAX_TOLD_MOVES,
     ApplyPlan,
+    AskGrant,
+    GrantTold,
     KnownFacts,
     Mode,
     MoveTold,
@@ -94,16 +98,22 @@ class PlacementPlane:
         now = self._clock()
         self._gossip = Gossip(self._iad, epoch, now, self._config.every_s)
         self._placer = Placer(self._iad, drift=self._config.drift, move_cost=self._config.move_cost)
+        self._admission = Admission(self._iad, epoch, self._placer, now)
+        self._costs = CostHistory()
+        # The last move of a unit, and what it was to gain.
+        self._gains: dict[Unit, Move] = {}
         # Moves that this master has begun, and does not know the end of.
         self._begun: dict[Unit, Move] = {}
         # New units, and until when other masters are waited for before they are placed.
         self._arriving: dict[Unit, float] = {}
         self._told_troubles: set[str] = set()
         self._was_full = False
-        self._tell_s = self._look_s = now + self._config.every_s
+        self._tell_s = self._look_s = self._rested_s = now + self._config.every_s
         self._restore()
         public.takes(PlacementFacts, self._heard)
+        public.takes(AskGrant, self._asked_grant)
         peers.takes(PlacementEcho, self._echoed)
+        peers.takes(GrantTold, self._grant_told)
         for kind in get_args(PlacementRequest):
             operator.takes(kind, self._asked)
         topics.on_created = self._arrived
@@ -125,7 +135,8 @@ class PlacementPlane:
     @property
     def next_due(self) -> float | None:
         """When others are to be told, or a move may begin or have ended."""
-        return min(self._tell_s, self._look_s)
+        dues = [self._tell_s, self._look_s, self._admission.next_due]
+        return min(due for due in dues if due is not None)
 
     def tick(self, now: float) -> None:
         """Tell those who are due, look after moves."""
@@ -133,12 +144,17 @@ class PlacementPlane:
             self._tell(now)
         if self._look_s <= now:
             self._look_after_moves(now)
+        self._ask(now)
+
+    def _ask(self, now: float) -> None:
+        for iad, ask in self._admission.due(now):
+            self._peers.send(iad, ask)
+        if self._admission.failed():  # Another unit's move may begin.
+            self._look_s = max(now + LOOK_S, self._rested_s)
 
     def _tell(self, now: float) -> None:
         self._measured.count(now)
-        placer = self._placer
-        busy = placer.mode != "open" or bool(placer.pins or self._measured.has_units)
-        due = self._gossip.due(self._partners, busy, now)
+        due = self._gossip.due(self._partners, self._busy, now)
         own = self.facts() if due else PlacementFacts(self._iad, 0, 0, 1.0)
         for iad in due:
             told = self._gossip.tell(iad, own, now)
@@ -148,16 +164,27 @@ class PlacementPlane:
                 self._gossip.not_sent(iad, now)
         self._tell_s = self._gossip.next_due(now)
 
+    @property
+    def _busy(self) -> bool:
+        placer = self._placer
+        return placer.mode != "open" or bool(placer.pins or self._measured.has_units)
+
     def _echoed(self, iad: str, echo: PlacementEcho, now: float) -> None:
         self._gossip.echoed(iad, echo.epoch, echo.number, now)
 
     def _heard(self, origin: RequestOrigin, told: PlacementFacts, now: float) -> None:
-        sender = origin.sender
-        # Without keys, loopback is trusted, as everywhere.
-        speaks = sender.role == "anyone" or (sender.role, sender.name) == ("iad", told.iad)
-        if not speaks or told.iad not in self._partners:
+        if not self._is_partner(origin, told.iad):
             return
         self._public.reply(origin, PlacementEcho(told.epoch, told.number))
+        self._believe(told, now)
+
+    def _is_partner(self, origin: RequestOrigin, iad: str) -> bool:
+        sender = origin.sender
+        # Without keys, loopback is trusted, as everywhere.
+        speaks = sender.role == "anyone" or (sender.role, sender.name) == ("iad", iad)
+        return speaks and iad in self._partners
+
+    def _believe(self, told: PlacementFacts, now: float) -> None:
         if not self._gossip.heard(told, now):
             return
         for unit in self._placer.heard(told, self._units_here()):
@@ -170,17 +197,49 @@ class PlacementPlane:
         now = self._clock()
         return self._measured.facts(self._placer.mode, self._placer.pins, self._gossip.delays(now))
 
+    # --- grants of drift -----------------------------------------------------------------------
+
+    def _asked_grant(self, origin: RequestOrigin, ask: AskGrant, now: float) -> None:
+        if not self._is_partner(origin, ask.iad):
+            return
+        try:
+            view = partial(self.view, now)
+            granted, token, why = self._admission.asked(ask, view, self._moving(), now)
+        except PlacementError as error:
+            granted, token, why = False, 0, str(error)
+        facts = self._gossip.newest(ask.iad, self.facts(), now) if ask.step == "ask" else None
+        told = GrantTold(
+            self._iad, ask.epoch, ask.number, ask.step, granted, token, why[:512], facts
+        )
+        self._public.reply(origin, told)
+
+    def _grant_told(self, iad: str, told: GrantTold, now: float) -> None:
+        if iad != told.iad or (told.facts is not None and told.facts.iad != iad):
+            return
+        if told.facts is not None:
+            self._believe(told.facts, now)
+        admission = self._admission
+        admission.told(told, now)
+        if admission.to_check:
+            if (view := self._view_or_none(now, admission.to_check)) is None:
+                return
+            admission.check(view, now)
+        self._ask(now)
+        if (move := admission.begins(now)) is not None:
+            self._begin(move, now)
+
     # --- what is known -------------------------------------------------------------------------
 
-    def view(self, now: float) -> View:
-        """The placement as far as it is known: masters that are silent do not count."""
-        return View([self.facts(), *self._gossip.fresh(now).values()])
+    def view(self, now: float, first: Sequence[str] = ()) -> View:
+        """The placement as far as it is known: masters that are silent do not count. In doubt those
+        named `first` are believed."""
+        return View([self.facts(), *believed(self._gossip.fresh(now).values(), first)])
 
-    def _view_or_none(self, now: float) -> View | None:
+    def _view_or_none(self, now: float, first: Sequence[str] = ()) -> View | None:
         """The same for what nobody waits for: None, and said once, if what masters told contradicts
         itself. Others' facts must not end this process."""
         try:
-            return self.view(now)
+            return self.view(now, first)
         except PlacementError as error:
             self._tell_troubles([f"no unit moves: {error}"])
             return None
@@ -200,8 +259,11 @@ class PlacementPlane:
     # --- moves ---------------------------------------------------------------------------------
 
     def _units_here(self) -> list[Unit]:
-        topics = [Unit("processor", each.topic.name) for each in self._topics.statuses]
+        topics = [Unit("processor", each.topic.name) for each in self._measured.topics]
         return [*topics, *[Unit("home", name) for name, _ in self._homes()]]
+
+    def _moving(self) -> list[Unit]:
+        return [*(m.unit for m in self._mover.moves if m.state not in OVER), *self._begun]
 
     def _look_after_moves(self, now: float) -> None:
         newest = {each.unit: each for each in self._mover.moves}
@@ -211,10 +273,11 @@ class PlacementPlane:
                 del self._begun[unit]
                 failed = "" if status.state == "settled" else status.trouble or "aborted"
                 self._placer.ended(unit, failed, now)
+                self._admission.over(unit, now)
+                self._costs.moved(now)
         if self._arriving:
             self._place_arrivals(now)
-        moving = [each.unit for each in self._mover.moves if each.state not in OVER]
-        moving += self._begun
+        moving = self._moving()
         placer, here = self._placer, self._units_here()
         urgent = bool(
             moving
@@ -227,19 +290,25 @@ class PlacementPlane:
         if placer.mode == "draining" and self._was_full and not here:
             self._say(f"drained: no unit lives here any more; {self._iad} may be stopped\n")
         self._was_full = bool(here)
-        if not (urgent or self._config.drift):
+        costs = self._costs.due(now) and self._gossip.active(self._busy, now)
+        costs = costs and not self._unheard(now)
+        if not (urgent or self._config.drift or costs):
             return
         if (view := self._view_or_none(now)) is None:
             return
         self._tell_troubles(view.troubles)
+        if costs:
+            self._costs.take(view.price.total(), now)
         waited = placer.waiting
-        move = placer.next_move(view, moving, now)
+        unheard = self._gossip.unheard(self._partners)
+        move = self._admission.next_move(view, moving, now, unheard)
         still = {unit for unit, _, _ in placer.waiting}
         for unit, target, _ in waited:
             if unit not in still and (trouble := placer.troubles.get(unit)):
                 self._say(f"{unit} does not move to {target}: {trouble}\n")
         # A large pool's view takes a while: most of the time is for other things.
-        self._look_s = max(self._look_s, now + SHARE * (self._clock() - now))
+        self._rested_s = now + SHARE * (self._clock() - now)
+        self._look_s = max(self._look_s, self._rested_s)
         if move is not None:
             self._begin(move, now)
 
@@ -248,8 +317,10 @@ class PlacementPlane:
             self._mover.begin(move.unit, move.target, move.reason)
         except PlacementError as error:
             self._placer.ended(move.unit, str(error), now)
+            self._admission.over(move.unit, now)
             return
-        self._begun[move.unit] = move
+        self._look_s = min(self._look_s, now + LOOK_S)
+        self._begun[move.unit] = self._gains[move.unit] = move
         self._say(f"{move.unit} moves to {move.target}: {move.reason}\n")
 
     def _arrived(self, name: str) -> str:
@@ -393,6 +464,7 @@ class PlacementPlane:
                 moves=tuple(self._moves()[-MAX_TOLD_MOVES:]),
                 move_cost=self._config.move_cost,
                 message=message[:512],
+                costs=self._costs.told(now),
             ),
         )
 
@@ -403,7 +475,15 @@ class PlacementPlane:
             for iad in sorted(self._partners - told)
         ]
 
+    def _gain(self, status: MoveStatus) -> float | None:
+        move = self._gains.get(status.unit)
+        if move is None or (move.target, move.reason) != (status.target, status.reason):
+            return None
+        return round(move.gain, 9) if move.gain and math.isfinite(move.gain) else None
+
     def _moves(self) -> list[MoveTold]:
+        told = {each.unit for each in self._mover.moves}
+        self._gains = {unit: move for unit, move in self._gains.items() if unit in told}
         found = [
             MoveTold(
                 named(each.unit),
@@ -413,6 +493,7 @@ class PlacementPlane:
                 each.state,
                 each.pause_ms,
                 each.trouble[:512],
+                self._gain(each),
             )
             for each in self._mover.moves
         ]

@@ -27,7 +27,7 @@ from agent.scheduling.admission import may_publish
 from agent.scheduling.events import QueryArrived
 from agent.scheduling.nearest import nearest
 from agent.scheduling.queries.scheduler import QueryScheduler
-from agent.topics.contents import why_not
+from agent.topics.contents import peer_of, why_not
 from agent.topics.events import (
     AskInbox,
     AskReadings,
@@ -202,6 +202,8 @@ class TopicPlane:
         self._published = 0
         # Messages by topic, and by the IAD where they were published.
         self.arrivals: dict[str, Counter[str]] = {}
+        # Of clones: outputs of peers, by the clone's topic, then by the peer's and its IAD.
+        self.peer_arrivals: dict[str, Counter[tuple[str, str]]] = {}
         # Gets the name of a new topic that is on disk; what it returns is told to the operator.
         self.on_created: Callable[[str], str] = lambda _: ""
         # Gets the name of a topic that was removed, not of one that moved away.
@@ -396,6 +398,7 @@ class TopicPlane:
             self._state.remove(TOPIC, name)
             self._peers.pop(name, None)
             self.arrivals.pop(name, None)
+            self.peer_arrivals.pop(name, None)
 
     def _keep(self, instruction: KeepTopic) -> None:
         topic = instruction.topic
@@ -407,6 +410,7 @@ class TopicPlane:
         name, incarnation = instruction.name, instruction.incarnation
         self._peers.pop(name, None)
         self.arrivals.pop(name, None)
+        self.peer_arrivals.pop(name, None)
         for _ in range(len(self._to_release)):
             # Later it would take the place of the progress of a topic that is created anew.
             if (release := self._to_release.popleft()).name != name:
@@ -438,7 +442,10 @@ class TopicPlane:
     def _said(self, name: str, incarnation: str, message: PushReply) -> None:
         if isinstance(message, Notified):
             publisher = message.notification.origin.publisher
-            self.arrivals.setdefault(name, Counter())[publisher] += 1
+            if peer := peer_of(message.notification, self._topics.clone(name)):
+                self.peer_arrivals.setdefault(name, Counter())[peer, publisher] += 1
+            else:
+                self.arrivals.setdefault(name, Counter())[publisher] += 1
         self._came.append(InboxSaid(name, incarnation, message))
 
     def _why_not_read(self, topic: Topic) -> str:

@@ -73,7 +73,7 @@ class Gossip:
         """The masters to tell now. `busy`: this one has something to place. O(peers)."""
         for gone in [iad for iad in self._peers if iad not in peers]:
             del self._peers[gone]
-        if not self._active(busy, now):
+        if not self.active(busy, now):
             return []
         found = []
         for iad in sorted(peers):
@@ -96,9 +96,18 @@ class Gossip:
         peer = self._peers[iad]
         next_s = self._active_s if peer.unanswered < UNANSWERED else self._idle_s
         peer.next_s = now + next_s
+        return self.newest(iad, own, now, next_s)
+
+    def newest(
+        self, iad: str, own: PlacementFacts, now: float, next_s: float | None = None
+    ) -> PlacementFacts:
+        """What that master may know of this one now, newer than all that was told before: of homes
+        those that may live there."""
         self._number += 1
+        homes = tuple([each for each in own.homes if iad in each.delays_ms])
         return replace(
-            own, iad=self._iad, epoch=self._epoch, number=self._number, next_s=next_s,
+            own, iad=self._iad, epoch=self._epoch, number=self._number, homes=homes,
+            next_s=self._active_s if next_s is None else next_s,
             delays=tuple(self.delays(now)), wants=is_busy(own) or now < self._awake_s,
         )  # fmt: skip
 
@@ -135,7 +144,8 @@ class Gossip:
                 found.append(Delay(iad, round(p50 * 1e3, 4), round(p90 * 1e3, 4), round(age_s, 3)))
         return found
 
-    def _active(self, busy: bool, now: float) -> bool:
+    def active(self, busy: bool, now: float) -> bool:
+        """Whether there is anything to tell: of this master, which is `busy`, or of another."""
         if now < self._awake_s or busy:
             return True
         return any(each.facts.wants and self._fresh(each, now) for each in self._known())
@@ -163,6 +173,10 @@ class Gossip:
     def fresh(self, now: float) -> dict[str, PlacementFacts]:
         """What masters told that are not silent. O(masters)."""
         return {each.facts.iad: each.facts for each in self._known() if self._fresh(each, now)}
+
+    def unheard(self, peers: Collection[str]) -> list[str]:
+        """Those that have told nothing since this process began, or not for long. O(peers)."""
+        return [iad for iad in peers if iad not in self._heard]
 
     def known(self, now: float) -> list[KnownFacts]:
         """What masters told, those that are silent now included, by name."""

@@ -55,7 +55,8 @@ class Topic(Struct, frozen=True):
 
     Without a processor each publisher's home processes that publisher's messages (RELOC). With one,
     messages go from the publisher's home to the processor's master, and on to the subscribers'.
-    `state_bytes` are stored there: the processor's state, and what waits for it.
+    `state_bytes` are stored there: the processor's state, and what waits for it. `peer_rate`: the
+    messages a second that a processor takes from other units besides; their ways are flows.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Topic(Struct, frozen=True):
     processor: bool = False
     objective: Objective | None = None
     state_bytes: float = 0.0
+    peer_rate: float = 0.0
 
     @property
     def rate(self) -> float:
@@ -143,7 +145,7 @@ class World:
         self.ages: dict[str, float] = {}
         self.stand_ins: set[str] = set()
         self.topics: dict[str, Topic] = {}
-        self.rates: dict[str, float] = {}  # of topics: all publishers together
+        self.rates: dict[str, float] = {}  # of topics: all publishers together, but no peers
         self.published: dict[str, dict[str, float]] = {}  # client → topic → rate
         self.subscribed: dict[str, dict[str, None]] = {}  # client → topics, in order
         self.peers: dict[Unit, dict[Unit, float]] = {}
@@ -190,7 +192,7 @@ class World:
         """The CPU-seconds a second that a unit takes of its master. A clone's is its demand: the
         rate of all its flows (Flock's D_i). O(degree)."""
         if unit.kind == "processor":
-            return self.topics[unit.name].service_s * self.rates[unit.name]
+            return self.topics[unit.name].service_s * self.processed(unit.name)
         if unit.kind == "clone":
             return sum(self.peers[unit].values())
         topics = self.topics
@@ -199,6 +201,10 @@ class World:
             for name, rate in self.published.get(unit.name, {}).items()
             if not topics[name].processor
         )
+
+    def processed(self, topic: str) -> float:
+        """The messages a second that a topic's processor takes, those of peers included. O(1)."""
+        return self.rates[topic] + self.topics[topic].peer_rate
 
     def storage_of(self, unit: Unit) -> float:
         """The bytes that a unit stores at its master by itself; homes store the spools of topics,
@@ -309,6 +315,7 @@ class World:
         checked(f"{where} spool_bytes", topic.spool_bytes)
         checked(f"{where} state_bytes", topic.state_bytes)
         checked(f"{where} service_s", topic.service_s)
+        checked(f"{where} peer_rate", topic.peer_rate)
         goal = topic.objective
         if goal is not None and not (0 < goal.quantile < 1 and 0 < goal.seconds < inf):
             raise PlacementError(f"{where} an objective needs 0 < quantile < 1 and seconds > 0")

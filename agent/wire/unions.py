@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agent.wire.clones import CloneAnswer, CloneQuestion, CloneReport, CloneRequest
 from agent.wire.handover import Handover, MoveReport, MoveRequest
 from agent.wire.market import MarketReply, MarketRequest
 from agent.wire.messages import Answer, CancelTask, Query, Task, TaskResult
@@ -15,6 +16,8 @@ from agent.wire.operator import (
 )
 from agent.wire.overlay_links import OverlayRefused, OverlayRequest
 from agent.wire.placement import (
+    AskGrant,
+    GrantTold,
     PlacementEcho,
     PlacementFacts,
     PlacementReport,
@@ -35,6 +38,8 @@ PublicRequest = (
     | Publish
     | Handover
     | PlacementFacts
+    | AskGrant
+    | CloneQuestion
 )
 PublicReply = (
     Answer
@@ -46,16 +51,30 @@ PublicReply = (
     | OverlayRefused
     | Published
     | PlacementEcho
+    | GrantTold
     | Handover
+    | CloneAnswer
 )
 # Replies to clients, to other masters and to overlay brokers.
 ClientReply = Answer | Watching | Round | PushReply | Published
-PeerReply = Answer | TaskResult | MarketReply | PlacementEcho | Handover
+PeerReply = Answer | TaskResult | MarketReply | PlacementEcho | GrantTold | Handover | CloneAnswer
 NeighbourReply = Answer | OverlayRefused
 
 OperatorRequest = (
-    StatusRequest | SetPolicy | ServiceRequest | TopicRequest | MoveRequest | PlacementRequest
+    StatusRequest
+    | SetPolicy
+    | ServiceRequest
+    | TopicRequest
+    | MoveRequest
+    | PlacementRequest
+    | CloneRequest
 )
 OperatorReply = (
-    IadStatus | OperatorError | ServiceReport | TopicReport | MoveReport | PlacementReport
+    IadStatus
+    | OperatorError
+    | ServiceReport
+    | TopicReport
+    | MoveReport
+    | PlacementReport
+    | CloneReport
 )

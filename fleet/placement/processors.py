@@ -172,7 +172,7 @@ class Packing:
         seen = [
             latency.Topic(
                 max(topic.service_s, NO_WORK_S),
-                world.rates[topic.name],
+                world.processed(topic.name),
                 len(topic.publishers) if self.periodic else 0,
                 goal.seconds,
                 goal.quantile,

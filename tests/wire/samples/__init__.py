@@ -3,6 +3,7 @@
 from agent.wire import directory as directory_messages
 from agent.wire import messages, unions
 from tests.wire.samples import (
+    clones,
     data_plane,
     directory,
     handover,
@@ -23,6 +24,7 @@ SAMPLES = {
     **watches.SAMPLES,
     **push.SAMPLES,
     **overlay.SAMPLES,
+    **clones.SAMPLES,
     **topics.SAMPLES,
     **placement.SAMPLES,
     **handover.SAMPLES,
