@@ -66,6 +66,9 @@ def record_of(
         if topic.per_s is not None and (rest := topic.per_s - sum(told.values())) > 0.0:
             told[facts.iad] = told.get(facts.iad, 0.0) + rest
         arrivals += [ArrivalsMeasured(topic.name, iad, "", per_s) for iad, per_s in told.items()]
+        arrivals += [
+            ArrivalsMeasured(topic.name, peer.iad, peer.topic, peer.per_s) for peer in topic.peers
+        ]
     return PlacementRecord(
         facts.iad,
         wall_ms,

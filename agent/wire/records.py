@@ -195,8 +195,8 @@ class DelayMeasured(Struct, frozen=True, gc=False):
 
 
 class ArrivalsMeasured(Struct, frozen=True, gc=False):
-    """Messages a second of a topic: those that come by way of the master of `source`, or those that
-    the clone whose topic is `peer` puts out. One of the two is empty."""
+    """Messages a second of a topic that come by way of the master of `source`. If a `peer` is
+    named, they are what that topic puts out, such as another device's clone."""
 
     topic: str
     source: str
@@ -224,10 +224,11 @@ class PlacementRecord(Record, frozen=True, tag="placement"):
     to has something to place (docs/run/placement.md).
 
     Rates are those of the minute before; `topics` live there. `delays` (`iad`, `p50_ms`, `p90_ms`)
-    are one way to masters that were measured in the last minutes, `arrivals` (`topic`, `source` or
-    `peer`, `per_s`) messages a second from IADs and clones, `listeners` (`topic`, `count`)
-    subscriptions at this master, `pins` (`kind`, `unit`, `iad`) an operator's. `compute` is
-    CPU-seconds a second; a limit that is null is none. `mode`: open, frozen or draining.
+    are one way to masters that were measured in the last minutes, `arrivals` (`topic`, `source`,
+    `peer`, `per_s`) messages a second by IAD, with a `peer` those of another clone, `listeners`
+    (`topic`, `count`) subscriptions at this master, `pins` (`kind`, `unit`, `iad`) an operator's.
+    `compute` is CPU-seconds a second; a limit that is null is none. `mode`: open, frozen or
+    draining.
     """
 
     mode: str

@@ -7,6 +7,7 @@ from agent.runtime.reactor import Reactor
 from agent.wire.placement import (
     Delay,
     Listeners,
+    PeerRate,
     PinnedUnit,
     PlacementFacts,
     Source,
@@ -23,7 +24,8 @@ from agent.wire.records import (
 
 BUSY = PlacementFacts(
     "iad1", 1, 1, 5.0, cores=2, compute=2.0, opening_cost=0.5, mode="frozen",
-    topics=(TopicFacts("comfort", (Source("iad1", 2.0), Source("iad2", 0.5))), TopicFacts("calm")),
+    topics=(TopicFacts("comfort", (Source("iad1", 2.0), Source("iad2", 0.5))),
+            TopicFacts("calm", peers=(PeerRate("clone-1", 3.0, "iad3"),))),
     delays=(Delay("iad2", 1.5, 2.5, age_s=3.0), Delay("iad3", 9.0, 9.0, age_s=500.0)),
     listeners=(Listeners("comfort", 2),),
     pins=(PinnedUnit(UnitName("processor", "comfort"), "iad1"),
@@ -55,7 +57,8 @@ def test_a_record_says_what_was_measured_in_the_last_minutes():
         most_processors=None, opening_cost=0.5, topics=("comfort", "calm"),
         delays=(DelayMeasured("iad2", 1.5, 2.5),),
         arrivals=(ArrivalsMeasured("comfort", "iad1", "", 2.0),
-                  ArrivalsMeasured("comfort", "iad2", "", 0.5)),
+                  ArrivalsMeasured("comfort", "iad2", "", 0.5),
+                  ArrivalsMeasured("calm", "iad3", "clone-1", 3.0)),
         listeners=(ListenersCounted("comfort", 2),),
         pins=(PinSet("processor", "comfort", "iad1"),),
     )  # fmt: skip

@@ -16,9 +16,11 @@ from msgspec.structs import replace
 
 from agent.wire.messages import Slo
 from agent.wire.placement import (
+    MAX_PEERS,
     MAX_SOURCES,
     Delay,
     Listeners,
+    PeerRate,
     PinnedUnit,
     PlacementFacts,
     Source,
@@ -239,13 +241,16 @@ def _topic(
             slo=told.slo or service.slo,
         )
     if told.name in rates:
-        came = {source: rate for (source, _), rate in rates[told.name].items() if source and rate}
-        largest = sorted(came, key=lambda iad: (-came[iad], iad))[:MAX_SOURCES]
-        every = sum(came.values())
+        came = {key: rate for key, rate in rates[told.name].items() if rate}
+        sources = {iad: rate for (iad, peer), rate in came.items() if iad and not peer}
+        peers = {(peer, iad): rate for (iad, peer), rate in came.items() if peer}
+        largest = sorted(sources, key=lambda iad: (-sources[iad], iad))[:MAX_SOURCES]
+        nearest = sorted(peers, key=lambda key: (-peers[key], key))[:MAX_PEERS]
         found = replace(
             found,
-            sources=tuple([Source(iad, came[iad]) for iad in largest]),
-            per_s=every if len(came) > MAX_SOURCES else None,
+            sources=tuple([Source(iad, sources[iad]) for iad in largest]),
+            per_s=sum(sources.values()) if len(sources) > MAX_SOURCES else None,
+            peers=tuple([PeerRate(topic, peers[topic, iad], iad) for topic, iad in nearest]),
         )
     return found
 

@@ -91,6 +91,11 @@ class Building:
         found = [json.loads(line) for line in lines if f'"record":"{kind}"' in line]
         return [each for each in found if each["wall_ms"] >= since_ms]
 
+    def tell(self, numbers: dict) -> None:
+        """Keep a line of numbers with the run."""
+        with (self.folder / "numbers.jsonl").open("a") as file:
+            file.write(json.dumps(numbers, ensure_ascii=False) + "\n")
+
     @contextmanager
     def people(self, floor: str, names: tuple[str, ...]) -> Iterator[People]:
         """Somebody who publishes and listens on a floor, to all of these topics."""

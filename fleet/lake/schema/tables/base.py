@@ -213,7 +213,7 @@ PLACEMENT: Final = Table(
             "arrivals",
             "array<struct<topic:string,source:string,peer:string,per_s:double>>",
             "1/s",
-            "messages of its topics, by the IAD or the clone that they come from",
+            "messages of its topics, by the IAD, and the clone, that they come from",
         ),
         Column(
             "listeners",

@@ -78,8 +78,8 @@ TOPIC_ARRIVALS: Final = Table(
     ("topic", "source", "peer", "hour"),
     (
         TOPIC,
-        Column("source", "string", "", "the IAD that they come from; empty if it is a clone"),
-        Column("peer", "string", "", "the clone's topic, or empty"),
+        Column("source", "string", "", "the IAD that they come by way of"),
+        Column("peer", "string", "", "the topic that puts them out, such as a clone's, or empty"),
         Column("hour", "int", "h", "hour of the day, UTC"),
         Column("per_s", "double", "1/s", "mean of the records of this hour, of all days"),
         Column("most_per_s", "double", "1/s", "the same in the busiest record"),

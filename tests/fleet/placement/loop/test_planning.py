@@ -45,9 +45,10 @@ def test_by_day_it_lives_at_one_master_and_by_night_at_another():
     day, night = outlooks(night_shift, (DAY, NIGHT))
     # One subscriber at iad1; by night 20 messages a second come from iad2 to there and no way
     # round is shorter, so it is as cheap at both.
-    assert (day.per_s, day.needed, day.plan.moves, day.plan.cost) == (10.0, 1, (), (0.0, 0.0))
+    assert (day.per_s, day.needed, day.plan.moves) == (10.0, 1, ())
+    assert day.plan.cost == pytest.approx((0.0, 0.0), abs=0.001)  # it waits a little
     assert (night.per_s, night.plan.moves) == (20.0, ())
-    assert night.plan.cost == (pytest.approx(0.2), pytest.approx(0.2))
+    assert night.plan.cost == pytest.approx((0.2, 0.2), abs=0.001)
     # With a subscriber at iad2, too, it is cheaper there.
     masters[1] = recorded("iad2", listeners=(Listeners("comfort", 2),))
     day, night = outlooks(learned(rates, masters=masters), (DAY, NIGHT))
@@ -93,7 +94,8 @@ def test_more_masters_are_needed_than_objectives_leave_to_one():
 
     day = by_day(14.0)
     assert day.needed in (2, 3)
-    assert day.plan.masters == (1, day.needed)
+    assert day.plan.masters[0] == 1
+    assert day.plan.masters[1] >= day.needed  # more where waiting costs more than they do
     assert day.plan.cost[0] is None
     assert sum(each.misses(each.today_ms) for each in day.expected) > 0
     assert sum(each.misses(each.planned_ms) for each in day.expected) == 0
