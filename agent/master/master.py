@@ -32,6 +32,7 @@ from agent.master.operator_plane import MAX_CONNECTIONS, OperatorPlane
 from agent.master.peers import Peers
 from agent.master.place import partners_of, place_of, publishers
 from agent.master.placement_plane import PlacementPlane
+from agent.master.placement_record import PlacementRecorder
 from agent.master.processor_plane import ProcessorPlane
 from agent.master.provisioning import LocalProvisioner, PodTable, Provisioner
 from agent.master.public_plane import PublicPlane
@@ -291,6 +292,12 @@ class Master:
             listeners=self._push.topics_named,
             homes=self._homes.choices,
             traffic=traffic,
+        )
+        PlacementRecorder(
+            reactor,
+            self._placement.facts,
+            lambda record: reactor.perform([WriteRecord(record)]),
+            config.processing.record_s,
         )
         self._handovers.admits = self._placement.admits
         self._handovers.stays = self._topics.stays

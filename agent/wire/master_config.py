@@ -104,7 +104,11 @@ class MasterProcessing(Section, frozen=True):
     ] = 0
     record_s: Annotated[
         float,
-        Meta(ge=0.1, le=86_400.0, description="Seconds that a record of a processor covers."),
+        Meta(
+            ge=0.1,
+            le=86_400.0,
+            description="Seconds between records of processors and of placement.",
+        ),
     ] = 60.0
 
 

@@ -32,7 +32,7 @@ from fleet.cli.options import (
     run_directory,
 )
 from fleet.cli.placement import placement
-from fleet.cli.placement_model import measure, train
+from fleet.cli.placement_model import follow, measure, train
 from fleet.cli.plan import plan
 from fleet.cli.release import release, releases
 from fleet.cli.service import service
@@ -240,6 +240,7 @@ fleet.add_command(plan)
 fleet.add_command(placement)
 placement.add_command(measure)
 placement.add_command(train)
+placement.add_command(follow)
 fleet.add_command(watch)
 fleet.add_command(subscribe)
 fleet.add_command(topic)

@@ -239,6 +239,23 @@ class Overlay(Section, frozen=True):
     ] = "idr"
 
 
+class Placement(Section, frozen=True):
+    """What `fleet placement follow` does with what masters recorded
+    (docs/run/placement.md#follow-the-load)."""
+
+    follow: Annotated[
+        bool,
+        Meta(description="Whether it makes the moves that it plans; if not, it only names them."),
+    ] = False
+    every_s: Annotated[
+        float, Meta(ge=1.0, le=604_800.0, description="Seconds between two looks.")
+    ] = 3_600.0
+    window_s: Annotated[
+        float,
+        Meta(ge=1.0, le=2_678_400.0, description="Records count that are at most so old, seconds."),
+    ] = 3_600.0
+
+
 class Inventory(Section, frozen=True):
     """What a fleet consists of; `fleet init` writes one to begin with."""
 
@@ -250,3 +267,4 @@ class Inventory(Section, frozen=True):
     person: Annotated[tuple[Person, ...], Meta(max_length=1_000)] = ()
     group: Annotated[tuple[Group, ...], Meta(max_length=1_000)] = ()
     jump: Annotated[tuple[JumpHost, ...], Meta(max_length=1_000)] = ()
+    placement: Placement = Placement()

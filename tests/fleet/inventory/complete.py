@@ -20,6 +20,11 @@ connect_s = 5.0
 pin = "0.1.0-0123abcd"
 keep = 4
 
+[placement]
+follow = true
+every_s = 600.0
+window_s = 1200.0
+
 [overlay]
 links = [["west", "east"]]
 clusters = 2

@@ -38,8 +38,8 @@ def test_numbers_of_the_tables_are_those_of_the_files(folder, page):
             assert any(values <= cells for cells in known), (source, row)
             seen[source] += len(row)
     assert set(seen) == {
-        "attainment", "client", "contents", "load_curve", "master_load", "moved", "node_hours",
-        "processed", "pulled", "quarantined", "sensor_health", "time_spent",
+        "attainment", "client", "contents", "load_curve", "master_load", "move_effects", "moved",
+        "node_hours", "processed", "pulled", "quarantined", "sensor_health", "time_spent",
     }  # fmt: skip
     assert sum(seen.values()) > 700
 
