@@ -16,7 +16,7 @@ from agent.placement.congestion import (
     Together,
     Waiting,
 )
-from agent.placement.headroom import POISSON
+from agent.placement.headroom import POISSON, keep_objectives
 from agent.placement.moves import Move
 from agent.placement.placement import Placement
 from agent.placement.price import Price
@@ -322,18 +322,11 @@ class _Tail:
         self._by_cores: dict[int, Candidates] = {}
 
     def feasible(self, master: Master, topics: Sequence[str]) -> bool:
-        """Whether all these keep their objectives on that master. One without an objective takes
-        its time from the others, and has nothing to keep."""
+        """Whether all these keep their objectives on that master."""
         if len(topics) > MAX_TOGETHER:
             return False
-        model, numbers = self._of(master), [self._names[each] for each in topics]
-        if model.feasible(numbers):
-            return True
-        goals = [self._goals[number] for number in numbers]
-        return None in goals and all(
-            goal is None or latency_s <= goal.seconds
-            for goal, latency_s in zip(goals, model.latencies(numbers), strict=True)
-        )
+        numbers = [self._names[each] for each in topics]
+        return keep_objectives(self._of(master), self._goals, numbers)
 
     def latency_s(self, master: Master, topic: str) -> float:
         """The latency of a topic alone."""

@@ -6,8 +6,8 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
-from agent.wire.base import MAX_AREAS, Area, Name
-from agent.wire.config import File, Metrics, Section
+from agent.wire.base import MAX_AREAS, MAX_MASTERS, Area, Name
+from agent.wire.config import DAY_S, File, Metrics, Section
 from agent.wire.edge_config import (
     MAX_TRIGGERS,
     EdgeHistory,
@@ -98,6 +98,30 @@ class Person(Section, frozen=True):
     ] = None
 
 
+class Homes(Section, frozen=True):
+    """Masters beside that of its own IAD that may become a node's home
+    (docs/understand/edge.md)."""
+
+    other: Annotated[
+        tuple[Name, ...],
+        Meta(
+            min_length=1,
+            max_length=MAX_MASTERS - 1,
+            description="IADs whose masters may be its home, too. They let it in, and offer its "
+            "areas.",
+        ),
+    ]
+    follow_s: Annotated[
+        float,
+        Meta(
+            ge=0.0,
+            le=30 * DAY_S,
+            description="Seconds without its home after which it goes to the next master on its "
+            "own; some events may be recorded twice then. 0: it waits.",
+        ),
+    ] = 0.0
+
+
 class Group(Section, frozen=True):
     """What several nodes have in common; what a node says itself goes before it."""
 
@@ -112,6 +136,7 @@ class Group(Section, frozen=True):
     trigger: Annotated[tuple[EdgeTrigger, ...], Meta(max_length=MAX_TRIGGERS)] = ()
     history: EdgeHistory | None = None
     pods: EdgePods | None = None
+    homes: Homes | None = None
 
 
 class Node(Section, frozen=True):
@@ -140,6 +165,7 @@ class Node(Section, frozen=True):
     trigger: Annotated[tuple[EdgeTrigger, ...], Meta(max_length=MAX_TRIGGERS)] = ()
     history: EdgeHistory | None = None
     pods: EdgePods | None = None
+    homes: Homes | None = None
     metrics: Metrics | None = None
 
 

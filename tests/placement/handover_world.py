@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from math import inf
 from typing import Any
 
-from agent.placement.exactly_once import Processed, Received, Seen, Subscribed
 from agent.placement.handover import (
     Abort,
     Checkpoint,
@@ -46,6 +45,7 @@ from agent.placement.handover_source import Source
 from agent.placement.handover_target import Target
 from agent.placement.holder import Holder
 from agent.placement.world import Unit
+from tests.placement.exactly_once import Processed, Received, Seen, Subscribed
 
 UNIT = Unit("processor", "comfort")
 # Patience may end at any time, and `Took` be repeated: only the two ends of a lease have an order.

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from rich.console import Console
 
 from agent.wire.handover import MoveReport, MoveUnit
@@ -187,6 +188,22 @@ def test_a_move_that_the_asked_master_cannot_begin_fails(monkeypatch, capsys):
         "fleet: processor comfort lives at iad1: ask that master (--iad iad1)\n"
     )
     assert asked == [ShowPlacement]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["show"], ["why", "comfort"], ["plan", "--dry"], ["drain", "iad1", "--wait", "1ms"]],
+)
+def test_what_is_no_placement_is_one_line(monkeypatch, capsys, arguments):
+    """Such as facts of a master of another version, with a goal that cannot be."""
+    topic = structs.replace(COMFORT, slo=Slo(100.0, 1_000.0))
+    known = (KnownFacts(PlacementFacts("iad1", 1, 1, 5.0, topics=(topic,)), 0.0),)
+    report = PlacementReport("s", ok=True, iad="iad1", known=known)
+    monkeypatch.setattr(Asker, "_ask", lambda *_: report)
+    assert run(["placement", *arguments, "--operator", "tcp://127.0.0.1:1"]) == 1
+    err = capsys.readouterr().err
+    assert "an objective needs 0 < quantile < 1" in err
+    assert err.count("\n") == 1
 
 
 def test_a_master_without_others_from_the_commands_point_of_view(tmp_path, capsys):
