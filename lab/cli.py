@@ -490,6 +490,29 @@ def placement_topics(quick: bool, seed: int, results: Path) -> int:
 
 
 @lab.command()
+@click.option("--quick", is_flag=True, help="Half a minute: few clones, few games.")
+@SEED
+@click.option(
+    "--results",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("var/placement-clones"),
+    show_default=True,
+    help="Where placement-clones.csv, .svg and .md go.",
+)
+def placement_clones(quick: bool, seed: int, results: Path) -> int:
+    """Let clones move by themselves (Flock): the paper's rule, ours, and those who know all.
+
+    In virtual rounds. Takes about 8 minutes of one processor.
+    Needs numpy, SciPy and matplotlib.
+    """
+    if (status := without("numpy", "scipy", "matplotlib")) is not None:
+        return status
+    from lab.placement import command
+
+    return command.clones(results, seed, quick=quick)
+
+
+@lab.command()
 @click.option(
     "--lake",
     "lakes",
