@@ -17,7 +17,7 @@ from agent.placement.view import View, congestion_of, model_of, named
 from agent.placement.world import PlacementError
 from agent.wire.placement import MAX_PLACED, PlannedMove
 
-PLANNERS: Final = ("balanced", "ffd", "lfs", "lfs-ffd", "exact", "homes")
+PLANNERS: Final = ("balanced", "ffd", "lfs", "lfs-ffd", "exact", "homes", "flows")
 # What a planner needs besides the agent's own libraries: the extra `placement`.
 LIBRARIES: Final = {
     "balanced": (),
@@ -26,6 +26,7 @@ LIBRARIES: Final = {
     "lfs-ffd": ("networkx", "scipy"),
     "exact": ("networkx", "numpy", "scipy"),
     "homes": ("numpy", "scipy"),
+    "flows": (),
 }
 MAX_BYTES: Final = 1 << 20
 LEAST: Final = 3  # of the topics that LFS+FFD looks for together
@@ -62,6 +63,10 @@ def plan(view: View, planner: str, model: Colocation | None = None, move_cost: f
         from fleet.placement.homes.planner import Homes
 
         moves = Homes(move_cost=move_cost).plan(placement)
+    elif planner == "flows":
+        from fleet.placement.flows import Flows
+
+        moves = Flows(congestion_of(world), move_cost).plan(placement)
     else:
         from fleet.placement.processors import Packing
 

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from fleet.placement.homes.case import Floats
 from lab.placement.clones.draw import Game
@@ -71,7 +72,7 @@ def every(game: Game) -> Every:
     return Every(potential, np.asarray(social), _pull(cost, weight, shape))
 
 
-def _chosen(of: list[Floats], place: Floats, shape: tuple[int, ...]) -> Floats:
+def _chosen(of: list[Floats], place: NDArray[np.int8], shape: tuple[int, ...]) -> Floats:
     found = np.zeros(shape)
     for x, values in enumerate(of):
         np.copyto(found, values, where=place == x)

@@ -46,11 +46,12 @@ class State:
         """By how much each cloud would make the cost rise with this clone, were it nowhere; FULL
         and more where it has no room."""
         own = self.game.load[i]
-        toll = self._waiting(self.load + own) - self._now
+        found: Floats = self.ways[i] + (self._waiting(self.load + own) - self._now)
         here = int(self.at[i])
         if here >= 0:
-            toll[here] = self._now[here] - self._at_cloud(here, self.load[here] - own)
-        return self.ways[i] + toll
+            before = self._at_cloud(here, float(self.load[here]) - own)
+            found[here] = self.ways[i, here] + (self._now[here] - before)
+        return found
 
     def _waiting(self, load: Floats) -> Floats:
         spare = np.maximum(self.game.capacity - load, ALMOST)

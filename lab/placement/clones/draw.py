@@ -52,7 +52,7 @@ class Game:
     def load(self) -> Floats:
         """D of each clone: the demand of all its pairs."""
         ends = np.concatenate([self.one, self.other])
-        return np.bincount(ends, np.concatenate([self.rate, self.rate]), self.clones)
+        return of_ends(ends, np.concatenate([self.rate, self.rate]), self.clones)
 
     @cached_property
     def demand(self) -> Floats:
@@ -76,8 +76,13 @@ class Game:
     def cost(self, at: Ints) -> float:
         """Half the social cost Σ u: Σ d·τ over pairs, and g of every cloud."""
         ways = self.rate @ self.delay[at[self.one], at[self.other]]
-        load = np.bincount(at, self.load, self.clouds)
+        load = of_ends(at, self.load, self.clouds)
         return float(ways + self.waiting(load).sum())
+
+
+def of_ends(ends: Ints, values: Floats, size: int) -> Floats:
+    """The sum of the values at each end."""
+    return np.bincount(ends, values, size).astype(np.float64)
 
 
 def draw(setting: Setting, seed: int) -> Game:

@@ -258,8 +258,8 @@ def goals(found: Results) -> Table:
                 )
     for at in grouped(of(found, "many"), "experiment").values():
         k, _, error = exponent(at)
-        most = f"{max(row.clones for row in at):,} clones, {_a_round(at[0])} a master a round"
-        lines.append((f"rounds as (log² n)^k, to {most}: k", "< 1", f"{k:.2f} ± {error:.2f}"))
+        sizes = f"{max(row.clones for row in at):,} clones, {_a_round(at[0])} a master a round"
+        lines.append((f"rounds as (log² n)^k, to {sizes}: k", "< 1", f"{k:.2f} ± {error:.2f}"))
     drifted = [row for row in found.rows if row.method in {OURS, ARRIVED}]
     moves = round(sum(row.moves * row.clones for row in drifted))
     lines.append(("moves that raised the cost", "0", f"{sum(r.rose for r in drifted)} of {moves}"))
