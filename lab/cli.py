@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from fleet.cli.extras import without
 from fleet.cli.options import POLICY, SEED, Number, results_folder, run_directory
+from lab.placement import cli as placement
 
 JOBS = click.option(
     "--jobs",
@@ -24,6 +25,10 @@ JOBS = click.option(
 @click.group()
 def lab() -> None:
     """Experiments with fleets of processes on this machine."""
+
+
+for each in placement.COMMANDS:
+    lab.add_command(each)
 
 
 @lab.command()
@@ -106,35 +111,6 @@ def faults(
 
     options = fault_run.Options(directory, unit_s, rate_per_s, seed)
     return fault_results.run(options, results or directory)
-
-
-@lab.command()
-@click.option(
-    "--seeds",
-    type=click.IntRange(1, 1_000),
-    default=4,
-    show_default=True,
-    help="Cases drawn at each point.",
-)
-@click.option(
-    "--results",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("var/placement-homes"),
-    show_default=True,
-    help="Where placement-homes.csv, .svg and .md go.",
-)
-def homes(seeds: int, results: Path) -> int:
-    """Compare homes by RELOC, its peers and ours, over locality, spool sizes and clusters.
-
-    Besides: small cases against their optimum, and events against a plan made anew. Takes about
-    6 minutes of one processor, or a minute and a half a seed.
-    Needs numpy, SciPy and matplotlib. Exit status: 0 done, 2 wrong usage, 130 interrupted.
-    """
-    if (status := without("numpy", "scipy", "matplotlib")) is not None:
-        return status
-    from lab.placement import command
-
-    return command.homes(results, seeds)
 
 
 @lab.command()
@@ -464,55 +440,3 @@ def simulate(
             spark=spark,
         )
     )
-
-
-@lab.command()
-@click.option("--quick", is_flag=True, help="Half a minute: 20 topics, few training runs.")
-@SEED
-@click.option(
-    "--results",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("var/placement-topics"),
-    show_default=True,
-    help="Where placement-topics.csv, .svg and .md go.",
-)
-def placement_topics(quick: bool, seed: int, results: Path) -> int:
-    """Pack topics onto brokers (k-TCP): latency models, planners, and one queue for all.
-
-    On a simulated broker. Takes about 10 minutes.
-    Needs numpy, SciPy, scikit-learn, networkx and matplotlib.
-    """
-    if (status := without("numpy", "scipy", "sklearn", "networkx", "matplotlib")) is not None:
-        return status
-    from lab.placement import command
-
-    return command.topics(results, seed, quick=quick)
-
-
-@lab.command()
-@click.option(
-    "--lake",
-    "lakes",
-    type=click.Path(file_okay=False, path_type=Path),
-    multiple=True,
-    required=True,
-    help="Of a campaign of fleet placement measure; again for another discipline.",
-)
-@SEED
-@click.option(
-    "--results",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("var/placement-real"),
-    show_default=True,
-    help="Where placement-real.csv and .md go.",
-)
-def placement_real(lakes: tuple[Path, ...], seed: int, results: Path) -> int:
-    """Score latency models on runs of real masters: one queue, and a worker a topic.
-
-    Needs numpy, SciPy, scikit-learn and PySpark.
-    """
-    if (status := without("numpy", "scipy", "sklearn", "pyspark")) is not None:
-        return status
-    from lab.placement.real import command
-
-    return command.run(lakes, results, seed)

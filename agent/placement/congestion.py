@@ -64,6 +64,19 @@ class Congestion:
         """What the master's account costs with this addition; infinity if it may not be so."""
         return 0.0
 
+    def toll(self, placement: Placement, at: int, plus: Addition) -> float:
+        """By how much the master's cost rises with this addition; infinity if it may not be."""
+        after = self.cost(placement, at, plus)
+        if not after or after == inf:  # Nothing is cheaper for one unit more.
+            return after
+        now = self.cost(placement, at, NOTHING)
+        # Were the master full without it, and not with it, it would cost nothing to let it in.
+        return after - (now if now < inf else 0.0)
+
+    def tolls(self, placement: Placement, plus: Addition) -> list[float]:
+        """The toll of the same addition at each master. O(masters) of `toll`."""
+        return [self.toll(placement, at, plus) for at in range(len(placement.accounts))]
+
     def delegated(self, placement: Placement, at: int, topic: str) -> float:
         """The share of a topic's messages of publishers here that goes to the cloud."""
         return 0.0
@@ -213,6 +226,25 @@ class Waiting(Congestion):
             return 0.0
         spare = placement.world.masters[at].compute - load
         return self.delta_s * load * load / spare if spare > 0 else inf
+
+    def tolls(self, placement: Placement, plus: Addition) -> list[float]:
+        """The same as the tolls one by one, for clones that look at a hundred masters."""
+        more, delta_s = plus.load, self.delta_s
+        found = []
+        for account, master in zip(placement.accounts, placement.world.masters, strict=True):
+            load = account.load
+            after = load + more
+            spare = master.compute - after
+            if after <= 0.0:
+                found.append(0.0)
+            elif not spare > 0:
+                found.append(inf)
+            elif load <= 0.0:
+                found.append(delta_s * after * after / spare)
+            else:
+                now = delta_s * load * load / (master.compute - load)
+                found.append(delta_s * after * after / spare - now)
+        return found
 
     def reason(self, placement: Placement, at: int, plus: Addition) -> str:
         master = placement.world.masters[at]

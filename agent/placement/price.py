@@ -9,8 +9,7 @@ a processor client → home → processor → home → client (k-TCP); clones ta
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 
 from msgspec import Struct
@@ -20,6 +19,7 @@ from agent.placement.placement import Members, Placement
 from agent.placement.world import PlacementError, Unit, World
 
 EMPTY = Members()
+FORBIDDEN = (inf, 0.0, 0.0, 0.0, 0.0)
 
 
 class Row(Struct, frozen=True):
@@ -107,7 +107,18 @@ class Price:
     def all(self, unit: Unit) -> list[float]:
         """The prices of a unit at all masters. O(degree · masters), in the innermost loop a list
         comprehension."""
-        return [row[0] for row in self._rows(unit)]
+        if unit.kind == "home":
+            return [row[0] for row in self._rows(unit)]
+        self.placement.world.require(unit)
+        before = self._lift(unit)
+        try:
+            columns = zip(*self._columns(unit), strict=True)
+            prices = [between + toll + opening for between, toll, opening in columns]
+            for at in self._closed(unit, before):
+                prices[at] = inf
+            return prices
+        finally:
+            self._restore(unit, before)
 
     def best(self, unit: Unit) -> int | None:
         """The number of the cheapest master, or None if none may have the unit. At equal prices the
@@ -177,13 +188,19 @@ class Price:
         world.require(unit)
         before = self._lift(unit)
         try:
+            if unit.kind != "home":
+                columns = zip(*self._columns(unit), strict=True)
+                rows = [(b + toll + cost, 0.0, b, toll, cost) for b, toll, cost in columns]
+                for at in self._closed(unit, before):
+                    rows[at] = FORBIDDEN
+                return rows
             terms = self._terms(unit)
             peers = _weighted(world.between, terms.peers)
             outward = _weighted(world.between, terms.outward)
             rows = []
             for at in range(len(world.masters)):
                 if self._forbidden(unit, at, before):
-                    rows.append((inf, 0.0, 0.0, 0.0, 0.0))
+                    rows.append(FORBIDDEN)
                     continue
                 client, congestion, opening = self._rest(terms, at, outward[at])
                 between = peers[at] + outward[at]
@@ -193,6 +210,27 @@ class Price:
             return rows
         finally:
             self._restore(unit, before)
+
+    def _columns(self, unit: Unit) -> tuple[list[float], list[float], list[float]]:
+        """Seconds to others, congestion and opening of a unit that is nowhere and is no home: it
+        adds the same to each master's account."""
+        placement, world = self.placement, self.placement.world
+        terms = self._terms(unit)
+        opening = [
+            0.0 if account.units > account.stand_ins else master.opening_cost
+            for account, master in zip(placement.accounts, world.masters, strict=True)
+        ]
+        tolls = self.congestion.tolls(placement, self._plus(terms, 0, 0.0))
+        return _weighted(world.between, terms.peers), tolls, opening
+
+    def _closed(self, unit: Unit, here: int | None) -> Iterable[int]:
+        """The masters where a unit that is no home may not live whatever it costs."""
+        world = self.placement.world
+        pinned = world.pins.get(unit)
+        if pinned is not None:
+            at_all = range(len(world.masters))
+            return (at for at in at_all if self._forbidden(unit, at, here))
+        return (*world.draining, *(at for at in world.frozen if at != here))
 
     def _plus(self, terms: _Terms, at: int, outward: float) -> Addition:
         """What the unit adds to a master's account."""
@@ -217,12 +255,8 @@ class Price:
         client = terms.client * terms.reach[at] if terms.client and terms.reach else 0.0
         used = placement.accounts[at].in_use
         opening = 0.0 if used else placement.world.masters[at].opening_cost
-        after = self.congestion.cost(placement, at, self._plus(terms, at, outward))
-        if not after or after == inf:  # Nothing is cheaper for one unit more.
-            return client, after - terms.far.get(at, 0.0), opening
-        now = self.congestion.cost(placement, at, NOTHING)
-        # Were the master full without it, and not with it, it would cost nothing to let it in.
-        return client, after - (now if now < inf else 0.0) - terms.far.get(at, 0.0), opening
+        toll = self.congestion.toll(placement, at, self._plus(terms, at, outward))
+        return client, toll - terms.far.get(at, 0.0), opening
 
     def _terms(self, unit: Unit) -> _Terms:
         placement, world = self.placement, self.placement.world
@@ -317,8 +351,14 @@ def _add(weights: dict[int, float], at: int | None, weight: float) -> None:
         weights[at] = weights.get(at, 0.0) + weight
 
 
-def _weighted(between: list[array[float]], weights: dict[int, float]) -> list[float]:
+def _weighted(between: list[list[float]], weights: dict[int, float]) -> list[float]:
+    """Σ weight · delay for each master. Four rows at a time, in the order of one by one."""
     sums = [0.0] * len(between)
-    for at, weight in weights.items():
+    items = list(weights.items())
+    for n in range(0, len(items) - 3, 4):
+        (at_a, a), (at_b, b), (at_c, c), (at_d, d) = items[n : n + 4]
+        rows = zip(sums, between[at_a], between[at_b], between[at_c], between[at_d], strict=True)
+        sums = [total + a * p + b * q + c * r + d * s for total, p, q, r, s in rows]
+    for at, weight in items[len(items) // 4 * 4 :]:
         sums = [total + weight * delay for total, delay in zip(sums, between[at], strict=True)]
     return sums

@@ -379,11 +379,12 @@ class World:
         self.number[master.name] = len(self.masters)
         self.masters.append(master)
 
-    def _matrix(self, links: Iterable[Link], unknown: float | None) -> list[array[float]]:
+    def _matrix(self, links: Iterable[Link], unknown: float | None) -> list[list[float]]:
         count = len(self.masters)
         if unknown is not None:
             checked("unknown_delay_s", unknown)
-        rows = [array("d", [-1.0 if unknown is None else unknown]) * count for _ in range(count)]
+        # Lists, since prices read whole rows: an array makes a float of each entry each time.
+        rows = [[-1.0 if unknown is None else unknown] * count for _ in range(count)]
         for one in range(count):
             rows[one][one] = 0.0
         for link in links:

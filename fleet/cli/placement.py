@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 ROOM = "fleet.query.placement"
 # Those of fleet.placement.plans; help imports nothing heavy.
-PLANNERS = ("balanced", "ffd", "lfs", "lfs-ffd", "exact", "homes", "price")
+PLANNERS = ("balanced", "ffd", "lfs", "lfs-ffd", "exact", "homes", "price", "flows")
 UNIT = click.argument("unit", metavar="UNIT")
 FILE = click.Path(dir_okay=False, path_type=Path)
 

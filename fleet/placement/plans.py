@@ -22,7 +22,7 @@ from agent.wire.placement import MAX_PLACED, PlannedMove
 if TYPE_CHECKING:
     from fleet.placement.processors import Packing
 
-PLANNERS: Final = ("balanced", "ffd", "lfs", "lfs-ffd", "exact", "homes", "price")
+PLANNERS: Final = ("balanced", "ffd", "lfs", "lfs-ffd", "exact", "homes", "price", "flows")
 # What a planner needs besides the agent's own libraries: the extra `placement`.
 LIBRARIES: Final = {
     "balanced": (),
@@ -32,6 +32,7 @@ LIBRARIES: Final = {
     "exact": ("networkx", "numpy", "scipy"),
     "homes": ("numpy", "scipy"),
     "price": (),
+    "flows": (),
 }
 # Packings that the search by price begins from, besides the placement as it is.
 PACKED: Final = ("ffd", "balanced")
@@ -70,6 +71,11 @@ def plan(view: View, planner: str, model: Colocation | None = None, move_cost: f
         from fleet.placement.homes.planner import Homes
 
         return _costed(view, planner, Homes(move_cost=move_cost).plan(placement.copy()))
+    if planner == "flows":
+        from fleet.placement.flows import Flows
+
+        moves = Flows(congestion_of(placement.world), move_cost).plan(placement)
+        return _costed(view, planner, moves)
     packing = _packing(view, planner, model)
     return _costed(view, planner, packing.plan(placement.copy()), infeasible(view, packing))
 

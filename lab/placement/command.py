@@ -1,4 +1,5 @@
-"""`fleet lab homes` and `fleet lab placement-topics`: run the experiment, write its results."""
+"""`fleet lab homes`, `placement-topics` and `placement-clones`: run the experiment, write its
+results."""
 
 from __future__ import annotations
 
@@ -14,6 +15,8 @@ from fleet.common import exits
 from fleet.terminal import screen
 from fleet.terminal.tables import Table
 from lab import pages, provenance
+from lab.placement.clones import experiments
+from lab.placement.clones import tables as clones_tables
 from lab.placement.homes import online, optimum, sweeps
 from lab.placement.homes import tables as homes_tables
 from lab.placement.homes.draw import Setting
@@ -27,6 +30,20 @@ QUICK: Final = campaign.Extent(
     exact=False,
     drifts=3,
     events=40,
+)
+FEW: Final = experiments.Extent(
+    seeds=2,
+    printed=(8, 16),
+    scaled=(50,),
+    annealed=(8, 16, 50),
+    few=((0.6, 50.0),),
+    games=2,
+    starts=2,
+    ages=(0, 3),
+    lost=(0.5,),
+    clones=50,
+    many=((100, 1), (300, 1), (1_000, 1)),
+    sweeps=10,
 )
 
 
@@ -97,6 +114,29 @@ def topics(folder: Path, seed: int, *, quick: bool, extent: campaign.Extent | No
         lambda path: pictures.topics(found, path),
     )
     return _write(folder, origin, written)
+
+
+def clones(
+    folder: Path, seed: int, *, quick: bool, extent: experiments.Extent | None = None
+) -> int:
+    """Clones that move by themselves, by Flock's rule and by ours; the exit status."""
+    from lab.placement import pictures
+
+    words = f"fleet lab placement-clones --seed {seed}{' --quick' if quick else ''}"
+    origin = provenance.now(words)
+    began = time.process_time()
+    extent = extent or (FEW if quick else experiments.Extent())
+    found = experiments.run(extent, seed, _say)
+    written = Written(
+        "placement-clones",
+        "method and game",
+        experiments.Row.__struct_fields__,
+        ([_digits(getattr(row, key)) for key in row.__struct_fields__] for row in found.rows),
+        clones_tables.tables(found),
+        lambda path: pictures.clones(found, path),
+    )
+    took = f"{(time.process_time() - began) / 60:.1f} min of one processor"
+    return _write(folder, origin, written, seeds=str(extent.seeds), duration=took)
 
 
 def _write(folder: Path, origin: provenance.Provenance, found: Written, **more: str) -> int:

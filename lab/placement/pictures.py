@@ -1,15 +1,20 @@
-"""The pictures of both experiments."""
+"""The pictures of the experiments."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from math import isfinite, log
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
 from fleet.simulation.pictures import COLOURS, pyplot, save
 from fleet.simulation.statistics import interval
+from lab.placement.clones.experiments import METHODS as CLONE_METHODS
+from lab.placement.clones.experiments import Results
+from lab.placement.clones.experiments import Row as CloneRow
+from lab.placement.clones.tables import RULES
 from lab.placement.homes.sweeps import CENTROID, FREE, LEAST_USED, NEAREST, OURS, RELOC, Row
 from lab.placement.topics.campaign import Found
 from lab.placement.topics.packed import PLANNERS
@@ -133,3 +138,87 @@ def _draw_column(axes: Any, rows: Sequence[Row], name: str) -> None:
         axis.set_ylim(bottom=0)
         if name == "clusters":
             axis.set_xscale("log", base=2)
+
+
+def clones(found: Results, path: Path) -> None:
+    """Rounds of both rules, costs of all methods, what old facts do, and many clones."""
+    figure, axes = pyplot("placement-clones").subplots(2, 2, figsize=(10, 7.5))
+    compared = [row for row in found.rows if row.experiment == "compare" and row.scaled]
+    _clone_rounds(axes[0][0], compared)
+    _clone_costs(axes[0][1], compared)
+    _clone_faults(axes[1][0], [row for row in found.rows if row.experiment == "faults"])
+    _many_clones(axes[1][1], [row for row in found.rows if row.experiment.startswith("many")])
+    save(figure, path)
+
+
+def _clone_rounds(axes: Any, rows: Sequence[CloneRow]) -> None:
+    for colour, rule in zip(COLOURS, RULES, strict=False):
+        for line, utilisation in zip("-:", (0.5, 0.7), strict=True):
+            mine = [
+                row
+                for row in rows
+                if row.method == rule and abs(row.utilisation - utilisation) < 1e-6
+            ]
+            label = f"{rule}, {utilisation:g}"
+            _means(axes, mine, "clones", "rounds", color=colour, ls=line, label=label)
+    axes.set_yscale("log")
+    axes.set_xlabel("clones at 37 clouds")
+    axes.set_ylabel("rounds (500: not settled)")
+    axes.set_title("Rounds until nobody wants to move")
+    axes.legend(fontsize=7)
+
+
+def _clone_costs(axes: Any, rows: Sequence[CloneRow]) -> None:
+    known = [row for row in rows if isfinite(row.ratio)]
+    for colour, method in zip((*COLOURS, "black"), CLONE_METHODS, strict=False):
+        mine = [row for row in known if row.method == method and row.utilisation < 0.6]
+        _means(axes, mine, "clones", "ratio", color=colour, label=method)
+    axes.axhline(1.0, color="grey", lw=0.5)
+    axes.set_xlabel("clones at 37 clouds, utilisation .5")
+    axes.set_ylabel("cost over annealing")
+    axes.set_title("Social cost")
+    axes.legend(fontsize=7)
+
+
+def _clone_faults(axes: Any, rows: Sequence[CloneRow]) -> None:
+    for colour, rule in zip(COLOURS, RULES[:2], strict=False):
+        for line, lost in zip("-:", (0.0, 0.5), strict=True):
+            mine = [row for row in rows if row.method == rule and row.lost == lost]
+            label = f"{rule}, {lost:.0%} lost"
+            _means(axes, mine, "age", "moves", color=colour, ls=line, label=label)
+    axes.set_yscale("log")
+    axes.set_xlabel("age of facts, rounds")
+    axes.set_ylabel("moves a clone")
+    axes.set_title("Old facts and lost messages")
+    axes.legend(fontsize=7)
+
+
+def _many_clones(axes: Any, rows: Sequence[CloneRow]) -> None:
+    for colour, name in zip(COLOURS, dict.fromkeys(row.experiment for row in rows), strict=False):
+        mine = [row for row in rows if row.experiment == name]
+        label = f"moves of a master: {name.removeprefix('many, ')}"
+        _means(axes, mine, "clones", "rounds", color=colour, label=label)
+    sizes = sorted({row.clones for row in rows})
+    if sizes:
+        squared = [log(n) ** 2 for n in sizes]
+        axes.plot(sizes, squared, color="grey", lw=0.8, ls="--", label="log² n")
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+    axes.set_xlabel("clones at 100 masters")
+    axes.set_ylabel("rounds")
+    axes.set_title("Arrivals by price, then drift")
+    axes.legend(fontsize=7)
+
+
+def _means(axes: Any, rows: Sequence[CloneRow], across: str, up: str, **how: Any) -> None:
+    """A line of means with 95 % intervals."""
+    values: dict[float, list[float]] = defaultdict(list)
+    for row in rows:
+        values[getattr(row, across)].append(float(getattr(row, up)))
+    if not values:
+        return
+    at = sorted(values)
+    found = [interval(values[x]) for x in at]
+    means = [each.mean for each in found]
+    half = [min(each.half_width or 0.0, 0.9 * each.mean) for each in found]
+    axes.errorbar(at, means, yerr=half, marker="o", ms=3, lw=1, capsize=2, **how)

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from agent.placement.congestion import (
+    Addition,
     Congestion,
     Delegation,
     LearnedTail,
@@ -154,6 +155,67 @@ def test_a_price_is_by_how_much_the_unit_raises_the_cost(kind: str, seed: int) -
             assert row.here == (where.get(unit) == at)
     assert finite > 5
     assert dict(placement.items()) == where  # Asking for a price changes nothing.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_prices_at_once_are_those_of_one_master_at_a_time(kind: str) -> None:
+    """To the last bit where no home is priced: many flows, pins, frozen and draining masters."""
+    congestion, _ = KINDS[kind]
+    rng = random.Random(7)
+    world = worlds.world(rng, masters=9, clients=6, topics=6, clones=14)
+    world.masters = [
+        msgspec.structs.replace(
+            each, compute=12 * each.compute, storage_bytes=4 * each.storage_bytes
+        )
+        for each in world.masters
+    ]
+    placement = Placement(world)
+    for unit in world.units():
+        placement.put(unit, rng.choice(worlds.choices(placement, unit)))
+    price = Price(placement, congestion)
+    units = [unit for unit in world.units() if unit.kind != "home"]
+    world.pins[units[-1]] = 4
+    world.freeze("m5")
+    world.drain("m6")
+    finite = 0
+    for unit in units:
+        here = placement.remove(unit)
+        weights = list(peers_of(placement, unit).items())
+        for at, told in enumerate(price.all(unit)):
+            closed = at in {5, 6} or (unit == units[-1] and at != 4)
+            sums = 0.0
+            for other, rate in weights:
+                sums += rate * world.between[at][other]
+            plus = Addition(
+                world.load_of(unit),
+                world.storage_of(unit),
+                processor=unit.name if unit.kind == "processor" else None,
+            )
+            used = placement.accounts[at].in_use
+            opening = 0.0 if used else world.masters[at].opening_cost
+            slow = sums + Congestion.toll(congestion, placement, at, plus) + opening
+            assert told == (inf if closed else slow)
+            finite += told < inf
+        placement.put(unit, here)
+    assert finite > 20
+    assert congestion.tolls(placement, plus) == Congestion.tolls(congestion, placement, plus)
+
+
+def peers_of(placement: Placement, unit: Unit) -> dict[int, float]:
+    """Messages a second to and from each master, in the order in which a price meets them."""
+    weights: dict[int, float] = {}
+    world = placement.world
+    for peer, rate in world.peers.get(unit, {}).items():
+        at = placement.where(peer)
+        assert at is not None
+        weights[at] = weights.get(at, 0.0) + rate
+    if unit.kind == "processor" and unit.name in placement.members:
+        members, topic = placement.members[unit.name], world.topics[unit.name]
+        for at, rate in members.published.items():
+            weights[at] = weights.get(at, 0.0) + rate * len(topic.subscribers)
+        for at, number in members.subscribers.items():
+            weights[at] = weights.get(at, 0.0) + world.rates[unit.name] * number
+    return weights
 
 
 def office(**limits: float) -> Placement:

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from agent.placement.view import View
-from agent.placement.world import PlacementError
+from agent.placement.world import Flow, PlacementError, Unit
 from agent.wire.messages import Slo
 from agent.wire.placement import (
     Delay,
@@ -68,6 +68,20 @@ def test_a_topic_that_no_plan_helps_is_told_with_what_it_gets():
     made = plans.plan(view_of(cpu_ms=400.0, goal_ms=100.0), "ffd")
     assert made.infeasible[0].startswith("topic t1 is infeasible alone: it would get p90 = 3.")
     assert made.infeasible[0].endswith("s, its objective is 0.1 s")
+
+
+def test_processors_that_talk_to_each_other_come_together():
+    view = view_of(topics=3)
+    one, other = Unit("processor", "t1"), Unit("processor", "t2")
+    assert plans.plan(view, "flows").moves == ()
+    view.placement.put_flow(Flow(one, other, 50.0))
+    made = plans.plan(view, "flows", move_cost=0.001)
+    lives = {"t1": "iad1", "t2": "iad2"} | {each.unit.name: each.target for each in made.moves}
+    assert lives["t1"] == lives["t2"]
+    gain = sum(each.gain for each in made.moves)
+    assert made.cost[0] - made.cost[1] == pytest.approx(gain)
+    assert gain > 50.0 * 0.01
+    assert plans.plan(view, "flows", move_cost=100.0).moves == ()
 
 
 def test_homes_are_placed_by_their_planner():
