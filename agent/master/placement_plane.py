@@ -35,6 +35,7 @@ from agent.wire.placement import (
     PlacementFacts,
     PlacementReport,
     PlacementRequest,
+    SameFacts,
     SetPlacementMode,
     ShowPlacement,
 )
@@ -81,7 +82,7 @@ class PlacementPlane:
         self._iad = config.iad.name
         self._config = config.placement
         # Masters of the same operator: units go to no others, and no others are told anything.
-        self._partners = frozenset(partners)
+        self._partners = partners
         self._state = state
         self._public = public
         self._peers = peers
@@ -103,6 +104,7 @@ class PlacementPlane:
         self._tell_s = self._look_s = now + self._config.every_s
         self._restore()
         public.takes(PlacementFacts, self._heard)
+        public.takes(SameFacts, self._heard_same)
         peers.takes(PlacementEcho, self._echoed)
         for kind in get_args(PlacementRequest):
             operator.takes(kind, self._asked)
@@ -149,21 +151,28 @@ class PlacementPlane:
         self._tell_s = self._gossip.next_due(now)
 
     def _echoed(self, iad: str, echo: PlacementEcho, now: float) -> None:
-        self._gossip.echoed(iad, echo.epoch, echo.number, now)
+        self._gossip.echoed(iad, echo.epoch, echo.number, now, short=echo.short)
 
     def _heard(self, origin: RequestOrigin, told: PlacementFacts, now: float) -> None:
-        sender = origin.sender
-        # Without keys, loopback is trusted, as everywhere.
-        speaks = sender.role == "anyone" or (sender.role, sender.name) == ("iad", told.iad)
-        if not speaks or told.iad not in self._partners:
+        if not self._is_partner(origin, told.iad):
             return
-        self._public.reply(origin, PlacementEcho(told.epoch, told.number))
+        self._public.reply(origin, PlacementEcho(told.epoch, told.number, short=True))
         if not self._gossip.heard(told, now):
             return
         for unit in self._placer.heard(told, self._units_here()):
             self._save_pin(unit)
         if told.wants:
             self._tell_s = now
+
+    def _is_partner(self, origin: RequestOrigin, iad: str) -> bool:
+        sender = origin.sender
+        # Without keys, loopback is trusted, as everywhere.
+        speaks = sender.role == "anyone" or (sender.role, sender.name) == ("iad", iad)
+        return speaks and iad in self._partners
+
+    def _heard_same(self, origin: RequestOrigin, same: SameFacts, now: float) -> None:
+        if self._is_partner(origin, same.iad) and self._gossip.heard_same(same, now):
+            self._public.reply(origin, PlacementEcho(same.epoch, same.number, short=True))
 
     def facts(self) -> PlacementFacts:
         """What this master tells of itself."""
@@ -283,10 +292,17 @@ class PlacementPlane:
         )
         return f"it moves to {move.target}{saved}"
 
+    @property
+    def needs(self) -> set[str]:
+        """Masters that units of this one are to go to."""
+        placer = self._placer
+        waiting = {target for _, target, _ in placer.waiting}
+        return {*waiting, *placer.pins.values(), *(m.target for m in self._begun.values())} - {""}
+
     def _unheard(self, now: float) -> bool:
         """Whether a master that is connected has not told anything lately."""
         away = set(self._peers.unreachable)
-        return bool(self._partners - away - self._gossip.fresh(now).keys())
+        return bool(set(self._partners) - away - self._gossip.fresh(now).keys())
 
     def _place_arrivals(self, now: float) -> None:
         waits = self._unheard(now)
@@ -400,7 +416,7 @@ class PlacementPlane:
         told = {each.facts.iad for each in self._gossip.known(now)}
         return [
             KnownFacts(PlacementFacts(iad, 0, 0, self._config.every_s), 0.0, silent=True)
-            for iad in sorted(self._partners - told)
+            for iad in sorted(set(self._partners) - told)
         ]
 
     def _moves(self) -> list[MoveTold]:

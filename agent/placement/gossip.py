@@ -10,7 +10,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from agent.wire.placement import Delay, KnownFacts, PlacementFacts
+from agent.placement.alike import alike
+from agent.wire.placement import Delay, KnownFacts, PlacementFacts, SameFacts
 
 # Facts are believed for so many of the intervals that they name.
 LASTS: Final = 3
@@ -27,18 +28,24 @@ UNANSWERED: Final = 4
 
 
 class _Heard(Struct, frozen=True):
+    """`told_as`: the number that these facts had when they were told in full."""
+
     facts: PlacementFacts
     at_s: float
+    told_as: int
 
 
 class _Peer:
     """The round trips to one master."""
 
-    __slots__ = ("next_s", "numbers", "samples", "unanswered")
+    __slots__ = ("full", "has", "next_s", "numbers", "samples", "unanswered")
 
     def __init__(self) -> None:
         self.next_s = 0.0
         self.numbers: dict[int, float] = {}  # sent, not yet echoed
+        # The number of the newest facts that were told in full, and those that it has.
+        self.full: tuple[int, PlacementFacts] | None = None
+        self.has: tuple[int, PlacementFacts] | None = None
         self.samples: deque[tuple[float, float]] = deque(maxlen=SAMPLES)  # (when, seconds one way)
         self.unanswered = 0
 
@@ -59,6 +66,9 @@ class Gossip:
         self._number = 0
         self._heard: dict[str, _Heard] = {}
         self._peers: dict[str, _Peer] = {}
+        # Facts that were told, until those of now are unlike them.
+        self._standing: PlacementFacts | None = None
+        self._looked_at: PlacementFacts | None = None
 
     # -- telling ---------------------------------------------------------------------------------
 
@@ -91,16 +101,26 @@ class Gossip:
         dues = [peer.next_s for peer in self._peers.values() if peer.next_s > now]
         return min([now + self._active_s, *dues])
 
-    def tell(self, iad: str, own: PlacementFacts, now: float) -> PlacementFacts:
-        """The message for that master, which is being sent now."""
+    def tell(self, iad: str, own: PlacementFacts, now: float) -> PlacementFacts | SameFacts:
+        """The message for that master, which is being sent now: a short one, if it has said that it
+        has what is as good as this."""
         peer = self._peers[iad]
         next_s = self._active_s if peer.unanswered < UNANSWERED else self._idle_s
         peer.next_s = now + next_s
         self._number += 1
-        return replace(
+        facts = replace(
             own, iad=self._iad, epoch=self._epoch, number=self._number, next_s=next_s,
             delays=tuple(self.delays(now)), wants=is_busy(own) or now < self._awake_s,
         )  # fmt: skip
+        if own is not self._looked_at:  # The others are told the same in this round.
+            self._looked_at = own
+            if not alike(facts, self._standing):
+                self._standing = facts
+        assert self._standing is not None
+        if peer.has is not None and peer.has[1] is self._standing and peer.unanswered < 2:
+            return SameFacts(self._iad, self._epoch, self._number, next_s, peer.has[0])
+        peer.full, peer.has = (self._number, self._standing), None
+        return facts
 
     def sent(self, iad: str, number: int, now: float) -> None:
         """The message with this number has left for a master that is connected."""
@@ -114,12 +134,14 @@ class Gossip:
         """That master is not connected now: try again soon."""
         self._peers[iad].next_s = now + self._active_s
 
-    def echoed(self, iad: str, epoch: int, number: int, now: float) -> None:
-        """That master has answered a message."""
+    def echoed(self, iad: str, epoch: int, number: int, now: float, *, short: bool = False) -> None:
+        """That master has answered a message; it knows `short` ones."""
         peer = self._peers.get(iad)
         if peer is None or epoch != self._epoch:
             return
         sent_s = peer.numbers.pop(number, None)
+        if short and peer.full is not None and number == peer.full[0]:
+            peer.has = peer.full
         if sent_s is not None:
             peer.samples.append((now, (now - sent_s) / 2))
             peer.unanswered = 0
@@ -155,9 +177,19 @@ class Gossip:
             and (self._fresh(known, now) or facts.epoch == known.facts.epoch)
         ):
             return False
-        self._heard[facts.iad] = _Heard(facts, now)
-        if (peer := self._peers.get(facts.iad)) is not None:
-            peer.unanswered = 0
+        self._heard[facts.iad] = _Heard(facts, now, facts.number)
+        if (peer := self._peers.get(facts.iad)) is not None and peer.unanswered >= UNANSWERED:
+            peer.unanswered = 1  # It is there again, and may have forgotten what it had.
+        return True
+
+    def heard_same(self, same: SameFacts, now: float) -> bool:
+        """Another master says that it has nothing new; whether this one has what it means. O(1)."""
+        known = self._heard.get(same.iad)
+        if known is None or (known.facts.epoch, known.told_as) != (same.epoch, same.same_as):
+            return False
+        if same.number > known.facts.number:
+            facts = replace(known.facts, number=same.number, next_s=same.next_s)
+            self._heard[same.iad] = _Heard(facts, now, known.told_as)
         return True
 
     def fresh(self, now: float) -> dict[str, PlacementFacts]:

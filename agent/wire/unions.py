@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agent.wire.handover import Handover, MoveReport, MoveRequest
 from agent.wire.market import MarketReply, MarketRequest
+from agent.wire.membership import Members
 from agent.wire.messages import Answer, CancelTask, Query, Task, TaskResult
 from agent.wire.operator import (
     IadStatus,
@@ -19,6 +20,7 @@ from agent.wire.placement import (
     PlacementFacts,
     PlacementReport,
     PlacementRequest,
+    SameFacts,
 )
 from agent.wire.push import PushReply, PushRequest
 from agent.wire.topics import Publish, Published, TopicReport, TopicRequest
@@ -35,6 +37,8 @@ PublicRequest = (
     | Publish
     | Handover
     | PlacementFacts
+    | SameFacts
+    | Members
 )
 PublicReply = (
     Answer
@@ -47,10 +51,11 @@ PublicReply = (
     | Published
     | PlacementEcho
     | Handover
+    | Members
 )
 # Replies to clients, to other masters and to overlay brokers.
 ClientReply = Answer | Watching | Round | PushReply | Published
-PeerReply = Answer | TaskResult | MarketReply | PlacementEcho | Handover
+PeerReply = Answer | TaskResult | MarketReply | PlacementEcho | Handover | Members
 NeighbourReply = Answer | OverlayRefused
 
 OperatorRequest = (

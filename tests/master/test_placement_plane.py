@@ -171,7 +171,7 @@ class World:
             site.handlers[PlacementEcho](source, message, self.now)
             return
         before = len(site.replies)
-        site.handlers[PlacementFacts](origin, message, self.now)
+        site.handlers[type(message)](origin, message, self.now)
         for reply in site.replies[before:]:
             site.replies.remove(reply)
             site.send(source, reply)

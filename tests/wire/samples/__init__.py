@@ -7,6 +7,7 @@ from tests.wire.samples import (
     directory,
     handover,
     market,
+    membership,
     operator,
     overlay,
     placement,
@@ -25,6 +26,7 @@ SAMPLES = {
     **overlay.SAMPLES,
     **topics.SAMPLES,
     **placement.SAMPLES,
+    **membership.SAMPLES,
     **handover.SAMPLES,
 }
 UNIONS = (

@@ -41,6 +41,8 @@ SAMPLES: dict[str, Message] = {
     "placement_facts": FACTS,
     "placement_facts_bare": p.PlacementFacts("iad2", 1_763_900_001, 0, 60.0),
     "placement_echo": p.PlacementEcho(1_763_900_000, 17),
+    "placement_echo_short": p.PlacementEcho(1_763_900_000, 17, short=True),
+    "same_facts": p.SameFacts("iad1", 1_763_900_000, 18, 5.0, 17),
     "show_placement": p.ShowPlacement("s"),
     "pin_unit": p.PinUnit("p", UNIT, "iad2"),
     "pin_unit_no_more": p.PinUnit("p", UNIT),
