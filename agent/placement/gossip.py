@@ -108,19 +108,27 @@ class Gossip:
         next_s = self._active_s if peer.unanswered < UNANSWERED else self._idle_s
         peer.next_s = now + next_s
         self._number += 1
+        if own is self._looked_at and self._knows(peer):
+            return self._same(peer, next_s)
         facts = replace(
             own, iad=self._iad, epoch=self._epoch, number=self._number, next_s=next_s,
             delays=tuple(self.delays(now)), wants=is_busy(own) or now < self._awake_s,
         )  # fmt: skip
         if own is not self._looked_at:  # The others are told the same in this round.
             self._looked_at = own
-            if not alike(facts, self._standing):
+            if self._standing is None or not alike(facts, self._standing):
                 self._standing = facts
-        assert self._standing is not None
-        if peer.has is not None and peer.has[1] is self._standing and peer.unanswered < 2:
-            return SameFacts(self._iad, self._epoch, self._number, next_s, peer.has[0])
-        peer.full, peer.has = (self._number, self._standing), None
+        if self._knows(peer):
+            return self._same(peer, next_s)
+        peer.full, peer.has = (self._number, self._standing or facts), None
         return facts
+
+    def _knows(self, peer: _Peer) -> bool:
+        return peer.has is not None and peer.has[1] is self._standing and peer.unanswered < 2
+
+    def _same(self, peer: _Peer, next_s: float) -> SameFacts:
+        assert peer.has is not None
+        return SameFacts(self._iad, self._epoch, self._number, next_s, peer.has[0])
 
     def sent(self, iad: str, number: int, now: float) -> None:
         """The message with this number has left for a master that is connected."""

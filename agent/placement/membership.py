@@ -33,6 +33,7 @@ DEAD: Final = 3  # without a connection a partner is kept so long
 SILENT: Final = 30  # and with one that says nothing
 STALE: Final = 60  # an address is kept after its master was heard by anybody
 PROBE: Final = 12  # between looks at an address outside the active view
+MIX: Final = 48  # between exchanges of one partner for another
 LONGEST_PAUSE: Final = 64
 # Addresses in store, and partners at most, those that are needed included.
 MAX_ADDRESSES: Final = 512
@@ -120,6 +121,7 @@ class Membership:
         self._dials = DIALS
         self._round_at_s = now
         self._probe_s = now
+        self._mix_s = now + self._mix_pause_s
         self.next_due = now
         self.counters = {"members_dialled": 0, "members_failed": 0, "members_lost": 0}
 
@@ -134,6 +136,10 @@ class Membership:
     def addresses(self) -> dict[str, str]:
         """All masters that are known, partners or not."""
         return {iad: each.address for iad, each in self._known.items()}
+
+    @property
+    def _mix_pause_s(self) -> float:
+        return MIX * self._round_s * self._random.uniform(0.5, 1.5)
 
     # --- time ----------------------------------------------------------------------------------
 
@@ -202,8 +208,9 @@ class Membership:
     def _probe(
         self, now: float, connected: Collection[str], tell: list[tuple[str, Members]]
     ) -> None:
-        """Look outside the active view: so the parts of a partition find each other again, and
-        partners of the configuration that have learned to take part are found."""
+        """Look outside the active view, and now and then exchange one of it: so the parts of a
+        partition find each other again, and partners of the configuration that have learned to
+        take part are found."""
         self._probe_s = now + PROBE * self._round_s * self._random.uniform(0.75, 1.25)
         quiet = sorted(self._fixed.intersection(connected) - self._taking_part.keys())
         if quiet:
@@ -213,7 +220,10 @@ class Membership:
             self._dial_door(now)
             return
         for iad in self._others(1, now):
-            self._dial(iad, False, now)
+            wants = now >= self._mix_s and len(self._active) + len(self._fixed) < self._view
+            if wants:
+                self._mix_s = now + self._mix_pause_s
+            self._dial(iad, wants, now)
 
     def _shuffle(
         self, now: float, connected: Collection[str], tell: list[tuple[str, Members]]
@@ -322,6 +332,7 @@ class Membership:
                 self._drop(iad)
         elif trial is not None and trial.wants and message.view and self._has_place:
             self._join(iad, now)
+            self._part_with_one(now, iad)
         known.dial_s = now + self._round_s * self._random.uniform(1.0, 4.0)
 
     def _wants(self, iad: str) -> bool:
@@ -332,6 +343,18 @@ class Membership:
         if needs or iad in self._needed or self._wants(iad):
             return self._has_place
         return len(self._active) + len(self._fixed) < self._view
+
+    def _part_with_one(self, now: float, newest: str) -> None:
+        """A view that this master made too large itself loses one."""
+        if len(self._active) + len(self._fixed) <= self._own_part or newest in self._needed:
+            return
+        free = sorted(iad for iad in self._active if iad != newest and iad not in self._needed)
+        if free:
+            iad = self._random.choice(free)
+            self._drop(iad)
+            # It is told so before the connection ends.
+            until_s = now + TRIAL * self._round_s
+            self._trials[iad] = _Trial(self._known[iad].address, until_s, wants=False)
 
     @property
     def _has_place(self) -> bool:
