@@ -250,6 +250,13 @@ class HandoverPlane:
         taken = {"moves_taken": self._taken, "moves_late_items": self._late_items}
         return {**self._moves.counters, **taken}
 
+    @property
+    def others(self) -> set[str]:
+        """The masters with which units are on the move."""
+        found = {entry.partner for entry in self._timed}
+        records = [e.holder.record for e in self._timed if e.holder.record is not None]
+        return {*found, *(record.other for record in records)} - {""}
+
     # --- beginnings ----------------------------------------------------------------------------
 
     def _entry(self, unit: Unit) -> _Entry | None:

@@ -25,11 +25,12 @@ from agent.master.event_plane import EventPlane
 from agent.master.event_take_over import node_states
 from agent.master.handover_plane import HandoverPlane
 from agent.master.home_plane import HomePlane
+from agent.master.membership_plane import MembershipPlane
 from agent.master.metrics_plane import MetricsPlane
 from agent.master.node_homes import NodeHomes
 from agent.master.notification_store import NotificationStore
 from agent.master.operator_plane import MAX_CONNECTIONS, OperatorPlane
-from agent.master.peers import Peers
+from agent.master.peers import CONFIGURED, Peers
 from agent.master.place import partners_of, place_of, publishers
 from agent.master.placement_plane import PlacementPlane
 from agent.master.placement_record import PlacementRecorder
@@ -162,12 +163,21 @@ class Master:
             else None
         )
         self._peers = Peers(reactor, secure_sockets, self._say)
-        partners = partners_of(config)
+        fixed = partners_of(config)
         for member in config.pool:
             if member.iad != self._iad:
-                self._peers.connect(member.iad, member.address, member.keys, kept=True)
-        for iad, (address, keys) in partners.items():
-            self._peers.connect(iad, address, keys, kept=True)
+                self._peers.connect(member.iad, member.address, member.keys, by=CONFIGURED)
+        for iad, (address, keys) in fixed.items():
+            self._peers.connect(iad, address, keys, by=CONFIGURED)
+        self._membership = membership = MembershipPlane(
+            reactor,
+            config,
+            self._public,
+            self._peers,
+            secure_sockets,
+            {iad: address for iad, (address, _) in fixed.items()},
+            lambda: {*self._handovers.others, *self._placement.needs},
+        )
         QueryPlane(
             reactor,
             self._iad,
@@ -256,7 +266,7 @@ class Master:
             reactor,
             self._iad,
             self._push,
-            {iad: address for iad, (address, _) in partners.items()},
+            membership.partners,
         )
         self._homes = HomePlane(node_homes, subscriber_homes)
         subscriber_homes.late_inboxes.on_late = self._homes.has_late
@@ -269,7 +279,7 @@ class Master:
             self._push,
             [self._topics.moves, self._homes],
             units,
-            partners=partners,
+            partners=membership.partners,
             wall=time.time,
             say=self._say,
             record=lambda record: reactor.perform([WriteRecord(record)]),
@@ -285,7 +295,7 @@ class Master:
             self._operator,
             self._topics,
             self._say,
-            partners=partners,
+            partners=membership.partners,
             mover=self._handovers,
             epoch=self._push.epoch,
             sizes=self._processors.sizes,
@@ -314,7 +324,7 @@ class Master:
             self._task_scheduler,
             time.time,
             self._say,
-            partners=partners,
+            partners=membership.partners,
             elsewhere=self._placement.topics_elsewhere,
             devices=self._derived,
         )
@@ -438,6 +448,7 @@ class Master:
             | self._push.counters
             | self._topics.counters
             | self._handovers.counters
+            | self._membership.counters
             | (self._webhooks.counters if self._webhooks is not None else {})
             | self._pods.counters
             | {

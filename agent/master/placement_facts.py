@@ -61,7 +61,7 @@ class Measured:
     def __init__(
         self,
         config: MasterConfig,
-        partners: frozenset[str],
+        partners: Collection[str],
         topics: Topics,
         sizes: Callable[[], Mapping[str, float]],
         listeners: Callable[[], Mapping[str, int]],
@@ -154,7 +154,7 @@ class Measured:
         ways_ms = {each.iad: each.p50_ms for each in delays}
         found: list[HomeFacts] = []
         for name, choices in self._homes():
-            others = sorted(self._partners.intersection(choices))[: MAX_CHOICES - 1]
+            others = sorted(set(choices).intersection(self._partners))[: MAX_CHOICES - 1]
             if others and len(name) <= MAX_NAME and len(found) < MAX_HOMES:
                 node = name.removeprefix(NODE)
                 own_ms = round(self._traffic.delay_ms(node) or 0.0, 4)

@@ -39,6 +39,7 @@ from agent.wire.placement import (
     PlacementFacts,
     PlacementReport,
     PlacementRequest,
+    SameFacts,
     SetPlacementMode,
     ShowPlacement,
 )
@@ -86,7 +87,7 @@ class PlacementPlane:
         self._iad = config.iad.name
         self._config = config.placement
         # Masters of the same operator: units go to no others, and no others are told anything.
-        self._partners = frozenset(partners)
+        self._partners = partners
         self._state = state
         self._public = public
         self._peers = peers
@@ -120,6 +121,7 @@ class PlacementPlane:
         self._restore()
         public.takes(PlacementFacts, self._heard)
         public.takes(AskGrant, self._asked_grant)
+        public.takes(SameFacts, self._heard_same)
         peers.takes(PlacementEcho, self._echoed)
         peers.takes(GrantTold, self._grant_told)
         for kind in get_args(PlacementRequest):
@@ -178,19 +180,13 @@ class PlacementPlane:
         return placer.mode != "open" or bool(placer.pins or self._measured.has_units)
 
     def _echoed(self, iad: str, echo: PlacementEcho, now: float) -> None:
-        self._gossip.echoed(iad, echo.epoch, echo.number, now)
+        self._gossip.echoed(iad, echo.epoch, echo.number, now, short=echo.short)
 
     def _heard(self, origin: RequestOrigin, told: PlacementFacts, now: float) -> None:
         if not self._is_partner(origin, told.iad):
             return
-        self._public.reply(origin, PlacementEcho(told.epoch, told.number))
+        self._public.reply(origin, PlacementEcho(told.epoch, told.number, short=True))
         self._believe(told, now)
-
-    def _is_partner(self, origin: RequestOrigin, iad: str) -> bool:
-        sender = origin.sender
-        # Without keys, loopback is trusted, as everywhere.
-        speaks = sender.role == "anyone" or (sender.role, sender.name) == ("iad", iad)
-        return speaks and iad in self._partners
 
     def _believe(self, told: PlacementFacts, now: float) -> None:
         if not self._gossip.heard(told, now):
@@ -199,6 +195,16 @@ class PlacementPlane:
             self._save_pin(unit)
         if told.wants:
             self._tell_s = now
+
+    def _is_partner(self, origin: RequestOrigin, iad: str) -> bool:
+        sender = origin.sender
+        # Without keys, loopback is trusted, as everywhere.
+        speaks = sender.role == "anyone" or (sender.role, sender.name) == ("iad", iad)
+        return speaks and iad in self._partners
+
+    def _heard_same(self, origin: RequestOrigin, same: SameFacts, now: float) -> None:
+        if self._is_partner(origin, same.iad) and self._gossip.heard_same(same, now):
+            self._public.reply(origin, PlacementEcho(same.epoch, same.number, short=True))
 
     def facts(self) -> PlacementFacts:
         """What this master tells of itself."""
@@ -368,10 +374,17 @@ class PlacementPlane:
         )
         return f"it moves to {move.target}{saved}"
 
+    @property
+    def needs(self) -> set[str]:
+        """Masters that units of this one are to go to."""
+        placer = self._placer
+        waiting = {target for _, target, _ in placer.waiting}
+        return {*waiting, *placer.pins.values(), *(m.target for m in self._begun.values())} - {""}
+
     def _unheard(self, now: float) -> bool:
         """Whether a master that is connected has not told anything lately."""
         away = set(self._peers.unreachable)
-        return bool(self._partners - away - self._gossip.fresh(now).keys())
+        return bool(set(self._partners) - away - self._gossip.fresh(now).keys())
 
     def _place_arrivals(self, now: float) -> None:
         waits = self._unheard(now)
@@ -486,7 +499,7 @@ class PlacementPlane:
         told = {each.facts.iad for each in self._gossip.known(now)}
         return [
             KnownFacts(PlacementFacts(iad, 0, 0, self._config.every_s), 0.0, silent=True)
-            for iad in sorted(self._partners - told)
+            for iad in sorted(set(self._partners) - told)
         ]
 
 

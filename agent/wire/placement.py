@@ -140,11 +140,24 @@ class PlacementFacts(Message, frozen=True, tag="placement_facts", omit_defaults=
     wants: bool = False
 
 
-class PlacementEcho(Message, frozen=True, tag="placement_echo"):
-    """The facts with this number have come: the sender measures the round trip."""
+class SameFacts(Message, frozen=True, tag="same_facts"):
+    """What this master told with the number `same_as` stands, as good as unchanged; the rest is as
+    in `PlacementFacts`. Who has not got those does not echo this, and is told all again."""
+
+    iad: Name
+    epoch: Count
+    number: Count
+    next_s: Annotated[float, Meta(gt=0.0, le=86_400.0)]
+    same_as: Count
+
+
+class PlacementEcho(Message, frozen=True, tag="placement_echo", omit_defaults=True):
+    """The facts with this number have come: the sender measures the round trip. `short`: the
+    receiver of the facts knows `SameFacts`."""
 
     epoch: Count
     number: Count
+    short: bool = False
 
 
 class AskGrant(Message, frozen=True, tag="ask_grant", omit_defaults=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from agent.wire.clones import CloneAnswer, CloneQuestion, CloneReport, CloneRequest
 from agent.wire.handover import Handover, MoveReport, MoveRequest
 from agent.wire.market import MarketReply, MarketRequest
+from agent.wire.membership import Members
 from agent.wire.messages import Answer, CancelTask, Query, Task, TaskResult
 from agent.wire.operator import (
     IadStatus,
@@ -22,6 +23,7 @@ from agent.wire.placement import (
     PlacementFacts,
     PlacementReport,
     PlacementRequest,
+    SameFacts,
 )
 from agent.wire.push import PushReply, PushRequest
 from agent.wire.topics import Publish, Published, TopicReport, TopicRequest
@@ -40,6 +42,8 @@ PublicRequest = (
     | PlacementFacts
     | AskGrant
     | CloneQuestion
+    | SameFacts
+    | Members
 )
 PublicReply = (
     Answer
@@ -54,10 +58,13 @@ PublicReply = (
     | GrantTold
     | Handover
     | CloneAnswer
+    | Members
 )
 # Replies to clients, to other masters and to overlay brokers.
 ClientReply = Answer | Watching | Round | PushReply | Published
-PeerReply = Answer | TaskResult | MarketReply | PlacementEcho | GrantTold | Handover | CloneAnswer
+PeerReply = (
+    Answer | TaskResult | MarketReply | PlacementEcho | GrantTold | Handover | CloneAnswer | Members
+)
 NeighbourReply = Answer | OverlayRefused
 
 OperatorRequest = (

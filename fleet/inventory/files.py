@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 from msgspec.structs import asdict, replace
 
-from agent.net.allow_list import AllowedClient, AllowedNode, AllowedParty, AllowFile
+from agent.net.allow_list import AllowedClient, AllowedIad, AllowedNode, AllowedParty, AllowFile
 from agent.wire.config import Metrics, Section, Trust
 from agent.wire.edge_config import (
     EdgeConfig,
@@ -190,7 +190,12 @@ def allow_list(fleet: Inventory, iad: Iad, keys: Keys) -> AllowFile:
         ),
         operator=tuple([row for party in operators for row in allowed(party)]),
         iad=tuple(
-            [row for i in fleet.iad if i is not iad for row in allowed(Party("master", i.name))]
+            [
+                AllowedIad(name=row.name, keys=row.keys)
+                for i in fleet.iad
+                if i is not iad
+                for row in allowed(Party("master", i.name))
+            ]
         ),
     )
 

@@ -8,6 +8,7 @@ from tests.wire.samples import (
     directory,
     handover,
     market,
+    membership,
     operator,
     overlay,
     placement,
@@ -27,6 +28,7 @@ SAMPLES = {
     **clones.SAMPLES,
     **topics.SAMPLES,
     **placement.SAMPLES,
+    **membership.SAMPLES,
     **handover.SAMPLES,
 }
 UNIONS = (

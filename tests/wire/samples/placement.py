@@ -56,6 +56,8 @@ SAMPLES: dict[str, Message] = {
     "grant_told_refused": p.GrantTold(
         "iad2", 1_763_900_000, 3, "keep", granted=False, message="processor notes is moving"
     ),
+    "placement_echo_short": p.PlacementEcho(1_763_900_000, 17, short=True),
+    "same_facts": p.SameFacts("iad1", 1_763_900_000, 18, 5.0, 17),
     "show_placement": p.ShowPlacement("s"),
     "pin_unit": p.PinUnit("p", UNIT, "iad2"),
     "pin_unit_no_more": p.PinUnit("p", UNIT),
