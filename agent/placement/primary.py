@@ -116,6 +116,9 @@ class Primary(StateMachine):
                 self.become("void")
                 self.epoch = event.epoch
                 return [Stop(), self._write("void")]
+            case Update() | Dismiss():
+                # A master that had the unit before, and was away since, asks.
+                return [Send(TakenOver(self.unit, event.term, self.epoch))]
             case Written():
                 return self._written(event.role)
         return []

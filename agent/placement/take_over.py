@@ -131,7 +131,7 @@ Event = Message | Saved | Leased | Dead | Written
 
 
 class Send(Struct, frozen=True):
-    """Send a message to the other master. It may be lost."""
+    """Send a message to the other master, or the one that asked. It may be lost."""
 
     message: Message
 
