@@ -81,10 +81,10 @@ MACHINES = {
     "host": lambda: _Host(Member("i/n1", "i", "node")),
     "processor": lambda: Processor(Definition("comfort", "comfort_index"), 1, Checkpoint()),
     "worker": lambda: Worker(1),
-    "source": lambda: Source(Unit("home", "n1"), "iad2", 1, 1, Timing()),
-    "target": lambda: Target(Unit("home", "n1"), "iad1", 1, 1.0, Timing()),
     "primary": lambda: Primary(Unit("processor", "comfort"), "iad2", 1, 1, 1),
     "standby": lambda: Standby(Unit("processor", "comfort"), "iad1"),
+    "source": lambda: Source(Unit("home", "n1"), "iad2", 1, 1, Timing()),
+    "target": lambda: Target(Unit("home", "n1"), "iad1", 1, 1.0, Timing()),
     "topic": lambda: TopicEntry(Topic("comfort"), 1, Progress("a1"), 0.0),
 }
 
