@@ -39,6 +39,15 @@ LARGE: dict[str, dict[str, Any]] = {
     "the third is cut off, the owner dies": {
         "partitions": 1, "isolated": "x", "crashes": 1, "crashing": "m", "returns": False,
     },
+    "the owner is cut off, the standby dies for good": {
+        "partitions": 1, "crashes": 1, "crashing": "s", "returns": False,
+    },
+    "the owner is cut off, the standby dies and returns": {
+        "partitions": 1, "crashes": 1, "crashing": "s", "good": False, "saves": 0,
+    },
+    "the owner is cut off, dies and returns": {
+        "partitions": 1, "crashes": 1, "crashing": "m", "good": False, "saves": 0,
+    },
     "the owner's disk is slow, and it dies": {
         "slow": "m", "crashes": 1, "crashing": "m", "returns": False, "messages": 2,
     },
