@@ -155,6 +155,8 @@ def states() -> str:
         ("Link of two masters, at one end", overlay_lifecycle.LINK_TRANSITIONS),
         ("Handover of a unit, at its source", placement_lifecycle.SOURCE_TRANSITIONS),
         ("Handover of a unit, at its target", placement_lifecycle.TARGET_TRANSITIONS),
+        ("Unit with a standby, at its owner", placement_lifecycle.PRIMARY_TRANSITIONS),
+        ("Standby of a unit, at another master", placement_lifecycle.STANDBY_TRANSITIONS),
         ("Message processor, at its master", processing_lifecycle.PROCESSOR_TRANSITIONS),
         ("Worker process, as its master sees it", processing_lifecycle.WORKER_TRANSITIONS),
         ("Host of a deployment", rollout.TRANSITIONS),

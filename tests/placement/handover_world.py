@@ -267,6 +267,13 @@ class World:
             _window(self.subscribed),
         )
 
+    def machines(self) -> Iterator[tuple[str, str]]:
+        """(side, state) of the handovers under way."""
+        for node in self.nodes.values():
+            machine = node.holder.machine
+            if machine is not None:
+                yield type(machine).__name__, machine.state
+
     # -- what may happen -------------------------------------------------------------------------
 
     def events(self) -> Iterator[Event]:

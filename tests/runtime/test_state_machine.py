@@ -13,6 +13,8 @@ from agent.overlay.session import Session
 from agent.placement.handover import Timing
 from agent.placement.handover_source import Source
 from agent.placement.handover_target import Target
+from agent.placement.primary import Primary
+from agent.placement.standby import Standby
 from agent.placement.world import Unit
 from agent.processing.definition import Definition
 from agent.processing.events import Checkpoint
@@ -79,6 +81,8 @@ MACHINES = {
     "host": lambda: _Host(Member("i/n1", "i", "node")),
     "processor": lambda: Processor(Definition("comfort", "comfort_index"), 1, Checkpoint()),
     "worker": lambda: Worker(1),
+    "primary": lambda: Primary(Unit("processor", "comfort"), "iad2", 1, 1, 1),
+    "standby": lambda: Standby(Unit("processor", "comfort"), "iad1"),
     "source": lambda: Source(Unit("home", "n1"), "iad2", 1, 1, Timing()),
     "target": lambda: Target(Unit("home", "n1"), "iad1", 1, 1.0, Timing()),
     "topic": lambda: TopicEntry(Topic("comfort"), 1, Progress("a1"), 0.0),
