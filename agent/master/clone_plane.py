@@ -331,7 +331,8 @@ class ClonePlane:
         self._came.append(TopicMade(device, report.ok, report.message, passes))
 
     def _end_topic(self, instruction: EndTopic) -> None:
-        self._questions.end(instruction.device, instruction.topic)
+        end = partial(self._questions.end, instruction.device, instruction.topic)
+        self._state.when_durable(end)
 
     # --- subscriptions -------------------------------------------------------------------------
 
