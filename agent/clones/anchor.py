@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Final
+
+from msgspec.structs import replace
 
 from agent.clones.events import AskInbox, Kept, Peer, Taken
 from agent.clones.lifecycle import ANCHOR_TRANSITIONS
@@ -11,7 +14,7 @@ from agent.runtime.back_off import BackOff
 from agent.runtime.state_machine import StateMachine
 from agent.topics.contents import MAX_OWN, OUTPUT, PEER, RESERVED
 from agent.topics.events import Output
-from agent.wire.messages import Task, TaskResult, Window
+from agent.wire.messages import AreaResult, Task, TaskResult, Window
 from agent.wire.predicates import Filter, Predicate
 from agent.wire.push import AcknowledgeNotifications
 
@@ -105,6 +108,19 @@ class Anchor(StateMachine):
             origin=iad,
             takes_too_large=True,
         )
+
+
+def only(result: TaskResult, channels: Collection[str]) -> TaskResult:
+    """The result without other channels, such as those that the clone itself computed."""
+    return replace(result, results=tuple([_only(each, channels) for each in result.results]))
+
+
+def _only(result: AreaResult, channels: Collection[str]) -> AreaResult:
+    aggregate = result.aggregate
+    if aggregate is None or not aggregate.channels.keys() - set(channels):
+        return result
+    own = {name: of for name, of in aggregate.channels.items() if name in channels}
+    return replace(result, aggregate=replace(aggregate, channels=own))
 
 
 def means_of(result: TaskResult) -> dict[str, dict[str, float]]:

@@ -154,14 +154,16 @@ class AskPeers(_Struct, frozen=True):
 
 
 class MakeTopic(_Struct, frozen=True):
-    """Have the topic kept here, unless it is anywhere; `TopicMade` follows."""
+    """Have the topic kept here, unless it is anywhere: written in one transaction with `SaveClone`.
+    `TopicMade` follows."""
 
     device: str
     topic: Topic
 
 
 class EndTopic(_Struct, frozen=True):
-    """End it, wherever it is; `TopicEnded` follows, or never."""
+    """End it, wherever it is, as soon as everything until now is on disk; `TopicEnded` follows, or
+    never."""
 
     device: str
     topic: str

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from agent.clones.anchor import only
 from agent.clones.anchors import Anchors
 from agent.clones.events import (
     AnchorsDue,
@@ -331,7 +332,8 @@ class ClonePlane:
         self._came.append(TopicMade(device, report.ok, report.message, passes))
 
     def _end_topic(self, instruction: EndTopic) -> None:
-        self._questions.end(instruction.device, instruction.topic)
+        end = partial(self._questions.end, instruction.device, instruction.topic)
+        self._state.when_durable(end)
 
     # --- subscriptions -------------------------------------------------------------------------
 
@@ -359,15 +361,17 @@ class ClonePlane:
     def _ask_readings(self, ask: AskReadings) -> None:
         # The master's own: no client's rate bounds it.
         client = Sender("client", f"{CLIENT}{ask.device}", rate_per_s=math.inf)
-        answered = partial(self._read, ask.device, ask.number)
-        task, hello = ask.task, self._tasks.node_at(ask.device.rpartition("/")[2])
-        if hello is not None and not task.channels:
-            # The sensors' own: what the clone computed stands beside them in the history.
-            task = msgspec.structs.replace(task, channels=hello.channels)
-        event = TaskArrived(answered, task, Sender("iad", self._iad), client)
+        hello = self._tasks.node_at(ask.device.rpartition("/")[2])
+        # The sensors': what the clone computed stands beside them in the history.
+        channels = hello.channels if hello is not None and not ask.task.channels else ()
+        answered = partial(self._read, ask.device, ask.number, channels)
+        event = TaskArrived(answered, ask.task, Sender("iad", self._iad), client)
         self._reactor.perform(self._tasks.handle(event, self._reactor.clock()))
 
-    def _read(self, device: str, number: int, result: TaskResult) -> None:
+    def _read(
+        self, device: str, number: int, channels: tuple[str, ...], result: TaskResult
+    ) -> None:
+        result = only(result, channels) if channels else result
         self._came.append(ReadingsCame(device, number, result, round(self._wall() * 1e3)))
 
     def _publish(self, instruction: PublishReading) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fleet.cli import completion
+from fleet.cli.clone import clone
 from fleet.cli.connecting import connecting
 from fleet.cli.deploy import deploy, replace, rollback
 from fleet.cli.image import image
@@ -243,6 +244,7 @@ placement.add_command(train)
 placement.add_command(follow)
 fleet.add_command(watch)
 fleet.add_command(subscribe)
+fleet.add_command(clone)
 fleet.add_command(topic)
 fleet.add_command(deploy)
 fleet.add_command(rollback)

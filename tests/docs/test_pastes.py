@@ -86,6 +86,7 @@ OF_A_DEMO = [
     ("docs/understand/styles.md", "From a terminal"),
     ("docs/use/subscriptions.md", "From a terminal"),
     ("docs/use/topics.md", "From a terminal"),
+    ("docs/use/clones.md", "From a terminal"),
 ]
 BRIEF = {"watch": "--every 1s --rounds 1 --for 2s", "subscribe": "--count 1 --for 2s"}
 # So that there are alerts all the time, of a node an IAD.
