@@ -171,6 +171,8 @@ class HandoverPlane:
         self._taken = self._late_items = 0
         # Why placement lets a unit of that master not come here; empty if it may.
         self.admits: Callable[[Unit, str], str] = lambda *_: ""
+        # Why a unit that lives here may never move; empty if it may.
+        self.stays: Callable[[Unit], str] = lambda _: ""
         operator.takes(w.MoveUnit, self._asked)
         operator.takes(w.ListMoves, self._list)
         for movable in movables:
@@ -196,6 +198,8 @@ class HandoverPlane:
             return f"it lives at {now_at}; ask there"
         if not movable.lives(unit):
             return "it does not live here"
+        if problem := self.stays(unit):
+            return problem
         if problem := self._link.why_not(target):
             return problem
         if self.moving(unit):

@@ -17,6 +17,7 @@ from agent.alerts.known_names import KnownNames
 from agent.directory.registrar_events import Registrant
 from agent.master.autoscale_plane import AutoscalePlane
 from agent.master.broker_links import BrokerLinks
+from agent.master.clone_plane import ClonePlane
 from agent.master.control_plane import ControlPlane
 from agent.master.directory_link import DirectoryLink
 from agent.master.event_plane import EventPlane
@@ -289,7 +290,23 @@ class Master:
             traffic=traffic,
         )
         self._handovers.admits = self._placement.admits
+        self._handovers.stays = self._topics.stays
         self._topics.mover = self._handovers
+        self._clones = ClonePlane(
+            reactor,
+            self._iad,
+            self._state,
+            self._public,
+            self._peers,
+            self._operator,
+            self._push,
+            self._topics,
+            self._task_scheduler,
+            time.time,
+            self._say,
+            partners=partners,
+            elsewhere=self._placement.topics_elsewhere,
+        )
         reactor.add_timer(self._state)
         self._operator.takes(StatusRequest, self._tell_status)
         self._operator.takes(SetPolicy, self._set_policy)

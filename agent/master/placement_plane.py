@@ -11,7 +11,7 @@ from typing import Final, get_args
 from agent.master.movable import Mover
 from agent.master.operator_plane import OperatorPlane
 from agent.master.peers import Peers
-from agent.master.placement_facts import Measured, Topics
+from agent.master.placement_facts import Measured, Topics, movable
 from agent.master.public_plane import PublicPlane
 from agent.master.request_plane import RequestOrigin
 from agent.master.state import State
@@ -243,6 +243,11 @@ class PlacementPlane:
         named `first` are believed."""
         return View([self.facts(), *believed(self._gossip.fresh(now).values(), first)])
 
+    def topics_elsewhere(self) -> dict[str, str]:
+        """The topics of which other masters told lately, each with its IAD. O(those)."""
+        told = self._gossip.fresh(self._clock()).values()
+        return {topic.name: facts.iad for facts in told for topic in facts.topics}
+
     def _view_or_none(self, now: float, first: Sequence[str] = ()) -> View | None:
         """The same for what nobody waits for: None, and said once, if what masters told contradicts
         itself. Others' facts must not end this process."""
@@ -267,7 +272,7 @@ class PlacementPlane:
     # --- moves ---------------------------------------------------------------------------------
 
     def _units_here(self) -> list[Unit]:
-        topics = [Unit("processor", each.topic.name) for each in self._measured.topics]
+        topics = [Unit("processor", each.topic.name) for each in movable(self._topics.statuses)]
         return [*topics, *[Unit("home", name) for name, _ in self._homes()]]
 
     def _moving(self) -> list[Unit]:

@@ -54,6 +54,7 @@ from agent.wire.messages import (
     Subtask,
     SubtaskResult,
     Task,
+    TaskResult,
 )
 from agent.wire.principals import Sender
 
@@ -138,8 +139,11 @@ class TaskPlane:
         self._reactor.perform(self._scheduler.handle(TaskCancelled(origin, cancel.id), now))
 
     def _send_task_result(self, instruction: SendTaskResult) -> None:
-        origin: RequestOrigin | Here = instruction.origin
-        if isinstance(origin, Here):
+        origin: RequestOrigin | Here | Callable[[TaskResult], None] = instruction.origin
+        if callable(origin):
+            # A task of this master's own, such as a round of a clone.
+            origin(instruction.result)
+        elif isinstance(origin, Here):
             event = TaskReturned(self._iad, instruction.result)
             self._reactor.perform(self._queries.handle(event, self._reactor.clock()))
         else:

@@ -14,7 +14,7 @@ from agent.wire.base import LONGEST_TEXT
 from agent.wire.messages import Answer
 from agent.wire.overlay import Notification, Origin
 from agent.wire.predicates import MAX_ATTRIBUTES, Filter, Predicate
-from agent.wire.topics import Clone, Topic
+from agent.wire.topics import STAYS, Clone, Topic
 
 INPUT: Final = "input"
 OUTPUT: Final = "output"
@@ -25,8 +25,6 @@ MAX_OWN: Final = MAX_ATTRIBUTES - len(RESERVED)
 # Of what a clone puts out: the topic whose output it made this of, or empty if of its device's
 # readings. Its processor gets the same of a peer's message.
 PEER: Final = "peer"
-# The topics of clones that stay at their IAD begin with it; what they put out stays there, too.
-STAYS: Final = "clone."
 
 
 def why_not(attributes: Collection[str]) -> str:
@@ -51,7 +49,7 @@ def inputs_of(name: str, clone: Clone | None = None) -> Filter:
     if clone is None:
         return (own,)
     put_out = (Predicate("kind", "=", (OUTPUT,)), Predicate(PEER, "=", ("",)))
-    wanted = [own]
+    wanted: list[tuple[Predicate, ...]] = [own]
     if clone.peers:
         wanted.append((Predicate("topic", "in", clone.peers), *put_out))
     other = Predicate("topic", "!=", (name,))

@@ -64,12 +64,14 @@ class CloneOf(WireStruct, frozen=True, omit_defaults=True):
 
 
 class CloneStatus(WireStruct, frozen=True, omit_defaults=True):
-    """A clone, its `topic`, and where it lives now, if that is known. `rounds` and `rounds_failed`
+    """A clone, its `topic`, the state of its anchor, and where it lives now, if that is known.
+    `rounds` and `rounds_failed`
     count the readings taken for it, `outputs` what it put out; the last one stands in `output`,
     with its time. `trouble`: what is wrong, in words."""
 
     clone: CloneOf
     topic: Name
+    state: Text
     iad: MaybeName = ""
     rounds: Count = 0
     rounds_failed: Count = 0

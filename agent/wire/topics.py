@@ -45,6 +45,8 @@ Interval = Annotated[float, Meta(ge=0.1, le=86_400.0)]
 MAX_PEERS = MAX_OPERANDS
 MAX_WHERE = MAX_CONJUNCTIONS - 2
 MAX_WHERE_PREDICATES = MAX_PREDICATES - 3
+# What topics of such names put out stays at their IAD.
+STAYS = "clone."
 
 
 class Clone(WireStruct, frozen=True, omit_defaults=True):
@@ -92,6 +94,10 @@ class Topic(WireStruct, frozen=True, omit_defaults=True):
     def __post_init__(self) -> None:
         if self.clone is not None and (self.areas or not self.processor):
             raise ValueError("a clone has a processor, and no areas: its home master reads them")
+        if self.clone is not None and self.name.startswith(STAYS) == self.clone.leaves:
+            raise ValueError(
+                f"the name of a clone begins with {STAYS} if it does not leave its IAD"
+            )
         if bool(self.areas) != (self.every_s is not None):
             raise ValueError("a topic has both areas and every_s, or neither")
         if not self.processor:

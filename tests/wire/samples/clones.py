@@ -50,6 +50,7 @@ SAMPLES: dict[str, Message] = {
             c.CloneStatus(
                 CLONE,
                 NAME,
+                "open",
                 "iad1",
                 rounds=120,
                 rounds_failed=3,
@@ -57,7 +58,9 @@ SAMPLES: dict[str, Message] = {
                 output={"mean": 21.5, "feels": "some"},
                 output_ms=1_700_000_000_000,
             ),
-            c.CloneStatus(c.CloneOf("iad4/n4", "smooth"), NAME, trouble="no area had a reading"),
+            c.CloneStatus(
+                c.CloneOf("iad4/n4", "smooth"), NAME, "open", trouble="no area had a reading"
+            ),
         ),
     ),
     "clone_report_refused": c.CloneReport("c", ok=False, message="no node n3 is known here"),
