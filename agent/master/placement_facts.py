@@ -98,25 +98,20 @@ class Measured:
     @property
     def has_units(self) -> bool:
         """Whether anything here may live elsewhere."""
-        return bool(self.topics or self._home_facts(()))
-
-    @property
-    def topics(self) -> list[TopicStatus]:
-        """Those that may live elsewhere. Of a clone that stays here nobody is told anything."""
-        return [each for each in self._topics.statuses if not _stays(each.topic)]
+        return bool(movable(self._topics.statuses) or self._home_facts(()))
 
     def facts(
         self, mode: Mode, pins: Mapping[Unit, str], delays: Sequence[Delay]
     ) -> PlacementFacts:
         """What this master tells of itself. O(topics + subscriptions)."""
         config = self._config
-        topics = self.topics
-        sizes = self._sizes() if topics else {}
+        statuses = movable(self._topics.statuses)
+        sizes = self._sizes() if statuses else {}
         # Of too many, those that were taken away are left out first.
         words = sorted(pins.items(), key=lambda each: (not each[1], each[0]))
         pinned = [PinnedUnit(named(unit), iad) for unit, iad in words]
         heard = Counter(self._listeners())
-        staying = [each for each in self._topics.statuses if _stays(each.topic)]
+        staying = [each for each in self._topics.statuses if each not in statuses]
         for each in staying:
             heard.update(each.topic.clone.peers if each.topic.clone else ())
         load = sum(
@@ -140,7 +135,7 @@ class Measured:
             storage_bytes=config.storage_bytes or None,
             most_processors=config.most_processors,
             opening_cost=config.opening_cost,
-            topics=tuple([self._topic(each, sizes) for each in topics[:MAX_TOPICS]]),
+            topics=tuple([self._topic(each, sizes) for each in statuses[:MAX_TOPICS]]),
             listeners=tuple(listeners[:MAX_PLACED]),
             homes=tuple(self._home_facts(delays)),
             delays=tuple(delays),
@@ -218,9 +213,9 @@ class Measured:
         return {iad: rate * count / sum(offered.values()) for iad, count in offered.items()}
 
 
-def _stays(topic: Topic) -> bool:
-    """Whether it never leaves this master."""
-    return topic.clone is not None and not topic.clone.leaves
+def movable(statuses: Sequence[TopicStatus]) -> list[TopicStatus]:
+    """Without clones that do not leave their IAD: of these nobody is told."""
+    return [each for each in statuses if each.topic.clone is None or each.topic.clone.leaves]
 
 
 def cores() -> int:

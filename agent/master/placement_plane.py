@@ -11,7 +11,7 @@ from typing import Final, get_args
 from agent.master.movable import Mover
 from agent.master.operator_plane import OperatorPlane
 from agent.master.peers import Peers
-from agent.master.placement_facts import Measured, Topics
+from agent.master.placement_facts import Measured, Topics, movable
 from agent.master.public_plane import PublicPlane
 from agent.master.request_plane import RequestOrigin
 from agent.master.state import State
@@ -278,7 +278,7 @@ class PlacementPlane:
     # --- moves ---------------------------------------------------------------------------------
 
     def _units_here(self) -> list[Unit]:
-        topics = [Unit("processor", each.topic.name) for each in self._measured.topics]
+        topics = [Unit("processor", each.topic.name) for each in movable(self._topics.statuses)]
         return [*topics, *[Unit("home", name) for name, _ in self._homes()]]
 
     def _moving(self) -> list[Unit]:

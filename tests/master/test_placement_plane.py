@@ -513,7 +513,7 @@ def test_the_cost_of_the_view_is_kept_and_what_a_move_gained(tmp_path):
     world.run(10.0)
     report = world[1].ask(ShowPlacement("s"))
     assert report.costs[-1].cost == pytest.approx(0.0, abs=1e-3)
-    world.run(8_000.0)
+    world.run(4_000.0)
     assert len(world[1].ask(ShowPlacement("s")).costs) == 120
     closed(world)
 
