@@ -107,7 +107,7 @@ def test_pictures_in_the_page_are_those_beside_it(folder, page):
     files = {path.read_bytes() for path in (folder / PICTURES).iterdir()}
     inside = {base64.b64decode((found["src"] or "").split(",")[1]) for found in page.all("img")}
     assert files == inside
-    assert len(files) == 9
+    assert len(files) == 10
 
 
 def test_page_can_be_read_without_seeing_it(page):

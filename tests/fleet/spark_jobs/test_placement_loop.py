@@ -19,6 +19,7 @@ from tests.fleet.spark_jobs.recorded import found
 
 FEWEST = 4
 LONG = 12
+SHIFTS = "bab"
 
 
 def median(values):
@@ -92,17 +93,25 @@ def test_topics_follow_the_load_from_floor_to_floor(spark, building):
         assert row["after_records"] > 0
 
 
+@pytest.fixture
+def spacious_building(tmp_path):
+    made = Building(tmp_path / "run", move_cost=0.01, way_s=0.01)
+    yield made
+    made.stop()
+
+
 @pytest.mark.long
 @pytest.mark.usefixtures("patient_clients")
-def test_load_goes_to_and_fro_and_percentiles_hold(spark, building):
+def test_load_goes_to_and_fro_and_percentiles_hold(spark, spacious_building):
     """The numbers of docs/understand/placement.md: a line a shift in numbers.jsonl of the run."""
-    follower, names = Follower(spark, building), ("comfort", "calm", "wind", "rain")
+    building, names = spacious_building, ("comfort", "calm", "wind", "rain")
+    follower = Follower(spark, building)
     building.create("a", *names)
     began = datetime.now(UTC)
     with building.people("a", names) as people:
         people.live(LONG)
         assert follower.look(began).moves == 0  # it is cheapest where it is
-    for floor in "babab":
+    for floor in SHIFTS:
         shifted = datetime.now(UTC)
         with building.people(floor, names) as people:
             before = people.live(LONG)
@@ -120,7 +129,7 @@ def test_load_goes_to_and_fro_and_percentiles_hold(spark, building):
         }  # fmt: skip
         building.tell(told)
     effects = follower.effects(began)
-    assert len(effects) == 5 * len(names)
+    assert len(effects) == len(SHIFTS) * len(names)
     for row in effects:
         assert row["after_achieved_ms"] <= OBJECTIVE.latency_ms
     sides = {

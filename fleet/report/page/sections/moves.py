@@ -29,7 +29,7 @@ def section(shown: Shown) -> Section:
     totals = shown.one(
         frame.agg(
             F.count_if(both & F.col("slo_ms").isNotNull()).alias("judged"),
-            *(F.median(F.when(both, f"{side}_achieved_ms")).alias(side) for side in kept),
+            *(F.median(F.when(both, F.col(f"{side}_achieved_ms"))).alias(side) for side in kept),
             *(F.median(f"{side}_way_ms").alias(f"{side}_way") for side in kept),
             *(count.alias(f"{side}_kept") for side, count in kept.items()),
         )

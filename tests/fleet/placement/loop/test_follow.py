@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
+
 from agent.wire.placement import PlannedMove, UnitName
+from fleet.inventory.folder import Folder
+from fleet.inventory.loader import load
+from fleet.keys.store import Store
 from fleet.lake.schema.folder import Lake
 from fleet.placement.loop.decision import Caution
-from fleet.placement.loop.follow import apply, step
+from fleet.placement.loop.follow import Timing, apply, of_fleet, step
 from fleet.placement.plans import Plan
+from tests.fleet.inventory.inventories import PLAIN
 from tests.fleet.placement.loop.worlds import NOW, arrivals, learned, reports
 
 SHIFTED = learned([arrivals(source="iad2", per_s=10.0)])
@@ -67,3 +73,16 @@ def test_nobody_answers(tmp_path):
     masters = Masters()
     masters.told = []
     assert taken(masters, tmp_path).lines == ("does nothing: no master answers",)
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_fleet_is_followed_where_its_inventory_says_so(tmp_path, follow):
+    folder = Folder(tmp_path)
+    text = PLAIN.replace('name = "campus"\n', 'name = "campus"\n[placement]\nwindow_s = 900.0\n', 1)
+    text = text.replace("[placement]\n", f"[placement]\nfollow = {str(follow).lower()}\n")
+    folder.inventory.write_text(text)
+    Store(folder).ensure(load(folder))
+    loop = of_fleet(folder, None, dry=False)
+    assert (loop.acts, loop.timing) == (follow, Timing(3_600.0, 900.0))
+    assert loop.lake.root == tmp_path / "lake"
+    assert not of_fleet(folder, None, dry=True).acts
