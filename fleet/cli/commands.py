@@ -105,7 +105,7 @@ def fleet() -> None:
 
 
 @fleet.command()
-@connecting("master")
+@connecting("master", several=True)
 @areas_to("ask")
 @click.option(
     "--last", "last_s", type=WINDOW, default="10m", show_default=True, help="Length of the window."
@@ -142,7 +142,7 @@ def query(
     timeout_ms: float | None,
     service_id: str,
     as_json: bool,
-    keys: KeyFiles | None,
+    keys: KeyFiles | list[KeyFiles] | None,
 ) -> int:
     """Ask areas for their readings and print the answer.
 

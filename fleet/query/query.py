@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from agent.client import Client, NoReplyError
@@ -64,7 +64,7 @@ def run(
     timeout_ms: float | None,
     service: str = "default",
     as_json: bool,
-    keys: KeyFiles | None = None,
+    keys: KeyFiles | Sequence[KeyFiles] | None = None,
 ) -> int:
     """Send the query and print the answer on stdout; returns the exit status."""
     try:
