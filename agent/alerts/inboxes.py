@@ -298,6 +298,8 @@ class Inboxes:
                 f"no subscription {message.id!r} is kept here: it was ended, its master lost it, "
                 "or nothing was heard of its client for too long; subscribe anew without 'after'"
             )
+        if message.kept_only:
+            return f"subscription {message.id!r} is not kept at this master"
         if self._owned[owner] >= self._most_owned:
             return f"{self._most_owned} subscriptions are open for you; unsubscribe one"
         if len(self._by_key) >= self._most_subscriptions:

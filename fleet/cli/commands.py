@@ -106,7 +106,7 @@ def fleet() -> None:
 
 
 @fleet.command()
-@connecting("master")
+@connecting("master", several=True)
 @areas_to("ask")
 @click.option(
     "--last", "last_s", type=WINDOW, default="10m", show_default=True, help="Length of the window."
@@ -149,7 +149,7 @@ def query(
     service_id: str,
     from_clone: bool,
     as_json: bool,
-    keys: KeyFiles | None,
+    keys: KeyFiles | list[KeyFiles] | None,
 ) -> int:
     """Ask areas for their readings and print the answer.
 

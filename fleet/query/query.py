@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from agent.client import Client, NoReplyError
@@ -65,7 +65,7 @@ def run(
     service: str = "default",
     from_clone: bool = False,
     as_json: bool,
-    keys: KeyFiles | None = None,
+    keys: KeyFiles | Sequence[KeyFiles] | None = None,
 ) -> int:
     """Send the query and print the answer on stdout; returns the exit status."""
     try:
