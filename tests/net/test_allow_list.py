@@ -149,5 +149,8 @@ def test_only_the_file_calls_a_master_a_partner(file):
     allowed.set_parties("accounts", [Party(Sender("iad", "iad2"), ("c" * 40,))])
     assert allowed.partner_keys("iad2") == ("a" * 40,)
     assert allowed.partner_keys("iad3") == allowed.partner_keys("iad9") == ()
-    partners = {key: allowed.find(key * 40).partner for key in "abc"}
-    assert partners == {"a": True, "b": False, "c": False}
+    partners = {key: allowed.find(key * 40).partner for key in "ab"}
+    assert partners == {"a": True, "b": False}
+    # Nobody takes its name.
+    allowed.ask = lambda _key: Sender("iad", "iad2")
+    assert allowed.find("c" * 40) is allowed.find("d" * 40) is None
