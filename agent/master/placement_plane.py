@@ -51,6 +51,7 @@ MODE: Final = "placement_mode"
 LOOK_S: Final = 0.25
 # One of so many seconds is for that at most.
 SHARE: Final = 20.0
+MAX_SOUGHT: Final = 8
 # A new topic is placed when all masters have told what they have, or after so many intervals.
 PATIENCE: Final = 3.0
 OVER: Final = frozenset({"settled", "aborted"})
@@ -115,6 +116,8 @@ class PlacementPlane:
         self._begun: dict[Unit, Move] = {}
         # New units, and until when other masters are waited for before they are placed.
         self._arriving: dict[Unit, float] = {}
+        # Masters that an operator named lately, and that were no partners.
+        self._sought: list[str] = []
         self._told_troubles: set[str] = set()
         self._was_full = False
         self._tell_s = self._look_s = self._rested_s = now + self._config.every_s
@@ -379,7 +382,8 @@ class PlacementPlane:
         """Masters that units of this one are to go to."""
         placer = self._placer
         waiting = {target for _, target, _ in placer.waiting}
-        return {*waiting, *placer.pins.values(), *(m.target for m in self._begun.values())} - {""}
+        begun = {each.target for each in self._begun.values()}
+        return {*waiting, *begun, *placer.pins.values(), *self._sought} - {""}
 
     def _unheard(self, now: float) -> bool:
         """Whether a master that is connected has not told anything lately."""
@@ -434,6 +438,9 @@ class PlacementPlane:
             self._save_pin(unit)
             return f"{unit} is pinned no more"
         view.unit(f"{unit.kind}:{unit.name}")
+        if iad not in self._partners and iad != self._iad:
+            # It may be one that membership finds: the operator asks again.
+            self._sought = [*self._sought, iad][-MAX_SOUGHT:]
         pinned = sum(map(bool, self._placer.pins.values()))
         if pinned >= MAX_PINS and not self._placer.pins.get(unit):
             raise PlacementError(f"{MAX_PINS} units are pinned here: no more can be")

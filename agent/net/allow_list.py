@@ -120,7 +120,9 @@ class AllowList:
     def find(self, key: str) -> Sender | None:
         """The owner of a key; None if the key is not allowed."""
         sender = self._by_key.get(key)
-        return sender if sender is not None else self.ask(key)
+        if sender is None and (asked := self.ask(key)) is not None and not self._is_partner(asked):
+            return asked
+        return sender
 
     def partner_keys(self, iad: str) -> tuple[str, ...]:
         """The keys of a master that the file calls this operator's, too; () for others."""
@@ -139,15 +141,20 @@ class AllowList:
 
     def _index(self) -> None:
         found: dict[str, Sender] = {}
+        # What a partner may do, nobody gets from a market by taking its name.
         of_file = self._file.value.parties() if self._file is not None else []
         vouched = [*of_file, *(p for parties in self._sources.values() for p in parties)]
+        self._partners = {p.sender.name: p.keys for p in of_file if p.sender.partner}
         known = {party.sender.name for party in vouched}
         heard = [p for parties in self._hearsay.values() for p in parties]
         for party in (*vouched, *(p for p in heard if p.sender.name not in known)):
-            for key in party.keys:
-                found.setdefault(key, party.sender)
+            if party.sender.partner or not self._is_partner(party.sender):
+                for key in party.keys:
+                    found.setdefault(key, party.sender)
         self._by_key = found
-        self._partners = {p.sender.name: p.keys for p in of_file if p.sender.partner}
+
+    def _is_partner(self, sender: Sender) -> bool:
+        return sender.role == "iad" and sender.name in self._partners
 
 
 def read_allow_file(path: str) -> AllowFile:

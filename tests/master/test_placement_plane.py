@@ -698,3 +698,14 @@ def test_a_topic_of_more_sources_than_are_told_tells_what_all_give(world):
     (told,) = site.plane.facts().topics
     assert len(told.sources) == 8
     assert told.per_s == pytest.approx(sum(each.per_s for each in told.sources) * 20 / 8)
+
+
+def test_a_master_that_an_operator_names_is_looked_for_until_others_are(world):
+    site = world[1]
+    site.create("comfort")
+    world.run(20.0)
+    for number in range(20):
+        assert not site.ask(PinUnit("p", COMFORT, f"far{number}")).ok
+    assert site.plane.needs == {f"far{number}" for number in range(12, 20)}
+    assert site.ask(PinUnit("p", COMFORT, "iad2")).ok
+    assert "iad2" in site.plane.needs

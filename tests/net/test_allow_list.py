@@ -138,3 +138,19 @@ def test_one_line_says_what_is_wrong_with_the_file(file, before, after, line):
     assert str(refused.value).startswith(f"{file}: ")
     assert line in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_only_the_file_calls_a_master_a_partner(file):
+    file.write_text(
+        f'[[iad]]\nname = "iad2"\npartner = true\nkeys = ["{"a" * 40}"]\n'
+        f'[[iad]]\nname = "iad3"\nkeys = ["{"b" * 40}"]\n'
+    )
+    allowed = AllowList(str(file))
+    allowed.set_parties("accounts", [Party(Sender("iad", "iad2"), ("c" * 40,))])
+    assert allowed.partner_keys("iad2") == ("a" * 40,)
+    assert allowed.partner_keys("iad3") == allowed.partner_keys("iad9") == ()
+    partners = {key: allowed.find(key * 40).partner for key in "ab"}
+    assert partners == {"a": True, "b": False}
+    # Nobody takes its name.
+    allowed.ask = lambda _key: Sender("iad", "iad2")
+    assert allowed.find("c" * 40) is allowed.find("d" * 40) is None
