@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from bench import (
     areas,
     big_json,
+    clones,
     colocation,
     deadline,
     directory,
@@ -42,6 +43,7 @@ BENCHMARKS: dict[str, Callable[[], Iterable[Result]]] = {
     "dispatch": dispatch.run,
     "processing-hop": processing_hop.run,
     "handover": handover.run,
+    "clones": clones.run,
     "edge": edge.run,
     "history": history.run,
     "directory": directory.run,

@@ -9,10 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Final, Protocol
 
+import msgspec
+
 from agent.placement.arrival_rates import Rates
 from agent.placement.view import UNKNOWN_S, named
 from agent.placement.world import Unit
 from agent.wire.areas import AreaSet
+from agent.wire.codec import MAX_REQUEST_BYTES, encode
 from agent.wire.master_config import MasterConfig
 from agent.wire.placement import (
     MAX_CHOICES,
@@ -33,6 +36,10 @@ from agent.wire.placement import (
 )
 from agent.wire.topics import STAYS, Topic, TopicStatus
 
+# Of these all fit, whatever else there is.
+FEW_TOPICS: Final = 256
+# What gossip adds, and lengths.
+FRAME_BYTES: Final = 1 << 10
 TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
@@ -103,7 +110,7 @@ class Measured:
             # A filter may name anything.
             if TOPIC_NAME.fullmatch(topic) and not topic.startswith(STAYS)
         ]
-        return PlacementFacts(
+        facts = PlacementFacts(
             self._iad,
             0,
             0,
@@ -120,6 +127,7 @@ class Measured:
             delays=tuple(delays),
             pins=tuple(pinned[:MAX_PINS]),
         )
+        return fitting(facts)
 
     def _home_facts(self, delays: Sequence[Delay]) -> list[HomeFacts]:
         """Those that may move. A client measures nothing: it is taken to be where its home is."""
@@ -167,6 +175,20 @@ class Measured:
         measured = self._rates.per_s(topic.name)
         rate = expected if not measured else max(0.0, measured - published)
         return {iad: rate * count / sum(offered.values()) for iad, count in offered.items()}
+
+
+def fitting(facts: PlacementFacts, most_bytes: int = MAX_REQUEST_BYTES) -> PlacementFacts:
+    """Without the last topics if all are more than a message takes. O(topics)."""
+    if len(facts.topics) <= FEW_TOPICS:
+        return facts
+    left = most_bytes - len(encode(msgspec.structs.replace(facts, topics=()))) - FRAME_BYTES
+    count = 0
+    for topic in facts.topics:
+        left -= len(msgspec.msgpack.encode(topic))
+        if left < 0:
+            break
+        count += 1
+    return msgspec.structs.replace(facts, topics=facts.topics[:count])
 
 
 def movable(statuses: Sequence[TopicStatus]) -> list[TopicStatus]:

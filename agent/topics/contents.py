@@ -118,10 +118,12 @@ def published_body(time_ms: int, own: Output) -> bytes:
     return msgspec.msgpack.encode({**own, "time_ms": time_ms})
 
 
-def heard_body(time_ms: int, own: Output, peer: str) -> bytes:
-    """A message as a clone's processor gets it. Nobody but a peer says to be one."""
+def heard_body(time_ms: int, own: Output, peer: str, topic: str) -> bytes:
+    """A message as the processor of a clone gets it. Nobody but a peer says to be one. Where it is
+    about is the clone that it is of, unless it says so: the areas of devices do not travel."""
     own = {key: value for key, value in own.items() if key != PEER}
-    return published_body(time_ms, {**own, PEER: peer} if peer else own)
+    told = {"area": peer or topic, **own}
+    return published_body(time_ms, {**told, PEER: peer} if peer else told)
 
 
 def reading_bodies(time_ms: int, answer: Answer) -> list[bytes]:

@@ -150,7 +150,7 @@ class Flow:
         own, time_ms = published_part(notified.notification), notified.notification.time_ms
         if (clone := entry.topic.clone) is not None:
             peer = peer_of(notified.notification, clone)
-            body = heard_body(time_ms, own, peer)
+            body = heard_body(time_ms, own, peer, entry.topic.name)
             return self._take(entry, time_ms, body, notified.position, peer)
         if entry.topic.processor:
             return self._take(entry, time_ms, published_body(time_ms, own), notified.position)

@@ -44,7 +44,8 @@ from agent.wire.topics import (
     TopicStatus,
 )
 
-MOST = 256
+# A thousand clones, and others.
+MOST = 1_280
 
 
 class Topics:

@@ -13,7 +13,8 @@ from agent.wire.messages import Slo
 # Facts fit a request, whatever the names are (`MAX_REQUEST_BYTES`).
 MAX_PLACED: Final = 1_024  # moves of a plan, topics that are heard
 MAX_TOLD_MASTERS: Final = 512
-MAX_TOPICS: Final = 256
+# More than fit a request at their longest: the sender leaves some out then.
+MAX_TOPICS: Final = 1_280
 MAX_HOMES: Final = 128
 MAX_NAME: Final = 160
 MAX_PINS: Final = 256

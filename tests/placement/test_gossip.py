@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from agent.master.placement_facts import FEW_TOPICS, fitting
 from agent.placement.gossip import IDLE_S, LASTS, MAX_KNOWN, UNANSWERED, Gossip
 from agent.wire import placement as w
 from agent.wire.codec import MAX_REQUEST_BYTES, Decoder, encode
@@ -120,7 +122,7 @@ def test_the_largest_facts_fit_a_request():
     home = w.HomeFacts(long, rates, 1.5, rates, tuple(rates))
     facts = PlacementFacts(
         name, 2**52, 2**52, 60.5, 4, "draining", 1.5, 1.5, 9, 1.5,
-        topics=(topic,) * w.MAX_TOPICS,
+        topics=(topic,) * FEW_TOPICS,
         listeners=(w.Listeners(name, 2**52),) * w.MAX_PLACED,
         homes=(home,) * w.MAX_HOMES,
         delays=(w.Delay(name, 1.5, 1.5, 1.5),) * w.MAX_TOLD_MASTERS,
@@ -129,6 +131,13 @@ def test_the_largest_facts_fit_a_request():
     frame = encode(facts)
     assert len(frame) <= MAX_REQUEST_BYTES, len(frame)
     assert Decoder(PlacementFacts).decode(frame)[0] == facts
+    more = fitting(replace(facts, topics=(topic,) * w.MAX_TOPICS))
+    assert 0 < len(more.topics) < w.MAX_TOPICS
+    assert len(encode(more)) <= MAX_REQUEST_BYTES
+    some = replace(facts, topics=(topic,) * w.MAX_TOPICS, homes=(), listeners=())
+    assert 0 < len(fitting(some).topics) < w.MAX_TOPICS
+    small = replace(some, topics=(TopicFacts("clone-0123456789abcdef"),) * w.MAX_TOPICS)
+    assert fitting(small) == small
 
 
 def test_masters_that_have_nothing_to_place_say_nothing_until_one_wants_to_hear():
