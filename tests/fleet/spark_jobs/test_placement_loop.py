@@ -18,8 +18,8 @@ from tests.fleet.spark_jobs.floors import OBJECTIVE, Building
 from tests.fleet.spark_jobs.recorded import found
 
 FEWEST = 4
-LONG = 12
-SHIFTS = "bab"
+LONG = 8
+SHIFTS = "ba"
 
 
 def median(values):
