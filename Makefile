@@ -42,7 +42,7 @@ demo: $(DONE)/core ## Set up, then run the demo (ARGS=--keep leaves it running)
 	@exec $(BIN)/fleet demo $(ARGS)
 
 test: $(DONE)/dev $(DONE)/core ## Set up, then run all checks and tests
-	@$(MAKE) --no-print-directory SIDE_BY_SIDE=1 -j 2 -O lint $(DONE)/core-debug
+	@$(MAKE) --no-print-directory SIDE_BY_SIDE=1 -j 2 -O lint $(DONE)/core-debug $(DONE)/tests-compiled
 	@echo "Testing, and beside it _core in its debug build …"
 	@PYTHONPATH=build/debug SANDERLING_EXPECT_BUILD=debug $(BIN)/pytest $(CHECKED) >build/test-debug.log 2>&1 & \
 	debug=$$! ended=0; \
@@ -122,6 +122,11 @@ NEEDS_INSTALL := pyproject.toml setup.py $(DONE)/run
 $(DONE)/core: $(COMPILED) $(NEEDS_INSTALL)
 	@echo "Building _core; on a small Pi this takes minutes …" >&2
 	@tools/build_core.sh $(if $(filter $(NEEDS_INSTALL),$?),install,release)
+	@touch $@
+
+# In a new checkout all workers would compile all tests at the same time, each for itself.
+$(DONE)/tests-compiled: | $(DONE)/dev $(DONE)/core
+	@$(BIN)/pytest --collect-only -q >build/tests-compiled.log || { cat build/tests-compiled.log; exit 1; }
 	@touch $@
 
 $(DONE)/core-debug: $(CORE) setup.py $(DONE)/run

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from agent.alerts import lifecycle as alerts_lifecycle
+from agent.clones import lifecycle as clones_lifecycle
 from agent.metrics import edge_families, families
 from agent.overlay import lifecycle as overlay_lifecycle
 from agent.placement import lifecycle as placement_lifecycle
@@ -136,8 +137,8 @@ def states() -> str:
         "# States",
         "",
         "What items go through, made by `make docs` from the tables in `lifecycle.py` of",
-        "`agent/scheduling`, `agent/alerts`, `agent/topics`, `agent/overlay`, `agent/placement`",
-        "and `agent/processing`, and `fleet/rollout/rollout.py`.",
+        "`agent/scheduling`, `agent/alerts`, `agent/topics`, `agent/clones`, `agent/overlay`,",
+        "`agent/placement` and `agent/processing`, and `fleet/rollout/rollout.py`.",
         "An arrow that is not here raises an error that tells the item, its table and its last",
         "states. The link of an edge node to its master is in [edge.md](edge.md).",
     ]
@@ -152,9 +153,12 @@ def states() -> str:
         ("Notification, in the spool of its publisher", alerts_lifecycle.SPOOLED_TRANSITIONS),
         ("Subscription, at its client's master", alerts_lifecycle.SUBSCRIPTION_TRANSITIONS),
         ("Topic, at its master", topics_lifecycle.TOPIC_TRANSITIONS),
+        ("Anchor of a clone, at its home", clones_lifecycle.ANCHOR_TRANSITIONS),
         ("Link of two masters, at one end", overlay_lifecycle.LINK_TRANSITIONS),
         ("Handover of a unit, at its source", placement_lifecycle.SOURCE_TRANSITIONS),
         ("Handover of a unit, at its target", placement_lifecycle.TARGET_TRANSITIONS),
+        ("Unit with a standby, at its owner", placement_lifecycle.PRIMARY_TRANSITIONS),
+        ("Standby of a unit, at another master", placement_lifecycle.STANDBY_TRANSITIONS),
         ("Message processor, at its master", processing_lifecycle.PROCESSOR_TRANSITIONS),
         ("Worker process, as its master sees it", processing_lifecycle.WORKER_TRANSITIONS),
         ("Host of a deployment", rollout.TRANSITIONS),

@@ -62,6 +62,8 @@ MAX_FILTER_BYTES_OF_ONE = 1 << 18
 MAX_FILTER_BYTES_OF_ALL = 1 << 23
 # A client that is silent for this long is sent nothing more until it is heard of again.
 LEASE_S = 60.0
+# Clients within this process that begin so are homes of clones, which hear what these put out.
+ANCHOR = "clone/"
 # A durable subscription whose client stays away for this long expires.
 EXPIRE_S = 7 * 86_400.0
 
@@ -147,7 +149,8 @@ class Inboxes:
         """How many subscriptions of clients name each topic. O(subscriptions)."""
         found: Counter[str] = Counter()
         for (client, _), inbox in self._by_key.items():
-            if "/" not in client:  # not a topic's own
+            # Not a topic's own; what a clone puts out goes to its home.
+            if "/" not in client or client.startswith(ANCHOR):
                 found.update(_topics_in(inbox.filter))
         return found
 
@@ -295,6 +298,8 @@ class Inboxes:
                 f"no subscription {message.id!r} is kept here: it was ended, its master lost it, "
                 "or nothing was heard of its client for too long; subscribe anew without 'after'"
             )
+        if message.kept_only:
+            return f"subscription {message.id!r} is not kept at this master"
         if self._owned[owner] >= self._most_owned:
             return f"{self._most_owned} subscriptions are open for you; unsubscribe one"
         if len(self._by_key) >= self._most_subscriptions:

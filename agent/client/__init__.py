@@ -1,8 +1,9 @@
 """Clients of a master: sensing queries, watches, subscriptions, messages to topics; state and
 policy for operators."""
 
-from agent.client.client import Client, Operator
+from agent.client.client import Client
 from agent.client.connection import NoReplyError
+from agent.client.operator import Operator
 from agent.client.publishing import PublishError
 from agent.client.subscriptions import Notifications, SubscriptionError, UnknownLoss
 from agent.client.watches import Rounds, WatchError

@@ -1,4 +1,4 @@
-"""Clients of a master: `Client` for the public socket, `Operator` for the operator socket.
+"""Client of a master's public socket.
 
 >>> with Client("tcp://127.0.0.1:5700") as client:          # doctest: +SKIP
 ...     answer = client.query(["b1/f4"], last_s=600, latency_ms=500, channels=["temperature"])
@@ -19,49 +19,25 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
 
 from msgspec.structs import replace
 
 from agent.client.connection import Connection, ConnectionCutError, NoReplyError
+from agent.client.masters import Masters
 from agent.client.publishing import PublishError, publication
-from agent.client.subscriptions import Notifications, SubscriptionError, UnknownLoss
-from agent.client.watches import Rounds, WatchError
+from agent.client.subscriptions import Notifications, SubscriptionError
+from agent.client.watches import Rounds
 from agent.net.keys import KeyFiles
-from agent.wire.base import LONGEST_TIMEOUT_MS, TIMEOUT_FACTOR, Form, Policy
+from agent.wire.base import LONGEST_TIMEOUT_MS, TIMEOUT_FACTOR, Form
 from agent.wire.codec import encode
-from agent.wire.handover import MoveReport, MoveRequest
-from agent.wire.market import Service
 from agent.wire.messages import Answer, Query, Slo, Window
-from agent.wire.operator import (
-    IadStatus,
-    ListServices,
-    OperatorError,
-    ServiceReport,
-    ServiceRequest,
-    SetPolicy,
-    StatusRequest,
-)
-from agent.wire.placement import PlacementReport, PlacementRequest
 from agent.wire.predicate_language import read_filter
 from agent.wire.predicate_logic import check
 from agent.wire.predicates import Filter
 from agent.wire.push import Gap, Notified, Subscribe, Subscribed
-from agent.wire.topics import Publish, Published, TopicReport, TopicRequest
-from agent.wire.unions import ClientReply, OperatorReply
+from agent.wire.topics import Publish, Published
+from agent.wire.unions import ClientReply
 from agent.wire.watches import Style, Watch
-
-__all__ = [
-    "Client",
-    "NoReplyError",
-    "Notifications",
-    "Operator",
-    "PublishError",
-    "Rounds",
-    "SubscriptionError",
-    "UnknownLoss",
-    "WatchError",
-]
 
 # A published message is sent again when nothing came for so long.
 AGAIN_S = 2.0
@@ -70,14 +46,6 @@ GRACE_MS = 1_000.0
 # Maximum number of answers kept for `receive`, and of queries that they may belong to; a master has
 # no more open. Beyond it the oldest are dropped.
 MAX_KEPT = 10_000
-
-
-class Masters:
-    """Those that one client may talk to: their keys, and the connections that it has."""
-
-    def __init__(self, keys: dict[str, KeyFiles | None]) -> None:
-        self.keys = keys
-        self.clients: dict[str, Client] = {}
 
 
 class Client(Connection[ClientReply]):
@@ -96,9 +64,11 @@ class Client(Connection[ClientReply]):
         *,
         masters: Masters | None = None,
     ) -> None:
-        """`address` may be those of several masters, as a sequence or with commas between: durable
-        subscriptions may move from one to another. Everything else goes to the first. `keys` are
-        for all of them, or for each. `masters` is for connections that this class makes itself."""
+        """`address` may be those of several masters, as a sequence or with commas between. Queries,
+        messages, watches and subscriptions go to the first of them that is there. A durable
+        subscription begins at the first only, and may move from one to another; a message that one
+        may have taken goes to no other. `keys` are for all of them, or for each. `masters` is for
+        connections that this class makes itself."""
         addresses = address.split(",") if isinstance(address, str) else list(address)
         each_keys: list[KeyFiles | None] = [None] * len(addresses)
         if isinstance(keys, KeyFiles):
@@ -108,8 +78,11 @@ class Client(Connection[ClientReply]):
         if len(each_keys) != len(addresses):
             raise ValueError(f"{len(addresses)} addresses, but keys for {len(each_keys)}")
         self._masters = masters or Masters(dict(zip(addresses, each_keys, strict=True)))
+        self._chooses = masters is None and len(self._masters.keys) > 1
+        self._sent_by = self._publishes_by = self
         self._masters.clients[addresses[0]] = self
-        super().__init__(addresses[0], ClientReply, each_keys[0])
+        patient = len(self._masters.keys) == 1
+        super().__init__(addresses[0], ClientReply, each_keys[0], patient=patient)
         self._asked = 0
         self._answers: deque[Answer] = deque(maxlen=MAX_KEPT)
         self._own: deque[Answer] = deque()
@@ -139,21 +112,25 @@ class Client(Connection[ClientReply]):
         timeout_ms: float | None = None,
         service: str = "default",
         label: str = "",
+        stale_ok: bool = False,
     ) -> Answer:
         """Query `areas` for the last `last_s` seconds (or `window`) and wait for the answer.
 
         `channels` are those wanted, () for all. Only sensors that have one of them contribute: in a
         query for one channel every reading has a value of it, or a flag that gives the reason for
-        its absence. If the connection is cut, for instance by a restart of the master, the query is
-        sent once more. Raises `NoReplyError` if the master stays silent; every other failure is an
-        `Answer`.
+        its absence. With `stale_ok` an area without a live answer may have a result all the same:
+        the last values that its clone knows, with their age (`stale_ms`). If the connection is cut,
+        for instance by a restart of the master, the query is sent once more, of several masters to
+        the next that is there. Raises `NoReplyError` if the master stays silent; every other
+        failure is an `Answer`.
         """
         if window is None:
             window = Window(last_s=last_s)
         if timeout_ms is None:
             timeout_ms = min(latency_ms * TIMEOUT_FACTOR, LONGEST_TIMEOUT_MS)
+        client = self.connected()
         query = Query(
-            id=self._new_id(),
+            id=client.new_id(),
             areas=tuple(areas),
             window=window,
             slo=Slo(percentile, latency_ms),
@@ -163,13 +140,39 @@ class Client(Connection[ClientReply]):
             service=service,
             label=label,
             takes_too_large=True,
+            stale_ok=stale_ok,
         )
         try:
-            return self._ask(query, timeout_ms, until_cut=True)
+            return client.ask(query, timeout_ms, until_cut=True)
         except ConnectionCutError:
-            return self._ask(query, timeout_ms)
+            self._masters.is_away(client.address)
+            other = self.connected()
+        if other is not client:
+            query = replace(query, id=other.new_id())
+        return other.ask(query, timeout_ms)
 
-    def _new_id(self) -> str:
+    def connected(self) -> Client:
+        """The client, of one master each, of the first that is there, beginning with the one that
+        was there last. NoReplyError if none is."""
+        if not self._chooses:
+            return self
+        masters = self._masters
+        for address in masters.order:
+            client = self.at(address)
+            if client.is_connected(masters.connect_s):
+                return client
+            masters.is_away(address)
+        raise NoReplyError(f"no connection to any of {', '.join(masters.keys)}")
+
+    def at(self, master: str) -> Client:
+        """The client for the master of that address, which is one of this client's."""
+        masters = self._masters
+        if (other := masters.clients.get(master)) is None:
+            other = Client(master, masters.keys[master], masters=masters)
+        return other
+
+    def new_id(self) -> str:
+        """An id that no query of this client's has."""
         while True:
             self._asked += 1
             if (new := f"q{self._asked}") not in self._due:
@@ -180,19 +183,28 @@ class Client(Connection[ClientReply]):
         number = query_id.removeprefix("q")
         return number != query_id and number.isdecimal() and int(number) <= self._asked
 
-    def _ask(self, query: Query, timeout_ms: float, *, until_cut: bool = False) -> Answer:
+    def ask(self, query: Query, timeout_ms: float, *, until_cut: bool = False) -> Answer:
+        """Send a query with an id of `new_id`, and wait for the answer; part of `query`."""
         self._own.clear()
         self._asking = query.id
         try:
             self.send_message(query)
             self._take_until(self._own, timeout_ms + GRACE_MS, until_cut)
+        except NoReplyError:
+            self._masters.is_away(self.address)  # or stands still: the next query goes elsewhere
+            raise
         finally:
             # A late answer to it is ignored.
             self._asking = ""
         return self._own.popleft()
 
     def send(self, query: Query) -> None:
-        """Send a query; its answer has the same `id`."""
+        """Send a query; its answer has the same `id`. When that master is gone, of several, answers
+        still due will not arrive: the next query goes to another."""
+        self._sent_by = self.connected()
+        if self._sent_by is not self:
+            self._sent_by.send(query)
+            return
         self.send_message(query)
         if len(self._due) >= MAX_KEPT:
             del self._due[next(iter(self._due))]
@@ -202,6 +214,8 @@ class Client(Connection[ClientReply]):
         """The next answer to a query sent by `send`; `NoReplyError` after `timeout_ms`. With
         `until_cut` also `ConnectionCutError` when the connection is cut: answers still due will not
         arrive."""
+        if self._sent_by is not self:
+            return self._sent_by.receive(timeout_ms, until_cut=until_cut)
         self._take_until(self._answers, timeout_ms, until_cut)
         return self._answers.popleft()
 
@@ -259,11 +273,15 @@ class Client(Connection[ClientReply]):
             after=after,
             takes_too_large=True,
         )
-        rounds = self._watches[watch_id] = Rounds(self, watch, detach, patience_s)
+        return self.connected().open_watch(watch, detach, patience_s)
+
+    def open_watch(self, watch: Watch, detach: bool, patience_s: float) -> Rounds:
+        """Open a watch at this master; part of `watch`."""
+        rounds = self._watches[watch.id] = Rounds(self, watch, detach, patience_s)
         try:
             rounds.open()
         except BaseException:
-            self.forget(watch_id)
+            self.forget(watch.id)
             raise
         return rounds
 
@@ -294,12 +312,38 @@ class Client(Connection[ClientReply]):
         if any(each.has_subscription(subscription_id) for each in self._masters.clients.values()):
             raise ValueError(f"subscription {subscription_id!r} is in use here; take another id")
         subscribe = Subscribe(subscription_id, wanted, durable, after)
+        if not durable:
+            return self.connected().open_subscription(subscribe, patience_s)
+        if not self._chooses or self.is_connected(self._masters.connect_s):
+            return self.open_subscription(subscribe, patience_s)
+        return self._find(subscribe, patience_s)
+
+    def _find(self, subscribe: Subscribe, patience_s: float) -> Notifications:
+        """A durable subscription at the master that has it, while the first is away. What is kept
+        for it may be there: no other begins anew."""
+        why = f"no connection to {self.address}"
+        for client in [self.at(address) for address in self._masters.keys][1:]:
+            if not client.is_connected(self._masters.connect_s):
+                why += f" and {client.address}"
+                continue
+            asked = replace(subscribe, kept_only=True)
+            try:
+                found = client.open_subscription(asked, patience_s)
+            except SubscriptionError as error:
+                why += f"; {client.address} says: {error}"
+                continue
+            found.subscribe = subscribe
+            return found
+        raise NoReplyError(why)
+
+    def open_subscription(self, subscribe: Subscribe, patience_s: float) -> Notifications:
+        """Subscribe at this master; part of `subscribe`."""
         notifications = Notifications(self, subscribe, patience_s)
-        self._subscriptions[subscription_id] = notifications
+        self._subscriptions[subscribe.id] = notifications
         try:
             notifications.open()
         except BaseException:
-            self.forget_subscription(subscription_id)
+            self.forget_subscription(subscribe.id)
             raise
         return notifications
 
@@ -324,6 +368,11 @@ class Client(Connection[ClientReply]):
         """
         if (id is None) != (sequence is None):
             raise ValueError("id and sequence go together")
+        if id is None and not self._publishes_by.is_in_doubt:
+            self._publishes_by = self.connected()
+        if id is None and self._publishes_by is not self:
+            self._publishes_by.publish(topic, attributes, patience_s=patience_s)
+            return
         if id is None or sequence is None:
             message = self._number(topic, attributes)
         else:
@@ -349,6 +398,11 @@ class Client(Connection[ClientReply]):
             raise PublishError(reply.message)
         if message is self._in_doubt:
             self._in_doubt = None
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether a master may have taken the last message and has not said so."""
+        return self._in_doubt is not None
 
     def _number(self, topic: str, attributes: Mapping[str, bool | float | str]) -> Publish:
         """The message under the next number; the last one if that is in doubt and the same."""
@@ -443,11 +497,9 @@ class Client(Connection[ClientReply]):
     def hand_subscription(self, subscription: Notifications, master: str) -> Client | None:
         """Talk about a subscription to the master of that address from now on; None if it is none
         of this client's. For `Notifications`."""
-        masters = self._masters
-        if master not in masters.keys:
+        if master not in self._masters.keys:
             return None
-        if (other := masters.clients.get(master)) is None:
-            other = Client(master, masters.keys[master], masters=masters)
+        other = self.at(master)
         self.forget_subscription(subscription.id)
         other.take_subscription(subscription)
         return other
@@ -459,67 +511,3 @@ class Client(Connection[ClientReply]):
     def forget_subscription(self, subscription_id: str) -> None:
         """Ignore further messages of a subscription."""
         self._subscriptions.pop(subscription_id, None)
-
-
-Report = TypeVar("Report", ServiceReport, TopicReport, MoveReport, PlacementReport)
-
-
-class Operator(Connection[OperatorReply]):
-    """Talks to a master's operator socket; a context manager."""
-
-    def __init__(self, address: str, keys: KeyFiles | None = None) -> None:
-        super().__init__(address, OperatorReply, keys)
-
-    def status(self, timeout_ms: float = 2_000.0) -> IadStatus:
-        """The state of the IAD; `NoReplyError` if the master stays silent."""
-        return self._ask(StatusRequest(), timeout_ms)
-
-    def set_policy(self, policy: Policy, timeout_ms: float = 2_000.0) -> IadStatus:
-        """Order the queues by `policy` from now on."""
-        return self._ask(SetPolicy(policy), timeout_ms)
-
-    def services(self, timeout_ms: float = 2_000.0) -> tuple[Service, ...]:
-        """The services of which the master is a member or the owner."""
-        return self.ask_service(ListServices("list"), timeout_ms).services
-
-    def ask_service(self, request: ServiceRequest, timeout_ms: float = 15_000.0) -> ServiceReport:
-        """Have a service set up, changed or dropped; the report has the result."""
-        return self._ask_report(request, ServiceReport, timeout_ms)
-
-    def ask_topic(self, request: TopicRequest, timeout_ms: float = 15_000.0) -> TopicReport:
-        """Have a topic created or removed, or all listed; the report has the result."""
-        return self._ask_report(request, TopicReport, timeout_ms)
-
-    def ask_placement(
-        self, request: PlacementRequest, timeout_ms: float = 5_000.0
-    ) -> PlacementReport:
-        """Ask what the master knows of placement, or have it changed; the report has the result."""
-        return self._ask_report(request, PlacementReport, timeout_ms)
-
-    def ask_move(self, request: MoveRequest, timeout_ms: float = 15_000.0) -> MoveReport:
-        """Have a unit moved to another master, or all moves listed; the report has the result."""
-        return self._ask_report(request, MoveReport, timeout_ms)
-
-    def _ask_report(
-        self,
-        request: ServiceRequest | TopicRequest | MoveRequest | PlacementRequest,
-        wanted: type[Report],
-        timeout_ms: float,
-    ) -> Report:
-        self.send_message(request)
-        give_up = time.monotonic() + timeout_ms / 1e3
-        while True:
-            reply = self.receive_message(max(0.0, (give_up - time.monotonic()) * 1e3))
-            if isinstance(reply, OperatorError):
-                raise ValueError(reply.message)
-            # The report of an earlier request may arrive late.
-            if isinstance(reply, wanted) and reply.id == request.id:
-                return reply
-
-    def _ask(self, request: StatusRequest | SetPolicy, timeout_ms: float) -> IadStatus:
-        self.send_message(request)
-        reply = self.receive_message(timeout_ms)
-        if isinstance(reply, OperatorError):
-            raise ValueError(reply.message)
-        assert isinstance(reply, IadStatus)
-        return reply

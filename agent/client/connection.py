@@ -40,8 +40,12 @@ class Connection(Generic[T]):
     key the next message opens a new connection, and replies still due on the old one are lost.
     """
 
-    def __init__(self, address: str, union: object, keys: KeyFiles | None) -> None:
+    def __init__(
+        self, address: str, union: object, keys: KeyFiles | None, *, patient: bool = True
+    ) -> None:
+        """Without `patient` nothing is queued for a master that is not connected."""
         self.address = address
+        self._patient = patient
         self._keys = keys
         self._secrets = None if keys is None else Watched(keys.key, read_secrets)
         self._looked_s = 0.0
@@ -62,6 +66,8 @@ class Connection(Generic[T]):
         socket.setsockopt(zmq.TCP_MAXRT, DEAD_AFTER_MS)
         cuts: zmq.Socket[bytes] = socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
         keys, secrets = self._keys, self._secrets
+        if not self._patient:
+            socket.setsockopt(zmq.IMMEDIATE, 1)
         if keys is None or secrets is None or not self.address.startswith("tcp://"):
             socket.connect(self.address)
             return socket, cuts, None
@@ -88,8 +94,10 @@ class Connection(Generic[T]):
         self._forget_cuts()
         if self._keyed is not None:
             self._await_connection()
-        else:
+        elif self._patient:
             self._await_room()
+        elif not self.is_connected(CONNECT_S):
+            raise NoReplyError(f"no connection to {self.address}; {_doubt(self.address)}")
         try:
             self.socket.send(encode(message), zmq.NOBLOCK)
         except zmq.Again:
@@ -103,7 +111,16 @@ class Connection(Generic[T]):
                 self.socket.disconnect(self.address)
             self.socket.connect(self.address)
 
-    def _await_connection(self) -> None:
+    def is_connected(self, timeout_s: float) -> bool:
+        """Whether the master has accepted a connection, now or in that time."""
+        if self._keyed is None:
+            return bool(self.socket.poll(math.ceil(timeout_s * 1e3), zmq.POLLOUT))
+        with suppress(NoReplyError):
+            self._await_connection(timeout_s)
+            return True
+        return False
+
+    def _await_connection(self, timeout_s: float = CONNECT_S) -> None:
         """Try all possible pairs of keys: either end may be rotating its key, or libzmq may have
         dropped the endpoint."""
         assert self._keys is not None
@@ -112,7 +129,7 @@ class Connection(Generic[T]):
             self._looked_s = now
             self._show_new_key()
         while not self.socket.poll(HANDSHAKE_MS, zmq.POLLOUT):
-            if time.monotonic() >= now + CONNECT_S:
+            if time.monotonic() >= now + timeout_s:
                 raise NoReplyError(
                     f"no connection to {self.address} with {self._keys.key} and "
                     f"{self._keys.server_keys}; is a master running there, are these its keys, "

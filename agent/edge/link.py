@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from agent.edge.events.outbox import Cut, Joined, Taken
 from agent.runtime.back_off import BackOff
 from agent.runtime.state_machine import EventMachine
+from agent.wire.derived import Derived
 from agent.wire.messages import (
     EventsTaken,
     Goodbye,
@@ -124,6 +125,12 @@ class Execute(Struct, frozen=True):
     subtask: Subtask
 
 
+class Keep(Struct, frozen=True):
+    """Store derived values, and acknowledge them then."""
+
+    derived: Derived
+
+
 class Resize(Struct, frozen=True):
     """Change the number of pods; running subtasks finish first."""
 
@@ -145,6 +152,7 @@ Instruction = (
     | Send
     | SendResult
     | Execute
+    | Keep
     | Resize
     | TellOperator
     | Joined
@@ -297,6 +305,10 @@ class Link(EventMachine[Instructions]):
             return []
         return [Taken(event.sequences)]
 
+    def _keep(self, event: Derived, _: float) -> Instructions:
+        self._sleep()
+        return [Keep(event)] if event.incarnation == self._hello.incarnation else []
+
     def _resize(self, event: SetPods, _: float) -> Instructions:
         if self.state is State.JOINED:
             self._sleep()
@@ -402,8 +414,9 @@ class Link(EventMachine[Instructions]):
         (State.GREETING, SetPods): _resize,
         (State.GREETING, EventsTaken): _taken,
         (State.GREETING, Subtask): _refuse,
-        # It is said again after the welcome.
+        # They are said again after the welcome.
         (State.GREETING, HomeMoved): _nothing,
+        (State.GREETING, Derived): _nothing,
         (State.GREETING, Finished): _hold,
         (State.GREETING, Stop): _leave,
         (State.GREETING, Reopened): _greet_renamed,
@@ -416,6 +429,7 @@ class Link(EventMachine[Instructions]):
         (State.JOINED, EventsTaken): _taken,
         (State.JOINED, Subtask): _execute,
         (State.JOINED, HomeMoved): _told_home,
+        (State.JOINED, Derived): _keep,
         (State.JOINED, Finished): _answer,
         (State.JOINED, Stop): _leave,
         # Also with the same id: events that were unreadable before join the outbox's backlog.
@@ -428,6 +442,8 @@ class Link(EventMachine[Instructions]):
         (State.MOVING, HomeMoved): _nothing,
         (State.MOVING, HelloWanted): _go,
         (State.MOVING, Rejected): _go,
+        # This master keeps them until the node is back here.
+        (State.MOVING, Derived): _nothing,
         (State.MOVING, SetPods): _resize,
         (State.MOVING, EventsTaken): _taken,
         (State.MOVING, Subtask): _execute,

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from agent.edge import supervision
 from agent.edge.clocks import boot_id
@@ -24,6 +25,9 @@ from agent.runtime.command_line import FAILED, UNUSABLE, configuration, fail, op
 from agent.runtime.signals import Start, StopSignal, log_beside
 from agent.wire import config, edge_config
 from sensors.base import Leave, SensorError, path_in
+
+if TYPE_CHECKING:
+    from agent.edge.actuators.thread import ActuatorThread
 
 
 def _no_metrics(settings: config.Metrics) -> str | None:
@@ -43,6 +47,23 @@ def _check_triggers(settings: edge_config.EdgeConfig, sensors: tuple[Sensor, ...
         read_triggers(settings.trigger, sensors)
 
 
+def _actuator(
+    settings: edge_config.EdgeConfig, folder: str, reporter: Reporter | None
+) -> ActuatorThread | None:
+    """The thread of the actuator, if there is one; without a reporter only a check. SensorError."""
+    if not settings.actuator.driver:
+        return None
+    from agent.edge.actuators.registry import open_actuator  # most nodes have none
+    from agent.edge.actuators.thread import ActuatorThread
+
+    configured = settings.actuator
+    opened = open_actuator(configured.driver, configured.options, folder, checking=reporter is None)
+    if reporter is None:
+        opened.close()
+        return None
+    return ActuatorThread(opened, lambda line: reporter.complain("actuator", f"actuator: {line}"))
+
+
 def main() -> None:
     """Run the command."""
     given = options("sanderling-edge", sys.argv[1:])
@@ -59,6 +80,7 @@ def main() -> None:
         leave: Leave = "sensor" if given.leave_sensors else ""
         sensors = open_sensors(settings.sensor, folder, checking=given.check, leave=leave)
         _check_triggers(settings, sensors)
+        _actuator(settings, folder, None)
     except (config.ConfigError, HistoryError, SensorError) as error:
         fail(f"{given.config}: {error}", UNUSABLE)
     if given.check:
@@ -82,10 +104,13 @@ def main() -> None:
             retention_bytes=settings.history.retention_bytes,
             most_events=settings.events.most,
         )
-        node = EdgeNode(settings, sensors, history, reporter, keys, serves=start.serves)
+        actuator = _actuator(settings, folder, reporter)
+        node = EdgeNode(
+            settings, sensors, history, reporter, keys, serves=start.serves, actuator=actuator
+        )
         with StopSignal(on_stdin_eof=given.exit_on_stdin_eof) as stop:
             node.run(stop)
-    except (HistoryError, OSError) as error:
+    except (HistoryError, OSError, SensorError) as error:
         fail(str(error), FAILED)
 
 

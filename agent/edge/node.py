@@ -47,10 +47,13 @@ from agent.wire.messages import Hello, HelloWanted, NodeEvent
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from agent.edge.actuators.thread import ActuatorThread
+    from agent.edge.derived.intake import DerivedIntake
     from agent.edge.events.trigger_runner import Alerts
     from agent.edge.metrics import EdgeMetrics, NodeNumbers
     from agent.edge.pods.containers import PodSocket
     from agent.net.keys import KeyFiles
+    from agent.wire.derived import DerivedTaken, DerivedValues
 
 
 class EdgeNode:
@@ -66,9 +69,11 @@ class EdgeNode:
         clocks: Clocks | None = None,
         *,
         serves: Callable[[], object] = lambda: None,
+        actuator: ActuatorThread | None = None,
     ) -> None:
         """`serves` is called once, when a query would be answered: the master has welcomed the
-        node, and each sensor has been read, well or not."""
+        node, and each sensor has been read, well or not. `actuator` gets what the node's clone
+        computes."""
         self._sensors = sensors
         self._tell_serves: Callable[[], object] | None = serves
         self._history = history
@@ -129,6 +134,7 @@ class EdgeNode:
                 emulates=settings.pods.emulate,
                 release=release(),
                 masters=masters if len(masters) > 1 else (),
+                takes_derived=True,
             ),
             home=home,
             follow_s=settings.master.follow_s,
@@ -146,6 +152,9 @@ class EdgeNode:
             disk=self._disk,
             clock=time.monotonic,
         )
+        self._settings = settings
+        self._derived: DerivedIntake | None = None  # most nodes have no clone
+        self._actuator = actuator
         self._pods = Pods(
             history,
             settings.pods.count,
@@ -187,9 +196,13 @@ class EdgeNode:
         if self._history.damaged:
             raise HistoryError(f"history {self._history.path} is damaged; a new start repairs it")
 
-    def _wait_once(self, stop: StopSignal) -> None:
+    @property
+    def _wake_at(self) -> float:
         wake_at = min(self._link.wake_at, self._forwarding.wake_at, self._supervision.wake_at)
-        pause_s = wake_at - time.monotonic()
+        return wake_at if self._derived is None else min(wake_at, self._derived.wake_at)
+
+    def _wait_once(self, stop: StopSignal) -> None:
+        pause_s = self._wake_at - time.monotonic()
         # A millisecond more than needed, so that the poll does not end just before the deadline.
         ready = dict(self._poller.poll(max(0, int(pause_s * 1000) + 1)))
         if self._wake_fd in ready:
@@ -217,6 +230,7 @@ class EdgeNode:
             self._supervision.turn(now)
             self._look_at_history()
             self._follow_alerts()
+        self._look_at_derived()
         if self._tell_serves is not None and self._serves:
             self._tell_serves()
             self._tell_serves = None
@@ -264,6 +278,10 @@ class EdgeNode:
                     self._answer(self._results.pop(number))
                 case links.Send(message):
                     self._socket.send(codec.encode(message))
+                case links.Keep(derived):
+                    if self._derived is None:
+                        self._derived = self._take_derived()
+                    self._derived.arrived(derived, now)
                 case links.Resize(pods):
                     self._pods.resize(pods)
                 case links.TellOperator(kind, line):
@@ -330,6 +348,32 @@ class EdgeNode:
             self._time.monotonic(),
         )
 
+    def _look_at_derived(self) -> None:
+        if self._derived is not None:
+            self._derived.turn(time.monotonic())
+
+    def _take_derived(self) -> DerivedIntake:
+        from agent.edge.derived.intake import STREAM, DerivedIntake  # most nodes have no clone
+
+        settings, reporter = self._settings, self._reporter
+        return DerivedIntake(
+            self._history,
+            self._history.stream(STREAM, (), keeps_raw=False),
+            settings.derived.channels,
+            [c.name for sensor in self._sensors for c in sensor.channels],
+            commit_s=settings.history.commit_s,
+            retention_s=settings.history.retention_s,
+            moment=self._time.moment,
+            disk=self._disk,
+            acknowledge=self._acknowledge,
+            complain=lambda line: reporter.complain("history", line),
+            act=self._act,
+        )
+
+    def _acknowledge(self, taken: DerivedTaken) -> None:
+        if self._joined:  # otherwise the master sends them again
+            self._socket.send(codec.encode(taken))
+
     def _serve_metrics(self, settings: config.Metrics) -> EdgeMetrics:
         from agent.edge.metrics import EdgeMetrics  # 10 MiB, with the HTTP server
 
@@ -372,6 +416,15 @@ class EdgeNode:
             self._disk.submit(partial(self._raise_damaged, line), lambda _: None)
 
     # --- in the threads of the samplers and the disk writer --------------------------------------
+
+    def _act(self, derived: tuple[DerivedValues, ...]) -> None:
+        """Put out the newest values, unless they are too old."""
+        newest = derived[-1]
+        if self._actuator is None or newest.age_ms > self._settings.actuator.stale_s * 1000:
+            return
+        from agent.edge.actuators.base import Output
+
+        self._actuator.put(Output(newest.values, newest.age_ms))
 
     def _raise_damaged(self, line: str) -> None:
         moment = self._time.moment()
@@ -422,6 +475,8 @@ class EdgeNode:
             )
         )
         self._disk.close()
+        if self._actuator is not None:
+            self._actuator.close()
         try:
             self._history.close()
         except HistoryError as error:

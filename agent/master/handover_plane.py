@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
 
+from agent.master.handover_actions import GONE, HandoverActions, UnitStore
 from agent.master.handover_link import HandoverLink
-from agent.master.handover_messages import Gathered, Said, read, written
-from agent.master.late_items import LateItems
-from agent.master.movable import NOT_HERE, UNREADABLE, Movable, MoveStatus
+from agent.master.handover_messages import Said, read
+from agent.master.late_exchange import LateExchange
+from agent.master.movable import Movable, MoveStatus
 from agent.master.move_list import Move, MoveList, told
+from agent.master.moving_unit import MovingUnit
 from agent.master.operator_plane import OperatorPlane
 from agent.master.peers import Peers
 from agent.master.public_plane import PublicPlane
@@ -26,7 +27,6 @@ from agent.placement.handover_source import WAITING, Source
 from agent.placement.handover_target import Target
 from agent.placement.holder import Holder
 from agent.placement.moves import Reason
-from agent.placement.unit_records import ForgetUnit, SaveUnit
 from agent.placement.world import Kind, PlacementError, Unit
 from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
@@ -35,86 +35,6 @@ from agent.wire.records import MoveRecord
 
 # Units on their way to this master at a time.
 MOST_COMING: Final = 8
-GONE: Final = "it does not live here any more"
-# How long the release is not told to the target, so that no output overtakes another on its way to
-# masters that are up.
-PATIENCE_S: Final = 2.0
-
-
-class UnitStore(Protocol):
-    """Stable storage."""
-
-    @property
-    def refusing(self) -> bool:
-        """Whether nothing may be written now."""
-
-    def write(self, changes: Iterable[Any], then: Callable[[], object]) -> None:
-        """Write them in one transaction, then call `then`."""
-
-
-class _Entry:
-    """A unit that is or was on the move."""
-
-    __slots__ = (
-        "beginning",
-        "complained",
-        "gathered",
-        "gone",
-        "holder",
-        "movable",
-        "move",
-        "owned",
-        "settling",
-        "turn",
-    )
-
-    def __init__(self, holder: Holder, movable: Movable) -> None:
-        self.holder = holder
-        self.movable = movable
-        self.gathered = Gathered()
-        self.move: Move | None = None
-        # Whether it works here already, and only its epoch is being written.
-        self.beginning = False
-        # Whether it was no more when it was to be paused.
-        self.gone = False
-        # Whether it was told that it may put out.
-        self.owned = False
-        # The epoch about which its operator was told that it waits.
-        self.complained = 0
-        # Until when the news of its release is held back, what tells it then, and who asked.
-        self.settling: tuple[float, Callable[[], object], object] | None = None
-        # A number for what was asked of the unit last: what it says to something earlier is void.
-        self.turn = 0
-
-    @property
-    def next_due(self) -> float | None:
-        dues = [self.holder.next_due, self.settling and self.settling[0]]
-        return min([due for due in dues if due is not None], default=None)
-
-    @property
-    def partner(self) -> str:
-        """The other master of its handover."""
-        match self.holder.machine:
-            case None:
-                return ""
-            case Source() as source:
-                return source.target
-            case target:
-                return target.source
-
-    def forget_removed(self) -> None:
-        """What it was before it ended here does not keep another of its name away."""
-        if self.holder.machine is None and not self.movable.lives(self.holder.unit):
-            record = self.holder.record
-            self.holder = Holder(self.holder.unit, self.holder.timing)
-            self.holder.record = record
-
-    def awaits(self, final: h.Final) -> bool:
-        """Whether this final state comes next."""
-        machine = self.holder.machine
-        if not isinstance(machine, Target):
-            return False
-        return machine.state == "shadowing" and machine.attempt == final.attempt
 
 
 class HandoverPlane:
@@ -154,27 +74,26 @@ class HandoverPlane:
             iad, public, peers, partners, self._heard, self._not_taken, self._shares
         )
         self._moves = MoveList(iad)
-        self._late = LateItems(
-            lambda to, unit, number, items: self._link.tell(to, unit, w.MoveLate(number, items))
+        self._late = LateExchange(
+            self._movables, self._link.tell, self.where, lambda: store.refusing, say
         )
-        self._entries: dict[Unit, _Entry] = {}
+        self._entries: dict[Unit, MovingUnit] = {}
         # Those that may have a timer; most units left long ago.
-        self._timed: set[_Entry] = set()
+        self._timed: set[MovingUnit] = set()
         # What follows from one event may cause another.
-        self._events: deque[tuple[_Entry, h.Event, str]] = deque()
+        self._events: deque[tuple[MovingUnit, h.Event, str]] = deque()
         self._at_work = False
-        # Records that the disk did not take.
-        self._unwritten: deque[tuple[_Entry, h.Record | None]] = deque()
-        # What was passed on to where a unit has moved on to, by the unit and who sent it: to whom,
-        # the number that it came with, and the one that it went with.
-        self._passed: dict[tuple[Unit, str], tuple[str, int, int]] = {}
-        self._taken = self._late_items = 0
+        self._actions = HandoverActions(
+            self._clock, self._link, store, self._late, self._events, self._feed, self._has_settled
+        )
         # Why placement lets a unit of that master not come here; empty if it may.
         self.admits: Callable[[Unit, str], str] = lambda *_: ""
+        # Why a unit that lives here may never move; empty if it may.
+        self.stays: Callable[[Unit], str] = lambda _: ""
         operator.takes(w.MoveUnit, self._asked)
         operator.takes(w.ListMoves, self._list)
         for movable in movables:
-            movable.on_late = self._has_late
+            movable.on_late = lambda unit: self._late.has(unit, self._clock())
         self._restore(kept)
         reactor.add_timer(self)
 
@@ -196,6 +115,8 @@ class HandoverPlane:
             return f"it lives at {now_at}; ask there"
         if not movable.lives(unit):
             return "it does not live here"
+        if problem := self.stays(unit):
+            return problem
         if problem := self._link.why_not(target):
             return problem
         if self.moving(unit):
@@ -225,7 +146,7 @@ class HandoverPlane:
         entry = self._entries[unit]
         record = entry.holder.record
         if record is not None and record.standing == "released":
-            self._write(entry, h.Record(unit, record.epoch, "released"))
+            self._actions.write(entry, h.Record(unit, record.epoch, "released"))
 
     def moving(self, unit: Unit) -> bool:
         """Whether it is on its way from here or to here."""
@@ -243,15 +164,22 @@ class HandoverPlane:
     def counters(self) -> dict[str, int]:
         """Since the start: moves from here that were settled and aborted, units taken from other
         masters, and late items that were new at the target."""
-        taken = {"moves_taken": self._taken, "moves_late_items": self._late_items}
+        taken = {"moves_taken": self._actions.taken, "moves_late_items": self._late.new}
         return {**self._moves.counters, **taken}
+
+    @property
+    def others(self) -> set[str]:
+        """The masters with which units are on the move."""
+        found = {entry.partner for entry in self._timed}
+        records = [e.holder.record for e in self._timed if e.holder.record is not None]
+        return {*found, *(record.other for record in records)} - {""}
 
     # --- beginnings ----------------------------------------------------------------------------
 
-    def _entry(self, unit: Unit) -> _Entry | None:
+    def _entry(self, unit: Unit) -> MovingUnit | None:
         entry = self._entries.get(unit)
         if entry is None and (movable := self._movables.get(unit.kind)) is not None:
-            entry = self._entries[unit] = _Entry(Holder(unit, self._timing), movable)
+            entry = self._entries[unit] = MovingUnit(Holder(unit, self._timing), movable)
         return entry
 
     def _restore(self, kept: Sequence[h.Record]) -> None:
@@ -270,7 +198,7 @@ class HandoverPlane:
                     entry.move.source = source
                     self._moves.add(entry.move, waits=False)
                 self._timed.add(entry)
-                self._perform(entry, made, record.other)
+                self._actions.perform(entry, made, record.other)
                 if record.other not in self._partners:
                     self._complain(record)
             # One that is taken may have been here before, and go back to where it went then.
@@ -312,7 +240,7 @@ class HandoverPlane:
             else:
                 self._over(move, GONE)
 
-    def _start(self, entry: _Entry, move: Move) -> None:
+    def _start(self, entry: MovingUnit, move: Move) -> None:
         holder, now = entry.holder, self._clock()
         if holder.epoch is not None:
             entry.beginning = False
@@ -328,11 +256,11 @@ class HandoverPlane:
             record = h.Record(move.unit, holder.record.epoch, "owner")
             made = holder.recover(record, h.Checkpoint(), now)
         self._timed.add(entry)
-        self._perform(entry, made, move.target)
+        self._actions.perform(entry, made, move.target)
 
     # --- events --------------------------------------------------------------------------------
 
-    def _feed(self, entry: _Entry, event: h.Event, sender: str = "") -> None:
+    def _feed(self, entry: MovingUnit, event: h.Event, sender: str = "") -> None:
         self._events.append((entry, event, sender))
         self._work_off()
 
@@ -344,13 +272,15 @@ class HandoverPlane:
             while self._events:
                 entry, event, sender = self._events.popleft()
                 partner = sender or entry.partner
-                self._perform(entry, entry.holder.handle(event, self._clock(), sender), partner)
+                self._actions.perform(
+                    entry, entry.holder.handle(event, self._clock(), sender), partner
+                )
                 self._timed.add(entry)
                 self._look(entry)
         finally:
             self._at_work = False
 
-    def _look(self, entry: _Entry) -> None:
+    def _look(self, entry: MovingUnit) -> None:
         """What follows from the holder's new state."""
         holder, move = entry.holder, entry.move
         owned, entry.owned = entry.owned, holder.owns
@@ -370,131 +300,7 @@ class HandoverPlane:
                 self._say(f"{move.unit} is not moved to {move.target}: {move.trouble}\n")
             self._begin_next()
 
-    # --- instructions --------------------------------------------------------------------------
-
-    def _perform(self, entry: _Entry, instructions: Iterable[h.Instruction], partner: str) -> None:
-        movable, unit = entry.movable, entry.holder.unit
-        for each in instructions:
-            match each:
-                case h.Send(message):
-                    self._send(entry, partner, message)
-                case h.Write(record):
-                    self._write(entry, record)
-                case h.MakeCopy() if movable.lives(unit):
-                    copied = h.Copied(h.Checkpoint(movable.copy(unit)))
-                    self._events.append((entry, copied, ""))
-                case h.MakeCopy():
-                    machine = entry.holder.machine
-                    assert machine is not None
-                    self._refuse(entry, partner, machine.attempt, GONE)
-                case h.Load(checkpoint):
-                    movable.load(unit, checkpoint.state, self._asking(entry, h.Loaded))
-                case h.Pause():
-                    entry.turn += 1
-                    if movable.lives(unit):
-                        movable.hold(unit, partial(self._held, entry, entry.turn))
-                    else:
-                        # The offer is on disk: it is taken back before it is told.
-                        entry.gone = True
-                        self._events.append((entry, h.Paused(h.Checkpoint()), ""))
-                case h.Work(_, checkpoint):
-                    self._work(entry, resumes=checkpoint is None)
-                case h.Stop():
-                    entry.turn += 1
-                    movable.stop(unit)
-
-    def _work(self, entry: _Entry, *, resumes: bool) -> None:
-        movable, unit = entry.movable, entry.holder.unit
-        entry.owned = resumes or entry.beginning
-        gone, entry.gone = entry.gone, False
-        if resumes:
-            entry.turn += 1
-            if not gone:
-                movable.resume(unit)
-            if entry.move is not None:
-                entry.move.puts_out_again(self._clock())
-        elif not entry.beginning:
-            movable.work(unit)
-
-    def _asking(self, entry: _Entry, event: Callable[[Any], h.Event]) -> Callable[[Any], None]:
-        """What the unit calls with its answer."""
-        entry.turn += 1
-        return partial(self._answered, entry, entry.turn, event)
-
-    def _answered(
-        self, entry: _Entry, turn: int, event: Callable[[Any], h.Event], answer: Any
-    ) -> None:
-        if turn == entry.turn:
-            self._feed(entry, event(answer))
-
-    def _held(self, entry: _Entry, turn: int) -> None:
-        """Nothing of it is on its way to the disk: the pause begins."""
-        if turn == entry.turn:
-            if entry.move is not None:
-                entry.move.paused_s = self._clock()
-            entry.movable.pause(entry.holder.unit, self._asking(entry, _paused))
-
-    def _write(self, entry: _Entry, record: h.Record | None) -> None:
-        if self._unwritten or self._store.refusing:
-            self._unwritten.append((entry, record))
-            return
-        movable, unit = entry.movable, entry.holder.unit
-        changes: Iterable[Any] = ()
-        match record:
-            case None:
-                changes = movable.discard(unit)
-            case h.Record(standing="taken"):
-                self._taken += 1
-                changes = movable.adopt(unit)
-            case h.Record(standing="released", other=to) if to:
-                changes = movable.release(unit, to)
-                self._late.begin(unit, movable, to, self._clock())
-        own = ForgetUnit(unit) if record is None else SaveUnit(record)
-        self._store.write([*changes, own], partial(self._feed, entry, h.Written(record)))
-
-    # --- messages out --------------------------------------------------------------------------
-
-    def _send(self, entry: _Entry, to: str, message: h.Message) -> None:
-        if isinstance(message, h.Settled):
-            self._settle(entry, to, message)
-            return
-        if isinstance(message, h.Final) and entry.gone:
-            self._refuse(entry, to, message.attempt, GONE)
-            return
-        trouble = ""
-        try:
-            sent = [self._link.tell(to, message.unit, each) for each in written(message)]
-        except ValueError as error:
-            trouble = str(error)
-        else:
-            if isinstance(message, h.Ask) and not all(sent):
-                trouble = f"no link to {to}"
-        if trouble and isinstance(message, h.Ask | h.Copy | h.Final):
-            self._refuse(entry, to, message.attempt, trouble)
-
-    def _refuse(self, entry: _Entry, to: str, attempt: int, why: str) -> None:
-        """As if the target had said so: it hears no more of it."""
-        self._events.append((entry, h.Refuse(entry.holder.unit, attempt, why), to))
-
-    def _settle(self, entry: _Entry, to: str, message: h.Settled) -> None:
-        """Tell the target that it owns the unit, when nothing it puts out can overtake what was put
-        out here."""
-        if entry.settling is not None:
-            return
-        # The unit may be asked for other things meanwhile: it may be on its way back.
-        asked = object()
-        then = partial(self._settled, entry, asked, to, message)
-        entry.settling = self._clock() + PATIENCE_S, then, asked
-        self._timed.add(entry)
-        entry.movable.settles(message.unit, then)
-
-    def _settled(self, entry: _Entry, asked: object, to: str, message: h.Settled) -> None:
-        if entry.settling is None or entry.settling[2] is not asked:
-            return
-        entry.settling = None
-        self._link.tell(to, message.unit, w.MoveSettled(message.epoch))
-        if entry.move is not None:
-            entry.move.puts_out_again(self._clock())
+    def _has_settled(self, entry: MovingUnit) -> None:
         self._look(entry)
         self._work_off()
 
@@ -502,11 +308,11 @@ class HandoverPlane:
 
     def _heard(self, unit: Unit, sender: str, message: Said | w.MoveLate | w.MoveKept) -> None:
         match message:
-            case w.MoveLate(number, items):
-                self._take_late(unit, sender, number, items)
+            case w.MoveLate():
+                self._late.arrived(unit, sender, message)
                 return
             case w.MoveKept():
-                self._kept_there(unit, sender, message)
+                self._late.confirmed(unit, sender, message, self._clock())
                 return
             case w.MoveAsk(attempt) if problem := self._why_not_taken(unit, sender):
                 self._link.tell(sender, unit, w.MoveRefuse(attempt, problem))
@@ -520,7 +326,7 @@ class HandoverPlane:
         if (event := self._event_of(entry, said, sender)) is not None:
             self._feed(entry, event, sender)
 
-    def _event_of(self, entry: _Entry, said: h.Message, sender: str) -> h.Event | None:
+    def _event_of(self, entry: MovingUnit, said: h.Message, sender: str) -> h.Event | None:
         """The event that a message is; None if it is from an earlier handover, or of a master that
         has no part in this one."""
         source = entry.holder.machine
@@ -545,7 +351,7 @@ class HandoverPlane:
             return f"this master takes no {unit.kind}"
         if movable.lives(unit):
             return "it is here already"
-        if self._unwritten:
+        if self._actions.waiting:
             # Perhaps that an earlier attempt is discarded: it would take this one along.
             return "its disk takes nothing now; try again later"
         coming = [
@@ -567,47 +373,6 @@ class HandoverPlane:
                     if source == iad and entry.complained != epoch and not attempt:
                         entry.complained = epoch
                         self._say(f"{machine.unit} was taken from {iad} and waits: {line}\n")
-
-    # --- late items ----------------------------------------------------------------------------
-
-    def _has_late(self, unit: Unit) -> None:
-        self._late.has(unit, self._clock())
-
-    def _took_late(self, unit: Unit, sender: str, late: w.MoveLate, new: int) -> None:
-        if new != NOT_HERE:
-            self._kept(unit, sender, late.number, new)
-        elif (there := self.where(unit)) is None:
-            self._kept(unit, sender, late.number, 0)  # It was removed.
-        elif there != sender:
-            # Its former master was away while the unit moved on. Only who has it may say so.
-            to, number, own = self._passed.get((unit, sender), ("", 0, 0))
-            if (to, number) != (there, late.number):
-                own = secrets.randbits(52)
-                self._passed[unit, sender] = there, late.number, own
-            self._link.tell(there, unit, w.MoveLate(own, late.body))
-
-    def _kept_there(self, unit: Unit, by: str, kept: w.MoveKept) -> None:
-        for (each, former), (there, number, own) in list(self._passed.items()):
-            if (each, there, own) == (unit, by, kept.number):
-                del self._passed[each, former]
-                self._link.tell(former, unit, w.MoveKept(number, kept.new))
-                return
-        self._late_items += kept.new
-        self._late.kept(unit, by, kept.number, kept.new, self._clock())
-
-    def _take_late(self, unit: Unit, sender: str, number: int, items: bytes) -> None:
-        movable = self._movables.get(unit.kind)
-        if movable is not None and not self._store.refusing:
-            late = w.MoveLate(number, items)
-            movable.forwarded(unit, items, partial(self._took_late, unit, sender, late))
-
-    def _kept(self, unit: Unit, sender: str, number: int, new: int) -> None:
-        if new == UNREADABLE:
-            # Otherwise they would come again for ever.
-            self._say(f"late items of {unit} from {sender} cannot be read, and are dropped\n")
-            self._link.tell(sender, unit, w.MoveKept(number, 0))
-        elif new >= 0:
-            self._link.tell(sender, unit, w.MoveKept(number, new))
 
     # --- operators -----------------------------------------------------------------------------
 
@@ -631,7 +396,7 @@ class HandoverPlane:
     @property
     def next_due(self) -> float | None:
         """When something has to be sent, written or given up."""
-        if self._unwritten and not self._store.refusing:
+        if self._actions.waiting and not self._store.refusing:
             return 0.0
         dues = [entry.next_due for entry in self._timed]
         dues.append(self._late.next_due)
@@ -639,10 +404,7 @@ class HandoverPlane:
 
     def tick(self, now: float) -> None:
         """Do what is due."""
-        if self._unwritten and not self._store.refusing:
-            waiting, self._unwritten = self._unwritten, deque()
-            for entry, record in waiting:
-                self._write(entry, record)
+        self._actions.write_waiting()
         for entry in list(self._timed):
             if entry.settling is not None and entry.settling[0] <= now:
                 entry.settling[1]()
@@ -652,7 +414,3 @@ class HandoverPlane:
             if entry.next_due is None and entry.holder.machine is None:
                 self._timed.discard(entry)
         self._late.tick(now, takes=not self._store.refusing)
-
-
-def _paused(state: bytes) -> h.Paused:
-    return h.Paused(h.Checkpoint(state))

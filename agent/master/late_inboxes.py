@@ -15,7 +15,6 @@ from agent.alerts.inbox_events import Content
 from agent.alerts.inbox_handover import FORWARDING
 from agent.master.push_plane import PushPlane
 from agent.placement.world import Unit
-from agent.topics.contents import inputs_of
 from agent.wire.overlay import Notification
 from agent.wire.predicates import Filter
 from agent.wire.push import (
@@ -86,9 +85,8 @@ class LateInboxes:
         self._inboxes: dict[Unit, _Inbox] = {}
         self.on_late: Callable[[Unit], object] = lambda _: None
 
-    def begin(self, unit: Unit, to: str, id_: str, wanted: Filter | None = None) -> None:
-        """Take in what comes for a unit that was released: a topic, if no filter is given."""
-        wanted = inputs_of(unit.name) if wanted is None else wanted
+    def begin(self, unit: Unit, to: str, id_: str, wanted: Filter) -> None:
+        """Take in what comes for a unit that was released."""
         inbox = self._inboxes[unit] = _Inbox(client_of(to, unit.name), id_, wanted)
         inbox.peer = partial(self._said, unit, inbox)
 

@@ -31,6 +31,7 @@ def main() -> None:
             config.trust,
             folder,
             config.market.directory_keys,
+            config.placement.bootstrap_keys,
             *[member.keys for member in config.pool],
             *[each.keys for each in config.overlay.neighbour],
         )

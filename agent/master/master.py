@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -14,22 +13,27 @@ from msgspec.structs import replace
 
 from agent.alerts.event_state import SaveNodeState
 from agent.alerts.known_names import KnownNames
+from agent.derived.last_values import LastValues
 from agent.directory.registrar_events import Registrant
 from agent.master.autoscale_plane import AutoscalePlane
 from agent.master.broker_links import BrokerLinks
+from agent.master.clone_plane import ClonePlane
 from agent.master.control_plane import ControlPlane
+from agent.master.derived_plane import DerivedPlane
 from agent.master.directory_link import DirectoryLink
 from agent.master.event_plane import EventPlane
 from agent.master.event_take_over import node_states
 from agent.master.handover_plane import HandoverPlane
 from agent.master.home_plane import HomePlane
+from agent.master.membership_plane import MembershipPlane
 from agent.master.metrics_plane import MetricsPlane
 from agent.master.node_homes import NodeHomes
 from agent.master.notification_store import NotificationStore
 from agent.master.operator_plane import MAX_CONNECTIONS, OperatorPlane
-from agent.master.peers import Peers
+from agent.master.peers import CONFIGURED, Peers
 from agent.master.place import partners_of, place_of, publishers
 from agent.master.placement_plane import PlacementPlane
+from agent.master.placement_record import PlacementRecorder
 from agent.master.processor_plane import ProcessorPlane
 from agent.master.provisioning import LocalProvisioner, PodTable, Provisioner
 from agent.master.public_plane import PublicPlane
@@ -38,9 +42,10 @@ from agent.master.query_plane import QueryPlane
 from agent.master.records import Records
 from agent.master.reply_writer import ReplyWriter
 from agent.master.request_plane import RequestOrigin
+from agent.master.schedulers import schedulers
 from agent.master.state import State
 from agent.master.subscriber_homes import SubscriberHomes
-from agent.master.task_plane import TaskPlane, nodes_before
+from agent.master.task_plane import TaskPlane
 from agent.master.topic_plane import TopicPlane
 from agent.master.watch_plane import WatchPlane
 from agent.master.webhooks import hooks_of
@@ -55,6 +60,7 @@ from agent.metrics.families import (
 from agent.net.options import IO_THREADS
 from agent.net.router import NODES_WAITING
 from agent.net.secure_sockets import SecureSockets
+from agent.placement.home_traffic import HomeTraffic
 from agent.runtime.console import listening, operator_log
 from agent.runtime.disk_writer import DiskWriterThread
 from agent.runtime.reactor import Reactor
@@ -62,13 +68,9 @@ from agent.runtime.release import release
 from agent.runtime.signals import StopSignal
 from agent.scheduling.admission import ClientRates
 from agent.scheduling.events import PolicyChanged, TellOperator, WriteRecord
-from agent.scheduling.queries.scheduler import QueryScheduler
 from agent.scheduling.shared_budget import SharedBudget
-from agent.scheduling.tasks.deadlines import DeadlineEstimator
-from agent.scheduling.tasks.scheduler import TaskScheduler
 from agent.wire.areas import AreaSet
 from agent.wire.directory import Offering
-from agent.wire.market import Member
 from agent.wire.master_config import MasterConfig, MasterPods
 from agent.wire.operator import IadStatus, SetPolicy, StatusRequest
 
@@ -112,8 +114,9 @@ class Master:
             self._budget = SharedBudget()
             # Of all that clients ask.
             self._rates = ClientRates(config.clients.rate_per_s, config.clients.burst_s)
-            self._query_scheduler, self._task_scheduler = _schedulers(
-                config, clock, self._state, self._budget, self._rates
+            self._last_values = LastValues()
+            self._query_scheduler, self._task_scheduler = schedulers(
+                config, clock, self._state, self._budget, self._rates, self._last_values
             )
             self._notifications = NotificationStore(_beside(folder, config.state.path), self._say)
             undo.callback(self._notifications.close)
@@ -160,12 +163,21 @@ class Master:
             else None
         )
         self._peers = Peers(reactor, secure_sockets, self._say)
-        partners = partners_of(config)
+        fixed = partners_of(config)
         for member in config.pool:
             if member.iad != self._iad:
-                self._peers.connect(member.iad, member.address, member.keys, kept=True)
-        for iad, (address, keys) in partners.items():
-            self._peers.connect(iad, address, keys, kept=True)
+                self._peers.connect(member.iad, member.address, member.keys, by=CONFIGURED)
+        for iad, (address, keys) in fixed.items():
+            self._peers.connect(iad, address, keys, by=CONFIGURED)
+        self._membership = membership = MembershipPlane(
+            reactor,
+            config,
+            self._public,
+            self._peers,
+            secure_sockets,
+            {iad: address for iad, (address, _) in fixed.items()},
+            lambda: {*self._handovers.others, *self._placement.needs},
+        )
         QueryPlane(
             reactor,
             self._iad,
@@ -183,6 +195,10 @@ class Master:
             nodes,
             self._state,
         )
+        self._derived = DerivedPlane(
+            reactor, self._state, self._task_scheduler, self._last_values, time.time, self._say
+        )
+        self._task_plane.derived_taken = self._derived.taken
         reactor.performs(TellOperator, self._tell_operator)
         place = place_of(config)
         self._push = PushPlane(
@@ -250,7 +266,7 @@ class Master:
             reactor,
             self._iad,
             self._push,
-            {iad: address for iad, (address, _) in partners.items()},
+            membership.partners,
         )
         self._homes = HomePlane(node_homes, subscriber_homes)
         subscriber_homes.late_inboxes.on_late = self._homes.has_late
@@ -263,11 +279,13 @@ class Master:
             self._push,
             [self._topics.moves, self._homes],
             units,
-            partners=partners,
+            partners=membership.partners,
             wall=time.time,
             say=self._say,
             record=lambda record: reactor.perform([WriteRecord(record)]),
         )
+        traffic = HomeTraffic(self._iad)
+        self._records.tell(lambda record, _now: traffic.take(record))
         self._placement = PlacementPlane(
             reactor,
             config,
@@ -277,15 +295,39 @@ class Master:
             self._operator,
             self._topics,
             self._say,
-            partners=partners,
+            partners=membership.partners,
             mover=self._handovers,
             epoch=self._push.epoch,
             sizes=self._processors.sizes,
             listeners=self._push.topics_named,
             homes=self._homes.choices,
+            traffic=traffic,
+        )
+        PlacementRecorder(
+            reactor,
+            self._placement.facts,
+            lambda record: reactor.perform([WriteRecord(record)]),
+            config.processing.record_s,
         )
         self._handovers.admits = self._placement.admits
+        self._handovers.stays = self._topics.stays
         self._topics.mover = self._handovers
+        self._clones = ClonePlane(
+            reactor,
+            self._iad,
+            self._state,
+            self._public,
+            self._peers,
+            self._operator,
+            self._push,
+            self._topics,
+            self._task_scheduler,
+            time.time,
+            self._say,
+            partners=membership.partners,
+            elsewhere=self._placement.topics_elsewhere,
+            devices=self._derived,
+        )
         reactor.add_timer(self._state)
         self._operator.takes(StatusRequest, self._tell_status)
         self._operator.takes(SetPolicy, self._set_policy)
@@ -369,6 +411,7 @@ class Master:
             self._webhooks.close()
         self._replies.close()
         self._push.close()
+        self._derived.save()
         self._state.close()
         self._writer.close()
         self._secure_sockets.close()
@@ -405,6 +448,7 @@ class Master:
             | self._push.counters
             | self._topics.counters
             | self._handovers.counters
+            | self._membership.counters
             | (self._webhooks.counters if self._webhooks is not None else {})
             | self._pods.counters
             | {
@@ -425,54 +469,3 @@ def _beside(folder: Path, state: str) -> Path | None:
     """The file of the notifications, next to the state if there is one."""
     path = folder / state
     return path.with_name(f"{path.stem}-notifications{path.suffix}") if state else None
-
-
-def _schedulers(
-    config: MasterConfig,
-    clock: Callable[[], float],
-    state: State,
-    budget: SharedBudget,
-    rates: ClientRates,
-) -> tuple[QueryScheduler, TaskScheduler]:
-    wall_offset_s = time.time() - clock()
-    iad, scheduling = config.iad.name, config.scheduling
-    pool = [Member(m.iad, m.address, m.areas) for m in config.pool]
-    queries = QueryScheduler(
-        iad,
-        pool,
-        # Not the master's `run`, which other IADs see: task ids are derived from it.
-        run=secrets.token_hex(16),
-        timeout_factor=scheduling.timeout_factor,
-        clients=rates,
-        wall_offset_s=wall_offset_s,
-        stopwatch=clock,
-        started_s=clock(),
-        budget=budget,
-    )
-    estimator = DeadlineEstimator(
-        window_samples=scheduling.window_samples,
-        window_s=scheduling.window_s,
-        cold_start_s=scheduling.cold_start_ms / 1e3,
-    )
-    tasks = TaskScheduler(
-        iad,
-        estimator,
-        pool=pool,
-        policy=scheduling.policy,
-        heartbeat_s=config.liveness.heartbeat_s,
-        lost_after=config.liveness.lost_after,
-        wall_offset_s=wall_offset_s,
-        stopwatch=clock,
-        first_subtask_id=secrets.randbits(31) << 20,
-        # Without records there is nowhere to store events: they wait at the nodes.
-        takes_events=bool(config.records.directory),
-        started_s=clock() if config.sockets.nodes else None,
-        known=nodes_before(state) if config.sockets.nodes else None,
-        budget=budget,
-        rates=ClientRates(
-            config.clients.rate_per_s,
-            config.clients.burst_s,
-            "an IAD may send {:g} tasks/s where no rate is agreed",
-        ),
-    )
-    return queries, tasks

@@ -29,6 +29,10 @@ DRAIN_S = 10.0
 MAX_WAITING = 1 << 24
 # Interval between checks of replacement connections.
 LOOK_S = 0.1
+# Users of links: the configuration, whose links stay, and connections on trial, which are not shown
+# and may have an address for a name.
+CONFIGURED = "configuration"
+TRIAL = "trial"
 
 
 class _Link(Struct):
@@ -54,7 +58,8 @@ class Peers:
         self._secure_sockets = secure_sockets
         self._decoder: Decoder[PeerReply] = Decoder(PeerReply, MAX_RESULT_BYTES)
         self._links: dict[str, _Link] = {}
-        self._kept: set[str] = set()
+        # Who uses each link: the configuration (CONFIGURED, for good), pools, membership.
+        self._users: dict[str, set[str]] = {}
         self._handlers: dict[type, Handler] = {}
         self._refusals: dict[str, Handler] = {}
         self._draining: list[tuple[float, MessageSocket[PeerReply]]] = []
@@ -66,20 +71,23 @@ class Peers:
         reactor.add_timer(self)
 
     def connect(
-        self, iad: str, address: str, keys: Sequence[str] | str = (), *, kept: bool = False
+        self, iad: str, address: str, keys: Sequence[str] | str = (), *, by: str = "pools"
     ) -> None:
         """Connect to that IAD's master; an existing link is replaced if its address differs, and
         gets a new connection if its keys do.
 
-        `keys` are its public keys, or a file with them. `drop` leaves a link that is `kept`.
-        OSError if the address is invalid, or would be reached without keys; ConfigError for the
-        file.
+        `keys` are its public keys, or a file with them. `by` is who uses the link; a link that
+        others use and that works keeps its address. OSError if the address is invalid, or would be
+        reached without keys; ConfigError for the file.
         """
-        if kept:
-            self._kept.add(iad)
         link = self._links.get(iad)
         keys = keys if isinstance(keys, str) else tuple(keys)
+        users = self._users.setdefault(iad, set())
+        shared = bool(users - {by})
+        users.add(by)
         if link is not None:
+            if shared and (CONFIGURED in users or link.socket.connected):
+                return
             if (link.address, link.keys) == (address, keys):
                 return
             if link.address == address:
@@ -91,9 +99,12 @@ class Peers:
         self._links[iad] = _Link(address, keys, self._dial(iad, address, keys))
         self._tell_guard()
 
-    def drop(self, iad: str) -> None:
-        """Close the link, if there is one that is not kept."""
-        if iad not in self._kept:
+    def drop(self, iad: str, by: str = "pools") -> None:
+        """It is not used so any more; without another user it is closed."""
+        users = self._users.get(iad, set())
+        users.discard(by)
+        if not users:
+            self._users.pop(iad, None)
             self._close(iad)
 
     def _close(self, iad: str) -> None:
@@ -194,12 +205,17 @@ class Peers:
     @property
     def iads(self) -> tuple[str, ...]:
         """The IADs to which there is a link."""
-        return tuple(self._links)
+        return tuple(iad for iad in self._links if self._users.get(iad) != {TRIAL})
 
     @property
     def unreachable(self) -> tuple[str, ...]:
         """The IADs whose master is not connected."""
-        return tuple(iad for iad, link in self._links.items() if not link.socket.connected)
+        return tuple(iad for iad in self.iads if not self.connected(iad))
+
+    def connected(self, name: str) -> bool:
+        """Whether the other end of this link has accepted it."""
+        link = self._links.get(name)
+        return link is not None and link.socket.connected
 
     def _take(self, iad: str, reply: PeerReply) -> None:
         handler = self._handlers.get(type(reply))

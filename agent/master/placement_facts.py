@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Final, Protocol
 
 from agent.placement.arrival_rates import Rates
+from agent.placement.home_traffic import HomeTraffic
 from agent.placement.view import UNKNOWN_S, named
 from agent.placement.world import Unit
 from agent.wire.areas import AreaSet
@@ -18,6 +19,7 @@ from agent.wire.placement import (
     MAX_CHOICES,
     MAX_HOMES,
     MAX_NAME,
+    MAX_PEERS,
     MAX_PINS,
     MAX_PLACED,
     MAX_SOURCES,
@@ -26,13 +28,16 @@ from agent.wire.placement import (
     HomeFacts,
     Listeners,
     Mode,
+    PeerRate,
     PinnedUnit,
     PlacementFacts,
     Source,
     TopicFacts,
 )
-from agent.wire.topics import Topic, TopicStatus
+from agent.wire.topics import STAYS, Topic, TopicStatus
 
+# How the name of a node's home begins.
+NODE: Final = "node/"
 TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
@@ -40,6 +45,8 @@ class Topics(Protocol):
     """The topics of this master."""
 
     arrivals: dict[str, Counter[str]]
+    # Of clones: what peers put out, by the peer's topic and the IAD where it was published.
+    peer_arrivals: dict[str, Counter[tuple[str, str]]]
     on_created: Callable[[str], str]
     on_removed: Callable[[str], object]
 
@@ -54,11 +61,12 @@ class Measured:
     def __init__(
         self,
         config: MasterConfig,
-        partners: frozenset[str],
+        partners: Collection[str],
         topics: Topics,
         sizes: Callable[[], Mapping[str, float]],
         listeners: Callable[[], Mapping[str, int]],
         homes: Callable[[], Sequence[tuple[str, Collection[str]]]],
+        traffic: HomeTraffic,
     ) -> None:
         self._iad = config.iad.name
         self._config = config.placement
@@ -66,6 +74,7 @@ class Measured:
         self._offered = {member.iad: AreaSet(member.areas) for member in config.pool}
         self._topics = topics
         self._sizes, self._listeners, self._homes = sizes, listeners, homes
+        self._traffic = traffic
         self._rates = Rates()
         self._counted_s = -math.inf
 
@@ -80,26 +89,40 @@ class Measured:
             counts[name] = status.processed + status.skipped + status.waiting
             for iad, count in self._topics.arrivals.get(name, {}).items():
                 counts[name, iad] = count
+            for (peer, iad), count in self._topics.peer_arrivals.get(name, {}).items():
+                counts[name, peer, iad] = count
+        for node, numbers in self._traffic.counts.items():
+            counts |= {(NODE, node, iad): count for iad, count in numbers.items()}
         self._rates.count(counts, now)
 
     @property
     def has_units(self) -> bool:
         """Whether anything here may live elsewhere."""
-        return bool(self._topics.statuses or self._home_facts(()))
+        return bool(movable(self._topics.statuses) or self._home_facts(()))
 
     def facts(
         self, mode: Mode, pins: Mapping[Unit, str], delays: Sequence[Delay]
     ) -> PlacementFacts:
         """What this master tells of itself. O(topics + subscriptions)."""
         config = self._config
-        sizes = self._sizes() if self._topics.statuses else {}
+        statuses = movable(self._topics.statuses)
+        sizes = self._sizes() if statuses else {}
         # Of too many, those that were taken away are left out first.
         words = sorted(pins.items(), key=lambda each: (not each[1], each[0]))
         pinned = [PinnedUnit(named(unit), iad) for unit, iad in words]
+        heard = Counter(self._listeners())
+        staying = [each for each in self._topics.statuses if each not in statuses]
+        for each in staying:
+            heard.update(each.topic.clone.peers if each.topic.clone else ())
+        load = sum(
+            (self._rates.per_s(each.topic.name) or 0.0) * (each.cpu_ms or 0.0) / 1e3
+            for each in staying
+        )
         listeners = [
             Listeners(topic, count)
-            for topic, count in sorted(self._listeners().items())
-            if TOPIC_NAME.fullmatch(topic)  # A filter may name anything.
+            for topic, count in sorted(heard.items())
+            # A filter may name anything.
+            if TOPIC_NAME.fullmatch(topic) and not topic.startswith(STAYS)
         ]
         return PlacementFacts(
             self._iad,
@@ -108,11 +131,11 @@ class Measured:
             config.every_s,
             cores=cores(),
             mode=mode,
-            compute=config.compute or float(cores()),
+            compute=max(0.0, (config.compute or float(cores())) - load),
             storage_bytes=config.storage_bytes or None,
             most_processors=config.most_processors,
             opening_cost=config.opening_cost,
-            topics=tuple([self._topic(each, sizes) for each in self._topics.statuses[:MAX_TOPICS]]),
+            topics=tuple([self._topic(each, sizes) for each in statuses[:MAX_TOPICS]]),
             listeners=tuple(listeners[:MAX_PLACED]),
             homes=tuple(self._home_facts(delays)),
             delays=tuple(delays),
@@ -120,15 +143,30 @@ class Measured:
         )
 
     def _home_facts(self, delays: Sequence[Delay]) -> list[HomeFacts]:
-        """Those that may move. A client measures nothing: it is taken to be where its home is."""
+        """Those that may move. To its home a node's delay is measured, if it was ever asked. To
+        another master it is at least the difference of that and the way between both, and at most
+        the sum: the longer of the two is the middle."""
         ways_ms = {each.iad: each.p50_ms for each in delays}
         found: list[HomeFacts] = []
         for name, choices in self._homes():
-            others = sorted(self._partners.intersection(choices))[: MAX_CHOICES - 1]
+            others = sorted(set(choices).intersection(self._partners))[: MAX_CHOICES - 1]
             if others and len(name) <= MAX_NAME and len(found) < MAX_HOMES:
-                delays_ms = {iad: ways_ms.get(iad, UNKNOWN_S * 1e3) for iad in others}
-                found.append(HomeFacts(name, {self._iad: 0.0, **delays_ms}))
+                node = name.removeprefix(NODE)
+                own_ms = round(self._traffic.delay_ms(node) or 0.0, 4)
+                delays_ms = {iad: max(own_ms, ways_ms.get(iad, UNKNOWN_S * 1e3)) for iad in others}
+                exchanges = self._exchanges(node)
+                delays_ms = {self._iad: own_ms, **delays_ms}
+                found.append(HomeFacts(name, delays_ms, exchanges=exchanges))
         return found
+
+    def _exchanges(self, node: str) -> tuple[Source, ...]:
+        rates = {
+            iad: rate
+            for iad in self._traffic.counts.get(node, ())
+            if (rate := self._rates.per_s((NODE, node, iad)))
+        }
+        largest = sorted(rates, key=lambda iad: (-rates[iad], iad))[:MAX_SOURCES]
+        return tuple([Source(iad, round(rates[iad], 6)) for iad in largest])
 
     def _topic(self, status: TopicStatus, sizes: Mapping[str, float]) -> TopicFacts:
         topic = status.topic
@@ -137,9 +175,16 @@ class Measured:
             for iad in self._topics.arrivals.get(topic.name, {})
             if (rate := self._rates.per_s((topic.name, iad)))
         }
-        for iad, rate in self._readings(topic, sum(published.values())).items():
+        heard = {
+            key: rate
+            for key in self._topics.peer_arrivals.get(topic.name, {})
+            if (rate := self._rates.per_s((topic.name, *key)))
+        }
+        known = sum(published.values()) + sum(heard.values())
+        for iad, rate in self._readings(topic, known).items():
             published[iad] = published.get(iad, 0.0) + rate
         largest = sorted(published, key=lambda iad: (-published[iad], iad))
+        peers = sorted(heard, key=lambda key: (-heard[key], key))[:MAX_PEERS]
         return TopicFacts(
             topic.name,
             tuple([Source(iad, round(published[iad], 6)) for iad in largest[:MAX_SOURCES]]),
@@ -149,9 +194,10 @@ class Measured:
             state_bytes=float(sizes.get(topic.name, 0)),
             slo=topic.slo,
             per_s=round(sum(published.values()), 6) if len(published) > MAX_SOURCES else None,
+            peers=tuple([PeerRate(peer, round(heard[peer, iad], 6), iad) for peer, iad in peers]),
         )
 
-    def _readings(self, topic: Topic, published: float) -> dict[str, float]:
+    def _readings(self, topic: Topic, known: float) -> dict[str, float]:
         """Messages a second that rounds of readings make, by the IAD that gives them: those that
         offer areas of the topic share what is measured, or else a message an area is expected."""
         if topic.every_s is None:
@@ -163,8 +209,13 @@ class Measured:
         } or {self._iad: 1}
         expected = sum(offered.values()) / topic.every_s
         measured = self._rates.per_s(topic.name)
-        rate = expected if not measured else max(0.0, measured - published)
+        rate = expected if not measured else max(0.0, measured - known)
         return {iad: rate * count / sum(offered.values()) for iad, count in offered.items()}
+
+
+def movable(statuses: Sequence[TopicStatus]) -> list[TopicStatus]:
+    """Without clones that do not leave their IAD: of these nobody is told."""
+    return [each for each in statuses if each.topic.clone is None or each.topic.clone.leaves]
 
 
 def cores() -> int:

@@ -11,30 +11,35 @@ from typing import Final, get_args
 from agent.master.movable import Mover
 from agent.master.operator_plane import OperatorPlane
 from agent.master.peers import Peers
-from agent.master.placement_facts import Measured, Topics
+from agent.master.placement_facts import Measured, Topics, movable
 from agent.master.public_plane import PublicPlane
 from agent.master.request_plane import RequestOrigin
 from agent.master.state import State
+from agent.master.told_moves import ToldMoves
+from agent.placement.admission import Admission
+from agent.placement.cost_history import CostHistory
 from agent.placement.gossip import Gossip
+from agent.placement.home_traffic import HomeTraffic
 from agent.placement.moves import Move
 from agent.placement.placer import Placer
-from agent.placement.view import View, moves_of, named
+from agent.placement.view import View, believed, moves_of
 from agent.placement.world import Kind, PlacementError, Unit
 from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
 from agent.wire.master_config import MasterConfig
 from agent.wire.placement import (
     MAX_PINS,
-    MAX_TOLD_MOVES,
     ApplyPlan,
+    AskGrant,
+    GrantTold,
     KnownFacts,
     Mode,
-    MoveTold,
     PinUnit,
     PlacementEcho,
     PlacementFacts,
     PlacementReport,
     PlacementRequest,
+    SameFacts,
     SetPlacementMode,
     ShowPlacement,
 )
@@ -56,8 +61,8 @@ KINDS: Final = get_args(Kind)
 class PlacementPlane:
     """Connects gossip and `Placer` to sockets, disk, topics and the mover. `sizes` gives the bytes
     of processors, `listeners` how many subscriptions name a topic, `homes` the clients that live
-    here, with the masters that each may choose from. `epoch` is greater than at any earlier
-    start."""
+    here, with the masters that each may choose from, `traffic` what nodes exchange with whom.
+    `epoch` is greater than at any earlier start."""
 
     def __init__(
         self,
@@ -76,12 +81,13 @@ class PlacementPlane:
         sizes: Callable[[], Mapping[str, float]] = dict,
         listeners: Callable[[], Mapping[str, int]] = dict,
         homes: Callable[[], Sequence[tuple[str, Collection[str]]]] = tuple,
+        traffic: HomeTraffic | None = None,
     ) -> None:
         self._clock = reactor.clock
         self._iad = config.iad.name
         self._config = config.placement
         # Masters of the same operator: units go to no others, and no others are told anything.
-        self._partners = frozenset(partners)
+        self._partners = partners
         self._state = state
         self._public = public
         self._peers = peers
@@ -90,20 +96,34 @@ class PlacementPlane:
         self._say = say
         self._mover = mover
         self._homes = homes
-        self._measured = Measured(config, self._partners, topics, sizes, listeners, homes)
+        self._measured = Measured(
+            config,
+            self._partners,
+            topics,
+            sizes,
+            listeners,
+            homes,
+            traffic or HomeTraffic(self._iad),
+        )
         now = self._clock()
         self._gossip = Gossip(self._iad, epoch, now, self._config.every_s)
         self._placer = Placer(self._iad, drift=self._config.drift, move_cost=self._config.move_cost)
+        self._admission = Admission(self._iad, epoch, self._placer, now)
+        self._costs = CostHistory()
+        self._told_moves = ToldMoves(self._iad, mover, self._placer)
         # Moves that this master has begun, and does not know the end of.
         self._begun: dict[Unit, Move] = {}
         # New units, and until when other masters are waited for before they are placed.
         self._arriving: dict[Unit, float] = {}
         self._told_troubles: set[str] = set()
         self._was_full = False
-        self._tell_s = self._look_s = now + self._config.every_s
+        self._tell_s = self._look_s = self._rested_s = now + self._config.every_s
         self._restore()
         public.takes(PlacementFacts, self._heard)
+        public.takes(AskGrant, self._asked_grant)
+        public.takes(SameFacts, self._heard_same)
         peers.takes(PlacementEcho, self._echoed)
+        peers.takes(GrantTold, self._grant_told)
         for kind in get_args(PlacementRequest):
             operator.takes(kind, self._asked)
         topics.on_created = self._arrived
@@ -125,7 +145,8 @@ class PlacementPlane:
     @property
     def next_due(self) -> float | None:
         """When others are to be told, or a move may begin or have ended."""
-        return min(self._tell_s, self._look_s)
+        dues = [self._tell_s, self._look_s, self._admission.next_due]
+        return min(due for due in dues if due is not None)
 
     def tick(self, now: float) -> None:
         """Tell those who are due, look after moves."""
@@ -133,12 +154,17 @@ class PlacementPlane:
             self._tell(now)
         if self._look_s <= now:
             self._look_after_moves(now)
+        self._ask(now)
+
+    def _ask(self, now: float) -> None:
+        for iad, ask in self._admission.due(now):
+            self._peers.send(iad, ask)
+        if self._admission.failed():  # Another unit's move may begin.
+            self._look_s = max(now + LOOK_S, self._rested_s)
 
     def _tell(self, now: float) -> None:
         self._measured.count(now)
-        placer = self._placer
-        busy = placer.mode != "open" or bool(placer.pins or self._measured.has_units)
-        due = self._gossip.due(self._partners, busy, now)
+        due = self._gossip.due(self._partners, self._busy, now)
         own = self.facts() if due else PlacementFacts(self._iad, 0, 0, 1.0)
         for iad in due:
             told = self._gossip.tell(iad, own, now)
@@ -148,16 +174,21 @@ class PlacementPlane:
                 self._gossip.not_sent(iad, now)
         self._tell_s = self._gossip.next_due(now)
 
+    @property
+    def _busy(self) -> bool:
+        placer = self._placer
+        return placer.mode != "open" or bool(placer.pins or self._measured.has_units)
+
     def _echoed(self, iad: str, echo: PlacementEcho, now: float) -> None:
-        self._gossip.echoed(iad, echo.epoch, echo.number, now)
+        self._gossip.echoed(iad, echo.epoch, echo.number, now, short=echo.short)
 
     def _heard(self, origin: RequestOrigin, told: PlacementFacts, now: float) -> None:
-        sender = origin.sender
-        # Without keys, loopback is trusted, as everywhere.
-        speaks = sender.role == "anyone" or (sender.role, sender.name) == ("iad", told.iad)
-        if not speaks or told.iad not in self._partners:
+        if not self._is_partner(origin, told.iad):
             return
-        self._public.reply(origin, PlacementEcho(told.epoch, told.number))
+        self._public.reply(origin, PlacementEcho(told.epoch, told.number, short=True))
+        self._believe(told, now)
+
+    def _believe(self, told: PlacementFacts, now: float) -> None:
         if not self._gossip.heard(told, now):
             return
         for unit in self._placer.heard(told, self._units_here()):
@@ -165,22 +196,69 @@ class PlacementPlane:
         if told.wants:
             self._tell_s = now
 
+    def _is_partner(self, origin: RequestOrigin, iad: str) -> bool:
+        sender = origin.sender
+        # Without keys, loopback is trusted, as everywhere.
+        speaks = sender.role == "anyone" or (sender.role, sender.name) == ("iad", iad)
+        return speaks and iad in self._partners
+
+    def _heard_same(self, origin: RequestOrigin, same: SameFacts, now: float) -> None:
+        if self._is_partner(origin, same.iad) and self._gossip.heard_same(same, now):
+            self._public.reply(origin, PlacementEcho(same.epoch, same.number, short=True))
+
     def facts(self) -> PlacementFacts:
         """What this master tells of itself."""
         now = self._clock()
         return self._measured.facts(self._placer.mode, self._placer.pins, self._gossip.delays(now))
 
+    # --- grants of drift -----------------------------------------------------------------------
+
+    def _asked_grant(self, origin: RequestOrigin, ask: AskGrant, now: float) -> None:
+        if not self._is_partner(origin, ask.iad):
+            return
+        try:
+            view = partial(self.view, now)
+            granted, token, why = self._admission.asked(ask, view, self._moving(), now)
+        except PlacementError as error:
+            granted, token, why = False, 0, str(error)
+        facts = self._gossip.newest(ask.iad, self.facts(), now) if ask.step == "ask" else None
+        told = GrantTold(
+            self._iad, ask.epoch, ask.number, ask.step, granted, token, why[:512], facts
+        )
+        self._public.reply(origin, told)
+
+    def _grant_told(self, iad: str, told: GrantTold, now: float) -> None:
+        if iad != told.iad or (told.facts is not None and told.facts.iad != iad):
+            return
+        if told.facts is not None:
+            self._believe(told.facts, now)
+        admission = self._admission
+        admission.told(told, now)
+        if admission.to_check:
+            if (view := self._view_or_none(now, admission.to_check)) is None:
+                return
+            admission.check(view, now)
+        self._ask(now)
+        if (move := admission.begins(now)) is not None:
+            self._begin(move, now)
+
     # --- what is known -------------------------------------------------------------------------
 
-    def view(self, now: float) -> View:
-        """The placement as far as it is known: masters that are silent do not count."""
-        return View([self.facts(), *self._gossip.fresh(now).values()])
+    def view(self, now: float, first: Sequence[str] = ()) -> View:
+        """The placement as far as it is known: masters that are silent do not count. In doubt those
+        named `first` are believed."""
+        return View([self.facts(), *believed(self._gossip.fresh(now).values(), first)])
 
-    def _view_or_none(self, now: float) -> View | None:
+    def topics_elsewhere(self) -> dict[str, str]:
+        """The topics of which other masters told lately, each with its IAD. O(those)."""
+        told = self._gossip.fresh(self._clock()).values()
+        return {topic.name: facts.iad for facts in told for topic in facts.topics}
+
+    def _view_or_none(self, now: float, first: Sequence[str] = ()) -> View | None:
         """The same for what nobody waits for: None, and said once, if what masters told contradicts
         itself. Others' facts must not end this process."""
         try:
-            return self.view(now)
+            return self.view(now, first)
         except PlacementError as error:
             self._tell_troubles([f"no unit moves: {error}"])
             return None
@@ -200,8 +278,11 @@ class PlacementPlane:
     # --- moves ---------------------------------------------------------------------------------
 
     def _units_here(self) -> list[Unit]:
-        topics = [Unit("processor", each.topic.name) for each in self._topics.statuses]
+        topics = [Unit("processor", each.topic.name) for each in movable(self._topics.statuses)]
         return [*topics, *[Unit("home", name) for name, _ in self._homes()]]
+
+    def _moving(self) -> list[Unit]:
+        return [*(m.unit for m in self._mover.moves if m.state not in OVER), *self._begun]
 
     def _look_after_moves(self, now: float) -> None:
         newest = {each.unit: each for each in self._mover.moves}
@@ -211,10 +292,11 @@ class PlacementPlane:
                 del self._begun[unit]
                 failed = "" if status.state == "settled" else status.trouble or "aborted"
                 self._placer.ended(unit, failed, now)
+                self._admission.over(unit, now)
+                self._costs.moved(now)
         if self._arriving:
             self._place_arrivals(now)
-        moving = [each.unit for each in self._mover.moves if each.state not in OVER]
-        moving += self._begun
+        moving = self._moving()
         placer, here = self._placer, self._units_here()
         urgent = bool(
             moving
@@ -227,19 +309,25 @@ class PlacementPlane:
         if placer.mode == "draining" and self._was_full and not here:
             self._say(f"drained: no unit lives here any more; {self._iad} may be stopped\n")
         self._was_full = bool(here)
-        if not (urgent or self._config.drift):
+        costs = self._costs.due(now) and self._gossip.active(self._busy, now)
+        costs = costs and not self._unheard(now)
+        if not (urgent or self._config.drift or costs):
             return
         if (view := self._view_or_none(now)) is None:
             return
         self._tell_troubles(view.troubles)
+        if costs:
+            self._costs.take(view.price.total(), now)
         waited = placer.waiting
-        move = placer.next_move(view, moving, now)
+        unheard = self._gossip.unheard(self._partners)
+        move = self._admission.next_move(view, moving, now, unheard)
         still = {unit for unit, _, _ in placer.waiting}
         for unit, target, _ in waited:
             if unit not in still and (trouble := placer.troubles.get(unit)):
                 self._say(f"{unit} does not move to {target}: {trouble}\n")
         # A large pool's view takes a while: most of the time is for other things.
-        self._look_s = max(self._look_s, now + SHARE * (self._clock() - now))
+        self._rested_s = now + SHARE * (self._clock() - now)
+        self._look_s = max(self._look_s, self._rested_s)
         if move is not None:
             self._begin(move, now)
 
@@ -248,8 +336,11 @@ class PlacementPlane:
             self._mover.begin(move.unit, move.target, move.reason)
         except PlacementError as error:
             self._placer.ended(move.unit, str(error), now)
+            self._admission.over(move.unit, now)
             return
+        self._look_s = min(self._look_s, now + LOOK_S)
         self._begun[move.unit] = move
+        self._told_moves.begun(move)
         self._say(f"{move.unit} moves to {move.target}: {move.reason}\n")
 
     def _arrived(self, name: str) -> str:
@@ -283,10 +374,17 @@ class PlacementPlane:
         )
         return f"it moves to {move.target}{saved}"
 
+    @property
+    def needs(self) -> set[str]:
+        """Masters that units of this one are to go to."""
+        placer = self._placer
+        waiting = {target for _, target, _ in placer.waiting}
+        return {*waiting, *placer.pins.values(), *(m.target for m in self._begun.values())} - {""}
+
     def _unheard(self, now: float) -> bool:
         """Whether a master that is connected has not told anything lately."""
         away = set(self._peers.unreachable)
-        return bool(self._partners - away - self._gossip.fresh(now).keys())
+        return bool(set(self._partners) - away - self._gossip.fresh(now).keys())
 
     def _place_arrivals(self, now: float) -> None:
         waits = self._unheard(now)
@@ -390,9 +488,10 @@ class PlacementPlane:
                     *self._gossip.known(now),
                     *self._never_heard(now),
                 ),
-                moves=tuple(self._moves()[-MAX_TOLD_MOVES:]),
+                moves=self._told_moves.told(self._begun),
                 move_cost=self._config.move_cost,
                 message=message[:512],
+                costs=self._costs.told(now),
             ),
         )
 
@@ -400,29 +499,8 @@ class PlacementPlane:
         told = {each.facts.iad for each in self._gossip.known(now)}
         return [
             KnownFacts(PlacementFacts(iad, 0, 0, self._config.every_s), 0.0, silent=True)
-            for iad in sorted(self._partners - told)
+            for iad in sorted(set(self._partners) - told)
         ]
-
-    def _moves(self) -> list[MoveTold]:
-        found = [
-            MoveTold(
-                named(each.unit),
-                each.source,
-                each.target,
-                each.reason,
-                each.state,
-                each.pause_ms,
-                each.trouble[:512],
-            )
-            for each in self._mover.moves
-        ]
-        for unit, target, reason in self._placer.waiting:
-            if unit not in self._begun:
-                trouble = self._placer.troubles.get(unit, "")[:512]
-                found.append(
-                    MoveTold(named(unit), self._iad, target, reason, "waiting", None, trouble)
-                )
-        return found
 
 
 def _counted(count: int, what: str) -> str:

@@ -33,11 +33,13 @@ from agent.runtime.console import Say
 from agent.runtime.disk_writer import DiskWriter, InlineDiskWriter
 from agent.runtime.reactor import Reactor
 from agent.scheduling.nearest import nearest
+from agent.topics.contents import stays_here
 from agent.wire import overlay as messages
 from agent.wire.areas import AreaSet
 from agent.wire.config import ConfigError
 from agent.wire.master_config import MasterConfig
 from agent.wire.messages import NodeEvents
+from agent.wire.overlay import Notification
 from agent.wire.predicate_language import read_recent
 from agent.wire.predicate_logic import check
 from agent.wire.predicates import Filter
@@ -242,7 +244,10 @@ class PushPlane:
         self._commit.take([each for each in instructions if not isinstance(each, s.Accepted)])
 
     def _publish(self, instruction: s.PublishSpooled) -> None:
-        self._tell_broker(overlay.Publish(instruction.notification))
+        self._announce(instruction.notification)
+
+    def _announce(self, notification: Notification) -> None:
+        self._tell_broker(overlay.Publish(notification, stays_here(notification)))
 
     def _tell_lost(self, instruction: s.TellLost) -> None:
         told = notification_of(instruction.lost, round(self._wall() * 1e3))
@@ -350,7 +355,7 @@ class PushPlane:
             if self._brought:
                 self._spool_has(self._brought.popleft())
             for _ in range(min(TURN, len(self.topics.released))):
-                self._tell_broker(overlay.Publish(self.topics.released.popleft()))
+                self._announce(self.topics.released.popleft())
             if _is_due(self._broker.next_tick, now):
                 self._tell_broker(overlay.Tick())
             if _is_due(self._spool.next_tick, now):

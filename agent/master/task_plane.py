@@ -42,6 +42,7 @@ from agent.wire.codec import (
     WireError,
     encode,
 )
+from agent.wire.derived import DerivedTaken
 from agent.wire.messages import (
     CancelTask,
     Goodbye,
@@ -54,6 +55,7 @@ from agent.wire.messages import (
     Subtask,
     SubtaskResult,
     Task,
+    TaskResult,
 )
 from agent.wire.principals import Sender
 
@@ -105,6 +107,8 @@ class TaskPlane:
         self.malformed = 0
         # The event plane's: it takes what a node sends of its events, and acknowledges it.
         self.take_events: Callable[[bytes, NodeEvents, Sender], None] = lambda *_: None
+        # The derived plane's.
+        self.derived_taken: Callable[[bytes, DerivedTaken], None] = lambda *_: None
         public.takes(Task, self._task)
         public.takes(CancelTask, self._cancel)
         reactor.performs(SendTaskResult, self._send_task_result)
@@ -138,8 +142,11 @@ class TaskPlane:
         self._reactor.perform(self._scheduler.handle(TaskCancelled(origin, cancel.id), now))
 
     def _send_task_result(self, instruction: SendTaskResult) -> None:
-        origin: RequestOrigin | Here = instruction.origin
-        if isinstance(origin, Here):
+        origin: RequestOrigin | Here | Callable[[TaskResult], None] = instruction.origin
+        if callable(origin):
+            # A task of this master's own, such as a round of a clone.
+            origin(instruction.result)
+        elif isinstance(origin, Here):
             event = TaskReturned(self._iad, instruction.result)
             self._reactor.perform(self._queries.handle(event, self._reactor.clock()))
         else:
@@ -206,6 +213,9 @@ class TaskPlane:
                 return NodeLeft(identity, message.incarnation, sender, message.node)
             case PodsSet():
                 return NodePods(identity, message.incarnation, message.count)
+            case DerivedTaken():
+                self.derived_taken(identity, message)
+                return NodeHeard(identity, message.incarnation)
             case NodeEvents():
                 self.take_events(identity, message, nodes.sender(identity))
                 return NodeHeard(identity, message.incarnation)

@@ -193,7 +193,8 @@ class TopicMoves:
         """Its inbox forwards from now on."""
         name = unit.name
         id_ = self._topics.incarnation(name)
-        self._late.begin(unit, to, id_)
+        wanted = self._inboxes.wanted(f"{TOPIC}{name}", id_)
+        self._late.begin(unit, to, id_, wanted)
         # After a restart it is not known up to where the target has it: it tells by key.
         cut = self._cuts.pop(name, 0)
         forwards = self._inboxes.release(f"{TOPIC}{name}", id_, self._late.client(unit), cut)
@@ -209,7 +210,7 @@ class TopicMoves:
         wanted = client_of(to, unit.name)
         for client, id_ in self._push.kept_for(wanted):
             if client == wanted:
-                self._late.begin(unit, to, id_)
+                self._late.begin(unit, to, id_, self._inboxes.wanted(client, id_))
 
     def late(self, unit: Unit) -> tuple[int, bytes] | None:
         """The next messages that came for it here."""

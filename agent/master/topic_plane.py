@@ -27,7 +27,7 @@ from agent.scheduling.admission import may_publish
 from agent.scheduling.events import QueryArrived
 from agent.scheduling.nearest import nearest
 from agent.scheduling.queries.scheduler import QueryScheduler
-from agent.topics.contents import why_not
+from agent.topics.contents import peer_of, why_not
 from agent.topics.events import (
     AskInbox,
     AskReadings,
@@ -69,6 +69,8 @@ from agent.wire.topics import (
     TopicStatus,
 )
 
+# An operator, or another part of this master.
+Asker = RequestOrigin | Callable[[TopicReport], None]
 # Kind of the documents in the state.
 TOPIC: Final = "topic"
 # Kind of the units that topics are.
@@ -202,6 +204,8 @@ class TopicPlane:
         self._published = 0
         # Messages by topic, and by the IAD where they were published.
         self.arrivals: dict[str, Counter[str]] = {}
+        # Of clones: outputs of peers, by the clone's topic, then by the peer's and its IAD.
+        self.peer_arrivals: dict[str, Counter[tuple[str, str]]] = {}
         # Gets the name of a new topic that is on disk; what it returns is told to the operator.
         self.on_created: Callable[[str], str] = lambda _: ""
         # Gets the name of a topic that was removed, not of one that moved away.
@@ -310,19 +314,50 @@ class TopicPlane:
 
     # --- operators -----------------------------------------------------------------------------
 
+    def ask(self, then: Callable[[TopicReport], None], request: TopicRequest) -> None:
+        """Do this for another part of this master."""
+        self._do(then, request)
+
+    def went(self, name: str) -> str:
+        """The IAD to which a topic moved from here; empty if it did not."""
+        return "" if name in self._topics else self._moved().get(name, "")
+
+    def lives(self, name: str) -> bool:
+        """Whether a topic is this master's."""
+        return self._topics.lives(name)
+
+    def home_of(self, name: str) -> str:
+        """The home of a topic here that is a clone; else empty."""
+        clone = self._topics.clone(name)
+        return "" if clone is None else clone.home
+
+    def stays(self, unit: Unit) -> str:
+        """Why a unit here may not move, if it is a topic that may not; else empty."""
+        clone = self._topics.clone(unit.name) if unit.kind == KIND else None
+        if clone is None or clone.leaves:
+            return ""
+        return "it is a clone that does not leave its IAD; create it with --leaves"
+
     def _asked(self, origin: RequestOrigin, request: TopicRequest, _now: float) -> None:
+        if isinstance(request, RemoveTopic) and (home := self.home_of(request.name)):
+            line = f"{request.name} is the clone of a device of {home}: fleet clone remove, there"
+            self._operator.reply(origin, TopicReport(request.id, ok=False, message=line))
+            return
+        self._do(origin, request)
+
+    def _do(self, origin: Asker, request: TopicRequest) -> None:
         change = not isinstance(request, ListTopics)
         if change and (not self._state.takes or self._push.topics.refusing):
-            self._operator.reply(origin, TopicReport(request.id, ok=False, message=NOT_NOW))
+            _answer(self._operator, origin, TopicReport(request.id, ok=False, message=NOT_NOW))
             return
         if isinstance(request, RemoveTopic) and (to := self._forgets(request.name)):
             line = f"that is, what was left of it here: it lives at {to}, and goes on there"
             report = TopicReport(request.id, ok=True, message=line)
-            self._push.topics.when_kept(partial(self._operator.reply, origin, report))
+            self._push.topics.when_kept(partial(_answer, self._operator, origin, report))
             return
         if isinstance(request, RemoveTopic) and (to := self._bound_for(request.name)):
             line = f"topic {request.name} is on its way to {to}; try again in a moment"
-            self._operator.reply(origin, TopicReport(request.id, ok=False, message=line))
+            _answer(self._operator, origin, TopicReport(request.id, ok=False, message=line))
             return
         if isinstance(request, CreateTopic) and request.topic.name not in self._topics:
             self._new = request.topic.name
@@ -348,10 +383,10 @@ class TopicPlane:
         reply = partial(self._reply, instruction.peer, instruction.report, new)
         self._state.when_durable(partial(self._push.topics.when_kept, reply))
 
-    def _reply(self, peer: RequestOrigin, report: TopicReport, new: str) -> None:
+    def _reply(self, peer: Asker, report: TopicReport, new: str) -> None:
         if new and new in self._topics and (line := self.on_created(new)):
             report = msgspec.structs.replace(report, message=line[:512])
-        self._operator.reply(peer, report)
+        _answer(self._operator, peer, report)
 
     # --- on disk -------------------------------------------------------------------------------
 
@@ -396,6 +431,7 @@ class TopicPlane:
             self._state.remove(TOPIC, name)
             self._peers.pop(name, None)
             self.arrivals.pop(name, None)
+            self.peer_arrivals.pop(name, None)
 
     def _keep(self, instruction: KeepTopic) -> None:
         topic = instruction.topic
@@ -407,6 +443,7 @@ class TopicPlane:
         name, incarnation = instruction.name, instruction.incarnation
         self._peers.pop(name, None)
         self.arrivals.pop(name, None)
+        self.peer_arrivals.pop(name, None)
         for _ in range(len(self._to_release)):
             # Later it would take the place of the progress of a topic that is created anew.
             if (release := self._to_release.popleft()).name != name:
@@ -438,7 +475,10 @@ class TopicPlane:
     def _said(self, name: str, incarnation: str, message: PushReply) -> None:
         if isinstance(message, Notified):
             publisher = message.notification.origin.publisher
-            self.arrivals.setdefault(name, Counter())[publisher] += 1
+            if peer := peer_of(message.notification, self._topics.clone(name)):
+                self.peer_arrivals.setdefault(name, Counter())[peer, publisher] += 1
+            else:
+                self.arrivals.setdefault(name, Counter())[publisher] += 1
         self._came.append(InboxSaid(name, incarnation, message))
 
     def _why_not_read(self, topic: Topic) -> str:
@@ -473,6 +513,13 @@ class TopicPlane:
 
     def _tell(self, instruction: TellOperator) -> None:
         self._say(f"{instruction.line}\n")
+
+
+def _answer(operator: OperatorPlane, asker: Asker, report: TopicReport) -> None:
+    if callable(asker):
+        asker(report)
+    else:
+        operator.reply(asker, report)
 
 
 def _ignore(_message: PushReply) -> None:

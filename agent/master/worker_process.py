@@ -41,6 +41,9 @@ from processors.base import Output, Process, ProcessorError
 from processors.registry import open_processor
 
 LONGEST_TEXT: Final = 300
+# A state of at most so many bytes goes to the master with each message, and ties its processor to
+# no worker.
+SMALL_BYTES: Final = 4_096
 PAGE_BYTES: Final = resource.getpagesize()
 # What user code must not do: the master does not know of processes that it did not start.
 FORBIDDEN: Final = frozenset(
@@ -63,12 +66,34 @@ _decode: Final = msgspec.msgpack.Decoder(dict[str, Any]).decode
 class Built:
     """A processor that is built, and its state."""
 
-    __slots__ = ("definition", "process", "state")
+    __slots__ = ("definition", "process", "small", "state")
 
     def __init__(self, definition: Definition, state: bytes) -> None:
         self.definition = definition
         self.process: Process = open_processor(definition.processor, definition.parameters)
         self.state: dict[str, Any] = _decode(state) if state else {}
+        self.small = len(state) <= SMALL_BYTES
+
+    def snapshot(self) -> bytes:
+        """The state as it is kept. ProcessorError if it cannot be."""
+        try:
+            state = _encode(self.state)
+            _decode(state)  # a checkpoint that cannot be read would replace one that can
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise ProcessorError(f"its state cannot be kept: {_line(error)}") from None
+        self.small = len(state) <= SMALL_BYTES
+        return state
+
+    def small_snapshot(self) -> bytes | None:
+        """The state, if it is small; one that cannot be kept is told when it is asked for."""
+        if not self.small:
+            return None
+        try:
+            state = self.snapshot()
+        except ProcessorError:
+            self.small = False
+            return None
+        return state if len(state) <= SMALL_BYTES else None
 
 
 class Worker:
@@ -103,12 +128,7 @@ class Worker:
         loaded = self._loaded[incarnation]
         self._allow(loaded.definition.limits.cpu_s)
         if isinstance(request, TakeSnapshot):
-            try:
-                state = _encode(loaded.state)
-                _decode(state)  # a checkpoint that cannot be read would replace one that can
-            except (TypeError, ValueError, OverflowError, RecursionError) as error:
-                raise ProcessorError(f"its state cannot be kept: {_line(error)}") from None
-            return Snapshotted(0, incarnation, state)
+            return Snapshotted(0, incarnation, loaded.snapshot())
         began_s = time.process_time()
         message = _decode(request.body)
         outputs = _listed(loaded.process(message, loaded.state), loaded.definition.limits.outputs)
@@ -116,7 +136,8 @@ class Worker:
             data = _encode(outputs)
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise ProcessorError(f"its outputs are not publishable: {_line(error)}") from None
-        return Finished(0, incarnation, data, time.process_time() - began_s, self._grown())
+        state = loaded.small_snapshot()
+        return Finished(0, incarnation, data, time.process_time() - began_s, self._grown(), state)
 
     def _allow(self, cpu_s: float) -> None:
         """Let the kernel end the process when it takes much more CPU time than this."""

@@ -31,6 +31,12 @@ class AllowedParty(Section, frozen=True):
     keys: Keys
 
 
+class AllowedIad(AllowedParty, frozen=True):
+    """Another master; a `partner` is this operator's, too, and may be found by membership."""
+
+    partner: bool = False
+
+
 class AllowedNode(Section, frozen=True):
     """An edge node; with `areas` it speaks for these and the areas below them only."""
 
@@ -45,7 +51,7 @@ class AllowFile(Section, frozen=True):
     client: tuple[AllowedClient, ...] = ()
     node: tuple[AllowedNode, ...] = ()
     operator: tuple[AllowedParty, ...] = ()
-    iad: tuple[AllowedParty, ...] = ()
+    iad: tuple[AllowedIad, ...] = ()
     csp: tuple[AllowedParty, ...] = ()
     mirror: tuple[AllowedParty, ...] = ()
 
@@ -70,10 +76,10 @@ class AllowFile(Section, frozen=True):
         found += [Party(Sender("node", n.name, areas=n.areas), n.keys) for n in self.node]
         others: tuple[tuple[Role, tuple[AllowedParty, ...]], ...] = (
             ("operator", self.operator),
-            ("iad", self.iad),
             ("csp", self.csp),
             ("mirror", self.mirror),
         )
+        found += [Party(Sender("iad", i.name, partner=i.partner), i.keys) for i in self.iad]
         for role, rows in others:
             found += [Party(Sender(role, row.name), row.keys) for row in rows]
         return found
@@ -116,6 +122,10 @@ class AllowList:
         sender = self._by_key.get(key)
         return sender if sender is not None else self.ask(key)
 
+    def partner_keys(self, iad: str) -> tuple[str, ...]:
+        """The keys of a master that the file calls this operator's, too; () for others."""
+        return self._partners.get(iad, ())
+
     def refresh(self) -> None:
         """Reload the file if it has changed. On ConfigError the previous version stays in force."""
         if self._file is not None and self._file.refresh():
@@ -137,6 +147,7 @@ class AllowList:
             for key in party.keys:
                 found.setdefault(key, party.sender)
         self._by_key = found
+        self._partners = {p.sender.name: p.keys for p in of_file if p.sender.partner}
 
 
 def read_allow_file(path: str) -> AllowFile:

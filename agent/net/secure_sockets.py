@@ -181,6 +181,15 @@ class SecureSockets:
         """The owner of a public key, if it is allowed at any socket."""
         return self._allowed.find(key)
 
+    @property
+    def keyed(self) -> bool:
+        """Whether this process has a key."""
+        return self._secrets is not None
+
+    def partner_keys(self, iad: str) -> tuple[str, ...]:
+        """The keys of a master that the allow-list calls this operator's, too; () for others."""
+        return self._allowed.partner_keys(iad)
+
     def _find_for(self, domain: str) -> Find:
         roles = ROLES[domain]
 

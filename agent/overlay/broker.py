@@ -165,6 +165,9 @@ class Broker:
 
     def _publish(self, event: Publish) -> None:
         notification = event.notification
+        if event.stays:
+            self._forwarding.take(None, notification, (), self._now, stays=True)
+            return
         targets = self._tables.targets(notification.attributes)
         if targets is None:
             self._not_advertised += 1

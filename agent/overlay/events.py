@@ -60,9 +60,10 @@ class Unsubscribe(_Struct, frozen=True):
 
 class Publish(_Struct, frozen=True):
     """A publisher at this broker publishes a notification, or repeats one that it does not know to
-    be settled."""
+    be settled. One that `stays` is for subscribers of this broker only."""
 
     notification: Notification
+    stays: bool = False
 
 
 class LinkUp(_Struct, frozen=True):

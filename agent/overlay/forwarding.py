@@ -128,12 +128,13 @@ class Forwarding:
         doubtful: Iterable[int] = (),
         *,
         brought_by: BrokerId | None = None,
+        stays: bool = False,
     ) -> None:
         """Serve the brokers behind this one, seen from the asker (None: a publisher here), and
         these other clusters. Of the doubtful clusters, serve all brokers but the neighbour here,
         which has no link and is known to want nothing. `brought_by` is the neighbour that delivered
-        the message; it is not the asker if the message took a detour. As `Matcher.match`, and
-        O(targets · log degree)."""
+        the message; it is not the asker if the message took a detour. What `stays` is for no
+        broker but this one. As `Matcher.match`, and O(targets · log degree)."""
         custody = self.custody
         origin = notification.origin
         others = [each for each in clusters if each != self._own.cluster]
@@ -155,7 +156,7 @@ class Forwarding:
         came_from = None if asker is None else custody.direction(asker)
         a_targets = [
             each
-            for each in self._next_brokers(homes)
+            for each in self._next_brokers(() if stays else homes)
             if each.vertex != came_from and not custody.covers(held, each, each.cluster)
         ]
         wanted = [each for each in others if not custody.serves(held, each, asker)]

@@ -214,7 +214,8 @@ class Delegation(Congestion):
 
 class Waiting(Congestion):
     """Flock: every message waits ρ = δ · D / (γ − D) at its master, D the load there and γ its
-    compute. The cost is g(D) = D · ρ(D), so a unit's price has the toll g(D + D_i) − g(D)."""
+    compute. The cost is g(D) = D · ρ(D), so a unit's price has the toll g(D + D_i) − g(D). With a
+    load in CPU-seconds a second δ = ½ is the waiting of queues M/D/1, one a core."""
 
     def __init__(self, delta_s: float) -> None:
         self.delta_s = delta_s

@@ -10,7 +10,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from agent.wire.placement import Delay, KnownFacts, PlacementFacts
+from agent.placement.alike import alike
+from agent.wire.placement import Delay, KnownFacts, PlacementFacts, SameFacts
 
 # Facts are believed for so many of the intervals that they name.
 LASTS: Final = 3
@@ -27,18 +28,24 @@ UNANSWERED: Final = 4
 
 
 class _Heard(Struct, frozen=True):
+    """`told_as`: the number that these facts had when they were told in full."""
+
     facts: PlacementFacts
     at_s: float
+    told_as: int
 
 
 class _Peer:
     """The round trips to one master."""
 
-    __slots__ = ("next_s", "numbers", "samples", "unanswered")
+    __slots__ = ("full", "has", "next_s", "numbers", "samples", "unanswered")
 
     def __init__(self) -> None:
         self.next_s = 0.0
         self.numbers: dict[int, float] = {}  # sent, not yet echoed
+        # The number of the newest facts that were told in full, and those that it has.
+        self.full: tuple[int, PlacementFacts] | None = None
+        self.has: tuple[int, PlacementFacts] | None = None
         self.samples: deque[tuple[float, float]] = deque(maxlen=SAMPLES)  # (when, seconds one way)
         self.unanswered = 0
 
@@ -59,6 +66,9 @@ class Gossip:
         self._number = 0
         self._heard: dict[str, _Heard] = {}
         self._peers: dict[str, _Peer] = {}
+        # Facts that were told, until those of now are unlike them.
+        self._standing: PlacementFacts | None = None
+        self._looked_at: PlacementFacts | None = None
 
     # -- telling ---------------------------------------------------------------------------------
 
@@ -73,7 +83,7 @@ class Gossip:
         """The masters to tell now. `busy`: this one has something to place. O(peers)."""
         for gone in [iad for iad in self._peers if iad not in peers]:
             del self._peers[gone]
-        if not self._active(busy, now):
+        if not self.active(busy, now):
             return []
         found = []
         for iad in sorted(peers):
@@ -91,16 +101,44 @@ class Gossip:
         dues = [peer.next_s for peer in self._peers.values() if peer.next_s > now]
         return min([now + self._active_s, *dues])
 
-    def tell(self, iad: str, own: PlacementFacts, now: float) -> PlacementFacts:
-        """The message for that master, which is being sent now."""
+    def tell(self, iad: str, own: PlacementFacts, now: float) -> PlacementFacts | SameFacts:
+        """The message for that master, which is being sent now: a short one, if it has said that it
+        has what is as good as this."""
         peer = self._peers[iad]
         next_s = self._active_s if peer.unanswered < UNANSWERED else self._idle_s
         peer.next_s = now + next_s
+        if own is self._looked_at and self._knows(peer):
+            self._number += 1
+            return self._same(peer, next_s)
+        facts = self._numbered(own, now, next_s)
+        if own is not self._looked_at:  # The others are told the same in this round.
+            self._looked_at = own
+            if self._standing is None or not alike(facts, self._standing):
+                self._standing = facts
+        if self._knows(peer):
+            return self._same(peer, next_s)
+        peer.full, peer.has = (self._number, self._standing or facts), None
+        return _meant_for(iad, facts)
+
+    def newest(self, iad: str, own: PlacementFacts, now: float) -> PlacementFacts:
+        """What that master may know of this one now, newer than all that was told before."""
+        if (peer := self._peers.get(iad)) is not None:
+            peer.full = peer.has = None  # What short messages refer to is not what it has then.
+        return _meant_for(iad, self._numbered(own, now, self._active_s))
+
+    def _numbered(self, own: PlacementFacts, now: float, next_s: float) -> PlacementFacts:
         self._number += 1
         return replace(
             own, iad=self._iad, epoch=self._epoch, number=self._number, next_s=next_s,
             delays=tuple(self.delays(now)), wants=is_busy(own) or now < self._awake_s,
         )  # fmt: skip
+
+    def _knows(self, peer: _Peer) -> bool:
+        return peer.has is not None and peer.has[1] is self._standing and peer.unanswered < 2
+
+    def _same(self, peer: _Peer, next_s: float) -> SameFacts:
+        assert peer.has is not None
+        return SameFacts(self._iad, self._epoch, self._number, next_s, peer.has[0])
 
     def sent(self, iad: str, number: int, now: float) -> None:
         """The message with this number has left for a master that is connected."""
@@ -114,12 +152,14 @@ class Gossip:
         """That master is not connected now: try again soon."""
         self._peers[iad].next_s = now + self._active_s
 
-    def echoed(self, iad: str, epoch: int, number: int, now: float) -> None:
-        """That master has answered a message."""
+    def echoed(self, iad: str, epoch: int, number: int, now: float, *, short: bool = False) -> None:
+        """That master has answered a message; it knows `short` ones."""
         peer = self._peers.get(iad)
         if peer is None or epoch != self._epoch:
             return
         sent_s = peer.numbers.pop(number, None)
+        if short and peer.full is not None and number == peer.full[0]:
+            peer.has = peer.full
         if sent_s is not None:
             peer.samples.append((now, (now - sent_s) / 2))
             peer.unanswered = 0
@@ -135,7 +175,8 @@ class Gossip:
                 found.append(Delay(iad, round(p50 * 1e3, 4), round(p90 * 1e3, 4), round(age_s, 3)))
         return found
 
-    def _active(self, busy: bool, now: float) -> bool:
+    def active(self, busy: bool, now: float) -> bool:
+        """Whether there is anything to tell: of this master, which is `busy`, or of another."""
         if now < self._awake_s or busy:
             return True
         return any(each.facts.wants and self._fresh(each, now) for each in self._known())
@@ -155,14 +196,28 @@ class Gossip:
             and (self._fresh(known, now) or facts.epoch == known.facts.epoch)
         ):
             return False
-        self._heard[facts.iad] = _Heard(facts, now)
-        if (peer := self._peers.get(facts.iad)) is not None:
-            peer.unanswered = 0
+        self._heard[facts.iad] = _Heard(facts, now, facts.number)
+        if (peer := self._peers.get(facts.iad)) is not None and peer.unanswered >= UNANSWERED:
+            peer.unanswered = 1  # It is there again, and may have forgotten what it had.
+        return True
+
+    def heard_same(self, same: SameFacts, now: float) -> bool:
+        """Another master says that it has nothing new; whether this one has what it means. O(1)."""
+        known = self._heard.get(same.iad)
+        if known is None or (known.facts.epoch, known.told_as) != (same.epoch, same.same_as):
+            return False
+        if same.number > known.facts.number:
+            facts = replace(known.facts, number=same.number, next_s=same.next_s)
+            self._heard[same.iad] = _Heard(facts, now, known.told_as)
         return True
 
     def fresh(self, now: float) -> dict[str, PlacementFacts]:
         """What masters told that are not silent. O(masters)."""
         return {each.facts.iad: each.facts for each in self._known() if self._fresh(each, now)}
+
+    def unheard(self, peers: Collection[str]) -> list[str]:
+        """Those that have told nothing since this process began, or not for long. O(peers)."""
+        return [iad for iad in peers if iad not in self._heard]
 
     def known(self, now: float) -> list[KnownFacts]:
         """What masters told, those that are silent now included, by name."""
@@ -180,6 +235,11 @@ class Gossip:
 
     def _fresh(self, heard: _Heard, now: float) -> bool:
         return now - heard.at_s <= LASTS * min(heard.facts.next_s, self._idle_s)
+
+
+def _meant_for(iad: str, facts: PlacementFacts) -> PlacementFacts:
+    """Of homes those that may live at that master."""
+    return replace(facts, homes=tuple([each for each in facts.homes if iad in each.delays_ms]))
 
 
 def _version(facts: PlacementFacts) -> tuple[int, int]:

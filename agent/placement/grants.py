@@ -9,8 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import inf
 
+from msgspec import Struct
+
 from agent.placement.moves import PRECEDENCE, Move
 from agent.placement.world import Unit
+
+
+class _Hold(Struct, frozen=True):
+    until: float
+    units: frozenset[Unit]
+    begun: bool
 
 
 class Grants:
@@ -20,8 +28,9 @@ class Grants:
         """`lasts_s`: from the grant on. Longer than a handover takes, its lease included."""
         self.lasts_s = lasts_s
         self.move: Move | None = None
+        self._begun = False
         self._until = 0.0
-        self._held: dict[Unit, tuple[float, frozenset[Unit]]] = {}  # by mover
+        self._held: dict[Unit, _Hold] = {}  # by mover
 
     def admit(self, move: Move, now: float) -> bool:
         """Grant a move from or to this master. The same move is granted again; another has to wait,
@@ -30,23 +39,38 @@ class Grants:
         if self._stays(move.unit):
             return False
         if self.move is not None:
-            begun = self._until == inf
             if _same(self.move, move):
-                if begun:
-                    return True  # Asked twice: the grant is not to end by itself again.
-            elif begun or PRECEDENCE[self.move.reason] >= PRECEDENCE[move.reason]:
+                if self._begun:
+                    return True  # Asked twice: the grant is not to end sooner.
+            elif self._begun or PRECEDENCE[self.move.reason] >= PRECEDENCE[move.reason]:
                 return False
-        self.move, self._until = move, now + self.lasts_s
+        self.move, self._begun, self._until = move, False, now + self.lasts_s
         return True
 
-    def begin(self, move: Move, now: float) -> bool:
-        """The move is checked and begins; from now on only `release` ends its grant. Whether it is
-        still granted. O(1)."""
+    def begin(self, move: Move, now: float, lasts_s: float = inf) -> bool:
+        """The move is checked and begins: from now on no other takes its grant, and only `release`
+        ends it, or that nobody said so again for `lasts_s`. Whether it is still granted. O(1)."""
         self._forget(now)
         if self.move is None or not _same(self.move, move):
             return False
-        self._until = inf
+        self._until = max(now + lasts_s, self._until if self._begun else 0.0)
+        self._begun = True
         return True
+
+    def busy(self, now: float) -> bool:
+        """Whether any move is granted. O(holds)."""
+        self._forget(now)
+        return self.move is not None
+
+    def granted(self, move: Move, now: float) -> bool:
+        """Whether this move is. O(1)."""
+        self._forget(now)
+        return self.move is not None and _same(self.move, move)
+
+    def holds(self, mover: Unit, now: float) -> bool:
+        """Whether units stay for this one's sake. O(holds)."""
+        self._forget(now)
+        return mover in self._held
 
     def hold(self, mover: Unit, peers: Iterable[Unit], now: float) -> bool:
         """Keep these units, which live here, where they are while their peer moves. False if one of
@@ -55,34 +79,41 @@ class Grants:
         units = frozenset(peers)
         if self.move is not None and self.move.unit in units:
             return False
-        until, held = self._held.get(mover, (now, frozenset[Unit]()))
-        if until == inf:  # It has begun: what it holds stays held.
-            units |= held
-        self._held[mover] = (max(until, now + self.lasts_s), units)
+        before = self._held.get(mover)
+        until, begun = now + self.lasts_s, before is not None and before.begun
+        if before is not None:
+            until = max(until, before.until)
+            if begun:  # What it holds stays held.
+                units |= before.units
+        self._held[mover] = _Hold(until, units, begun)
         return True
 
-    def keep(self, mover: Unit, now: float) -> bool:
-        """The move begins: from now on only `release` ends the hold of its peers. Whether they are
-        still held. O(1)."""
+    def keep(self, mover: Unit, now: float, lasts_s: float = inf) -> bool:
+        """The move begins: from now on only `release` ends the hold of its peers, or that nobody
+        said so again for `lasts_s`. Whether they are still held. O(1)."""
         self._forget(now)
         if mover not in self._held:
             return False
-        self._held[mover] = (inf, self._held[mover][1])
+        held = self._held[mover]
+        until = max(now + lasts_s, held.until if held.begun else 0.0)
+        self._held[mover] = _Hold(until, held.units, begun=True)
         return True
 
-    def release(self, mover: Unit) -> None:
-        """The move is over, or will not be: its grant and what it holds end. O(1)."""
-        if self.move is not None and self.move.unit == mover:
+    def release(self, mover: Unit, source: str | None = None) -> None:
+        """The move is over, or will not be: its grant and what it holds end. O(1). With a `source`
+        only if the move granted is from there."""
+        move = self.move
+        if move is not None and move.unit == mover and source in (None, move.source):
             self.move = None
         self._held.pop(mover, None)
 
     def _stays(self, unit: Unit) -> bool:
-        return any(unit in units for mover, (_, units) in self._held.items() if mover != unit)
+        return any(unit in held.units for mover, held in self._held.items() if mover != unit)
 
     def _forget(self, now: float) -> None:
         if self.move is not None and now >= self._until:
             self.move = None
-        for mover in [mover for mover, (until, _) in self._held.items() if now >= until]:
+        for mover in [mover for mover, held in self._held.items() if now >= held.until]:
             del self._held[mover]
 
 

@@ -1,10 +1,14 @@
-"""With how much headroom live masters and planners ask a latency model."""
+"""How live masters and planners ask a latency model: what one plans, the other admits."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
+
+from _core.colocation.model import Candidates
+from agent.placement.world import Objective
 
 
 class Headroom(Struct, frozen=True):
@@ -30,3 +34,17 @@ class Headroom(Struct, frozen=True):
 PERIODIC: Final = Headroom(0.02)
 POISSON: Final = Headroom(0.0, 2.25)
 NONE: Final = Headroom()
+
+
+def keep_objectives(
+    model: Candidates, goals: Sequence[Objective | None], topics: Sequence[int]
+) -> bool:
+    """Whether these topics, by their numbers, keep their objectives together. One without an
+    objective takes its time from the others, and has nothing to keep."""
+    if model.feasible(topics):
+        return True
+    wanted = [goals[number] for number in topics]
+    return None in wanted and all(
+        goal is None or latency_s <= goal.seconds
+        for goal, latency_s in zip(wanted, model.latencies(topics), strict=True)
+    )

@@ -1,4 +1,5 @@
-"""Transition tables of the two sides of a handover, keyed (from, to)."""
+"""Transition tables of the two sides of a handover, and of a unit's owner and its standby, keyed
+(from, to)."""
 
 from __future__ import annotations
 
@@ -37,4 +38,35 @@ TARGET_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("resuming", "settled"): "it is on disk: the unit works here",
     ("granted", "aborted"): "the source gave up, or says nothing in time",
     ("shadowing", "aborted"): "the source gave up, or comes too late",
+}
+PRIMARY_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
+    ("new", "naming"): "a standby is named; that goes to the disk first",
+    ("new", "waiting"): "restarted: it needs its lease first",
+    (
+        "naming",
+        "guarded",
+    ): "it is on disk: checkpoints go to the standby, outputs wait for the lease",
+    ("waiting", "resuming"): "the lease is held, in the term that the standby knows",
+    ("resuming", "guarded"): "the term and a new epoch are on disk: it works",
+    ("guarded", "waiting"): "the lease is held in a later term: the standby is asked",
+    ("guarded", "dismissing"): "the standby is to be no more",
+    ("dismissing", "waiting"): "the lease is held in a later term: the standby is asked",
+    ("dismissing", "leaving"): "the standby has forgotten it",
+    ("leaving", "alone"): "that is on disk: no lease is needed",
+    ("waiting", "void"): "the standby has taken it over",
+    ("guarded", "void"): "the standby has taken it over",
+    ("dismissing", "void"): "the standby has taken it over",
+    ("resuming", "void"): "the standby has taken it over",
+}
+STANDBY_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
+    ("new", "copying"): "named; the first checkpoint goes to the disk",
+    ("new", "standing_by"): "restarted with a checkpoint that may be taken over",
+    ("new", "taking_over"): "restarted after it took over: a new epoch",
+    ("new", "void"): "restarted after it was dismissed",
+    ("copying", "standing_by"): "a complete checkpoint is on disk",
+    ("standing_by", "taking_over"): "the owner's term is over, by the word of a majority",
+    ("taking_over", "owning"): "that it owns the unit is on disk: it works",
+    ("copying", "void"): "dismissed",
+    ("standing_by", "void"): "dismissed",
+    ("void", "copying"): "named again",
 }

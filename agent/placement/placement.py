@@ -220,7 +220,7 @@ class Placement:
         old = Topic(after.name) if before is None else before
         clients = {**old.publishers, **after.publishers}
         clients |= dict.fromkeys(sorted(old.subscribers | after.subscribers), 0.0)
-        kept = ("spool_bytes", "service_s", "processor", "state_bytes")
+        kept = ("spool_bytes", "service_s", "processor", "state_bytes", "peer_rate")
         if all(getattr(old, each) == getattr(after, each) for each in kept):
             clients = {
                 client: 0.0

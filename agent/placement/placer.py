@@ -117,8 +117,9 @@ class Placer:
 
     def next_move(self, view: View, moving: Collection[Unit], now: float) -> Move | None:
         """The move that is to begin now, granted by this master as its source. None while another
-        is under way, or if there is none. O(units that an operator's word concerns, and a few
-        others)."""
+        is under way, or if there is none. One of drift is granted until another comes before it,
+        and begins when others have granted it, too (`Admission`). O(units that an operator's word
+        concerns, and a few others)."""
         here = view.units(self._iad)
         self._clean(here, set(moving))
         self._release_what_came(view)
@@ -136,7 +137,11 @@ class Placer:
         ]
         found.sort(key=lambda move: (-PRECEDENCE[move.reason], -move.gain, move.unit))
         for move in found:
-            if self.grants.admit(move, now) and self.grants.begin(move, now):
+            if move.reason == "drift" and self.grants.busy(now):
+                break  # Perhaps its own, for which grants are asked.
+            if self.grants.admit(move, now) and (
+                move.reason == "drift" or self.grants.begin(move, now)
+            ):
                 return move
         return None
 
@@ -152,7 +157,18 @@ class Placer:
         if pauses.failures >= ENOUGH:
             self._wishes.pop(unit, None)
 
-    def admits(self, view: View, unit: Unit, source: str, now: float) -> str:
+    def put_off(self, move: Move, why: str, pause_s: float, now: float) -> None:
+        """A move of drift did not get its grants: look at its unit again after a pause."""
+        unit = move.unit
+        if self.grants.granted(move, now):  # What came before it has its own.
+            self.grants.release(unit)
+        self.troubles[unit] = why
+        _, pauses = self._pauses.get(unit, (now, BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S)))
+        self._pauses[unit] = now + pause_s, pauses
+
+    def admits(
+        self, view: View, unit: Unit, source: str, now: float, reason: Reason = "plan"
+    ) -> str:
         """Why another master's unit may not come here now; empty if it may: then this master grants
         no other move for a while."""
         if self.mode != "open":
@@ -163,7 +179,7 @@ class Placer:
             if view.placement.where(unit) != at and row.reason:
                 return f"{self._iad} {row.reason}"
         self._release_what_came(view)
-        if not self.grants.admit(Move(unit, source, self._iad), now):
+        if not self.grants.admit(Move(unit, source, self._iad, reason=reason), now):
             return f"{self._iad} is part of another move"
         return ""
 

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from math import inf
 from typing import Final
 
 from _core.colocation.model import Candidates, Colocation
-from agent.placement.congestion import ROUNDING, Congestion, LearnedTail, Limits, Together
-from agent.placement.headroom import POISSON
+from agent.placement.congestion import (
+    ROUNDING,
+    Congestion,
+    LearnedTail,
+    Limits,
+    Together,
+    Waiting,
+)
+from agent.placement.headroom import POISSON, keep_objectives
 from agent.placement.moves import Move
 from agent.placement.placement import Placement
 from agent.placement.price import Price
 from agent.placement.world import (
     Client,
+    Flow,
     Link,
     Master,
     Objective,
@@ -24,7 +32,7 @@ from agent.placement.world import (
     Unit,
     World,
 )
-from agent.wire.placement import PlacementFacts, PlannedMove, TopicFacts, UnitName
+from agent.wire.placement import HomeFacts, PlacementFacts, PlannedMove, TopicFacts, UnitName
 
 # Who publishes and subscribes at a master without a home of its own that moves. No client has such
 # a name.
@@ -38,6 +46,11 @@ UNKNOWN_S: Final = 0.05
 UNKNOWN_CPU_S: Final = 0.001
 MAX_TOGETHER: Final = 32  # that the latency model takes
 OVERHEAD_S: Final = 0.0005
+# Of waiting: a master's load is spread evenly over its cores, each with a queue of its own in which
+# messages of one length come by chance (M/D/1). With load r a core, r²/2(1 − r) wait in one, by
+# Little's law seconds of waiting a second; all cores together D²/2(γ − D). One queue for all cores
+# waits less, messages of unequal lengths wait longer.
+WAITING_S: Final = 0.5
 
 
 class View:
@@ -45,11 +58,13 @@ class View:
     what masters told is left out, and said in `troubles`."""
 
     def __init__(self, facts: Iterable[PlacementFacts]) -> None:
-        """`facts`: of each master the newest, one's own first: it is believed in doubt.
-        O(masters² + units · masters)."""
+        """`facts`: of each master the newest, in the order in which they are believed in doubt,
+        one's own first. O(masters² + units · masters)."""
         told = list(facts)
         self.facts: dict[str, PlacementFacts] = {each.iad: each for each in told}
         self.troubles: list[str] = []
+        # Peers of a topic that no master here has told.
+        self.unseen: dict[str, list[str]] = {}
         topics = self._topics(told)
         self._homes = self._lives()
         self.placement = Placement(self._world(topics))
@@ -110,6 +125,7 @@ class View:
     def _world(self, topics: Mapping[str, tuple[str, TopicFacts]]) -> World:
         told = sorted(self.facts.values(), key=lambda each: each.iad)
         clients: dict[str, Client] = {}
+        exchanges: list[Flow] = []
         self._cpu_s = _cpu_s(told)
         # By topic.
         self._publish: dict[str, list[tuple[str, str, float]]] = {}
@@ -128,13 +144,16 @@ class View:
                 } | {facts.iad: home.delays_ms.get(facts.iad, 0.0) / 1e3}
                 # Delays and place come from one teller, so that the place is within reach.
                 if self._homes[home.name] == facts.iad:
-                    clients[home.name] = Client(home.name, delays, home.age_s)
-        made = [self._topic(iad, topic, clients) for iad, topic in topics.values()]
+                    rate = sum(each.per_s for each in home.exchanges)
+                    clients[home.name] = Client(home.name, delays, home.age_s, exchanges=rate)
+                    exchanges += self._exchanges(facts.iad, home, clients)
+        made = [self._topic(iad, topic, clients, topics) for iad, topic in topics.values()]
         world = World(
             [_master(each) for each in told],
             self._links(told),
             clients.values(),
             made,
+            [*_flows(topics), *exchanges],
             unknown_delay_s=UNKNOWN_S,
         )
         for facts in told:
@@ -144,12 +163,30 @@ class View:
                 world.drain(facts.iad)
         return world
 
-    def _topic(self, owner: str, told: TopicFacts, clients: dict[str, Client]) -> Topic:
+    def _topic(
+        self,
+        owner: str,
+        told: TopicFacts,
+        clients: dict[str, Client],
+        known: Collection[str],
+    ) -> Topic:
         """A topic, whose members at masters become clients that can live there only. What is
-        published at masters that are not seen here comes to the topic's own."""
+        published at masters that are not seen here comes to the topic's own. A peer that is not
+        `known` is a publisher at the master that its messages came from."""
         name = told.name
         rates = {each.iad: each.per_s for each in told.sources if each.iad in self.facts}
         every = max(told.per_s or 0.0, sum(each.per_s for each in told.sources))
+        peer_rate = 0.0
+        for peer in told.peers:
+            if peer.topic == name:
+                continue
+            if peer.topic in known:
+                peer_rate += peer.per_s
+                continue
+            self.unseen.setdefault(name, []).append(peer.topic)
+            every += peer.per_s
+            if peer.iad in self.facts:
+                rates[peer.iad] = rates.get(peer.iad, 0.0) + peer.per_s
         if (rest := every - sum(rates.values())) > ROUNDING * every:
             rates[owner] = rates.get(owner, 0.0) + rest
         publishers: dict[str, float] = {}
@@ -171,7 +208,21 @@ class View:
             processor=True,
             objective=Objective(goal.percentile / 100.0, goal.latency_ms / 1e3) if goal else None,
             state_bytes=told.state_bytes,
+            peer_rate=peer_rate,
         )
+
+    def _exchanges(self, owner: str, home: HomeFacts, clients: dict[str, Client]) -> list[Flow]:
+        """What passes between a home and other masters. With one that is not seen here it goes by
+        way of the home's present one."""
+        rates: dict[str, float] = {}
+        for each in home.exchanges:
+            iad = each.iad if each.iad in self.facts else owner
+            rates[iad] = rates.get(iad, 0.0) + each.per_s
+        return [
+            Flow(Unit("home", home.name), Unit("home", _fixed(iad, 0, clients)), rate)
+            for iad, rate in rates.items()
+            if rate > 0
+        ]
 
     def _links(self, told: list[PlacementFacts]) -> list[Link]:
         """Of two masters that measured, the one that did it last is believed."""
@@ -267,22 +318,15 @@ class _Tail:
         self._topics = list(world.topics.values())
         self._goals = [each.objective for each in self._topics]
         # As planners take them, so that what they plan is admitted.
-        self._rates = [POISSON.raised(world.rates[each.name]) for each in self._topics]
+        self._rates = [POISSON.raised(world.processed(each.name)) for each in self._topics]
         self._by_cores: dict[int, Candidates] = {}
 
     def feasible(self, master: Master, topics: Sequence[str]) -> bool:
-        """Whether all these keep their objectives on that master. One without an objective takes
-        its time from the others, and has nothing to keep."""
+        """Whether all these keep their objectives on that master."""
         if len(topics) > MAX_TOGETHER:
             return False
-        model, numbers = self._of(master), [self._names[each] for each in topics]
-        if model.feasible(numbers):
-            return True
-        goals = [self._goals[number] for number in numbers]
-        return None in goals and all(
-            goal is None or latency_s <= goal.seconds
-            for goal, latency_s in zip(goals, model.latencies(numbers), strict=True)
-        )
+        numbers = [self._names[each] for each in topics]
+        return keep_objectives(self._of(master), self._goals, numbers)
 
     def latency_s(self, master: Master, topic: str) -> float:
         """The latency of a topic alone."""
@@ -312,8 +356,15 @@ def model_of(cores: int) -> Colocation:
 
 
 def congestion_of(world: World) -> Congestion:
-    """What live masters go by: hard limits, and the objectives of topics."""
-    return Together([Limits(), LearnedTail(_Tail(world).feasible)])
+    """What live masters go by: hard limits, how long messages wait, and the objectives of
+    topics."""
+    return Together([Limits(), Waiting(WAITING_S), LearnedTail(_Tail(world).feasible)])
+
+
+def believed(facts: Iterable[PlacementFacts], first: Sequence[str]) -> list[PlacementFacts]:
+    """Facts of masters for a view: first those of `first`, in that order. O(n log n)."""
+    order = {iad: n for n, iad in enumerate(first)}
+    return sorted(facts, key=lambda each: order.get(each.iad, len(order)))
 
 
 def is_fixed(unit: Unit) -> bool:
@@ -343,6 +394,20 @@ def _master(facts: PlacementFacts) -> Master:
         facts.cores,
         facts.opening_cost,
     )
+
+
+def _flows(topics: Mapping[str, tuple[str, TopicFacts]]) -> list[Flow]:
+    """What topics take of each other, both directions together."""
+    rates: dict[tuple[str, str], float] = {}
+    for name, (_, told) in topics.items():
+        for peer in told.peers:
+            if peer.topic in topics and peer.topic != name:
+                one, other = sorted((name, peer.topic))
+                rates[one, other] = rates.get((one, other), 0.0) + peer.per_s
+    return [
+        Flow(Unit("processor", one), Unit("processor", other), rate)
+        for (one, other), rate in sorted(rates.items())
+    ]
 
 
 def _cpu_s(told: Iterable[PlacementFacts]) -> dict[str, float]:

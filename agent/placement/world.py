@@ -55,7 +55,8 @@ class Topic(Struct, frozen=True):
 
     Without a processor each publisher's home processes that publisher's messages (RELOC). With one,
     messages go from the publisher's home to the processor's master, and on to the subscribers'.
-    `state_bytes` are stored there: the processor's state, and what waits for it.
+    `state_bytes` are stored there: the processor's state, and what waits for it. `peer_rate`: the
+    messages a second that a processor takes from other units besides; their ways are flows.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Topic(Struct, frozen=True):
     processor: bool = False
     objective: Objective | None = None
     state_bytes: float = 0.0
+    peer_rate: float = 0.0
 
     @property
     def rate(self) -> float:
@@ -76,12 +78,14 @@ class Topic(Struct, frozen=True):
 class Client(Struct, frozen=True):
     """An edge node or subscriber: the delay to each master that may be its home, and how many
     seconds ago these were measured. One that is a `stand_in` is no unit that anybody keeps: it
-    stands for those at a master that are not placed."""
+    stands for those at a master that are not placed. `exchanges`: messages a second between it and
+    its home besides those of topics; their further ways are flows."""
 
     name: str
     delays: dict[str, float] = field(default_factory=dict)
     age_s: float = 0.0
     stand_in: bool = False
+    exchanges: float = 0.0
 
 
 class Flow(Struct, frozen=True):
@@ -142,8 +146,9 @@ class World:
         self.reach: dict[str, array[float]] = {}  # inf: not a choice of this client
         self.ages: dict[str, float] = {}
         self.stand_ins: set[str] = set()
+        self.exchanges: dict[str, float] = {}  # of clients that have any
         self.topics: dict[str, Topic] = {}
-        self.rates: dict[str, float] = {}  # of topics: all publishers together
+        self.rates: dict[str, float] = {}  # of topics: all publishers together, but no peers
         self.published: dict[str, dict[str, float]] = {}  # client → topic → rate
         self.subscribed: dict[str, dict[str, None]] = {}  # client → topics, in order
         self.peers: dict[Unit, dict[Unit, float]] = {}
@@ -190,7 +195,7 @@ class World:
         """The CPU-seconds a second that a unit takes of its master. A clone's is its demand: the
         rate of all its flows (Flock's D_i). O(degree)."""
         if unit.kind == "processor":
-            return self.topics[unit.name].service_s * self.rates[unit.name]
+            return self.topics[unit.name].service_s * self.processed(unit.name)
         if unit.kind == "clone":
             return sum(self.peers[unit].values())
         topics = self.topics
@@ -199,6 +204,10 @@ class World:
             for name, rate in self.published.get(unit.name, {}).items()
             if not topics[name].processor
         )
+
+    def processed(self, topic: str) -> float:
+        """The messages a second that a topic's processor takes, those of peers included. O(1)."""
+        return self.rates[topic] + self.topics[topic].peer_rate
 
     def storage_of(self, unit: Unit) -> float:
         """The bytes that a unit stores at its master by itself; homes store the spools of topics,
@@ -210,7 +219,7 @@ class World:
         not delivered back to it, except as a processor's output. O(its topics)."""
         subscribed = self.subscribed.get(client, {})
         published = self.published.get(client, {})
-        total = 0.0
+        total = self.exchanges.get(client, 0.0)
         for name, rate in published.items():
             topic = self.topics[name]
             own = not topic.processor and name in subscribed
@@ -224,12 +233,16 @@ class World:
 
     def put_client(self, client: Client) -> None:
         """Add a client, or replace its delays. O(masters)."""
+        exchanges = checked(f"what client {client.name} exchanges", client.exchanges)
         row = array("d", [inf]) * len(self.masters)
         for name, seconds in client.delays.items():
             what = f"the delay from client {client.name} to master {name}"
             row[self.master(name)] = checked(what, seconds)
         self.ages[client.name] = checked(f"the age of {client.name}'s delays", client.age_s)
         self.reach[client.name] = row
+        self.exchanges.pop(client.name, None)
+        if exchanges:
+            self.exchanges[client.name] = exchanges
         (self.stand_ins.add if client.stand_in else self.stand_ins.discard)(client.name)
 
     def drop_client(self, name: str) -> None:
@@ -241,6 +254,7 @@ class World:
         self.require(unit)
         del self.reach[name], self.ages[name]
         self.stand_ins.discard(name)
+        self.exchanges.pop(name, None)
         self.published.pop(name, None)
         self.subscribed.pop(name, None)
         self.pins.pop(unit, None)
@@ -309,6 +323,7 @@ class World:
         checked(f"{where} spool_bytes", topic.spool_bytes)
         checked(f"{where} state_bytes", topic.state_bytes)
         checked(f"{where} service_s", topic.service_s)
+        checked(f"{where} peer_rate", topic.peer_rate)
         goal = topic.objective
         if goal is not None and not (0 < goal.quantile < 1 and 0 < goal.seconds < inf):
             raise PlacementError(f"{where} an objective needs 0 < quantile < 1 and seconds > 0")

@@ -27,6 +27,7 @@ from agent.processing.worker import Request, Worker
 START_S: Final = 60.0  # a worker that is not ready by then is ended
 # A processor that waited so long for a busy worker moves to an idle one: with its state as soon as
 # that worker can give it, from its checkpoint if the worker is busy with one message for longer.
+# One whose state is here anyway moves when it waited as long as it takes to be built.
 MOVE_AFTER_S: Final = 0.05
 LONG_S: Final = 0.25
 AT_ONCE: Final = 0.0  # a key before all others
@@ -131,7 +132,7 @@ class Dispatch:
             if worker.state != "busy" or not queue:
                 continue
             processor = queue.peek()
-            due = processor.ready_at_s + MOVE_AFTER_S
+            due = processor.ready_at_s + _patience_s(processor)
             long = worker.since_s + LONG_S
             if now >= due and (now >= long or not processor.done) and not processor.handing_over:
                 self._leave(processor)
@@ -150,10 +151,14 @@ class Dispatch:
     def _advance(self, processor: Processor, now: float) -> None:
         """Its head is done."""
         processor.advance()
-        if processor.timer is None and processor.done:
+        self._keep_later(processor, now)
+        self._make_room(processor)
+
+    def _keep_later(self, processor: Processor, now: float) -> None:
+        """What its topic has no checkpoint of is not to wait for ever for one."""
+        if processor.timer is None and (processor.done or processor.unsaved):
             keep_at = now + processor.definition.limits.checkpoint_s
             processor.timer = self._timers.push(keep_at, processor)
-        self._make_room(processor)
 
     def _make_room(self, processor: Processor) -> None:
         if processor.held and processor.has_room:
@@ -212,3 +217,9 @@ class Dispatch:
     def _taken(self) -> Instructions:
         out, self._out = self._out, []
         return out
+
+
+def _patience_s(processor: Processor) -> float:
+    """How long it waits for a busy worker while another is idle. What moves without work that is
+    done again should wait as long as the move takes, so it never costs more than twice the best."""
+    return MOVE_AFTER_S if processor.done else min(processor.load_s, MOVE_AFTER_S)

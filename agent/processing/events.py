@@ -111,13 +111,14 @@ class Loaded(Struct, frozen=True, array_like=True, tag=True):
 
 class Finished(Struct, frozen=True, array_like=True, tag=True):
     """The answer to `Run`: the outputs, not looked at yet, the CPU time that they took, and by how
-    much the worker's memory grew meanwhile."""
+    much the worker's memory grew meanwhile. A small state comes along."""
 
     worker: int
     incarnation: int
     outputs: bytes
     cpu_s: float
     grown_bytes: int
+    state: bytes | None = None
 
 
 class Snapshotted(Struct, frozen=True, array_like=True, tag=True):

@@ -183,7 +183,6 @@ class Processing(Dispatch):
         if processor.done or processor.state == "running":
             self._settle(processor, now)
         else:
-            processor.snapshot_wanted = False
             self._save(processor)
 
     def _hand_over(self, event: HandOver, now: float) -> None:
@@ -262,11 +261,14 @@ class Processing(Dispatch):
             self._kill(worker, culprit, "its worker wrote what is no answer", now)
 
     def _loaded(self, event: Loaded, now: float) -> None:
+        began_s = self._since(event.worker)
         if not self._answered(event, "load", now):
             return
         if (processor := self._by_incarnation.get(event.incarnation)) is not None:
             processor.become("ready")
             processor.loaded = True
+            processor.load_s = now - began_s
+            self._keep_later(processor, now)
             self._settle(processor, now)
 
     def _finished(self, event: Finished, now: float) -> None:
@@ -310,29 +312,35 @@ class Processing(Dispatch):
             if outputs:
                 counters.outputs += len(outputs)
                 self._out.append(Emit(processor.name, processor.epoch, head.position, outputs))
-        self._settle(processor, now)
+        if event.state is None:
+            self._settle(processor, now)
+        else:
+            self._kept(event.worker, processor, event.state, now)
 
     def _snapshotted(self, event: Snapshotted, now: float) -> None:
         if not self._answered(event, "snapshot", now):
             return
-        if (processor := self._by_incarnation.get(event.incarnation)) is None:
-            return
+        if (processor := self._by_incarnation.get(event.incarnation)) is not None:
+            processor.snapshot_wanted = True
+            self._kept(event.worker, processor, event.state, now)
+
+    def _kept(self, worker: int, processor: Processor, state: bytes, now: float) -> None:
+        """Its state after everything that is done is here."""
         most = processor.definition.limits.state_bytes
-        if len(event.state) > most:
-            text = f"its state takes {len(event.state)} bytes; at most {most} are allowed"
+        if len(state) > most:
+            text = f"its state takes {len(state)} bytes; at most {most} are allowed"
             self._fail(processor, text, now)
             return
-        processor.kept(event.state)
-        processor.measures.counters.checkpoints += 1
-        self._clear_timer(processor)
+        processor.kept(state)
         if processor.handing_over:
             self._handed_over(processor, now)
             return
-        self._save(processor)
+        if processor.snapshot_wanted or processor.oversized or processor.checkpoint_due:
+            self._save(processor)
         if processor.oversized:
             # Only now: without its state, what it did would be done again, and grow again.
             self._make_room(processor)
-            self._kill(self._workers[event.worker], processor, _grew(processor), now)
+            self._kill(self._workers[worker], processor, _grew(processor), now)
             return
         if processor.moving:
             self._leave(processor)
@@ -373,6 +381,8 @@ class Processing(Dispatch):
     def _due(self, processor: Processor, now: float) -> None:
         if processor.state == "backing_off":
             processor.become("loading")
+        elif processor.unsaved and not processor.done and processor.state != "running":
+            self._save(processor)
         else:
             processor.snapshot_wanted = True
         self._settle(processor, now)
@@ -442,6 +452,10 @@ class Processing(Dispatch):
     # --- helpers ---
 
     def _save(self, processor: Processor) -> None:
+        processor.saved()
+        processor.measures.counters.checkpoints += 1
+        if processor.state != "backing_off":
+            self._clear_timer(processor)
         self._out.append(Save(processor.name, processor.epoch, processor.checkpoint))
 
     def _handed_over(self, processor: Processor, now: float) -> None:

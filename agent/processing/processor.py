@@ -35,7 +35,9 @@ class Processor(StateMachine):
     """One processor.
 
     `inputs` are those after the checkpoint, in order; the first `done` of them are in the state
-    that the worker has, so a new worker begins with the checkpoint and processes all of them.
+    that the worker has, so a new worker begins with the checkpoint and processes all of them. A
+    small state comes with every message: it is the checkpoint at once, and `unsaved` counts the
+    messages since the last one that its topic was given.
     """
 
     TRANSITIONS = PROCESSOR_TRANSITIONS
@@ -56,6 +58,7 @@ class Processor(StateMachine):
         "incarnation",
         "inputs",
         "last_failure",
+        "load_s",
         "loaded",
         "measures",
         "moving",
@@ -65,6 +68,8 @@ class Processor(StateMachine):
         "skips",
         "snapshot_wanted",
         "timer",
+        "unsaved",
+        "unsaved_bytes",
         "worker",
     )
 
@@ -79,10 +84,13 @@ class Processor(StateMachine):
         self.done = 0
         self.bytes = 0  # of all inputs
         self.done_bytes = 0
+        self.unsaved = 0
+        self.unsaved_bytes = 0
         self.held = False  # the queue was full, and its topic waits for room
         self.worker: int | None = None  # where its state is
         self.incarnation = 0
         self.loaded = False
+        self.load_s = 0.0  # how long that took the last time
         self.moving = False
         self.snapshot_wanted = False
         self.handing_over = False
@@ -141,11 +149,11 @@ class Processor(StateMachine):
 
     @property
     def checkpoint_due(self) -> bool:
-        """Whether the messages since the checkpoint are many."""
+        """Whether the messages since the last checkpoint that its topic has are many."""
         limits = self.definition.limits
         # Those that are done must not take the room of those that wait.
-        many = self.done >= limits.checkpoint_messages
-        return many or self.done_bytes * 4 >= limits.waiting_bytes
+        many = self.done + self.unsaved >= limits.checkpoint_messages
+        return many or (self.done_bytes + self.unsaved_bytes) * 4 >= limits.waiting_bytes
 
     def accept(self, position: int, body: bytes, now: float) -> Input:
         """Take a message in."""
@@ -172,12 +180,18 @@ class Processor(StateMachine):
     def kept(self, state: bytes) -> None:
         """`state`, after everything that is done, is the checkpoint from now on."""
         position = self.checkpoint.position
+        self.unsaved += self.done
+        self.unsaved_bytes += self.done_bytes
         for _ in range(self.done):
             taken = self.inputs.popleft()
             self.bytes -= len(taken.body)
             position = taken.position
         self.done = self.done_bytes = 0
         self.checkpoint = Checkpoint(position, self.emitted, state)
+
+    def saved(self) -> None:
+        """Its topic gets the checkpoint."""
+        self.unsaved = self.unsaved_bytes = 0
         self.snapshot_wanted = False
 
     def left_worker(self) -> None:

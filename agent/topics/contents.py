@@ -14,7 +14,7 @@ from agent.wire.base import LONGEST_TEXT
 from agent.wire.messages import Answer
 from agent.wire.overlay import Notification, Origin
 from agent.wire.predicates import MAX_ATTRIBUTES, Filter, Predicate
-from agent.wire.topics import Topic
+from agent.wire.topics import STAYS, Clone, Topic
 
 INPUT: Final = "input"
 OUTPUT: Final = "output"
@@ -22,6 +22,9 @@ TROUBLE: Final = "trouble"
 # Attributes that the master sets.
 RESERVED: Final = ("iad", "kind", "topic")
 MAX_OWN: Final = MAX_ATTRIBUTES - len(RESERVED)
+# Of what a clone puts out: the topic whose output it made this of, or empty if of its device's
+# readings. Its processor gets the same of a peer's message.
+PEER: Final = "peer"
 
 
 def why_not(attributes: Collection[str]) -> str:
@@ -39,9 +42,31 @@ def is_time(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53
 
 
-def inputs_of(name: str) -> Filter:
-    """The filter of the messages that are published to a topic."""
-    return ((Predicate("topic", "=", (name,)), Predicate("kind", "=", (INPUT,))),)
+def inputs_of(name: str, clone: Clone | None = None) -> Filter:
+    """The filter of the messages that are published to a topic. Of a clone, also what its peers
+    made of their readings; not what they made of one another's, which would go round for ever."""
+    own = (Predicate("topic", "=", (name,)), Predicate("kind", "=", (INPUT,)))
+    if clone is None:
+        return (own,)
+    put_out = (Predicate("kind", "=", (OUTPUT,)), Predicate(PEER, "=", ("",)))
+    wanted: list[tuple[Predicate, ...]] = [own]
+    if clone.peers:
+        wanted.append((Predicate("topic", "in", clone.peers), *put_out))
+    other = Predicate("topic", "!=", (name,))
+    wanted += [(*each, other, *put_out) for each in clone.peers_where or ()]
+    return tuple(wanted)
+
+
+def stays_here(notification: Notification) -> bool:
+    """Whether it must not leave its IAD."""
+    topic = notification.attributes.get("topic")
+    return isinstance(topic, str) and topic.startswith(STAYS)
+
+
+def peer_of(notification: Notification, clone: Clone | None) -> str:
+    """The topic whose output a clone hears; empty if it was published to the clone's own."""
+    attributes = notification.attributes
+    return str(attributes["topic"]) if clone and attributes.get("kind") == OUTPUT else ""
 
 
 def topics_of(iad: str) -> Filter:
@@ -91,6 +116,12 @@ def outputs_of(
 def published_body(time_ms: int, own: Output) -> bytes:
     """A published message as its processor gets it."""
     return msgspec.msgpack.encode({**own, "time_ms": time_ms})
+
+
+def heard_body(time_ms: int, own: Output, peer: str) -> bytes:
+    """A message as a clone's processor gets it. Nobody but a peer says to be one."""
+    own = {key: value for key, value in own.items() if key != PEER}
+    return published_body(time_ms, {**own, PEER: peer} if peer else own)
 
 
 def reading_bodies(time_ms: int, answer: Answer) -> list[bytes]:

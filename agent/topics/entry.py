@@ -23,12 +23,14 @@ MOST_WAITING = 1_000
 
 
 class Input(Struct):
-    """A message that no checkpoint covers yet; readings have no position of the inbox."""
+    """A message that no checkpoint covers yet; readings have no position of the inbox. `peer`: the
+    topic that put it out, if a clone heard it."""
 
     position: int
     time_ms: int
     body: bytes
     inbox: int | None = None
+    peer: str = ""
 
 
 class TopicEntry(StateMachine):
@@ -102,16 +104,16 @@ class TopicEntry(StateMachine):
         waits = self.releasing or not self.owns
         return waits and max(len(self.made), len(self.inputs)) >= MOST_WAITING
 
-    def accept(self, time_ms: int, body: bytes, inbox: int | None) -> Input:
+    def accept(self, time_ms: int, body: bytes, inbox: int | None, peer: str = "") -> Input:
         """Take a message in."""
         self.position += 1
-        taken = Input(self.position, time_ms, body, inbox)
+        taken = Input(self.position, time_ms, body, inbox, peer)
         self.inputs.append(taken)
         return taken
 
-    def time_of(self, position: int) -> int:
-        """The time of a message that no checkpoint covers yet. O(1)."""
-        return self.inputs[position - self.inputs[0].position].time_ms
+    def input_at(self, position: int) -> Input:
+        """A message that no checkpoint covers yet. O(1)."""
+        return self.inputs[position - self.inputs[0].position]
 
     def cover(self, position: int, state: bytes) -> list[tuple[int, Output]]:
         """A checkpoint covers all messages up to this one: returns what came of them."""

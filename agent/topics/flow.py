@@ -8,9 +8,12 @@ import math
 from msgspec.structs import replace
 
 from agent.topics.contents import (
+    PEER,
+    heard_body,
     inputs_of,
     is_time,
     outputs_of,
+    peer_of,
     published_body,
     published_part,
     reading_bodies,
@@ -95,7 +98,7 @@ class Flow:
 
     def subscribe(self, entry: TopicEntry) -> AskInbox:
         entry.retry_s = entry.renew_s = math.inf
-        wanted = inputs_of(entry.topic.name)
+        wanted = inputs_of(entry.topic.name, entry.topic.clone)
         after = entry.durable_inbox or None
         message = Subscribe(entry.progress.incarnation, wanted, durable=True, after=after)
         return AskInbox(entry.topic.name, message)
@@ -145,6 +148,10 @@ class Flow:
         entry.seen = notified.position
         entry.received += 1
         own, time_ms = published_part(notified.notification), notified.notification.time_ms
+        if (clone := entry.topic.clone) is not None:
+            peer = peer_of(notified.notification, clone)
+            body = heard_body(time_ms, own, peer)
+            return self._take(entry, time_ms, body, notified.position, peer)
         if entry.topic.processor:
             return self._take(entry, time_ms, published_body(time_ms, own), notified.position)
         taken = entry.accept(time_ms, b"", notified.position)
@@ -209,9 +216,9 @@ class Flow:
     # --- through the processor -----------------------------------------------------------------
 
     def _take(
-        self, entry: TopicEntry, time_ms: int, body: bytes, inbox: int | None
+        self, entry: TopicEntry, time_ms: int, body: bytes, inbox: int | None, peer: str = ""
     ) -> Instructions:
-        taken = entry.accept(time_ms, body, inbox)
+        taken = entry.accept(time_ms, body, inbox, peer)
         fed: Instructions = []
         if not entry.held:
             fed.append(Feed(entry.topic.name, taken.position, body))
@@ -221,18 +228,20 @@ class Flow:
         told: Instructions = []
         if event.position <= entry.progress.position:
             return []  # put out before
-        time_ms = entry.time_of(event.position)
-        for output in event.outputs:
+        made_of = entry.input_at(event.position)
+        told_as = {} if entry.topic.clone is None else {PEER: made_of.peer}
+        for each in event.outputs:
+            output = {**each, **told_as}
             if problem := why_not(output):
                 entry.trouble = f"an output is not put out: {problem}"
                 if problem not in entry.told:
                     entry.told.add(problem)
                     told.append(TellOperator(f"topic {event.name}: {entry.trouble}"))
             else:
-                own = dict(output)
+                own = output
                 # A processor may say when it was; else it was when the message was.
                 told_ms = own.pop("time_ms", None)
-                at_ms = told_ms if is_time(told_ms) else time_ms
+                at_ms = told_ms if is_time(told_ms) else made_of.time_ms
                 entry.made.append((event.position, at_ms, own))
         return [*told, *self.advance(entry)]
 

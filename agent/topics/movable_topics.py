@@ -102,6 +102,8 @@ class MovableTopics(Topics):
 
     def why_not_load(self, topic: Topic) -> str:
         """Why the topic cannot come here; empty if it can."""
+        if topic.clone is not None and not topic.clone.leaves:
+            return f"{topic.name} is a clone that does not leave its IAD"
         return self._why_not(topic, self._entries.get(topic.name))
 
     def load(self, copy: TopicCopy, now: float) -> Instructions:

@@ -34,6 +34,7 @@ from agent.topics.events import (
 from agent.topics.flow import RENEW_S, Flow, Instructions
 from agent.wire.areas import AreaSet
 from agent.wire.topics import (
+    Clone,
     EnableTopic,
     ListTopics,
     RemoveTopic,
@@ -86,6 +87,11 @@ class Topics:
 
     def __contains__(self, name: str) -> bool:
         return name in self._entries
+
+    def clone(self, name: str) -> Clone | None:
+        """What makes a topic a clone; None if it is none, or not here."""
+        entry = self._entries.get(name)
+        return None if entry is None else entry.topic.clone
 
     @property
     def statuses(self) -> tuple[TopicStatus, ...]:

@@ -13,6 +13,8 @@ MAX_CHANNELS = 64
 LONGEST_TEXT = 512
 MAX_EVENTS = 128  # in one message
 MAX_EVENT_AREAS = 16
+MAX_DERIVED = 16  # channels that a clone computes for its device
+MAX_DERIVED_TOGETHER = 128  # sets of derived values in one message
 MAX_MASTERS = 16  # that a node may choose from
 # Kinds of events that both ends know.
 TRIGGER_RAISED: Final = "trigger_raised"
@@ -39,6 +41,7 @@ MAX_COUNTED = 2**53 - 1
 Count = Annotated[int, Meta(ge=0, le=MAX_COUNTED)]
 WallMs = Annotated[int, Meta(gt=-(2**53), lt=2**53)]
 SubtaskId = Annotated[int, Meta(ge=0, lt=2**53)]
+Position = Annotated[int, Meta(ge=1, lt=2**53)]
 # Excludes NaN and infinity, which JSON cannot represent.
 Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]
 Areas = Annotated[tuple[Area, ...], Meta(min_length=1, max_length=MAX_AREAS)]

@@ -8,7 +8,15 @@ from typing import Annotated, Any, Final
 from msgspec import Meta, field
 
 from agent.wire.areas import AreaSet
-from agent.wire.base import MAX_AREAS, MAX_EVENT_AREAS, MAX_MASTERS, Area, Name
+from agent.wire.base import (
+    MAX_AREAS,
+    MAX_DERIVED,
+    MAX_EVENT_AREAS,
+    MAX_MASTERS,
+    Area,
+    Channel,
+    Name,
+)
 from agent.wire.config import (
     DAY_S,
     Count,
@@ -283,6 +291,33 @@ class EdgeEvents(Section, frozen=True):
     ] = 20.0
 
 
+class EdgeDerived(Section, frozen=True):
+    """What the node's clone computes for it: kept in the history, beside the readings
+    (docs/understand/edge.md)."""
+
+    channels: Annotated[
+        tuple[Channel, ...],
+        Meta(
+            max_length=MAX_DERIVED,
+            description="The values that are kept; empty: all that come, up to 16.",
+        ),
+    ] = ()
+
+
+class EdgeActuator(Section, frozen=True):
+    """Where the newest of what the node's clone computes is put out (docs/understand/edge.md)."""
+
+    driver: Annotated[
+        str, Meta(description="Name of an actuator driver, such as file; empty: none.")
+    ] = ""
+    stale_s: Annotated[
+        Positive, Meta(le=DAY_S, description="Seconds after which a value is too old to act on.")
+    ] = 60.0
+    options: Annotated[dict[str, Any], Meta(description="The driver's own options.")] = field(
+        default_factory=dict
+    )
+
+
 class EdgePods(Section, frozen=True):
     """Processing units: worker threads that serve one subtask each at a time."""
 
@@ -315,6 +350,8 @@ class EdgeConfig(Section, frozen=True):
     trigger: Annotated[tuple[EdgeTrigger, ...], Meta(max_length=MAX_TRIGGERS)] = ()
     history: EdgeHistory = EdgeHistory()
     events: EdgeEvents = EdgeEvents()
+    derived: EdgeDerived = EdgeDerived()
+    actuator: EdgeActuator = EdgeActuator()
     pods: EdgePods = EdgePods()
     metrics: Metrics = Metrics()
     trust: Trust = Trust()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
@@ -104,7 +104,11 @@ class MasterProcessing(Section, frozen=True):
     ] = 0
     record_s: Annotated[
         float,
-        Meta(ge=0.1, le=86_400.0, description="Seconds that a record of a processor covers."),
+        Meta(
+            ge=0.1,
+            le=86_400.0,
+            description="Seconds between records of processors and of placement.",
+        ),
     ] = 60.0
 
 
@@ -274,6 +278,10 @@ class MasterState(Section, frozen=True):
     ] = "state.sqlite"
 
 
+# Where a socket listens, but nobody can connect to.
+ANY_HOST: Final = ("tcp://*:", "tcp://0.0.0.0:", "tcp://[::]:")
+
+
 class MasterPlacement(Section, frozen=True):
     """What this master takes of units that may live on any master, such as topics."""
 
@@ -322,6 +330,28 @@ class MasterPlacement(Section, frozen=True):
             "move to their masters as to those of the pool, which know what is measured here.",
         ),
     ] = ()
+    bootstrap: Annotated[
+        tuple[str, ...],
+        Meta(
+            max_length=32,
+            description="Public sockets of some masters of this operator, this one's own included "
+            "or not: masters that have this find each other through them, and are partners. With "
+            "keys only those whom the allow-list calls `partner`.",
+        ),
+    ] = ()
+    bootstrap_keys: Annotated[
+        str,
+        Meta(description="File with the public keys of those masters, if they are reached by TCP."),
+    ] = ""
+    view: Annotated[
+        int,
+        Meta(
+            ge=2,
+            le=48,
+            description="Partners that a master finds for itself; further ones only for units "
+            "that are pinned or move.",
+        ),
+    ] = 12
     frozen: Annotated[
         bool,
         Meta(description="Neither take nor give units, unless an operator has said otherwise."),
@@ -454,5 +484,26 @@ class MasterConfig(Section, frozen=True):
         for address in self.market.directories:
             require_usable(address, "market.directories", keyed=keyed)
             require_keys(address, "market.directory_keys", self.market.directory_keys, trust)
+        self._check_bootstrap()
         if self.offers and not self.sockets.nodes:
             raise ValueError("offers need edge nodes: set sockets.nodes")
+
+    def _check_bootstrap(self) -> None:
+        placement, trust = self.placement, self.trust
+        if not placement.bootstrap:
+            return
+        own = self.sockets.advertise or self.sockets.public
+        if own.startswith(ANY_HOST):
+            raise ValueError(
+                f"placement.bootstrap: other masters cannot dial {own}; set sockets.advertise"
+            )
+        for address in placement.bootstrap:
+            require_usable(address, "placement.bootstrap", keyed=bool(trust.key))
+            if trust.key and not address.startswith("tcp://"):
+                raise ValueError(
+                    f"placement.bootstrap = {address!r} has no keys that prove who is there; with "
+                    "trust.key, use tcp://"
+                )
+            if address != own:
+                keys = placement.bootstrap_keys
+                require_keys(address, "placement.bootstrap_keys", keys, trust)

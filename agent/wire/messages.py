@@ -40,6 +40,7 @@ from agent.wire.base import (
     WallMs,
     WireStruct,
 )
+from agent.wire.derived import Derived, DerivedTaken
 from agent.wire.packed import (
     Float32Column,
     Int64Column,
@@ -207,12 +208,14 @@ class Aggregate(WireStruct, frozen=True):
 
 class AreaResult(WireStruct, frozen=True, omit_defaults=True):
     """The result of one area, in the requested form. An answer's results have `held_from_ms`, the
-    time of the first reading, if the readings cover clearly less than the window."""
+    time of the first reading, if the readings cover clearly less than the window. With `stale_ms`
+    the area itself is missing: a clone's last known values, of which the newest is that old."""
 
     area: Area
     series: Series | None = None
     aggregate: Aggregate | None = None
     held_from_ms: WallMs | None = None
+    stale_ms: Count | None = None
 
 
 class Missing(WireStruct, frozen=True, omit_defaults=True):
@@ -253,7 +256,7 @@ class Query(Message, frozen=True, tag="query", omit_defaults=True):
     """A sensing query. `timeout_ms` is the answer timeout (default 4 × SLO latency); `label` goes
     to the log records; `emulation_seed` lets a lab repeat the service times of emulated hardware.
     `takes_too_large`: the sender supports that reason of a gap; without it, the reason is
-    `node_error`."""
+    `node_error`. `stale_ok`: missing areas may have a clone's last known values (`stale_ms`)."""
 
     id: Identifier
     areas: Areas
@@ -266,6 +269,7 @@ class Query(Message, frozen=True, tag="query", omit_defaults=True):
     label: Label = ""
     emulation_seed: Annotated[int, Meta(ge=0, lt=2**53)] | None = None
     takes_too_large: bool = False
+    stale_ok: bool = False
 
 
 class Answer(Message, frozen=True, tag="answer"):
@@ -307,6 +311,7 @@ class Task(Message, frozen=True, tag="task", omit_defaults=True):
     advance_ms: Finite = 0.0
     # As in `Query`: a master of an earlier version could not decode the result.
     takes_too_large: bool = False
+    stale_ok: bool = False
 
 
 class CancelTask(Message, frozen=True, tag="cancel_task"):
@@ -337,7 +342,7 @@ class Hello(Message, frozen=True, tag="hello", omit_defaults=True):
     subtasks that its pods are serving or whose results it still holds. `version` is that of the
     wire format, `release` that of the agent, empty when it runs from a checkout. `masters` are the
     IADs between which its home may move, this one included; empty: it has no choice. `followed`: it
-    came on its own, since its home was silent for long.
+    came on its own, since its home was silent for long. `takes_derived`: it supports `derived`.
     """
 
     node: Name
@@ -352,6 +357,7 @@ class Hello(Message, frozen=True, tag="hello", omit_defaults=True):
     release: Text = ""
     masters: Annotated[tuple[Name, ...], Meta(max_length=MAX_MASTERS)] = ()
     followed: bool = False
+    takes_derived: bool = False
 
 
 class Heartbeat(Message, frozen=True, tag="heartbeat", omit_defaults=True):
@@ -487,7 +493,8 @@ class Subtask(Message, frozen=True, tag="subtask", omit_defaults=True):
     emulation_seed: Annotated[int, Meta(ge=0, lt=2**53)] | None = None
 
 
-NodeMessage = Hello | Heartbeat | Goodbye | PodsSet | SubtaskResult | NodeEvents
+NodeMessage = Hello | Heartbeat | Goodbye | PodsSet | SubtaskResult | NodeEvents | DerivedTaken
 MasterMessage = (
     Welcome | Heartbeat | HelloWanted | Rejected | SetPods | Subtask | EventsTaken | HomeMoved
-)
+    | Derived
+)  # fmt: skip

@@ -18,12 +18,16 @@ MAX_HOMES: Final = 128
 MAX_NAME: Final = 160
 MAX_PINS: Final = 256
 MAX_SOURCES: Final = 8  # of a topic: the largest
+MAX_PEERS: Final = 32  # topics that a topic hears: the largest
 MAX_CHOICES: Final = 16  # masters and topics of a home
 MAX_TOLD_MOVES: Final = 128
+MAX_COSTS: Final = 120
+MAX_HELD: Final = 256  # units that stay while one moves
 
 Kind = Literal["home", "processor", "clone"]
 # A frozen master neither takes nor gives units; a draining one takes none, and gives all.
 Mode = Literal["open", "frozen", "draining"]
+GrantStep = Literal["ask", "keep", "end"]
 Amount = Annotated[float, Meta(ge=0.0, le=1e18)]
 # The name of a master, or none.
 MaybeName = Annotated[str, Meta(pattern=r"^([A-Za-z0-9_.-]{1,64})?$(?!\n)")]
@@ -45,10 +49,19 @@ class Source(WireStruct, frozen=True):
     per_s: Amount
 
 
+class PeerRate(WireStruct, frozen=True):
+    """Messages a second that a topic takes of what another one puts out, by way of this IAD."""
+
+    topic: Name
+    per_s: Amount
+    iad: MaybeName = ""
+
+
 class TopicFacts(WireStruct, frozen=True, omit_defaults=True):
     """A topic of the master that tells: where its messages come from, the mean CPU time of one, the
     percentile of their latencies that its objective names, and the bytes of state and inbox.
-    `per_s`: messages a second from all, where `sources` lacks some."""
+    `per_s`: messages a second from all, where `sources` lacks some. What `peers` put out is in
+    neither."""
 
     name: Name
     sources: Annotated[tuple[Source, ...], Meta(max_length=MAX_SOURCES)] = ()
@@ -58,6 +71,7 @@ class TopicFacts(WireStruct, frozen=True, omit_defaults=True):
     state_bytes: Amount = 0.0
     slo: Slo | None = None
     per_s: Amount | None = None
+    peers: Annotated[tuple[PeerRate, ...], Meta(max_length=MAX_PEERS)] = ()
 
 
 class Listeners(WireStruct, frozen=True):
@@ -79,7 +93,8 @@ class Delay(WireStruct, frozen=True):
 
 class HomeFacts(WireStruct, frozen=True, omit_defaults=True):
     """A client that lives at the master that tells and may live at others: the delay to each, and
-    the topics that it publishes to (messages a second) and hears."""
+    the topics that it publishes to (messages a second) and hears. `exchanges`: messages a second
+    that pass between it and this IAD's master besides, by way of its home."""
 
     name: Named
     delays_ms: Annotated[dict[Name, Amount], Meta(max_length=MAX_CHOICES)]
@@ -88,6 +103,7 @@ class HomeFacts(WireStruct, frozen=True, omit_defaults=True):
         default_factory=dict
     )
     hears: Annotated[tuple[Name, ...], Meta(max_length=MAX_CHOICES)] = ()
+    exchanges: Annotated[tuple[Source, ...], Meta(max_length=MAX_SOURCES)] = ()
 
 
 class PinnedUnit(WireStruct, frozen=True):
@@ -124,11 +140,54 @@ class PlacementFacts(Message, frozen=True, tag="placement_facts", omit_defaults=
     wants: bool = False
 
 
-class PlacementEcho(Message, frozen=True, tag="placement_echo"):
-    """The facts with this number have come: the sender measures the round trip."""
+class SameFacts(Message, frozen=True, tag="same_facts"):
+    """What this master told with the number `same_as` stands, as good as unchanged; the rest is as
+    in `PlacementFacts`. Who has not got those does not echo this, and is told all again."""
+
+    iad: Name
+    epoch: Count
+    number: Count
+    next_s: Annotated[float, Meta(gt=0.0, le=86_400.0)]
+    same_as: Count
+
+
+class PlacementEcho(Message, frozen=True, tag="placement_echo", omit_defaults=True):
+    """The facts with this number have come: the sender measures the round trip. `short`: the
+    receiver of the facts knows `SameFacts`."""
 
     epoch: Count
     number: Count
+    short: bool = False
+
+
+class AskGrant(Message, frozen=True, tag="ask_grant", omit_defaults=True):
+    """The master `iad` wants to move a unit to `target` because that is cheaper, which is its
+    `number`th such move: the target and the masters of the unit's peers are asked to grant it, and
+    to keep `held` where they are (`ask`), are told that it begins or goes on (`keep`, with the
+    `token` of the grant), and that it is over (`end`). Without a `keep` a grant ends by itself."""
+
+    iad: Name
+    epoch: Count
+    number: Count
+    unit: UnitName
+    target: Name
+    step: GrantStep
+    held: Annotated[tuple[UnitName, ...], Meta(max_length=MAX_HELD)] = ()
+    token: Count = 0
+
+
+class GrantTold(Message, frozen=True, tag="grant_told", omit_defaults=True):
+    """Answer to `ask_grant`, with its `epoch`, `number` and `step`: whether it is granted, or why
+    not, and the newest facts of the master that answers."""
+
+    iad: Name
+    epoch: Count
+    number: Count
+    step: GrantStep
+    granted: bool
+    token: Count = 0
+    message: Text = ""
+    facts: PlacementFacts | None = None
 
 
 # --- operator → master ---------------------------------------------------------------------------
@@ -183,7 +242,8 @@ class KnownFacts(WireStruct, frozen=True):
 
 
 class MoveTold(WireStruct, frozen=True, omit_defaults=True):
-    """A move from the master that is asked: under way, waiting, or over."""
+    """A move from the master that is asked: under way, waiting, or over. `gain`: by how much it
+    lowers the cost, as the master saw it when it began."""
 
     unit: UnitName
     source: Name
@@ -192,12 +252,21 @@ class MoveTold(WireStruct, frozen=True, omit_defaults=True):
     state: Text
     pause_ms: Finite | None = None
     trouble: Text = ""
+    gain: Finite | None = None
+
+
+class CostAt(WireStruct, frozen=True):
+    """What the placement cost `age_s` ago, in seconds of delay a second; none if a limit or an
+    objective was not kept."""
+
+    age_s: Amount
+    cost: Amount | None
 
 
 class PlacementReport(Message, frozen=True, tag="placement_report", omit_defaults=True):
     """The result of a placement request, and what the master `iad` knows now, its own facts
-    first. `move_cost` is what a move of drift has to gain more than. If not `ok`, `message` says
-    why."""
+    first. `move_cost` is what a move of drift has to gain more than, `costs` what the placement
+    cost lately, the oldest first. If not `ok`, `message` says why."""
 
     id: Annotated[str, Meta(max_length=64)]
     ok: bool
@@ -206,6 +275,7 @@ class PlacementReport(Message, frozen=True, tag="placement_report", omit_default
     moves: Annotated[tuple[MoveTold, ...], Meta(max_length=MAX_TOLD_MOVES)] = ()
     move_cost: Amount = 0.0
     message: Text = ""
+    costs: Annotated[tuple[CostAt, ...], Meta(max_length=MAX_COSTS)] = ()
 
 
 PlacementChange = PinUnit | SetPlacementMode | ApplyPlan

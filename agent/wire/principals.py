@@ -14,7 +14,8 @@ class Sender(Struct, frozen=True):
     """The party behind a connection. `name` is the key's name in the allow-list, or distinguishes
     connections without keys. `services` None: every service. `rate_per_s` None: the socket's
     default. `host` is set for senders without a key; empty on an ipc:// socket. `areas` are those
-    for which a node may speak, with the areas below them; None: every area."""
+    for which a node may speak, with the areas below them; None: every area. `partner`: the operator
+    calls this IAD one of its own."""
 
     role: Role
     name: str
@@ -22,3 +23,4 @@ class Sender(Struct, frozen=True):
     rate_per_s: float | None = None
     host: str = ""
     areas: tuple[str, ...] | None = None
+    partner: bool = False

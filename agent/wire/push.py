@@ -13,11 +13,19 @@ from typing import Annotated, Final, Literal
 from msgspec import Meta
 from msgspec.structs import replace
 
-from agent.wire.base import Count, Identifier, Message, Milliseconds, Name, Text, WireStruct
+from agent.wire.base import (
+    Count,
+    Identifier,
+    Message,
+    Milliseconds,
+    Name,
+    Position,
+    Text,
+    WireStruct,
+)
 from agent.wire.overlay import Notification
 from agent.wire.predicates import Filter
 
-Position = Annotated[int, Meta(ge=1, lt=2**53)]
 # Maximum number of subscriptions in one message.
 MAX_TOGETHER: Final = 64
 Place = tuple[Identifier, Position]
@@ -43,12 +51,14 @@ class Subscribe(Message, frozen=True, tag="subscribe", omit_defaults=True):
     """Subscribe to every notification that matches `filter`, in text form or in parts. `durable`:
     notifications are kept while the client is away. A client that lost its connection or a position
     sends it again, with `after` the last position that it has; delivery resumes from there. Another
-    filter applies to notifications published from then on."""
+    filter applies to notifications published from then on. With `kept_only` no subscription is
+    begun: a client asks so where one may have moved to."""
 
     id: Identifier
     filter: Text | Filter
     durable: bool = False
     after: Count | None = None
+    kept_only: bool = False
 
 
 class AcknowledgeNotifications(

@@ -1,5 +1,6 @@
 """Log records: one JSON line per query, task and subtask, with the times of DSSP's Fig. 7; per
-event of an edge node, per minute of a topic's processor, and per move of a unit.
+event of an edge node, per minute of a topic's processor and of a master's place among others, and
+per move of a unit.
 
 Every `*_ms` that is not a budget, a duration or `wall_ms` is counted from the record's own start
 (`received`), on the master's monotonic clock. The time of a step that never happened is null.
@@ -185,8 +186,72 @@ class MoveRecord(Record, frozen=True, tag="move"):
     moved_ms: float
 
 
+class DelayMeasured(Struct, frozen=True, gc=False):
+    """One way to another master, in ms: half a round trip."""
+
+    iad: str
+    p50_ms: float
+    p90_ms: float
+
+
+class ArrivalsMeasured(Struct, frozen=True, gc=False):
+    """Messages a second of a topic that come by way of the master of `source`. If a `peer` is
+    named, they are what that topic puts out, such as another device's clone."""
+
+    topic: str
+    source: str
+    peer: str
+    per_s: float
+
+
+class ListenersCounted(Struct, frozen=True, gc=False):
+    """How many subscriptions at the master name a topic."""
+
+    topic: str
+    count: int
+
+
+class PinSet(Struct, frozen=True, gc=False):
+    """A unit that is pinned to a master."""
+
+    kind: str
+    unit: str
+    iad: str
+
+
+class PlacementRecord(Record, frozen=True, tag="placement"):
+    """What a master measures for placement, about once a minute, while it or a master that it talks
+    to has something to place (docs/run/placement.md).
+
+    Rates are those of the minute before; `topics` live there. `delays` (`iad`, `p50_ms`, `p90_ms`)
+    are one way to masters that were measured in the last minutes, `arrivals` (`topic`, `source`,
+    `peer`, `per_s`) messages a second by IAD, with a `peer` those of another clone, `listeners`
+    (`topic`, `count`) subscriptions at this master, `pins` (`kind`, `unit`, `iad`) an operator's.
+    `compute` is CPU-seconds a second; a limit that is null is none. `mode`: open, frozen or
+    draining.
+    """
+
+    mode: str
+    cores: int
+    compute: float | None
+    storage_bytes: float | None
+    most_processors: int | None
+    opening_cost: float
+    topics: tuple[str, ...]
+    delays: tuple[DelayMeasured, ...]
+    arrivals: tuple[ArrivalsMeasured, ...]
+    listeners: tuple[ListenersCounted, ...]
+    pins: tuple[PinSet, ...]
+
+
 AnyRecord = (
-    QueryRecord | TaskRecord | SubtaskRecord | NodeEventRecord | ProcessingRecord | MoveRecord
+    QueryRecord
+    | TaskRecord
+    | SubtaskRecord
+    | NodeEventRecord
+    | ProcessingRecord
+    | MoveRecord
+    | PlacementRecord
 )
 
 decode_record = msgspec.json.Decoder(AnyRecord).decode

@@ -23,7 +23,14 @@ from agent.wire.base import (
     WireStruct,
 )
 from agent.wire.messages import Slo
-from agent.wire.predicates import MAX_OPERANDS, Attribute, Value
+from agent.wire.predicates import (
+    MAX_CONJUNCTIONS,
+    MAX_OPERANDS,
+    MAX_PREDICATES,
+    Attribute,
+    Filter,
+    Value,
+)
 
 MAX_TOPIC_AREAS = 256
 MAX_PARAMETERS = 32
@@ -34,12 +41,40 @@ Parameter = Value | Annotated[tuple[Value, ...], Meta(max_length=MAX_OPERANDS)]
 Interval = Annotated[float, Meta(ge=0.1, le=86_400.0)]
 
 
+# Of a clone, beside those that its master adds to the filter of its inbox.
+MAX_PEERS = MAX_OPERANDS
+MAX_WHERE = MAX_CONJUNCTIONS - 2
+MAX_WHERE_PREDICATES = MAX_PREDICATES - 3
+# What topics of such names put out stays at their IAD.
+STAYS = "clone."
+
+
+class Clone(WireStruct, frozen=True, omit_defaults=True):
+    """What makes a topic the clone of a device. The master of `home` gives it the device's
+    readings, without the device's name or areas. Besides, it hears what the topics `peers` put out,
+    and what matches `peers_where`: of clones, and of these only what they made of readings. One
+    that does not leave lives at `home`, and what it puts out stays there."""
+
+    home: Name
+    leaves: bool = False
+    peers: Annotated[tuple[Name, ...], Meta(max_length=MAX_PEERS)] = ()
+    peers_where: Filter | None = None
+
+    def __post_init__(self) -> None:
+        where = self.peers_where or ()
+        if len(where) > MAX_WHERE or any(len(each) > MAX_WHERE_PREDICATES for each in where):
+            raise ValueError(
+                "peers_where has too many parts; name the peers, or take a shorter one"
+            )
+
+
 class Topic(WireStruct, frozen=True, omit_defaults=True):
     """What a topic takes in, and what becomes of it. Every `every_s` seconds the master queries
     `areas` for `channels` (empty: all) of `service`; besides, clients publish to it. Each message
     goes through `processor`; without one, messages are put out as they are published. `slo`: in
     which time after its arrival the percentile of the messages is to be processed. `limits`: what
-    the processor may take, where that is not the usual (docs/use/processors.md)."""
+    the processor may take, where that is not the usual (docs/use/processors.md). `clone`: it is
+    that of a device."""
 
     name: Name
     areas: Annotated[tuple[Area, ...], Meta(max_length=MAX_TOPIC_AREAS)] = ()
@@ -54,8 +89,15 @@ class Topic(WireStruct, frozen=True, omit_defaults=True):
     limits: Annotated[dict[Channel, Finite], Meta(max_length=MAX_PARAMETERS)] = field(
         default_factory=dict
     )
+    clone: Clone | None = None
 
     def __post_init__(self) -> None:
+        if self.clone is not None and (self.areas or not self.processor):
+            raise ValueError("a clone has a processor, and no areas: its home master reads them")
+        if self.clone is not None and self.name.startswith(STAYS) == self.clone.leaves:
+            raise ValueError(
+                f"the name of a clone begins with {STAYS} if it does not leave its IAD"
+            )
         if bool(self.areas) != (self.every_s is not None):
             raise ValueError("a topic has both areas and every_s, or neither")
         if not self.processor:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from agent.wire.clones import CloneAnswer, CloneQuestion, CloneReport, CloneRequest
 from agent.wire.handover import Handover, MoveReport, MoveRequest
 from agent.wire.market import MarketReply, MarketRequest
+from agent.wire.membership import Members
 from agent.wire.messages import Answer, CancelTask, Query, Task, TaskResult
 from agent.wire.operator import (
     IadStatus,
@@ -15,10 +17,13 @@ from agent.wire.operator import (
 )
 from agent.wire.overlay_links import OverlayRefused, OverlayRequest
 from agent.wire.placement import (
+    AskGrant,
+    GrantTold,
     PlacementEcho,
     PlacementFacts,
     PlacementReport,
     PlacementRequest,
+    SameFacts,
 )
 from agent.wire.push import PushReply, PushRequest
 from agent.wire.topics import Publish, Published, TopicReport, TopicRequest
@@ -35,6 +40,10 @@ PublicRequest = (
     | Publish
     | Handover
     | PlacementFacts
+    | AskGrant
+    | CloneQuestion
+    | SameFacts
+    | Members
 )
 PublicReply = (
     Answer
@@ -46,16 +55,33 @@ PublicReply = (
     | OverlayRefused
     | Published
     | PlacementEcho
+    | GrantTold
     | Handover
+    | CloneAnswer
+    | Members
 )
 # Replies to clients, to other masters and to overlay brokers.
 ClientReply = Answer | Watching | Round | PushReply | Published
-PeerReply = Answer | TaskResult | MarketReply | PlacementEcho | Handover
+PeerReply = (
+    Answer | TaskResult | MarketReply | PlacementEcho | GrantTold | Handover | CloneAnswer | Members
+)
 NeighbourReply = Answer | OverlayRefused
 
 OperatorRequest = (
-    StatusRequest | SetPolicy | ServiceRequest | TopicRequest | MoveRequest | PlacementRequest
+    StatusRequest
+    | SetPolicy
+    | ServiceRequest
+    | TopicRequest
+    | MoveRequest
+    | PlacementRequest
+    | CloneRequest
 )
 OperatorReply = (
-    IadStatus | OperatorError | ServiceReport | TopicReport | MoveReport | PlacementReport
+    IadStatus
+    | OperatorError
+    | ServiceReport
+    | TopicReport
+    | MoveReport
+    | PlacementReport
+    | CloneReport
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fleet.cli import completion
+from fleet.cli.clone import clone
 from fleet.cli.connecting import connecting
 from fleet.cli.deploy import deploy, replace, rollback
 from fleet.cli.image import image
@@ -32,7 +33,7 @@ from fleet.cli.options import (
     run_directory,
 )
 from fleet.cli.placement import placement
-from fleet.cli.placement_model import measure, train
+from fleet.cli.placement_model import follow, measure, train
 from fleet.cli.plan import plan
 from fleet.cli.release import release, releases
 from fleet.cli.service import service
@@ -105,7 +106,7 @@ def fleet() -> None:
 
 
 @fleet.command()
-@connecting("master")
+@connecting("master", several=True)
 @areas_to("ask")
 @click.option(
     "--last", "last_s", type=WINDOW, default="10m", show_default=True, help="Length of the window."
@@ -130,6 +131,11 @@ def fleet() -> None:
 @click.option(
     "--service", "service_id", default="default", show_default=True, help="Service asked."
 )
+@click.option(
+    "--from-clone",
+    is_flag=True,
+    help="Where an area gives no live answer, show the last values that its clone knows.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as the wire's JSON.")
 def query(
     master: str,
@@ -141,8 +147,9 @@ def query(
     series: bool,
     timeout_ms: float | None,
     service_id: str,
+    from_clone: bool,
     as_json: bool,
-    keys: KeyFiles | None,
+    keys: KeyFiles | list[KeyFiles] | None,
 ) -> int:
     """Ask areas for their readings and print the answer.
 
@@ -160,6 +167,7 @@ def query(
         form="series" if series else "aggregate",
         timeout_ms=timeout_ms,
         service=service_id,
+        from_clone=from_clone,
         as_json=as_json,
         keys=keys,
     )
@@ -233,8 +241,10 @@ fleet.add_command(plan)
 fleet.add_command(placement)
 placement.add_command(measure)
 placement.add_command(train)
+placement.add_command(follow)
 fleet.add_command(watch)
 fleet.add_command(subscribe)
+fleet.add_command(clone)
 fleet.add_command(topic)
 fleet.add_command(deploy)
 fleet.add_command(rollback)

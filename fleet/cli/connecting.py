@@ -28,6 +28,8 @@ HELP: dict[Socket, str] = {
     "operator": "Operator socket of a master; by default $SANDERLING_OPERATOR, else the demo's.",
 }
 
+SEVERAL = " Several with commas between: the first that is there is asked, what moved is followed."
+
 
 def connecting(
     socket: Socket, *, several: bool = False
@@ -35,7 +37,7 @@ def connecting(
     """Options of a command that talks to a master's `socket`: it gets that address by the socket's
     name, and `keys`, KeyFiles or None. With `several` masters may be named, with commas between;
     `keys` may be a list then, one for each."""
-    more = " Several with commas between: what moved is followed." if several else ""
+    more = SEVERAL if several else ""
 
     def add(command: Callable[..., int]) -> Callable[..., int]:
         @click.option(

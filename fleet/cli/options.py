@@ -58,7 +58,9 @@ def _units(function: str) -> Callable[[str], Any]:
     return parse
 
 
-def _matching(pattern: str, what: str) -> Callable[[str], str]:
+def matching(pattern: str, what: str) -> Callable[[str], str]:
+    """A parser of texts that are this as a whole."""
+
     def parse(text: str) -> str:
         if not re.fullmatch(pattern, text):
             raise ValueError(f"{text!r} is not {what}")
@@ -70,7 +72,7 @@ def _matching(pattern: str, what: str) -> Callable[[str], str]:
 def _area(text: str) -> str:
     from agent.wire.areas import AREA_PATTERN
 
-    return _matching(AREA_PATTERN, "an area; write a path such as b1/f4/r413")(text)
+    return matching(AREA_PATTERN, "an area; write a path such as b1/f4/r413")(text)
 
 
 def _address(text: str) -> str:
@@ -106,13 +108,13 @@ ADDRESS = Parsed("address", _address)
 ADDRESSES = Parsed("addresses", _addresses)
 POLICY = Parsed("policy", _policy)
 AREA = Parsed("area", _area)
-NAME = Parsed("name", _matching(r"[A-Za-z0-9_.-]{1,64}", "a name; write letters, digits, _ . -"))
+NAME = Parsed("name", matching(r"[A-Za-z0-9_.-]{1,64}", "a name; write letters, digits, _ . -"))
 NAMES = Parsed(
     "names",
-    _matching(r"[A-Za-z0-9_.-]{1,64}(,[A-Za-z0-9_.-]{1,64})*", "names; write iad1, or iad1,iad2"),
+    matching(r"[A-Za-z0-9_.-]{1,64}(,[A-Za-z0-9_.-]{1,64})*", "names; write iad1, or iad1,iad2"),
 )
 CHANNEL = Parsed(
-    "channel", _matching(r"[a-z][a-z0-9_]{0,31}", "a channel; write temperature or humidity")
+    "channel", matching(r"[a-z][a-z0-9_]{0,31}", "a channel; write temperature or humidity")
 )
 WINDOW = Parsed("duration", _units("parse_window"))
 INTERVAL = Parsed("duration", _units("parse_interval"))

@@ -1,4 +1,4 @@
-"""Click commands: `fleet placement measure` and `fleet placement train`."""
+"""Click commands: `fleet placement measure`, `train` and `follow`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from fleet.cli.extras import without
 from fleet.cli.lake import engine_options
-from fleet.cli.options import SEED, Number, run_directory
+from fleet.cli.options import INTERVAL, SEED, Number, run_directory
 
 if TYPE_CHECKING:
     from fleet.inventory.folder import Folder
@@ -115,3 +115,52 @@ def train(
     from fleet.placement.campaign import command
 
     return command.train_from(lake, folder, spark, float(percentile), output, as_json=as_json)
+
+
+@click.command()
+@engine_options
+@click.option(
+    "--every",
+    "every_s",
+    type=INTERVAL,
+    help="How often to look. [default: placement.every_s of the inventory, 1h]",
+)
+@click.option(
+    "--window",
+    "window_s",
+    type=INTERVAL,
+    help="Only records of so long ago count. [default: placement.window_s of the inventory, 1h]",
+)
+@click.option("--once", is_flag=True, help="Look once and end, for a timer.")
+@click.option("--dry", is_flag=True, help="Say what it would do; move nothing.")
+@click.option(
+    "--local",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Not the fleet, but the masters of a run in this folder, on this machine.",
+)
+def follow(
+    lake: Path | None,
+    folder: Folder | None,
+    spark: str,
+    every_s: float | None,
+    window_s: float | None,
+    once: bool,
+    dry: bool,
+    local: Path | None,
+) -> int:
+    """Follow the load: pull, ingest, plan and move, again and again, with a line each time.
+
+    It moves units only with `follow = true` under `[placement]` in the inventory, only if a plan
+    saves more than its moves cost, and never by records that are old or few.
+    Needs pyspark and pyarrow.
+
+    Exit status: 0 ended by SIGTERM, or with --once: done, 1 with --once: nothing could be learned,
+    2 wrong usage, 130 interrupted.
+    """
+    if (status := without("pyarrow", "pyspark")) is not None:
+        return status
+    from fleet.placement.loop import follow as command
+
+    return command.start(
+        local, folder, lake, spark, every_s=every_s, window_s=window_s, once=once, dry=dry
+    )

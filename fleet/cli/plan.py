@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from fleet.cli.extras import without
+from fleet.cli.lake import TIME, engine_options
 from fleet.cli.options import POLICY, SEED, Number, Parsed
 from fleet.common import exits
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from agent.wire.base import Policy
+    from fleet.inventory.folder import Folder
 
 PICTURES: Final = (".svg", ".png", ".pdf")
 FILE: Final[Any] = click.Path(dir_okay=False, path_type=Path)
@@ -25,6 +30,13 @@ def _profile(text: str) -> str:
     if text not in known:
         raise ValueError(f"{text!r} is not a profile; write {', '.join(known)}")
     return text
+
+
+def _hours(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d{1,2})-(\d{1,2})", text)
+    if match is None or not (int(match[1]) < 24 and 0 < int(match[2]) <= 24):
+        raise ValueError(f"{text!r} are no hours of the day; write 7-19")
+    return int(match[1]), int(match[2])
 
 
 def _sigma() -> float:
@@ -105,6 +117,35 @@ def _picture(text: str) -> Path:
     type=Parsed("file", _picture),
     help="Draw latency against rate, and pods for the target: .svg, .png or .pdf.",
 )
+@click.option(
+    "--placement",
+    "places",
+    is_flag=True,
+    help="Instead: from the lake, which masters topics need and where they should live by day and "
+    "by night. With the options below, and --json.",
+)
+@engine_options
+@click.option("--since", type=TIME, help="Of --placement: only records from then on, 7d (ago).")
+@click.option(
+    "--day",
+    type=Parsed("hours", _hours),
+    default="7-19",
+    show_default=True,
+    help="Of --placement: hours of the day, by this machine's clock; the others are the night.",
+)
+@click.option(
+    "--model",
+    type=FILE,
+    help="Of --placement: latency model; by default trained on the lake's records.",
+)
+@click.option(
+    "--file",
+    type=FILE,
+    default=Path("placement-plan.json"),
+    show_default=True,
+    help="Of --placement: its plans go to placement-plan-day.json, placement-plan-night.json.",
+)
+@click.option("--dry", is_flag=True, help="Of --placement: write no plan.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def plan(
     config: Path | None,
@@ -122,15 +163,34 @@ def plan(
     seed: int,
     quick: bool,
     picture: Path | None,
+    places: bool,
+    lake: Path | None,
+    folder: Folder | None,
+    spark: str,
+    since: datetime | None,
+    day: tuple[int, int],
+    model: Path | None,
+    file: Path,
+    dry: bool,
     as_json: bool,
 ) -> int:
     """Plan capacity: the highest rate that a fleet sustains, and the pods for a target.
 
     CONFIG is the configuration file of a master with a fixed pool; without it the shipped
-    building is planned. Needs numpy and SciPy, matplotlib for a picture, and pyarrow for --models.
+    building is planned. Needs numpy and SciPy, matplotlib for a picture, pyarrow for --models, and
+    pyspark for --placement.
 
-    Exit status: 0 done, 1 no policy sustains the target, 2 wrong usage, 130 interrupted.
+    Exit status: 0 done, 1 no policy sustains the target, 2 wrong usage, 5 with --placement: the
+    lake has no records of it, 130 interrupted.
     """
+    if places:
+        if (status := without("pyarrow", "pyspark")) is not None:
+            return status
+        from fleet.placement.loop import command as loop
+
+        return loop.run(
+            lake, folder, spark, loop.Options(since, day, model, file, dry=dry, as_json=as_json)
+        )
     libraries = ["numpy", "scipy"]
     if picture is not None:
         libraries.append("matplotlib")

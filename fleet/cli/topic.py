@@ -151,14 +151,14 @@ def enable(name: str, ask: Asker) -> int:
 @topic.command()
 @click.argument("name", type=NAME)
 @click.argument("attributes", type=SETTING, nargs=-1, required=True)
-@connecting("master")
+@connecting("master", several=True)
 @patience("10s", "How long it may take.")
 def publish(
     name: str,
     attributes: tuple[tuple[str, Any], ...],
     master: str,
     timeout_ms: float,
-    keys: KeyFiles | None,
+    keys: KeyFiles | list[KeyFiles] | None,
 ) -> int:
     """Publish a message to a topic of any master: fleet topic publish notes area=b1/f4 vote=3
 

@@ -24,7 +24,7 @@ _STYLES: Final = {"--stream": "stream", "--when": "trigger", "--on": "on"}
 
 
 @click.command()
-@connecting("master")
+@connecting("master", several=True)
 @areas_to("ask")
 @click.option(
     "--every",
@@ -75,7 +75,7 @@ def watch(
     after: int | None,
     detach: bool,
     as_json: bool,
-    keys: KeyFiles | None,
+    keys: KeyFiles | list[KeyFiles] | None,
 ) -> int:
     """Ask areas again and again, and print each round as it comes.
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from rich.table import Table
 
 from fleet.common import exits
-from fleet.inventory.effective import release_of, sensors_of
+from fleet.inventory.effective import release_of, sensors_of, visitors
 from fleet.inventory.files import HostFile, areas_of, files_of
 from fleet.inventory.folder import Folder
 from fleet.inventory.loader import load
@@ -144,6 +144,7 @@ def describe(fleet: Inventory, chosen: Sequence[HostOf]) -> Shown:
     by_iad: dict[str, list[HostOf]] = {}
     for host in chosen:
         by_iad.setdefault(host.iad.name, []).append(host)
+    visiting = visitors(fleet)
     return Shown(
         fleet.name,
         tuple(
@@ -157,7 +158,7 @@ def describe(fleet: Inventory, chosen: Sequence[HostOf]) -> Shown:
                     iad.master.nodes_port,
                     iad.master.operator_port,
                 ),
-                areas_of(iad),
+                areas_of(iad, visiting.get(iad.name, ())),
                 tuple(_shown_host(fleet, host) for host in by_iad[iad.name]),
             )
             for iad in fleet.iad

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent.overlay.scot import BrokerId
 from agent.wire.edge_config import EdgeHistory, EdgePods, EdgeSensor, EdgeTrigger
-from fleet.inventory.model import Group, Inventory, JumpHost, Node
+from fleet.inventory.model import Group, Homes, Iad, Inventory, JumpHost, Node
 from fleet.inventory.overlay_plan import OverlayPlan
 from fleet.inventory.parties import HostOf
 
@@ -63,6 +63,34 @@ def history_of(fleet: Inventory, node: Node) -> EdgeHistory:
 def pods_of(fleet: Inventory, node: Node) -> EdgePods:
     """Its pods."""
     return node.pods or next((g.pods for g in groups_of(fleet, node) if g.pods), EdgePods())
+
+
+def homes_of(fleet: Inventory, node: Node) -> Homes | None:
+    """Which other masters may be its home; None: it stays with its IAD's."""
+    return node.homes or next((g.homes for g in groups_of(fleet, node) if g.homes), None)
+
+
+def other_homes(fleet: Inventory, iad: Iad) -> dict[str, tuple[Iad, ...]]:
+    """By node of an IAD: the others whose masters may be its home."""
+    iads = {each.name: each for each in fleet.iad}
+    found = {node.name: homes_of(fleet, node) for node in iad.node}
+    return {
+        name: tuple([iads[other] for other in homes.other if other in iads])
+        for name, homes in found.items()
+        if homes is not None
+    }
+
+
+def visitors(fleet: Inventory) -> dict[str, list[HostOf]]:
+    """By IAD: the nodes of others whose home its master may be. O(nodes)."""
+    found: dict[str, list[HostOf]] = {}
+    for iad in fleet.iad:
+        for node in iad.node:
+            homes = homes_of(fleet, node)
+            for name in dict.fromkeys(homes.other if homes else ()):
+                if name != iad.name:
+                    found.setdefault(name, []).append(HostOf(iad, node))
+    return found
 
 
 def overlay_of(fleet: Inventory) -> OverlayPlan | None:

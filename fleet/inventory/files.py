@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Literal, NamedTuple
 
 from msgspec.structs import asdict, replace
 
-from agent.net.allow_list import AllowedClient, AllowedNode, AllowedParty, AllowFile
+from agent.net.allow_list import AllowedClient, AllowedIad, AllowedNode, AllowedParty, AllowFile
 from agent.wire.config import Metrics, Section, Trust
-from agent.wire.edge_config import EdgeConfig, EdgeHistory, EdgeIdentity, EdgeMaster
+from agent.wire.edge_config import (
+    EdgeConfig,
+    EdgeHistory,
+    EdgeIdentity,
+    EdgeMaster,
+    OtherMaster,
+)
 from agent.wire.master_config import (
     MasterConfig,
     MasterIdentity,
@@ -21,7 +27,15 @@ from agent.wire.master_config import (
 )
 from agent.wire.webhook_config import MasterWebhook, Receiver
 from fleet.common import toml
-from fleet.inventory.effective import history_of, overlay_of, pods_of, sensors_of, triggers_of
+from fleet.inventory.effective import (
+    history_of,
+    homes_of,
+    overlay_of,
+    pods_of,
+    sensors_of,
+    triggers_of,
+    visitors,
+)
 from fleet.inventory.model import Iad, Inventory, Node
 from fleet.inventory.parties import CLIENT, OPERATOR, HostOf, Keys, Party
 
@@ -49,10 +63,15 @@ def files_of(fleet: Inventory, host: HostOf, keys: Keys) -> tuple[HostFile, ...]
     """The desired files of `host` in its configuration folder."""
     if host.node is None:
         return _master_files(fleet, host.iad, keys)
+    config = edge_config(fleet, host.iad, host.node)
     return (
-        _configuration("edge.toml", edge_config(fleet, host.iad, host.node)),
+        _configuration("edge.toml", config),
         HostFile("keys/node.secret", keys.secret_file(host.party), 0o600, "sanderling", False),
         _public("keys/master.public", keys.public_file(Party("master", host.iad.name))),
+        *[
+            _public(other.keys, keys.public_file(Party("master", other.iad)))
+            for other in config.master.other
+        ],
     )
 
 
@@ -63,10 +82,7 @@ def edge_config(fleet: Inventory, iad: Iad, node: Node) -> EdgeConfig:
         history = replace(history, path=f"{STATE}/history.sqlite")
     return EdgeConfig(
         node=EdgeIdentity(name=node.name, areas=node.areas),
-        master=EdgeMaster(
-            address=_tcp(iad.master.nodes_address or iad.master.address, iad.master.nodes_port),
-            keys="keys/master.public",
-        ),
+        master=_masters(fleet, iad, node),
         sensor=sensors_of(fleet, node),
         trigger=triggers_of(fleet, node),
         history=history,
@@ -76,12 +92,34 @@ def edge_config(fleet: Inventory, iad: Iad, node: Node) -> EdgeConfig:
     )
 
 
+def _masters(fleet: Inventory, iad: Iad, node: Node) -> EdgeMaster:
+    """The master of its IAD, and others that may be its home."""
+    own = EdgeMaster(address=_nodes_address(iad), keys="keys/master.public")
+    if (homes := homes_of(fleet, node)) is None:
+        return own
+    iads = {each.name: each for each in fleet.iad}
+    return replace(
+        own,
+        iad=iad.name,
+        follow_s=homes.follow_s,
+        other=tuple(
+            [
+                OtherMaster(iad=name, address=_nodes_address(iads[name]), keys=_keys_of(name))
+                for name in homes.other
+                if name in iads
+            ]
+        ),
+    )
+
+
 def master_config(
     fleet: Inventory, iad: Iad, members: Mapping[str, PoolMember] | None = None
 ) -> MasterConfig:
     """The configuration of an IAD's master. A caller that makes all of them passes the pool's
     `members`, which are the same for each."""
     master = iad.master
+    if members is None:
+        members = pool_members(fleet)
     kept = "" if master.local else f"{STATE}/"
     records = master.records
     if records.directory:  # empty: no records
@@ -92,10 +130,10 @@ def master_config(
         sockets=MasterSockets(
             public=_tcp(master.listen, master.public_port),
             operator=_tcp(master.listen, master.operator_port),
-            nodes=_tcp(master.listen, master.nodes_port) if iad.node else "",
+            nodes=_tcp(master.listen, master.nodes_port) if iad.node or iad.name in members else "",
             advertise=_public_address(iad),
         ),
-        pool=_pool(pool_members(fleet) if members is None else members, iad),
+        pool=_pool(members, iad),
         offers=iad.offers,
         autoscale=master.autoscale,
         clients=master.clients,
@@ -110,9 +148,11 @@ def master_config(
     )
 
 
-def areas_of(iad: Iad) -> tuple[str, ...]:
-    """What an IAD offers in the pool; () for an IAD without nodes, which is in no pool."""
-    return iad.areas or tuple(dict.fromkeys(area for node in iad.node for area in node.areas))
+def areas_of(iad: Iad, visiting: Iterable[HostOf] = ()) -> tuple[str, ...]:
+    """What an IAD offers in the pool, also when nodes of others are at home there; () for an IAD
+    without nodes, which is in no pool."""
+    nodes = [*iad.node, *[host.node for host in visiting if host.node is not None]]
+    return iad.areas or tuple(dict.fromkeys(area for node in nodes for area in node.areas))
 
 
 def allow_list(fleet: Inventory, iad: Iad, keys: Keys) -> AllowFile:
@@ -122,6 +162,7 @@ def allow_list(fleet: Inventory, iad: Iad, keys: Keys) -> AllowFile:
         found = keys.publics(party)
         return (AllowedParty(name=party.name, keys=found),) if found else ()
 
+    visiting = visitors(fleet).get(iad.name, [])
     people = [person for person in fleet.person if "client" in person.roles]
     clients = [
         AllowedClient(
@@ -142,14 +183,19 @@ def allow_list(fleet: Inventory, iad: Iad, keys: Keys) -> AllowFile:
         client=tuple(clients),
         node=tuple(
             [
-                AllowedNode(name=node.name, keys=found, areas=node.areas)
-                for node in iad.node
-                if (found := keys.publics(HostOf(iad, node).party))
+                AllowedNode(name=host.node.name, keys=found, areas=host.node.areas)
+                for host in [HostOf(iad, node) for node in iad.node] + visiting
+                if host.node is not None and (found := keys.publics(host.party))
             ]
         ),
         operator=tuple([row for party in operators for row in allowed(party)]),
         iad=tuple(
-            [row for i in fleet.iad if i is not iad for row in allowed(Party("master", i.name))]
+            [
+                AllowedIad(name=row.name, keys=row.keys)
+                for i in fleet.iad
+                if i is not iad
+                for row in allowed(Party("master", i.name))
+            ]
         ),
     )
 
@@ -182,6 +228,7 @@ def _master_files(fleet: Inventory, iad: Iad, keys: Keys) -> tuple[HostFile, ...
 
 def pool_members(fleet: Inventory) -> dict[str, PoolMember]:
     """Every IAD that offers areas, by name, as the other masters see it."""
+    visiting = visitors(fleet)
     return {
         iad.name: PoolMember(
             iad=iad.name,
@@ -190,7 +237,7 @@ def pool_members(fleet: Inventory) -> dict[str, PoolMember]:
             keys=_keys_of(iad.name),
         )
         for iad in fleet.iad
-        if (areas := areas_of(iad))
+        if (areas := areas_of(iad, visiting.get(iad.name, ())))
     }
 
 
@@ -214,6 +261,10 @@ def _overlay(fleet: Inventory, iad: Iad) -> MasterOverlay:
 
 def _webhook(receiver: Receiver) -> MasterWebhook:
     return MasterWebhook(**asdict(receiver), secret=f"keys/webhook-{receiver.name}.secret")
+
+
+def _nodes_address(iad: Iad) -> str:
+    return _tcp(iad.master.nodes_address or iad.master.address, iad.master.nodes_port)
 
 
 def _public_address(iad: Iad) -> str:

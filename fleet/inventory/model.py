@@ -6,8 +6,8 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
-from agent.wire.base import MAX_AREAS, Area, Name
-from agent.wire.config import File, Metrics, Section
+from agent.wire.base import MAX_AREAS, MAX_MASTERS, Area, Name
+from agent.wire.config import DAY_S, File, Metrics, Section
 from agent.wire.edge_config import (
     MAX_TRIGGERS,
     EdgeHistory,
@@ -98,6 +98,30 @@ class Person(Section, frozen=True):
     ] = None
 
 
+class Homes(Section, frozen=True):
+    """Masters beside that of its own IAD that may become a node's home
+    (docs/understand/edge.md)."""
+
+    other: Annotated[
+        tuple[Name, ...],
+        Meta(
+            min_length=1,
+            max_length=MAX_MASTERS - 1,
+            description="IADs whose masters may be its home, too. They let it in, and offer its "
+            "areas.",
+        ),
+    ]
+    follow_s: Annotated[
+        float,
+        Meta(
+            ge=0.0,
+            le=30 * DAY_S,
+            description="Seconds without its home after which it goes to the next master on its "
+            "own; some events may be recorded twice then. 0: it waits.",
+        ),
+    ] = 0.0
+
+
 class Group(Section, frozen=True):
     """What several nodes have in common; what a node says itself goes before it."""
 
@@ -112,6 +136,7 @@ class Group(Section, frozen=True):
     trigger: Annotated[tuple[EdgeTrigger, ...], Meta(max_length=MAX_TRIGGERS)] = ()
     history: EdgeHistory | None = None
     pods: EdgePods | None = None
+    homes: Homes | None = None
 
 
 class Node(Section, frozen=True):
@@ -140,6 +165,7 @@ class Node(Section, frozen=True):
     trigger: Annotated[tuple[EdgeTrigger, ...], Meta(max_length=MAX_TRIGGERS)] = ()
     history: EdgeHistory | None = None
     pods: EdgePods | None = None
+    homes: Homes | None = None
     metrics: Metrics | None = None
 
 
@@ -239,6 +265,23 @@ class Overlay(Section, frozen=True):
     ] = "idr"
 
 
+class Placement(Section, frozen=True):
+    """What `fleet placement follow` does with what masters recorded
+    (docs/run/placement.md#follow-the-load)."""
+
+    follow: Annotated[
+        bool,
+        Meta(description="Whether it makes the moves that it plans; if not, it only names them."),
+    ] = False
+    every_s: Annotated[
+        float, Meta(ge=1.0, le=604_800.0, description="Seconds between two looks.")
+    ] = 3_600.0
+    window_s: Annotated[
+        float,
+        Meta(ge=1.0, le=2_678_400.0, description="Records count that are at most so old, seconds."),
+    ] = 3_600.0
+
+
 class Inventory(Section, frozen=True):
     """What a fleet consists of; `fleet init` writes one to begin with."""
 
@@ -250,3 +293,4 @@ class Inventory(Section, frozen=True):
     person: Annotated[tuple[Person, ...], Meta(max_length=1_000)] = ()
     group: Annotated[tuple[Group, ...], Meta(max_length=1_000)] = ()
     jump: Annotated[tuple[JumpHost, ...], Meta(max_length=1_000)] = ()
+    placement: Placement = Placement()

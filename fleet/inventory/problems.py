@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from fleet.inventory.contradictions import (
     areas,
     groups,
+    homes,
     jump_hosts,
     names,
     overlay,
@@ -30,6 +31,7 @@ def problems(fleet: Inventory) -> list[str]:
         people,
         places,
         areas,
+        homes,
         sensors,
         triggers,
         overlay,

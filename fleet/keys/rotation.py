@@ -22,8 +22,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from fleet.inventory.effective import homes_of
 from fleet.inventory.model import Inventory
-from fleet.inventory.parties import HostOf, Party, hosts
+from fleet.inventory.parties import MASTER, HostOf, Party, hosts
 
 OVERLAP_S: Final = 30.0
 # Agents check their files once a second.
@@ -69,10 +70,10 @@ class State(msgspec.Struct):
 
 class Fleet(NamedTuple):
     """The hosts concerned: for each party the hosts whose files contain its keys; for each node's
-    host its master's host."""
+    host those of the masters that it may connect to."""
 
     concerned: Mapping[Party, frozenset[str]]
-    master_of: Mapping[str, str]
+    masters_of: Mapping[str, frozenset[str]]
 
 
 # --- instructions --------------------------------------------------------------------------------
@@ -239,14 +240,12 @@ class Rotation:
         return member.complete_s + self.state.overlap_s
 
     def _turn_s(self, host: str, behind: Collection[str]) -> float:
-        """When the host may be given its files: after its master's host."""
-        master = self._fleet.master_of.get(host)
-        if master is None or master in self._without:
-            return 0.0
-        if master in behind:
+        """When the host may be given its files: after its masters' hosts."""
+        masters = self._fleet.masters_of.get(host, frozenset()) - self._without
+        if not masters.isdisjoint(behind):
             return _NEVER
-        given = self.state.given.get(master)
-        return 0.0 if given is None else given.time_s + SETTLE_S
+        given = [self.state.given[each] for each in masters if each in self.state.given]
+        return max([each.time_s + SETTLE_S for each in given], default=0.0)
 
 
 _NEVER: Final = float("inf")
@@ -259,20 +258,25 @@ def _last(member: Member) -> bool:
 def fleet_of(fleet: Inventory, revoked: Collection[Party] = ()) -> Fleet:
     """The hosts concerned by each party's keys. A revoked party has no valid key, and no host."""
     everywhere = [host for host in hosts(fleet) if host.party not in revoked]
+    homes = {host.name: _homes(fleet, host) for host in everywhere if host.node}
     masters = frozenset(host.name for host in everywhere if host.node is None)
     concerned: dict[Party, frozenset[str]] = {}
     for host in everywhere:
-        concerned[host.party] = _concerned(host, everywhere, masters)
+        if host.node is None:
+            at_home = [name for name, of_node in homes.items() if host.name in of_node]
+            concerned[host.party] = masters | frozenset(at_home)
+        else:
+            concerned[host.party] = (homes[host.name] & masters) | {host.name}
     people = [Party(role, person.name) for person in fleet.person for role in person.roles]
     for party in (Party("operator", "fleet"), Party("client", "fleet"), *people):
         if party not in revoked:
             concerned[party] = masters
-    master_of = {host.name: f"{host.iad.name}/master" for host in everywhere if host.node}
-    return Fleet(concerned, master_of)
+    return Fleet(concerned, homes)
 
 
-def _concerned(host: HostOf, everywhere: list[HostOf], masters: frozenset[str]) -> frozenset[str]:
-    if host.node is not None:
-        return frozenset({host.name, f"{host.iad.name}/master"} & {h.name for h in everywhere})
-    own = {each.name for each in everywhere if each.iad.name == host.iad.name}
-    return masters | own
+def _homes(fleet: Inventory, host: HostOf) -> frozenset[str]:
+    """The hosts of the masters that may be a node's home."""
+    assert host.node is not None
+    homes = homes_of(fleet, host.node)
+    iads = (host.iad.name, *(homes.other if homes else ()))
+    return frozenset([f"{iad}/{MASTER}" for iad in iads])

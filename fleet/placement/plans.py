@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 from msgspec import Struct
 
 from _core.colocation.model import Colocation
+from agent.placement.moves import Move
 from agent.placement.price import Price
 from agent.placement.view import View, congestion_of, model_of, named
-from agent.placement.world import PlacementError
+from agent.placement.world import PlacementError, Unit
 from agent.wire.placement import MAX_PLACED, PlannedMove
 
-PLANNERS: Final = ("balanced", "ffd", "lfs", "lfs-ffd", "exact", "homes", "flows")
+if TYPE_CHECKING:
+    from fleet.placement.processors import Packing
+
+PLANNERS: Final = ("balanced", "ffd", "lfs", "lfs-ffd", "exact", "homes", "price", "flows")
 # What a planner needs besides the agent's own libraries: the extra `placement`.
 LIBRARIES: Final = {
     "balanced": (),
@@ -26,8 +31,11 @@ LIBRARIES: Final = {
     "lfs-ffd": ("networkx", "scipy"),
     "exact": ("networkx", "numpy", "scipy"),
     "homes": ("numpy", "scipy"),
+    "price": (),
     "flows": (),
 }
+# Packings that the search by price begins from, besides the placement as it is.
+PACKED: Final = ("ffd", "balanced")
 MAX_BYTES: Final = 1 << 20
 LEAST: Final = 3  # of the topics that LFS+FFD looks for together
 
@@ -56,33 +64,87 @@ def missing(planner: str) -> list[str]:
 def plan(view: View, planner: str, model: Colocation | None = None, move_cost: float = 0.0) -> Plan:
     """What a planner would do. `model`: of latencies; by default one that nobody has trained.
     PlacementError, in one line, if there is no plan."""
-    placement = view.placement.copy()
-    world = placement.world
-    infeasible: list[str] = []
+    if planner == "price":
+        return least_price(view, model, move_cost)
+    placement = view.placement
     if planner == "homes":
         from fleet.placement.homes.planner import Homes
 
-        moves = Homes(move_cost=move_cost).plan(placement)
-    elif planner == "flows":
+        return _costed(view, planner, Homes(move_cost=move_cost).plan(placement.copy()))
+    if planner == "flows":
         from fleet.placement.flows import Flows
 
-        moves = Flows(congestion_of(world), move_cost).plan(placement)
-    else:
-        from fleet.placement.processors import Packing
+        moves = Flows(congestion_of(placement.world), move_cost).plan(placement)
+        return _costed(view, planner, moves)
+    packing = _packing(view, planner, model)
+    return _costed(view, planner, packing.plan(placement.copy()), infeasible(view, packing))
 
-        cores = min((each.cores for each in world.masters), default=1)
-        packing = Packing(model or model_of(cores), _packer(planner))
-        moves = packing.plan(placement)
-        infeasible = [
-            f"topic {each.topic} is infeasible alone: it would get "
-            f"p{each.objective.quantile * 100:g} = {each.latency_s:.3g} s, its objective is "
-            f"{each.objective.seconds:g} s"
-            for each in packing.infeasible_alone(placement)
-        ]
+
+def least_price(view: View, model: Colocation | None = None, move_cost: float = 0.0) -> Plan:
+    """The cheapest placement that local search by price finds, from the placement as it is and from
+    packings; a move has to gain more than `move_cost`, so a plan of many moves for little does not
+    win. PlacementError as for `plan`."""
+    from fleet.placement.local import improved
+
+    packing = _packing(view, "ffd", model)
+    named_alone = infeasible(view, packing)
+    starts: list[Sequence[Move]] = [()]
+    for planner in PACKED:
+        # Too few masters for all objectives: what there is may still be bettered.
+        with suppress(PlacementError):
+            starts.append(_packing(view, planner, model).plan(view.placement.copy()))
+    found = [
+        _costed(view, "price", improved(view.placement, start, move_cost), named_alone)
+        for start in starts
+    ]
+
+    def cost(made: Plan) -> float:
+        after = made.cost[1]
+        return inf if after is None else after + move_cost * len(made.moves)
+
+    return min(found, key=lambda made: (cost(made), len(made.moves)))
+
+
+def fewest_masters(view: View, model: Colocation | None = None) -> int:
+    """How many masters keep the objectives of all topics, by the packings that need no library.
+    PlacementError if all of them do not."""
+    needed = []
+    for planner in PACKED:
+        after = view.placement.copy()
+        for move in _packing(view, planner, model).plan(view.placement.copy()):
+            after.move(move.unit, after.world.master(move.target))
+        needed.append(len({at for unit, at in after.items() if unit.kind == "processor"}))
+    return min(needed)
+
+
+def infeasible(view: View, packing: Packing) -> list[str]:
+    """The topics that miss their objectives even alone, a line each."""
+    return [
+        f"topic {each.topic} is infeasible alone: it would get "
+        f"p{each.objective.quantile * 100:g} = {each.latency_s:.3g} s, its objective is "
+        f"{each.objective.seconds:g} s"
+        for each in packing.infeasible_alone(view.placement.copy())
+    ]
+
+
+def _packing(view: View, planner: str, model: Colocation | None) -> Packing:
+    from fleet.placement.processors import Packing
+
+    cores = min((each.cores for each in view.world.masters), default=1)
+    return Packing(model or model_of(cores), _packer(planner))
+
+
+def _costed(
+    view: View, planner: str, moves: Sequence[Move], infeasible: Sequence[str] = ()
+) -> Plan:
+    """The plan of these moves, with what it costs before and after them."""
     if len(moves) > MAX_PLACED:
         raise PlacementError(f"the plan has {len(moves)} moves, at most {MAX_PLACED} can be made")
+    placement = view.placement.copy()
+    world = placement.world
     price = Price(placement, congestion_of(world))
-    cost, masters = price.total(), _in_use(view)
+    units = view.units()
+    cost, masters = _total(price, units), _in_use(view)
     planned = []
     for move in moves:
         target = world.master(move.target)
@@ -93,12 +155,11 @@ def plan(view: View, planner: str, model: Colocation | None = None, move_cost: f
         gain = before - after if isfinite(before) and isfinite(after) else 0.0
         placement.move(move.unit, target)
         planned.append(PlannedMove(named(move.unit), str(move.source), move.target, round(gain, 9)))
-    after_s = price.total()
     return Plan(
         planner,
         tuple(planned),
-        (_finite(cost), _finite(after_s)),
-        (masters, len({at for unit, at in placement.items() if unit in set(view.units())})),
+        (_finite(cost), _finite(_total(price, units))),
+        (masters, len({placement.where(unit) for unit in units})),
         tuple(infeasible),
     )
 
@@ -130,6 +191,17 @@ def _packer(planner: str) -> Callable[..., list[list[int]]]:
 
         return exact
     return {"balanced": balanced, "ffd": ffd, "lfs": lfs, "lfs-ffd": hybrid(LEAST)}[planner]
+
+
+def _total(price: Price, units: Sequence[Unit]) -> float:
+    """The cost of a placement; infinite if a unit could not come to where it is, for a limit or an
+    objective: `Price.total` asks for neither."""
+    placement = price.placement
+    for unit in units:
+        at = placement.where(unit)
+        if at is not None and price.at(unit, at) == inf and at not in placement.world.draining:
+            return inf
+    return price.total()
 
 
 def _in_use(view: View) -> int:

@@ -16,13 +16,12 @@ from msgspec import Struct
 
 from _core.colocation.model import Candidates, Colocation
 from agent.placement.congestion import ROUNDING
-from agent.placement.headroom import PERIODIC, POISSON, Headroom
+from agent.placement.headroom import PERIODIC, POISSON, Headroom, keep_objectives
 from agent.placement.moves import Move, Reason
 from agent.placement.placement import Placement
 from agent.placement.world import Objective, PlacementError, Unit
 from fleet.placement import latency
-from fleet.placement.packing import Bins, Planner, Problem, either
-from fleet.placement.repair import repaired
+from fleet.placement.packing import Planner, Problem, either
 
 MOST: Final = 32  # processors that the model takes
 NO_WORK_S: Final = 1e-6  # the service time of a processor that has none
@@ -43,20 +42,20 @@ class _Case(Struct, frozen=True):
     numbers: list[int]
     load: list[float]
     asked: Candidates
-    staying: Candidates  # with a third of the headroom
+    goals: list[Objective | None]
     most: list[int]  # topics, by master
     compute: list[float]  # that homes and clones leave, by master
     open: list[int]
     kept: dict[int, list[int]]  # master → topics that stay there whatever is planned
 
-    def within(self, at: int, chosen: Sequence[int]) -> bool:
-        """Whether a master's limits allow these."""
-        load = sum(self.load[number] for number in chosen)
-        return len(chosen) <= self.most[at] and load <= self.compute[at] * (1 + ROUNDING)
-
     def fits(self, at: int, chosen: Sequence[int]) -> bool:
         """Whether these keep limits and objectives at a master."""
-        return self.within(at, chosen) and self.asked.feasible(chosen)
+        load = sum(self.load[number] for number in chosen)
+        return (
+            len(chosen) <= self.most[at]
+            and load <= self.compute[at] * (1 + ROUNDING)
+            and keep_objectives(self.asked, self.goals, chosen)
+        )
 
     def problem(self, at: int, topics: Sequence[int]) -> Problem:
         """To pack these onto masters with the limits of that one."""
@@ -98,7 +97,7 @@ class Packing:
             (rest if at is None else bins[at]).append(topic)
         target = {topic: at for at, topics in bins.items() for topic in topics}
         target.update(self._packed(placement, case, rest))
-        return _moves(placement, case, target, "plan")
+        return _moves(placement, case, target)
 
     def _packed(self, placement: Placement, case: _Case, topics: Sequence[int]) -> dict[int, int]:
         """The master of each of these, on masters that keep nothing: those with the greatest limits
@@ -126,32 +125,6 @@ class Packing:
             raise _too_few(max(needed, 1), "masters without pinned ones", len(places))
         return _assigned(placement, case, chosen, places)
 
-    def repair(self, placement: Placement) -> list[Move]:
-        """The fewest moves after which all processors that are placed keep their objectives again,
-        by what is measured now; those of full masters go where they fit, else to an empty one. What
-        is pinned stays."""
-        case = self._case(placement)
-        bins: Bins = [[] for _ in placement.world.masters]
-        for number, name in enumerate(case.names):
-            at = placement.where(Unit("processor", name))
-            if at is not None:
-                bins[at].append(number)
-
-        def keeps(place: int, topics: Sequence[int]) -> bool:
-            return case.within(case.open[place], topics) and case.staying.feasible(topics)
-
-        found, moved = repaired(
-            [bins[at] for at in case.open],
-            case.load,
-            lambda place, topics: case.fits(case.open[place], topics),
-            keeps,
-            frozenset(topic for topics in case.kept.values() for topic in topics),
-        )
-        if len(found) > len(case.open):
-            raise _too_few(sum(map(bool, found)), "masters", len(case.open))
-        target = {topic: case.open[at] for at, topics in enumerate(found) for topic in topics}
-        return _moves(placement, case, {topic: target[topic] for topic in moved}, "drift")
-
     def infeasible_alone(self, placement: Placement) -> list[Alone]:
         """The topics that no placement helps, with the latency that each would get."""
         case = self._case(placement)
@@ -159,20 +132,21 @@ class Packing:
             Alone(
                 case.names[number],
                 case.asked.latencies([number])[0],
-                placement.world.topics[case.names[number]].objective or Objective(),
+                goal,
             )
-            for number in case.numbers
-            if not any(case.fits(at, [number]) for at in case.open)
+            for number, goal in zip(case.numbers, case.goals, strict=True)
+            if goal is not None and not any(case.fits(at, [number]) for at in case.open)
         ]
 
     def _case(self, placement: Placement) -> _Case:
         world = placement.world
         topics = [topic for topic in world.topics.values() if topic.processor]
+        # In the queue one without an objective is taken for one with the usual one.
         goals = [topic.objective or Objective() for topic in topics]
         seen = [
             latency.Topic(
                 max(topic.service_s, NO_WORK_S),
-                world.rates[topic.name],
+                world.processed(topic.name),
                 len(topic.publishers) if self.periodic else 0,
                 goal.seconds,
                 goal.quantile,
@@ -200,7 +174,7 @@ class Packing:
             list(range(len(topics))),
             [topic.load for topic in seen],
             latency.candidates(self.model, seen, self.headroom),
-            latency.candidates(self.model, seen, self.headroom.part(1 / 3)),
+            [topic.objective for topic in topics],
             [min(MOST, master.max_processors) for master in world.masters],
             [
                 max(master.compute - load, 0.0)
@@ -286,7 +260,7 @@ def _too_few(needed: int, what: str, there: int) -> PlacementError:
     return PlacementError(f"the processors need {needed} {what}, {there} can take them")
 
 
-def _moves(placement: Placement, case: _Case, target: dict[int, int], reason: Reason) -> list[Move]:
+def _moves(placement: Placement, case: _Case, target: dict[int, int]) -> list[Move]:
     masters = placement.world.masters
     moves = []
     for number, at in sorted(target.items()):
@@ -294,6 +268,6 @@ def _moves(placement: Placement, case: _Case, target: dict[int, int], reason: Re
         source = placement.where(unit)
         if source != at:
             place = None if source is None else masters[source].name
-            why: Reason = "pin" if unit in placement.world.pins else reason
+            why: Reason = "pin" if unit in placement.world.pins else "plan"
             moves.append(Move(unit, place, masters[at].name, reason=why))
     return moves

@@ -57,8 +57,12 @@ class Asker(Struct, frozen=True):
             return report
         if self.as_json:
             replies.write_json(report)
-        else:
-            placement_screen.show(screen.console(), report, view_of(report))
+            return exits.DONE
+        try:
+            view = view_of(report)
+        except PlacementError as error:
+            return exits.fail(f"what masters told contradicts itself: {error}", exits.FAILED)
+        placement_screen.show(screen.console(), report, view)
         return exits.DONE
 
     def why(self, text: str) -> int:
@@ -184,16 +188,15 @@ class Asker(Struct, frozen=True):
             report = self._ask(ShowPlacement("drain"))
             if isinstance(report, int):
                 return report
-            view = view_of(report)
-            if not (left := view.units(iad)):
+            try:
+                left = _left(report, iad)
+            except PlacementError as error:
+                left = f"what masters told contradicts itself: {error}"
+            if not left:
                 screen.line(screen.console(), f"{iad} is empty: it may be stopped")
                 return exits.DONE
             if time.monotonic() >= give_up:
-                why = placement_screen.why_not_away(view, left[0])
-                last = [m.trouble for m in report.moves if m.unit == named(left[0]) and m.trouble]
-                why += f"; {last[-1]}" if last else ""
-                units = f"{len(left)} unit{'s' * (len(left) != 1)}"
-                return exits.fail(f"{iad} still has {units}: {why}", exits.FAILED)
+                return exits.fail(left, exits.FAILED)
             time.sleep(LOOK_S)
 
     # --------------------------------------------------------------------------------------------
@@ -240,6 +243,17 @@ class Asker(Struct, frozen=True):
                 return link.ask_placement(request, self.timeout_ms)
         except (NoReplyError, ValueError) as error:
             return replies.fail(error, f"{self.operator} is no report of placement", "operator")
+
+
+def _left(report: PlacementReport, iad: str) -> str:
+    """What still lives at a master, and why; "" if nothing does. PlacementError."""
+    view = view_of(report)
+    if not (left := view.units(iad)):
+        return ""
+    why = placement_screen.why_not_away(view, left[0])
+    last = [m.trouble for m in report.moves if m.unit == named(left[0]) and m.trouble]
+    why += f"; {last[-1]}" if last else ""
+    return f"{iad} still has {len(left)} unit{'s' * (len(left) != 1)}: {why}"
 
 
 def view_of(report: PlacementReport) -> View:

@@ -15,6 +15,7 @@ from agent.placement.price import Row
 from agent.placement.view import View
 from agent.placement.world import Unit
 from agent.wire.placement import KnownFacts, PlacementReport, UnitName
+from fleet.query.placement_picture import show_cost, show_who_lives_where
 from fleet.terminal.screen import line, plain_table, show_table
 from fleet.terminal.units import format_duration, format_ms
 
@@ -50,13 +51,24 @@ def show(screen: Console, report: PlacementReport, view: View) -> None:
         line(screen, "no units: topics are made with fleet topic create")
     else:
         _show_units(screen, view, units)
+        show_who_lives_where(screen, view)
+    show_cost(screen, report.costs)
     if report.moves:
-        moves = plain_table("moves", "from", "to", "for", "state", "pause", "", left=5, folds=("",))
+        moves = plain_table(
+            "moves", "from", "to", "for", "saves", "state", "pause", "", left=4, folds=("",)
+        )
         for move in report.moves:
             pause = "" if move.pause_ms is None else format_ms(move.pause_ms)
-            name = _text(move.unit)
+            saves = "" if move.gain is None else f"{1e3 * move.gain:.3g} ms/s"
             moves.add_row(
-                name, move.source, move.target, move.reason, move.state, pause, move.trouble
+                _text(move.unit),
+                move.source,
+                move.target,
+                move.reason,
+                saves,
+                move.state,
+                pause,
+                move.trouble,
             )
         show_table(screen, moves)
     for trouble in view.troubles:
@@ -85,7 +97,7 @@ def _show_units(screen: Console, view: View, units: Sequence[Unit]) -> None:
             str(unit),
             view.where(unit) or "–",
             "" if pinned is None else masters[pinned].name,
-            "–" if topic is None else f"{view.world.rates[unit.name]:.3g}/s",
+            "–" if topic is None else f"{view.world.processed(unit.name):.3g}/s",
             "–" if cpu is None else format_ms(cpu),
             "–" if latency is None else format_ms(latency),
             "–" if not goal else f"p{goal.percentile:g} ≤ {format_ms(goal.latency_ms)}",
@@ -107,7 +119,8 @@ def show_why(
             table.add_row(row.master, "∞", "", "", "", "", row.reason)
         else:
             parts = (row.price, row.client_s, row.peers_s, row.congestion_s, row.opening_s)
-            told = [f"{1e3 * each:.3g}" if isfinite(each) else "∞" for each in parts]
+            # To the microsecond: a master that is nearly idle costs next to nothing.
+            told = [f"{round(1e3 * each, 3):.3g}" if isfinite(each) else "∞" for each in parts]
             table.add_row(row.master, *told, "it lives here" if row.here else "")
     show_table(screen, table)
     for each in report.known:

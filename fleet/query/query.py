@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from agent.client import Client, NoReplyError
@@ -63,8 +63,9 @@ def run(
     form: Form,
     timeout_ms: float | None,
     service: str = "default",
+    from_clone: bool = False,
     as_json: bool,
-    keys: KeyFiles | None = None,
+    keys: KeyFiles | Sequence[KeyFiles] | None = None,
 ) -> int:
     """Send the query and print the answer on stdout; returns the exit status."""
     try:
@@ -79,6 +80,7 @@ def run(
                 timeout_ms=timeout_ms,
                 service=service,
                 label="fleet query",
+                stale_ok=from_clone,
             )
     except (NoReplyError, ValueError) as error:
         return replies.fail(error, f"{master} is no answer to a query", "public")

@@ -4,6 +4,7 @@ public one."""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -118,7 +119,7 @@ def publish(
     name: str,
     attributes: dict[str, Any],
     patience_s: float,
-    keys: KeyFiles | None = None,
+    keys: KeyFiles | Sequence[KeyFiles] | None = None,
 ) -> int:
     """Publish a message; returns the exit status."""
     if lists := [attribute for attribute, value in attributes.items() if isinstance(value, tuple)]:

@@ -85,7 +85,9 @@ def _show_processor(screen: Console, status: TopicStatus) -> None:
     text.append(_state(status))
     line(screen, text)
     if topic.parameters:
-        settings = [f"{name}={_value(value)}" for name, value in sorted(topic.parameters.items())]
+        settings = [
+            f"{name}={value_text(value)}" for name, value in sorted(topic.parameters.items())
+        ]
         line(screen, f"    with {', '.join(settings)}")
     if topic.limits:
         limits = [f"{name} {value:.15g}" for name, value in sorted(topic.limits.items())]
@@ -126,9 +128,10 @@ def _objective(topic: Topic) -> str:
     return f"p{topic.slo.percentile:g} ≤ {format_ms(topic.slo.latency_ms)}"
 
 
-def _value(value: Parameter) -> str:
+def value_text(value: Parameter) -> str:
+    """A parameter or attribute, on a terminal."""
     if isinstance(value, tuple):
-        return f"[{', '.join(map(_value, value))}]"
+        return f"[{', '.join(map(value_text, value))}]"
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"{value:g}" if isinstance(value, float) else printable(str(value))

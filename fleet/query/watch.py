@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Final, Literal
@@ -76,7 +76,7 @@ class Tally(Struct):
             self.late = answer
 
 
-def run(options: Options, keys: KeyFiles | None = None) -> int:
+def run(options: Options, keys: KeyFiles | Sequence[KeyFiles] | None = None) -> int:
     """Watch until the end, or Ctrl-C; returns the exit status."""
     try:
         with Client(options.master, keys) as client, _watch(client, options) as rounds:

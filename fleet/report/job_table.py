@@ -45,6 +45,7 @@ class Sources:
         self.events = of(base.EVENTS)
         self.processing = of(base.PROCESSING)
         self.moves = of(base.MOVES)
+        self.placement = of(base.PLACEMENT)
         self.readings = of(base.READINGS)
         self.tasks_around = around(base.TASKS)
         self.subtasks_around = around(base.SUBTASKS)
@@ -76,6 +77,10 @@ def jobs(spark: SparkSession, lake: Lake, sources: Sources, made: Made) -> Itera
     yield placing.PROCESSED, lambda: placed.processed(s.processing)
     yield placing.MASTER_LOAD, lambda: placed.master_load(s.processing, s.moves)
     yield placing.MOVED, lambda: placed.moved(s.moves)
+    yield (
+        placing.MOVE_EFFECTS,
+        lambda: placed.move_effects(s.processing, s.moves, s.placement),
+    )
     yield sensing.CLIMATE_HOURS, lambda: climate.climate_hours(s.readings, s.nodes)
     yield sensing.CLIMATE_DAYS, lambda: climate.climate_days(made(sensing.CLIMATE_HOURS))
     yield sensing.SENSOR_HEALTH, lambda: health.sensor_health(s.readings, s.nodes)

@@ -23,7 +23,7 @@ from fleet.rollout import local
 from fleet.rollout.deploying import Deploying
 from fleet.rollout.deployment_plan import HostPlan, Planner
 from fleet.rollout.events import Result
-from fleet.rollout.health import Gate
+from fleet.rollout.health import Gate, gates_of
 from fleet.rollout.journal import Begun, Command, Ended, opened, unfinished
 from fleet.rollout.local import LocalPlan
 from fleet.rollout.result import (
@@ -142,7 +142,7 @@ def deploy(folder: Folder, fleet: Inventory, chosen: Sequence[HostOf], options: 
             return exits.fail("nothing was done", exits.NOTHING)
     for plan in locals_:
         local.write(plan)
-    gates = {host.iad.name: Gate(host.iad, store) for host in chosen}
+    gates = gates_of(fleet, chosen, store)
     silent = _silent_local_masters(folder, remote, gates)
     for plan in locals_:
         _tell_local(plan, silent=plan.host.iad.name in silent)

@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from agent.client import Client, NoReplyError
 from agent.wire.areas import AreaSet
@@ -14,7 +17,8 @@ from agent.wire.base import MAX_AREAS
 from agent.wire.config import ConfigError
 from agent.wire.messages import Answer
 from agent.wire.operator import IadStatus, NodeStatus
-from fleet.inventory.model import Iad
+from fleet.inventory.effective import other_homes
+from fleet.inventory.model import Iad, Inventory
 from fleet.inventory.parties import HostOf
 from fleet.keys.store import KeyStoreError, Store
 from fleet.ssh.masters import SilentError, status_of
@@ -118,12 +122,36 @@ def master_back(look: Look, release: str, live_before: frozenset[str]) -> Verdic
     return Verdict(True)
 
 
-class Gate:
-    """Queries the master of one IAD. One check at a time: its result is shared by all hosts that
-    wait."""
+def with_homes(status: IadStatus, elsewhere: Mapping[str, Iterable[IadStatus]]) -> IadStatus:
+    """The status with nodes that are at home elsewhere as they are there; `elsewhere` has what
+    other masters of each such node say."""
+    nodes = {each.node: each for each in status.nodes}
+    for name, others in elsewhere.items():
+        for other in others:
+            if (there := state_of(other, name)) is not None and there.state == "live":
+                nodes[name] = there
+    return replace(status, nodes=tuple(nodes.values()))
 
-    def __init__(self, iad: Iad, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
+
+def gates_of(fleet: Inventory, hosts: Iterable[HostOf], store: Store) -> dict[str, Gate]:
+    """A gate for the IAD of each host, by name."""
+    iads = {host.iad.name: host.iad for host in hosts}
+    return {name: Gate(iad, store, homes=other_homes(fleet, iad)) for name, iad in iads.items()}
+
+
+class Gate:
+    """Queries the master of one IAD, and others that may be the home of its nodes. One check at a
+    time: its result is shared by all hosts that wait."""
+
+    def __init__(
+        self,
+        iad: Iad,
+        store: Store,
+        clock: Callable[[], float] = time.monotonic,
+        homes: Mapping[str, tuple[Iad, ...]] | None = None,
+    ) -> None:
         self._iad = iad
+        self._homes = homes or {}
         self._store = store
         self._clock = clock
         self._lock = threading.Lock()
@@ -201,9 +229,20 @@ class Gate:
 
     def _ask(self) -> Look:
         try:
-            return Look(status_of(self._iad, self._store, STATUS_MS))
+            status = status_of(self._iad, self._store, STATUS_MS)
         except SilentError as error:
             return Look(None, trouble=str(error))
+        live = {each.node for each in status.nodes if each.state == "live"}
+        away = {name: iads for name, iads in self._homes.items() if name not in live}
+        said: dict[str, IadStatus] = {}
+        for iad in {iad.name: iad for iads in away.values() for iad in iads}.values():
+            with suppress(SilentError):
+                said[iad.name] = status_of(iad, self._store, STATUS_MS)
+        elsewhere = {
+            name: [said[iad.name] for iad in iads if iad.name in said]
+            for name, iads in away.items()
+        }
+        return Look(with_homes(status, elsewhere))
 
     def _query(self, areas: list[str]) -> Answer | None:
         master = self._iad.master

@@ -26,7 +26,7 @@ from fleet.rollout.events import (
     Staged,
     Switched,
 )
-from fleet.rollout.health import Gate
+from fleet.rollout.health import Gate, gates_of
 from fleet.rollout.journal import Begun, Ended, opened
 from fleet.rollout.result import HostReport, RolloutReport, counted, lines, remedy_of, status_of
 from fleet.rollout.rollout import Rollout
@@ -57,7 +57,7 @@ def run(
     if not output.confirm(question, yes=options.yes):
         return exits.fail("nothing was done", exits.NOTHING)
     store = Store(folder)
-    gates = {host.iad.name: Gate(host.iad, store) for host in chosen}
+    gates = gates_of(fleet, chosen, store)
     acts = RollingBack(gates, gate_s=options.gate_s)
     report = _roll_back(folder, fleet, chosen, acts, options)
     if options.as_json:

@@ -17,8 +17,14 @@ from agent.wire.figures import percentile_in_words
 from agent.wire.messages import Answer, Slo
 from agent.wire.records import TaskRecord
 from fleet.terminal.output import printable
-from fleet.terminal.summary import AreaSummary, ChannelSummary, channels_of, summarize
-from fleet.terminal.units import format_ms, format_slo
+from fleet.terminal.summary import (
+    AreaSummary,
+    ChannelSummary,
+    channels_of,
+    last_known,
+    summarize,
+)
+from fleet.terminal.units import format_duration, format_ms, format_slo
 from fleet.terminal.wrapping import fitted, folded, spaced
 from sensors.quality.limits import quantity_of
 
@@ -318,11 +324,29 @@ def show_answer(
     is shown, too.
     """
     show_readings(screen, answer)
+    for text in stale_lines(answer):
+        line(screen, text, style="yellow")
     for gap in gap_lines(answer):
         line(screen, gap, style="yellow")
     line(screen, status_line(answer, slo))
     if answer.tasks:
         show_table(screen, _task_table(answer, tasks or {}))
+
+
+def stale_lines(answer: Answer) -> list[str]:
+    """One line for each area without a live answer of which a clone knows last values: these, with
+    the age of each."""
+    lines = []
+    for result in answer.results:
+        parts = []
+        for known in last_known(result):
+            ages = [known.youngest_ms, known.oldest_ms]
+            age = " to ".join(dict.fromkeys(format_duration(round(ms / 1e3)) for ms in ages))
+            value = f"{format_value(known.value)} {unit_of(known.channel)}".rstrip()
+            parts.append(f"{known.channel} {value} ({age} old)")
+        if parts:
+            lines.append(f"{result.area}: no live answer; its clone last knew {', '.join(parts)}")
+    return lines
 
 
 def is_timeless(answer: Answer) -> bool:

@@ -60,8 +60,41 @@ class AreaSummary(Struct, frozen=True):
 
 
 def summarize(answer: Answer) -> list[AreaSummary]:
-    """One summary per answered area, in the answer's order. O(readings)."""
-    return [_of_result(result) for result in answer.results]
+    """One summary per area that answered, in the answer's order. O(readings)."""
+    return [_of_result(result) for result in answer.results if result.stale_ms is None]
+
+
+class LastKnown(Struct, frozen=True):
+    """A channel's last known value, and between which ages it is, in ms: an aggregate does not say
+    which of its channels is the oldest."""
+
+    channel: str
+    value: float
+    youngest_ms: int
+    oldest_ms: int
+
+
+def last_known(result: AreaResult) -> list[LastKnown]:
+    """The values that a clone knows of an area without a live answer; none of one with."""
+    stale_ms = result.stale_ms
+    if stale_ms is None:
+        return []
+    if (series := result.series) is not None:
+        times = series.time_ms.numbers()
+        found = {name: series.summary(name) for name in series.values}
+        ages = {name: stale_ms + times[-1] - times[f.last] for name, f in found.items() if f.n}
+        return [
+            LastKnown(name, series.measured(name)[found[name].last], age_ms, age_ms)
+            for name, age_ms in ages.items()
+        ]
+    if (aggregate := result.aggregate) is None:
+        return []
+    oldest_ms = stale_ms + aggregate.last_ms - aggregate.first_ms
+    return [
+        LastKnown(name, channel.mean, stale_ms, oldest_ms)
+        for name, channel in aggregate.channels.items()
+        if channel.mean is not None
+    ]
 
 
 def not_given(answer: Answer, channels: Iterable[str]) -> list[str]:

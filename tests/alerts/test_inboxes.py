@@ -206,6 +206,21 @@ def test_what_was_not_acknowledged_comes_again_in_its_positions():
     assert sent(rig.subscribe(durable=True)) == [Subscribed("s", "open", 2, LEASE_MS), (3, 30)]
 
 
+def test_who_looks_for_what_is_kept_begins_nothing_anew():
+    rig = Rig()
+    looks = Subscribe("s", "f", durable=True, kept_only=True)
+    (reply,) = sent(rig.handle(SubscribeArrived(rig.peer, "c", looks)))
+    assert reply == Subscribed(
+        "s", "refused", message="subscription 's' is not kept at this master"
+    )
+    rig.subscribe(durable=True)
+    rig.come(10)
+    assert sent(rig.handle(SubscribeArrived(rig.peer, "c", looks))) == [
+        Subscribed("s", "open", 0, LEASE_MS),
+        (1, 10),
+    ]
+
+
 def test_a_client_that_goes_back_behind_what_it_had_gets_a_gap():
     rig = Rig()
     rig.subscribe(durable=True)

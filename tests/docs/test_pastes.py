@@ -86,6 +86,7 @@ OF_A_DEMO = [
     ("docs/understand/styles.md", "From a terminal"),
     ("docs/use/subscriptions.md", "From a terminal"),
     ("docs/use/topics.md", "From a terminal"),
+    ("docs/use/clones.md", "From a terminal"),
 ]
 BRIEF = {"watch": "--every 1s --rounds 1 --for 2s", "subscribe": "--count 1 --for 2s"}
 # So that there are alerts all the time, of a node an IAD.
@@ -103,6 +104,8 @@ REASONS = {
     ("docs/README.md", "Rerun the papers"): LAB,
     "docs/run/commands.md": "each command's synopsis: tests/fleet/cli/test_commands_conventions.py",
     ("docs/use/demo.md", "The demo"): DEMO,
+    ("docs/use/ask.md", "From a device's clone"): "needs a device that sleeps: "
+    "tests/master/test_derived_process.py",
     ("docs/run/deploy.md", "Deploying"): HOSTS,
     "docs/understand/directory.md": "one foreground process, which the market's page starts, too",
     FIRST: "the rest needs a card: tests/image/test_first_fleet.py pastes the page, to its end",

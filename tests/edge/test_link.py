@@ -20,6 +20,7 @@ from agent.edge.link import (
     Execute,
     Finished,
     Instruction,
+    Keep,
     Link,
     Open,
     Reopened,
@@ -34,6 +35,7 @@ from agent.edge.link import (
     UseMaster,
 )
 from agent.runtime.state_machine import InvalidTransition
+from agent.wire.derived import Derived, DerivedValues
 from agent.wire.messages import (
     EventsTaken,
     Goodbye,
@@ -185,6 +187,16 @@ def test_no_subtask_waits_at_the_node() -> None:
     assert "busy" in refusal.message.message
     assert link.handle(Finished(1), 0.2) == [SendResult(1)]
     assert link.handle(subtask(4), 0.2) == [Execute(subtask(4))]
+
+
+def test_derived_values_are_kept_while_it_is_joined_and_left_to_the_master_otherwise() -> None:
+    derived = Derived("here", "clone", (DerivedValues(1, 0, {"comfort": 0.5}),))
+    link = joined()
+    assert link.handle(derived, 0.5) == [Keep(derived)]
+    assert link.handle(replace(derived, incarnation="before"), 0.5) == []
+    assert link.wake_at == 1.0
+    link.handle(HelloWanted(), 0.6)
+    assert link.handle(derived, 0.7) == []
 
 
 def test_a_subtask_before_the_welcome_is_an_error() -> None:

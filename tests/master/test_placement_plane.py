@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from itertools import count
 
 import pytest
+from msgspec.structs import replace
 
 from agent.master.movable import MoveStatus
 from agent.master.placement_plane import PlacementPlane
 from agent.master.request_plane import RequestOrigin
 from agent.master.state import State
+from agent.placement.home_traffic import HomeTraffic
 from agent.placement.world import PlacementError, Unit
 from agent.runtime.reactor import Reactor
 from agent.wire.config import parse
@@ -18,17 +20,22 @@ from agent.wire.master_config import MasterConfig
 from agent.wire.messages import Slo
 from agent.wire.placement import (
     ApplyPlan,
+    AskGrant,
+    GrantTold,
     HomeFacts,
+    Listeners,
+    PeerRate,
     PinUnit,
     PlacementEcho,
     PlacementFacts,
     PlannedMove,
     SetPlacementMode,
     ShowPlacement,
+    Source,
     UnitName,
 )
 from agent.wire.principals import Sender
-from agent.wire.topics import Topic, TopicStatus
+from agent.wire.topics import Clone, Topic, TopicStatus
 
 NAMES = ("iad1", "iad2", "iad3")
 ONE_WAY_S = {("iad1", "iad2"): 0.010, ("iad1", "iad3"): 0.040, ("iad2", "iad3"): 0.030}
@@ -50,9 +57,10 @@ class Site:
             "placement": placement,
         }
         self.config = parse(table, MasterConfig, "test")
+        self.peer_arrivals, self.traffic = {}, HomeTraffic(iad)
         self.kept, self.arrivals, self.on_created, self.on_removed = {}, {}, None, None
         self.heard, self.sizes, self.homes = Counter(), {}, []
-        self.up, self.said, self.moves = True, [], []
+        self.up, self.said, self.moves, self.unknown = True, [], [], ()
         self.epochs = count(1)
         self.start()
 
@@ -64,7 +72,7 @@ class Site:
             reactor, self.config, self.state, self, self, self, self, self.said.append,
             partners=[each.iad for each in self.config.pool if each.iad != self.iad],
             mover=self, epoch=next(self.epochs), listeners=lambda: self.heard,
-            sizes=lambda: self.sizes, homes=lambda: self.homes,
+            sizes=lambda: self.sizes, homes=lambda: self.homes, traffic=self.traffic,
         )  # fmt: skip
 
     def restart(self):
@@ -167,11 +175,13 @@ class World:
         if not site.up:
             return
         origin = RequestOrigin(b"p", b"M", Sender("iad", source))
-        if isinstance(message, PlacementEcho):
-            site.handlers[PlacementEcho](source, message, self.now)
+        if isinstance(message, PlacementEcho | GrantTold):
+            site.handlers[type(message)](source, message, self.now)
+            return
+        if type(message) in site.unknown:
             return
         before = len(site.replies)
-        site.handlers[PlacementFacts](origin, message, self.now)
+        site.handlers[type(message)](origin, message, self.now)
         for reply in site.replies[before:]:
             site.replies.remove(reply)
             site.send(source, reply)
@@ -454,6 +464,72 @@ def test_drift_moves_a_unit_only_where_it_is_switched_on(tmp_path):
             site.state.close()
 
 
+def drifting(tmp_path):
+    """iad1 has a topic that is heard at iad2, and drifts."""
+    world = World(tmp_path, drift=True)
+    world[2].heard["comfort"] = 1
+    topic = Topic("comfort", areas=("iad2/a",), every_s=0.1, processor="p")
+    world[1].kept["comfort"] = TopicStatus(topic, "ready")
+    return world
+
+
+def closed(world):
+    for site in world.sites.values():
+        site.state.close()
+
+
+def test_drift_waits_for_the_grant_of_its_target_and_pins_do_not(tmp_path):
+    world = drifting(tmp_path)
+    world[2].unknown = (AskGrant,)  # as a master of an earlier version
+    world.run(60.0)
+    assert world[1].begun() == []
+    assert world[1].ask(PinUnit("p", COMFORT, "iad2")).ok
+    world.run(1.0)
+    assert world[1].begun() == [("comfort", "iad2", "pin")]
+    closed(world)
+
+
+def test_a_master_that_has_granted_a_move_takes_no_other_until_it_is_over(tmp_path):
+    world = drifting(tmp_path)
+    world.run(20.0)
+    assert world[1].begun() == [("comfort", "iad2", "drift")]
+    assert world[2].plane.admits(Unit("processor", "x"), "iad3") == "iad2 is part of another move"
+    world.run(200.0)  # It is told again and again that the move goes on.
+    assert world[2].plane.admits(Unit("processor", "x"), "iad3") == "iad2 is part of another move"
+    world[1].finish("it does not load")
+    assert world[2].plane.admits(Unit("processor", "x"), "iad3") == ""
+    closed(world)
+
+
+def test_the_cost_of_the_view_is_kept_and_what_a_move_gained(tmp_path):
+    world = drifting(tmp_path)
+    world.run(20.0)
+    report = world[1].ask(ShowPlacement("s"))
+    before = report.costs[-1]
+    assert before.cost == pytest.approx(10.0 * 2 * 0.010, rel=1e-3)
+    (move,) = report.moves
+    assert move.gain == pytest.approx(before.cost, rel=1e-3)
+    world[1].finish()
+    world.run(10.0)
+    report = world[1].ask(ShowPlacement("s"))
+    assert report.costs[-1].cost == pytest.approx(0.0, abs=1e-3)
+    world.run(4_000.0)
+    assert len(world[1].ask(ShowPlacement("s")).costs) == 120
+    closed(world)
+
+
+def test_a_grant_ends_by_itself_when_its_holder_is_gone(tmp_path):
+    world = drifting(tmp_path)
+    world.run(20.0)
+    assert world[1].begun() == [("comfort", "iad2", "drift")]
+    world[1].up = False
+    world.run(50.0)
+    assert world[2].plane.admits(Unit("processor", "x"), "iad3") == "iad2 is part of another move"
+    world.run(15.0)
+    assert world[2].plane.admits(Unit("processor", "x"), "iad3") == ""
+    closed(world)
+
+
 def test_a_pin_that_contradicts_storage_is_refused(tmp_path):
     world = World(tmp_path, storage_bytes=1e6)
     world[1].sizes["comfort"] = 2e6
@@ -477,6 +553,72 @@ def test_homes_that_may_live_elsewhere_are_told_and_drained(world):
     assert world[2].begun() == [("node/n1", "iad1", "drain")]
 
 
+def test_a_home_is_told_only_to_masters_that_may_have_it(world):
+    world[2].homes.append(("node/n1", ("iad1", "iad2")))
+    world.run(70.0)
+    assert known(world[1])["iad2"].facts.homes
+    assert known(world[3])["iad2"].facts.homes == ()
+    assert known(world[2])["iad2"].facts.homes
+
+
+def test_a_home_has_a_price_by_what_its_node_exchanges_and_its_delay(world):
+    site = world[2]
+    site.homes.append(("node/n1", ("iad1", "iad2")))
+    site.traffic.counts["n1"] = Counter({"iad1": 0})
+    site.traffic._round_trips_ms["n1"] = deque([4.0])
+    for _ in range(20):
+        site.traffic.counts["n1"]["iad1"] += 50
+        world.run(5.0)
+    (told,) = known(world[1])["iad2"].facts.homes
+    assert told.delays_ms == {"iad2": 2.0, "iad1": pytest.approx(10.0)}
+    assert told.exchanges == (Source("iad1", 10.0),)
+    rows = site.plane.view(world.now).price.why(Unit("home", "node/n1"))
+    prices = {row.master: round(row.price, 6) for row in rows if not row.reason}
+    # A round by way of iad2 is 12 ms; to iad1 directly it is taken to be 10.
+    assert prices == {"iad1": 0.1, "iad2": 0.12}
+
+
+def test_what_a_clone_hears_of_peers_is_told_beside_its_sources(world):
+    site = world[1]
+    clone = Clone("iad2", leaves=True, peers=("clone-b",))
+    site.kept["clone-a"] = TopicStatus(Topic("clone-a", processor="p", clone=clone), "ready")
+    site.arrivals["clone-a"] = Counter({"iad2": 0})
+    site.peer_arrivals["clone-a"] = Counter({("clone-b", "iad3"): 0})
+    for _ in range(20):
+        site.arrivals["clone-a"]["iad2"] += 5
+        site.peer_arrivals["clone-a"]["clone-b", "iad3"] += 10
+        world.run(5.0)
+    (told,) = site.plane.facts().topics
+    assert told.sources == (Source("iad2", 1.0),)
+    assert told.peers == (PeerRate("clone-b", 2.0, "iad3"),)
+    unit = Unit("processor", "clone-a")
+    view = site.plane.view(world.now)
+    assert view.world.processed("clone-a") == 3.0
+    assert view.where(unit) == "iad1"
+
+
+def test_of_a_clone_that_stays_nobody_is_told_and_it_is_not_drained(world):
+    site = world[1]
+    clone = Clone("iad1", peers=("clone-b",))
+    status = TopicStatus(Topic("clone.iad1.n1", processor="p", clone=clone), "ready", cpu_ms=100.0)
+    site.kept["clone.iad1.n1"] = status
+    site.arrivals["clone.iad1.n1"] = Counter({"iad1": 0})
+    before = site.plane.facts().compute
+    for _ in range(20):
+        kept = site.kept["clone.iad1.n1"]
+        site.kept["clone.iad1.n1"] = replace(kept, processed=kept.processed + 10)
+        world.run(5.0)
+        site.plane._measured.count(world.now)
+    told = site.plane.facts()
+    assert told.topics == ()
+    assert told.listeners == (Listeners("clone-b", 1),)
+    assert told.compute == pytest.approx(before - 0.2)
+    reply = site.ask(SetPlacementMode("d", "iad1", "draining"))
+    assert reply.message == "iad1 is empty"
+    world.run(30.0)
+    assert site.begun() == []
+
+
 def test_what_contradicts_itself_is_said_once_and_ends_no_master(world, monkeypatch):
     site = world[1]
     site.create("comfort")
@@ -484,7 +626,7 @@ def test_what_contradicts_itself_is_said_once_and_ends_no_master(world, monkeypa
     assert site.ask(PinUnit("p", COMFORT, "iad2")).ok
     site.moves.clear()
 
-    def contradicted(_now):
+    def contradicted(*_):
         raise PlacementError("client node/n1 cannot reach iad2")
 
     monkeypatch.setattr(site.plane, "view", contradicted)

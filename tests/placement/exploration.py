@@ -9,15 +9,36 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
+from typing import Any, Protocol, Self
 
 from tests.placement.handover_world import Broken, Event, World, faultless
+
+
+class Explored(Protocol):
+    """A world at one moment."""
+
+    def key(self) -> Any:
+        """What tells this moment from others."""
+
+    def events(self) -> Iterator[Event]:
+        """Everything that may happen next."""
+
+    def happen(self, event: Event) -> Self:
+        """The moment after this event. Broken if an invariant does not hold there."""
+
+    def finished(self) -> bool:
+        """Whether nothing is left to be done."""
+
+    def machines(self) -> Iterator[tuple[str, str]]:
+        """(side, state) of the machines."""
 
 
 class Exploration:
     """`run` visits everything. Moments are told apart by a 64-bit hash: among ten million the
     chance that any two are confused is 3 in a million."""
 
-    def __init__(self, start: World) -> None:
+    def __init__(self, start: Explored) -> None:
         self.steps = 0
         self.machines: set[tuple[str, str]] = set()  # (side, state) that were seen
         self.finished: list[int] = []
@@ -49,13 +70,10 @@ class Exploration:
         if stuck is not None:
             raise Broken(f"it cannot be finished any more after {self._way(stuck)}")
 
-    def _visit(self, at: int, world: World) -> None:
+    def _visit(self, at: int, world: Explored) -> None:
         if world.finished():
             self.finished.append(at)
-        for node in world.nodes.values():
-            machine = node.holder.machine
-            if machine is not None:
-                self.machines.add((type(machine).__name__, machine.state))
+        self.machines.update(world.machines())
         for event in world.events():
             self.steps += 1
             try:

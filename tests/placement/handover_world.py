@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from math import inf
 from typing import Any
 
-from agent.placement.exactly_once import Processed, Received, Seen, Subscribed
 from agent.placement.handover import (
     Abort,
     Checkpoint,
@@ -46,6 +45,7 @@ from agent.placement.handover_source import Source
 from agent.placement.handover_target import Target
 from agent.placement.holder import Holder
 from agent.placement.world import Unit
+from tests.placement.exactly_once import Processed, Received, Seen, Subscribed
 
 UNIT = Unit("processor", "comfort")
 # Patience may end at any time, and `Took` be repeated: only the two ends of a lease have an order.
@@ -266,6 +266,13 @@ class World:
             self.subscribed.position,
             _window(self.subscribed),
         )
+
+    def machines(self) -> Iterator[tuple[str, str]]:
+        """(side, state) of the handovers under way."""
+        for node in self.nodes.values():
+            machine = node.holder.machine
+            if machine is not None:
+                yield type(machine).__name__, machine.state
 
     # -- what may happen -------------------------------------------------------------------------
 

@@ -77,6 +77,9 @@ def distances(world: World, where: Mapping[Unit, int], far_s: float, delegated: 
     """The delay of all deliveries and flows, seconds a second, with a share of the messages that
     homes at a master process going by way of the cloud instead."""
     total = 0.0
+    for client, rate in world.exchanges.items():
+        home = where.get(Unit("home", client))
+        total += 0.0 if home is None else rate * world.reach[client][home]
     for name, one, other, rate in deliveries(world):
         source = where.get(Unit("home", one))
         target = where.get(Unit("home", other))

@@ -6,7 +6,6 @@ from math import inf
 
 import pytest
 
-from agent.placement.exactly_once import MAX_HISTORIES, Processed, Received, Subscribed
 from agent.placement.handover import (
     Abort,
     Ask,
@@ -37,6 +36,7 @@ from agent.placement.handover import (
 )
 from agent.placement.holder import Holder
 from agent.placement.world import PlacementError, Unit
+from tests.placement.exactly_once import MAX_HISTORIES, Processed, Received, Subscribed
 
 UNIT = Unit("processor", "comfort")
 TIMING = Timing()

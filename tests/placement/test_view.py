@@ -15,6 +15,7 @@ from agent.wire.placement import (
     Delay,
     HomeFacts,
     Listeners,
+    PeerRate,
     PinnedUnit,
     PlacementFacts,
     Source,
@@ -163,6 +164,67 @@ def test_what_nobody_measured_of_a_topic_is_as_with_its_processor_elsewhere():
     view = View([facts("iad1", topics=(COMFORT, new, TopicFacts("notes")))])
     assert view.world.topics["new"].service_s == 0.002
     assert view.world.topics["notes"].service_s == 0.001
+
+
+def hears(name, *peers, **more):
+    return TopicFacts(name, cpu_ms=100.0, peers=tuple([PeerRate(*each) for each in peers]), **more)
+
+
+def test_what_topics_hear_of_each_other_are_flows_both_ways_together():
+    one, two = hears("a", ("b", 2.0, "iad2")), hears("b", ("a", 0.5, "iad1"), ("b", 9.0, "iad2"))
+    delays = (Delay("iad2", 4.0, 9.0),)
+    view = View([facts("iad1", topics=(one,), delays=delays), facts("iad2", topics=(two,))])
+    a, b = (Unit("processor", name) for name in "ab")
+    assert view.world.peers == {a: {b: 2.5}, b: {a: 2.5}}
+    assert view.world.load_of(a) == pytest.approx(0.2)
+    assert view.price.total() == pytest.approx(2.5 * 0.004)
+    assert view.price.at(a, 1) == 0.0
+    assert view.unseen == {}
+
+
+def test_a_peer_that_no_master_told_is_a_source_where_its_messages_came_from():
+    own = hears("a", ("b", 2.0, "iad2"), ("c", 1.0, "iad9"), ("d", 1.0))
+    view = View([facts("iad1", topics=(own,)), facts("iad2")])
+    assert view.world.topics["a"].publishers == {"@iad2": 2.0, "@iad1": 2.0}
+    assert view.unseen == {"a": ["b", "c", "d"]}
+
+
+def test_messages_wait_as_in_queues_m_d_1_one_a_core():
+    busy = TopicFacts("a", (Source("iad1", 10.0),), cpu_ms=90.0)
+    view = View([facts("iad1", topics=(busy,), compute=1.0)])
+    # Pollaczek-Khinchine: 10 messages a second wait r s / 2 (1 - r) each.
+    assert view.price.total() == pytest.approx(10.0 * 0.9 * 0.09 / (2 * 0.1))
+    half = View([facts("iad1", topics=(busy,), compute=2.0)])
+    assert half.price.total() == pytest.approx(2 * 5.0 * 0.45 * 0.09 / (2 * 0.55))
+
+
+def test_a_load_that_reaches_the_cores_is_not_let_in_and_limits_say_so_first():
+    unit = Unit("processor", "a")
+    for rate, says in (
+        (10.0, "would have a load of 1, less than 1 is served"),
+        (11.0, "needs 1.1 CPU-seconds a second, has 1"),
+    ):
+        busy = TopicFacts("a", (Source("iad1", rate),), cpu_ms=100.0)
+        view = View([facts("iad1", topics=(busy,), compute=4.0), facts("iad2", compute=1.0)])
+        assert view.price.reason(unit, 1) == says
+
+
+def test_what_a_node_exchanges_with_masters_makes_the_price_of_its_home():
+    node = HomeFacts(
+        "node/n1",
+        {"iad1": 2.0, "iad2": 5.0},
+        exchanges=(Source("iad1", 1.0), Source("iad2", 3.0), Source("iad9", 2.0)),
+    )
+    delays = (Delay("iad2", 4.0, 9.0),)
+    view = View([facts("iad1", homes=(node,), delays=delays), facts("iad2", opening_cost=0.5)])
+    rows = {row.master: row for row in view.price.why(Unit("home", "node/n1"))}
+    assert rows["iad1"].client_s == pytest.approx(6 * 0.002)
+    assert rows["iad1"].peers_s == pytest.approx(3 * 0.004)
+    assert rows["iad2"].client_s == pytest.approx(6 * 0.005)
+    assert rows["iad2"].peers_s == pytest.approx(3 * 0.004)  # with iad9 by way of iad1
+    assert rows["iad2"].opening_s == 0.5
+    assert view.price.total() == pytest.approx(rows["iad1"].price)
+    assert view.units() == [Unit("home", "node/n1")]
 
 
 def test_rates_are_those_of_the_last_minute_and_begin_anew_with_a_count_that_fell():

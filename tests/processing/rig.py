@@ -49,9 +49,11 @@ def definition(name: str, slo_s: float = 1.0, **limits: object) -> Definition:
 
 
 class Rig:
-    """One master's processing. `requests` has what each live worker is to do."""
+    """One master's processing. `requests` has what each live worker is to do. States of up to
+    `small` bytes come along with the outputs of each message."""
 
-    def __init__(self, workers: int = 1, *, ready: bool = True) -> None:
+    def __init__(self, workers: int = 1, *, ready: bool = True, small: int = -1) -> None:
+        self.small = small
         self.now = 100.0
         self.processing = Processing(workers)
         self.starting: list[int] = []
@@ -118,7 +120,9 @@ class Rig:
                 self.handle(Loaded(worker, incarnation))
             case Run(incarnation=incarnation, body=message):
                 states[incarnation], outputs = step(states[incarnation], message)
-                self.handle(Finished(worker, incarnation, outputs, cpu_s, grown))
+                state = states[incarnation]
+                told = state if len(state) <= self.small else None
+                self.handle(Finished(worker, incarnation, outputs, cpu_s, grown, told))
             case TakeSnapshot(incarnation=incarnation):
                 self.handle(Snapshotted(worker, incarnation, states[incarnation]))
 

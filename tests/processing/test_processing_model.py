@@ -40,9 +40,12 @@ ATTEMPTS = {"a": 2, "b": 1, "c": 3}
 
 
 class Processors(RuleBasedStateMachine):
+    # Of a state that comes along with each message.
+    small = -1
+
     def __init__(self):
         super().__init__()
-        self.rig = Rig(2)
+        self.rig = Rig(2, small=self.small)
         self.epoch = 0
         self.next = dict.fromkeys(NAMES, 1)  # the next position that its topic has not sent yet
         self.looked = [0] * 4
@@ -255,10 +258,23 @@ class Processors(RuleBasedStateMachine):
         assert not any(isinstance(r, Load | Run) for r in rig.requests.values())
 
 
+class SmallStates(Processors):
+    """States are small at first, and outgrow it."""
+
+    small = 8
+
+
 TestProcessors = Processors.TestCase
-TestProcessors.settings = settings(max_examples=50, stateful_step_count=50)
+TestProcessors.settings = settings(max_examples=40, stateful_step_count=50)
+TestSmallStates = SmallStates.TestCase
+TestSmallStates.settings = settings(max_examples=40, stateful_step_count=50)
 
 
 @pytest.mark.long
 class TestProcessorsAtLength(Processors.TestCase):
-    settings = settings(max_examples=600, stateful_step_count=80)
+    settings = settings(max_examples=400, stateful_step_count=80)
+
+
+@pytest.mark.long
+class TestSmallStatesAtLength(SmallStates.TestCase):
+    settings = settings(max_examples=400, stateful_step_count=80)

@@ -9,10 +9,14 @@ from hypothesis import strategies as st
 
 from agent.alerts.inbox import Inbox
 from agent.alerts.spool import _Spooled
+from agent.clones.anchor import Anchor
+from agent.clones.events import Kept
 from agent.overlay.session import Session
 from agent.placement.handover import Timing
 from agent.placement.handover_source import Source
 from agent.placement.handover_target import Target
+from agent.placement.primary import Primary
+from agent.placement.standby import Standby
 from agent.placement.world import Unit
 from agent.processing.definition import Definition
 from agent.processing.events import Checkpoint
@@ -35,6 +39,7 @@ from agent.scheduling.watches.events import SavedWatch
 from agent.scheduling.watches.rounds import RoundEntry, WatchEntry
 from agent.topics.entry import TopicEntry
 from agent.topics.events import Progress
+from agent.wire.clones import CloneOf
 from agent.wire.messages import Query, Slo, Task, Window
 from agent.wire.overlay import Notification, Origin
 from agent.wire.overlay_links import OverlayHello
@@ -79,8 +84,13 @@ MACHINES = {
     "host": lambda: _Host(Member("i/n1", "i", "node")),
     "processor": lambda: Processor(Definition("comfort", "comfort_index"), 1, Checkpoint()),
     "worker": lambda: Worker(1),
+    "primary": lambda: Primary(Unit("processor", "comfort"), "iad2", 1, 1, 1),
+    "standby": lambda: Standby(Unit("processor", "comfort"), "iad1"),
     "source": lambda: Source(Unit("home", "n1"), "iad2", 1, 1, Timing()),
     "target": lambda: Target(Unit("home", "n1"), "iad1", 1, 1.0, Timing()),
+    "anchor": lambda: Anchor(
+        Kept(CloneOf("iad4/n3", "echo"), Topic("clone-1", processor="echo"), "a1")
+    ),
     "topic": lambda: TopicEntry(Topic("comfort"), 1, Progress("a1"), 0.0),
 }
 

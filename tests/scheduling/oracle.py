@@ -48,6 +48,7 @@ def task(
     origin: str = "",
     advance_ms: float = 0.0,
     form: m.Form = "aggregate",
+    stale_ok: bool = False,
 ) -> m.Task:
     return m.Task(
         id=f"t{number}",
@@ -61,6 +62,7 @@ def task(
         channels=channels,
         origin=origin,
         advance_ms=advance_ms,
+        stale_ok=stale_ok,
     )
 
 

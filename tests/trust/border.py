@@ -10,18 +10,19 @@ from agent.wire.records import SubtaskRecord, TaskRecord
 # queries were, as a whole: nothing in it is about one IAD's nodes. Quality and age say how far an
 # area's readings are to be believed, whichever sensor took them. `longest_s` says how long a window
 # of an area would fit into a message; `nearest` is an area that was announced; `retry_s` that an
-# IAD has just started. `held_from_ms` says since when an area has readings, as its series does.
+# IAD has just started. `held_from_ms` says since when an area has readings, as its series does;
+# `stale_ms` how old an area's last known values are, as their times do.
 ALLOWED = {
     "task": {
         "type", "id", "areas", "window", "percentile", "budget_ms", "timeout_ms", "channels",
         "form", "service", "label", "emulation_seed", "origin", "last_s", "ago_s", "start_ms",
-        "end_ms", "advance_ms", "takes_too_large",
+        "end_ms", "advance_ms", "takes_too_large", "stale_ok",
     },
     "task_result": {
         "type", "id", "status", "total_ms", "results", "missing", "reason", "message", "area",
         "series", "aggregate", "time_ms", "source_time_ms", "values", "first_ms", "last_ms",
         "channels", "count", "min", "mean", "max", "quality", "age_ms", "bad", "suspect",
-        "temperature", "humidity", "longest_s", "nearest", "held_from_ms",
+        "temperature", "humidity", "longest_s", "nearest", "held_from_ms", "stale_ms",
     },
     "cancel_task": {"type", "id"},
     "propose": {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import selectors
 import socket
 import threading
+from contextlib import suppress
 
 
 class Tap:
@@ -53,8 +54,11 @@ class Tap:
         except OSError:
             data = b""
         if not data:
-            self.selector.unregister(source)
-            sink.close()
+            # Its number may be another one's soon.
+            for each in (source, sink):
+                with suppress(KeyError, ValueError):
+                    self.selector.unregister(each)
+                each.close()
 
     @property
     def bytes(self) -> bytes:

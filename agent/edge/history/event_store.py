@@ -32,13 +32,14 @@ RAISED_COLUMNS: Final = "trigger, definition, sensor, channel, areas"
 
 
 def salvage_events(db: sqlite3.Connection, aside: str) -> None:
-    """Copy the readable events and raised triggers out of a broken file, in the open
-    transaction."""
+    """Copy the readable events, raised triggers and positions of derived values out of a broken
+    file, in the open transaction."""
     found = False
     for table, columns in (
         ("events", f"{FIRST_COLUMNS}, {', '.join(ADDED_TO_EVENTS)}"),
         ("events", FIRST_COLUMNS),  # of a file last opened before the columns were added
         ("raised", RAISED_COLUMNS),
+        ("derived", "source, position"),
     ):
         if not (found and table == "events"):
             found = _salvage(db, aside, table, columns)

@@ -76,6 +76,14 @@ CREATE TABLE IF NOT EXISTS raised (
     areas TEXT NOT NULL
 ) STRICT, WITHOUT ROWID
 """
+# How far the derived values of each source are in this history: moved in the transactions that
+# store them.
+DERIVED: Final = """
+CREATE TABLE IF NOT EXISTS derived (
+    source TEXT NOT NULL UNIQUE,
+    position INTEGER NOT NULL
+) STRICT
+"""
 META: Final = {"version": VERSION, "compatible": VERSION, "openings": 0, "events_dropped": 0}
 
 # Columns that every file must have; a damaged schema may lack one.
@@ -86,6 +94,7 @@ COLUMNS: Final = (
     "sequence, kind, time_ms, boot, monotonic_ms, synchronised, sensor, channel, text FROM events",
     f"{', '.join(ADDED_TO_EVENTS)} FROM events",
     "trigger, definition, sensor, channel, areas FROM raised",
+    "source, position FROM derived",
 )
 
 
@@ -170,14 +179,17 @@ def _check(db: sqlite3.Connection, path: str, new: str) -> None:
 def _add_missing(db: sqlite3.Connection) -> None:
     """Add the columns and tables that the file's format version predates."""
     there = {name for _, name, *_ in db.execute("PRAGMA table_info(events)")}
-    (raised,) = db.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'raised'").fetchone()
+    (tables,) = db.execute(
+        "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('raised', 'derived')"
+    ).fetchone()
     missing = [name for name in ADDED_TO_EVENTS if name not in there]
-    if raised and not missing:
+    if tables == 2 and not missing:
         return
     with transaction(db):
         for name in missing:
             db.execute(f"ALTER TABLE events ADD COLUMN {name} {ADDED_TO_EVENTS[name]}")
         db.execute(RAISED)
+        db.execute(DERIVED)
 
 
 def _usable(compatible: object) -> bool:

@@ -87,7 +87,8 @@ def drop_old(
     that is synchronised: `synchronised_ms`, None if it is not. O(groups).
     """
     boots = db.execute(
-        "SELECT boot, min(first_monotonic_ms), max(last_monotonic_ms) FROM groups"
+        # Derived values may be from before the boot in which they came.
+        "SELECT boot, min(max(first_monotonic_ms, 0)), max(max(last_monotonic_ms, 0)) FROM groups"
         " GROUP BY boot ORDER BY max(sequence) DESC"
     ).fetchall()
     later_ms = 0  # how long the boots after this one lasted
@@ -133,7 +134,13 @@ def move(db: sqlite3.Connection, boot: str, correction: Correction) -> int:
     rows = db.execute(
         f"SELECT {ROW} FROM groups WHERE boot = ? AND first_monotonic_ms >= ?"  # noqa: S608 - a constant
         " AND first_monotonic_ms < ? AND (? OR NOT synchronised)",
-        (boot, correction.since_monotonic_ms, correction.until_monotonic_ms, correction.every),
+        # Derived values may be from before the boot: a correction of all of it is one of theirs.
+        (
+            boot,
+            correction.since_monotonic_ms or -(1 << 62),
+            correction.until_monotonic_ms,
+            correction.every,
+        ),
     ).fetchall()
     moved = []
     farthest_ms = 0

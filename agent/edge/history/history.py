@@ -20,7 +20,7 @@ from contextlib import suppress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from agent.edge.history import group_table, wal
+from agent.edge.history import derived_positions, group_table, wal
 from agent.edge.history.columns import encode
 from agent.edge.history.event_store import EventStore
 from agent.edge.history.file import HistoryError, connect_to_read, hold, transaction
@@ -67,6 +67,7 @@ class History:
         self.given_up = 0  # readings lost because the file could not be written
         self.acknowledged = 0  # readings on stable storage since the opening
         self.damaged = False  # the file was found damaged: a restart repairs it
+        self.derived: dict[str, int] = {}  # by source: the position up to which all is stored
         self.cache = GroupCache()
         self._boot = boot
         self._group_readings = group_readings
@@ -194,7 +195,7 @@ class History:
             try:
                 with transaction(db):
                     for group in groups:
-                        group_table.insert(db, self._complete(group))
+                        self._insert(db, group)
                     farthest_ms = group_table.move(db, self._boot, correction)
                     self.events.move(db, correction)
                     latest_ms = group_table.latest_ms(db)  # nothing may fail after the commit
@@ -319,7 +320,7 @@ class History:
         db = self._opened()
         with transaction(db):
             for group in closed:
-                group_table.insert(db, self._complete(group))
+                self._insert(db, group)
             group_table.quarantine(db, doubtful.items())
             if closed:
                 last = max(closed, key=attrgetter("last_monotonic_ms"))
@@ -341,6 +342,7 @@ class History:
             self._filed_until_ms = latest_ms
             for group in closed:
                 self.acknowledged += len(group) - group.written
+                self._stored(group.source, group.position)
             for stream in self._streams:
                 stream.groups[:] = [g for g in stream.groups if g.sequence not in done]
 
@@ -364,6 +366,17 @@ class History:
             for group, n in new:
                 self.acknowledged += n - group.written
                 group.written = n
+            for chunk in chunks:
+                self._stored(chunk.source, chunk.position)
+
+    def _stored(self, source: str, position: int) -> None:
+        if source:
+            self.derived[source] = max(position, self.derived.get(source, 0))
+
+    def _insert(self, db: sqlite3.Connection, group: RowGroup) -> None:
+        group_table.insert(db, self._complete(group))
+        if group.source:
+            derived_positions.keep(db, group.source, group.position)
 
     def _chunk(self, group: RowGroup, start: int, end: int) -> wal.Chunk:
         layout, data = encode(group.slice(start, end))
@@ -377,6 +390,8 @@ class History:
             first.synchronised,
             layout,
             data,
+            group.position,
+            group.source,
         )
 
     def _complete(self, group: RowGroup) -> Complete:
@@ -401,6 +416,7 @@ class History:
                 continue
             if group.written < len(group):
                 excess -= len(group) - group.written
+                self._stored(group.source, group.position)  # nobody is to wait for them
                 if group.written:
                     self.given_up += group.cut_to_written()
                 else:
@@ -432,6 +448,7 @@ class History:
             self._sequence += sequence - UNNUMBERED
             self.id = history
             self._db, self._immutable, self._filed_until_ms = db, False, latest_ms
+            self.derived = derived_positions.kept(db)
             self._notices += notices
 
     def _do_without(self, error: Exception) -> None:
@@ -468,7 +485,8 @@ def _as_corrected(sample: Sample, correction: Correction) -> Sample:
     """The reading with a correction applied to its time: a slow sensor's reading may be stamped
     before a correction and arrive after it."""
     monotonic_ms = sample.monotonic_ms
-    if not correction.since_monotonic_ms <= monotonic_ms < correction.until_monotonic_ms or (
+    since_ms = correction.since_monotonic_ms or min(monotonic_ms, 0)
+    if not since_ms <= monotonic_ms < correction.until_monotonic_ms or (
         sample.synchronised and not correction.every
     ):
         return sample

@@ -24,7 +24,7 @@ class Sample(NamedTuple):
 
     `age_ms` is how long before its time it was measured; `quality` has the flags of each value
     (`sensors.quality.flags`), () if all are good; `raw` has the values before calibration, if that
-    changed them.
+    changed them. Derived values have the `position` at their `source` (`agent.wire.derived`).
     """
 
     time_ms: int
@@ -35,11 +35,14 @@ class Sample(NamedTuple):
     age_ms: int = 0
     quality: tuple[int, ...] = ()
     raw: tuple[float, ...] | None = None
+    source: str = ""
+    position: int = 0
 
 
 class RowGroup:
     """An append-only group in memory. `sequence` is the number of its first reading; `written`
-    readings are on stable storage; a `closed` group is complete."""
+    readings are on stable storage; a `closed` group is complete. `position` is that of its last
+    derived values."""
 
     __slots__ = (
         "age_ms",
@@ -47,6 +50,7 @@ class RowGroup:
         "closed",
         "first",
         "last_monotonic_ms",
+        "position",
         "quality",
         "raw",
         "sensor",
@@ -79,10 +83,16 @@ class RowGroup:
         self.quality = tuple([bytearray() for _ in channels])
         self.written = 0
         self.closed = False
+        self.position = 0
         self.add(first)
 
     def __len__(self) -> int:
         return len(self.time_ms)
+
+    @property
+    def source(self) -> str:
+        """Whose derived values they are; empty for readings."""
+        return self.first.source
 
     def continues(self, sample: Sample) -> bool:
         """Whether `sample` belongs to this group: no step of the clock, the same columns."""
@@ -92,6 +102,7 @@ class RowGroup:
             sample.time_ms > self.time_ms[-1]
             and abs(drift) <= CLOCK_STEP_MS
             and sample.synchronised == first.synchronised
+            and sample.source == first.source
             and (sample.source_time_ms is None) == (first.source_time_ms is None)
         )
 
@@ -114,6 +125,7 @@ class RowGroup:
             if self.raw is not None:
                 self.raw[i].append(raw[i])
         self.last_monotonic_ms = sample.monotonic_ms
+        self.position = sample.position
 
     def cut(self, start_ms: int, end_ms: int) -> RecordBatch | None:
         """The readings of [start_ms, end_ms), copied; None if there are none."""

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from agent.edge.history import group_table, wal
+from agent.edge.history import derived_positions, group_table, wal
 from agent.edge.history.columns import decode, merge
 from agent.edge.history.event_store import salvage_events
 from agent.edge.history.file import (
@@ -72,6 +72,9 @@ def open_history(path: str, history: str, retention_ms: int) -> Opened:
             group_table.quarantine(db, damaged)
             for group in _groups(found) if found is not None else ():
                 group_table.insert_new(db, group)
+            for chunk in found.chunks if found is not None else ():
+                if chunk.source:
+                    derived_positions.keep(db, chunk.source, chunk.position)
             # A damaged SQLite log may have lost an opening that the tail's sequences reveal.
             db.execute(
                 "UPDATE meta SET value = 1 + max(value,"

@@ -22,8 +22,8 @@ class Owner(Protocol):
 
 
 class Stream:
-    """One sensor's stream. `append` and `load` are for one thread at a time; `groups` and `add` are
-    protected by the history's lock."""
+    """One sensor's stream. `append` and `load` are for one thread at a time, which may change
+    `channels`; `groups` and `add` are protected by the history's lock."""
 
     def __init__(
         self, history: Owner, sensor: str, channels: tuple[str, ...], *, keeps_raw: bool
@@ -63,7 +63,7 @@ class Stream:
         """Append a reading to the open group, of at most `most` readings, or to a new one that
         begins at `block()`. Raises as `RowGroup.add`, and changes nothing then."""
         last = self.groups[-1] if self.groups else None
-        if last is not None and not last.closed and last.continues(sample):
+        if last is not None and not last.closed and self._fits(last) and last.continues(sample):
             last.add(sample)
         else:
             self.groups.append(self.begin(block(), sample))
@@ -72,3 +72,6 @@ class Stream:
         self.groups[-1].closed = len(self.groups[-1]) >= most
         distance_ms = sample.monotonic_ms - self._last_ms if self._last_ms is not None else 0
         self._last_ms, self.next_ms = sample.monotonic_ms, sample.monotonic_ms + distance_ms
+
+    def _fits(self, group: RowGroup) -> bool:
+        return group.channels == self.channels

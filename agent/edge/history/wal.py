@@ -43,7 +43,8 @@ class Head(Struct, array_like=True, frozen=True):
 
 
 class Chunk(Struct, array_like=True, frozen=True):
-    """Readings `start` … of the group `sequence`, as `columns.encode` packs them."""
+    """Readings `start` … of the group `sequence`, as `columns.encode` packs them. Derived values of
+    `source` are there up to `position`."""
 
     sequence: int
     start: int
@@ -53,6 +54,8 @@ class Chunk(Struct, array_like=True, frozen=True):
     synchronised: bool
     layout: str
     data: bytes
+    position: int = 0
+    source: str = ""
 
 
 class Found(Struct, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 from msgspec.structs import replace
 
@@ -12,6 +13,7 @@ from agent.scheduling.held import with_held
 from agent.scheduling.queries.entry import QueryEntry, Share
 from agent.scheduling.result_budget import as_known, gap_of, without_parts
 from agent.scheduling.shared_budget import FULL
+from agent.scheduling.stale import fresher
 from agent.wire.areas import AreaSet
 from agent.wire.messages import (
     Answer,
@@ -29,10 +31,12 @@ def gather(entry: QueryEntry, now: float, read: Callable[[float], float]) -> Ans
     waited_ms = (now - entry.received_s) * 1e3
     results: list[AreaResult] = []
     missing: list[Missing] = []
+    stale: list[AreaResult] = []
     reports = []
     for share in entry.shares:
         if share.cancelled:
             continue
+        stale.extend(share.stale)
         gaps, coverage, total_ms = _accounted(share, waited_ms)
         missing.extend(gaps)
         if share.result is not None:
@@ -59,10 +63,23 @@ def gather(entry: QueryEntry, now: float, read: Callable[[float], float]) -> Ans
         elapsed_ms=elapsed_ms,
         slo_met=status == "complete" and elapsed_ms <= entry.query.slo.latency_ms,
         coverage=Coverage(len(merged), len(merged) + len(unanswered)),
-        results=with_held(merged, entry.query.window.length_s),
+        results=_in_order(with_held(merged, entry.query.window.length_s), fresher(stale, merged)),
         missing=unanswered,
         tasks=tuple(reports),
     )
+
+
+def _in_order(live: tuple[AreaResult, ...], stale: Sequence[AreaResult]) -> tuple[AreaResult, ...]:
+    return tuple(sorted([*live, *stale], key=attrgetter("area"))) if stale else live
+
+
+def apart(result: TaskResult) -> tuple[TaskResult, tuple[AreaResult, ...]]:
+    """The result without last known values, and these."""
+    stale = tuple([each for each in result.results if each.stale_ms is not None])
+    if not stale:
+        return result, ()
+    live = tuple([each for each in result.results if each.stale_ms is None])
+    return replace(result, results=live), stale
 
 
 def fitting(entry: QueryEntry, result: TaskResult) -> TaskResult:

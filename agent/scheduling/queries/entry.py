@@ -9,7 +9,7 @@ from agent.scheduling.events import Peer
 from agent.scheduling.lifecycle import QUERY_TRANSITIONS
 from agent.scheduling.result_budget import ResultBudget
 from agent.scheduling.shared_budget import Holding
-from agent.wire.messages import Missing, MissingReason, Query, Task, TaskResult
+from agent.wire.messages import AreaResult, Missing, MissingReason, Query, Task, TaskResult
 from agent.wire.principals import Sender
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ class Share:
     """One IAD's task of an open query. `areas` are missing until it replies."""
 
     __slots__ = (
-        "areas", "asked", "cancelled", "gap", "iad", "refusal", "result", "task",
+        "areas", "asked", "cancelled", "gap", "iad", "refusal", "result", "stale", "task",
         "task_id",
     )  # fmt: skip
 
@@ -32,6 +32,8 @@ class Share:
         self.task = task
         self.areas = areas
         self.result: TaskResult | None = None
+        # Last known values of its areas that are missing.
+        self.stale: tuple[AreaResult, ...] = ()
         # The reason why its areas are missing until there is a result.
         self.gap: MissingReason = "timeout"
         # If another IAD may still answer for its areas, a refusal does not end the query.

@@ -36,7 +36,7 @@ from agent.scheduling.events import (
 )
 from agent.scheduling.nearest import without_node
 from agent.scheduling.pools import DEFAULT, Pool
-from agent.scheduling.queries.answers import fitting, gather, refusal, within
+from agent.scheduling.queries.answers import apart, fitting, gather, refusal, within
 from agent.scheduling.queries.classes import QueryClasses
 from agent.scheduling.queries.entry import QueryEntry, Share
 from agent.scheduling.queries.first_answers import FirstAnswers
@@ -231,6 +231,7 @@ class QueryScheduler:
                 origin=self._iad,
                 advance_ms=advance_ms,
                 takes_too_large=True,
+                stale_ok=query.stale_ok,
             )
             share = Share(match.iad, task, match.expected)
             entry.shares.append(share)
@@ -280,6 +281,8 @@ class QueryScheduler:
             return []
         if result.status != "refused":
             result = result if iad == self._iad else within(result, share.asked)
+            result, stale = apart(result)
+            share.stale = stale if entry.query.stale_ok else ()
             result = fitting(entry, result)
         if result.status == "refused":
             share.refusal = result

@@ -11,17 +11,24 @@ from agent.scheduling.admission import Refused
 from agent.scheduling.aggregation import merge_missing, merge_results
 from agent.scheduling.events import Instruction, Peer, SendTaskResult, WriteRecord
 from agent.scheduling.result_budget import as_known, without_parts
+from agent.scheduling.stale import LastKnown, fill, nothing_known
 from agent.scheduling.tasks.entry import SubtaskEntry, TaskEntry
 from agent.scheduling.tasks.node_membership import Unserved
 from agent.scheduling.tasks.records import subtask_record, task_record
 from agent.scheduling.timers import Timers
-from agent.wire.messages import AnswerStatus, MissingReason, SubtaskResult, TaskResult
+from agent.wire.messages import (
+    AnswerStatus,
+    AreaResult,
+    MissingReason,
+    SubtaskResult,
+    TaskResult,
+)
 from agent.wire.records import SubtaskOutcome
 
 
 class TaskEnds:
     """The open tasks of one IAD, and their answer timeouts. `read` gives the time that results and
-    records state."""
+    records state; `last_known` what clones keep of areas without a live answer."""
 
     def __init__(
         self,
@@ -29,8 +36,10 @@ class TaskEnds:
         counters: dict[str, int],
         read: Callable[[float], float],
         wall_offset_s: float,
+        last_known: LastKnown = nothing_known,
     ) -> None:
         self._iad = iad
+        self._last_known = last_known
         self._counters = counters
         self._read = read
         self._wall_offset_s = wall_offset_s
@@ -78,13 +87,18 @@ class TaskEnds:
             merge_missing(entry.missing, results), takes_too_large=entry.task.takes_too_large
         )
         status: AnswerStatus = "partial" if missing else "complete"
+        stale: tuple[AreaResult, ...] = ()
+        if missing and (task := entry.task).stale_ok:
+            missing, stale = fill(
+                missing, results, entry.within, entry.channels, task.form, self._last_known
+            )
         entry.become(status)
         ended_s = self._read(now)
         result = TaskResult(
             id=entry.task.id,
             status=status,
             total_ms=(ended_s - entry.received_s) * 1e3,
-            results=results,
+            results=results + stale,
             missing=missing,
         )
         return self._end(entry, result, ended_s)

@@ -41,7 +41,7 @@ class TaskEntry(StateMachine):
         "advance_s", "budget_s", "channels", "deadline", "deadline_s", "enqueued_s", "evaluated_s",
         "fanout", "heading", "held", "held_areas", "hopeless", "iad", "limited", "missing",
         "origin", "pending", "policy", "received_s", "refused", "results", "room", "size", "task",
-        "timer",
+        "timer", "within",
     )  # fmt: skip
 
     TRANSITIONS = TASK_TRANSITIONS
@@ -62,6 +62,8 @@ class TaskEntry(StateMachine):
         self.iad = iad
         self.channels = task.channels
         self.limited = False
+        # The asked areas that its service may ask for.
+        self.within: tuple[str, ...] = ()
         self.budget_s = task.budget_ms / 1e3
         # From another IAD: it may advance its own classes up to this bound.
         self.advance_s = limited_advance(task.advance_ms / 1e3, self.budget_s)

@@ -16,6 +16,7 @@ from agent.scheduling.tasks.entry import TaskEntry
 from agent.scheduling.tasks.joining import KnownNodes, Lacking
 from agent.scheduling.tasks.nodes import Node, NodeTable
 from agent.wire.areas import AreaSet, above
+from agent.wire.codec import MAX_SERIES_BYTES
 from agent.wire.messages import Missing
 from agent.wire.principals import Sender
 
@@ -117,6 +118,7 @@ class TaskPlanner:
         `absent` areas may still join."""
         asked: Asked = []
         within = contract.within(entry.task.areas)
+        entry.within = within.areas
         covering = self._nodes.covering(within.areas)
         for node, areas in covering.nodes:
             if node.state == "live":
@@ -139,6 +141,15 @@ class TaskPlanner:
         new samples would never show that its nodes have recovered."""
         self._infeasible_count += 1
         return self._infeasible_count % PROBE_EVERY == 0
+
+
+def expected_bytes(entry: TaskEntry, asked: Asked) -> int:
+    """What the result of a task will hold, about; a node's series counts for each of its areas."""
+    window_s = entry.task.window.length_s
+    expected = sum(
+        [node.expected_bytes(entry.channels, window_s) * len(areas) for node, areas in asked]
+    )
+    return round(min(expected, MAX_SERIES_BYTES))
 
 
 def _still_joining(gaps: Iterable[Missing], absent: Sequence[str]) -> Iterator[Missing]:

@@ -21,7 +21,7 @@ def task_record(
         areas = {r.area for r in entry.results}
         answered, asked = len(areas), len(areas.union(gap.area for gap in entry.missing))
     else:
-        answered = len(result.results)
+        answered = sum(each.stale_ms is None for each in result.results)
         asked = answered + len(result.missing)
     return TaskRecord(
         iad=iad,

@@ -37,6 +37,7 @@ from agent.scheduling.shared_budget import (
     areas_counted,
     payer_of,
 )
+from agent.scheduling.stale import LastKnown, nothing_known
 from agent.scheduling.tasks.contracts import Contracts
 from agent.scheduling.tasks.deadlines import DeadlineEstimator
 from agent.scheduling.tasks.dispatch import Dispatcher
@@ -46,11 +47,11 @@ from agent.scheduling.tasks.joining import Joining, KnownNodes, Lacking
 from agent.scheduling.tasks.node_claims import implausible
 from agent.scheduling.tasks.node_membership import NodeMembership
 from agent.scheduling.tasks.nodes import NodeResource
-from agent.scheduling.tasks.planner import Asked, TaskPlanner
+from agent.scheduling.tasks.planner import TaskPlanner, expected_bytes
 from agent.scheduling.tasks.records import subtask_heading
 from agent.wire.areas import AreaSet
 from agent.wire.base import RAW, Policy
-from agent.wire.codec import MAX_SERIES_BYTES, MAX_SUBTASK_SERIES_BYTES
+from agent.wire.codec import MAX_SUBTASK_SERIES_BYTES
 from agent.wire.market import Member
 from agent.wire.messages import (
     AreaResult,
@@ -80,7 +81,7 @@ class TaskScheduler:
     `started_s` tasks wait for nodes that are still joining (`Joining`), also for those `known` from
     before, by name; None: the shell does not execute `KeepNode` and `ForgetNode`. `budget` is
     shared by all answers of the process. `rates` are those of other IADs for services that have no
-    agreed one.
+    agreed one. `last_known` is what clones keep of areas (`stale.fill`).
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class TaskScheduler:
         known: Mapping[str, tuple[str, ...]] | None = None,
         budget: SharedBudget | None = None,
         rates: ClientRates | None = None,
+        last_known: LastKnown = nothing_known,
     ) -> None:
         self._rates = ClientRates() if rates is None else rates
         self._areas = SharedBudget(MAX_OPEN_AREAS)
@@ -119,7 +121,7 @@ class TaskScheduler:
             "implausible_results": 0,
             **refusal_counters("tasks"),
         }
-        self._ends = TaskEnds(iad, self._counters, self._read, wall_offset_s)
+        self._ends = TaskEnds(iad, self._counters, self._read, wall_offset_s, last_known)
         self._open, self._timeouts = self._ends.open, self._ends.timeouts
         self._dispatcher = Dispatcher(policy, estimator.expected_s, first_subtask_id)
         self._membership = NodeMembership(
@@ -195,6 +197,11 @@ class TaskScheduler:
         """The last hello of the node of that name; None if it is not joined."""
         node = self._nodes.named(name)
         return node.hello if node is not None and node.state == "live" else None
+
+    def link_to(self, name: str) -> tuple[Peer, Hello] | None:
+        """The link of the node of that name, and its hello; None if it is not joined."""
+        node = self._nodes.named(name)
+        return (node.peer, node.hello) if node is not None and node.state == "live" else None
 
     def joined_s(self, name: str) -> float:
         """When the node of that name said hello last."""
@@ -272,7 +279,7 @@ class TaskScheduler:
             return self._ends.refuse(entry, asked, now)
         if not asked:
             return self._ends.finish(entry, now)
-        if task.form == "series" and not entry.held.expect(_expected_bytes(entry, asked)):
+        if task.form == "series" and not entry.held.expect(expected_bytes(entry, asked)):
             return self._ends.refuse(entry, Refused("overloaded", FULL), now)
         entry.become("open")
         entry.heading = subtask_heading(self._iad, entry, self._wall_offset_s)
@@ -440,15 +447,6 @@ class TaskScheduler:
             dispatched -= sum(s.state == "dispatched" for s in node.busy.values())
             assert all(s.state in ("dispatched", "abandoned") for s in node.busy.values())
         assert dispatched == 0
-
-
-def _expected_bytes(entry: TaskEntry, asked: Asked) -> int:
-    """What the result of a task will hold, about; a node's series counts for each of its areas."""
-    window_s = entry.task.window.length_s
-    expected = sum(
-        [node.expected_bytes(entry.channels, window_s) * len(areas) for node, areas in asked]
-    )
-    return round(min(expected, MAX_SERIES_BYTES))
 
 
 def _response_s(subtask: SubtaskEntry, event: SubtaskReturned, now: float) -> float:

@@ -5,47 +5,53 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from agent.wire.areas import with_parents
+from fleet.inventory.effective import visitors
 from fleet.inventory.model import Iad, Inventory
 from fleet.inventory.nearest import did_you_mean
+from fleet.inventory.parties import HostOf
 
 
 def check(fleet: Inventory) -> Iterator[str]:
     """IADs that offer areas without nodes, areas without a node, nodes that no query reaches."""
+    visiting = visitors(fleet)
     for iad in fleet.iad:
-        if not iad.node:
+        at_home = [HostOf(iad, node) for node in iad.node] + visiting.get(iad.name, [])
+        if not at_home:
             if iad.areas or iad.offers:
                 yield f"{iad.name} offers areas and has no nodes: add an [[iad.node]]"
             continue
-        covered = _index([area for node in iad.node for area in node.areas])
+        of_nodes = [area for host in at_home if host.node for area in host.node.areas]
+        covered = _index(of_nodes)
         offered = [("areas", area) for area in iad.areas]
         offered += [("offers", area) for offer in iad.offers for area in offer.areas]
         for key, area in offered:
             if not _touches(area, covered):
-                known = sorted({area for node in iad.node for area in node.areas})
+                known = sorted(set(of_nodes))
                 yield (
                     f"{iad.name}: {key} has {area}, which none of its nodes covers; "
                     f"{did_you_mean(area, known)}"
                 )
-        yield from _outside(iad, [area for _, area in offered] if iad.areas else [])
+        yield from _outside(iad, at_home, [area for _, area in offered] if iad.areas else [])
 
 
 def idle(fleet: Inventory) -> Iterator[str]:
     """IADs without nodes, whose masters are in no pool."""
+    visiting = visitors(fleet)
     for iad in fleet.iad:
-        if not iad.node:
+        if not iad.node and iad.name not in visiting:
             yield f"{iad.name} has no nodes yet: its master is in no pool, and answers no query"
 
 
-def _outside(iad: Iad, offered: Sequence[str]) -> Iterator[str]:
+def _outside(iad: Iad, at_home: Sequence[HostOf], offered: Sequence[str]) -> Iterator[str]:
     """Areas of nodes that are not among the areas that the IAD declares, if it declares any."""
     if not offered:
         return
     index = _index(offered)
-    for node in iad.node:
-        for area in node.areas:
+    for host in at_home:
+        for area in host.node.areas if host.node else ():
             if not _touches(area, index):
                 yield (
-                    f"{iad.name}/{node.name}: its area {area} lies in none of those that "
+                    f"{host.name}: its area {area} lies in none of those that "
                     f"{iad.name} offers ({did_you_mean(area, offered)}), so no query would reach it"
                 )
 

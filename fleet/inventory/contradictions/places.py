@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from fleet.inventory.effective import port_of
+from fleet.inventory.effective import port_of, visitors
 from fleet.inventory.model import Iad, Inventory, Master
 from fleet.inventory.parties import HostOf, hosts
 
@@ -31,8 +31,9 @@ def check(fleet: Inventory) -> Iterator[str]:
         yield from _form(host)
     yield from _same_place(fleet)
     yield from _ports(fleet)
+    visiting = visitors(fleet)
     for iad in fleet.iad:
-        yield from _out_of_reach(fleet, iad)
+        yield from _out_of_reach(fleet, iad, visiting.get(iad.name, []))
 
 
 def emulated(fleet: Inventory) -> Iterator[str]:
@@ -128,7 +129,7 @@ def _ports(fleet: Inventory) -> Iterator[str]:
                 yield f"port {port} is {other} and {user}: give one of them another"
 
 
-def _out_of_reach(fleet: Inventory, iad: Iad) -> Iterator[str]:
+def _out_of_reach(fleet: Inventory, iad: Iad, visiting: list[HostOf]) -> Iterator[str]:
     master = iad.master
     if loopback(master.listen) and not loopback(master.address) and master.nodes_address is None:
         yield (
@@ -136,11 +137,14 @@ def _out_of_reach(fleet: Inventory, iad: Iad) -> Iterator[str]:
             f"{master.address}: leave `listen` out"
         )
     for_nodes = master.nodes_address or master.address
-    far = [n.name for n in iad.node if not loopback(n.address) and n.address != master.address]
+    nodes = [HostOf(iad, node) for node in iad.node] + visiting
+    far = [
+        host.name for host in nodes if not loopback(host.address) and host.address != master.address
+    ]
     if loopback(for_nodes) and far:
         more = f" and {len(far) - 1} more" if far[1:] else ""
         yield (
-            f"{iad.name}/{far[0]}{more}: its master is at {for_nodes}, which to a node is the node "
+            f"{far[0]}{more}: its master is at {for_nodes}, which to a node is the node "
             f"itself; set nodes_address in {iad.name}'s [iad.master] to where nodes reach it"
         )
     if loopback(master.address):

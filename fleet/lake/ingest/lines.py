@@ -31,8 +31,8 @@ WRONG: Final = {
     "bigint": "is no number",
     "int": "is no number",
     "boolean": "is neither true nor false",
-    "array<string>": "is no list",
 }
+WRONG_LIST: Final = "is no list"
 
 
 class Kind(NamedTuple):
@@ -71,6 +71,7 @@ KINDS: Final = (
     _kind(records.NodeEventRecord, base.EVENTS, {"time": "time_ms", "received": "wall_ms"}),
     _kind(records.ProcessingRecord, base.PROCESSING, {"time": "wall_ms"}),
     _kind(records.MoveRecord, base.MOVES, {"time": "wall_ms"}),
+    _kind(records.PlacementRecord, base.PLACEMENT, {"time": "wall_ms"}),
 )
 
 
@@ -193,9 +194,9 @@ def _sound(kind: Kind, latest_ms: int) -> str:
 def _reason(kind: Kind, latest_ms: int) -> str:
     wrong = [
         f"WHEN {kind.name}.{name} IS NULL AND get_json_object(value, '$.{name}') IS NOT NULL "
-        f"THEN '{name} {WRONG[type_]}'"
+        f"THEN '{name} {says}'"
         for name, type_ in kind.fields.items()
-        if type_ in WRONG
+        if (says := WRONG_LIST if type_.startswith("array<") else WRONG.get(type_))
     ]
     corrupt = (
         f"WHEN {kind.name}.{CORRUPT} IS NOT NULL THEN CASE {' '.join(wrong)} ELSE 'no JSON' END"

@@ -46,6 +46,9 @@ from fleet.terminal import output, screen
 
 FILES: Final = {"node": "edge.toml", "master": "master.toml"}
 MAX_ROWS: Final = 40
+# Of records alone, without a word: as the command does by default.
+MAX_BYTES: Final = 2_000_000_000
+PARALLEL: Final = 50
 
 Open = Callable[[HostOf], AbstractContextManager[Source]]
 
@@ -123,6 +126,33 @@ def run(
     return _run(into, fleet, hosts, _opener(folder, fleet), options, lambda: None)
 
 
+def records_of_fleet(folder: Folder, lake: Path | None, since: datetime) -> list[str]:
+    """Pull what the masters of a fleet recorded since then, without a word; the masters of which
+    that failed. OSError, CommandError."""
+    from fleet.inventory.loader import load
+
+    fleet = load(folder)
+    return _records(chosen(lake, folder.root), fleet, _opener(folder, fleet), since)
+
+
+def records_of_run(folder: Path, lake: Path | None, since: datetime) -> list[str]:
+    """The same of the masters of a run on this machine."""
+    found = local.run_in(folder)
+
+    def open_source(host: HostOf) -> AbstractContextManager[Source]:
+        return nullcontext(Here(str(found.configs[host.name].absolute())))
+
+    return _records(chosen(lake, folder), found.fleet, open_source, since)
+
+
+def _records(lake: Lake, fleet: Inventory, open_source: Open, since: datetime) -> list[str]:
+    options = Options(since, MAX_BYTES, PARALLEL, as_json=False)
+    pulled = _collect(
+        lake, fleet, select(fleet, limit="master"), open_source, options, lambda: None
+    )
+    return [host.host for host in pulled.hosts if not host.is_well]
+
+
 def _opener(folder: Folder, fleet: Inventory) -> Open:
     from fleet.ssh.connect import open_host
 
@@ -146,28 +176,40 @@ def _run(
     options: Options,
     and_then: Callable[[], None],
 ) -> int:
+    try:
+        pulled = _collect(lake, fleet, hosts, open_source, options, and_then)
+    except OSError as error:
+        return exits.fail(str(unwritten(error)), exits.FAILED)
+    _show(pulled, as_json=options.as_json)
+    status = status_of(pulled.hosts)
+    if status == exits.INTERRUPTED:
+        return exits.fail("interrupted; run it again: it goes on where it was", status)
+    return status
+
+
+def _collect(
+    lake: Lake,
+    fleet: Inventory,
+    hosts: Sequence[HostOf],
+    open_source: Open,
+    options: Options,
+    and_then: Callable[[], None],
+) -> Pulled:
+    """Pull from these hosts into the lake. OSError, LockedError."""
     require_arrow()
     now = datetime.now(UTC)
     name = f"{now:%Y%m%dT%H%M%SZ}-{uuid4().hex[:8]}"
     pull = Pull(name, lake, open_source, options, int(now.timestamp() * 1e3))
     began_s = time.monotonic()
-    try:
-        with alone(lake):
-            landing_files.clear(lake)
-            rows = _all(pull, hosts)
-            keep_nodes(lake, name, fleet, pull.now_ms)
-            keep_pulls(lake, name, rows, pull.now_ms)
-            and_then()
-    except OSError as error:
-        return exits.fail(str(unwritten(error)), exits.FAILED)
+    with alone(lake):
+        landing_files.clear(lake)
+        rows = _all(pull, hosts)
+        keep_nodes(lake, name, fleet, pull.now_ms)
+        keep_pulls(lake, name, rows, pull.now_ms)
+        and_then()
     took_s = round(time.monotonic() - began_s, 3)
     time_text = f"{now:%Y-%m-%dT%H:%M:%SZ}"
-    pulled = Pulled(name, str(lake.root), time_text, tuple(rows), total_of(rows), took_s)
-    _show(pulled, as_json=options.as_json)
-    status = status_of(rows)
-    if status == exits.INTERRUPTED:
-        return exits.fail("interrupted; run it again: it goes on where it was", status)
-    return status
+    return Pulled(name, str(lake.root), time_text, tuple(rows), total_of(rows), took_s)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from fleet.common.exits import CommandError
 from fleet.lake.ingest.paths import uri
 from fleet.lake.ingest.reading import read
 from fleet.lake.schema.folder import Lake
-from fleet.lake.schema.tables import base, models, report, requests, sensing
+from fleet.lake.schema.tables import base, models, placing, report, requests, sensing
 from fleet.lake.schema.tables.model import Table
 
 LATEST: Final = "latest"
@@ -51,7 +51,7 @@ def register(spark: SparkSession, lake: Lake) -> list[str]:
             read(spark, lake, table).createOrReplaceTempView(table.name)
             names.append(table.name)
     data = lake.reports / LATEST / "data"
-    for table in (*requests.TABLES, *sensing.TABLES, *report.TABLES):
+    for table in (*requests.TABLES, *placing.TABLES, *sensing.TABLES, *report.TABLES):
         names += _view(spark, table, data / f"{table.name}.parquet")
     for table in models.TABLES:
         names += _view(spark, table, lake.models / table.name)

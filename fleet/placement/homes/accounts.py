@@ -60,7 +60,10 @@ class Accounts(Usage):
             self._share_anew(s)
         self.cost_of_topic = self._cost(np.arange(case.topics))
         here = np.flatnonzero(self.home != NOWHERE)
-        self.residents = np.bincount(self.home[here], minlength=case.servers)
+        every = np.ones(case.clients, np.int64)
+        self._resident: Ints = every if case.resident is None else every * case.resident
+        counted = np.bincount(self.home[here], self._resident[here], case.servers)
+        self.residents = counted.astype(np.int64)
         self.extra = float(self._opening[self.residents > 0].sum())
         if case.extra is not None:
             self.extra += float(case.extra[here, self.home[here]].sum())
@@ -145,13 +148,11 @@ class Accounts(Usage):
         super().put(client, server)
         topics, block, delay = self._topics[client], self._blocks[client], 0.0
         if source != NOWHERE:
-            self.residents[source] -= 1
-            self.extra -= self._opening[source] * (self.residents[source] == 0)
+            self._resides(source, -int(self._resident[client]))
             self._table[:, topics, source] -= block
             delay -= case.delay[client, source]
         if server != NOWHERE:
-            self.extra += self._opening[server] * (self.residents[server] == 0)
-            self.residents[server] += 1
+            self._resides(server, int(self._resident[client]))
             self._table[:, topics, server] += block
             delay += case.delay[client, server]
         self._legs[:, topics] += delay * block
@@ -160,6 +161,11 @@ class Accounts(Usage):
         if case.extra is not None:
             here, there = (0.0 if s == NOWHERE else case.extra[client, s] for s in (source, server))
             self.extra += float(there - here)
+
+    def _resides(self, server: int, number: int) -> None:
+        before = self.residents[server] > 0
+        self.residents[server] += number
+        self.extra += self._opening[server] * (int(self.residents[server] > 0) - int(before))
 
     def _share_anew(self, server: int) -> Ints:
         """Topics there of which another share is delegated than before."""
@@ -211,7 +217,8 @@ class Accounts(Usage):
         cost += (deliveries + received)[:, None] * case.delay[clients]
         if case.extra is not None:
             cost += case.extra[clients]
-        cost += self._opening * (self.residents == 0)
+        resident = self._resident[clients][:, None]
+        cost += self._opening * (self.residents == 0) * resident
         load = case.load_of_client[clients]
         tight = bool(self.short.any()) or self._near(bytes_, load)
         toll = self.sharing.toll(self, bytes_, load, deliveries) if tight else None
@@ -223,7 +230,8 @@ class Accounts(Usage):
             freed = _sums(stored * alone, begins)[placed, at]
             bytes_[placed] -= freed[:, None]
             bytes_[placed, at] = 0.0
-            stay = cost[placed, at] + self._opening[at] * (self.residents[at] == 1)
+            alone_there = (self.residents[at] == 1) * resident[placed, 0]
+            stay = cost[placed, at] + self._opening[at] * alone_there
             if toll is not None:
                 toll[placed, at] = 0.0
                 stay = stay + self.sharing.relief(self, at, freed, load[placed])

@@ -44,7 +44,8 @@ class Case:
     allowed: Bools | None = None  # n × S: pins, masters that take nobody; None: all
     work: Floats | None = None  # T
     extra: Floats | None = None  # n × S: delay by a client's place alone, besides its memberships
-    opening: Floats | None = None  # S: what it costs that anybody lives there
+    opening: Floats | None = None  # S: what it costs that a resident lives there
+    resident: Bools | None = None  # n: who is one; None: all
 
     def __post_init__(self) -> None:
         n, servers = self.delay.shape

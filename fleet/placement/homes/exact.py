@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import csr_array
 
 from fleet.placement.homes.case import Case, Floats, Ints
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 class Optimum(Struct, frozen=True):
@@ -32,6 +34,8 @@ def best_homes(
     of (server, server): its margins are both clients' x, which makes the relaxation that of the
     earth mover, tight for distances in the plane.
     """
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
     model = _Model(case, budget)
     found = milp(
         model.cost,
@@ -88,6 +92,8 @@ class _Model:
         return np.concatenate(self._high)
 
     def matrix(self) -> csr_array:
+        from scipy.sparse import csr_array
+
         parts = [np.concatenate(each) for each in (self._rows, self._columns, self._values)]
         rows, columns, values = parts
         return csr_array((values, (rows, columns)), shape=(self._count, len(self.cost)))

@@ -137,6 +137,7 @@ def case_of(placement: Placement, delegate_s: float | None) -> Case:
             work=np.array(members.works),
             extra=members.other_ways(placement, delay, between),
             opening=opening,
+            resident=np.array([name not in world.stand_ins for name in world.reach]),
         )
     except CaseError as error:
         raise PlacementError(str(error)) from None
@@ -187,6 +188,7 @@ class _Members:
         world = self.world
         found = np.zeros(delay.shape)
         for name, c in self.number.items():
+            found[c] += world.exchanges.get(name, 0.0) * delay[c]
             for topic in (*world.published.get(name, {}), *world.subscribed.get(name, {})):
                 each = world.topics[topic]
                 if not each.processor:

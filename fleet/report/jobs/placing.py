@@ -1,15 +1,17 @@
-"""Processors of topics and moves of units: by topic, by master."""
+"""Processors of topics and moves of units: by topic, by master, before and after a move."""
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
 
-from fleet.lake.schema.tables.placing import MASTER_LOAD, MOVED, PROCESSED
+from fleet.lake.schema.tables.placing import MASTER_LOAD, MOVE_EFFECTS, MOVED, PROCESSED
 from fleet.report.jobs.statistics import percentile, ranked
 
 SETTLED = "settled"
 KEYS = ("iad", "topic", "processor")
+# What is compared on either side of a move, at most.
+SIDE = "INTERVAL 1 HOUR"
 
 
 def processed(processing: DataFrame) -> DataFrame:
@@ -81,3 +83,77 @@ def master_load(processing: DataFrame, moves: DataFrame) -> DataFrame:
 def moved(moves: DataFrame) -> DataFrame:
     """MOVED of MOVES."""
     return moves.select(*MOVED.names)
+
+
+def move_effects(processing: DataFrame, moves: DataFrame, placement: DataFrame) -> DataFrame:
+    """MOVE_EFFECTS of PROCESSING, MOVES and PLACEMENT. A side ends where the topic moved before or
+    after that. Records of source and target are told apart by their masters' wall clocks."""
+    of_unit = Window.partitionBy("unit").orderBy("time", "start_s")
+    hour = F.expr(SIDE)
+    settled = (
+        moves.where((F.col("state") == SETTLED) & (F.col("kind") == "processor"))
+        .withColumns(
+            {
+                "since": F.greatest(F.lag("time").over(of_unit), F.col("time") - hour),
+                "until": F.least(F.lead("time").over(of_unit), F.col("time") + hour),
+            }
+        )
+        .select(
+            "iad", F.col("unit").alias("topic"), "start_s", "time", "source", "target", "reason",
+            "pause_ms", "since", "until",
+        )
+    )  # fmt: skip
+    seen = _seen(processing, placement)
+    at_source = (F.col("at") == F.col("source")) & (F.col("seen") >= F.col("since"))
+    before = at_source & (F.col("ended") <= F.col("time"))
+    at_target = (F.col("at") == F.col("target")) & (F.col("seen") >= F.col("time"))
+    after = at_target & (F.col("seen") < F.col("until"))
+    key = ("iad", "topic", "start_s", "time", "target", "reason", "pause_ms")
+    return (
+        settled.join(seen, "topic", "left")
+        .withColumn("side", F.when(before, "before").when(after, "after"))
+        .groupBy(*key)
+        .agg(
+            F.max_by("percentile", "seen").alias("percentile"),
+            F.max_by("slo_ms", "seen").alias("slo_ms"),
+            *_side("before"),
+            *_side("after"),
+        )
+        .select(*MOVE_EFFECTS.names)
+    )
+
+
+def _seen(processing: DataFrame, placement: DataFrame) -> DataFrame:
+    """Records of both kinds as rows of one: where a topic was, and what was measured of it."""
+    way = "try_element_at(filter(delays, delay -> delay.iad = source), 1).p50_ms"
+    ways = (
+        placement.select("iad", "time", "delays", F.inline("arrivals"))
+        .withColumn("way_ms", F.expr(f"CASE WHEN source = iad THEN 0.0D ELSE {way} END"))
+        .where(F.col("way_ms").isNotNull() & (F.col("per_s") > 0.0))
+        .select(
+            "topic", F.col("iad").alias("at"), F.col("time").alias("seen"),
+            F.col("time").alias("ended"), "per_s", (F.col("per_s") * F.col("way_ms")).alias("way"),
+        )
+    )  # fmt: skip
+    measured = processing.where(F.col("processed") > 0).select(
+        "topic", F.col("iad").alias("at"), F.col("time").alias("seen"),
+        F.timestamp_micros(
+            F.unix_micros("time") + (F.col("seconds") * 1_000_000).cast("bigint")
+        ).alias("ended"),
+        "percentile", "slo_ms", "seconds", "arrived", "processed", "late", "achieved_ms",
+    )  # fmt: skip
+    return measured.unionByName(ways, allowMissingColumns=True)
+
+
+def _side(side: str) -> list[Column]:
+    def of(name: str) -> Column:
+        return F.when(F.col("side") == side, F.col(name))
+
+    return [
+        F.count(of("processed")).alias(f"{side}_records"),
+        F.try_divide(F.sum(of("arrived")), F.sum(of("seconds"))).alias(f"{side}_rate_per_s"),
+        F.median(of("achieved_ms")).alias(f"{side}_achieved_ms"),
+        F.max(of("achieved_ms")).alias(f"{side}_worst_ms"),
+        F.try_divide(F.sum(of("late")), F.sum(of("processed"))).alias(f"{side}_late_share"),
+        F.try_divide(F.sum(of("way")), F.sum(of("per_s"))).alias(f"{side}_way_ms"),
+    ]

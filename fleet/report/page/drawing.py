@@ -6,9 +6,6 @@ import io
 from functools import cache
 from typing import Any, Final
 
-import matplotlib as mpl
-from matplotlib.figure import Figure
-
 from fleet.report.page import markup
 from fleet.report.page.markup import Picture
 
@@ -71,6 +68,9 @@ def draw(
     name: str, height: int, alt: str, paint: Any, rows: int = 1, columns: int = 1, **options: Any
 ) -> Picture:
     """The picture that `paint` draws on ``figure, axes``, `height` CSS pixels high."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
     with mpl.rc_context(LOOK):
         figure = Figure(figsize=(WIDTH / INCH, height / INCH), layout="constrained")
         axes = figure.subplots(rows, columns, squeeze=False, **options)

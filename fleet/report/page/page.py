@@ -10,6 +10,7 @@ from fleet.report.page.sections import (
     deadlines,
     health,
     load,
+    moves,
     objectives,
     overview,
     placement,
@@ -22,7 +23,8 @@ from fleet.report.page.shown import Shown
 PAGE: Final = "index.html"
 PICTURES: Final = "pictures"
 SECTIONS: Final = (
-    overview, objectives, time_spent, deadlines, load, processing, placement, health, climate,
+    overview, objectives, time_spent, deadlines, load, processing, placement, moves, health,
+    climate,
 )  # fmt: skip
 
 

@@ -36,6 +36,7 @@ from fleet.placement.campaign.stays import Interval, Processed
 
 NONE: Final = msgspec.msgpack.encode([])
 BODY: Final = msgspec.msgpack.encode({"n": 1})
+STATE: Final = msgspec.msgpack.encode({})
 PERCENTILE: Final = 90.0
 
 
@@ -107,9 +108,9 @@ class VirtualMaster:
                     self._answer(0.0, Loaded(worker, incarnation))
                 case Run(worker, incarnation):
                     cpu_s = self._cpu_s[self._topic[incarnation]]
-                    self._answer(cpu_s, Finished(worker, incarnation, NONE, cpu_s, 0))
+                    self._answer(cpu_s, Finished(worker, incarnation, NONE, cpu_s, 0, STATE))
                 case TakeSnapshot(worker, incarnation):
-                    self._answer(0.0, Snapshotted(worker, incarnation, b"\x80"))
+                    self._answer(0.0, Snapshotted(worker, incarnation, STATE))
 
     def _answer(self, after_s: float, event: Event) -> None:
         heapq.heappush(self._answers, (self.now + after_s, next(self._order), event))

@@ -20,6 +20,11 @@ connect_s = 5.0
 pin = "0.1.0-0123abcd"
 keep = 4
 
+[placement]
+follow = true
+every_s = 600.0
+window_s = 1200.0
+
 [overlay]
 links = [["west", "east"]]
 clusters = 2
@@ -58,6 +63,7 @@ release = "0.1.0-4567cdef"
 history = { path = "/srv/h.sqlite", retention_s = 86400.0, retention_bytes = 2000000, \
 group_readings = 100, commit_s = 5.0 }
 pods = { count = 2, containers = true, emulate = "pi4" }
+homes = { other = ["iad3"] }
 [[group.sensor]]
 driver = "dht"
 name = "desk"
@@ -165,6 +171,7 @@ jump = "barn"
 history = { retention_s = 100.0 }
 pods = { count = 3 }
 metrics = { address = "127.0.0.1:9702" }
+homes = { other = ["iad3", "iad4"], follow_s = 60.0 }
 [[iad.node.sensor]]
 driver = "replay"
 options = { room = "413" }

@@ -99,6 +99,10 @@ TRIGGERS = SOUND_TRIGGERS | st.lists(
 )
 HISTORIES = st.fixed_dictionaries({}, optional={"retention_s": st.floats(1.0, 1e5)})
 PODS = st.fixed_dictionaries({}, optional={"count": st.integers(1, 4)})
+HOMES = st.fixed_dictionaries(
+    {"other": st.lists(NAMES | st.sampled_from(["iad1", "iad2"]), min_size=1, max_size=3)},
+    optional={"follow_s": st.floats(0.0, 1e5)},
+)
 SSH_KEYS = st.lists(
     st.sampled_from(["", "ssh-ed25519", "ssh-ed25519 AAAA", "ssh-rsa ü", "-----BEGIN PRIVATE KEY"])
     | st.text(st.characters(exclude_categories=["Cs"]), max_size=9),
@@ -120,6 +124,7 @@ NODES = _table(
     trigger=TRIGGERS,
     history=HISTORIES,
     pods=PODS,
+    homes=HOMES,
     metrics=METRICS,
 )
 MASTERS = _table(
@@ -161,6 +166,7 @@ GROUPS = _table(
     trigger=TRIGGERS,
     history=HISTORIES,
     pods=PODS,
+    homes=HOMES,
 )
 PERSONS = _table(
     {"name": NAMES, "roles": st.sampled_from([["client"], ["operator"], ["client", "operator"]])},
@@ -192,23 +198,38 @@ def sound(draw: st.DrawFn) -> Inventory:
     for group in groups:
         group["sensor"] = _sound_sensors(draw)
         group["trigger"] = draw(SOUND_TRIGGERS)
+        group.pop("homes", None)
     iads = []
-    for i in range(1, draw(st.integers(1, 3)) + 1):
+    count = draw(st.integers(1, 3))
+    for i in range(1, count + 1):
         nodes = []
         for k in range(1, draw(st.integers(1, 3)) + 1):
             node = draw(NODES) | {"name": f"n{k}", "address": f"10.{i}.1.{k}", "metrics": {}}
             node["groups"] = [draw(st.sampled_from(groups))["name"]] if groups else []
             node["sensor"] = _sound_sensors(draw)
             node["trigger"] = draw(SOUND_TRIGGERS)
+            node.pop("homes", None)
+            others = [f"iad{other}" for other in range(1, count + 1) if other != i]
+            if others and draw(st.booleans()):
+                # Nodes of different IADs that meet at a master have different names.
+                node["name"] = f"n{i}-{k}"
+                node["homes"] = {"other": others, "follow_s": draw(st.sampled_from([0.0, 60.0]))}
             nodes.append(node)
         master = draw(MASTERS) | {"address": f"10.{i}.0.1", "metrics": {}, "listen": "0.0.0.0"}
         master |= {f"{kind}_port": 5700 + 10 * i + n for n, kind in enumerate(PORT_KINDS)}
         master["nodes_address"] = draw(st.sampled_from([f"10.{i}.0.2", f"10.{i}.0.1"]))
         iad = {"name": f"iad{i}", "master": master, "node": nodes}
-        if draw(st.booleans()):
-            covered = {area.partition("/")[0] for node in nodes for area in node["areas"]}
-            iad["areas"] = sorted(covered)
         iads.append(iad)
+    for iad in iads:
+        if draw(st.booleans()):
+            at_home = [
+                node
+                for each in iads
+                for node in each["node"]
+                if each is iad or iad["name"] in node.get("homes", {}).get("other", ())
+            ]
+            covered = {area.partition("/")[0] for node in at_home for area in node["areas"]}
+            iad["areas"] = sorted(covered)
     overlay = _sound_overlay(draw, iads)
     people = [draw(PERSONS) | {"name": f"p{i}", "ssh_keys": []} for i in range(2)]
     made = {"name": "f", "iad": iads, "group": groups, "person": people}

@@ -16,6 +16,7 @@ from fleet.common import toml
 from fleet.inventory.files import allow_list, edge_config, files_of, master_config
 from fleet.inventory.model import Inventory
 from fleet.inventory.parties import Party, hosts, parties
+from fleet.inventory.problems import problems, warnings
 from fleet.inventory.selection import one_host
 from tests.examples import examples
 from tests.fleet.inventory.inventories import PLAIN, read, sound
@@ -72,7 +73,12 @@ def test_a_master_lets_in_who_has_a_key_and_business_there(fleet, data):
     keys = Numbered(fleet, revoked)
     for iad in fleet.iad:
         allowed = allow_list(fleet, iad, keys)
-        expected = {Party("node", f"{iad.name}/{node.name}") for node in iad.node}
+        expected = {
+            Party("node", f"{each.name}/{node.name}")
+            for each in fleet.iad
+            for node in each.node
+            if each is iad or (node.homes and iad.name in node.homes.other)
+        }
         expected |= {Party("master", other.name) for other in fleet.iad if other is not iad}
         expected |= {party for party in parties(fleet) if party.role in ("client", "operator")}
         publics = {key for party in expected - revoked for key in keys.publics(party)}
@@ -102,6 +108,38 @@ def test_each_host_has_its_own_secret_and_the_publics_it_needs():
     others = {"keys/master.secret", "keys/iad-iad2.public"}
     assert master.keys() == {"master.toml", "allow.toml", *others}
     assert master["keys/iad-iad2.public"] == b"public of master iad2\n"
+
+
+MOVING = PLAIN.replace(
+    'name = "n2"', 'name = "n2"\nhomes = { other = ["iad2"], follow_s = 30.0 }'
+).replace('address = "10.2.0.10"', 'address = "10.2.0.10"\nnodes_address = "10.2.0.11"')
+
+
+def test_a_node_that_may_move_knows_its_other_masters_and_they_know_it():
+    fleet = read(MOVING)
+    assert problems(fleet) == []
+    keys = Numbered(fleet)
+    files = {each.path: each for each in files_of(fleet, one_host(fleet, "iad1/n2"), keys)}
+    node = config.parse(tomllib.loads(files["edge.toml"].content.decode()), EdgeConfig, "")
+    assert (node.master.iad, node.master.follow_s) == ("iad1", 30.0)
+    (other,) = node.master.other
+    assert (other.iad, other.address, other.keys) == (
+        "iad2",
+        "tcp://10.2.0.11:5701",
+        "keys/iad-iad2.public",
+    )
+    assert files[other.keys].content == b"public of master iad2\n"
+    there = {each.name: each.areas for each in allow_list(fleet, fleet.iad[1], keys).node}
+    assert there == {"n1": ("b2/f1/r1",), "n2": ("b1/f1/r2",)}
+    offered = {each.iad: each.areas for each in master_config(fleet, fleet.iad[0]).pool}
+    assert offered["iad2"] == ("b2/f1/r1", "b1/f1/r2")
+
+
+def test_a_master_without_nodes_of_its_own_listens_for_those_that_may_come():
+    fleet = read(MOVING[: MOVING.rindex("[[iad.node]]")])
+    assert problems(fleet) == []
+    assert warnings(fleet) == []
+    assert master_config(fleet, fleet.iad[1]).sockets.nodes == "tcp://0.0.0.0:5701"
 
 
 def test_only_configuration_needs_a_restart():

@@ -83,7 +83,7 @@ def _patterns(schema: object):
 def test_every_number_is_bounded():
     whole = tomllib.loads(PLAIN)
     # Of a table that may be left out there are not several.
-    single = {"history", "pods", "metrics", "overlay"}
+    single = {"history", "pods", "homes", "metrics", "overlay"}
     found = [
         (tuple([s for i, s in enumerate(place) if s != 0 or place[i - 1] not in single]), kind)
         for place, kind in numbers(Inventory)
@@ -110,6 +110,8 @@ def _complete(table: dict) -> dict:
     for row in [*table["group"], *(node for iad in table["iad"] for node in iad["node"])]:
         for sensor in row.get("sensor", ()):
             sensor.setdefault("driver", "synthetic")
+        if "homes" in row:
+            row["homes"].setdefault("other", ["iad2"])
         for trigger in row.get("trigger", ()):
             trigger.update(name="hot", condition="temperature > 30")
     return table

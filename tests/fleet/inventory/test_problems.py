@@ -66,6 +66,32 @@ def test_nothing_of_this_machine_is_asked_about_a_hosts_sensor(sensor):
             'canary = true\n[[group.sensor]]\ndriver = "dht"',
             "iad1/n1: its groups sensing and canary differ in sensor; say it at the node",
         ),
+        # homes
+        (
+            'name = "n2"',
+            'name = "n2"\nhomes = { other = ["iadd2"] }',
+            "iad1/n2: homes.other has iadd2, which is no IAD; did you mean iad2?",
+        ),
+        (
+            'name = "n2"',
+            'name = "n2"\nhomes = { other = ["iad1"] }',
+            "iad1/n2: homes.other has its own IAD: leave iad1 out",
+        ),
+        (
+            'name = "n1"',
+            'name = "n1"\nhomes = { other = ["iad2"] }',
+            "iad1/n1 and iad2/n1 may both be at home at the master of iad2",
+        ),
+        (
+            'name = "n2"',
+            'name = "n2"\nhomes = { other = ["iad2", "iad2"] }',
+            "iad1/n2: two masters have the iad iad2",
+        ),
+        (
+            '[[iad]]\nname = "iad2"',
+            'homes = { other = ["iad2"] }\n[[iad]]\nname = "iad2"\nareas = ["b2"]',
+            "iad1/n2: its area b1/f1/r2 lies in none of those that iad2 offers",
+        ),
         # sensors
         ('areas = ["b1/f1/r2"]\ngroups = ["sensing"]', 'areas = ["b1"]', "iad1/n2 has no sensor"),
         ('"synthetic"', '"synthethic"', "no sensor driver synthethic; did you mean synthetic?"),
@@ -284,7 +310,7 @@ def test_the_areas_of_an_iad_are_made_out_once_however_many_others_there_are(mon
     """As often for each pair of IADs took ten seconds of a fleet of 500."""
     calls = []
     original = files.areas_of
-    monkeypatch.setattr(files, "areas_of", lambda iad: calls.append(iad) or original(iad))
+    monkeypatch.setattr(files, "areas_of", lambda *of: calls.append(of) or original(*of))
     fleet = read(
         'name = "f"\n'
         + "".join(

@@ -6,7 +6,6 @@ import random
 import sys
 
 import pytest
-from scipy.optimize import linear_sum_assignment
 
 from agent.placement.view import View
 from agent.placement.world import Flow, PlacementError, Unit
@@ -139,6 +138,8 @@ def test_a_file_that_is_no_plan_is_one_line(tmp_path, text, says):
 
 
 def test_the_assignment_costs_as_little_as_scipys():
+    from scipy.optimize import linear_sum_assignment
+
     for seed in range(200):
         rng = random.Random(seed)
         rows = rng.randrange(6)

@@ -7,12 +7,15 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from rich.console import Console
 
 from agent.wire.handover import MoveReport, MoveUnit
 from agent.wire.messages import Slo
 from agent.wire.placement import (
+    CostAt,
     Delay,
+    HomeFacts,
     KnownFacts,
     Listeners,
     MoveTold,
@@ -29,6 +32,7 @@ from fleet.cli.commands import run
 from fleet.placement.plans import Plan
 from fleet.query import placement_screen
 from fleet.query.placement import Asker, view_of
+from fleet.query.placement_picture import sparkline
 from tests.master.push_rig import PushMaster
 
 UNIT = UnitName("processor", "comfort")
@@ -84,6 +88,36 @@ def test_masters_units_and_moves_are_shown():
         "processor comfort: no other master may have it: iad2 needs 2e+06 bytes of storage, "
         "has 1e+06"
     )
+
+
+def test_who_lives_where_and_what_it_cost_fits_eighty_columns():
+    clones = tuple([TopicFacts(f"clone-{n:016x}") for n in range(0, 15 << 60, 1 << 60)])
+    node = HomeFacts("node/n1", {"iad2": 1.0, "iad1": 2.0})
+    known = (
+        KnownFacts(PlacementFacts("iad1", 1, 1, 5.0, topics=(COMFORT, *clones)), 0.0),
+        KnownFacts(PlacementFacts("iad2", 1, 1, 5.0, homes=(node,)), 1.0),
+    )
+    costs = [CostAt(60.0, None), *[CostAt(58.0 - n, 2.0 - n / 29) for n in range(58)]]
+    moves = (MoveTold(UNIT, "iad1", "iad2", "drift", "settled", 4.5, gain=0.25),)
+    report = PlacementReport("s", ok=True, iad="iad1", known=known, moves=moves, costs=(*costs,))
+    lines = shown(placement_screen.show, report, view_of(report), width=80)
+    (first,) = [n for n, line in enumerate(lines) if line.startswith("iad1 │")]
+    assert lines[first].startswith("iad1 │ comfort ◆00000000 ◆10000000 ")
+    assert lines[first].endswith("◆40000000 and 10 more")
+    assert lines[first + 1 : first + 3] == ["iad2 │ ⌂n1", "       ◆ a clone, ⌂ a home"]
+    assert lines[first + 3].startswith("cost ∞█████▇")
+    assert lines[first + 3].endswith("▂▁▁▁▁▁ 34.5 ms/s now")
+    assert lines[first + 4] == "     1m ago ∞; least 34.5 ms/s, most 2 s/s"
+    assert max(map(len, lines[first:])) <= 80
+    assert lines[-1].split() == [
+        "processor", "comfort", "iad1", "iad2", "drift", "250", "ms/s", "settled", "4.5", "ms",
+    ]  # fmt: skip
+
+
+def test_a_sparkline_is_as_wide_as_its_costs_or_as_it_may_be():
+    assert sparkline([0.0, 1.0, None, 8.0]) == "▁▂∞█"
+    assert sparkline([0.0]) == "▁"
+    assert sparkline(list(range(1_000)), width=8) == "▁▂▃▄▅▆▇█"
 
 
 def test_without_units_it_says_how_there_are_some():
@@ -154,6 +188,22 @@ def test_a_move_that_the_asked_master_cannot_begin_fails(monkeypatch, capsys):
         "fleet: processor comfort lives at iad1: ask that master (--iad iad1)\n"
     )
     assert asked == [ShowPlacement]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["show"], ["why", "comfort"], ["plan", "--dry"], ["drain", "iad1", "--wait", "1ms"]],
+)
+def test_what_is_no_placement_is_one_line(monkeypatch, capsys, arguments):
+    """Such as facts of a master of another version, with a goal that cannot be."""
+    topic = structs.replace(COMFORT, slo=Slo(100.0, 1_000.0))
+    known = (KnownFacts(PlacementFacts("iad1", 1, 1, 5.0, topics=(topic,)), 0.0),)
+    report = PlacementReport("s", ok=True, iad="iad1", known=known)
+    monkeypatch.setattr(Asker, "_ask", lambda *_: report)
+    assert run(["placement", *arguments, "--operator", "tcp://127.0.0.1:1"]) == 1
+    err = capsys.readouterr().err
+    assert "an objective needs 0 < quantile < 1" in err
+    assert err.count("\n") == 1
 
 
 def test_a_master_without_others_from_the_commands_point_of_view(tmp_path, capsys):

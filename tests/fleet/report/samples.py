@@ -129,6 +129,18 @@ def moved():
     ]  # fmt: skip
 
 
+def move_effects():
+    def side(ms, way_ms):
+        return (60, 10.0, ms, ms * 1.5, 0.01, way_ms)
+
+    return [
+        ("iad2", f"comfort{n}", 12.5 + n, START + timedelta(minutes=n), f"iad{1 + 2 * n}", "plan",
+         8.0 + n, *((90.0, 100.0) if n else (None, None)), *side(80.0 + 30 * n, 5.0),
+         *(side(40.0 + 40 * n, 0.5) if n < 3 else (0, None, None, None, None, None)))
+        for n in range(4)
+    ]  # fmt: skip
+
+
 def climate_hours(rooms: int = 32, hours: int = 60):
     rows = []
     for room in range(rooms):
@@ -246,6 +258,7 @@ def sample(*, hostile: bool = False) -> dict[str, list[tuple]]:
         "processed": processed(),
         "master_load": master_load(),
         "moved": moved(),
+        "move_effects": move_effects(),
         "climate_hours": hours,
         "climate_days": climate_days(hours),
         "sensor_health": health,

@@ -38,8 +38,8 @@ def test_numbers_of_the_tables_are_those_of_the_files(folder, page):
             assert any(values <= cells for cells in known), (source, row)
             seen[source] += len(row)
     assert set(seen) == {
-        "attainment", "client", "contents", "load_curve", "master_load", "moved", "node_hours",
-        "processed", "pulled", "quarantined", "sensor_health", "time_spent",
+        "attainment", "client", "contents", "load_curve", "master_load", "move_effects", "moved",
+        "node_hours", "processed", "pulled", "quarantined", "sensor_health", "time_spent",
     }  # fmt: skip
     assert sum(seen.values()) > 700
 
@@ -107,7 +107,7 @@ def test_pictures_in_the_page_are_those_beside_it(folder, page):
     files = {path.read_bytes() for path in (folder / PICTURES).iterdir()}
     inside = {base64.b64decode((found["src"] or "").split(",")[1]) for found in page.all("img")}
     assert files == inside
-    assert len(files) == 9
+    assert len(files) == 10
 
 
 def test_page_can_be_read_without_seeing_it(page):

@@ -7,8 +7,21 @@ import pytest
 
 from agent.wire.messages import Answer, Coverage, Missing
 from agent.wire.operator import IadStatus, NodeStatus
-from fleet.inventory.model import Iad, Master, Node
-from fleet.rollout.health import FIRST_READING_S, Look, answered, joined, master_back, staying
+from fleet.inventory.folder import Folder
+from fleet.inventory.model import Homes, Iad, Inventory, Master, Node
+from fleet.inventory.parties import HostOf
+from fleet.keys.store import Store
+from fleet.rollout import health
+from fleet.rollout.health import (
+    FIRST_READING_S,
+    Gate,
+    Look,
+    answered,
+    joined,
+    master_back,
+    staying,
+)
+from fleet.ssh.masters import SilentError
 
 
 def status(version: str = "1-b", **nodes: str) -> IadStatus:
@@ -105,3 +118,25 @@ def test_a_master_is_back_with_its_nodes() -> None:
     assert "n2" in master_back(Look(status(n1="live", n2="lost")), "1-b", before).text
     assert "1-a" in master_back(Look(status("1-a", n1="live", n2="live")), "1-b", before).text
     assert "no reply" in master_back(Look(None, trouble="no reply"), "1-b", before).text
+
+
+def test_a_node_is_well_where_its_home_is(tmp_path, monkeypatch) -> None:
+    """The master of its own IAD does not see it; a node of its name elsewhere is another."""
+    said = {"iad4": status(n1="lost", n2="lost"), "iad5": status(n1="live", n2="live")}
+
+    def says(iad: Iad, *_: object) -> IadStatus:
+        if iad.name not in said:
+            raise SilentError("it is down")
+        return said[iad.name]
+
+    monkeypatch.setattr(health, "status_of", says)
+    node = Node("n1", "10.0.0.1", ("a",), homes=Homes(("iad6", "iad5")))
+    stays = Node("n2", "10.0.0.2", ("a",))
+    iad4 = Iad("iad4", Master("10.0.0.9"), node=(node, stays))
+    others = tuple(Iad(name, Master("10.0.0.8")) for name in ("iad5", "iad6"))
+    fleet = Inventory("f", (iad4, *others))
+    hosts = [HostOf(iad4, node), HostOf(iad4, stays)]
+    gate = health.gates_of(fleet, hosts, Store(Folder(tmp_path)))["iad4"]
+    assert isinstance(gate, Gate)
+    assert gate.wait(hosts[0], "1-b", 0.0) == (True, "")
+    assert gate.wait(hosts[1], "1-b", 0.0) == (False, "its master says lost")

@@ -11,7 +11,7 @@ from tests.fleet.spark_jobs.lake_tables import plain
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TABLES = {
     "query": base.QUERIES, "task": base.TASKS, "subtask": base.SUBTASKS, "node_event": base.EVENTS,
-    "processing": base.PROCESSING, "move": base.MOVES,
+    "processing": base.PROCESSING, "move": base.MOVES, "placement": base.PLACEMENT,
 }  # fmt: skip
 
 

@@ -120,6 +120,17 @@ def move(iad="a1", unit="comfort", wall_ms=1_795_000_000_000, **more):
     } | more  # fmt: skip
 
 
+def placement(iad="a1", wall_ms=1_795_000_000_000, **more):
+    return {
+        "record": "placement", "iad": iad, "wall_ms": wall_ms, "start_s": 60.0, "mode": "open",
+        "cores": 4, "compute": 4.0, "storage_bytes": None, "most_processors": 32,
+        "opening_cost": 0.0, "topics": ["comfort"],
+        "delays": [{"iad": "a2", "p50_ms": 2.0, "p90_ms": 5.0}],
+        "arrivals": [{"topic": "comfort", "source": iad, "peer": "", "per_s": 2.0}],
+        "listeners": [{"topic": "comfort", "count": 1}], "pins": [],
+    } | more  # fmt: skip
+
+
 def group(iad="a1", node="n1", sequence=0, first_ms=1_795_000_000_000, count=3, **more):
     """A row group; without its own numbers its values are those of its sequences."""
     times = more.pop("time_ms", [first_ms + 1000 * n for n in range(count)])

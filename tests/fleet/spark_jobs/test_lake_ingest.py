@@ -226,6 +226,7 @@ def test_columns_of_records_are_their_fields():
             records.NodeEventRecord,
             records.ProcessingRecord,
             records.MoveRecord,
+            records.PlacementRecord,
         ),
         strict=True,
     ):

@@ -38,7 +38,8 @@ def lines(draw):
             3: landings.event(iad, node, n, wall_ms, text="ä °C"),
             4: landings.processing(iad, f"topic{n}", wall_ms, achieved_ms=None),
             5: landings.move(iad, f"unit{n}", wall_ms, pause_ms=None),
-        }[draw.randrange(6)]
+            6: landings.placement(iad, wall_ms, start_s=float(n), compute=None),
+        }[draw.randrange(7)]
         found.append((json.dumps(made, ensure_ascii=bool(n % 2)), None))
     return found + list(BROKEN)
 

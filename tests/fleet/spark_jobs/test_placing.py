@@ -6,11 +6,11 @@ import pytest
 
 from fleet.lake.ingest.stream import ingest
 from fleet.lake.schema.folder import Lake
-from fleet.lake.schema.tables.base import MOVES, PROCESSING
-from fleet.lake.schema.tables.placing import MASTER_LOAD, MOVED, PROCESSED
+from fleet.lake.schema.tables.base import MOVES, PLACEMENT, PROCESSING
+from fleet.lake.schema.tables.placing import MASTER_LOAD, MOVE_EFFECTS, MOVED, PROCESSED
 from fleet.placement.campaign.lake import intervals
 from fleet.placement.campaign.stays import Processed
-from fleet.report.jobs.placing import master_load, moved, processed
+from fleet.report.jobs.placing import master_load, move_effects, moved, processed
 from tests.fleet.spark_jobs import landings
 from tests.fleet.spark_jobs.recorded import START, found, frame
 
@@ -83,3 +83,51 @@ def test_intervals_of_a_campaign_come_whole_from_the_lake(spark, tmp_path):
     assert found.topics == tuple(
         Processed(topic, 120, 118, 12.5, 80.0, 1_000.0) for topic in ("a", "b")
     )
+
+
+def told(number, iad, *arrivals, way_ms=4.0):
+    """A record of placement, with the arrivals of comfort by IAD."""
+    rows = [
+        {"topic": "comfort", "source": source, "peer": "", "per_s": rate}
+        for source, rate in arrivals
+    ]
+    delays = [{"iad": other, "p50_ms": way_ms, "p90_ms": 9.0} for other in ("iad1", "iad2", "iad3")]
+    return at(number, landings.placement(iad, arrivals=rows, delays=delays))
+
+
+def test_each_side_of_a_move_is_what_was_measured_there(spark):
+    rows = [
+        minute(0, achieved_ms=900.0),  # more than an hour before it
+        minute(70, achieved_ms=90.0, arrived=600, late=59),
+        minute(71, achieved_ms=70.0, arrived=600, late=0),
+        minute(72, achieved_ms=50.0),  # still going on as it moved
+        minute(73, iad="iad2", achieved_ms=20.0, arrived=1_200, late=0),
+        minute(73, iad="iad2", topic="other", achieved_ms=1.0),
+        minute(80, iad="iad3", achieved_ms=5.0, late=0),
+    ]
+    moves = [
+        at(72.5, landings.move("iad1", "comfort", target="iad2")),
+        at(75, landings.move("iad2", "comfort", target="iad3", reason="drift")),
+        at(76, landings.move("iad3", "comfort", target="iad1", state="aborted")),
+    ]
+    records = [
+        told(71, "iad1", ("iad1", 1.0), ("iad2", 3.0)),
+        told(73, "iad2", ("iad1", 1.0), ("iad2", 3.0)),
+        told(74, "iad2", ("iad9", 3.0)),  # of an unknown way
+    ]
+    tables = [
+        frame(spark, table, each)
+        for table, each in ((PROCESSING, rows), (MOVES, moves), (PLACEMENT, records))
+    ]
+    first, second = found(move_effects(*tables), MOVE_EFFECTS)
+    assert (first["iad"], first["target"], first["pause_ms"]) == ("iad1", "iad2", 12.5)
+    assert (first["percentile"], first["slo_ms"]) == (90.0, 1_000.0)
+    assert (first["before_records"], first["before_rate_per_s"]) == (2, 10.0)
+    assert (first["before_achieved_ms"], first["before_worst_ms"]) == (80.0, 90.0)
+    assert first["before_late_share"] == pytest.approx(59 / 236)
+    assert (first["before_way_ms"], first["after_way_ms"]) == (3.0, 1.0)
+    assert (first["after_records"], first["after_achieved_ms"]) == (1, 20.0)
+    assert (first["after_rate_per_s"], first["after_late_share"]) == (20.0, 0.0)
+    assert (second["iad"], second["target"], second["reason"]) == ("iad2", "iad3", "drift")
+    assert (second["before_achieved_ms"], second["after_achieved_ms"]) == (20.0, 5.0)
+    assert (second["after_way_ms"], second["after_records"]) == (None, 1)

@@ -4,6 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from statistics import fmean
 from typing import Any
 
@@ -13,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from agent.scheduling.tasks.autoscale import Autoscaler, Looked, NodeLoad, finished
 from agent.wire.master_config import MasterAutoscale
-from agent.wire.records import QueryRecord, SubtaskRecord, TaskRecord, decode_record
+from agent.wire.records import AnyRecord, QueryRecord, SubtaskRecord, TaskRecord, decode_record
 from fleet.lake.schema.tables import requests
 from fleet.lake.schema.tables.model import Table
 from fleet.report.jobs.deadlines import node_hours
@@ -29,15 +30,32 @@ pytestmark = pytest.mark.long
 
 Tables = tuple[DataFrame, DataFrame, DataFrame]
 Rows = dict[tuple[Any, ...], dict[str, Any]]
-RECORDS = [decode_record(line) for line in virtual_run.lines()]
-QUERIES = [r for r in RECORDS if isinstance(r, QueryRecord)]
-TASKS = {r.task: r for r in RECORDS if isinstance(r, TaskRecord)}
-SUBTASKS = [r for r in RECORDS if isinstance(r, SubtaskRecord)]
+
+
+@cache
+def records() -> list[AnyRecord]:
+    """All of them; not made by whoever only collects tests."""
+    return [decode_record(line) for line in virtual_run.lines()]
+
+
+@cache
+def queries() -> list[QueryRecord]:
+    return [each for each in records() if isinstance(each, QueryRecord)]
+
+
+@cache
+def tasks_by_id() -> dict[str, TaskRecord]:
+    return {each.task: each for each in records() if isinstance(each, TaskRecord)}
+
+
+@cache
+def subtasks() -> list[SubtaskRecord]:
+    return [each for each in records() if isinstance(each, SubtaskRecord)]
 
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession) -> Tables:
-    made = [frame.cache() for frame in frames(spark, RECORDS)]
+    made = [frame.cache() for frame in frames(spark, records())]
     return made[0], made[1], made[2]
 
 
@@ -56,7 +74,7 @@ def check(made: DataFrame, table: Table, expected: Rows) -> None:
 
 
 def policy_of(query: QueryRecord) -> str:
-    policies = {TASKS[task].policy for task in query.tasks if task in TASKS}
+    policies = {tasks_by_id()[task].policy for task in query.tasks if task in tasks_by_id()}
     return "none" if not policies else policies.pop() if len(policies) == 1 else "mixed"
 
 
@@ -65,14 +83,14 @@ def p99(values: Iterable[float]) -> float | None:
 
 
 def test_the_run_has_something_to_report() -> None:
-    assert {q.status for q in QUERIES} == {"complete", "refused"}
-    assert sum(not q.slo_met for q in QUERIES if q.status == "complete") > 20
-    assert sum(s.missed_deadline for s in SUBTASKS) > 50
+    assert {q.status for q in queries()} == {"complete", "refused"}
+    assert sum(not q.slo_met for q in queries() if q.status == "complete") > 20
+    assert sum(s.missed_deadline for s in subtasks()) > 50
 
 
 def test_attainment(tables: Tables) -> None:
     classes: dict[tuple[Any, ...], list[QueryRecord]] = defaultdict(list)
-    for q in QUERIES:
+    for q in queries():
         classes[policy_of(q), q.label, q.service, q.percentile, q.slo_ms].append(q)
     expected = {}
     for key, asked in classes.items():
@@ -93,10 +111,12 @@ def test_attainment(tables: Tables) -> None:
 
 def test_time_spent(tables: Tables) -> None:
     expected = {}
-    for at in {(t.iad, t.policy) for t in TASKS.values()}:
-        tasks = [t for t in TASKS.values() if (t.iad, t.policy) == at and t.status == "complete"]
+    for at in {(t.iad, t.policy) for t in tasks_by_id().values()}:
+        tasks = [
+            t for t in tasks_by_id().values() if (t.iad, t.policy) == at and t.status == "complete"
+        ]
         names = {t.task for t in tasks}
-        mine = [s for s in SUBTASKS if s.task in names and s.outcome == "ok"]
+        mine = [s for s in subtasks() if s.task in names and s.outcome == "ok"]
         once = [s for s in mine if s.dispatches == 1]
         last = {name: max(s.result_ms or 0 for s in mine if s.task == name) for name in names}
         queueing = [(s.dispatched_ms or 0) - s.enqueued_ms for s in once]
@@ -167,11 +187,11 @@ def scaled(subtasks: Sequence[SubtaskRecord]) -> dict[int, list[int]]:
 
 def test_node_hours(tables: Tables) -> None:
     expected = {}
-    for iad, node in {(s.iad, s.node) for s in SUBTASKS}:
-        of_node = [s for s in SUBTASKS if (s.iad, s.node) == (iad, node)]
+    for iad, node in {(s.iad, s.node) for s in subtasks()}:
+        of_node = [s for s in subtasks() if (s.iad, s.node) == (iad, node)]
         pods = scaled(of_node)
         for hour in {hour_of(s) for s in of_node}:
-            everybody = [s for s in SUBTASKS if s.iad == iad and hour_of(s) == hour]
+            everybody = [s for s in subtasks() if s.iad == iad and hour_of(s) == hour]
             span_s = max(map(ended_s, everybody)) - min(s.wall_ms / 1e3 for s in everybody)
             mine = [s for s in of_node if hour_of(s) == hour]
             busy_ms = sum((s.result_ms or 0) - (s.dispatched_ms or 0) for s in mine if s.result_ms)
@@ -199,7 +219,7 @@ def test_node_hours(tables: Tables) -> None:
 def test_load_curve(tables: Tables) -> None:
     window_s = 5.0
     windows: dict[int, list[QueryRecord]] = defaultdict(list)
-    for q in QUERIES:
+    for q in queries():
         windows[math.floor(q.wall_ms / 1e3 / window_s)].append(q)
     policies = {}
     for number, asked in windows.items():
@@ -214,17 +234,15 @@ def test_load_curve(tables: Tables) -> None:
         place = math.floor(round(len(windows[n]) / window_s / width, 9)) + 0.5
         bins[policies[n], place * width].append(n)
     of_task = defaultdict(list)
-    for s in SUBTASKS:
+    for s in subtasks():
         of_task[s.task].append(s)
     expected = {}
     for key, numbers in bins.items():
         asked = [q for n in numbers for q in windows[n]]
         response = [q.aggregated_ms for q in asked if q.status != "refused"]
-        subtasks = [s for q in asked for task in q.tasks for s in of_task[task]]
-        queueing = [
-            s.dispatched_ms - s.enqueued_ms for s in subtasks if s.dispatched_ms is not None
-        ]
-        counted = [s.missed_deadline for s in subtasks if s.deadline_ms > s.enqueued_ms]
+        theirs = [s for q in asked for task in q.tasks for s in of_task[task]]
+        queueing = [s.dispatched_ms - s.enqueued_ms for s in theirs if s.dispatched_ms is not None]
+        counted = [s.missed_deadline for s in theirs if s.deadline_ms > s.enqueued_ms]
         expected[key] = {
             "windows": len(numbers),
             "queries": len(asked),

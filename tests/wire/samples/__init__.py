@@ -3,10 +3,12 @@
 from agent.wire import directory as directory_messages
 from agent.wire import messages, unions
 from tests.wire.samples import (
+    clones,
     data_plane,
     directory,
     handover,
     market,
+    membership,
     operator,
     overlay,
     placement,
@@ -23,8 +25,10 @@ SAMPLES = {
     **watches.SAMPLES,
     **push.SAMPLES,
     **overlay.SAMPLES,
+    **clones.SAMPLES,
     **topics.SAMPLES,
     **placement.SAMPLES,
+    **membership.SAMPLES,
     **handover.SAMPLES,
 }
 UNIONS = (

@@ -2,6 +2,7 @@
 
 from agent.wire import messages as m
 from agent.wire.base import Message
+from agent.wire.derived import Derived, DerivedTaken, DerivedValues
 from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
 
 SERIES = m.Series(
@@ -253,4 +254,46 @@ SAMPLES: dict[str, Message] = {
     "pods_set": m.PodsSet("5f1d3c", 2),
     "set_pods": m.SetPods(2),
     "home_moved": m.HomeMoved("5f1d3c", "iad2"),
+    "hello_derived": m.Hello(
+        node="n1",
+        incarnation="5f1d3c",
+        history="a81be0",
+        areas=("b1/f4/r413",),
+        channels=("temperature", "humidity"),
+        pods=1,
+        version="1.0",
+        takes_derived=True,
+    ),
+    "derived": Derived(
+        "5f1d3c",
+        "3e7a90",
+        (
+            DerivedValues(41, 10_250, {"forecast": 23.5}),
+            DerivedValues(43, 250, {"forecast": 23.75, "comfort": 0.25}),
+        ),
+    ),
+    "derived_taken": DerivedTaken("5f1d3c", "3e7a90", 43),
+    "query_stale_ok": m.Query(
+        id="q8",
+        areas=("b1/f4",),
+        window=m.Window(last_s=600.0),
+        slo=m.Slo(99.0, 500.0),
+        stale_ok=True,
+    ),
+    "task_stale_ok": m.Task(
+        id="0123456789ab-5",
+        areas=("b1/f4",),
+        window=m.Window(last_s=600.0),
+        percentile=99.0,
+        budget_ms=500.0,
+        timeout_ms=1_900.0,
+        stale_ok=True,
+    ),
+    "task_result_stale": m.TaskResult(
+        id="0123456789ab-5",
+        status="partial",
+        total_ms=1.5,
+        results=(m.AreaResult("b1/f4/r413", aggregate=AGGREGATE, stale_ms=95_000),),
+        missing=(m.Missing("b1/f4/r413", "node_down"),),
+    ),
 }

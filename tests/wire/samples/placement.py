@@ -41,6 +41,23 @@ SAMPLES: dict[str, Message] = {
     "placement_facts": FACTS,
     "placement_facts_bare": p.PlacementFacts("iad2", 1_763_900_001, 0, 60.0),
     "placement_echo": p.PlacementEcho(1_763_900_000, 17),
+    "placement_facts_peers": p.PlacementFacts(
+        "iad1",
+        1_763_900_002,
+        1,
+        5.0,
+        topics=(p.TopicFacts("comfort", peers=(p.PeerRate("notes", 0.5, "iad2"),)),),
+        homes=(p.HomeFacts("n1", {"iad1": 0.5, "iad2": 2.25}, exchanges=(p.Source("iad2", 4.0),)),),
+    ),
+    "ask_grant": p.AskGrant(
+        "iad1", 1_763_900_000, 3, UNIT, "iad2", "keep", (p.UnitName("processor", "notes"),), 5
+    ),
+    "grant_told": p.GrantTold("iad2", 1_763_900_000, 3, "ask", granted=True, token=5, facts=FACTS),
+    "grant_told_refused": p.GrantTold(
+        "iad2", 1_763_900_000, 3, "keep", granted=False, message="processor notes is moving"
+    ),
+    "placement_echo_short": p.PlacementEcho(1_763_900_000, 17, short=True),
+    "same_facts": p.SameFacts("iad1", 1_763_900_000, 18, 5.0, 17),
     "show_placement": p.ShowPlacement("s"),
     "pin_unit": p.PinUnit("p", UNIT, "iad2"),
     "pin_unit_no_more": p.PinUnit("p", UNIT),
@@ -56,6 +73,13 @@ SAMPLES: dict[str, Message] = {
         ),
         moves=(p.MoveTold(UNIT, "iad1", "iad2", "plan", "settled", 4.5),),
         move_cost=0.01,
+    ),
+    "placement_report_costs": p.PlacementReport(
+        "s",
+        ok=True,
+        iad="iad1",
+        moves=(p.MoveTold(UNIT, "iad1", "iad2", "drift", "settled", 4.5, gain=0.25),),
+        costs=(p.CostAt(60.0, None), p.CostAt(30.0, 1.5), p.CostAt(0.0, 1.25)),
     ),
     "placement_report_refused": p.PlacementReport(
         "a", ok=False, iad="iad1", message="there is no master 'iad9': known are iad1, iad2"

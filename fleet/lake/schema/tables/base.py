@@ -187,6 +187,49 @@ MOVES: Final = Table(
     ),
     BY_DAY,
 )
+PLACEMENT: Final = Table(
+    "placement",
+    "What one master measured for placement, once a minute: rates are of the minute before.",
+    ("iad", "start_s"),
+    (
+        IAD,
+        DATE,
+        Column("time", "timestamp", "UTC", "when it was written, by the master's wall clock"),
+        START,
+        Column("mode", "string", "", "open, frozen or draining"),
+        Column("cores", "int", "", "cores of the master"),
+        Column("compute", "double", "cores", "what it gives to units; null: no limit", True),
+        Column("storage_bytes", "double", "bytes", "the same of its disk", nullable=True),
+        Column("most_processors", "bigint", "", "topics that may live there", nullable=True),
+        Column("opening_cost", "double", "s/s", "price of having any unit at all"),
+        Column("topics", "array<string>", "", "topics that live there"),
+        Column(
+            "delays",
+            "array<struct<iad:string,p50_ms:double,p90_ms:double>>",
+            "ms",
+            "one way to other masters",
+        ),
+        Column(
+            "arrivals",
+            "array<struct<topic:string,source:string,peer:string,per_s:double>>",
+            "1/s",
+            "messages of its topics, by the IAD, and the clone, that they come from",
+        ),
+        Column(
+            "listeners",
+            "array<struct<topic:string,count:bigint>>",
+            "",
+            "subscriptions there that name a topic",
+        ),
+        Column(
+            "pins",
+            "array<struct<kind:string,unit:string,iad:string>>",
+            "",
+            "units that an operator has pinned",
+        ),
+    ),
+    BY_DAY,
+)
 HISTORY: Final = Column("history", "string", "", "id of the history file, random")
 GROUP: Final = Column("group", "bigint", "", "sequence of the first reading of its row group")
 READINGS: Final = Table(
@@ -284,5 +327,6 @@ QUARANTINE: Final = Table(
     BY_DAY,
 )
 TABLES: Final = (
-    QUERIES, TASKS, SUBTASKS, EVENTS, PROCESSING, MOVES, READINGS, GROUPS, NODES, PULLS, QUARANTINE,
+    QUERIES, TASKS, SUBTASKS, EVENTS, PROCESSING, MOVES, PLACEMENT, READINGS, GROUPS, NODES, PULLS,
+    QUARANTINE,
 )  # fmt: skip

@@ -61,4 +61,33 @@ MOVED: Final = Table(
     MOVES.key,
     tuple(column for column in MOVES.columns if column.name != "date"),
 )
-TABLES: Final = (PROCESSED, MASTER_LOAD, MOVED)
+MOVE_EFFECTS: Final = Table(
+    "move_effects",
+    "What a settled move of a topic changed: up to an hour before it where the topic was, and an "
+    "hour after it where it went.",
+    ("iad", "topic", "start_s"),
+    (
+        Column("iad", "string", "", "the IAD whose master it left"),
+        TOPIC,
+        Column("start_s", "double", "s", "when it began, by that master's monotonic clock"),
+        Column("time", "timestamp", "UTC", "the same, by its wall clock"),
+        Column("target", "string", "", "the IAD whose master took it"),
+        Column("reason", "string", "", "pin, drain, arrival, plan or drift"),
+        Column("pause_ms", "double", "ms", "for how long nobody served it", nullable=True),
+        Column("percentile", "double", "%", "percentile of its objective", nullable=True),
+        Column("slo_ms", "double", "ms", "latency of its objective", nullable=True),
+        *(
+            Column(f"{side}_{name}", kind, unit, f"{side} it: {meaning}", nullable)
+            for side in ("before", "after")
+            for name, kind, unit, meaning, nullable in (
+                ("records", "bigint", "", "records with a message: minutes", False),
+                ("rate_per_s", "double", "1/s", "messages", True),
+                ("achieved_ms", "double", "ms", "percentile of the objective, median", True),
+                ("worst_ms", "double", "ms", "the same in the worst minute", True),
+                ("late_share", "double", "", "later than the objective / processed", True),
+                ("way_ms", "double", "ms", "from its sources' masters, mean of messages", True),
+            )
+        ),
+    ),
+)
+TABLES: Final = (PROCESSED, MASTER_LOAD, MOVED, MOVE_EFFECTS)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from matplotlib.ticker import LogLocator, NullLocator
-
 from fleet.report.page import drawing
 from fleet.report.page.markup import Picture, Row, Section, nothing, render, share
 from fleet.report.page.shown import Shown
@@ -59,6 +57,8 @@ def _picture(rows: list[Row]) -> Picture:
     )
 
     def paint(_figure: Any, axes: Any) -> None:
+        from matplotlib.ticker import LogLocator, NullLocator
+
         times, kept = axes[0]
         for y, row in enumerate(rows):
             colour = drawing.colour_of(row["policy"])

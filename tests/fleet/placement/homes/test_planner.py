@@ -4,6 +4,7 @@ import random
 from math import inf
 
 import pytest
+from msgspec.structs import replace
 
 from agent.placement.congestion import Limits
 from agent.placement.moves import check_plan
@@ -31,6 +32,10 @@ def placed(seed, *, leave_out=0.0):
     """A random world with flows of every kind, and a random placement of it."""
     rng = random.Random(seed)
     made = world(rng, delegate="cloud")
+    near = {"m0": 0.01, "m1": 0.02, "m3": 0.03}
+    made.put_client(Client("c0", near, exchanges=2.5))
+    # Whoever stands for those at a master keeps none open.
+    made.put_client(Client("c3", {"m2": 0.0}, stand_in=True, exchanges=1.0))
     placement = Placement(made)
     units = [Unit("home", "c1"), Unit("home", "c2"), Unit("clone", "d1")]
     for n, one in enumerate(units):
@@ -50,6 +55,24 @@ def follow(placement, moves):
             placement.place(move.unit, move.target)
         else:
             placement.move(move.unit, target)
+
+
+def test_a_master_that_has_only_a_stand_in_is_opened_by_a_home():
+    masters = [Master("m0"), Master("m1", opening_cost=0.5)]
+    clients = [
+        Client("@m1", {"m1": 0.0}, stand_in=True),
+        Client("n1", {"m0": 0.2, "m1": 0.0}, exchanges=2.0),
+    ]
+    for rate, moved in ((2.0, []), (3.0, ["n1"])):
+        clients[1] = replace(clients[1], exchanges=rate)
+        made = World(masters, [Link("m0", "m1", 0.1)], clients)
+        placement = Placement(made)
+        placement.place(Unit("home", "@m1"), "m1")
+        placement.place(Unit("home", "n1"), "m0")
+        moves = Homes(kicks=3).plan(placement)
+        assert [each.unit.name for each in moves] == moved
+        for move in moves:
+            assert move.gain == pytest.approx(rate * 0.2 - 0.5)
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -1,0 +1,34 @@
+"""The masters that one client may talk to, and which of them it asks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from agent.net.keys import KeyFiles
+
+if TYPE_CHECKING:
+    from agent.client.client import Client
+
+# Of several masters, one that is not connected after so long is away. A dead one costs this once:
+# it is asked again when the others are away, too.
+CONNECT_S: Final = 2.0
+
+
+class Masters:
+    """Their keys, by address, and the connections that there are."""
+
+    def __init__(self, keys: dict[str, KeyFiles | None]) -> None:
+        self.keys = keys
+        self.clients: dict[str, Client] = {}
+        self.connect_s = CONNECT_S
+        self._order = list(keys)
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The addresses, in the order in which they are tried."""
+        return tuple(self._order)
+
+    def is_away(self, address: str) -> None:
+        """That one is tried last from now on."""
+        self._order.remove(address)
+        self._order.append(address)

@@ -1,0 +1,1 @@
+"""Clones of devices, at their home master: the anchor of each."""

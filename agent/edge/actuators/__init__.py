@@ -1,0 +1,1 @@
+"""Actuators: drivers that put out what the node's clone computes."""

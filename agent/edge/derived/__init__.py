@@ -1,0 +1,1 @@
+"""Derived values: what the node's clone computes, in its history and at its actuator."""

@@ -1,0 +1,33 @@
+"""How far the derived values of each source are in the history's file.
+
+A position moves in the transaction that stores its values. In the tail it stands in the values' own
+record. So after a power cut there are exactly the values up to the position that is found.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+# Sources whose positions are kept: a clone that is made anew has a new one.
+MAX_SOURCES: Final = 16
+# The row becomes the latest.
+KEEP: Final = """
+INSERT OR REPLACE INTO derived (source, position)
+SELECT ?1, max(?2, coalesce((SELECT position FROM derived WHERE source = ?1), 0))
+"""
+DROP_OLD: Final = """
+DELETE FROM derived
+WHERE rowid NOT IN (SELECT rowid FROM derived ORDER BY rowid DESC LIMIT ?)
+"""
+
+
+def keep(db: sqlite3.Connection, source: str, position: int) -> None:
+    """The values of `source` up to `position` are stored, in the open transaction."""
+    db.execute(KEEP, (source, position))
+    db.execute(DROP_OLD, (MAX_SOURCES,))
+
+
+def kept(db: sqlite3.Connection) -> dict[str, int]:
+    """The position of each source."""
+    return dict(db.execute("SELECT source, position FROM derived ORDER BY rowid"))

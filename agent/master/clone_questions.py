@@ -1,0 +1,161 @@
+"""What masters ask each other about clones: under which topics they go, and to end them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+from typing import Final
+
+from agent.clones.events import PeersResolved, TopicEnded
+from agent.clones.names import digest_of
+from agent.master.peers import Peers
+from agent.master.public_plane import PublicPlane
+from agent.master.request_plane import RequestOrigin
+from agent.master.topic_plane import TopicPlane
+from agent.wire.clones import CloneEnded, ClonesResolved, EndClone, ResolveClones
+from agent.wire.messages import Answer
+from agent.wire.principals import Sender
+from agent.wire.topics import RemoveTopic, TopicReport
+
+# Before the dot in the `id` of what is sent: a refusal comes with it.
+PREFIX: Final = "clone"
+# Questions without an answer: of older ones nobody waits for it.
+MOST: Final = 1_024
+NOT_OURS: Final = "this master tells and ends clones for masters of its pool only"
+
+
+class CloneQuestions:
+    """`partners`: the IADs whose masters may ask, and are asked. `came` gets what they answer;
+    `resolve` tells the topics of devices here by their digests, as `Anchors.resolve`, and
+    `when_named(then)` calls when these names will stay the same."""
+
+    def __init__(
+        self,
+        iad: str,
+        public: PublicPlane,
+        peers: Peers,
+        topics: TopicPlane,
+        partners: Collection[str],
+        came: Callable[[PeersResolved | TopicEnded], object],
+        resolve: Callable[[Iterable[str]], tuple[str, ...]],
+        when_named: Callable[[Callable[[], object]], object],
+    ) -> None:
+        self._iad = iad
+        self._public = public
+        self._peers = peers
+        self._topics = topics
+        self._partners = frozenset(partners)
+        self._came = came
+        self._resolve = resolve
+        self._when_named = when_named
+        self._numbers = 0
+        # By id: the device, and the IAD that was asked.
+        self._asked: dict[str, tuple[str, str]] = {}
+        public.takes(ResolveClones, self._asked_for_names)
+        public.takes(EndClone, self._asked_to_end)
+        peers.takes(ClonesResolved, self._resolved)
+        peers.takes(CloneEnded, self._ended)
+        peers.takes_refusals(PREFIX, self._not_taken)
+
+    # --- asking --------------------------------------------------------------------------------
+
+    def resolve(self, device: str, iad: str, devices: Iterable[str]) -> None:
+        """Ask for the topics of a clone's peers."""
+        why = ""
+        if iad not in self._partners:
+            known = ", ".join(sorted(self._partners)[:8]) or "none"
+            why = f"{iad} is not in this master's pool; those that are: {known}"
+        else:
+            digests = tuple(map(digest_of, devices))
+            if not self._peers.send(iad, ResolveClones(self._id(device, iad), self._iad, digests)):
+                why = f"the master of {iad}, which has peers, cannot be reached now"
+        if why:
+            self._came(PeersResolved(device, iad, (), why))
+
+    def end(self, device: str, topic: str) -> None:
+        """End the topic of a clone, wherever it is."""
+        if to := self._topics.went(topic):
+            self._end_at(to, device, topic)
+        elif self._topics.lives(topic):
+            self._topics.ask(partial(self._removed, device), RemoveTopic("end", topic))
+        else:
+            self._came(TopicEnded(device, ok=True))
+
+    def _end_at(self, iad: str, device: str, topic: str) -> None:
+        told = EndClone(self._id(device, iad), self._iad, topic)
+        if iad not in self._partners or not self._peers.send(iad, told):
+            line = f"the master of {iad}, where it lives, cannot be reached now"
+            self._came(TopicEnded(device, ok=False, message=line))
+
+    def _id(self, device: str, iad: str) -> str:
+        self._numbers += 1
+        id_ = f"{PREFIX}.{self._numbers}"
+        self._asked[id_] = device, iad
+        if len(self._asked) > MOST:
+            del self._asked[next(iter(self._asked))]
+        return id_
+
+    def _resolved(self, iad: str, answer: ClonesResolved, _now: float) -> None:
+        device, asked = self._asked.pop(answer.id, ("", ""))
+        if asked == iad:
+            self._came(PeersResolved(device, iad, answer.topics))
+
+    def _ended(self, iad: str, answer: CloneEnded, _now: float) -> None:
+        device, asked = self._asked.pop(answer.id, ("", ""))
+        if asked != iad:
+            return
+        if answer.moved == self._iad:
+            self.end(device, answer.topic)
+        elif answer.moved:
+            self._end_at(answer.moved, device, answer.topic)
+        elif not answer.ok:
+            self._came(TopicEnded(device, ok=False, message=answer.message))
+        elif self._topics.went(answer.topic):
+            # Forget where it went.
+            self._topics.ask(partial(self._removed, device), RemoveTopic("end", answer.topic))
+        else:
+            self._came(TopicEnded(device, ok=True))
+
+    def _removed(self, device: str, report: TopicReport) -> None:
+        self._came(TopicEnded(device, report.ok, report.message))
+
+    def _not_taken(self, iad: str, answer: Answer, _now: float) -> None:
+        device, asked = self._asked.pop(answer.id, ("", ""))
+        if asked == iad:
+            line = f"the master of {iad} refuses: {answer.message}"
+            self._came(PeersResolved(device, iad, (), line))
+            self._came(TopicEnded(device, ok=False, message=line))
+
+    # --- asked ---------------------------------------------------------------------------------
+
+    def _may_ask(self, sender: Sender, iad: str) -> bool:
+        # Without keys a master is whom it says it is, as in all that masters say.
+        named = sender.role == "anyone" or (sender.role, sender.name) == ("iad", iad)
+        return named and iad in self._partners
+
+    def _refuse(self, origin: RequestOrigin, id_: str) -> None:
+        self._public.refuse(origin.identity, origin.codec, id_, "not_authorised", NOT_OURS)
+
+    def _asked_for_names(self, origin: RequestOrigin, asked: ResolveClones, _now: float) -> None:
+        if not self._may_ask(origin.sender, asked.iad):
+            self._refuse(origin, asked.id)
+            return
+        told = ClonesResolved(asked.id, self._resolve(asked.devices))
+        self._when_named(partial(self._public.reply, origin, told))
+
+    def _asked_to_end(self, origin: RequestOrigin, asked: EndClone, _now: float) -> None:
+        topic = asked.topic
+        if not self._may_ask(origin.sender, asked.iad):
+            self._refuse(origin, asked.id)
+        elif to := self._topics.went(topic):
+            self._public.reply(origin, CloneEnded(asked.id, topic, ok=False, moved=to))
+        elif self._topics.home_of(topic) == asked.iad and self._topics.lives(topic):
+            then = partial(self._tell_ended, origin, asked)
+            self._topics.ask(then, RemoveTopic("end", topic))
+        else:
+            why = "it is on its way here" if self._topics.home_of(topic) == asked.iad else ""
+            self._public.reply(origin, CloneEnded(asked.id, topic, ok=not why, message=why))
+
+    def _tell_ended(self, origin: RequestOrigin, asked: EndClone, report: TopicReport) -> None:
+        told = CloneEnded(asked.id, asked.topic, report.ok, message=report.message)
+        self._public.reply(origin, told)

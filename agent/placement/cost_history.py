@@ -1,0 +1,37 @@
+"""What the placement that a master sees has cost lately."""
+
+from __future__ import annotations
+
+from collections import deque
+from math import isfinite
+from typing import Final
+
+from agent.wire.placement import MAX_COSTS, CostAt
+
+EVERY_S: Final = 30.0
+
+
+class CostHistory:
+    """The last values, one each half a minute and one after each move."""
+
+    def __init__(self) -> None:
+        self._costs: deque[tuple[float, float | None]] = deque(maxlen=MAX_COSTS)
+        self._due_s = 0.0
+
+    def due(self, now: float) -> bool:
+        """Whether the next value is to be taken."""
+        return not self._costs or now >= self._due_s
+
+    def moved(self, now: float) -> None:
+        """A move is over: the next value is due."""
+        self._due_s = now
+
+    def take(self, cost: float, now: float) -> None:
+        """The cost is this now, in seconds of delay a second; infinite if a limit or an objective
+        is not kept."""
+        self._due_s = now + EVERY_S
+        self._costs.append((now, round(cost, 9) if isfinite(cost) else None))
+
+    def told(self, now: float) -> tuple[CostAt, ...]:
+        """All of them, the oldest first."""
+        return tuple([CostAt(round(now - at_s, 3), cost) for at_s, cost in self._costs])

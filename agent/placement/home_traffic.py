@@ -1,0 +1,65 @@
+"""What edge nodes and masters exchange by way of the nodes' home, read from the home's records."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, deque
+from typing import Final
+
+from agent.wire.records import AnyRecord, NodeEventRecord, SubtaskRecord, TaskRecord
+
+# Tasks whose subtasks have returned and whose record has not come yet, or the other way round.
+MOST_OPEN: Final = 1_024
+SAMPLES: Final = 64
+# Who asks waits for the question and for the answer.
+WAYS: Final = 2
+
+
+class HomeTraffic:
+    """Counts messages of each node, by the IAD that they come from or go to. An event goes to the
+    home's own. O(1) a record."""
+
+    def __init__(self, iad: str) -> None:
+        self._iad = iad
+        self.counts: dict[str, Counter[str]] = {}
+        self._answered: OrderedDict[str, list[str]] = OrderedDict()
+        self._origins: OrderedDict[str, str] = OrderedDict()
+        self._round_trips_ms: dict[str, deque[float]] = {}
+
+    def take(self, record: AnyRecord) -> None:
+        """A record of this master."""
+        match record:
+            case NodeEventRecord(node=node):
+                self._count(node, self._iad, 1)
+            case SubtaskRecord(result_ms=float(), dispatched_ms=float()):
+                self._measure(record)
+                if (origin := self._origins.get(record.task)) is not None:
+                    self._count(record.node, origin, WAYS)
+                    return
+                self._answered.setdefault(record.task, []).append(record.node)
+                if len(self._answered) > MOST_OPEN:
+                    self._answered.popitem(last=False)
+            case TaskRecord():
+                origin = record.origin or self._iad
+                for node in self._answered.pop(record.task, ()):
+                    self._count(node, origin, WAYS)
+                self._origins[record.task] = origin
+                if len(self._origins) > MOST_OPEN:
+                    self._origins.popitem(last=False)
+
+    def delay_ms(self, node: str) -> float | None:
+        """The delay to a node, one way; None if it was not measured. The least of the last round
+        trips, without the node's own work: what is more has waited somewhere."""
+        samples = self._round_trips_ms.get(node)
+        return min(samples) / 2 if samples else None
+
+    def _measure(self, record: SubtaskRecord) -> None:
+        if record.node_wait_ms is None or record.execution_ms is None:
+            return
+        assert record.result_ms is not None
+        assert record.dispatched_ms is not None
+        way = record.result_ms - record.dispatched_ms - record.node_wait_ms - record.execution_ms
+        samples = self._round_trips_ms.setdefault(record.node, deque(maxlen=SAMPLES))
+        samples.append(max(0.0, way))
+
+    def _count(self, node: str, iad: str, messages: int) -> None:
+        self.counts.setdefault(node, Counter())[iad] += messages

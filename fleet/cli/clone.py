@@ -1,0 +1,121 @@
+"""Click commands: `fleet clone`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fleet.cli.asking import asks
+from fleet.cli.options import INTERVAL, SLO, Parsed, matching
+from fleet.cli.topic import CHANNELS, LIMIT, SETTING
+
+if TYPE_CHECKING:
+    from fleet.query.clone import Asker
+
+_ROOM = "fleet.query.clone"
+DEVICE = Parsed(
+    "device", matching(r"[A-Za-z0-9_.-]{1,64}/[A-Za-z0-9_.-]{1,64}", "a device; write iad4/n3")
+)
+
+
+@click.group(context_settings={"max_content_width": 100})
+def clone() -> None:
+    """Clones of devices: processors that stand for a node, and may move between masters.
+
+    A clone gets its device's readings and what the clones of its peers put out; what it puts out is
+    given to its device, wherever the clone lives. Ask the master of the device.
+
+    Exit status: 0 done, 1 failed, 2 wrong usage, 3 refused, 4 no reply.
+    """
+
+
+@clone.command()
+@click.argument("device", type=DEVICE)
+@click.option("--processor", required=True, help="What each message goes through.")
+@click.option(
+    "--set",
+    "settings",
+    type=SETTING,
+    multiple=True,
+    help='A parameter of the processor: name=value, or \'name=["a","b"]\'. Again for more.',
+)
+@click.option(
+    "--every",
+    "every_s",
+    type=INTERVAL,
+    default="1s",
+    show_default=True,
+    help="How often the device is read.",
+)
+@click.option(
+    "--channels", type=CHANNELS, default=(), help="Only these: temperature,humidity. Default all."
+)
+@click.option("--service", default="default", show_default=True, help="The service that reads it.")
+@click.option(
+    "--peer",
+    "peers",
+    type=DEVICE,
+    multiple=True,
+    help="A device whose clone it hears, of this or another IAD. Again for more.",
+)
+@click.option(
+    "--peers-where",
+    default="",
+    help="A filter: it hears clones whose outputs match, such as 'temperature > 30'.",
+)
+@click.option(
+    "--leaves", is_flag=True, help="It may live at other IADs' masters, under a pseudonym."
+)
+@click.option(
+    "--slo",
+    type=SLO,
+    help="Objective for the time from a message's arrival until it is processed: p90=1s.",
+)
+@click.option(
+    "--limit",
+    "limits",
+    type=LIMIT,
+    multiple=True,
+    help="What the processor may take: memory=128M, cpu=0.5s, waiting=5000. Again for more.",
+)
+@asks("10s", _ROOM)
+def create(
+    device: str,
+    settings: tuple[tuple[str, Any], ...],
+    limits: tuple[tuple[str, float], ...],
+    ask: Asker,
+    **options: Any,
+) -> int:
+    """Have a clone of a device from now on.
+
+    \b
+    fleet clone create iad4/n3 --processor comfort_index --every 5s --leaves
+    fleet clone create iad4/n3 --processor mine --peer iad1/n2 --peer iad4/n4
+
+    The same again changes nothing. Exit status: 0 it is kept, 2 wrong usage, 3 refused, 4 no reply.
+    """
+    return ask.create(device, parameters=dict(settings), limits=dict(limits), **options)
+
+
+@clone.command(name="list")
+@asks("2s", _ROOM)
+def list_(ask: Asker) -> int:
+    """Print the clones of a master's devices, and where they live."""
+    return ask.list()
+
+
+@clone.command()
+@click.argument("device")
+@asks("2s", _ROOM)
+def show(device: str, ask: Asker) -> int:
+    """Print the clone of a device, or the one of that topic."""
+    return ask.show(device)
+
+
+@clone.command()
+@click.argument("device", type=DEVICE)
+@asks("10s", _ROOM)
+def remove(device: str, ask: Asker) -> int:
+    """End a device's clone, wherever it lives, with its state."""
+    return ask.remove(device)
