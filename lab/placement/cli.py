@@ -76,7 +76,7 @@ def placement_topics(quick: bool, seed: int, results: Path) -> int:
 def placement_clones(quick: bool, seed: int, results: Path) -> int:
     """Let clones move by themselves (Flock): the paper's rule, ours, and those who know all.
 
-    In virtual rounds. Takes about 8 minutes of one processor.
+    In virtual rounds. Takes about 6 minutes of one processor.
     Needs numpy, SciPy and matplotlib.
     """
     if (status := without("numpy", "scipy", "matplotlib")) is not None:

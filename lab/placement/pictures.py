@@ -174,6 +174,7 @@ def _clone_costs(axes: Any, rows: Sequence[CloneRow]) -> None:
         mine = [row for row in known if row.method == method and row.utilisation < 0.6]
         _means(axes, mine, "clones", "ratio", color=colour, label=method)
     axes.axhline(1.0, color="grey", lw=0.5)
+    axes.set_ylim(0.95, 1.35)  # A cloud that is nearly full is off the scale.
     axes.set_xlabel("clones at 37 clouds, utilisation .5")
     axes.set_ylabel("cost over annealing")
     axes.set_title("Social cost")

@@ -246,16 +246,14 @@ def goals(found: Results) -> Table:
                 for row in scaled
                 if row.method == method and abs(row.utilisation - utilisation) < 1e-6
             ]
-            if rows:
-                means = [fmean(row.ratio for row in at) for at in grouped(rows, "clones").values()]
-                most = max(row.ratio for row in rows)
-                lines.append(
-                    (
-                        f"cost over annealing, {method}, utilisation {utilisation:g}",
-                        f"≤ {goal:g}",
-                        f"{max(means):.3f} (worst {most:.3f})",
-                    )
+            lines += [
+                (
+                    f"cost, {at[0].clones} clones, utilisation {utilisation:g}, {method}",
+                    f"≤ {goal:g}",
+                    ratio(at),
                 )
+                for at in grouped(rows, "clones").values()
+            ]
     for at in grouped(of(found, "many"), "experiment").values():
         k, _, error = exponent(at)
         sizes = f"{max(row.clones for row in at):,} clones, {_a_round(at[0])} a master a round"
