@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import heapq
+import json
+import sys
 from itertools import count
 from random import Random
 
@@ -190,3 +192,38 @@ class MemberWorld:
             reached |= edge
             edge = {p for iad in edge for p in self.sites[iad].partners if p in names} - reached
         return reached == names
+
+
+def main():
+    """Measure: masters, part of the messages that is lost, topics of each master."""
+    masters, loss, topics = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
+    world = MemberWorld(1, loss=loss, topics=topics)
+    for number in range(masters):
+        world.start(f"iad{number:03}")
+    rounds = [0, 0]
+    while any(world.knowing(iad) < masters - 1 for iad in world.sites):
+        world.run(ROUND_S)
+        rounds[0] += 1
+    world.run(300.0)
+    world.sent.clear()
+    world.run(300.0)
+    spent = [sum(kinds.values()) / 300.0 for kinds in world.sent.values()]
+    new = f"iad{masters:03}"
+    world.start(new)
+    while world.knowing(new) < masters:
+        world.run(ROUND_S)
+        rounds[1] += 1
+    found = {
+        "masters": masters,
+        "loss": loss,
+        "topics": topics,
+        "rounds_until_all_know_all": rounds[0],
+        "rounds_until_a_new_one_is_known": rounds[1],
+        "bytes_per_s": round(sum(spent) / masters),
+        "most_bytes_per_s": round(max(spent)),
+    }
+    sys.stdout.write(f"{json.dumps(found)}\n")
+
+
+if __name__ == "__main__":
+    main()
