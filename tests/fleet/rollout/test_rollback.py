@@ -64,7 +64,7 @@ class FakeSession:
 
 
 class FakeGate:
-    def __init__(self, iad: Any, store: Store) -> None: ...
+    def __init__(self, iad: Any, store: Store, homes: Any) -> None: ...
 
     def wait(self, host: HostOf, release: str, patience_s: float) -> Verdict:
         assert release in {"1-a", "1-b"}
@@ -81,7 +81,7 @@ def back(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Rolls everything back: outcomes and reasons by host, and the exit status."""
     SITE.__init__()  # type: ignore[misc]
     monkeypatch.setattr(rollback, "Session", FakeSession)
-    monkeypatch.setattr(rollback, "Gate", FakeGate)
+    monkeypatch.setattr("fleet.rollout.health.Gate", FakeGate)
     monkeypatch.setattr(rollback, "load", lambda folder: SITE.fleet)
     shown: list[RolloutReport] = []
     monkeypatch.setattr(rollback.output, "write_json", shown.append)
