@@ -16,11 +16,11 @@ from typing import Any
 
 from agent.placement import member_lease as lease
 from agent.placement import take_over as t
-from agent.placement.exactly_once import Processed, Received, Subscribed
 from agent.placement.handover import Checkpoint, Output, Work
 from agent.placement.member_lease import LeaseTiming, MemberLease, Terms
 from agent.placement.primary import Primary
 from agent.placement.standby import Standby
+from tests.placement.exactly_once import Processed, Received, Subscribed
 from tests.placement.handover_world import (
     HISTORY,
     UNIT,
