@@ -21,7 +21,7 @@ def show_list(screen: Console, clones: Sequence[CloneStatus]) -> None:
         line(screen, "no clones")
         return
     table = plain_table(
-        "device", "processor", "lives at", "topic", "in", "out", "state",
+        "device", "processor", "lives at", "topic", "in", "out", "waiting", "state",
         left=4, folds=("device", "processor", "state"),
     )  # fmt: skip
     for each in clones:
@@ -32,6 +32,7 @@ def show_list(screen: Console, clones: Sequence[CloneStatus]) -> None:
             each.topic,
             str(each.rounds - each.rounds_failed),
             str(each.outputs),
+            str(each.waiting),
             "well" if each.state == WELL and not each.trouble else "in trouble",
         )
     show_table(screen, table)
@@ -54,7 +55,8 @@ def show_clone(screen: Console, status: CloneStatus) -> None:
     )
     last = [f"{name}={value_text(each)}" for name, each in sorted(status.output.items())]
     shown = f"; the last: {', '.join(last)}" if last else ""
-    line(screen, f"  {status.outputs} outputs given to the device{shown}")
+    waiting = f", {status.waiting} of them wait for it" if status.waiting else ""
+    line(screen, f"  {status.outputs} outputs given to the device{waiting}{shown}")
     if status.state != WELL:
         line(screen, f"  {status.state}", style="yellow")
     if status.trouble:
