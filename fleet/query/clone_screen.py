@@ -21,7 +21,7 @@ def show_list(screen: Console, clones: Sequence[CloneStatus]) -> None:
         line(screen, "no clones")
         return
     table = plain_table(
-        "device", "processor", "lives at", "topic", "in", "out", "state",
+        "device", "processor", "at", "topic", "in", "out", "state",
         left=4, folds=("device", "processor", "state"),
     )  # fmt: skip
     for each in clones:
@@ -32,7 +32,7 @@ def show_list(screen: Console, clones: Sequence[CloneStatus]) -> None:
             each.topic,
             str(each.rounds - each.rounds_failed),
             str(each.outputs),
-            "well" if each.state == WELL and not each.trouble else "in trouble",
+            "well" if each.state == WELL and not each.trouble else "trouble",
         )
     show_table(screen, table)
 
