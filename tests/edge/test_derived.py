@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,20 @@ from tests.edge.history_oracle import START_MS, open_history
 from tests.edge.test_history_file import break_file, crash
 
 COMMIT_S = 10.0
+# Histories of nodes, those that were killed included.
+OPENED: list[History] = []
+
+
+def close_all() -> None:
+    """Close the files of a test's histories."""
+    while OPENED:
+        OPENED.pop().close()
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    yield
+    close_all()
 
 
 class Node:
@@ -26,6 +41,7 @@ class Node:
 
     def __init__(self, path: Path, wanted: tuple[str, ...] = (), taken: tuple[str, ...] = ()):
         self.history = open_history(path, group_readings=8)
+        OPENED.append(self.history)
         self.readings = self.history.stream("desk", ("temperature",))
         self.now = 1_000.0
         self.acknowledged: list[DerivedTaken] = []
@@ -217,7 +233,9 @@ def test_values_from_before_the_boot_age_no_reading(tmp_path: Path) -> None:
     node.now = 10.0
     node.take(1, age_ms=50_000_000)
     node.history.close()
-    assert found_in(open_history(path), "temperature") == [20.0]
+    again = open_history(path)
+    assert found_in(again, "temperature") == [20.0]
+    again.close()
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,23 @@ from agent.master.state import State
 from agent.runtime.reactor import Reactor
 from agent.scheduling.events import SendToNode
 from agent.wire.derived import Derived, DerivedTaken
-from tests.edge.test_derived import Node
+from tests.edge.test_derived import Node, close_all
 from tests.edge.test_history_file import crash
 from tests.scheduling.oracle import hello
 
 DEVICE = "iad1/n1"
 WALL = 1_700_000_000.0
+
+
+STATES: list[State] = []
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    yield
+    close_all()
+    while STATES:
+        STATES.pop().close()
 
 
 class Site:
@@ -42,6 +54,7 @@ class Site:
         self.reactor = Reactor(lambda: self.now)
         self.reactor.performs(SendToNode, self.sent)
         self.state = State(self.folder / "state.sqlite", lambda: self.now)
+        STATES.append(self.state)
         self.last = LastValues()
         wall = lambda: WALL + self.now  # noqa: E731 - it is one
         self.plane = DerivedPlane(self.reactor, self.state, self, self.last, wall, self.said.append)
