@@ -8,6 +8,7 @@ from typing import Annotated, Final
 from msgspec import Meta, field
 
 from agent.wire.base import (
+    MAX_AREAS,
     Area,
     Channel,
     Channels,
@@ -26,7 +27,6 @@ from agent.wire.predicates import Attribute, Value
 from agent.wire.topics import (
     MAX_PARAMETERS,
     MAX_PEERS,
-    MAX_TOPIC_AREAS,
     Interval,
     Parameter,
     ProcessorName,
@@ -60,14 +60,15 @@ class CloneOf(WireStruct, frozen=True, omit_defaults=True):
     limits: Annotated[dict[Channel, Finite], Meta(max_length=MAX_PARAMETERS)] = field(
         default_factory=dict
     )
-    areas: Annotated[tuple[Area, ...], Meta(max_length=MAX_TOPIC_AREAS)] = ()
+    areas: Annotated[tuple[Area, ...], Meta(max_length=MAX_AREAS)] = ()
 
 
 class CloneStatus(WireStruct, frozen=True, omit_defaults=True):
     """A clone, its `topic`, the state of its anchor, and where it lives now, if that is known.
     `rounds` and `rounds_failed`
     count the readings taken for it, `outputs` what it put out; the last one stands in `output`,
-    with its time. `trouble`: what is wrong, in words."""
+    with its time. `trouble`: what is wrong, in words. `waiting`: sets of values that the device has
+    not taken yet."""
 
     clone: CloneOf
     topic: Name
@@ -79,6 +80,7 @@ class CloneStatus(WireStruct, frozen=True, omit_defaults=True):
     output: dict[Attribute, Value] = field(default_factory=dict)
     output_ms: WallMs | None = None
     trouble: Text = ""
+    waiting: Count = 0
 
 
 # --- operator → master ---------------------------------------------------------------------------
