@@ -219,7 +219,8 @@ class Anchors:
     def _why_not(self, clone: CloneOf, before: Anchor | None) -> str:
         iad, _, node = clone.device.partition("/")
         if iad != self._iad:
-            return f"{clone.device} is a device of {iad}; this is the master of {self._iad}"
+            here = f"this is the master of {self._iad}"
+            return f"{clone.device} is a device of {iad}; {here}: ask --iad {iad}"
         if before is not None and before.state in ("opening", "open"):
             return f"{clone.device} has another clone; remove that first"
         if before is not None:

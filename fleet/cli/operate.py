@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fleet.cli.connecting import unnamed
+from fleet.cli.connecting import of_demo, unnamed
 from fleet.cli.options import (
     ADDRESS,
     AS_JSON,
@@ -109,8 +109,9 @@ def status(
     Exit status: 0 all could be asked, 1 some could not, 2 wrong usage, 4 no reply (--operator),
     5 nobody could be asked.
     """
-    if operator is None and not (folder or iads or groups or limit):
-        operator = unnamed("operator")
+    if operator is None and not (folder or groups or limit) and len(iads) <= 1:
+        operator = of_demo(iads[0], "operator") if iads else unnamed("operator")
+        iads = () if operator is not None else iads
     if operator is not None:
         if watch:
             raise click.UsageError(

@@ -17,7 +17,7 @@ from agent.placement.world import Unit
 from agent.wire.placement import KnownFacts, PlacementReport, UnitName
 from fleet.query.placement_picture import show_cost, show_who_lives_where
 from fleet.terminal.screen import line, plain_table, show_table
-from fleet.terminal.units import format_duration, format_ms
+from fleet.terminal.units import format_cpu, format_duration, format_ms
 
 if TYPE_CHECKING:
     from fleet.placement.plans import Plan
@@ -101,7 +101,7 @@ def _show_units(screen: Console, view: View, units: Sequence[Unit]) -> None:
             view.where(unit) or "–",
             "" if pinned is None else masters[pinned].name,
             "–" if topic is None else f"{view.world.processed(unit.name):.3g}/s",
-            "–" if cpu is None else format_ms(cpu),
+            "–" if cpu is None else format_cpu(cpu),
             "–" if latency is None else format_ms(latency),
             "–" if not goal else f"p{goal.percentile:g} ≤ {format_ms(goal.latency_ms)}",
         )

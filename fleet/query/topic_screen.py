@@ -10,7 +10,7 @@ from rich.text import Text
 from agent.wire.topics import Parameter, Topic, TopicStatus
 from fleet.terminal.output import printable
 from fleet.terminal.screen import line, plain_table, show_table
-from fleet.terminal.units import format_duration, format_ms
+from fleet.terminal.units import format_cpu, format_duration, format_ms
 
 STYLES = {
     "ready": "green",
@@ -104,7 +104,7 @@ def _show_processor(screen: Console, status: TopicStatus) -> None:
             f"{format_ms(topic.slo.latency_ms)}, {status.late} too late",
         )
     if status.cpu_ms is not None:
-        line(screen, f"    CPU time of a message {format_ms(status.cpu_ms)}")
+        line(screen, f"    CPU time of a message {format_cpu(status.cpu_ms)}")
 
 
 def _state(status: TopicStatus) -> Text:

@@ -99,6 +99,11 @@ def format_ms(milliseconds: float) -> str:
     return f"{milliseconds:.0f} ms" if milliseconds >= 9.95 else f"{milliseconds:.1f} ms"
 
 
+def format_cpu(milliseconds: float) -> str:
+    """CPU time of a message, which is often far below a millisecond: ``12 µs``, ``1.5 ms``."""
+    return format_ms(milliseconds) if milliseconds >= 0.9995 else f"{milliseconds * 1e3:.0f} µs"
+
+
 def format_slo(slo: Slo) -> str:
     """``p99 ≤ 500 ms``."""
     return f"p{percentile_in_words(slo.percentile)} ≤ {slo.latency_ms:g} ms"

@@ -57,7 +57,7 @@ def test_the_same_again_changes_nothing_and_another_is_refused(world):
     world.create(replace(CLONE, processor="other"))
     assert world.reports.pop().message == f"{DEVICE} has another clone; remove that first"
     world.create(replace(CLONE, device="iad1/n3"))
-    assert "this is the master of iad4" in world.reports.pop().message
+    assert "this is the master of iad4: ask --iad iad1" in world.reports.pop().message
 
 
 def test_each_output_is_given_once_and_acknowledged_when_that_is_on_disk(world):

@@ -79,7 +79,8 @@ def test_clones_of_a_master_that_is_alone(tmp_path, capsys):
             "fleet: refused: no node n9 is known here; start it first\n"
         )
         assert create("iad2/n1", status=3) == (
-            "fleet: refused: iad2/n1 is a device of iad2; this is the master of iad1\n"
+            "fleet: refused: iad2/n1 is a device of iad2; this is the master of iad1: "
+            "ask --iad iad2\n"
         )
         assert "refused: no processor cuont here; there are " in create(
             "iad1/n1", processor="cuont", status=3

@@ -80,6 +80,7 @@ def test_masters_units_and_moves_are_shown():
     ]
     assert lines[5].split("  ")[0] == "processor comfort"
     assert "2/s" in lines[5]
+    assert "750 µs" in lines[5]
     assert "p90 ≤ 1000 ms" in lines[5]
     text = "\n".join(lines)
     assert "\x1b" not in text

@@ -205,6 +205,7 @@ def test_where_nobody_answers_the_demo_that_runs_is_named(capsys):
     ("arguments", "named"),
     [
         (["topic", "show", "means", "--iad", "iad2"], "--operator tcp://127.0.0.1:4"),
+        (["status", "--iad", "iad2"], "--operator tcp://127.0.0.1:4"),
         (["query", "--area", "b1", "--iad", "iad2"], "--master tcp://127.0.0.1:3"),
         (
             ["query", "--area", "b1", "--iad", "iad2,iad1"],

@@ -57,7 +57,7 @@ def test_one_topic_is_a_line_for_each_of_its_parts():
         "    with named=office, of=[a, b], warm_above=26.5",
         "    119 messages processed, 1 waiting, 0 failures, 0 skipped",
         "    p90 42 ms of 1000 ms, 3 too late",
-        "    CPU time of a message 0.8 ms",
+        "    CPU time of a message 750 µs",
         "  119 notifications put out",
     ]
     assert shown(topic_screen.show_topic, NOTES) == [

@@ -9,6 +9,7 @@ from agent.wire.messages import Slo
 from agent.wire.watches import Watch
 from fleet.terminal.units import (
     UnitError,
+    format_cpu,
     format_duration,
     format_ms,
     parse_ago,
@@ -139,3 +140,13 @@ def test_windows_have_a_length_and_an_end() -> None:
 )
 def test_milliseconds_for_people(milliseconds: float, text: str) -> None:
     assert format_ms(milliseconds) == text
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [(0.0, "0 µs"), (0.0124, "12 µs"), (0.9994, "999 µs"), (0.9996, "1.0 ms"), (41.5, "42 ms")],
+)
+def test_cpu_time_of_a_message_is_never_nothing_because_it_is_small(
+    milliseconds: float, text: str
+) -> None:
+    assert format_cpu(milliseconds) == text
