@@ -29,6 +29,7 @@ STEP: Final = re.compile(r"\[(\d+|\.\.\.)\]|([^.\[\]]+)")
 # A description of each pattern in configurations; tests/wire/test_config.py finds missing ones.
 PATTERNS: Final = {
     r"^[A-Za-z0-9_.-]{1,64}$(?!\n)": "a name of 1–64 letters, digits, _ . -",
+    r"^[A-Za-z0-9_.-]{1,64}/[A-Za-z0-9_.-]{1,64}$(?!\n)": "a device: IAD/NODE, such as iad4/n3",
     r"^[a-z][a-z0-9_]{0,31}$(?!\n)": (
         "a channel: a lower-case letter, then at most 31 more, digits or _"
     ),

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fleet.cli import completion, connecting
 from fleet.cli.asking import asks
-from fleet.cli.options import INTERVAL, SLO, Parsed, matching
+from fleet.cli.options import FLEET, INTERVAL, NAME, SLO, Parsed, matching, patience
 from fleet.cli.topic import CHANNELS, LIMIT, SETTING
 
 if TYPE_CHECKING:
+    from fleet.inventory.folder import Folder
     from fleet.query.clone import Asker
 
 _ROOM = "fleet.query.clone"
@@ -96,6 +98,35 @@ def create(
     The same again changes nothing. Exit status: 0 it is kept, 2 wrong usage, 3 refused, 4 no reply.
     """
     return ask.create(device, parameters=dict(settings), limits=dict(limits), **options)
+
+
+@clone.command()
+@click.option(
+    "--iad", required=True, type=NAME, shell_complete=completion.IADS, help="The IAD to look at."
+)
+@click.option("--prune", is_flag=True, help="End clones that the inventory does not have.")
+@patience("10s", "How long each request may take.")
+@FLEET
+def apply(folder: Folder, iad: str, prune: bool, timeout_ms: float) -> int:
+    """Have the clones that the inventory has for the nodes of an IAD.
+
+    \b
+    fleet clone apply --iad iad4
+
+    What is missing is made. What differs is named, and left as it is; so is what the inventory does
+    not have, without --prune. It may be run again and again.
+
+    Exit status: 0 all are there, 1 one differs, 3 one was refused, 4 no reply.
+    """
+    from fleet.inventory.clones import clones_of
+    from fleet.inventory.loader import load
+    from fleet.inventory.selection import select
+    from fleet.query.clone import Asker
+
+    fleet = load(folder)
+    wanted = clones_of(fleet, select(fleet, iads=[iad])[0].iad)
+    address, keys = connecting.of_fleet(folder, iad, "operator")
+    return Asker(address, timeout_ms, False, keys).apply(wanted, prune=prune)
 
 
 @clone.command(name="list")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent.overlay.scot import BrokerId
 from agent.wire.edge_config import EdgeHistory, EdgePods, EdgeSensor, EdgeTrigger
-from fleet.inventory.model import Group, Homes, Iad, Inventory, JumpHost, Node
+from fleet.inventory.model import DeviceClone, Group, Homes, Iad, Inventory, JumpHost, Node
 from fleet.inventory.overlay_plan import OverlayPlan
 from fleet.inventory.parties import HostOf
 
@@ -68,6 +68,11 @@ def pods_of(fleet: Inventory, node: Node) -> EdgePods:
 def homes_of(fleet: Inventory, node: Node) -> Homes | None:
     """Which other masters may be its home; None: it stays with its IAD's."""
     return node.homes or next((g.homes for g in groups_of(fleet, node) if g.homes), None)
+
+
+def clone_of(fleet: Inventory, node: Node) -> DeviceClone | None:
+    """The clone that it is to have; None: none."""
+    return node.clone or next((g.clone for g in groups_of(fleet, node) if g.clone), None)
 
 
 def other_homes(fleet: Inventory, iad: Iad) -> dict[str, tuple[Iad, ...]]:

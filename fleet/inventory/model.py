@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
+import msgspec
 from msgspec import Meta
 
-from agent.wire.base import MAX_AREAS, MAX_MASTERS, Area, Name
+from agent.wire.base import MAX_AREAS, MAX_CHANNELS, MAX_MASTERS, Area, Channel, Name
+from agent.wire.clones import Device
 from agent.wire.config import DAY_S, File, Metrics, Section
 from agent.wire.edge_config import (
     MAX_TRIGGERS,
@@ -25,6 +27,7 @@ from agent.wire.master_config import (
     Offered,
     OverlayAdvertisement,
 )
+from agent.wire.topics import MAX_PARAMETERS, MAX_PEERS, Interval, Parameter, ProcessorName
 from agent.wire.webhook_config import MAX_WEBHOOKS, Receiver
 
 Model = Literal["pi3", "pi4", "zero2w", "host"]
@@ -122,6 +125,37 @@ class Homes(Section, frozen=True):
     ] = 0.0
 
 
+class DeviceClone(Section, frozen=True):
+    """A node's clone (docs/use/clones.md), which `fleet clone apply` has made."""
+
+    processor: Annotated[
+        ProcessorName, Meta(min_length=1, description="What each message goes through.")
+    ]
+    set: Annotated[
+        dict[Channel, Parameter],
+        Meta(max_length=MAX_PARAMETERS, description="The processor's parameters."),
+    ] = msgspec.field(default_factory=dict)
+    every_s: Annotated[Interval, Meta(description="Seconds between two readings of the node.")] = (
+        1.0
+    )
+    channels: Annotated[
+        tuple[Channel, ...],
+        Meta(max_length=MAX_CHANNELS, description="Channels that it gets; none: all."),
+    ] = ()
+    peers: Annotated[
+        tuple[Device, ...],
+        Meta(
+            max_length=MAX_PEERS,
+            description="Devices whose clones it hears: IAD/NODE. Of a group's, a node leaves "
+            "itself out.",
+        ),
+    ] = ()
+    leaves: Annotated[
+        bool,
+        Meta(description="Whether it may live at other IADs' masters, under a pseudonym."),
+    ] = False
+
+
 class Group(Section, frozen=True):
     """What several nodes have in common; what a node says itself goes before it."""
 
@@ -137,6 +171,7 @@ class Group(Section, frozen=True):
     history: EdgeHistory | None = None
     pods: EdgePods | None = None
     homes: Homes | None = None
+    clone: DeviceClone | None = None
 
 
 class Node(Section, frozen=True):
@@ -166,6 +201,7 @@ class Node(Section, frozen=True):
     history: EdgeHistory | None = None
     pods: EdgePods | None = None
     homes: Homes | None = None
+    clone: DeviceClone | None = None
     metrics: Metrics | None = None
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from fleet.inventory.contradictions import (
     areas,
+    clones,
     groups,
     homes,
     jump_hosts,
@@ -32,6 +33,7 @@ def problems(fleet: Inventory) -> list[str]:
         places,
         areas,
         homes,
+        clones,
         sensors,
         triggers,
         overlay,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -19,7 +20,9 @@ from agent.wire.clones import (
 )
 from fleet.common import exits
 from fleet.query import clone_screen, replies
+from fleet.query.clone_apply import changes
 from fleet.terminal import screen
+from fleet.terminal.output import printable
 
 
 class Asker(Struct, frozen=True):
@@ -58,6 +61,33 @@ class Asker(Struct, frozen=True):
             line = f"{device} has no clone any more"
             screen.line(screen.console(), f"{line}; {report.message}" if report.message else line)
         return exits.DONE
+
+    def apply(self, wanted: Sequence[CloneOf], *, prune: bool = False) -> int:
+        """Have these clones, and no others if `prune`; returns the exit status. One that differs is
+        left as it is: its state would be lost."""
+        report = self._ask(ListClones("list"))
+        if isinstance(report, int):
+            return report
+        found = changes(wanted, report.clones)
+        status = exits.FAILED if found.differ else exits.DONE
+        for device, keys in found.differ.items():
+            said = "; ".join(
+                [f"{key} is {_text(a)}, wanted {_text(b)}" for key, (a, b) in keys.items()]
+            )
+            self._say(f"{device} has another clone: {said}. Remove it, and apply again")
+        for clone in found.create:
+            status = max(status, self.keep(clone))
+        for device in found.others:
+            if prune:
+                status = max(status, self.remove(device))
+            else:
+                self._say(f"{device} has a clone that is not in the inventory; --prune removes it")
+        same = len(wanted) - len(found.create) - len(found.differ)
+        self._say(f"{same} of {len(wanted)} clones were there as they are wanted")
+        return status
+
+    def _say(self, text: str) -> None:
+        screen.line(screen.console(), printable(text))
 
     def list(self) -> int:
         """Print the clones of the master's devices; returns the exit status."""
@@ -101,3 +131,8 @@ class Asker(Struct, frozen=True):
                 return link.ask_clone(request, self.timeout_ms)
         except (NoReplyError, ValueError) as error:
             return replies.fail(error, f"{self.operator} is no report about clones", "operator")
+
+
+def _text(value: object) -> str:
+    """A key's value, as an inventory has it."""
+    return msgspec.json.encode(value).decode()

@@ -113,6 +113,7 @@ REASONS = {
     "docs/understand/history.md": "needs a node that has run for a while: tests/edge",
     "docs/papers/homes.md": LAB,
     "docs/run/images.md": IMAGES,
+    ("docs/run/inventory.md", "Clones of nodes"): "needs a node: tests/fleet/query/test_clone.py",
     "docs/run/keys.md": "rotates and revokes keys of hosts: tests/fleet/keys",
     "docs/run/lake.md": SPARK,
     "docs/run/logs.md": SPARK,

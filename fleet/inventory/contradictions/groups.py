@@ -10,7 +10,7 @@ from fleet.inventory.model import Inventory, Node
 from fleet.inventory.nearest import did_you_mean
 
 # What a group may say for its nodes.
-SETTINGS: Final = ("release", "sensor", "trigger", "history", "pods", "homes")
+SETTINGS: Final = ("release", "sensor", "trigger", "history", "pods", "homes", "clone")
 
 
 def check(fleet: Inventory) -> Iterator[str]:

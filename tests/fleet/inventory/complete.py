@@ -64,6 +64,8 @@ history = { path = "/srv/h.sqlite", retention_s = 86400.0, retention_bytes = 200
 group_readings = 100, commit_s = 5.0 }
 pods = { count = 2, containers = true, emulate = "pi4" }
 homes = { other = ["iad3"] }
+clone = { processor = "comfort_index", set = { index = "discomfort" }, every_s = 5.0, \
+channels = ["temperature", "humidity"], peers = ["iad1/n1", "iad1/n2"], leaves = true }
 [[group.sensor]]
 driver = "dht"
 name = "desk"
@@ -172,6 +174,7 @@ history = { retention_s = 100.0 }
 pods = { count = 3 }
 metrics = { address = "127.0.0.1:9702" }
 homes = { other = ["iad3", "iad4"], follow_s = 60.0 }
+clone = { processor = "comfort_index", leaves = true, peers = ["iad1/n1", "other/n1"] }
 [[iad.node.sensor]]
 driver = "replay"
 options = { room = "413" }

@@ -83,7 +83,7 @@ def _patterns(schema: object):
 def test_every_number_is_bounded():
     whole = tomllib.loads(PLAIN)
     # Of a table that may be left out there are not several.
-    single = {"history", "pods", "homes", "metrics", "overlay"}
+    single = {"history", "pods", "homes", "clone", "metrics", "overlay"}
     found = [
         (tuple([s for i, s in enumerate(place) if s != 0 or place[i - 1] not in single]), kind)
         for place, kind in numbers(Inventory)
@@ -112,6 +112,8 @@ def _complete(table: dict) -> dict:
             sensor.setdefault("driver", "synthetic")
         if "homes" in row:
             row["homes"].setdefault("other", ["iad2"])
+        if "clone" in row:
+            row["clone"].setdefault("processor", "comfort_index")
         for trigger in row.get("trigger", ()):
             trigger.update(name="hot", condition="temperature > 30")
     return table

@@ -66,6 +66,17 @@ def test_nothing_of_this_machine_is_asked_about_a_hosts_sensor(sensor):
             'canary = true\n[[group.sensor]]\ndriver = "dht"',
             "iad1/n1: its groups sensing and canary differ in sensor; say it at the node",
         ),
+        # clones
+        (
+            'name = "n2"',
+            'name = "n2"\nclone = { processor = "p", peers = ["iad1/n2"] }',
+            "iad1/n2: clone.peers has the node itself: leave it out",
+        ),
+        (
+            'name = "n2"',
+            'name = "n2"\nclone = { processor = "p", peers = ["iad1/n11", "away/n1"] }',
+            "iad1/n2: clone.peers has iad1/n11, which is no node; did you mean n1?",
+        ),
         # homes
         (
             'name = "n2"',

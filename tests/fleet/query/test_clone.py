@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import io
 
-import msgspec
 import pytest
 import zmq
+from msgspec.structs import replace
 from rich.console import Console
 
 from agent.wire.clones import CloneOf, CloneStatus
+from fleet.cli import connecting
 from fleet.cli.commands import run
 from fleet.query import clone_screen
+from fleet.query.clone_apply import Changes, changes
+from tests.fleet.inventory.inventories import PLAIN
 from tests.master.push_rig import PushMaster
 from tests.master.rig import FakeNode
 
@@ -127,7 +130,7 @@ OF_THE_DEMO = CloneStatus(
     ("status", "state"),
     [
         (OF_THE_DEMO, "well"),
-        (msgspec.structs.replace(OF_THE_DEMO, trouble="its last round brought nothing"), "trouble"),
+        (replace(OF_THE_DEMO, trouble="its last round brought nothing"), "trouble"),
     ],
 )
 def test_a_list_has_a_line_for_a_clone_well_or_not_in_eighty_columns(status, state):
@@ -138,3 +141,66 @@ def test_a_list_has_a_line_for_a_clone_well_or_not_in_eighty_columns(status, sta
     assert line.split() == [
         "iad1/iad1-n1", "comfort_index", "iad1", "clone.6d7c68fd4ac09610", "1024", "1024", state,
     ]  # fmt: skip
+
+
+def test_what_differs_is_found_whatever_the_order_and_whatever_the_master_filled_in():
+    there = replace(CLONE, areas=("b1/r1",), peers=("iad1/n3", "iad1/n2"))
+    same = replace(CLONE, peers=("iad1/n2", "iad1/n3"))
+    ended = CloneStatus(CloneOf("iad1/n7", "p"), "t", "ending")
+    found = changes((same,), (replace(STATUS, clone=there), ended))
+    assert found == Changes((), {}, ())
+    other = replace(same, every_s=1.0, parameters={"a": 1.0})
+    missing = CloneOf("iad1/n7", "p")
+    found = changes((missing, other), (replace(STATUS, clone=there), ended))
+    assert found.create == (missing,)
+    assert found.differ == {"iad1/n1": {"parameters": ({}, {"a": 1.0}), "every_s": (5.0, 1.0)}}
+    assert changes((), (STATUS, ended)).others == ("iad1/n1",)
+
+
+def test_the_clones_of_an_inventory_are_applied_again_and_again(tmp_path, capsys, monkeypatch):
+    master = PushMaster(tmp_path / "master", "iad1")
+    context = zmq.Context()
+    monkeypatch.setattr(connecting, "of_fleet", lambda *_: (master.operator, None))
+
+    def apply(text, *arguments, status=0):
+        (tmp_path / "fleet.toml").write_text(text)
+        there = ("--fleet", str(tmp_path), "--iad", "iad1", *arguments)
+        assert run(["clone", "apply", *there]) == status
+        found = capsys.readouterr()
+        return [*found.out.splitlines(), *found.err.splitlines()]
+
+    wanted = PLAIN.replace(
+        'name = "sensing"\n',
+        'name = "sensing"\n[group.clone]\nprocessor = "comfort_index"\nevery_s = 3600\n',
+        1,
+    )
+    try:
+        nodes = [FakeNode(context, master.nodes, "n1", ("b1/f1/r1",))]
+        made, same, refused = apply(wanted, status=3)
+        assert made.startswith("iad1/n1 has a clone: topic clone.")
+        assert same == "0 of 2 clones were there as they are wanted"
+        assert refused == "fleet: refused: no node n2 is known here; start it first"
+        nodes.append(FakeNode(context, master.nodes, "n2", ("b1/f1/r2",)))
+        made, same = apply(wanted)
+        assert made.startswith("iad1/n2 has a clone")
+        assert apply(wanted) == ["2 of 2 clones were there as they are wanted"]
+        differs, again, _ = apply(wanted.replace("3600", "1800"), status=1)
+        assert differs == (
+            "iad1/n1 has another clone: every_s is 3600.0, wanted 1800.0. "
+            "Remove it, and apply again"
+        )
+        assert again.startswith("iad1/n2")
+        kept = [
+            f"iad1/{name} has a clone that is not in the inventory; --prune removes it"
+            for name in ("n1", "n2")
+        ]
+        assert apply(PLAIN) == [*kept, "0 of 0 clones were there as they are wanted"]
+        ended, also, _ = apply(PLAIN, "--prune")
+        assert ended == "iad1/n1 has no clone any more"
+        assert also == "iad1/n2 has no clone any more"
+        assert apply(PLAIN) == ["0 of 0 clones were there as they are wanted"]
+        for node in nodes:
+            node.socket.close()
+    finally:
+        master.stop()
+        context.destroy(0)

@@ -1,0 +1,29 @@
+"""Clones that an inventory has: one for each node that says so, or one of its groups."""
+
+from __future__ import annotations
+
+from agent.wire.clones import CloneOf
+from fleet.inventory.effective import clone_of
+from fleet.inventory.model import Iad, Inventory
+
+
+def clones_of(fleet: Inventory, iad: Iad) -> list[CloneOf]:
+    """The clones of an IAD's nodes, in the order in which they are made: those that may leave come
+    first, since a master takes a peer without a clone for one of the asker's kind."""
+    found = []
+    for node in iad.node:
+        if (wanted := clone_of(fleet, node)) is None:
+            continue
+        device = f"{iad.name}/{node.name}"
+        found.append(
+            CloneOf(
+                device,
+                wanted.processor,
+                parameters=wanted.set,
+                every_s=wanted.every_s,
+                channels=wanted.channels,
+                peers=tuple([each for each in dict.fromkeys(wanted.peers) if each != device]),
+                leaves=wanted.leaves,
+            )
+        )
+    return sorted(found, key=lambda each: not each.leaves)
