@@ -92,8 +92,7 @@ def run() -> Iterator[Result]:
         text = MASTER.format(
             public=public, nodes=free_address(), folder=folder, heartbeat_s=60.0, rate_per_s=1e6
         )
-        # A record of each processor is written whenever one comes: here that is all there is to do.
-        config.write_text(f'{text}[records]\ndirectory = ""\n')
+        config.write_text(text)
         command = (agent("master"), "--config", str(config), "--exit-on-stdin-eof")
         with (
             process(*command) as child,

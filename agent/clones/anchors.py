@@ -64,8 +64,9 @@ PATIENCE_S: Final = 2.0
 
 class Anchors:
     """`secret` is this master's, and never changes; `new_id` gives 128 random bits as text; `areas`
-    tells those of a node, if it is known; `where` at which IAD a topic lives, if it is. `now` is
-    monotonic seconds. An event is O(log clones) and what it sends; a list is O(clones)."""
+    tells those of a node, if it is known; `where` at which IAD a topic lives, if it is; `waiting`
+    how many sets of values wait for a device; `alone` whether there is no other master to live at.
+    `now` is monotonic seconds. An event is O(log clones) and what it sends; a list is O(clones)."""
 
     def __init__(
         self,
@@ -75,6 +76,8 @@ class Anchors:
         *,
         areas: Callable[[str], tuple[str, ...]] = lambda _: (),
         where: Callable[[str], str] = lambda _: "",
+        waiting: Callable[[str], int] = lambda _: 0,
+        alone: Callable[[], bool] = lambda: False,
         most: int = MAX_CLONES,
     ) -> None:
         self._iad = iad
@@ -82,6 +85,8 @@ class Anchors:
         self._new_id = new_id
         self._areas = areas
         self._where = where
+        self._waiting = waiting
+        self._alone = alone
         self._flow = Flow(iad, new_id, areas)
         self._most = most
         self._anchors: dict[str, Anchor] = {}
@@ -179,7 +184,9 @@ class Anchors:
             # The areas may have been filled in here.
             had = before.kept.clone
             if clone in (had, replace(had, areas=())):
-                told = CloneReport(id_, ok=True, clones=(self._status(before),))
+                told = CloneReport(
+                    id_, ok=True, clones=(self._status(before),), message=self._remark(had)
+                )
                 return [SendReport(peer, told)]
         node = clone.device.partition("/")[2]
         clone = clone if clone.areas else replace(clone, areas=self._areas(node))
@@ -274,11 +281,16 @@ class Anchors:
         if event.ok:
             anchor.kept = replace(anchor.kept, made=True)
             saved = SaveClone(anchor.device, anchor.kept)
-            return [saved, *self._flow.begin(anchor), *self._answer(anchor, message=event.message)]
+            message = event.message or self._remark(anchor.kept.clone)
+            return [saved, *self._flow.begin(anchor), *self._answer(anchor, message=message)]
         if event.passes and anchor.asker is None:
             anchor.retry_s = now + anchor.pauses.next()
             return []
         return self._refuse(anchor, event.message)
+
+    def _remark(self, clone: CloneOf) -> str:
+        alone = clone.leaves and self._alone()
+        return "it may leave, but no other master is known here" if alone else ""
 
     def _refuse(self, anchor: Anchor, why: str) -> Instructions:
         told: Instructions
@@ -341,6 +353,7 @@ class Anchors:
             output=taken.output,
             output_ms=taken.time_ms,
             trouble=anchor.trouble[:512],
+            waiting=self._waiting(anchor.device),
         )
 
     # --- time ----------------------------------------------------------------------------------

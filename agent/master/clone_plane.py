@@ -85,6 +85,9 @@ class Devices(Protocol):
     def forget(self, device: str) -> None:
         """The device has no clone any more."""
 
+    def waiting(self) -> Mapping[str, int]:
+        """How many sets of values wait for each device for which any do."""
+
     def read(self, device: str, area: str, time_ms: int, values: Mapping[str, float]) -> None:
         """A round read these values of the device."""
 
@@ -115,6 +118,10 @@ class NoDevices:
 
     def forget(self, device: str) -> None:
         """Do nothing."""
+
+    def waiting(self) -> Mapping[str, int]:
+        """None."""
+        return {}
 
     def read(self, device: str, area: str, time_ms: int, values: Mapping[str, float]) -> None:
         """Do nothing."""
@@ -170,7 +177,9 @@ class ClonePlane:
         known = state.all(NAMING).get("", b"")
         self._secret = known or secrets.token_bytes(SECRET_BYTES)
         self._secret_is_put = bool(known)
+        # As of the last request.
         self._told: Mapping[str, str] = {}
+        self._waiting: Mapping[str, int] = {}
         # Handled in the next turn: what comes may come during another call.
         self._came: deque[AnchorsEvent] = deque()
         # One object for each subscription: the inbox recognises its client's connection by it.
@@ -183,6 +192,8 @@ class ClonePlane:
             lambda: secrets.token_hex(16),
             areas=self._areas_of,
             where=self._where,
+            waiting=lambda device: self._waiting.get(device, 0),
+            alone=lambda: not partners,
         )
         self._questions = CloneQuestions(
             iad,
@@ -256,6 +267,7 @@ class ClonePlane:
         if change:
             self._when_named(lambda: None)
         self._told = self._elsewhere()
+        self._waiting = self._devices.waiting()
         self._handle(CloneAsked(origin, request))
 
     def _report(self, instruction: SendReport) -> None:

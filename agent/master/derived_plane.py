@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Final, Protocol
@@ -119,9 +120,12 @@ class DerivedPlane:
         self._written.discard(device)
         self._state.remove(LAST, device)
 
-    def waiting(self, device: str) -> int:
-        """How many sets of values wait for the device."""
-        return sum(len(each) for each in self._deliveries.values() if each.device == device)
+    def waiting(self) -> Counter[str]:
+        """How many sets of values wait for each device."""
+        counts: Counter[str] = Counter()
+        for each in self._deliveries.values():
+            counts[each.device] += len(each)
+        return counts
 
     def read(self, device: str, area: str, time_ms: int, values: Mapping[str, float]) -> None:
         """A round of the clone read these values of the device."""

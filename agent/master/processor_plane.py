@@ -54,6 +54,9 @@ DUE_S: Final = 1.0
 ENOUGH: Final = 20
 # Of the latencies of a topic without an objective.
 PERCENTILE: Final = 90.0
+# Up to so many processors, an interval of the records ends for all whenever one comes or goes. The
+# model of those that share a master takes no more, and the records would grow as their square.
+MAX_TOGETHER: Final = 32
 UNHEALTHY: Final = frozenset({"backing_off", "disabled"})
 
 Tell = Callable[[TopicsEvent], None]
@@ -64,7 +67,7 @@ class ProcessorPlane:
     started with the first processor: a master without any pays nothing.
 
     `record` takes what each processor did: every `config.record_s`, and whenever one comes or
-    goes."""
+    goes; of more than `MAX_TOGETHER`, only what one that goes did."""
 
     def __init__(
         self,
@@ -88,6 +91,7 @@ class ProcessorPlane:
         self._processing = Processing(self._workers)
         self._topics: dict[str, Topic] = {}
         self._interval_s = 0.0  # when the interval of the records began
+        self._began_s: dict[str, float] = {}  # the same of each topic
         reactor.add_timer(self)
         self._pool = WorkerPool(reactor, self._processing, self._deliver, say)
         self._running = False
@@ -154,8 +158,9 @@ class ProcessorPlane:
             self._running = True
             self._pool.start()
         topic, progress = started.topic, started.progress
-        self._write_records()
+        self._end_interval(topic.name, len(self._topics))
         self._topics[topic.name] = topic
+        self._began_s[topic.name] = self._clock()
         self._tells[topic.name] = tell
         self._looked_s = -math.inf
         definition = Definition(
@@ -170,8 +175,9 @@ class ProcessorPlane:
 
     def stop(self, name: str) -> None:
         """End the processor of this topic."""
-        self._write_records()
+        self._end_interval(name, len(self._topics) - 1)
         self._topics.pop(name, None)
+        self._began_s.pop(name, None)
         self._tells.pop(name, None)
         self._looked_s = -math.inf
         self._pool.handle(Remove(name))
@@ -206,26 +212,41 @@ class ProcessorPlane:
         if (due := self.next_due) is not None and due <= now:
             self._write_records()
 
+    def _end_interval(self, name: str, beside: int) -> None:
+        """The processor of this topic comes or goes; so many are there without it, at most."""
+        if beside <= MAX_TOGETHER:
+            self._write_records()
+        elif name in self._topics:
+            self._write([name])
+
     def _write_records(self) -> None:
         """Write what each processor did since the last time, and begin anew."""
-        now, began_s = self._clock(), self._interval_s
-        self._interval_s = now
-        begun_ms = round((self._wall() - (now - began_s)) * 1e3)
-        for status in self._processing.status(now):
-            topic = self._topics[status.processor]
+        self._write(list(self._topics))
+        self._interval_s = self._clock()
+
+    def _write(self, names: list[str]) -> None:
+        now, wall = self._clock(), self._wall()
+        crowded = len(self._topics) > MAX_TOGETHER
+        there = sorted(self._topics)[:MAX_TOGETHER]
+        for name in names:
+            if not self._processing.owns(name):
+                continue
+            topic, began_s = self._topics[name], self._began_s[name]
+            self._began_s[name] = now
             percentile = PERCENTILE if topic.slo is None else topic.slo.percentile
             self._record(
                 record_of(
                     self._iad,
-                    begun_ms,
+                    round((wall - (now - began_s)) * 1e3),
                     began_s,
                     now - began_s,
                     topic,
-                    status,
-                    self._processing.next_interval(topic.name, percentile, now),
-                    tuple([name for name in sorted(self._topics) if name != topic.name]),
+                    self._processing.status_of(name, now),
+                    self._processing.next_interval(name, percentile, now),
+                    tuple([each for each in there if each != name][: MAX_TOGETHER - 1]),
                     self._cores,
                     self._workers,
+                    len(self._topics) - 1 if crowded else None,
                 )
             )
 

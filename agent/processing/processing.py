@@ -110,23 +110,29 @@ class Processing(Dispatch):
 
     def status(self, now: float) -> list[Status]:
         """All processors."""
-        return [
-            Status(
-                processor.name,
-                processor.definition.processor,
-                processor.state,
-                processor.worker,
-                processor.waiting,
-                processor.bytes,
-                len(processor.checkpoint.state),
-                processor.checkpoint.position,
-                processor.failures,
-                processor.last_failure,
-                replace(processor.measures.counters),
-                processor.measures.lately.spreads(now),
-            )
-            for processor in self._processors.values()
-        ]
+        return [self.status_of(name, now) for name in self._processors]
+
+    def status_of(self, name: str, now: float) -> Status:
+        """One processor that is owned."""
+        processor = self._processors[name]
+        return Status(
+            processor.name,
+            processor.definition.processor,
+            processor.state,
+            processor.worker,
+            processor.waiting,
+            processor.bytes,
+            len(processor.checkpoint.state),
+            processor.checkpoint.position,
+            processor.failures,
+            processor.last_failure,
+            replace(processor.measures.counters),
+            processor.measures.lately.spreads(now),
+        )
+
+    def owns(self, name: str) -> bool:
+        """Whether there is such a processor."""
+        return name in self._processors
 
     def latency_s(self, processor: str, percentile: float, now: float) -> float | None:
         """In which time this percentile of its messages was processed lately; None: of none is it

@@ -19,6 +19,7 @@ def record_of(
     together: tuple[str, ...],
     cores: int,
     workers: int,
+    others: int | None = None,
 ) -> ProcessingRecord:
     """`status` is that at the end of the interval."""
     counted = interval.counters
@@ -55,6 +56,7 @@ def record_of(
         together=together,
         cores=cores,
         workers=workers,
+        others=others,
     )
 
 

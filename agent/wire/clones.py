@@ -67,7 +67,8 @@ class CloneStatus(WireStruct, frozen=True, omit_defaults=True):
     """A clone, its `topic`, the state of its anchor, and where it lives now, if that is known.
     `rounds` and `rounds_failed`
     count the readings taken for it, `outputs` what it put out; the last one stands in `output`,
-    with its time. `trouble`: what is wrong, in words."""
+    with its time. `trouble`: what is wrong, in words. `waiting`: sets of values that the device has
+    not taken yet."""
 
     clone: CloneOf
     topic: Name
@@ -79,6 +80,7 @@ class CloneStatus(WireStruct, frozen=True, omit_defaults=True):
     output: dict[Attribute, Value] = field(default_factory=dict)
     output_ms: WallMs | None = None
     trouble: Text = ""
+    waiting: Count = 0
 
 
 # --- operator → master ---------------------------------------------------------------------------

@@ -129,7 +129,9 @@ class ProcessingRecord(Record, frozen=True, tag="processing"):
     """What one topic's processor did at a master, and what that took.
 
     The time begins at the record's own start and lasts `seconds`: about a minute, or less where a
-    processor came or went, so that the same topics were `together` on the master all the time.
+    processor came or went, so that the same topics were `together` on the master all the time. Of
+    more than 32 topics, `together` lists only some; `others` counts all others as they were at the
+    end, and the time ends only for a processor that goes: others may have come and gone in it.
     `cpu_s` is all CPU time of the processor, `cpu_ms` that of a message, by the worker; waiting is
     from a message's arrival to its start, latency from its arrival to its outputs, by the master's
     clock; means and percentiles are of the messages processed, the last 2,000 if there are more,
@@ -166,6 +168,7 @@ class ProcessingRecord(Record, frozen=True, tag="processing"):
     together: tuple[str, ...]
     cores: int
     workers: int
+    others: int | None = None
 
 
 class MoveRecord(Record, frozen=True, tag="move"):

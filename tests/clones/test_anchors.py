@@ -233,3 +233,20 @@ def test_a_filter_that_cannot_be_read_is_refused(world):
     assert world.reports.pop().message.startswith("peers_where: ")
     world.handle(CloneAsked("op", ListClones("l")))
     assert [each.clone.device for each in world.reports.pop().clones] == [DEVICE]
+
+
+def test_a_clone_that_may_leave_where_there_is_no_other_master_is_made_and_says_so():
+    world = World(alone=lambda: True, waiting={DEVICE: 17}.get)
+    leaving = replace(CLONE, leaves=True)
+    for _ in range(2):
+        world.create(leaving)
+        world.commit()
+        world.inbox_says()
+        report = world.reports[-1]
+        assert report.ok
+        assert report.message == "it may leave, but no other master is known here"
+        assert report.clones[0].waiting == 17
+    stays = World(alone=lambda: True)
+    stays.create()
+    stays.commit()
+    assert stays.reports[-1].message == ""

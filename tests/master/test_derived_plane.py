@@ -146,7 +146,7 @@ def test_what_a_clone_puts_out_comes_to_its_node(site: Site) -> None:
     site.arrive()
     site.node.history.commit()
     site.arrive()
-    assert site.plane.waiting(DEVICE) == 0
+    assert site.plane.waiting()[DEVICE] == 0
     site.state.flush()
     assert site.state.all(WAITING) == {}
 
@@ -165,7 +165,7 @@ def test_a_node_of_an_earlier_release_is_sent_none(tmp_path: Path) -> None:
     site.now += 60.0
     site.turn()
     assert site.wire == []
-    assert site.plane.waiting(DEVICE) == 1
+    assert site.plane.waiting()[DEVICE] == 1
     site.takes_derived = True  # it was upgraded
     site.now += 2.0
     site.turn()
@@ -204,9 +204,9 @@ def test_of_a_subscription_that_was_lost_the_values_go_on_waiting(site: Site) ->
     site.turn()
     site.plane.on_output(DEVICE, "anew", 1, 0, {"at": 2}, lambda: None)
     site.turn()
-    assert site.plane.waiting(DEVICE) == 2
+    assert site.plane.waiting() == {DEVICE: 2}
     site.kill()
-    assert site.plane.waiting(DEVICE) == 2
+    assert site.plane.waiting() == {DEVICE: 2}
     site.link = "link"
     site.now += 2.0
     site.turn()
@@ -215,9 +215,9 @@ def test_of_a_subscription_that_was_lost_the_values_go_on_waiting(site: Site) ->
     site.wire.clear()
     site.plane.taken("link", DerivedTaken("boot-0", "other", 9))
     site.plane.taken("link", DerivedTaken("boot-before", "clone", 9))
-    assert site.plane.waiting(DEVICE) == 2
+    assert site.plane.waiting() == {DEVICE: 2}
     site.plane.taken("link", DerivedTaken("boot-0", "clone", 9))
-    assert site.plane.waiting(DEVICE) == 1
+    assert site.plane.waiting()[DEVICE] == 1
 
 
 def test_after_a_start_what_no_clone_owns_is_forgotten(site: Site) -> None:
@@ -258,7 +258,7 @@ def test_the_operator_is_told_once_that_values_are_dropped(
     for _ in range(6):
         site.output()
         site.turn()
-    assert site.plane.waiting(DEVICE) == 3
+    assert site.plane.waiting()[DEVICE] == 3
     assert len(site.state.all(WAITING)) == 3
     assert len(site.said) == 1
 
@@ -293,4 +293,4 @@ def test_each_value_is_in_the_history_once_whoever_is_killed(seed: int, tmp_path
                 site.wire.clear()
     site.finish()
     assert sorted(site.node.found()) == site.expected()
-    assert site.plane.waiting(DEVICE) == 0
+    assert site.plane.waiting()[DEVICE] == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent.master import processor_plane
-from agent.master.processor_plane import ENOUGH, ProcessorPlane
+from agent.master.processor_plane import ENOUGH, MAX_TOGETHER, ProcessorPlane
 from agent.processing.events import Checkpoint, Emit, Hold, Report, Resume, Save
 from agent.runtime.reactor import Reactor
 from agent.topics.events import Checkpointed, Emitted, Feed, Held, Progress, Resumed, StartProcessor
@@ -242,3 +242,70 @@ def test_an_interval_ends_where_a_processor_comes_or_goes(plane):
     free = plane.records[2]
     assert (free.slo_ms, free.cpu_ms, free.achieved_ms, free.late) == (None, None, None, 0)
     assert plane.next_due == 96.0
+
+
+def crowd(plane, count):
+    for number in range(count):
+        created(plane, Topic(f"t{number:03}", processor="comfort_index"))
+
+
+def gone(plane, name):
+    plane.stop(name)
+    plane._processing.handle(plane._pool.events[-1], plane.now[0])
+
+
+def test_records_do_not_grow_as_the_square_of_the_processors(plane):
+    crowd(plane, 500)
+    # Each that came ended the interval of all before it, as long as these were few.
+    few = MAX_TOGETHER * (MAX_TOGETHER + 1) // 2
+    assert len(plane.records) == few
+    plane.records.clear()
+    plane.now[0] = 30.0
+    gone(plane, "t004")
+    (told,) = plane.records
+    assert (told.topic, told.start_s, told.seconds) == ("t004", 10.0, 20.0)
+    assert len(told.together) == MAX_TOGETHER - 1
+    assert told.others == 499
+    plane.now[0] = 70.0
+    plane.tick(70.0)
+    assert len(plane.records) == 500
+    assert {each.others for each in plane.records[1:]} == {498}
+    assert all(len(each.together) < MAX_TOGETHER for each in plane.records)
+    assert all(each.topic not in each.together for each in plane.records)
+
+
+def test_who_comes_into_a_crowd_has_a_record_from_then_on(plane):
+    crowd(plane, MAX_TOGETHER + 1)
+    plane.records.clear()
+    plane.now[0] = 40.0
+    created(plane, COMFORT)
+    plane.now[0] = 70.0
+    plane.tick(70.0)
+    found = {each.topic: (each.start_s, each.seconds) for each in plane.records}
+    assert found.pop("comfort") == (40.0, 30.0)
+    assert set(found.values()) == {(10.0, 60.0)}
+    assert {each.wall_ms - each.start_s * 1e3 for each in plane.records} == {1.8e12}
+
+
+def test_a_set_is_whole_again_when_the_crowd_has_gone(plane):
+    """No interval without `others` has time in it in which one was there that it does not list."""
+    crowd(plane, MAX_TOGETHER + 1)
+    plane.records.clear()
+    plane.now[0] = 20.0
+    gone(plane, "t000")
+    assert {each.others for each in plane.records} == {MAX_TOGETHER}
+    assert len(plane.records) == MAX_TOGETHER + 1
+    plane.records.clear()
+    plane.now[0] = 70.0
+    gone(plane, "t001")
+    assert {(each.start_s, each.others, len(each.together)) for each in plane.records} == {
+        (20.0, None, MAX_TOGETHER - 1)
+    }
+
+
+def test_a_processor_that_ends_twice_writes_one_record(plane):
+    crowd(plane, MAX_TOGETHER + 3)
+    plane.records.clear()
+    gone(plane, "t000")
+    gone(plane, "t000")
+    assert [each.topic for each in plane.records] == ["t000"]

@@ -66,6 +66,37 @@ TO_NEIGHBOUR = {
     "overlay_beat": {"type", "session", "sent", "received"},
     "overlay_refused": {"type", "message"},
 }
+# What masters of one pool or partners tell each other, whom an operator named: topics, by their
+# names; clients that move with their home, by theirs; of clones only pseudonyms, and of devices
+# only digests. What moves with a unit is in `body`.
+UNIT = {"kind", "name"}
+FACTS = {
+    "iad", "epoch", "number", "next_s", "cores", "mode", "compute", "storage_bytes",
+    "most_processors", "opening_cost", "topics", "listeners", "homes", "delays", "pins", "wants",
+    "name", "sources", "processor", "cpu_ms", "latency_ms", "state_bytes", "slo", "percentile",
+    "per_s", "peers", "topic", "count", "p50_ms", "p90_ms", "age_s", "delays_ms", "publishes",
+    "hears", "exchanges", "unit", "kind",
+}  # fmt: skip
+TO_PARTNER = {
+    "placement_facts": {"type", *FACTS},
+    "same_facts": {"type", "iad", "epoch", "number", "next_s", "same_as"},
+    "placement_echo": {"type", "epoch", "number", "short"},
+    "ask_grant": {
+        "type", "iad", "epoch", "number", "unit", *UNIT, "target", "step", "held", "token",
+    },
+    "grant_told": {
+        "type", "iad", "epoch", "number", "step", "granted", "token", "message", "facts", *FACTS,
+    },
+    "members": {"type", "iad", "address", "view", "needs", "known", "age_ms"},
+    "handover": {
+        "type", "id", "iad", *UNIT, "message", "attempt", "lease_s", "reason", "body", "epoch",
+        "part", "parts", "number", "new",
+    },
+    "resolve_clones": {"type", "id", "iad", "devices"},
+    "clones_resolved": {"type", "id", "topics"},
+    "end_clone": {"type", "id", "iad", "topic"},
+    "clone_ended": {"type", "id", "topic", "ok", "moved", "message"},
+}  # fmt: skip
 ATTRIBUTES = {"iad", "kind", "trigger", "metric", "value", "area"}
 # The same for what a master or a mirror tells the registration service.
 TO_DIRECTORY = {

@@ -1,18 +1,28 @@
 """What crosses an IAD's border, in the bytes on the wire: design's "Never" list does not."""
 
 import re
+from typing import get_args
 
 import msgspec
 import pytest
 
+from agent.wire import codec
 from agent.wire import messages as m
+from agent.wire.clones import ResolveClones
 from agent.wire.directory import DirectoryRequest
 from agent.wire.market import MarketReply, MarketRequest
+from agent.wire.messages import Query
+from agent.wire.push import PushRequest
+from agent.wire.topics import Publish
+from agent.wire.unions import ClientReply, PublicReply, PublicRequest
+from agent.wire.watches import WatchRequest
 from tests.trust.border import (
     ALLOWED,
     COUNTS_VERSIONS,
     FORBIDDEN,
     TO_DIRECTORY,
+    TO_NEIGHBOUR,
+    TO_PARTNER,
     decoded,
     keys_of,
     names_in,
@@ -104,6 +114,25 @@ def test_the_schemas_have_no_room_for_nodes():
         assert names_in(kind) | {"type"} == allowed - channels, tag
         counted = {"version"} if tag in COUNTS_VERSIONS else set()
         assert not allowed & (FORBIDDEN - innocent - counted), tag
+
+
+def test_every_message_between_masters_has_its_list_of_names():
+    """Whatever the public socket takes or sends, and is not a client's, is listed."""
+    clients = {*get_args(Query | WatchRequest | PushRequest | Publish), *get_args(ClientReply)}
+    masters = {*get_args(PublicRequest), *get_args(PublicReply)} - clients
+    kinds = {kind.__struct_config__.tag: kind for kind in masters}
+    assert kinds.keys() == ALLOWED.keys() | TO_NEIGHBOUR.keys() | TO_PARTNER.keys()
+    for tag, allowed in TO_PARTNER.items():
+        assert names_in(kinds[tag]) | {"type"} == allowed, tag
+        assert not allowed & (FORBIDDEN - {"message"}), tag
+
+
+def test_devices_of_partners_are_asked_for_by_digests():
+    decode = codec.Decoder(PublicRequest).decode
+    question = ResolveClones("q", "iad2", ("0" * 64,))
+    assert decode(codec.encode(question))[0] == question
+    with pytest.raises(codec.WireError, match="matching regex"):
+        decode(codec.encode(ResolveClones("q", "iad2", ("iad2/n3",))))
 
 
 def test_with_keys_not_even_areas_can_be_read(tapped):

@@ -30,14 +30,17 @@ def intervals(spark: SparkSession, lake: Lake, percentile: float) -> list[Interv
         .agg(
             F.array_sort(F.collect_list(topic)).alias("topics"),
             F.max("time").alias("time"),
-            F.max(F.size("together")).alias("others"),
+            F.max(F.size("together")).alias("listed"),
             F.count_if(~sound).alias("unsound"),
+            F.count("others").alias("cut"),
         )
         # A record that was not pulled yet would make a set of topics smaller than it was.
-        .where((F.col("unsound") == 0) & (F.size("topics") == F.col("others") + 1))
+        .where((F.col("unsound") == 0) & (F.size("topics") == F.col("listed") + 1))
+        # Of a crowd, no record says who was there all the time.
+        .where(F.col("cut") == 0)
         .orderBy(F.desc("time"), "iad", "start_s")
         .limit(MOST)
-        .drop("time", "others", "unsound")
+        .drop("time", "listed", "unsound", "cut")
         .collect()
     )
     return msgspec.convert([row.asDict(recursive=True) for row in found], list[Interval])

@@ -52,13 +52,23 @@ def processed(processing: DataFrame) -> DataFrame:
 
 def master_load(processing: DataFrame, moves: DataFrame) -> DataFrame:
     """MASTER_LOAD of PROCESSING and MOVES. The records of a master's processors cover the same
-    times, so those that begin together are added up."""
+    times, so those that begin together are added up. Into a crowd some come later: their time is
+    that of the others, and counts once."""
     at_once = processing.groupBy("iad", "start_s").agg(
         F.count("*").alias("topics"),
-        F.max("seconds").alias("seconds"),
+        F.max("seconds").alias("longest"),
         F.sum("cpu_s").alias("cpu_s"),
+        F.unix_micros(F.min("time")).alias("began"),
     )
-    load = F.coalesce(F.try_divide("cpu_s", "seconds"), F.lit(0.0))
+    ended = F.col("began") + F.col("longest") * 1e6
+    before = (
+        Window.partitionBy("iad")
+        .orderBy("began", "start_s")
+        .rowsBetween(Window.unboundedPreceding, -1)
+    )
+    new = (ended - F.coalesce(F.max(ended).over(before), F.col("began"))) / 1e6
+    at_once = at_once.withColumn("seconds", F.greatest(F.lit(0.0), F.least(F.col("longest"), new)))
+    load = F.coalesce(F.try_divide("cpu_s", "longest"), F.lit(0.0))
     loads = at_once.groupBy("iad").agg(
         F.max("topics").alias("most_topics"),
         F.coalesce(F.try_divide(F.sum("cpu_s"), F.sum("seconds")), F.lit(0.0)).alias("load"),

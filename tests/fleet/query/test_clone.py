@@ -1,40 +1,139 @@
-"""`fleet clone`: what it says about a change."""
+"""`fleet clone`: what it prints, and how it ends."""
 
 from __future__ import annotations
 
+import io
+
+import msgspec
 import pytest
+import zmq
+from rich.console import Console
 
-from agent.wire.clones import CloneReport
+from agent.wire.clones import CloneOf, CloneStatus
 from fleet.cli.commands import run
-from fleet.common import exits
+from fleet.query import clone_screen
+from tests.master.push_rig import PushMaster
+from tests.master.rig import FakeNode
 
-AWAY = "it ends as soon as that is possible: the master of iad2, where it lives, cannot be reached"
+CLONE = CloneOf("iad1/n1", "comfort_index", every_s=5.0, peers=("iad1/n2",), leaves=True)
+STATUS = CloneStatus(
+    CLONE, "clone-0123456789abcdef", "open", "iad2", rounds=9, rounds_failed=1, outputs=8, waiting=3
+)
 
 
-class Master:
-    """Answers every request with `message`."""
+def shown(print_it, what) -> list[str]:
+    file = io.StringIO()
+    print_it(Console(file=file, width=120, highlight=False), what)
+    return [line.rstrip() for line in file.getvalue().splitlines()]
 
-    message = ""
 
-    def __init__(self, *_) -> None:
-        pass
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_) -> None:
-        pass
-
-    def ask_clone(self, request, _timeout_ms):
-        return CloneReport(request.id, ok=True, message=self.message)
+def test_a_list_shows_how_many_values_wait_for_each_device():
+    heads, row = shown(clone_screen.show_list, (STATUS,))
+    assert heads.split()[-3:] == ["in", "out", "state"]
+    assert row.split() == [
+        "iad1/n1", "comfort_index", "iad2", "clone-0123456789abcdef", "8", "8", "3", "wait",
+    ]  # fmt: skip
+    assert shown(clone_screen.show_list, ()) == ["no clones"]
+    assert "  8 outputs given to the device, 3 of them wait for it" in shown(
+        clone_screen.show_clone, STATUS
+    )
 
 
 @pytest.mark.parametrize(
-    ("message", "line"),
-    [("", "iad1/n1 has no clone any more"), (AWAY, f"clone of iad1/n1: {AWAY}")],
+    ("arguments", "says"),
+    [
+        (("n3",), "'n3' is not a device; write iad4/n3"),
+        (("a/b/c",), "'a/b/c' is not a device; write iad4/n3"),
+        (("iad4/n3", "--peer", "n4"), "'n4' is not a device; write iad4/n3"),
+        (("iad4/n3", "--every", "soon"), "--every"),
+        (("iad4/n3", "--set", "a"), "'a' is not name=value"),
+    ],
 )
-def test_a_clone_that_is_still_there_is_not_said_to_be_gone(monkeypatch, capsys, message, line):
-    monkeypatch.setattr("fleet.query.clone.Operator", Master)
-    monkeypatch.setattr(Master, "message", message)
-    assert run(["clone", "remove", "iad1/n1", "--operator", "ipc:///run/o"]) == exits.DONE
-    assert " ".join(capsys.readouterr().out.split()) == line
+def test_wrong_usage_is_one_line(capsys, arguments, says):
+    arguments = (*arguments, "--processor", "comfort_index", "--operator", "tcp://127.0.0.1:1")
+    status = run(["clone", "create", *arguments])
+    err = capsys.readouterr().err
+    assert status == 2
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_clones_of_a_master_that_is_alone(tmp_path, capsys):
+    master = PushMaster(tmp_path, "iad1")
+    context = zmq.Context()
+    there = ("--operator", master.operator)
+
+    def ask(*arguments, status=0):
+        assert run(["clone", *arguments, *there]) == status
+        return capsys.readouterr()
+
+    def create(device, *arguments, processor="comfort_index", status=0):
+        found = ask("create", device, "--processor", processor, *arguments, status=status)
+        assert (found.out + found.err).count("\n") == 1
+        return found.out or found.err
+
+    try:
+        node = FakeNode(context, master.nodes, "n1", ("b1/f4/r1",))
+        assert ask("list").out == "no clones\n"
+        assert create("iad1/n9", status=3) == (
+            "fleet: refused: no node n9 is known here; start it first\n"
+        )
+        assert create("iad2/n1", status=3) == (
+            "fleet: refused: iad2/n1 is a device of iad2; this is the master of iad1\n"
+        )
+        assert "refused: no processor cuont here; there are " in create(
+            "iad1/n1", processor="cuont", status=3
+        )
+        unknown = create("iad1/n1", "--peer", "iad7/n2", status=3)
+        assert unknown == (
+            "fleet: refused: iad7 is not in this master's pool; those that are: none\n"
+        )
+        assert create("iad1/n1", "--peer", "iad1/n1", status=3) == (
+            "fleet: refused: iad1/n1 cannot be its own peer\n"
+        )
+        assert ask("remove", "iad1/n1", status=3).err == (
+            "fleet: refused: iad1/n1 has no clone here; those that do: none\n"
+        )
+        for _ in range(2):  # the same again changes nothing
+            line = create("iad1/n1", "--leaves", "--every", "1h")
+            assert line.startswith("iad1/n1 has a clone: topic clone-")
+            assert line.endswith("; it may leave, but no other master is known here\n")
+        assert create("iad1/n1", "--every", "1h", status=3) == (
+            "fleet: refused: iad1/n1 has another clone; remove that first\n"
+        )
+        assert "iad1/n1" in ask("list").out
+        assert "it may leave its IAD" in ask("show", "iad1/n1").out
+        assert "see fleet clone list" in ask("show", "iad1/n2", status=1).err
+        assert ask("remove", "iad1/n1").out == "iad1/n1 has no clone any more\n"
+        node.socket.close()
+    finally:
+        master.stop()
+        context.destroy(0)
+
+
+OF_THE_DEMO = CloneStatus(
+    CloneOf("iad1/iad1-n1", "comfort_index", every_s=1.0),
+    "clone.6d7c68fd4ac09610",
+    "open",
+    iad="iad1",
+    rounds=1_033,
+    rounds_failed=9,
+    outputs=1_024,
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [
+        (OF_THE_DEMO, "well"),
+        (msgspec.structs.replace(OF_THE_DEMO, trouble="its last round brought nothing"), "trouble"),
+    ],
+)
+def test_a_list_has_a_line_for_a_clone_well_or_not_in_eighty_columns(status, state):
+    file = io.StringIO()
+    clone_screen.show_list(Console(file=file, width=80, highlight=False), (status,))
+    header, line = file.getvalue().splitlines()
+    assert header.split()[-1] == "state"
+    assert line.split() == [
+        "iad1/iad1-n1", "comfort_index", "iad1", "clone.6d7c68fd4ac09610", "1024", "1024", state,
+    ]  # fmt: skip

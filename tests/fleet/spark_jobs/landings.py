@@ -108,7 +108,7 @@ def processing(iad="a1", topic="comfort", wall_ms=1_795_000_000_000, **more):
         "cpu_p50_ms": 12.0, "cpu_p90_ms": 14.0, "waiting_ms": 3.0, "waiting_p90_ms": 9.0,
         "latency_ms": 16.0, "latency_p50_ms": 14.0, "latency_p90_ms": 24.0,
         "latency_p99_ms": 80.0, "achieved_ms": 24.0, "together": ["other"], "cores": 4,
-        "workers": 4,
+        "workers": 4, "others": None,
     } | more  # fmt: skip
 
 

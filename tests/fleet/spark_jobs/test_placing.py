@@ -62,6 +62,35 @@ def test_the_load_of_a_master_is_that_of_all_its_processors(spark):
     assert [row["pause_ms"] for row in found(moved(table), MOVED)] == [None, 12.5]
 
 
+def test_time_in_which_some_came_into_a_crowd_counts_once(spark):
+    rows = [
+        minute(0, cpu_s=30.0, others=40),
+        minute(0, topic="gone", cpu_s=6.0, seconds=20.0, others=40),
+        minute(0.5, topic="came", cpu_s=12.0, seconds=30.0, others=40),
+        minute(1, cpu_s=12.0, others=40),
+        minute(1, topic="came", cpu_s=12.0, others=40),
+    ]
+    (load,) = found(
+        master_load(frame(spark, PROCESSING, rows), frame(spark, MOVES, [])), MASTER_LOAD
+    )
+    assert load["load"] == pytest.approx(72.0 / 120.0)
+
+
+def test_intervals_of_a_crowd_train_nothing(spark, tmp_path):
+    """Neither cut lists, nor what of a crowd looks like a whole set."""
+    lake = Lake(tmp_path)
+    both = {"a": ["b"], "b": ["a"]}
+    lines = [
+        landings.processing("a1", topic, start_s=60.0, together=listed, others=others)
+        for others in (1, 40)
+        for topic, listed in both.items()
+    ]
+    landings.write_lines(lake, "1.jsonl", lines[:2])
+    landings.write_lines(lake, "2.jsonl", lines[2:])
+    ingest(spark, lake)
+    assert intervals(spark, lake, 99.0) == []
+
+
 def test_intervals_of_a_campaign_come_whole_from_the_lake(spark, tmp_path):
     lake = Lake(tmp_path)
     both = {"a": ["b"], "b": ["a"]}

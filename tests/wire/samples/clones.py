@@ -63,6 +63,11 @@ SAMPLES: dict[str, Message] = {
             ),
         ),
     ),
+    "clone_report_waiting": c.CloneReport(
+        "l",
+        ok=True,
+        clones=(c.CloneStatus(c.CloneOf("iad4/n4", "smooth"), NAME, "open", waiting=17),),
+    ),
     "clone_report_refused": c.CloneReport("c", ok=False, message="no node n3 is known here"),
     "resolve_clones": c.ResolveClones("clone.1", "iad4", (DIGEST,)),
     "clones_resolved": c.ClonesResolved("clone.1", (NAME, "")),

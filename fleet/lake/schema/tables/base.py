@@ -164,6 +164,8 @@ PROCESSING: Final = Table(
         Column("together", "array<string>", "", "the other topics with processors there"),
         Column("cores", "int", "", "cores of the master"),
         Column("workers", "int", "", "messages that are processed at a time, at most"),
+        # Where it is given, `together` does not list all, and the set may have changed meanwhile.
+        Column("others", "int", "", "all others, if `together` lists only some", nullable=True),
     ),
     BY_DAY,
 )
