@@ -223,8 +223,11 @@ class Anchors:
             return f"{clone.device} is a device of {iad}; {here}: ask --iad {iad}"
         if before is not None and before.state in ("opening", "open"):
             return f"{clone.device} has another clone; remove that first"
+        if before is not None and before.state == "ending":
+            why = f": {before.trouble}" if before.trouble else "; try again later"
+            return f"the clone of {clone.device} is being ended{why}"
         if before is not None:
-            return f"the clone of {clone.device} is being made or ended; try again in a moment"
+            return f"the clone of {clone.device} is being made; try again in a moment"
         if len(self._anchors) >= self._most:
             return f"{self._most} clones have their home here; remove one"
         if not clone.areas:
@@ -312,6 +315,7 @@ class Anchors:
             anchor.become("ending")
             anchor.stop_clocks()
             anchor.pauses.reset()
+            anchor.trouble = ""
             anchor.kept = replace(anchor.kept, ending=True)
             instructions = [
                 SaveClone(device, anchor.kept),

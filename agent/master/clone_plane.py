@@ -78,8 +78,9 @@ class Devices(Protocol):
     def keep(self, device: str, areas: Iterable[str]) -> None:
         """The device has a clone, and these areas."""
 
-    def begun(self) -> None:
-        """All clones of an earlier run have been kept."""
+    def begun(self, unreadable: Collection[str] = ()) -> None:
+        """All clones of an earlier run have been kept, without those of these devices: what is on
+        disk for them stays."""
 
     def forget(self, device: str) -> None:
         """The device has no clone any more."""
@@ -112,7 +113,7 @@ class NoDevices:
     def keep(self, device: str, areas: Iterable[str]) -> None:
         """Do nothing."""
 
-    def begun(self) -> None:
+    def begun(self, _unreadable: Collection[str] = ()) -> None:
         """Do nothing."""
 
     def forget(self, device: str) -> None:
@@ -292,21 +293,20 @@ class ClonePlane:
     # --- on disk -------------------------------------------------------------------------------
 
     def _restore(self) -> None:
-        taken = {
-            device: msgspec.msgpack.decode(body, type=Taken)
-            for device, body in self._state.all(TAKEN).items()
-        }
-        kept = []
+        taken = self._state.all(TAKEN)
+        kept: list[tuple[Kept, Taken | None]] = []
         unreadable: set[str] = set()
         for device, body in self._state.all(CLONE).items():
             try:
-                kept.append((msgspec.msgpack.decode(body, type=Kept), taken.get(device)))
+                clone = msgspec.msgpack.decode(body, type=Kept)
+                had = taken.get(device)
+                kept.append((clone, msgspec.msgpack.decode(had, type=Taken) if had else None))
             except (ValueError, msgspec.MsgspecError) as error:
                 # Perhaps written by a later version: it stays as it is.
                 unreadable.add(device)
                 self._say(f"clone of {device} on disk cannot be read and is left out: {error}\n")
         self._reactor.perform(self._anchors.restore(kept, self._reactor.clock()))
-        self._devices.begun()
+        self._devices.begun(unreadable)
         ids = self._anchors.devices
         for client, id_ in self._push.kept_for(CLIENT):
             device = client.removeprefix(CLIENT)

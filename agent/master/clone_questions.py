@@ -95,10 +95,13 @@ class CloneQuestions:
             self._came(TopicEnded(device, ok=True))
 
     def _end_at(self, asked: _Asked) -> None:
-        iad = asked.iad
-        told = EndClone(self._id(asked), self._iad, asked.topic)
-        if iad not in self._partners or not self._peers.send(iad, told):
-            line = f"the master of {iad}, where it lives, cannot be reached now"
+        iad, topic, why = asked.iad, asked.topic, ""
+        if iad not in self._partners:
+            why = f"is not in this master's pool; give it up: fleet topic remove {topic}"
+        elif not self._peers.send(iad, EndClone(self._id(asked), self._iad, topic)):
+            why = "cannot be reached now"
+        if why:
+            line = f"{iad}, where it lives, {why}"
             self._came(TopicEnded(asked.device, ok=False, message=line))
 
     def _id(self, asked: _Asked) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -100,12 +100,13 @@ class DerivedPlane:
                 self._put(device, source, Waiting(int(position), kept.time_ms, kept.values))
                 self._last.computed(device, kept.time_ms, kept.values)
 
-    def begun(self) -> None:
-        """All clones of an earlier run are known: forget what was kept for others."""
-        for waiting in self._before.values():
-            for key, _ in waiting:
+    def begun(self, unreadable: Collection[str] = ()) -> None:
+        """All clones of an earlier run are known, but for those of these devices: forget what was
+        kept for others."""
+        for device, waiting in self._before.items():
+            for key, _ in waiting if device not in unreadable else ():
                 self._state.remove(WAITING, key)
-        for device in self._known_before:
+        for device in self._known_before.keys() - {*unreadable}:
             self._state.remove(LAST, device)
         self._before, self._known_before = {}, {}
 

@@ -126,10 +126,7 @@ class Measured:
             for each in staying
         )
         listeners = [
-            Listeners(topic, count)
-            for topic, count in sorted(heard.items())
-            # A filter may name anything.
-            if TOPIC_NAME.fullmatch(topic) and not topic.startswith(STAYS)
+            Listeners(topic, count) for topic, count in sorted(heard.items()) if _is_told(topic)
         ]
         facts = PlacementFacts(
             self._iad,
@@ -183,11 +180,14 @@ class Measured:
             for iad in self._topics.arrivals.get(topic.name, {})
             if (rate := self._rates.per_s((topic.name, iad)))
         }
-        heard = {
-            key: rate
-            for key in self._topics.peer_arrivals.get(topic.name, {})
-            if (rate := self._rates.per_s((topic.name, *key)))
-        }
+        heard = {}
+        for peer, iad in self._topics.peer_arrivals.get(topic.name, {}):
+            if not (rate := self._rates.per_s((topic.name, peer, iad))):
+                continue
+            if _is_told(peer):
+                heard[peer, iad] = rate
+            else:
+                published[iad] = published.get(iad, 0.0) + rate
         known = sum(published.values()) + sum(heard.values())
         for iad, rate in self._readings(topic, known).items():
             published[iad] = published.get(iad, 0.0) + rate
@@ -233,6 +233,12 @@ def fitting(facts: PlacementFacts, most_bytes: int = MAX_REQUEST_BYTES) -> Place
             break
         count += 1
     return msgspec.structs.replace(facts, topics=facts.topics[:count])
+
+
+def _is_told(name: str) -> bool:
+    """Whether other masters are told of a topic of this name. Filters, and what other masters put
+    out, may name anything."""
+    return TOPIC_NAME.fullmatch(name) is not None and not name.startswith(STAYS)
 
 
 def movable(statuses: Sequence[TopicStatus]) -> list[TopicStatus]:

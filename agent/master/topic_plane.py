@@ -6,9 +6,9 @@ from __future__ import annotations
 import math
 import secrets
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -80,6 +80,8 @@ CLIENT: Final = "topic/"
 # What came for topics is handled so many a turn.
 TURN: Final = 64
 RETRY_S: Final = 0.5
+# Senders of a topic's messages that are told apart; other masters name them.
+MOST_COUNTED: Final = 1_024
 CROWDED: Final = "too much waits for masters that are away; try again later"
 NOT_NOW: Final = "this master's disk takes nothing now; try again later"
 
@@ -480,9 +482,9 @@ class TopicPlane:
         if isinstance(message, Notified):
             publisher = message.notification.origin.publisher
             if peer := peer_of(message.notification, self._topics.clone(name)):
-                self.peer_arrivals.setdefault(name, Counter())[peer, publisher] += 1
+                _count(self.peer_arrivals.setdefault(name, Counter()), (peer, publisher))
             else:
-                self.arrivals.setdefault(name, Counter())[publisher] += 1
+                _count(self.arrivals.setdefault(name, Counter()), publisher)
         self._came.append(InboxSaid(name, incarnation, message))
 
     def _why_not_read(self, topic: Topic) -> str:
@@ -524,6 +526,12 @@ def _answer(operator: OperatorPlane, asker: Asker, report: TopicReport) -> None:
         asker(report)
     else:
         operator.reply(asker, report)
+
+
+def _count(counted: Counter[Any], sender: Hashable) -> None:
+    """Of too many the first ones count."""
+    if sender in counted or len(counted) < MOST_COUNTED:
+        counted[sender] += 1
 
 
 def _ignore(_message: PushReply) -> None:

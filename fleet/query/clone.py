@@ -58,8 +58,10 @@ class Asker(Struct, frozen=True):
         if isinstance(report, int):
             return report
         if not self.as_json:
-            line = f"{device} has no clone any more"
-            screen.line(screen.console(), f"{line}; {report.message}" if report.message else line)
+            # It may live at a master that is away.
+            later = f"clone of {device}: {report.message}"
+            line = later if report.message else f"{device} has no clone any more"
+            screen.line(screen.console(), line)
         return exits.DONE
 
     def apply(self, wanted: Sequence[CloneOf], *, prune: bool = False) -> int:

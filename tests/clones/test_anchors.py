@@ -210,11 +210,20 @@ def test_a_clone_that_cannot_be_ended_yet_is_ended_later(world):
         "it ends as soon as that is possible: iad2 is away",
     )
     world.create()
-    assert "being made or ended" in world.reports.pop().message
+    told = world.reports.pop().message
+    assert told == f"the clone of {DEVICE} is being ended: iad2 is away"
     world.let_pass(31.0)
     world.commit()
     world.commit()
     assert len(world.anchors) == 0
+
+
+def test_a_clone_that_is_being_ended_is_not_made_anew_meanwhile(world):
+    world.remove()
+    world.ending.clear()
+    world.create()
+    told = world.reports.pop().message
+    assert told == f"the clone of {DEVICE} is being ended; try again later"
 
 
 def test_a_filter_that_cannot_be_read_is_refused(world):

@@ -107,3 +107,12 @@ def test_a_clone_that_is_on_its_way_here_is_not_taken_for_ended(home):
     home.ask = lambda then, _: then(TopicReport("end", ok=False, message="on its way"))
     home.questions.end(DEVICE, TOPIC)
     assert home.came == [TopicEnded(DEVICE, ok=False, message="on its way")]
+
+
+def test_a_master_that_left_the_pool_is_not_waited_for_in_silence(home):
+    home.departed[TOPIC] = "gone"
+    home.questions.end(DEVICE, TOPIC)
+    line = "gone, where it lives, is not in this master's pool; give it up: fleet topic remove "
+    line += TOPIC
+    assert home.came == [TopicEnded(DEVICE, ok=False, message=line)]
+    assert home.sent == []

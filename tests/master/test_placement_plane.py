@@ -597,6 +597,22 @@ def test_what_a_clone_hears_of_peers_is_told_beside_its_sources(world):
     assert view.where(unit) == "iad1"
 
 
+@pytest.mark.parametrize("name", ["clone.c", "no name of a topic"])
+def test_a_peer_that_nobody_is_told_of_counts_as_a_source(world, name):
+    site = world[1]
+    clone = Clone("iad1", leaves=True, peers_where=())
+    site.kept["clone-a"] = TopicStatus(Topic("clone-a", processor="p", clone=clone), "ready")
+    site.arrivals["clone-a"] = Counter({"iad1": 0})
+    site.peer_arrivals["clone-a"] = Counter({(name, "iad1"): 0})
+    for _ in range(20):
+        site.arrivals["clone-a"]["iad1"] += 5
+        site.peer_arrivals["clone-a"][name, "iad1"] += 10
+        world.run(5.0)
+    (told,) = site.plane.facts().topics
+    assert (told.sources, told.peers) == ((Source("iad1", 3.0),), ())
+    assert known(world[2])["iad1"].facts.topics == (told,)
+
+
 def test_of_a_clone_that_stays_nobody_is_told_and_it_is_not_drained(world):
     site = world[1]
     clone = Clone("iad1", peers=("clone-b",))

@@ -1,0 +1,61 @@
+"""Clones on a master's disk that a later version wrote: the master starts, and they stay."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from agent.clones.events import Kept, Taken
+from agent.derived.last_values import LastValues
+from agent.master.clone_plane import CLONE, TAKEN, ClonePlane
+from agent.master.derived_plane import LAST, WAITING, DerivedPlane
+from agent.master.state import State
+from agent.runtime.reactor import Reactor
+from agent.wire.clones import CloneOf
+from agent.wire.topics import Clone, Topic
+
+DEVICE, ID = "a/n1", "0" * 32
+TOPIC = Topic("clone.x", processor="p", clone=Clone("a"))
+KEPT = msgspec.msgpack.encode(Kept(CloneOf(DEVICE, "p", areas=("b1",)), TOPIC, ID, made=True))
+TOOK = msgspec.msgpack.encode(Taken(ID, 1))
+VALUES = msgspec.msgpack.encode([1, {"x": 1.0}])
+LATER = msgspec.msgpack.encode({"of": "a later version"})
+
+
+class Others:
+    """The other planes of the master."""
+
+    def __init__(self) -> None:
+        self.ended: list[str] = []
+
+    def takes(self, *_) -> None:
+        pass
+
+    takes_refusals = takes
+
+    def kept_for(self, prefix):
+        return [(f"{prefix}{DEVICE}", ID)]
+
+    def ask(self, _peer, _client, message) -> bool:
+        self.ended += [message.id] if type(message).__name__ == "Unsubscribe" else []
+        return True
+
+
+@pytest.mark.parametrize("documents", [(LATER, TOOK), (KEPT, LATER)])
+def test_a_clone_of_a_later_version_stays_with_all_that_belongs_to_it(documents):
+    reactor, state, others, said = Reactor(lambda: 1.0), State(None, lambda: 1.0), Others(), []
+    key = f"{DEVICE} {ID} {1:016d}"
+    on_disk = {CLONE: {DEVICE: documents[0]}, TAKEN: {DEVICE: documents[1]}}
+    on_disk |= {WAITING: {key: VALUES, "a/gone x 1": VALUES}, LAST: {DEVICE: LATER}}
+    state.all = lambda kind: on_disk.get(kind, {})
+    removed = []
+    state.remove = lambda *document: removed.append(document)
+    devices = DerivedPlane(reactor, state, others, LastValues(), lambda: 1.0, said.append)
+    plane = ClonePlane(
+        reactor, "a", state, others, others, others, others, others, others,
+        lambda: 1.0, said.append, devices=devices,
+    )  # fmt: skip
+    assert len(plane) == 0
+    assert f"clone of {DEVICE} on disk cannot be read" in said[0]
+    assert removed == [(WAITING, "a/gone x 1")]
+    assert others.ended == []
