@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from agent.clones.events import PeersResolved, TopicEnded
 from agent.clones.names import digest_of
@@ -21,7 +21,19 @@ from agent.wire.topics import RemoveTopic, TopicReport
 PREFIX: Final = "clone"
 # Questions without an answer: of older ones nobody waits for it.
 MOST: Final = 1_024
+# Masters that send on to one another are asked no more for now.
+MOST_MOVES: Final = 8
 NOT_OURS: Final = "this master tells and ends clones for masters of its pool only"
+
+
+class _Asked(NamedTuple):
+    """A question to a master: about the clone of this device, or its peers. `moves`: how many
+    masters said that it had moved on."""
+
+    device: str
+    iad: str
+    topic: str = ""
+    moves: int = 0
 
 
 class CloneQuestions:
@@ -49,8 +61,7 @@ class CloneQuestions:
         self._resolve = resolve
         self._when_named = when_named
         self._numbers = 0
-        # By id: the device, and the IAD that was asked.
-        self._asked: dict[str, tuple[str, str]] = {}
+        self._asked: dict[str, _Asked] = {}  # by id
         public.takes(ResolveClones, self._asked_for_names)
         public.takes(EndClone, self._asked_to_end)
         peers.takes(ClonesResolved, self._resolved)
@@ -67,52 +78,65 @@ class CloneQuestions:
             why = f"{iad} is not in this master's pool; those that are: {known}"
         else:
             digests = tuple(map(digest_of, devices))
-            if not self._peers.send(iad, ResolveClones(self._id(device, iad), self._iad, digests)):
+            id_ = self._id(_Asked(device, iad))
+            if not self._peers.send(iad, ResolveClones(id_, self._iad, digests)):
                 why = f"the master of {iad}, which has peers, cannot be reached now"
         if why:
             self._came(PeersResolved(device, iad, (), why))
 
-    def end(self, device: str, topic: str) -> None:
+    def end(self, device: str, topic: str, moves: int = 0) -> None:
         """End the topic of a clone, wherever it is."""
         if to := self._topics.went(topic):
-            self._end_at(to, device, topic)
-        elif self._topics.lives(topic):
+            self._end_at(_Asked(device, to, topic, moves))
+        elif self._topics.knows(topic):
+            # Also one that is on its way here: that is refused, and asked for again.
             self._topics.ask(partial(self._removed, device), RemoveTopic("end", topic))
         else:
             self._came(TopicEnded(device, ok=True))
 
-    def _end_at(self, iad: str, device: str, topic: str) -> None:
-        told = EndClone(self._id(device, iad), self._iad, topic)
+    def _end_at(self, asked: _Asked) -> None:
+        iad = asked.iad
+        told = EndClone(self._id(asked), self._iad, asked.topic)
         if iad not in self._partners or not self._peers.send(iad, told):
             line = f"the master of {iad}, where it lives, cannot be reached now"
-            self._came(TopicEnded(device, ok=False, message=line))
+            self._came(TopicEnded(asked.device, ok=False, message=line))
 
-    def _id(self, device: str, iad: str) -> str:
+    def _id(self, asked: _Asked) -> str:
         self._numbers += 1
         id_ = f"{PREFIX}.{self._numbers}"
-        self._asked[id_] = device, iad
+        self._asked[id_] = asked
         if len(self._asked) > MOST:
             del self._asked[next(iter(self._asked))]
         return id_
 
+    def _answered(self, iad: str, id_: str) -> _Asked | None:
+        """What this master was asked; nobody answers for another."""
+        asked = self._asked.get(id_)
+        if asked is None or asked.iad != iad:
+            return None
+        return self._asked.pop(id_)
+
     def _resolved(self, iad: str, answer: ClonesResolved, _now: float) -> None:
-        device, asked = self._asked.pop(answer.id, ("", ""))
-        if asked == iad:
-            self._came(PeersResolved(device, iad, answer.topics))
+        if (asked := self._answered(iad, answer.id)) is not None:
+            self._came(PeersResolved(asked.device, iad, answer.topics))
 
     def _ended(self, iad: str, answer: CloneEnded, _now: float) -> None:
-        device, asked = self._asked.pop(answer.id, ("", ""))
-        if asked != iad:
+        # The topic is the one that was asked for, whatever stands in the answer.
+        if (asked := self._answered(iad, answer.id)) is None or not asked.topic:
             return
-        if answer.moved == self._iad:
-            self.end(device, answer.topic)
+        device, topic, moves = asked.device, asked.topic, asked.moves + 1
+        if answer.moved and moves > MOST_MOVES:
+            line = f"the master of {iad} says that it lives at {answer.moved}, and others deny it"
+            self._came(TopicEnded(device, ok=False, message=line))
+        elif answer.moved == self._iad:
+            self.end(device, topic, moves)
         elif answer.moved:
-            self._end_at(answer.moved, device, answer.topic)
+            self._end_at(_Asked(device, answer.moved, topic, moves))
         elif not answer.ok:
             self._came(TopicEnded(device, ok=False, message=answer.message))
-        elif self._topics.went(answer.topic):
+        elif self._topics.went(topic):
             # Forget where it went.
-            self._topics.ask(partial(self._removed, device), RemoveTopic("end", answer.topic))
+            self._topics.ask(partial(self._removed, device), RemoveTopic("end", topic))
         else:
             self._came(TopicEnded(device, ok=True))
 
@@ -120,11 +144,10 @@ class CloneQuestions:
         self._came(TopicEnded(device, report.ok, report.message))
 
     def _not_taken(self, iad: str, answer: Answer, _now: float) -> None:
-        device, asked = self._asked.pop(answer.id, ("", ""))
-        if asked == iad:
+        if (asked := self._answered(iad, answer.id)) is not None:
             line = f"the master of {iad} refuses: {answer.message}"
-            self._came(PeersResolved(device, iad, (), line))
-            self._came(TopicEnded(device, ok=False, message=line))
+            self._came(PeersResolved(asked.device, iad, (), line))
+            self._came(TopicEnded(asked.device, ok=False, message=line))
 
     # --- asked ---------------------------------------------------------------------------------
 

@@ -326,6 +326,10 @@ class TopicPlane:
         """Whether a topic is this master's."""
         return self._topics.lives(name)
 
+    def knows(self, name: str) -> bool:
+        """Whether a topic is here: this master's, on its way here, or unreadable on disk."""
+        return name in self._topics or self._topics.is_unreadable(name)
+
     def home_of(self, name: str) -> str:
         """The home of a topic here that is a clone; else empty."""
         clone = self._topics.clone(name)

@@ -207,11 +207,12 @@ class Processing(Dispatch):
         if event.position <= processor.accepted:
             counters.repeated += 1
             return
-        if processor.held:
-            return
+        if processor.held or processor.misses(event.position):
+            return  # it comes again
         limits = processor.definition.limits
         if processor.full:
             processor.held = True
+            processor.awaited = event.position
             counters.held += 1
             self._out.append(Hold(processor.name, event.position))
             return

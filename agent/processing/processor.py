@@ -44,6 +44,7 @@ class Processor(StateMachine):
     __slots__ = (
         "_back_off",
         "accepted",
+        "awaited",
         "bytes",
         "checkpoint",
         "definition",
@@ -87,6 +88,9 @@ class Processor(StateMachine):
         self.unsaved = 0
         self.unsaved_bytes = 0
         self.held = False  # the queue was full, and its topic waits for room
+        # The position that there was no room for. Its topic hears of that later, and until then
+        # goes on with later ones, for which there may be room again.
+        self.awaited = 0
         self.worker: int | None = None  # where its state is
         self.incarnation = 0
         self.loaded = False
@@ -154,6 +158,10 @@ class Processor(StateMachine):
         # Those that are done must not take the room of those that wait.
         many = self.done + self.unsaved >= limits.checkpoint_messages
         return many or (self.done_bytes + self.unsaved_bytes) * 4 >= limits.waiting_bytes
+
+    def misses(self, position: int) -> bool:
+        """Whether a message before this one is to come again first."""
+        return self.accepted < self.awaited < position
 
     def accept(self, position: int, body: bytes, now: float) -> Input:
         """Take a message in."""

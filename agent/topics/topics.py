@@ -247,7 +247,7 @@ class Topics:
 
     def _unknown(self, peer: Peer, id_: str, name: str) -> SendReport:
         if (to := self._moved().get(name)) is not None:
-            line = f"topic {name} has moved to {to}; ask its master"
+            line = f"topic {name} has moved to {to}; ask its master (--iad {to})"
             return SendReport(peer, TopicReport(id_, ok=False, message=line))
         known = ", ".join(sorted(self._entries)[:8]) or "none"
         line = f"no topic {name} is kept here; those that are: {known}"

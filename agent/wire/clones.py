@@ -8,6 +8,7 @@ from typing import Annotated, Final
 from msgspec import Meta, field
 
 from agent.wire.base import (
+    MAX_AREAS,
     Area,
     Channel,
     Channels,
@@ -26,7 +27,6 @@ from agent.wire.predicates import Attribute, Value
 from agent.wire.topics import (
     MAX_PARAMETERS,
     MAX_PEERS,
-    MAX_TOPIC_AREAS,
     Interval,
     Parameter,
     ProcessorName,
@@ -60,7 +60,7 @@ class CloneOf(WireStruct, frozen=True, omit_defaults=True):
     limits: Annotated[dict[Channel, Finite], Meta(max_length=MAX_PARAMETERS)] = field(
         default_factory=dict
     )
-    areas: Annotated[tuple[Area, ...], Meta(max_length=MAX_TOPIC_AREAS)] = ()
+    areas: Annotated[tuple[Area, ...], Meta(max_length=MAX_AREAS)] = ()
 
 
 class CloneStatus(WireStruct, frozen=True, omit_defaults=True):

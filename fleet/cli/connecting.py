@@ -2,7 +2,7 @@
 
 Without either, the address is that in $SANDERLING_MASTER (or $SANDERLING_OPERATOR), or, outside of
 a fleet's folder, that of the demo that runs on this machine: of several, the one that was started
-in this folder, else the first.
+in this folder, else the first. Outside of a fleet's folder an IAD's name is one of that demo's.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from fleet.cli.options import ADDRESS, ADDRESSES, FLEET_IF_NAMED, NAME, NAMES
 if TYPE_CHECKING:
     from agent.net.keys import KeyFiles
     from fleet.inventory.folder import Folder
+    from fleet.query.running import Running
 
 Socket = Literal["master", "operator"]
 HELP: dict[Socket, str] = {
@@ -51,7 +52,7 @@ def connecting(
             "of_iad",
             type=NAMES if several else NAME,
             shell_complete=completion.IADS,
-            help="The master of this IAD, with the fleet's keys." + more,
+            help="The master of this IAD: of the fleet, with its keys, else of the demo." + more,
         )
         @FLEET_IF_NAMED
         @click.option(
@@ -74,6 +75,9 @@ def connecting(
         ) -> int:
             if address is None and of_iad is None and folder is None:
                 address = unnamed(socket)
+            elif address is None and of_iad is not None and folder is None:
+                address = of_demo(of_iad, socket)
+                of_iad = None if address is not None else of_iad
             if address is None and of_iad is None:
                 raise click.UsageError(_nothing_named(socket, folder))
             if address is not None and of_iad is not None:
@@ -124,6 +128,13 @@ def unnamed(socket: Socket) -> str | None:
             return ADDRESS.parse(named)
         except ValueError as error:
             raise click.UsageError(f"${variable}: {error}") from None
+    return of_demo(None, socket)
+
+
+def of_demo(names: str | None, socket: Socket) -> str | None:
+    """The addresses of these IADs' masters, with commas between, in the demo that runs here; by
+    default of the one that is asked. None if no demo is meant."""
+    from fleet.common.exits import CommandError
     from fleet.inventory.folder import VARIABLE, NoFleetError, find
     from fleet.query import running
     from fleet.terminal.output import say
@@ -135,14 +146,26 @@ def unnamed(socket: Socket) -> str | None:
     demos = running.found()
     if not demos:
         return None
-    first, *others = [(demo.folder, f"--{socket} {demo.address(socket)}") for demo in demos]
-    if others:
-        say(f"{len(demos)} demos run here; asking that of {first[0]}: {first[1]}")
+    found = [_addresses(demo, names, socket) for demo in demos]
+    if found[0] is None:
+        has = ", ".join(each.iad for each in demos[0].masters)
+        text = f"there is no IAD {names} in the demo that runs here; it has {has}"
+        raise CommandError(text)
+    told = f"--{socket} {found[0]}"
+    if len(demos) > 1:
+        say(f"{len(demos)} demos run here; asking that of {demos[0].folder}: {told}")
     else:
-        say(f"asking the demo that runs here: {first[1]}")
-    for folder, option in others:
-        say(f"another, of {folder}: {option}")
-    return demos[0].address(socket)
+        say(f"asking the demo that runs here: {told}")
+    for demo, address in zip(demos[1:], found[1:], strict=True):
+        if address is not None:
+            say(f"another, of {demo.folder}: --{socket} {address}")
+    return found[0]
+
+
+def _addresses(demo: Running, names: str | None, socket: Socket) -> str | None:
+    iads = [None] if names is None else names.split(",")
+    found = [demo.address(socket, iad) for iad in iads]
+    return None if None in found else ",".join([each for each in found if each is not None])
 
 
 def _nothing_named(socket: Socket, folder: Folder | None) -> str:

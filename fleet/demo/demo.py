@@ -190,9 +190,10 @@ def _addresses(bed: Testbed) -> tuple[running.Addresses, ...]:
 
 def _introduce(plan: FleetLayout, show: DemoScreen) -> None:
     show.say(
-        f"Sanderling demo: {len(plan.iads)} IADs with {len(plan.nodes)} edge nodes of an office "
-        "building, each a real process on this machine, talking over loopback TCP. Each node "
-        "replays the recorded temperature and humidity of one room, a row a second."
+        f"Sanderling demo: {len(plan.iads)} IADs (domains of one owner each: a master and its "
+        f"nodes) with {len(plan.nodes)} edge nodes of an office building, each a real process on "
+        "this machine, talking over loopback TCP. Each node replays the recorded temperature and "
+        "humidity of one room, a row a second."
     )
     show.say(f"Emulated: {EMULATED}. iad4 is the hot spot.", style="yellow")
 
@@ -309,6 +310,7 @@ def _ask(bed: Testbed, show: DemoScreen) -> None:
 
 def _watch(bed: Testbed, show: DemoScreen) -> None:
     show.heading("4  Standing queries: every round is a query of its own")
+    show.say(f"{watch.CHANNELS}.", style="dim")
     room = bed.plan.iads[2].areas[0]
     with Client(bed.public(bed.plan.iads[0].name)) as client:
         styles: tuple[tuple[Style, str], ...]
@@ -326,6 +328,7 @@ def _watch(bed: Testbed, show: DemoScreen) -> None:
                 service="temperature",
             )
             with standing as rounds:
+                screen.line(show.console, watch.header())
                 for each in rounds:
                     for text in watch.round_lines(each, time.time()):
                         screen.line(show.console, text)
@@ -441,7 +444,8 @@ def _keep(bed: Testbed, show: DemoScreen) -> None:
     address = bed.public(iad)
     show.say(
         f"{iad}'s socket for queries: {address}. While the demo runs, commands without --master "
-        "use it. Try in another terminal, in this folder:"
+        f"use it, those with --iad {bed.plan.iads[1].name} that master. Try in another terminal, "
+        "in this folder:"
     )
     query = f"{fleet_command()} query --master {address}"
     for rest in (

@@ -21,7 +21,7 @@ def show_list(screen: Console, clones: Sequence[CloneStatus]) -> None:
         line(screen, "no clones")
         return
     table = plain_table(
-        "device", "processor", "lives at", "topic", "in", "out", "waiting", "state",
+        "device", "processor", "at", "topic", "in", "out", "state",
         left=4, folds=("device", "processor", "state"),
     )  # fmt: skip
     for each in clones:
@@ -32,10 +32,15 @@ def show_list(screen: Console, clones: Sequence[CloneStatus]) -> None:
             each.topic,
             str(each.rounds - each.rounds_failed),
             str(each.outputs),
-            str(each.waiting),
-            "well" if each.state == WELL and not each.trouble else "in trouble",
+            _state(each),
         )
     show_table(screen, table)
+
+
+def _state(status: CloneStatus) -> str:
+    if status.state != WELL or status.trouble:
+        return "trouble"
+    return f"{status.waiting} wait" if status.waiting else "well"
 
 
 def show_clone(screen: Console, status: CloneStatus) -> None:

@@ -19,6 +19,8 @@ LEVELS: Final = "▁▂▃▄▅▆▇█"
 TOO_MUCH: Final = "∞"
 WIDEST: Final = 40
 COLUMNS: Final = 80
+# Costs below half a microsecond a second are written as 0, and drawn so.
+LEAST_S: Final = 5e-7
 
 
 def show_who_lives_where(screen: Console, view: View) -> None:
@@ -59,7 +61,7 @@ def sparkline(costs: Sequence[float | None], width: int = WIDEST) -> str:
     return "".join(
         TOO_MUCH
         if each is None
-        else LEVELS[min(len(LEVELS) - 1, int(len(LEVELS) * each / most)) if most else 0]
+        else LEVELS[min(len(LEVELS) - 1, int(len(LEVELS) * each / most)) if most >= LEAST_S else 0]
         for each in taken
     )
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from math import inf, isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from rich.console import Console
@@ -21,6 +21,9 @@ from fleet.terminal.units import format_duration, format_ms
 
 if TYPE_CHECKING:
     from fleet.placement.plans import Plan
+
+# Why a unit moves, where the wire's word is not the operator's: both are asked for by hand.
+REASONS: Final = {"plan": "asked"}
 
 
 def show(screen: Console, report: PlacementReport, view: View) -> None:
@@ -39,8 +42,8 @@ def show(screen: Console, report: PlacementReport, view: View) -> None:
             iad,
             _state(each, view),
             "–" if at is None else str(len(view.units(iad))),
-            "–" if account is None else f"{account.load:.3g}",
-            "–" if each.facts.compute is None else f"{each.facts.compute:g}",
+            "–" if account is None else _load(account.load),
+            "–" if each.facts.compute is None else f"{each.facts.compute:.3g}",
             "–" if account is None else _bytes(account.storage, each.facts.storage_bytes),
             "–" if delay is None else format_ms(delay.p50_ms),
             "now" if here else _when(each),
@@ -64,7 +67,7 @@ def show(screen: Console, report: PlacementReport, view: View) -> None:
                 _text(move.unit),
                 move.source,
                 move.target,
-                move.reason,
+                REASONS.get(move.reason, move.reason),
                 saves,
                 move.state,
                 pause,
@@ -188,6 +191,11 @@ def _state(known: KnownFacts, view: View) -> str:
 
 def _when(known: KnownFacts) -> str:
     return f"{format_duration(round(known.age_s))} ago" if known.facts.epoch else "never"
+
+
+def _load(load: float) -> str:
+    """CPU-seconds a second, never as a power of ten: of a master that is nearly idle enough."""
+    return f"{load:.3g}" if not 0 < load < 0.001 else "< 0.001"
 
 
 def _bytes(used: float, limit: float | None) -> str:

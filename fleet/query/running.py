@@ -38,10 +38,13 @@ class Running(msgspec.Struct, frozen=True):
     masters: tuple[Addresses, ...]
     folder: str = ""
 
-    def address(self, socket: Literal["master", "operator"]) -> str:
-        """The address of a socket of the master that is asked."""
-        first = self.masters[0]
-        return first.master if socket == "master" else first.operator
+    def address(self, socket: Literal["master", "operator"], iad: str | None = None) -> str | None:
+        """The address of a socket of an IAD's master, by default of the one that is asked; None if
+        the demo has no such IAD."""
+        for each in self.masters:
+            if iad in (None, each.iad):
+                return each.master if socket == "master" else each.operator
+        return None
 
 
 @contextmanager

@@ -120,7 +120,7 @@ def _show(notifications: Notifications, options: Options) -> int:
             status = exits.fail(f"refused: {error}", exits.REFUSED)
         else:
             notifications.acknowledge()  # the last line is shown
-        screen.line(err, summary_line(tally))
+        screen.line(err, summary_line(tally, options.wanted))
     if options.durable is not None and notifications.is_open:
         name = shlex.quote(options.durable)
         again = whole(f"--durable {name} --after {notifications.after}")
@@ -134,7 +134,7 @@ def _show(notifications: Notifications, options: Options) -> int:
 def _follow(notifications: Notifications, options: Options, tally: Tally) -> None:
     out = screen.console()
     if not options.as_json:
-        screen.line(out, header(), "bold")
+        screen.line(out, header(options.wanted), "bold")
     for each in first_alerts(_until(notifications, options.lasting_s), options.count):
         _count(tally, each)
         if options.as_json:
@@ -189,9 +189,17 @@ def headline(notifications: Notifications, options: Options) -> str:
 # --- lines ----------------------------------------------------------------------------------------
 
 
-def header() -> str:
-    """The column headings for `alert_line`."""
+def header(wanted: Filter = ()) -> str:
+    """The column headings for `alert_line`: those of topics' messages if it is these that the
+    filter names."""
+    if _of_topics(wanted):
+        return "time".ljust(WHEN + 2) + TOPIC.format("area", "topic") + "what it says, and its IAD"
     return "time".ljust(WHEN + 2) + ALERT.format(*COLUMNS[:3]) + ENDING.format(*COLUMNS[3:])
+
+
+def _of_topics(wanted: Filter) -> bool:
+    """Whether each of its alternatives wants an attribute that only topics' messages have."""
+    return bool(wanted) and all(any(of.attribute == "topic" for of in each) for each in wanted)
 
 
 def alert_line(
@@ -290,10 +298,11 @@ def _word(value: Value | None) -> str:
     return printable(str(value))
 
 
-def summary_line(tally: Tally) -> str:
-    """The number of alerts by kind, and of missing ones."""
+def summary_line(tally: Tally, wanted: Filter = ()) -> str:
+    """The number of alerts by kind, or of topics' messages, and of missing ones."""
     alerts = tally.raised + tally.cleared + tally.others
-    text = f"{alerts} alert{'s' * (alerts != 1)}" if alerts else "no alert came"
+    what = "message" if _of_topics(wanted) else "alert"
+    text = f"{alerts} {what}{'s' * (alerts != 1)}" if alerts else f"no {what} came"
     if tally.raised or tally.cleared:
         text += f": {tally.raised} raised, {tally.cleared} cleared"
         text += f", {tally.others} other" if tally.others else ""

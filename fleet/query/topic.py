@@ -87,7 +87,8 @@ class Asker(Struct, frozen=True):
             replies.write_json(shown)
         elif not found:
             screen.line(
-                screen.console(), f"topic {name} has moved to {moved[name]}; ask its master"
+                screen.console(),
+                f"topic {name} has moved to {moved[name]}; ask its master (--iad {moved[name]})",
             )
         else:
             topic_screen.show_topic(screen.console(), found[0])

@@ -26,6 +26,7 @@ from fleet.terminal.summary import AreaSummary, ChannelSummary, channels_of, sum
 from fleet.terminal.units import format_duration, format_ms, format_slo
 from fleet.terminal.wrapping import whole
 
+CHANNELS: Final = "an area's channels: lowest, mean and highest value"
 # Column widths: room for a number of six digits, a date, "partial" and a time in seconds.
 ROUND: Final = "{:>6}  {:<15}  {:>8}  {:>7}  {:<8}"
 MAX_AREAS_NAMED: Final = 4
@@ -115,9 +116,8 @@ def _show(rounds: Rounds, options: Options) -> int:
     tally, status = Tally(), exits.DONE
     if not options.as_json:
         screen.line(err, _headline(rounds, options), style="dim")
-        screen.line(err, "an area's channels: lowest, mean and highest value", style="dim")
-        header = ROUND.format("round", "window's end", "areas", "time", "SLO")
-        screen.line(out, header.rstrip(), "bold")
+        screen.line(err, CHANNELS, style="dim")
+        screen.line(out, header(), "bold")
     if rounds.message:
         screen.line(err, rounds.message, style="yellow")
     rounds.on_word = lambda word: screen.line(err, word, style="yellow")
@@ -160,7 +160,7 @@ def _headline(rounds: Rounds, options: Options) -> str:
     at_most = "at most " if options.on else ""
     what = f"{options.style}, {at_most}every {format_duration(options.interval_s)}"
     if options.window_s is not None:
-        what += f" the last {format_duration(options.window_s)}"
+        what += f", of the last {format_duration(options.window_s)}"
     if options.on:
         what += f" on {options.on}"
     if options.trigger:
@@ -171,6 +171,11 @@ def _headline(rounds: Rounds, options: Options) -> str:
 
 
 # --- a round --------------------------------------------------------------------------------------
+
+
+def header() -> str:
+    """The column headings for the first of `round_lines`."""
+    return ROUND.format("round", "window's end", "areas", "time", "SLO").rstrip()
 
 
 def round_lines(each: Round, now_s: float) -> list[Text]:

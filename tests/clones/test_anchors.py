@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from agent.clones.events import CloneAsked, InboxSaid, PeersResolved, TopicEnded, TopicMade
 from agent.clones.names import digest_of, topic_of
+from agent.wire.base import MAX_AREAS
 from agent.wire.clones import CreateClone, ListClones
 from agent.wire.push import Gap, Subscribed
 from tests.clones.world import CLONE, DEVICE, SECRET, World
@@ -35,6 +37,17 @@ def test_readings_go_to_the_clone_without_the_name_of_the_device_or_its_areas(wo
     told = str(world.topics[NAME]) + str(world.published.attributes)
     assert "n3" not in told
     assert "b1" not in told
+
+
+def test_a_clone_of_a_device_with_as_many_areas_as_nodes_may_have_is_readable_again():
+    world = World()
+    world.areas = tuple(f"b1/r{n}" for n in range(MAX_AREAS))
+    world.create()
+    world.commit()
+    world.inbox_says()
+    for message in (world.disk["clone", DEVICE], world.reports.pop()):
+        data = msgspec.msgpack.encode(message)
+        assert msgspec.msgpack.decode(data, type=type(message)) == message
 
 
 def test_the_same_again_changes_nothing_and_another_is_refused(world):

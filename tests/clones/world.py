@@ -53,6 +53,7 @@ class World:
 
     def __init__(self, **options):
         self.options = options
+        self.areas = ("b1/r3",)
         self.now = 10.0
         self.ids = 0
         self.disk, self.device = {}, ()
@@ -72,7 +73,7 @@ class World:
     def boot(self):
         """Start, from what is on disk."""
         self.anchors = Anchors(
-            "iad4", SECRET, self.new_id, areas=lambda _: ("b1/r3",), **self.options
+            "iad4", SECRET, self.new_id, areas=lambda _: self.areas, **self.options
         )
         self.attached, self.sent = "", 0
         self.tasks, self.waiting, self.asked, self.said, self.ending = [], [], [], [], []

@@ -109,7 +109,7 @@ def test_a_topic_moves_under_a_stream_and_back(masters, context, capsys):
     stream.publish(5)
     assert masters.ask("a", ListTopics("l")).moved == {"counted": "b"}
     assert fleet(["topic", "show", "counted", "--operator", masters["a"].operator]) == 0
-    assert capsys.readouterr().out == "topic counted has moved to b; ask its master\n"
+    assert capsys.readouterr().out == "topic counted has moved to b; ask its master (--iad b)\n"
     assert fleet(["topic", "list", "--operator", masters["a"].operator]) == 0
     assert "counted has moved to b\n" in capsys.readouterr().out
     again = masters.ask("a", CreateTopic("c", TOPIC))

@@ -514,6 +514,20 @@ def test_a_full_queue_holds_its_topic_and_loses_nothing():
     assert rig.outputs("a")[-1] == (6, [1, 2, 3, 4, 5, 6])
 
 
+def test_what_comes_before_its_topic_knows_of_the_hold_is_not_taken_out_of_order():
+    rig = rig_of("a", waiting=1)
+    rig.arrive("a", 1)
+    rig.arrive("a", 2)
+    rig.work()
+    assert ([h.position for h in rig.held], [r.after for r in rig.resumed]) == ([2], [1])
+    rig.arrive("a", 3)  # its topic has heard of neither yet
+    rig.work()
+    for position in (2, 3):
+        rig.arrive("a", position)  # it has heard of both
+        rig.work()
+    assert rig.outputs("a")[-1] == (3, [1, 2, 3])
+
+
 def test_a_queue_is_bounded_in_bytes_too():
     rig = rig_of("a", waiting_bytes=4_096, checkpoint_messages=1_000)
     for position in range(1, 20):

@@ -108,6 +108,16 @@ def fitting(entry: QueryEntry, result: TaskResult) -> TaskResult:
     )
 
 
+def stale_fitting(entry: QueryEntry, stale: tuple[AreaResult, ...]) -> tuple[AreaResult, ...]:
+    """The last known values that the query takes and that still fit into its answer."""
+    if not entry.query.stale_ok:
+        return ()
+    room = entry.room
+    before = room.taken
+    fits = tuple([r for r in stale if r.series is None or room.takes(r.area, r.series)])
+    return fits if entry.held.grow(room.taken - before) else ()
+
+
 def refusal(entry: QueryEntry, refused: Refused, elapsed_ms: float) -> Answer:
     """The answer to a refused query."""
     return Answer(

@@ -36,7 +36,14 @@ from agent.scheduling.events import (
 )
 from agent.scheduling.nearest import without_node
 from agent.scheduling.pools import DEFAULT, Pool
-from agent.scheduling.queries.answers import apart, fitting, gather, refusal, within
+from agent.scheduling.queries.answers import (
+    apart,
+    fitting,
+    gather,
+    refusal,
+    stale_fitting,
+    within,
+)
 from agent.scheduling.queries.classes import QueryClasses
 from agent.scheduling.queries.entry import QueryEntry, Share
 from agent.scheduling.queries.first_answers import FirstAnswers
@@ -282,8 +289,8 @@ class QueryScheduler:
         if result.status != "refused":
             result = result if iad == self._iad else within(result, share.asked)
             result, stale = apart(result)
-            share.stale = stale if entry.query.stale_ok else ()
             result = fitting(entry, result)
+            share.stale = stale_fitting(entry, stale)
         if result.status == "refused":
             share.refusal = result
             entry.refused.append(share)

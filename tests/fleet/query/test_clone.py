@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import msgspec
 import pytest
 import zmq
 from msgspec.structs import replace
@@ -32,9 +33,9 @@ def shown(print_it, what) -> list[str]:
 
 def test_a_list_shows_how_many_values_wait_for_each_device():
     heads, row = shown(clone_screen.show_list, (STATUS,))
-    assert heads.split()[-4:] == ["in", "out", "waiting", "state"]
+    assert heads.split()[-3:] == ["in", "out", "state"]
     assert row.split() == [
-        "iad1/n1", "comfort_index", "iad2", "clone-0123456789abcdef", "8", "8", "3", "well",
+        "iad1/n1", "comfort_index", "iad2", "clone-0123456789abcdef", "8", "8", "3", "wait",
     ]  # fmt: skip
     assert shown(clone_screen.show_list, ()) == ["no clones"]
     assert "  8 outputs given to the device, 3 of them wait for it" in shown(
@@ -175,3 +176,31 @@ def test_the_clones_of_an_inventory_are_applied_again_and_again(tmp_path, capsys
     finally:
         master.stop()
         context.destroy(0)
+
+
+OF_THE_DEMO = CloneStatus(
+    CloneOf("iad1/iad1-n1", "comfort_index", every_s=1.0),
+    "clone.6d7c68fd4ac09610",
+    "open",
+    iad="iad1",
+    rounds=1_033,
+    rounds_failed=9,
+    outputs=1_024,
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [
+        (OF_THE_DEMO, "well"),
+        (msgspec.structs.replace(OF_THE_DEMO, trouble="its last round brought nothing"), "trouble"),
+    ],
+)
+def test_a_list_has_a_line_for_a_clone_well_or_not_in_eighty_columns(status, state):
+    file = io.StringIO()
+    clone_screen.show_list(Console(file=file, width=80, highlight=False), (status,))
+    header, line = file.getvalue().splitlines()
+    assert header.split()[-1] == "state"
+    assert line.split() == [
+        "iad1/iad1-n1", "comfort_index", "iad1", "clone.6d7c68fd4ac09610", "1024", "1024", state,
+    ]  # fmt: skip

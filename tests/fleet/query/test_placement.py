@@ -114,9 +114,23 @@ def test_who_lives_where_and_what_it_cost_fits_eighty_columns():
     ]  # fmt: skip
 
 
+def test_a_master_that_is_nearly_idle_and_a_move_by_hand_are_told_in_an_operators_words():
+    little = structs.replace(COMFORT, cpu_ms=0.005)
+    facts = PlacementFacts("iad1", 1, 1, 5.0, compute=1.99999, topics=(little,))
+    moves = (MoveTold(UNIT, "iad1", "iad2", "plan", "settled", 4.5),)
+    known = (KnownFacts(facts, 0.0), KnownFacts(PlacementFacts("iad2", 1, 1, 5.0), 1.0))
+    report = PlacementReport("s", ok=True, iad="iad1", known=known, moves=moves)
+    lines = shown(placement_screen.show, report, view_of(report))
+    assert lines[1].split()[2:7] == ["1", "<", "0.001", "2", "2"]
+    assert lines[-1].split() == [
+        "processor", "comfort", "iad1", "iad2", "asked", "settled", "4.5", "ms",
+    ]  # fmt: skip
+
+
 def test_a_sparkline_is_as_wide_as_its_costs_or_as_it_may_be():
     assert sparkline([0.0, 1.0, None, 8.0]) == "▁▂∞█"
     assert sparkline([0.0]) == "▁"
+    assert sparkline([0.0, 4e-7]) == "▁▁", "what is written as 0 is drawn as 0"
     assert sparkline(list(range(1_000)), width=8) == "▁▂▃▄▅▆▇█"
 
 

@@ -199,3 +199,41 @@ def test_where_nobody_answers_the_demo_that_runs_is_named(capsys):
         assert "A demo runs here at tcp://127.0.0.1:" in capsys.readouterr().err
     assert run(asked) == 4
     assert "A demo" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["topic", "show", "means", "--iad", "iad2"], "--operator tcp://127.0.0.1:4"),
+        (["query", "--area", "b1", "--iad", "iad2"], "--master tcp://127.0.0.1:3"),
+        (
+            ["query", "--area", "b1", "--iad", "iad2,iad1"],
+            "--master tcp://127.0.0.1:3,tcp://127.0.0.1:1",
+        ),
+    ],
+)
+def test_a_master_of_the_demo_is_asked_by_its_name(capsys, arguments, named):
+    """A command says where a topic lives by the name of its IAD: so that must do."""
+    with running.announced(MASTERS):
+        assert run([*arguments, "--timeout", "10ms"]) == 4
+    says = capsys.readouterr().err
+    assert says.startswith(f"asking the demo that runs here: {named}\n")
+
+
+def test_a_master_that_the_demo_has_not_is_named_with_those_that_it_has(capsys):
+    with running.announced(MASTERS):
+        assert run(["topic", "list", "--iad", "iad3"]) == 2
+    says = capsys.readouterr().err
+    assert says == "fleet: there is no IAD iad3 in the demo that runs here; it has iad1, iad2\n"
+
+
+def test_by_name_a_fleet_goes_before_the_demo(capsys, tmp_path):
+    (tmp_path / "fleet.toml").write_text("")
+    with running.announced(MASTERS):
+        assert run(["topic", "list", "--iad", "iad1"]) != 4
+    assert "demo" not in capsys.readouterr().err
+
+
+def test_by_name_without_a_fleet_or_a_demo_says_how_to_have_one(capsys):
+    assert run(["topic", "list", "--iad", "iad1"]) == 2
+    assert capsys.readouterr().err.startswith("fleet: no fleet.toml here or above; ")

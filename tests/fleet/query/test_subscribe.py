@@ -15,9 +15,10 @@ import zmq
 from agent.client import Client, UnknownLoss
 from agent.wire.base import TRIGGER_CLEARED
 from agent.wire.overlay import Notification, Origin
+from agent.wire.predicate_language import read_filter
 from agent.wire.push import Gap, Lost, Notified
 from fleet.cli import commands
-from fleet.query.subscribe import Tally, alert_line, first_alerts, summary_line
+from fleet.query.subscribe import Tally, alert_line, first_alerts, header, summary_line
 from fleet.testbed.processes import agent_command
 from tests.master.push_rig import Node, PushMaster
 
@@ -210,6 +211,12 @@ def test_an_output_of_a_topic_is_a_line_of_its_own_attributes() -> None:
     assert len(told) <= 80
     told = line(iad="iad4", kind="input", topic="notes", vote=3.0)
     assert told[17:] == "–            notes        vote=3.0  input iad4"
+    of_topics = read_filter('topic = "comfort" or topic = "notes" and kind = "output"')
+    assert header(of_topics) == f"{'time':17}area         topic        what it says, and its IAD"
+    for wanted in ('topic = "comfort" or metric = "co2"', "*", 'kind = "raised"'):
+        assert header(read_filter(wanted)) == header()
+    assert summary_line(Tally(others=2), of_topics) == "2 messages"
+    assert summary_line(Tally(), of_topics) == "no message came"
 
 
 def test_what_an_alert_does_not_say_is_a_dash_and_what_else_it_says_follows() -> None:

@@ -3,6 +3,7 @@
 import math
 import random
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from fleet.cli.commands import run
 from fleet.lake.schema.folder import Lake
 from fleet.lake.schema.tables import models as tables
 from fleet.lake.schema.tables.base import QUERIES, SUBTASKS, TASKS
+from fleet.lake.schema.tables.model import Table
 from fleet.plan.models import read_models
 from fleet.plan.records import read_measured
 from fleet.plan.result import CapacityReport
@@ -123,8 +125,9 @@ def models_of(queries: DataFrame, tasks: DataFrame, subtasks: DataFrame) -> dict
     }
 
 
-def test_files_have_the_declared_schema(lake: Lake) -> None:
-    for table in tables.TABLES:
+def has_declared_schemas(lake: Lake, expected: Iterable[Table]) -> None:
+    """The models' files have the columns and types of their tables, and each key once."""
+    for table in expected:
         read = parquet.read_table(lake.models / table.name)
         assert read.schema.names == list(table.names)
         assert read.schema.types == [TYPES[column.type] for column in table.columns]
@@ -133,6 +136,10 @@ def test_files_have_the_declared_schema(lake: Lake) -> None:
         keys = [tuple(row[name] for name in table.key) for row in read.to_pylist()]
         assert len(set(keys)) == len(keys) > 0
     assert list(lake.staging.iterdir()) == []
+
+
+def test_files_have_the_declared_schema(lake: Lake) -> None:
+    has_declared_schemas(lake, tables.LOAD)
 
 
 def test_sums_and_counts_are_those_of_the_records(lake: Lake) -> None:

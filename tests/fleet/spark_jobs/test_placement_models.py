@@ -13,6 +13,7 @@ from fleet.placement.loop.planning import outlooks, periods
 from fleet.report.jobs.models import write_models
 from tests.fleet.spark_jobs import landings
 from tests.fleet.spark_jobs.recorded import START, found, frame
+from tests.fleet.spark_jobs.test_models import has_declared_schemas
 
 
 def told(hours, iad, *arrivals, topics=(), other="iad2", ms=10.0, **more):
@@ -84,6 +85,8 @@ def test_models_by_hand_and_what_is_planned_of_them(spark, tmp_path):
     # As planners read it: the night's messages come from iad2, where the subscriber is.
     lake = Lake(tmp_path)
     write_models(made, lake)
+    flat = [table for table in tables.PLACING if table is not tables.MASTERS]
+    has_declared_schemas(lake, flat)
     placement.unpersist()
     learned = read_learned(lake)
     assert learned.masters[0].time == datetime(2026, 11, 21, 12, tzinfo=UTC)
