@@ -56,7 +56,7 @@ from agent.scheduling.tasks.scheduler import TaskScheduler
 from agent.wire.clones import CloneReport, CloneRequest, CreateClone, ListClones, RemoveClone
 from agent.wire.messages import TaskResult
 from agent.wire.principals import Sender
-from agent.wire.push import PushReply, Unsubscribe
+from agent.wire.push import Notified, PushReply, Unsubscribe
 from agent.wire.topics import CreateTopic, Publish, TopicReport
 
 # Kinds of the documents in the state.
@@ -172,6 +172,7 @@ class ClonePlane:
         self._tasks = tasks
         self._wall = wall
         self._say = say
+        self._partners = partners
         self._elsewhere = elsewhere
         self._devices = devices or NoDevices(state)
         known = state.all(NAMING).get("", b"")
@@ -362,6 +363,11 @@ class ClonePlane:
             self._came.append(InboxSaid(device, message.id, None))
 
     def _said(self, device: str, id_: str, message: PushReply) -> None:
+        if isinstance(message, Notified):
+            # Anybody in the overlay may name the topic; what it puts out may move something.
+            publisher = message.notification.origin.publisher
+            if publisher != self._iad and publisher not in self._partners:
+                return
         self._came.append(InboxSaid(device, id_, message))
 
     def _end_inbox(self, device: str, id_: str) -> None:

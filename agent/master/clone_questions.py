@@ -56,7 +56,7 @@ class CloneQuestions:
         self._public = public
         self._peers = peers
         self._topics = topics
-        self._partners = frozenset(partners)
+        self._partners = partners  # which come and go
         self._came = came
         self._resolve = resolve
         self._when_named = when_named

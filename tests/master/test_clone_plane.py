@@ -12,6 +12,8 @@ from agent.master.derived_plane import LAST, WAITING, DerivedPlane
 from agent.master.state import State
 from agent.runtime.reactor import Reactor
 from agent.wire.clones import CloneOf
+from agent.wire.overlay import Notification, Origin
+from agent.wire.push import Notified
 from agent.wire.topics import Clone, Topic
 
 DEVICE, ID = "a/n1", "0" * 32
@@ -59,3 +61,25 @@ def test_a_clone_of_a_later_version_stays_with_all_that_belongs_to_it(documents)
     assert f"clone of {DEVICE} on disk cannot be read" in said[0]
     assert removed == [(WAITING, "a/gone x 1")]
     assert others.ended == []
+
+
+def test_only_masters_that_may_have_a_clone_put_out_for_its_device():
+    reactor, state, others = Reactor(lambda: 1.0), State(None, lambda: 1.0), Others()
+    partners = {"b": "tcp://b"}
+    plane = ClonePlane(
+        reactor, "a", state, others, others, others, others, others, others,
+        lambda: 1.0, lambda _: None, partners=partners,
+    )  # fmt: skip
+
+    def came(publisher: str) -> bool:
+        attributes = {"iad": publisher, "topic": TOPIC.name, "kind": "output", "x": 1.0}
+        origin = Origin(publisher, "history", 1)
+        plane._came.clear()
+        plane._said(DEVICE, ID, Notified(ID, 1, Notification(origin, 0, attributes)))
+        return bool(plane._came)
+
+    assert came("a")
+    assert came("b")
+    assert not came("c")
+    partners["c"] = "tcp://c"  # found by gossip
+    assert came("c")
