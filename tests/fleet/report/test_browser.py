@@ -63,7 +63,7 @@ def test_page_fits_and_stands_alone(tab, folder, width, dark):
     assert tab.evaluate("document.documentElement.scrollWidth") == width
     assert tab.evaluate(TOO_WIDE) == []
     assert tab.evaluate(CUT_OFF) == 0
-    assert tab.evaluate(PICTURES) == [True] * 9
+    assert tab.evaluate(PICTURES) == [True] * 10
     assert tab.evaluate(SMALLEST) >= 12
     assert tab.evaluate(CONTRAST) >= 4.5
     assert tab.complaints() == []
