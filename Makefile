@@ -26,10 +26,11 @@ PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-inp
 CORE := $(wildcard $(foreach folder,_core _core/*,$(addprefix $(folder)/,*.py *.pyx *.pxd *.h)))
 COMPILED := $(CORE) $(wildcard agent/edge/*.pyx)
 
-# What remains of pip's output: the file that it downloads.
-PIP_PROGRESS := sed -nuE 's,^ *Downloading ([^ ]*/)?([^ /]*\.(whl|tar\.gz))( .*|$$),  \2,p'
+# What remains of pip's output: the file that it downloads, with its size, and what it builds.
+PIP_PROGRESS := sed -nuE -e 's,^ *Downloading ([^ ]*/)?([^ /]*\.(whl|tar\.gz))( .*|$$),  \2\4,p' \
+	-e 's,^ *Building wheel for ([^ ]*) .*started.*,  unpacking \1 …,p'
 
-.PHONY: help setup demo test test-kubernetes test-debian13 test-systemd test-hosts test-image test-long torture lint bench docs lock upgrade clean
+.PHONY: help setup pipeline demo test test-kubernetes test-debian13 test-systemd test-hosts test-image test-long torture lint bench docs lock upgrade clean
 
 help: ## List the targets
 	@echo "Usage: make <target> [PYTHON=python3.12]"
@@ -38,7 +39,9 @@ help: ## List the targets
 setup: $(DONE)/core ## Set up .venv: the commands, and all drivers
 	@echo "The commands are in $(BIN): fleet, sanderling-edge, sanderling-master, …"
 
-demo: $(DONE)/core ## Set up, then run the demo (ARGS=--keep leaves it running)
+pipeline: $(DONE)/pipeline ## Add what reports, lakes and plans need: Spark, a Java for it, pyarrow … (640 MB)
+
+demo: $(DONE)/core ## Set up, then run the demo (ARGS=--verbose: every step in detail)
 	@exec $(BIN)/fleet demo $(ARGS)
 
 test: $(DONE)/dev $(DONE)/core ## Set up, then run all checks and tests
@@ -111,7 +114,14 @@ $(DONE)/run: locks/build.txt locks/run.txt | $(DONE)/venv
 	@$(PIP_INSTALL) --require-hashes -r locks/build.txt -r locks/run.txt | $(PIP_PROGRESS) >&2
 	@touch $@
 
-$(DONE)/dev: locks/dev.txt | $(DONE)/run
+# On a terminal pip shows itself how far it is: one of these files takes minutes.
+$(DONE)/pipeline: locks/pipeline.txt | $(DONE)/run
+	@echo "Installing Spark, a Java for it, pyarrow, and what plans and draws: 640 MB to download …" >&2
+	@install="$(PIP_INSTALL) --require-hashes -r locks/pipeline.txt"; \
+	if [ -t 2 ]; then $$install >&2; else $$install | $(PIP_PROGRESS) >&2; fi
+	@touch $@
+
+$(DONE)/dev: locks/dev.txt | $(DONE)/pipeline
 	@echo "Installing what testing needs, at locked versions …" >&2
 	@$(PIP_INSTALL) --require-hashes -r locks/dev.txt | $(PIP_PROGRESS) >&2
 	@touch $@

@@ -38,6 +38,7 @@ MODULES = (
     "matching.index_changes",
     "matching.groups",
     "matching.engine",
+    "columns.buckets",
     "columns.json_numbers",
     "columns.series",
     "simulator.trace",

@@ -47,6 +47,14 @@ def drs() -> None:
     main()
 
 
+def gateway() -> None:
+    """`sanderling-gateway`."""
+    _end_on_interrupt()
+    from agent.gateway.main import main
+
+    main()
+
+
 def _end_on_interrupt() -> None:
     """Die of SIGINT, which a shell shows as status 130, rather than raise KeyboardInterrupt."""
     # A shell has those that it starts in the background ignore it.

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterable
 
 from bench import (
+    about,
     areas,
     big_json,
     clones,
@@ -16,6 +17,8 @@ from bench import (
     edge,
     file_limit,
     fleet,
+    gateway,
+    gateway_mqtt,
     handover,
     history,
     homes_plan,
@@ -28,12 +31,14 @@ from bench import (
     query,
     simulation,
     slow_disk,
+    take_over,
     too_large,
 )
 from bench.output import Result, report
 
 # By the names of their measures, so that one can be run alone.
 BENCHMARKS: dict[str, Callable[[], Iterable[Result]]] = {
+    "about": about.run,
     "edf": edf.run,
     "deadline": deadline.run,
     "areas": areas.run,
@@ -43,6 +48,7 @@ BENCHMARKS: dict[str, Callable[[], Iterable[Result]]] = {
     "dispatch": dispatch.run,
     "processing-hop": processing_hop.run,
     "handover": handover.run,
+    "take-over": take_over.run,
     "clones": clones.run,
     "edge": edge.run,
     "history": history.run,
@@ -53,6 +59,8 @@ BENCHMARKS: dict[str, Callable[[], Iterable[Result]]] = {
     "simulate": simulation.run,
     "file-limit": file_limit.run,
     "fleet": fleet.run,
+    "gateway-mqtt": gateway_mqtt.run,
+    "gateway": gateway.run,
     "pipeline": pipeline.run,
     "placement-events": placement_events.run,
     "homes-plan": homes_plan.run,

@@ -77,7 +77,10 @@ def package(folder: Path) -> None:
 class Stream:
     """The publisher and the subscriber, in one thread."""
 
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], address: str) -> None:
+    def __init__(
+        self, context: zmq.Context[zmq.Socket[bytes]], address: str, per_s: float = PER_S
+    ) -> None:
+        self.per_s = per_s
         self.decoder: Decoder[object] = Decoder(PublicReply)
         self.socket = context.socket(zmq.DEALER)
         self.socket.setsockopt(zmq.LINGER, 0)
@@ -86,6 +89,7 @@ class Stream:
         self.due_s = time.monotonic()
         self.got: list[tuple[float, float]] = []  # number and count
         self.came_s: list[float] = []
+        self.iads: list[object] = []  # whose outputs these were
         self.opened = False
         self.refused: set[float] = set()  # the numbers of messages that its master did not take
         self.gaps = 0  # outputs that its inbox had no room for, as it was told
@@ -99,7 +103,7 @@ class Stream:
             if until is not None and len(self.got) >= until:
                 return
             if until is None and self.opened and now >= self.due_s:
-                self.due_s = max(self.due_s + 1.0 / PER_S, now - 0.1)
+                self.due_s = max(self.due_s + 1.0 / self.per_s, now - 0.1)
                 number = self.published
                 self.published += 1
                 told = {"n": float(number)}
@@ -125,6 +129,7 @@ class Stream:
                 told = message.notification.attributes
                 self.got.append((float(told["n"]), float(told["seen"])))  # type: ignore[arg-type]
                 self.came_s.append(time.monotonic())
+                self.iads.append(told["iad"])
                 self.socket.send(encode(AcknowledgeNotifications("s", message.position)))
 
     def gap_s(self, began_s: float, ended_s: float) -> float:

@@ -9,8 +9,8 @@ from typing import Literal
 import click
 from click.core import ParameterSource
 
-from fleet.cli.extras import without
 from fleet.cli.options import POLICY, SEED, Number, results_folder, run_directory
+from fleet.terminal.installing import require
 from lab.placement import cli as placement
 
 JOBS = click.option(
@@ -31,7 +31,7 @@ for each in placement.COMMANDS:
     lab.add_command(each)
 
 
-@lab.command()
+@lab.command(short_help="Let the load step up and down: what the auto-scaler does.")
 @click.option(
     "--rate",
     "rates_per_s",
@@ -70,8 +70,7 @@ def autoscale(
 
     Needs matplotlib. Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
     """
-    if (status := without("matplotlib")) is not None:
-        return status
+    require("matplotlib")
     from lab.autoscale import run as command
 
     return command.run(
@@ -79,7 +78,7 @@ def autoscale(
     )
 
 
-@lab.command()
+@lab.command(short_help="Kill a node, a master or the registration service.")
 @click.option(
     "--unit",
     "unit_s",
@@ -113,7 +112,7 @@ def faults(
     return fault_results.run(options, results or directory)
 
 
-@lab.command()
+@lab.command(short_help="Run the overlay of brokers in virtual time (OctopiA).")
 @click.option(
     "--experiment",
     "experiments",
@@ -163,8 +162,7 @@ def overlay(
     Exit status: 0 done, 1 real masters did something else than they have to, 2 wrong usage, 130
     interrupted.
     """
-    if (status := without("numpy", "matplotlib")) is not None:
-        return status
+    require("numpy", "matplotlib")
     from lab.overlay import command
 
     return command.run(
@@ -172,7 +170,7 @@ def overlay(
     )
 
 
-@lab.command()
+@lab.command(short_help="Find the load at which each policy keeps every SLO.")
 @click.option(
     "--policy",
     "policies",
@@ -254,8 +252,7 @@ def testbed(
     Takes about 40 minutes on two processors, 6 with --quick. Needs matplotlib and numpy.
     Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
     """
-    if (status := without("numpy", "matplotlib")) is not None:
-        return status
+    require("numpy", "matplotlib")
     from lab.testbed import options as testbed_options
 
     return testbed_options.run(
@@ -277,7 +274,7 @@ def testbed(
     )
 
 
-@lab.command()
+@lab.command(short_help="Measure how well the checks of readings find faults.")
 @click.option(
     "--data",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -327,8 +324,7 @@ def quality(
     Needs numpy, SciPy and matplotlib. Exit status: 0 all labelled faults were found and healthy
     rooms had less than one false alarm a week, 1 not so, 2 wrong usage.
     """
-    if (status := without("numpy", "scipy", "matplotlib")) is not None:
-        return status
+    require("numpy", "scipy", "matplotlib")
     from lab.quality import command
 
     return command.run(command.Options(data, labels, results, rounds, rooms, seed, jobs))
@@ -337,7 +333,7 @@ def quality(
 FLEETS = ("100", "1000", "4000", "12000", "18000")
 
 
-@lab.command()
+@lab.command(short_help="Find the load that each policy sustains, in simulation.")
 @click.option(
     "--nodes",
     "fleets",
@@ -419,8 +415,7 @@ def simulate(
         and click.get_current_context().get_parameter_source("jobs") is not ParameterSource.DEFAULT
     ):
         raise click.UsageError("--jobs is for this machine's processes: a Spark master has its own")
-    if (status := without("numpy", "scipy", "matplotlib")) is not None:
-        return status
+    require("numpy", "scipy", "matplotlib")
     from lab.simulation import command
 
     return command.run(

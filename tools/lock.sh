@@ -34,7 +34,10 @@ print(*project["build-system"]["requires"], sep="\n")'
 # The others take their versions from all.txt, so that any two of them install together.
 compile locks/all.txt pyproject.toml --all-extras "$@"
 compile locks/run.txt pyproject.toml --extra fleet --extra drivers --extra metrics --extra systemd \
-    --extra pipeline --constraints locks/all.txt
+    --extra gateway --extra discovery --constraints locks/all.txt
+# What `make pipeline` adds: what reads logs, writes reports, plans and draws.
+compile locks/pipeline.txt pyproject.toml --extra pipeline --extra placement --extra lab \
+    --constraints locks/all.txt
 # What a release has, on a Pi and on a master's host.
 compile locks/release.txt pyproject.toml --extra drivers --extra metrics --extra systemd \
     --constraints locks/all.txt

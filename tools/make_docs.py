@@ -16,6 +16,7 @@ import msgspec
 
 from agent.alerts import lifecycle as alerts_lifecycle
 from agent.clones import lifecycle as clones_lifecycle
+from agent.gateway import config as gateway_config
 from agent.metrics import edge_families, families
 from agent.overlay import lifecycle as overlay_lifecycle
 from agent.placement import lifecycle as placement_lifecycle
@@ -49,7 +50,8 @@ def configuration() -> str:
         "# Configuration",
         "",
         "Look up a key of the agents' TOML files, or of a fleet's [inventory](inventory.md).",
-        "Made by `make docs` from `agent/wire/*_config.py` and `fleet/inventory/model.py`.",
+        "Made by `make docs` from `agent/wire/*_config.py`, `agent/gateway/config.py` and",
+        "`fleet/inventory/model.py`.",
         "An agent's `--check` validates its file, `fleet inventory check` the inventory;",
         "an unknown key is an error that names the nearest known one.",
     ]
@@ -58,6 +60,7 @@ def configuration() -> str:
         ("sanderling-edge", edge_config.EdgeConfig),
         ("sanderling-master", master_config.MasterConfig),
         ("sanderling-drs", drs_config.DrsConfig),
+        ("sanderling-gateway", gateway_config.GatewayConfig),
     ):
         lines += ["", f"## {command}"]
         for section in msgspec.structs.fields(kind):

@@ -3,6 +3,22 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <string.h>
+    static inline int64_t little_endian_at(const char *items, size_t i) {
+        uint64_t found;
+        memcpy(&found, items + 8 * i, 8);
+    #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+        found = __builtin_bswap64(found);
+    #endif
+        return (int64_t)found;
+    }
+    """
+    # Number i of a column of signed 64-bit numbers.
+    int64_t little_endian_at(const char *items, size_t i) noexcept nogil
+
 # All arrays belong to the caller; nothing is allocated here. `times` are signed 64-bit numbers,
 # little-endian, and need no alignment.
 

@@ -8,22 +8,6 @@ from libc.string cimport memcpy
 cdef extern from "check.h":
     void CHECK(bint condition) noexcept nogil
 
-cdef extern from *:
-    """
-    #include <stdint.h>
-    #include <string.h>
-    static inline int64_t little_endian_at(const char *items, size_t i) {
-        uint64_t found;
-        memcpy(&found, items + 8 * i, 8);
-    #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-        found = __builtin_bswap64(found);
-    #endif
-        return (int64_t)found;
-    }
-    """
-    int64_t little_endian_at(const char *items, size_t i) noexcept nogil
-
-
 cdef size_t run_end(
     const char *times, const uint32_t *order, size_t start, size_t count
 ) noexcept nogil:

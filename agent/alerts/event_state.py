@@ -68,6 +68,11 @@ class EventState:
         """The open faults of a node, oldest first."""
         return self._faults.open(node)
 
+    @property
+    def changes(self) -> int:
+        """Grows with every change of a trigger."""
+        return self._triggers.changes
+
     def raised(self, node: str) -> tuple[NodeAlert, ...]:
         """The raised triggers of a node, oldest first."""
         return self._triggers.open(node)

@@ -40,6 +40,8 @@ from agent.wire.push import Lost
 # Clients of inboxes that are on the move. No authenticated client has such a name.
 STANDBY = "standby/"
 FORWARDING = "moved/"
+# What a standby inbox had no room for is known one by one, up to so many.
+MOST_DROPPED = 10_000
 # What a standby inbox learns at once: a group commit takes four times as much.
 PART = 1_024
 
@@ -65,6 +67,35 @@ class InboxCopy(Struct, frozen=True, array_like=True):
             raise ValueError("the copy of an inbox contradicts itself")
         if self.of and not -len(self.losses) <= min(self.of) <= max(self.of) < len(self.histories):
             raise ValueError("the copy of an inbox names what it does not have")
+
+    @classmethod
+    def of_keys(
+        cls,
+        filter_: Filter,
+        acknowledged: int,
+        last: int,
+        keys: Iterable[Key],
+        contents: Iterable[Content | None],
+    ) -> InboxCopy:
+        """The copy with `keys` at the positions up to `last`, the latest of them with `contents`;
+        `items` reads it. O(keys)."""
+        histories: dict[tuple[str, str], int] = {}
+        of: list[int] = []
+        sequences: list[int] = []
+        losses: list[Lost] = []
+        for key in keys:
+            if isinstance(key, Lost):
+                losses.append(key)
+                of.append(-len(losses))
+                sequences.append(0)
+            else:
+                of.append(histories.setdefault((key.publisher, key.history), len(histories)))
+                sequences.append(key.sequence)
+        bodies = [None if isinstance(each, Lost) else each for each in contents]
+        return cls(
+            filter_, min(acknowledged, last), last, tuple(histories), tuple(of),
+            tuple(sequences), tuple(losses), tuple(bodies),
+        )  # fmt: skip
 
     @property
     def first(self) -> int:
@@ -99,6 +130,8 @@ class MovableInboxes(Inboxes):
         super().__init__(read_filter, **options)
         # What standby inboxes have collected, in order, by the number of the inbox.
         self._collected: dict[int, dict[Item, None]] = {}
+        # What they had no room for since: it is lost only if the source is.
+        self._dropped: dict[int, dict[Key, None]] = {}
         # Each tells by client and id whether an inbox is on the move.
         self.on_the_move: list[Callable[[str, str], bool]] = []
 
@@ -126,6 +159,11 @@ class MovableInboxes(Inboxes):
     def wanted(self, client: str, id_: str) -> Filter:
         """The filter of an inbox."""
         return self._by_key[client, id_].filter
+
+    def last(self, client: str, id_: str) -> int:
+        """The last position of an inbox; 0 if there is no such inbox."""
+        inbox = self._by_key.get((client, id_))
+        return 0 if inbox is None else inbox.last
 
     # --- at the source -------------------------------------------------------------------------
 
@@ -190,10 +228,32 @@ class MovableInboxes(Inboxes):
         """The standby inbox remembers these, too. Parts come in order, each without contents."""
         return [*self._extend(self._by_key[client, id_], part)]
 
-    def adopt(
-        self, client: str, id_: str, to: str, final: InboxCopy, now: float
+    def forget_known(
+        self, client: str, id_: str, knows: Callable[[Key], bool]
     ) -> list[InboxInstruction]:
-        """The standby inbox becomes that of `to`."""
+        """What the standby inbox has collected, and the source's inbox is known to have."""
+        number = self._by_key[client, id_].number
+        collected = self._collected[number]
+        dropped = self._dropped.pop(number, {})
+        if rest := {key: None for key in dropped if not knows(key)}:
+            self._dropped[number] = rest
+        known = [item for item in collected if knows(item.key)]
+        for item in known:
+            del collected[item]
+        return [*self._let_go(known)]
+
+    def adopt(
+        self,
+        client: str,
+        id_: str,
+        to: str,
+        final: InboxCopy,
+        now: float,
+        *,
+        source_is_dead: bool = False,
+    ) -> list[InboxInstruction]:
+        """The standby inbox becomes that of `to`. If its source is dead, what it had no room for
+        comes from nowhere: the client is told how much that is."""
         inbox = self._by_key[client, id_]
         instructions: list[InboxInstruction] = [*self._extend(inbox, final)]
         # Its client may have changed it since the copy.
@@ -205,6 +265,10 @@ class MovableInboxes(Inboxes):
         inbox.seen_s = now
         collected = self._collected.pop(inbox.number)
         instructions += self._put_all(inbox, collected)
+        dropped = self._dropped.pop(inbox.number, {})
+        if source_is_dead:
+            # Last: before, it would itself be what there is no room for.
+            instructions += self._put_lost(inbox, dropped)
         return [*instructions, *self._let_go(collected)]
 
     def take(
@@ -252,8 +316,31 @@ class MovableInboxes(Inboxes):
         # Not for the disk. What is dropped for want of room comes from the source, if later.
         changes = self._items.hold(item, content, durable=False)
         if len(collected) > self._most[True]:
-            changes += self._let_go([next(iter(collected))])
-            del collected[next(iter(collected))]
+            oldest = next(iter(collected))
+            changes += self._let_go([oldest])
+            del collected[oldest]
+            dropped = self._dropped.setdefault(inbox.number, {})
+            dropped[oldest.key] = None
+            if len(dropped) > MOST_DROPPED:
+                del dropped[next(iter(dropped))]
+        return changes
+
+    def _put_lost(self, inbox: Inbox, dropped: Iterable[Key]) -> list[InboxChange]:
+        """Put what stands for these at the next positions."""
+        lost: list[Lost] = []
+        sequences: dict[tuple[str, str], list[int]] = {}
+        for key in dropped:
+            if (item := self._items.get(key)) is not None and inbox.knows(item):
+                continue
+            if isinstance(key, Lost):
+                lost.append(key)
+            else:
+                sequences.setdefault((key.publisher, key.history), []).append(key.sequence)
+        lost += [Lost(*of, min(its), max(its), len(its)) for of, its in sequences.items()]
+        changes: list[InboxChange] = []
+        for each in lost:
+            if not inbox.knows(item := self._items.find(each)):
+                changes += super()._put(inbox, item, each)
         return changes
 
     def _stays(self, inbox: Inbox) -> bool:
@@ -264,6 +351,7 @@ class MovableInboxes(Inboxes):
 
     def _end(self, inbox: Inbox, state: str) -> list[InboxInstruction]:
         collected = self._collected.pop(inbox.number, {})
+        self._dropped.pop(inbox.number, None)
         return [*super()._end(inbox, state), *self._let_go(collected)]
 
     def _forwarding(self, id_: str, of: str | None = None) -> list[Inbox]:
@@ -355,20 +443,5 @@ class MovableInboxes(Inboxes):
 
 
 def _copy(inbox: Inbox, last: int, items: list[Item], kept: Iterable[Item]) -> InboxCopy:
-    histories: dict[tuple[str, str], int] = {}
-    of: list[int] = []
-    sequences: list[int] = []
-    losses: list[Lost] = []
-    for item in items:
-        if isinstance(key := item.key, Lost):
-            losses.append(key)
-            of.append(-len(losses))
-            sequences.append(0)
-        else:
-            of.append(histories.setdefault((key.publisher, key.history), len(histories)))
-            sequences.append(key.sequence)
-    contents = [None if isinstance(each.content, Lost) else each.content for each in kept]
-    return InboxCopy(
-        inbox.filter, min(inbox.acknowledged, last), last, tuple(histories), tuple(of),
-        tuple(sequences), tuple(losses), tuple(contents),
-    )  # fmt: skip
+    keys, contents = (each.key for each in items), (each.content for each in kept)
+    return InboxCopy.of_keys(inbox.filter, inbox.acknowledged, last, keys, contents)

@@ -65,6 +65,8 @@ class RaisedTriggers:
 
     def __init__(self) -> None:
         self._nodes: dict[str, NodeTriggers] = {}
+        # Grows with every change.
+        self.changes = 0
 
     def take(self, events: Iterable[NodeEventRecord]) -> set[str]:
         """Apply events, each of which is given once; returns the nodes whose triggers changed."""
@@ -76,6 +78,7 @@ class RaisedTriggers:
                     found = self._nodes[event.node] = NodeTriggers(event.history, [])
                 found.take(event)
                 changed.add(event.node)
+                self.changes += 1
         return changed
 
     def open(self, node: str) -> tuple[NodeAlert, ...]:
@@ -97,3 +100,4 @@ class RaisedTriggers:
     def restore(self, node: str, triggers: NodeTriggers) -> None:
         """Restore what `of` returned before a restart."""
         self._nodes[node] = triggers
+        self.changes += 1

@@ -124,6 +124,11 @@ class Spool:
         """What is spooled of this history. O(spooled)."""
         return {origin for origin in self._spooled if origin.history == history}
 
+    def unsettled(self, history: str) -> list[Notification]:
+        """The same, as notifications, oldest first."""
+        entries = self._spooled.items()
+        return [entry.notification for origin, entry in entries if origin.history == history]
+
     @property
     def crowded(self) -> bool:
         """Whether it is half full: the rest is for the nodes' alerts."""

@@ -30,6 +30,8 @@ NAMED: Final = {
     "metric": "no node known here gives {}",
 }
 MAX_LISTED: Final = 4
+# Those that people write in filters.
+ATTRIBUTES: Final = AreaSet(("iad", "kind", "trigger", "metric", "area", "value"))
 
 # The area among these that is most like another; empty if there is none.
 Nearest = Callable[[str, AreaSet], str]
@@ -52,11 +54,11 @@ def doubt(
     for conjunction in disjunction:
         if _of_topics(conjunction):
             return ""  # their attributes are whatever is published
-        if why := _never(conjunction):
+        # Only the first reason is told, and to find an area like another takes long.
+        like = _unknown if found else nearest
+        if why := _never(conjunction, like):
             why = f"no alert will fulfil this: {why}"
         else:
-            # Only the first reason is told, and to find an area like another takes long.
-            like = _unknown if found else nearest
             why = _nobody(conjunction, known, like) or _nameless(conjunction, names, like)
             if not why:
                 return ""
@@ -74,8 +76,8 @@ def _nameless(conjunction: Conjunction, names: Names, nearest: Nearest) -> str:
         if not known or any(_is_one(name, predicate.operator, known) for name in wanted):
             continue
         near = nearest(wanted[0], AreaSet(known))
-        # Nodes of other IADs may well give what is like nothing here.
-        if near or predicate.attribute != "metric":
+        # Nodes of other IADs, if there are any, may well give what is like nothing here.
+        if near or predicate.attribute != "metric" or len(names("iad")) == 1:
             return NAMED[predicate.attribute].format(wanted[0]) + _alternative(near, known)
     return ""
 
@@ -128,11 +130,25 @@ def _nobody(conjunction: Conjunction, known: Sequence[AreaSet], nearest: Nearest
     return ""
 
 
-def _never(conjunction: Conjunction) -> str:
+def _meant(predicate: Predicate, nearest: Nearest) -> str:
+    """What may have been meant by an attribute that no alert has: another one, or a channel."""
+    if near := nearest(predicate.attribute, ATTRIBUTES):
+        return f"; did you mean {near}?"
+    if predicate.operator in ("in", "prefix", "under", "present"):
+        return ""
+    if isinstance(predicate.operands[0], bool | str):
+        return ""
+    metric = Predicate("metric", "=", (predicate.attribute,))
+    value = Predicate("value", predicate.operator, predicate.operands)
+    return f"; of a channel, write {write_conjunction((metric, value))}"
+
+
+def _never(conjunction: Conjunction, nearest: Nearest) -> str:
     for predicate in conjunction:
         name = predicate.attribute
         if name not in ALERTS:
-            return f"alerts have no {name}, only iad, kind, trigger, metric, area and value"
+            told = f"alerts have no {name}, only iad, kind, trigger, metric, area and value"
+            return told + _meant(predicate, nearest)
         if contradiction((predicate, ALERTS[name])):
             shown = write_conjunction((predicate,))
             if name == "kind":

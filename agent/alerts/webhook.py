@@ -1,8 +1,7 @@
 """A webhook: a durable subscription whose notifications are posted one at a time, in order.
 
 A notification is acknowledged only when the receiver has confirmed it, so a crash of either side
-causes at most one repetition. Only the first notification in line is attempted: this keeps the
-order, and a receiver that is down costs one connection per pause.
+causes at most one repetition. Attempts follow `agent.runtime.retrying`.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from itertools import pairwise
 from typing import Final
 
 from agent.alerts.webhook_events import (
-    Answered,
     AskInbox,
     InboxSaid,
     Post,
@@ -23,7 +21,7 @@ from agent.alerts.webhook_events import (
     WebhookInstruction,
     WebhookStarted,
 )
-from agent.runtime.back_off import BackOff
+from agent.runtime.retrying import Answered, Retrying, Verdict
 from agent.wire.predicates import Filter
 from agent.wire.push import (
     AcknowledgeNotifications,
@@ -34,15 +32,9 @@ from agent.wire.push import (
     Unsubscribe,
 )
 
-FIRST_PAUSE_S: Final = 1.0  # after a failure; doubles
-# A receiver's Retry-After is respected up to this.
-MAX_RETRY_AFTER_S: Final = 3_600.0
 SUBSCRIBE_AGAIN_S: Final = 10.0
 # Share of the lease after which the subscription is renewed.
 RENEW: Final = 1.0 / 3.0
-GONE: Final = 410
-# Statuses that are about the moment (too slow, too early, too many), not about the request.
-NOT_NOW: Final = frozenset({408, 425, 429})
 
 
 class Webhook:
@@ -66,16 +58,15 @@ class Webhook:
     ) -> None:
         self._id = own_id
         self._wanted = wanted
-        self._give_up_s = give_up_s
         self.state = "new"  # then subscribing, open, subscribing, …, gone
         self._line: deque[Notified | Gap] = deque()  # to be posted, in order
         self._under_way: Notified | Gap | None = None
         self._had = 0  # the receiver has, or will never get, all up to here
         self._period_s = SUBSCRIBE_AGAIN_S
         self._renew_s = 0.0
-        self._again_s = 0.0  # not before, after a failure
-        self._pauses = BackOff(FIRST_PAUSE_S, longest_pause_s, jitter=jitter)
-        self._refused_since_s: float | None = None  # for the first in line
+        self._retrying = Retrying(
+            jitter=jitter, longest_pause_s=longest_pause_s, give_up_s=give_up_s
+        )
         self._why_not = ""
         self._doubt = ""
         self.counters = {"webhook_delivered": 0, "webhook_failed": 0, "webhook_given_up": 0}
@@ -86,7 +77,7 @@ class Webhook:
     @property
     def up(self) -> bool:
         """Whether the last attempt, if there was one, went well."""
-        return self.state != "gone" and not self._pauses.failures
+        return self.state != "gone" and self._retrying.up
 
     @property
     def next_tick(self) -> float | None:
@@ -94,7 +85,7 @@ class Webhook:
         if self.state in ("new", "gone"):
             return None
         if self._line and self._under_way is None:
-            return min(self._renew_s, self._again_s)
+            return min(self._renew_s, self._retrying.again_s)
         return self._renew_s
 
     def handle(self, event: WebhookEvent, now: float) -> list[WebhookInstruction]:
@@ -158,7 +149,7 @@ class Webhook:
     # --- the receiver --------------------------------------------------------------------------
 
     def _post(self, now: float) -> list[WebhookInstruction]:
-        if self._under_way is not None or not self._line or now < self._again_s:
+        if self._under_way is not None or not self._line or now < self._retrying.again_s:
             return []
         first = self._under_way = self._line[0]
         return [Post(self._name(first), first)]
@@ -166,39 +157,18 @@ class Webhook:
     def _answered(self, event: Answered, now: float) -> list[WebhookInstruction]:
         done, self._under_way = self._under_way, None
         assert done is not None
-        if 200 <= event.status < 300:
-            said: list[WebhookInstruction] = []
-            if self._pauses.failures:
-                said.append(TellOperator("delivers again"))
-            self._pauses.reset()
-            self.counters["webhook_delivered"] += 1
-            return [*said, *self._done(done, now)]
-        self.counters["webhook_failed"] += 1
-        if event.status == GONE:
+        verdict = self._retrying.answered(event, now)
+        self.counters["webhook_delivered" if verdict is Verdict.DONE else "webhook_failed"] += 1
+        if verdict is Verdict.GONE:
             return self._gone(event)
-        return self._failed(done, event, now)
-
-    def _failed(
-        self, done: Notified | Gap, event: Answered, now: float
-    ) -> list[WebhookInstruction]:
-        if not 400 <= event.status < 500 or event.status in NOT_NOW:
-            # The status is not about the request, so its time to give up does not run.
-            self._refused_since_s = None
-        elif self._refused_since_s is None:
-            self._refused_since_s = now
-        elif now - self._refused_since_s >= self._give_up_s:
+        said = self._retrying.said
+        if verdict is Verdict.GIVEN_UP:
             self.counters["webhook_given_up"] += 1
-            line = f"gave up position {_last(done)}, refused for too long: {event.line}"
-            return [TellOperator(line), *self._done(done, now)]
-        pause_s = self._pauses.next()
-        self._again_s = now + max(pause_s, min(event.retry_after_s, MAX_RETRY_AFTER_S))
-        if self._pauses.failures > 1:
-            return []
-        return [TellOperator(f"does not deliver, and will try again: {event.line}")]
+            said = f"gave up position {_last(done)}, refused for too long: {event.line}"
+        told: list[WebhookInstruction] = [TellOperator(said)] if said else []
+        return told if verdict is Verdict.AGAIN else [*told, *self._done(done, now)]
 
     def _done(self, done: Notified | Gap, now: float) -> list[WebhookInstruction]:
-        self._refused_since_s = None
-        self._again_s = now
         self._had = max(self._had, _last(done))
         while self._line and _last(self._line[0]) <= self._had:
             self._line.popleft()

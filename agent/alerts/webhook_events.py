@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from agent.runtime.retrying import Answered
 from agent.wire.push import Gap, Notified, PushReply, PushRequest
 
 
@@ -22,16 +23,6 @@ class InboxSaid(_Struct, frozen=True):
     """A message from this master's inboxes."""
 
     message: PushReply
-
-
-class Answered(_Struct, frozen=True):
-    """How the attempt of a `Post` ended. `status` is the receiver's HTTP status, or 0 if there was
-    no answer in time; then `line` says why. `retry_after_s` is the pause that the receiver asks
-    for, or 0."""
-
-    status: int
-    line: str
-    retry_after_s: float = 0.0
 
 
 class WebhookDue(_Struct, frozen=True):

@@ -28,7 +28,8 @@ from agent.client.publishing import PublishError, publication
 from agent.client.subscriptions import Notifications, SubscriptionError
 from agent.client.watches import Rounds
 from agent.net.keys import KeyFiles
-from agent.wire.base import LONGEST_TIMEOUT_MS, TIMEOUT_FACTOR, Form
+from agent.wire.about import EVERYWHERE
+from agent.wire.base import LONGEST_TIMEOUT_MS, TIMEOUT_FACTOR, Form, QueryForm
 from agent.wire.codec import encode
 from agent.wire.messages import Answer, Query, Slo, Window
 from agent.wire.predicate_language import read_filter
@@ -108,18 +109,21 @@ class Client(Connection[ClientReply]):
         percentile: float = 99.0,
         latency_ms: float = 500.0,
         channels: Sequence[str] = (),
-        form: Form = "series",
+        form: QueryForm = "series",
         timeout_ms: float | None = None,
         service: str = "default",
         label: str = "",
         stale_ok: bool = False,
+        buckets: int | None = None,
+        bucket_s: float | None = None,
     ) -> Answer:
         """Query `areas` for the last `last_s` seconds (or `window`) and wait for the answer.
 
         `channels` are those wanted, () for all. Only sensors that have one of them contribute: in a
         query for one channel every reading has a value of it, or a flag that gives the reason for
         its absence. With `stale_ok` an area without a live answer may have a result all the same:
-        the last values that its clone knows, with their age (`stale_ms`). If the connection is cut,
+        the last values that its clone knows, with their age (`stale_ms`). Form ``buckets`` needs
+        `buckets`, their maximum number, or `bucket_s`, the length of one. If the connection is cut,
         for instance by a restart of the master, the query is sent once more, of several masters to
         the next that is there. Raises `NoReplyError` if the master stays silent; every other
         failure is an `Answer`.
@@ -141,6 +145,8 @@ class Client(Connection[ClientReply]):
             label=label,
             takes_too_large=True,
             stale_ok=stale_ok,
+            buckets=buckets,
+            bucket_s=bucket_s,
         )
         try:
             return client.ask(query, timeout_ms, until_cut=True)
@@ -150,6 +156,28 @@ class Client(Connection[ClientReply]):
         if other is not client:
             query = replace(query, id=other.new_id())
         return other.ask(query, timeout_ms)
+
+    def about(
+        self,
+        areas: Sequence[str] = (EVERYWHERE,),
+        *,
+        service: str = "default",
+        timeout_ms: float = 5_000.0,
+        label: str = "",
+    ) -> Answer:
+        """What the masters know of these areas, by default all: each result has `name`, if the room
+        has one, and `about`: channels with units, raised triggers, when something was heard. The
+        answer has the `services` that this client may query. No node is asked. Where there is no
+        service `default`, none named means all of them. Raises as `query` does."""
+        return self.query(
+            areas,
+            last_s=1.0,
+            latency_ms=timeout_ms,
+            form="about",
+            timeout_ms=timeout_ms,
+            service=service,
+            label=label,
+        )
 
     def connected(self) -> Client:
         """The client, of one master each, of the first that is there, beginning with the one that

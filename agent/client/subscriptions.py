@@ -134,6 +134,11 @@ class Notifications:
         """Whether the subscription continues, as far as the client knows."""
         return self._state in ("new", "asked", "open")
 
+    @property
+    def is_delivering(self) -> bool:
+        """Whether the master has confirmed the subscription since the last cut."""
+        return self._state == "open" and not self._to_ask
+
     def __enter__(self) -> Self:
         return self
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -97,15 +98,27 @@ class Rounds:
         return self
 
     def __next__(self) -> Round:
+        found = self.wait(math.inf)
+        if found is None:
+            raise StopIteration
+        return found
+
+    def wait(self, timeout_s: float) -> Round | None:
+        """The next round; None if none arrives within `timeout_s`, or the watch is finished. It
+        raises as the iterator does."""
         self.acknowledge()
+        give_up_s = time.monotonic() + timeout_s
         while not self._received:
             if self._state == "finished":
-                raise StopIteration
+                return None
             self._check()
-            quiet_left_s = self._heard_s + self._quiet_s - time.monotonic()
+            quiet_s = self._heard_s + self._quiet_s
+            due_s = min(quiet_s, give_up_s)
             try:
-                self._client.take(max(0.0, quiet_left_s * 1e3))
+                self._client.take(max(0.0, (due_s - time.monotonic()) * 1e3))
             except NoReplyError:
+                if give_up_s < quiet_s:
+                    return None
                 self._sent_again += 1
                 if self._sent_again * self._quiet_s > self._patience_s:
                     raise

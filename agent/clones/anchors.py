@@ -270,6 +270,7 @@ class Anchors:
             slo=clone.slo,
             limits=clone.limits,
             clone=Clone(self._iad, clone.leaves, tuple(sorted(anchor.peers.values())), where),
+            standby=clone.standby,
         )
         anchor.kept = replace(kept, topic=topic)
         anchor.become("making")

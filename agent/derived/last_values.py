@@ -114,7 +114,8 @@ def _result(area: str, known: Channels, form: Form, now_ms: int) -> AreaResult:
     stale_ms = min(max(0, now_ms - times[-1]), MAX_COUNTED)
     if form == "aggregate":
         single = {
-            name: ChannelAggregate(1, value, value, value) for name, (_, value) in known.items()
+            name: ChannelAggregate(1, value, value, value, last=value, last_ms=time_ms)
+            for name, (time_ms, value) in known.items()
         }
         return AreaResult(area, aggregate=Aggregate(times[0], times[-1], single), stale_ms=stale_ms)
     columns = {

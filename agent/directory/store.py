@@ -98,11 +98,7 @@ def _check(file: sqlite3.Connection) -> None:
     schema = _meta(file).get("schema")
     if not isinstance(schema, int):
         raise BrokenFileError("the version of its schema is missing")
-    if schema > SCHEMA_VERSION:
-        raise OSError(
-            f"written by a newer version of Sanderling (format {schema}, this one reads "
-            f"{SCHEMA_VERSION}); it is left as it is"
-        )
+    sqlite.require_version(schema, SCHEMA_VERSION)
 
 
 def _take_role(file: sqlite3.Connection, role: str) -> None:

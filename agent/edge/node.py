@@ -135,6 +135,8 @@ class EdgeNode:
                 release=release(),
                 masters=masters if len(masters) > 1 else (),
                 takes_derived=True,
+                units={c.name: c.unit for s in sensors for c in s.channels if c.unit.isprintable()},
+                makes_buckets=True,
             ),
             home=home,
             follow_s=settings.master.follow_s,

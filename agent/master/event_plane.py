@@ -135,6 +135,11 @@ class EventPlane:
         such as their node cannot mean."""
         return self._counters | {"node_events_implausible": self._claims.implausible}
 
+    @property
+    def state(self) -> EventState:
+        """What is known of the nodes' events, such as the triggers that are raised now."""
+        return self._state
+
     def described(self, status: NodeStatus) -> NodeStatus:
         """The node's status with its open faults, raised triggers and backlog."""
         waiting, dropped = self._backlogs.get(status.node, (0, 0))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
-from agent.master.handover_messages import Said
 from agent.master.peers import Peers
 from agent.master.public_plane import PublicPlane
 from agent.master.request_plane import RequestOrigin
@@ -31,7 +30,7 @@ class HandoverLink:
         public: PublicPlane,
         peers: Peers,
         partners: Collection[str],
-        heard: Callable[[Unit, str, Said | w.MoveLate | w.MoveKept], object],
+        heard: Callable[[Unit, str, w.HandoverMessage], object],
         refused: Callable[[str, int, str], object],
         shared: Callable[[Unit, str], bool],
     ) -> None:

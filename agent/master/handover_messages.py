@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agent.placement import handover as h
+from agent.placement.take_over import Update as StandbyUpdate
 from agent.placement.world import Unit
 from agent.wire import handover as w
 from agent.wire.base import LONGEST_TEXT
@@ -37,13 +38,28 @@ def written(message: h.Message) -> Iterator[w.HandoverMessage]:
             yield w.MoveAbort(attempt)
 
 
-def _parts(attempt: int, epoch: int, state: bytes) -> Iterator[w.MoveState]:
+def update_parts(
+    update: StandbyUpdate, at: int, seed: int, body: bytes
+) -> Iterator[w.StandbyUpdate]:
+    """A checkpoint for a standby; ValueError as above."""
+    bodies = _pieces(body)
+    for part, each in enumerate(bodies):
+        yield w.StandbyUpdate(
+            update.number, update.epoch, update.term, seed, at, each, part, len(bodies)
+        )
+
+
+def _pieces(state: bytes) -> list[bytes]:
     if len(state) > MAX_BYTES:
         raise ValueError(f"its state has {len(state)} bytes; {MAX_BYTES} can be moved")
     size = w.MAX_PART_BYTES
-    parts = max(1, -(-len(state) // size))
-    for part in range(parts):
-        yield w.MoveState(attempt, state[part * size : (part + 1) * size], epoch, part, parts)
+    return [state[at : at + size] for at in range(0, max(1, len(state)), size)]
+
+
+def _parts(attempt: int, epoch: int, state: bytes) -> Iterator[w.MoveState]:
+    bodies = _pieces(state)
+    for part, each in enumerate(bodies):
+        yield w.MoveState(attempt, each, epoch, part, len(bodies))
 
 
 class Gathered:
@@ -55,7 +71,7 @@ class Gathered:
         self._of: tuple[int, int, int] | None = None  # attempt, epoch, parts
         self._bodies: list[bytes] = []
 
-    def add(self, message: w.MoveState) -> bytes | None:
+    def add(self, message: w.MoveState | w.StandbyUpdate) -> bytes | None:
         """The state, when this is its last part. A part that does not follow makes all of it
         void."""
         of = (message.attempt, message.epoch, message.parts)
@@ -76,21 +92,8 @@ class Gathered:
         self._of, self._bodies = None, []
 
 
-Said = (
-    w.MoveAsk
-    | w.MoveGrant
-    | w.MoveRefuse
-    | w.MoveState
-    | w.MoveReady
-    | w.MoveTook
-    | w.MoveSettled
-    | w.MoveReclaimed
-    | w.MoveAbort
-)
-
-
-def read(unit: Unit, message: Said, gathered: Gathered) -> h.Message | None:
-    """What was said; None for a part that is not the last."""
+def read(unit: Unit, message: w.HandoverMessage, gathered: Gathered) -> h.Message | None:
+    """What was said; None for a part that is not the last, and for what is of no handover."""
     match message:
         case w.MoveAsk(attempt, lease_s):
             return h.Ask(unit, attempt, lease_s)
@@ -115,3 +118,5 @@ def read(unit: Unit, message: Said, gathered: Gathered) -> h.Message | None:
             return h.Reclaimed(unit, epoch)
         case w.MoveAbort(attempt):
             return h.Abort(unit, attempt)
+        case _:
+            return None

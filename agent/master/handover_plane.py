@@ -9,13 +9,13 @@ from __future__ import annotations
 import secrets
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from typing import Final
+from typing import Any, Final, get_args
 
 from agent.master.handover_actions import GONE, HandoverActions, UnitStore
 from agent.master.handover_link import HandoverLink
-from agent.master.handover_messages import Said, read
+from agent.master.handover_messages import read
 from agent.master.late_exchange import LateExchange
-from agent.master.movable import Movable, MoveStatus
+from agent.master.movable import Changes, Movable, MoveStatus
 from agent.master.move_list import Move, MoveList, told
 from agent.master.moving_unit import MovingUnit
 from agent.master.operator_plane import OperatorPlane
@@ -27,6 +27,7 @@ from agent.placement.handover_source import WAITING, Source
 from agent.placement.handover_target import Target
 from agent.placement.holder import Holder
 from agent.placement.moves import Reason
+from agent.placement.unit_records import SaveUnit
 from agent.placement.world import Kind, PlacementError, Unit
 from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
@@ -90,6 +91,10 @@ class HandoverPlane:
         self.admits: Callable[[Unit, str], str] = lambda *_: ""
         # Why a unit that lives here may never move; empty if it may.
         self.stays: Callable[[Unit], str] = lambda _: ""
+        # Whether a unit has no standby elsewhere; if it has one, `freed` follows.
+        self.free: Callable[[Unit], bool] = lambda _: True
+        # Gets what is said between an owner and its standby.
+        self.on_standby: Callable[[Unit, str, Any], object] = lambda *_: None
         operator.takes(w.MoveUnit, self._asked)
         operator.takes(w.ListMoves, self._list)
         for movable in movables:
@@ -174,6 +179,44 @@ class HandoverPlane:
         records = [e.holder.record for e in self._timed if e.holder.record is not None]
         return {*found, *(record.other for record in records)} - {""}
 
+    # --- dead masters --------------------------------------------------------------------------
+
+    def tell(self, to: str, unit: Unit, message: w.StandbyMessage) -> None:
+        """Say this to the other master of a unit with a standby. It may be lost."""
+        self._link.tell(to, unit, message)
+
+    def epoch(self, unit: Unit) -> int:
+        """The last that is on disk here; 0 if the unit never moved."""
+        entry = self._entries.get(unit)
+        record = None if entry is None else entry.holder.record
+        return 0 if record is None else record.epoch
+
+    def take_over(
+        self, unit: Unit, epoch: int, changes: Changes, then: Callable[[], object]
+    ) -> None:
+        """Its master is dead: it lives here, as soon as this is on disk."""
+        entry = self._entry(unit)
+        assert entry is not None
+        record = h.Record(unit, epoch, "owner")
+
+        def taken() -> None:
+            entry.holder.took_over(record)
+            self._late.drop(unit)
+            entry.movable.work(unit)
+            entry.movable.own(unit)
+            entry.owned = True
+            then()
+
+        self._store.write([*changes, SaveUnit(record)], taken)
+
+    def lost(self, unit: Unit, epoch: int, to: str) -> None:
+        """Its standby has taken it over: what only this master has goes there."""
+        entry = self._entry(unit)
+        assert entry is not None
+        entry.holder.epoch = None
+        entry.owned = False
+        self._actions.write(entry, h.Record(unit, epoch, "released", to))
+
     # --- beginnings ----------------------------------------------------------------------------
 
     def _entry(self, unit: Unit) -> MovingUnit | None:
@@ -240,7 +283,16 @@ class HandoverPlane:
             else:
                 self._over(move, GONE)
 
+    def freed(self, unit: Unit) -> None:
+        """It has no standby any more: a move that waited for that begins."""
+        entry = self._entries.get(unit)
+        if entry is not None and entry.move is not None and entry.move.source is None:
+            self._start(entry, entry.move)
+            self._work_off()
+
     def _start(self, entry: MovingUnit, move: Move) -> None:
+        if not self.free(move.unit):
+            return
         holder, now = entry.holder, self._clock()
         if holder.epoch is not None:
             entry.beginning = False
@@ -306,8 +358,11 @@ class HandoverPlane:
 
     # --- messages in ---------------------------------------------------------------------------
 
-    def _heard(self, unit: Unit, sender: str, message: Said | w.MoveLate | w.MoveKept) -> None:
+    def _heard(self, unit: Unit, sender: str, message: w.HandoverMessage) -> None:
         match message:
+            case _ if isinstance(message, get_args(w.StandbyMessage)):
+                self.on_standby(unit, sender, message)
+                return
             case w.MoveLate():
                 self._late.arrived(unit, sender, message)
                 return

@@ -23,8 +23,10 @@ from agent.master.derived_plane import DerivedPlane
 from agent.master.directory_link import DirectoryLink
 from agent.master.event_plane import EventPlane
 from agent.master.event_take_over import node_states
+from agent.master.guards import kept_guards
 from agent.master.handover_plane import HandoverPlane
 from agent.master.home_plane import HomePlane
+from agent.master.lease_plane import LeasePlane, suspended_too
 from agent.master.membership_plane import MembershipPlane
 from agent.master.metrics_plane import MetricsPlane
 from agent.master.node_homes import NodeHomes
@@ -43,6 +45,7 @@ from agent.master.records import Records
 from agent.master.reply_writer import ReplyWriter
 from agent.master.request_plane import RequestOrigin
 from agent.master.schedulers import schedulers
+from agent.master.standby_plane import StandbyPlane
 from agent.master.state import State
 from agent.master.subscriber_homes import SubscriberHomes
 from agent.master.task_plane import TaskPlane
@@ -227,6 +230,7 @@ class Master:
             takes=bool(config.records.directory),
         )
         self._writer.drain()  # what it found in the records
+        self._task_scheduler.catalog.source = self._events.state
         self._task_plane.take_events = self._events.arrived
         self._watch_plane = WatchPlane(
             reactor,
@@ -260,6 +264,7 @@ class Master:
             self._processors,
             self._areas,
             units := self._notifications.load_units(),
+            kept_guards(self._state),
         )
         node_homes = NodeHomes(reactor, self._iad, self._task_scheduler, self._events, self._push)
         subscriber_homes = SubscriberHomes(
@@ -312,6 +317,27 @@ class Master:
         self._handovers.admits = self._placement.admits
         self._handovers.stays = self._topics.stays
         self._topics.mover = self._handovers
+        # Of the configuration only: all must have the same list.
+        leases = LeasePlane(
+            suspended_too(reactor.clock),
+            self._iad,
+            {self._iad, *fixed},
+            self._state,
+            self._public,
+            self._peers,
+            self._push.epoch,
+        )
+        self._standbys = StandbyPlane(
+            reactor,
+            self._state,
+            leases,
+            self._handovers,
+            self._topics,
+            self._push,
+            lambda unit: self._placement.second(unit, leases.members),
+            time.time,
+            self._say,
+        )
         self._clones = ClonePlane(
             reactor,
             self._iad,
@@ -449,6 +475,7 @@ class Master:
             | self._topics.counters
             | self._handovers.counters
             | self._membership.counters
+            | self._standbys.counters
             | (self._webhooks.counters if self._webhooks is not None else {})
             | self._pods.counters
             | {

@@ -304,11 +304,7 @@ def _check(file: sqlite3.Connection) -> None:
     if file.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise BrokenFileError("it is no file of notifications")
     (version,) = file.execute("PRAGMA user_version").fetchone()
-    if version > SCHEMA_VERSION:
-        raise OSError(
-            f"written by a newer version of Sanderling (format {version}, this one reads "
-            f"{SCHEMA_VERSION}); it is left as it is"
-        )
+    sqlite.require_version(version, SCHEMA_VERSION)
     sqlite.require_sound(file)
 
 

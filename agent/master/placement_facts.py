@@ -203,6 +203,10 @@ class Measured:
             slo=topic.slo,
             per_s=round(sum(published.values()), 6) if len(published) > MAX_SOURCES else None,
             peers=tuple([PeerRate(peer, round(heard[peer, iad], 6), iad) for peer, iad in peers]),
+            # Else it is in words why it has none now.
+            standby=status.standby if status.standby in self._partners else "",
+            taken_from=status.taken_from,
+            taken_ms=status.taken_ms,
         )
 
     def _readings(self, topic: Topic, known: float) -> dict[str, float]:

@@ -29,6 +29,7 @@ from agent.runtime.reactor import Reactor
 from agent.wire.master_config import MasterConfig
 from agent.wire.placement import (
     MAX_PINS,
+    MAX_TOLD_MASTERS,
     ApplyPlan,
     AskGrant,
     GrantTold,
@@ -194,10 +195,13 @@ class PlacementPlane:
     def _believe(self, told: PlacementFacts, now: float) -> None:
         if not self._gossip.heard(told, now):
             return
-        for unit in self._placer.heard(told, self._units_here()):
-            self._save_pin(unit)
+        self._hear_pins(told)
         if told.wants:
             self._tell_s = now
+
+    def _hear_pins(self, told: PlacementFacts) -> None:
+        for unit in self._placer.heard(told, self._units_here()):
+            self._save_pin(unit)
 
     def _is_partner(self, origin: RequestOrigin, iad: str) -> bool:
         sender = origin.sender
@@ -208,6 +212,8 @@ class PlacementPlane:
     def _heard_same(self, origin: RequestOrigin, same: SameFacts, now: float) -> None:
         if self._is_partner(origin, same.iad) and self._gossip.heard_same(same, now):
             self._public.reply(origin, PlacementEcho(same.epoch, same.number, short=True))
+            # A unit that has come since they were told has its pin there.
+            self._hear_pins(self._gossip.told_by(same.iad))
 
     def facts(self) -> PlacementFacts:
         """What this master tells of itself."""
@@ -231,7 +237,10 @@ class PlacementPlane:
         self._public.reply(origin, told)
 
     def _grant_told(self, iad: str, told: GrantTold, now: float) -> None:
-        if iad != told.iad or (told.facts is not None and told.facts.iad != iad):
+        # Links lead to masters of other operators, too.
+        if iad not in self._partners or iad != told.iad:
+            return
+        if told.facts is not None and told.facts.iad != iad:
             return
         if told.facts is not None:
             self._believe(told.facts, now)
@@ -377,6 +386,16 @@ class PlacementPlane:
         )
         return f"it moves to {move.target}{saved}"
 
+    def second(self, unit: Unit, among: Collection[str]) -> str | None:
+        """Where a unit that lives here would cost least but here, of those masters that are
+        connected; None if that is not known yet."""
+        view = self._view_or_none(self._clock())
+        if view is None or not view.world.has(unit):
+            return None
+        could = set(among) - {self._iad, *self._peers.unreachable}
+        rows = [each for each in view.price.why(unit) if each.master in could]
+        return rows[0].master if rows and rows[0].price < math.inf else None
+
     @property
     def needs(self) -> set[str]:
         """Masters that units of this one are to go to."""
@@ -494,7 +513,7 @@ class PlacementPlane:
                     KnownFacts(self.facts(), 0.0),
                     *self._gossip.known(now),
                     *self._never_heard(now),
-                ),
+                )[:MAX_TOLD_MASTERS],
                 moves=self._told_moves.told(self._begun),
                 move_cost=self._config.move_cost,
                 message=message[:512],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Final
 
@@ -12,8 +12,8 @@ from agent.runtime.reactor import Reactor
 from agent.scheduling.shared_budget import SharedBudget
 from agent.wire.base import Message
 from agent.wire.codec import JSON, encode_into
-from agent.wire.messages import Answer, Series, TaskResult
-from agent.wire.too_large import bytes_of
+from agent.wire.messages import Answer, AreaResult, TaskResult
+from agent.wire.too_large import bytes_in, numbers_of
 from agent.wire.watches import Round
 
 # Some 2 ms of work; handing a reply over and back takes 0.1 ms.
@@ -61,7 +61,7 @@ class ReplyWriter:
             return False
         self._waiting[identity] = self._waiting.get(identity, 0) + 1
         self._numbers += numbers
-        size = sum([bytes_of(series) for series in _series_of(message)])
+        size = sum(map(bytes_in, _results_of(message)))
         self._budget.add(payer, size)
         self._thread.submit(
             partial(_written, message, codec),
@@ -117,19 +117,11 @@ def most_bytes(message: Message) -> int:
 
 
 def numbers_in(message: Message) -> int:
-    """How many numbers the series of an answer have, about. O(areas)."""
-    return sum([_numbers(series) for series in _series_of(message)])
+    """How many numbers the columns of an answer have, about. O(areas)."""
+    return sum(map(numbers_of, _results_of(message)))
 
 
-def _series_of(message: Message) -> list[Series]:
+def _results_of(message: Message) -> Sequence[AreaResult]:
     if isinstance(message, Round):
         message = message.answer
-    if not isinstance(message, Answer | TaskResult):
-        return []
-    return [result.series for result in message.results if result.series is not None]
-
-
-def _numbers(series: Series) -> int:
-    columns = 1 + len(series.values) + len(series.quality)
-    columns += (series.source_time_ms is not None) + (series.age_ms is not None)
-    return len(series.time_ms) * columns
+    return message.results if isinstance(message, Answer | TaskResult) else ()

@@ -70,5 +70,6 @@ def schedulers(
         last_known=lambda area, channels, form: last_values.within(
             area, channels, form, round(time.time() * 1e3)
         ),
+        names=config.iad.rooms,
     )
     return queries, tasks

@@ -295,6 +295,9 @@ class TopicMoves:
 
     def adopt(self, unit: Unit) -> Changes:
         """The standby inbox becomes the topic's; its progress comes with its definition."""
+        return self._adopt(unit)
+
+    def _adopt(self, unit: Unit, *, source_is_dead: bool = False) -> Changes:
         name = unit.name
         coming = self._coming[name]
         final = coming.final
@@ -302,13 +305,25 @@ class TopicMoves:
         coming.adopted = True
         client = f"{TOPIC}{name}"
         changes: list[Any] = self._inboxes.adopt(
-            f"{STANDBY}{name}", coming.id, client, final.inbox, self._clock()
+            f"{STANDBY}{name}",
+            coming.id,
+            client,
+            final.inbox,
+            self._clock(),
+            source_is_dead=source_is_dead,
         )
         definition = msgspec.msgpack.encode(final.topic)
         progress = replace(final.progress, definition=definition)
         if coming.patch:
             return [*changes, SaveProgress(name, replace(progress, state=b"", patch=coming.patch))]
         return [*changes, SaveProgress(name, progress), *self._push.topics.forget_copy(name)]
+
+    def take_over(self, unit: Unit, final: TopicCopy) -> Changes:
+        """The same of a topic whose master is dead; its standby inbox is here. `work` and `own`
+        follow."""
+        coming = self._coming[unit.name] = _Coming(final.progress.incarnation)
+        coming.final = final
+        return self._adopt(unit, source_is_dead=True)
 
     def _build(self, coming: _Coming) -> None:
         """Give the processor its final state."""

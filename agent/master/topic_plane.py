@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -19,6 +19,7 @@ from agent.master.request_plane import RequestOrigin
 from agent.master.state import State
 from agent.master.subscriber_plane import client_of
 from agent.master.topic_moves import TopicMoves
+from agent.master.topic_shadows import TopicShadows
 from agent.placement.handover import Record
 from agent.placement.world import Kind, Unit
 from agent.runtime.console import Say
@@ -157,7 +158,7 @@ class Departures(Protocol):
 class TopicPlane:
     """Connects topics to sockets, disk, inboxes and processors. `kept` is what the store had at the
     start; `areas` returns the areas that some node is known to cover; `wall` reads the wall clock
-    in seconds since 1970 UTC."""
+    in seconds since 1970 UTC. Topics that are `guarded` wait for their standbys' word."""
 
     def __init__(
         self,
@@ -174,6 +175,7 @@ class TopicPlane:
         processors: Processors | None = None,
         areas: Callable[[], Sequence[AreaSet]] = tuple,
         units: Sequence[Record] = (),
+        guarded: Collection[str] = (),
     ) -> None:
         self._reactor = reactor
         self._state = state
@@ -193,13 +195,18 @@ class TopicPlane:
             areas=areas,
             nearest=nearest,
             moved=self._moved,
+            guarded=self._described,
         )
+        # Adds what there is of a topic's standby.
+        self.guarded: Callable[[TopicStatus], TopicStatus] = lambda status: status
+        # Whether what a topic made has to wait for its standby; `let_go` follows.
+        self.waits: Callable[[Release], bool] = lambda _: False
         # Tells where topics of this master went.
         self.mover: Departures | None = None
         # Handled in the next turn: what comes may come during another call.
         self._came: deque[TopicsEvent] = deque()
         self._to_release: deque[Release] = deque()
-        self._retry_s = -math.inf
+        self._retry_s = 0.0
         # One object for each inbox: it recognises its client's connection by it.
         self._peers: dict[str, tuple[str, Callable[[PushReply], None]]] = {}
         self._ending: list[tuple[str, str]] = []
@@ -227,11 +234,12 @@ class TopicPlane:
         reactor.performs(KeepTopic, self._keep)
         reactor.performs(Feed, self._processors.feed)
         reactor.performs(TakeCheckpoint, self._take_checkpoint)
-        reactor.performs(Release, self._to_release.append)
+        reactor.performs(Release, self._offer)
         reactor.performs(TellOperator, self._tell)
         self._processors.on_trouble = push.topics.tell_trouble
-        self._restore(kept, units)
+        self._restore(kept, units, guarded)
         self.moves = TopicMoves(reactor, self._topics, push, self._left)
+        self.shadows = TopicShadows(iad, self._topics, self.moves, push)
         reactor.add_timer(self)
 
     @property
@@ -271,6 +279,23 @@ class TopicPlane:
         if (self._to_release or self._ending) and self._retry_s <= now:
             self._try_again(now)
 
+    def _offer(self, release: Release) -> None:
+        if not self.waits(release):
+            self._to_release.append(release)
+
+    def to_release(self, name: str) -> list[Release]:
+        """What a topic made and waits for room or disk."""
+        return [each for each in self._to_release if each.name == name]
+
+    def let_go(self, release: Release) -> None:
+        """The standby has it: it is put out in the next turn."""
+        name = release.name
+        known = name in self._topics and self._topics.incarnation(name)
+        if known != release.progress.incarnation:
+            return  # It was removed meanwhile.
+        self._to_release.append(release)
+        self._retry_s = 0.0
+
     def _handle(self, event: TopicsEvent) -> None:
         self._reactor.perform(self._topics.handle(event, self._reactor.clock()))
 
@@ -287,7 +312,7 @@ class TopicPlane:
         for name, incarnation in ending:
             self._end(name, incarnation)
         waits = self._to_release or self._ending
-        self._retry_s = now + RETRY_S if waits else -math.inf
+        self._retry_s = now + RETRY_S if waits else 0.0
 
     # --- clients -------------------------------------------------------------------------------
 
@@ -370,6 +395,9 @@ class TopicPlane:
         self._handle(TopicAsked(origin, request))
         self._new = ""
 
+    def _described(self, status: TopicStatus) -> TopicStatus:
+        return self.guarded(status)
+
     def _moved(self) -> dict[str, str]:
         return self.mover.departed(KIND) if self.mover is not None else {}
 
@@ -396,7 +424,9 @@ class TopicPlane:
 
     # --- on disk -------------------------------------------------------------------------------
 
-    def _restore(self, kept: Sequence[SaveProgress], units: Sequence[Record]) -> None:
+    def _restore(
+        self, kept: Sequence[SaveProgress], units: Sequence[Record], guarded: Collection[str]
+    ) -> None:
         standings = {each.unit.name: each.standing for each in units if each.unit.kind == KIND}
         begun = {each.name for each in kept}
         topics: list[Topic] = []
@@ -417,6 +447,7 @@ class TopicPlane:
             name: [each for each, standing in standings.items() if standing == name]
             for name in ("offered", "taken")
         }
+        resting["offered"] += guarded  # perhaps their standbys have them
         instructions = self._topics.restore(topics, progress, now, unreadable, **resting)
         self._reactor.perform(instructions)
         for client, incarnation in self._push.kept_for(CLIENT):

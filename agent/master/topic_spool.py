@@ -6,6 +6,7 @@ from __future__ import annotations
 import secrets
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -119,15 +120,34 @@ class TopicSpool:
             return False
         if notifications and not self._spool.has_room_for(notifications):
             return False
+        changes, fresh = self._spooled(name, progress, notifications)
+        self._commit.take(changes)
+        self._commit.take([SaveProgress(name, progress), *self.forget_copy(name)])
+        # Unlike an alert, an output may come out otherwise if its message is processed again.
+        self._commit.after_commit(_Released(fresh, then))
+        return True
+
+    def _spooled(
+        self, name: str, progress: Progress, notifications: Sequence[Notification]
+    ) -> tuple[list[Any], tuple[Notification, ...]]:
+        """What is to be written of these, and what is to be published then."""
         events = tuple([s.EventAlerts(each.origin.sequence, (each,)) for each in notifications])
         brought = s.Brought(None, f"topic/{name}", progress.incarnation, progress.put_out, events)
         made = self._spool.handle(brought, self._clock()) if events else []
-        self._commit.take([each for each in made if type(each) in STATEMENTS])
-        self._commit.take([SaveProgress(name, progress), *self.forget_copy(name)])
-        # Unlike an alert, an output may come out otherwise if its message is processed again.
         fresh = [each.notification for each in made if isinstance(each, s.PublishSpooled)]
-        self._commit.after_commit(_Released(tuple(fresh), then))
-        return True
+        return [each for each in made if type(each) in STATEMENTS], tuple(fresh)
+
+    def of(self, name: str, incarnation: str) -> list[Notification]:
+        """What a topic put out here and some subscriber's master may not have. O(spooled)."""
+        return self._spool.unsettled(history_of(f"topic/{name}", incarnation))
+
+    def take_over(
+        self, name: str, progress: Progress, outputs: Sequence[Notification]
+    ) -> tuple[list[Any], Callable[[], object]]:
+        """The same of a topic that is taken over: what is to be written, in the transaction that
+        takes it, and what publishes them then. There is no asking for room: the oldest make it."""
+        changes, fresh = self._spooled(name, progress, outputs)
+        return changes, lambda: self.released.extend(fresh)
 
     def forget_copy(self, name: str) -> list[ForgetCopy]:
         """What makes the disk forget the copy of a topic's state that it has."""

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from agent.alerts.webhook import Webhook
 from agent.alerts.webhook_events import (
-    Answered,
     AskInbox,
     InboxSaid,
     Post,
@@ -26,12 +25,13 @@ from agent.alerts.webhook_events import (
     WebhookStarted,
 )
 from agent.master.push_plane import PushPlane
-from agent.master.webhook_poster import Poster, Request
 from agent.master.webhooks import Hook, headers
+from agent.net.http_poster import Poster, Request
 from agent.runtime.console import Say
 from agent.runtime.disk_writer import DiskWriterThread
 from agent.runtime.reactor import Reactor
 from agent.runtime.release import release
+from agent.runtime.retrying import Answered
 from agent.wire.push import PushReply, Subscribe, Subscribed
 from agent.wire.webhook_config import target
 

@@ -37,6 +37,8 @@ LOST_S: Final = 120.0
 QUIET_S: Final = GRANT_S
 # A master that never answered is waited for so long.
 UNHEARD_S: Final = 3_600.0
+# Moves of others, each of which has a grant here. A master has one or two at a time.
+MAX_GIVEN: Final = 256
 
 BEFORE: Final = "another move came before it"
 
@@ -308,6 +310,8 @@ class Admission:
             if ask.held:
                 grants.keep(mover, now, GRANT_S)
             return True, ask.token, ""
+        if problem := self._no_grant(ask, mover, before, now):
+            return False, 0, problem
         if not whole:
             self._token += 1
         token = before.token if whole and before is not None else self._token
@@ -318,6 +322,25 @@ class Admission:
             return False, 0, problem
         self._given[mover] = _Given(ask.iad, ask.epoch, ask.number, token)
         return True, token, ""
+
+    def _no_grant(self, ask: AskGrant, mover: Unit, before: _Given | None, now: float) -> str:
+        """Why a question gets nothing and changes nothing, whoever asks. O(1), or O(grants) if
+        there are as many as may be."""
+        grants = self._placer.grants
+        if ask.target != self._iad and not ask.held:
+            return "nothing is asked of it"
+        if before is None:
+            if len(self._given) >= MAX_GIVEN:
+                self._given = {
+                    unit: given
+                    for unit, given in self._given.items()
+                    if grants.holds(unit, now) or (grants.move and grants.move.unit == unit)
+                }
+            if len(self._given) >= MAX_GIVEN:
+                return "it has granted too many moves"
+        elif before.iad != ask.iad and grants.begun(mover, now):
+            return f"{before.iad} moves it"
+        return ""
 
     def _refused(
         self, ask: AskGrant, move: Move, view: View, moving: Iterable[Unit], now: float

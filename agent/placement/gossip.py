@@ -184,9 +184,10 @@ class Gossip:
     # -- hearing ---------------------------------------------------------------------------------
 
     def heard(self, facts: PlacementFacts, now: float) -> bool:
-        """Another master has told something; whether it is news. O(1)."""
+        """Another master has told something; whether it is news. O(1), or O(masters) if as many are
+        known as may be."""
         known = self._heard.get(facts.iad)
-        if facts.iad == self._iad or (known is None and len(self._heard) >= MAX_KNOWN):
+        if facts.iad == self._iad or (known is None and not self._has_room(now)):
             return False
         # A master that has lost its disk, and whose clock went back, begins below: it counts once
         # what it told before is out of date.
@@ -211,6 +212,10 @@ class Gossip:
             self._heard[same.iad] = _Heard(facts, now, known.told_as)
         return True
 
+    def told_by(self, iad: str) -> PlacementFacts:
+        """What that master told last; KeyError if nothing."""
+        return self._heard[iad].facts
+
     def fresh(self, now: float) -> dict[str, PlacementFacts]:
         """What masters told that are not silent. O(masters)."""
         return {each.facts.iad: each.facts for each in self._known() if self._fresh(each, now)}
@@ -229,6 +234,16 @@ class Gossip:
             for each in self._known()
         ]
         return sorted(found, key=lambda each: each.facts.iad)
+
+    def _has_room(self, now: float) -> bool:
+        """Partners come and go for months: the one that was heard longest ago makes room."""
+        if len(self._heard) < MAX_KNOWN:
+            return True
+        oldest = min(self._heard.values(), key=lambda each: each.at_s)
+        if self._fresh(oldest, now):
+            return False
+        del self._heard[oldest.facts.iad]
+        return True
 
     def _known(self) -> list[_Heard]:
         return list(self._heard.values())

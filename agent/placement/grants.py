@@ -72,6 +72,13 @@ class Grants:
         self._forget(now)
         return mover in self._held
 
+    def begun(self, mover: Unit, now: float) -> bool:
+        """Whether a move of this unit has begun that has a grant or a hold here. O(holds)."""
+        self._forget(now)
+        held, move = self._held.get(mover), self.move
+        moves = self._begun and move is not None and move.unit == mover
+        return moves or (held is not None and held.begun)
+
     def hold(self, mover: Unit, peers: Iterable[Unit], now: float) -> bool:
         """Keep these units, which live here, where they are while their peer moves. False if one of
         them is moving itself. O(peers)."""

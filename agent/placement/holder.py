@@ -74,6 +74,13 @@ class Holder:
         """A unit that is new, and lives here."""
         return self._begin_epoch(1)
 
+    def took_over(self, record: Record) -> None:
+        """It lives here, by this record, since its master is dead; what was before is void."""
+        self.record = record
+        self.machine = None
+        self.epoch = None  # It gets one with the next handover, as after a restart.
+        self.starting = None
+
     def recover(self, record: Record, checkpoint: Checkpoint, now: float) -> list[Instruction]:
         """After a restart: the record and checkpoint that are on disk."""
         self.record = record

@@ -114,6 +114,7 @@ class MemberLease:
         "ask_s",
         "granted",
         "life",
+        "looked_s",
         "me",
         "members",
         "said",
@@ -141,6 +142,7 @@ class MemberLease:
         self.wanted = terms  # the same, or what is being written
         # What an earlier process granted is forgotten. It has ended a lease after the start.
         self.started_s = now
+        self.looked_s = now
         self.ask_s = now
         self.granted: dict[str, float] = {}  # by member, when this term was asked for
         self.until: dict[str, float] = {}  # by master, when the grant to it ends
@@ -186,7 +188,11 @@ class MemberLease:
         return self.ask_s
 
     def tick(self, now: float) -> list[Instruction]:
-        """Ask for the lease, if it is time."""
+        """Ask for the lease, if it is time. Several times a lease."""
+        if now - self.looked_s > self.timing.lease_s:
+            # It was stopped or suspended: what the others said meanwhile is not read yet.
+            self.started_s = now
+        self.looked_s = now
         if now < self.ask_s:
             return []
         self.ask_s = now + self.timing.every_s
@@ -216,7 +222,7 @@ class MemberLease:
                 return self._judged(event, sender, now)
             case Over(self.me, term):
                 return self._ended(term, now)
-            case Over(master, term):
+            case Over(master, term) if master in self.members:
                 said = self.said.setdefault(master, {})
                 said[sender] = max(term, said.get(sender, 0))
         return []

@@ -7,6 +7,8 @@ from difflib import get_close_matches
 from math import inf
 from typing import Final
 
+from msgspec.structs import replace
+
 from _core.colocation.model import Candidates, Colocation
 from agent.placement.congestion import (
     ROUNDING,
@@ -60,7 +62,7 @@ class View:
     def __init__(self, facts: Iterable[PlacementFacts]) -> None:
         """`facts`: of each master the newest, in the order in which they are believed in doubt,
         one's own first. O(masters² + units · masters)."""
-        told = list(facts)
+        told = [_without_stand_ins(each) for each in facts]
         self.facts: dict[str, PlacementFacts] = {each.iad: each for each in told}
         self.troubles: list[str] = []
         # Peers of a topic that no master here has told.
@@ -365,6 +367,14 @@ def believed(facts: Iterable[PlacementFacts], first: Sequence[str]) -> list[Plac
     """Facts of masters for a view: first those of `first`, in that order. O(n log n)."""
     order = {iad: n for n, iad in enumerate(first)}
     return sorted(facts, key=lambda each: order.get(each.iad, len(order)))
+
+
+def _without_stand_ins(facts: PlacementFacts) -> PlacementFacts:
+    """Without homes that have the name of what stands for others: a master may tell anything."""
+    if not any(each.name.startswith(AT) for each in facts.homes):
+        return facts
+    homes = tuple([each for each in facts.homes if not each.name.startswith(AT)])
+    return replace(facts, homes=homes)
 
 
 def is_fixed(unit: Unit) -> bool:

@@ -104,6 +104,15 @@ def _opened(
         raise
 
 
+def require_version(version: int, newest: int) -> None:
+    """OSError if a file of this version is newer than what is read here: it is left as it is."""
+    if version > newest:
+        raise OSError(
+            f"written by a newer version of Sanderling (format {version}, this one reads "
+            f"{newest}); it is left as it is"
+        )
+
+
 def require_sound(file: sqlite3.Connection) -> None:
     """BrokenFileError if SQLite finds a fault in it. O(its size)."""
     (verdict,) = file.execute("PRAGMA quick_check(1)").fetchone()

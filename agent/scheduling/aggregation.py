@@ -8,6 +8,8 @@ from functools import reduce
 from typing import Final, TypeVar
 
 from _core.columns.series import Merge
+from agent.scheduling.buckets import merge_buckets
+from agent.wire.about import About
 from agent.wire.areas import AreaSet, overlaps, with_parents
 from agent.wire.base import MAX_CHANNELS, MAX_COUNTED
 from agent.wire.messages import Aggregate, AreaResult, ChannelAggregate, Missing, Series
@@ -60,6 +62,8 @@ def merge_missing(
 
 
 def _of_both(first: Missing, second: Missing) -> Missing:
+    if first.unknown:
+        return second
     if first.longest_s is not None and second.longest_s is not None:
         return min(first, second, key=lambda gap: gap.longest_s or 0.0)
     if first.reason != "no_channel" or second.reason == "no_node":
@@ -87,10 +91,15 @@ def _merge(results: list[AreaResult]) -> AreaResult:
         return results[0]
     series = [each.series for each in results if each.series is not None]
     aggregates = [each.aggregate for each in results if each.aggregate is not None]
+    buckets = [each.buckets for each in results if each.buckets is not None]
+    abouts = [each.about for each in results if each.about is not None]
     return AreaResult(
         results[0].area,
         series=merge_series(*series) if series else None,
         aggregate=reduce(merge_aggregates, aggregates) if aggregates else None,
+        buckets=merge_buckets(buckets) if buckets else None,
+        about=reduce(merge_abouts, abouts) if abouts else None,
+        name=next((each.name for each in results if each.name is not None), None),
     )
 
 
@@ -123,6 +132,22 @@ def merge_series(*parts: Series) -> Series:
     )
 
 
+def merge_abouts(a: About, b: About) -> About:
+    """What both know of an area."""
+    channels = {each.name: each for each in a.channels}
+    for each in b.channels:
+        if each.name not in channels or not channels[each.name].unit:
+            channels[each.name] = each
+    raised = {(each.trigger, each.since_ms): each for each in (*b.raised, *a.raised)}
+    heard = [each.heard_ms_ago for each in (a, b) if each.heard_ms_ago is not None]
+    return About(
+        tuple(channels.values()),
+        tuple([raised[key] for key in sorted(raised)]),
+        min(heard, default=None),
+        a.down and b.down,
+    )
+
+
 def merge_aggregates(a: Aggregate, b: Aggregate) -> Aggregate:
     """The aggregate of both sets of readings."""
     channels = dict(a.channels)
@@ -141,6 +166,10 @@ def _joined(a: ChannelAggregate, b: ChannelAggregate) -> ChannelAggregate:
         # The weighted sum may overflow a float.
         mean = left[1] + (right[1] - left[1]) * (b.count / count)
     bad, suspect = a.bad + b.bad, a.suspect + b.suspect
+    # Where a sender of an earlier version does not tell its newest value, it may be the newest.
+    known = [(c.last_ms, c.last) for c in (a, b) if c.last_ms is not None and c.last is not None]
+    told = len(known) == (a.count > 0) + (b.count > 0)
+    last_ms, last = max(known) if known and told else (None, None)
     if count > MAX_COUNTED or bad > MAX_COUNTED or suspect > MAX_COUNTED:
         count, bad, suspect = (min(n, MAX_COUNTED) for n in (count, bad, suspect))
-    return ChannelAggregate(count, low, mean, high, bad, suspect)
+    return ChannelAggregate(count, low, mean, high, bad, suspect, last, last_ms)

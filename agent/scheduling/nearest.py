@@ -40,12 +40,18 @@ def nearest(area: str, known: AreaSet) -> str:
     return f"{parent}/{name}" if parent else name
 
 
-def without_node(areas: Iterable[str], known: AreaSet) -> list[Missing]:
-    """Uncovered areas as missing entries, the first of them with the nearest known area."""
-    gaps = [Missing(area, "no_node") for area in areas]
-    for number, gap in enumerate(gaps[:MAX_NAMED]):
-        if meant := nearest(gap.area, known):
-            gaps[number] = Missing(gap.area, "no_node", nearest=(meant,))
+def without_node(
+    areas: Iterable[str], known: AreaSet, expected: Iterable[AreaSet] = ()
+) -> list[Missing]:
+    """Uncovered areas as missing entries. One that is neither known nor expected, nor an area
+    below it, is unknown, and the first of these have the nearest known area. If nothing is known,
+    nothing is unknown."""
+    gaps, named = [], 0
+    for area in areas:
+        unknown = bool(known) and not any(a.has_within(area) for a in (known, *expected))
+        meant = nearest(area, known) if unknown and named < MAX_NAMED else ""
+        named += unknown
+        gaps.append(Missing(area, "no_node", nearest=(meant,) if meant else (), unknown=unknown))
     return gaps
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from agent.scheduling.admission import AgreedRate
+from agent.wire.about import EVERYWHERE
 from agent.wire.areas import AreaSet, with_parents
 from agent.wire.base import MAX_AREAS
 from agent.wire.market import Member, Service
@@ -16,15 +18,18 @@ DEFAULT = "default"
 REMEMBERED_MATCHES = 1_024
 # Larger sets are not cached: they would take too much memory.
 LONGEST_REMEMBERED = 32
+# By which a service's areas are told in few words.
+MAX_ROOTS = 32
 
 
 class Match(NamedTuple):
     """An IAD that gets a task: the areas to ask it for, and the areas that are unanswered if it
-    does not reply."""
+    does not reply. `allowed` are those that it may answer for, if not the asked ones."""
 
     iad: str
     asked: tuple[str, ...]
     expected: list[str]
+    allowed: AreaSet | None = None
 
 
 class Fanout(NamedTuple):
@@ -71,6 +76,15 @@ class Offers:
         ]
         covered = {area for match in matches for area in match.asked}
         return Fanout(matches, [a for a in areas if a not in covered], len(matches))
+
+    def everywhere(self) -> Fanout:
+        """Ask every member for all that it declares."""
+        matches = [
+            Match(member.iad, (EVERYWHERE,), list(own), own)
+            for member, own in zip(self._members, self._own, strict=True)
+            if len(own)
+        ]
+        return Fanout(matches, [], len(matches))
 
     def two_for_each(self, areas: Iterable[str], turn: int) -> Fanout:
         """Send each area that several members cover to two of them; pairs rotate with `turn`.
@@ -126,6 +140,26 @@ class Pool:
     def announced(self) -> AreaSet:
         """The areas of all members."""
         return self._offers.declared
+
+    @cached_property
+    def roots(self) -> tuple[str, ...]:
+        """Areas that cover all that is declared: the declared ones, or so many levels above them
+        that there are at most `MAX_ROOTS`, or only the first names are left. O(declared · depth),
+        once."""
+        roots = sorted(set(self.announced))
+        depth = max((area.count("/") for area in roots), default=0)
+        while depth and len(roots) > MAX_ROOTS:
+            roots = sorted({"/".join(area.split("/")[:depth]) for area in roots})
+            depth -= 1
+        known = AreaSet(roots)
+        return tuple([area for area in roots if not known.covers_below(area)][:MAX_AREAS])
+
+    def all_of(self, areas: tuple[str, ...]) -> Fanout:
+        """The IADs that know of these areas: all with one above or below, also of a redundant
+        service. ``*``: all."""
+        if areas == (EVERYWHERE,):
+            return self._offers.everywhere()
+        return self._offers.all_that_overlap(areas)
 
     def fanout(self, areas: tuple[str, ...]) -> Fanout:
         """The IADs to ask for these areas.

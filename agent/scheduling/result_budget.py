@@ -65,6 +65,18 @@ class ResultBudget:
         self.taken += grown
         return True
 
+    def takes_result(self, result: AreaResult) -> bool:
+        """Count a result if it fits; False: it does not. Of several buckets of an area each counts:
+        they are small, and their merge is about as large as one. O(columns)."""
+        if result.series is not None:
+            return self.takes(result.area, result.series)
+        grown = 0 if result.buckets is None else result.buckets.bytes
+        if grown and self.taken + grown > self.most:
+            self.refused += grown
+            return False
+        self.taken += grown
+        return True
+
     def told(self, length_s: float, parts: int, come: int) -> TooLarge:
         """The message for a window of `length_s` seconds of which `come` of `parts` results have
         arrived; the size of all is extrapolated from these."""

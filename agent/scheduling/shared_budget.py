@@ -19,6 +19,8 @@ MOST: Final = 1 << 28
 # a flag for every channel.
 TIME_BYTES: Final = 8
 CHANNEL_BYTES: Final = 5
+# Forms whose answers may be large.
+SIZED: Final = ("series", "buckets")
 FULL: Final = (
     f"answers here hold all they may, {MOST >> 20} MiB together and of it as much for one sender "
     "as is left: read yours, and ask again later or for less"

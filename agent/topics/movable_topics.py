@@ -57,6 +57,16 @@ class MovableTopics(Topics):
         """All of these."""
         return [name for name, entry in self._entries.items() if entry.owns]
 
+    @property
+    def with_standby(self) -> list[str]:
+        """Those that live here and are to have a standby."""
+        entries = self._entries.items()
+        return [name for name, entry in entries if entry.owns and entry.topic.standby]
+
+    def topic(self, name: str) -> Topic:
+        """What a topic is."""
+        return self._entries[name].topic
+
     def incarnation(self, name: str) -> str:
         """The name of the topic's inbox."""
         return self._entries[name].progress.incarnation

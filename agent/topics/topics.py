@@ -51,7 +51,8 @@ MOST = 1_280
 class Topics:
     """`new_incarnation` gives 128 random bits as text; `why_not_processed(topic)` says why the
     processor of a topic cannot be started here, `why_not_read(topic)` why it cannot query;
-    `processed(status)` adds the processor's part to a topic's status. `areas` and `nearest` are as
+    `processed(status)` adds the processor's part to a topic's status, `guarded(status)` its
+    standby's. `areas` and `nearest` are as
     for `Inboxes`; `moved` tells to which IADs topics have gone. `now` is monotonic seconds. A
     message is O(attributes + log topics), a
     checkpoint O(messages that it covers)."""
@@ -67,6 +68,7 @@ class Topics:
         areas: Callable[[], Sequence[AreaSet]] = tuple,
         nearest: Callable[[str, AreaSet], str] = lambda *_: "",
         moved: Callable[[], dict[str, str]] = dict,
+        guarded: Callable[[TopicStatus], TopicStatus] = lambda status: status,
         most: int = MOST,
     ) -> None:
         self._flow = Flow(iad)
@@ -76,6 +78,7 @@ class Topics:
         self._processed = processed
         self._areas, self._nearest = areas, nearest
         self._moved = moved
+        self._guarded = guarded
         self._most = most
         self._entries: dict[str, TopicEntry] = {}
         # Incarnations of those that a later version wrote.
@@ -125,7 +128,7 @@ class Topics:
     ) -> Instructions:
         """Restore from disk, before any event. Progress of a topic that is no more is forgotten;
         that of an `unreadable` one stays as it is. Topics that are `offered` to another master, or
-        `taken` from one that may take them back, do not begin."""
+        that it may have taken over, or `taken` from one that may take them back, do not begin."""
         progress = dict(kept)
         for name in unreadable:
             known = progress.pop(name, None)
@@ -290,7 +293,7 @@ class Topics:
             rounds_failed=entry.rounds_failed,
             trouble=entry.trouble[:512],
         )
-        return self._processed(status) if entry.started else status
+        return self._guarded(self._processed(status) if entry.started else status)
 
     # --- time ----------------------------------------------------------------------------------
 

@@ -48,6 +48,9 @@ Areas = Annotated[tuple[Area, ...], Meta(min_length=1, max_length=MAX_AREAS)]
 Channels = Annotated[tuple[Channel, ...], Meta(max_length=MAX_CHANNELS)]
 Running = Annotated[tuple[SubtaskId, ...], Meta(max_length=512)]
 Form = Literal["series", "aggregate"]
+# `about` is answered without a node.
+SubtaskForm = Literal["series", "aggregate", "buckets"]
+QueryForm = Literal["series", "aggregate", "buckets", "about"]
 Policy = Literal["fifo", "spr", "tedfq", "edfq", "sanderling"]
 # A CURVE public key in Z85.
 PublicKey = Annotated[str, Meta(pattern=r"^[0-9a-zA-Z.:+=^!/*?&<>()\[\]{}@%$#-]{40}$(?!\n)")]

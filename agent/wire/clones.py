@@ -43,7 +43,8 @@ class CloneOf(WireStruct, frozen=True, omit_defaults=True):
     """The clone of a device, as its owner wants it. Every `every_s` seconds its home master reads
     the device's `channels` (empty: all) of `service`. `peers` are devices whose clones it hears,
     `peers_where` is a filter of what clones put out. It `leaves` its IAD only if that says so. The
-    rest is as for topics. `areas`: what the device covers; empty: as its master knows it."""
+    rest is as for topics. `areas`: what the device covers; empty: as its master knows it.
+    `standby`: it outlives the master where it lives."""
 
     device: Device
     processor: Annotated[ProcessorName, Meta(min_length=1)]
@@ -61,6 +62,11 @@ class CloneOf(WireStruct, frozen=True, omit_defaults=True):
         default_factory=dict
     )
     areas: Annotated[tuple[Area, ...], Meta(max_length=MAX_AREAS)] = ()
+    standby: bool = False
+
+    def __post_init__(self) -> None:
+        if self.standby and not self.leaves:
+            raise ValueError("a standby is at another IAD: only a clone that leaves has one")
 
 
 class CloneStatus(WireStruct, frozen=True, omit_defaults=True):

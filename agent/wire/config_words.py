@@ -44,6 +44,9 @@ PATTERNS: Final = {
     r"^(?! )[^\x00-\x1f\x7f-\x9f]{1,32}(?<! )$(?!\n)": (
         "1–32 printable characters, no blank at either end"
     ),
+    r"^(?! )[^\x00-\x1f\x7f-\x9f]{1,64}(?<! )$(?!\n)": (
+        "1–64 printable characters, no blank at either end"
+    ),
     r"^[0-9a-zA-Z.:+=^!/*?&<>()\[\]{}@%$#-]{40}$(?!\n)": "a public key of 40 characters",
     r"^[1-9][0-9]{0,8}(m|k|M|G|Ki|Mi|Gi)?$(?!\n)": "a quantity such as 250m or 64Mi",
     r"^[A-Za-z0-9]([A-Za-z0-9.:-]{0,252}[A-Za-z0-9])?$(?!\n)": "a host name or address",

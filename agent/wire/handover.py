@@ -105,6 +105,85 @@ class MoveKept(Message, frozen=True, tag="move_kept"):
     new: Count
 
 
+class StandbyAsk(Message, frozen=True, tag="standby_ask"):
+    """Will you stand by for it? It lives at the sender since this epoch. The body says what it
+    is."""
+
+    epoch: Count
+    body: Body
+
+
+class StandbyReady(Message, frozen=True, tag="standby_ready"):
+    """Yes, in this term of the one that stands by; it needs all of it (again)."""
+
+    term: Count
+
+
+class StandbyRefuse(Message, frozen=True, tag="standby_refuse"):
+    """No."""
+
+    reason: Text
+
+
+class StandbyUpdate(Message, frozen=True, tag="standby_update", omit_defaults=True):
+    """Part number `part`, from 0, of a checkpoint in `parts` of them, in order. It is about the
+    owner's `term`, and follows the checkpoint with the number `seed`, which was whole, or is that
+    one. It is only for whoever stands by in the term `at` of its own."""
+
+    attempt: Count
+    epoch: Count
+    term: Count
+    seed: Count
+    at: Count
+    body: Body
+    part: Annotated[int, Meta(ge=0, lt=MAX_PARTS)] = 0
+    parts: Annotated[int, Meta(ge=1, le=MAX_PARTS)] = 1
+
+    def __post_init__(self) -> None:
+        if self.part >= self.parts:
+            raise ValueError("a part beyond the last")
+
+
+class StandbyKept(Message, frozen=True, tag="standby_kept"):
+    """The checkpoint with this number is there, for this term of the owner."""
+
+    term: Count
+    attempt: Count
+
+
+class StandbyDismiss(Message, frozen=True, tag="standby_dismiss"):
+    """Stand by no more, in this term of the owner or an earlier one, for the topic whose inbox has
+    the name `incarnation`. It lives at the sender since this epoch."""
+
+    term: Count
+    attempt: Count
+    epoch: Count
+    incarnation: Identifier
+
+
+class StandbyDismissed(Message, frozen=True, tag="standby_dismissed"):
+    """It does not."""
+
+    term: Count
+    attempt: Count
+
+
+class StandbyTook(Message, frozen=True, tag="standby_took"):
+    """The sender has taken the unit over, and has it since this epoch."""
+
+    epoch: Count
+
+
+StandbyMessage = (
+    StandbyAsk
+    | StandbyReady
+    | StandbyRefuse
+    | StandbyUpdate
+    | StandbyKept
+    | StandbyDismiss
+    | StandbyDismissed
+    | StandbyTook
+)
 HandoverMessage = (
     MoveAsk
     | MoveGrant
@@ -117,11 +196,13 @@ HandoverMessage = (
     | MoveAbort
     | MoveLate
     | MoveKept
+    | StandbyMessage
 )
 
 
 class Handover(Message, frozen=True, tag="handover"):
-    """A message of the master of `iad` about a unit, to the other master of its handover. There is
+    """A message of the master of `iad` about a unit, to the other master of its handover, or of its
+    standby. There is
     no reply; a master that does not know this message refuses it with the `id`. A master without a
     link to the other one answers `move_took` on the connection that it came on."""
 

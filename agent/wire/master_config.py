@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
 
+from agent.wire.about import RoomName
 from agent.wire.base import MAX_AREAS, TIMEOUT_FACTOR, Area, Channel, Name, Policy, Text
 from agent.wire.config import (
     Count,
@@ -425,6 +426,10 @@ class MasterIdentity(Section, frozen=True):
     """Which IAD this master runs."""
 
     name: Annotated[Name, Meta(description="Name of the IAD; the pool has an entry for it.")]
+    rooms: Annotated[
+        dict[Area, RoomName],
+        Meta(max_length=100_000, description="What people call its rooms, by area."),
+    ] = field(default_factory=dict)
 
 
 class MasterConfig(Section, frozen=True):

@@ -11,9 +11,10 @@ import math
 from array import array
 from typing import Annotated, Literal, NamedTuple
 
-from msgspec import Meta, field
+from msgspec import UNSET, Meta, UnsetType, field
 
 from _core.columns.series import summary
+from agent.wire.about import About, AskedAreas, RoomName, ServiceInfo, Units, check_areas
 from agent.wire.base import (
     LONGEST_TIMEOUT_MS,
     LONGEST_WINDOW_S,
@@ -26,20 +27,22 @@ from agent.wire.base import (
     Channels,
     Count,
     Finite,
-    Form,
     Identifier,
     Label,
     Message,
     Milliseconds,
     Name,
     Percentile,
+    QueryForm,
     Running,
     SloPercentile,
+    SubtaskForm,
     SubtaskId,
     Text,
     WallMs,
     WireStruct,
 )
+from agent.wire.buckets import BucketCount, BucketMs, Buckets, asked_ms, check_buckets
 from agent.wire.derived import Derived, DerivedTaken
 from agent.wire.packed import (
     Float32Column,
@@ -176,7 +179,8 @@ class Series(WireStruct, frozen=True, omit_defaults=True):
 class ChannelAggregate(WireStruct, frozen=True, omit_defaults=True):
     """Aggregate of one channel. `bad` counts the readings, including missing ones, that are
     excluded from all other numbers (`agent.wire.quality`); `suspect` counts those that are included
-    but doubtful. If all are bad, `count` is 0 and `min`, `mean` and `max` are absent."""
+    but doubtful. If all are bad, `count` is 0 and `min`, `mean` and `max` are absent. `last` is the
+    newest value, of `last_ms`; absent if a sender of an earlier version had some of the values."""
 
     count: Count
     min: Finite | None = None
@@ -184,11 +188,15 @@ class ChannelAggregate(WireStruct, frozen=True, omit_defaults=True):
     max: Finite | None = None
     bad: Count = 0
     suspect: Count = 0
+    last: Finite | None = None
+    last_ms: WallMs | None = None
 
     def __post_init__(self) -> None:
         there = (self.min is not None) + (self.mean is not None) + (self.max is not None)
         if there != (3 if self.count else 0):
             raise ValueError("an aggregate has min, mean and max where its count is above 0")
+        if (self.last is None) != (self.last_ms is None) or (self.last is not None and not there):
+            raise ValueError("last and last_ms come together, where the count is above 0")
 
     @property
     def extent(self) -> tuple[float, float, float] | None:
@@ -209,20 +217,25 @@ class Aggregate(WireStruct, frozen=True):
 class AreaResult(WireStruct, frozen=True, omit_defaults=True):
     """The result of one area, in the requested form. An answer's results have `held_from_ms`, the
     time of the first reading, if the readings cover clearly less than the window. With `stale_ms`
-    the area itself is missing: a clone's last known values, of which the newest is that old."""
+    the area itself is missing: a clone's last known values, of which the newest is that old.
+    `name` is what its operator calls the room."""
 
     area: Area
     series: Series | None = None
     aggregate: Aggregate | None = None
     held_from_ms: WallMs | None = None
     stale_ms: Count | None = None
+    buckets: Buckets | None = None
+    about: About | None = None
+    name: RoomName | None = None
 
 
 class Missing(WireStruct, frozen=True, omit_defaults=True):
     """An area without an answer, and the reason. With `no_channel`, `channels` are the available
     ones, unless the service provides only one; with `no_node`, `nearest` is the announced area that
-    may have been meant. `message` is a line for people; if the readings exceed an answer,
-    `longest_s` is the longest window that would fit."""
+    may have been meant, and `unknown` means that nothing known is called so, above or below what
+    is asked. `message` is a line for people; if the readings exceed an answer, `longest_s` is the
+    longest window that would fit."""
 
     area: Area
     reason: MissingReason
@@ -230,6 +243,7 @@ class Missing(WireStruct, frozen=True, omit_defaults=True):
     message: Text = ""
     longest_s: Finite | None = None
     nearest: Annotated[tuple[Area, ...], Meta(max_length=1)] = ()
+    unknown: bool = False
 
 
 class Coverage(WireStruct, frozen=True):
@@ -256,24 +270,40 @@ class Query(Message, frozen=True, tag="query", omit_defaults=True):
     """A sensing query. `timeout_ms` is the answer timeout (default 4 × SLO latency); `label` goes
     to the log records; `emulation_seed` lets a lab repeat the service times of emulated hardware.
     `takes_too_large`: the sender supports that reason of a gap; without it, the reason is
-    `node_error`. `stale_ok`: missing areas may have a clone's last known values (`stale_ms`)."""
+    `node_error`. `stale_ok`: missing areas may have a clone's last known values (`stale_ms`).
+    `buckets` is their maximum number in that form; in its place `bucket_s` is the length of one.
+    In form `about`, which reads nothing, `areas` may be ``*``: all."""
 
     id: Identifier
-    areas: Areas
+    areas: AskedAreas
     window: Window
     slo: Slo
     channels: Channels = ()
-    form: Form = "series"
+    form: QueryForm = "series"
     timeout_ms: Annotated[float, Meta(gt=0.0, le=LONGEST_TIMEOUT_MS)] | None = None
     service: Name = "default"
     label: Label = ""
     emulation_seed: Annotated[int, Meta(ge=0, lt=2**53)] | None = None
     takes_too_large: bool = False
     stale_ok: bool = False
+    buckets: BucketCount | None = None
+    bucket_s: Annotated[float, Meta(gt=0.0, le=LONGEST_WINDOW_S)] | None = None
+
+    def __post_init__(self) -> None:
+        check_areas(self.areas, self.form)
+        if self.stale_ok and self.form == "buckets":
+            raise ValueError("a clone keeps no buckets: leave stale_ok out")
+        asked_ms(self.form, self.window, self.buckets, self.bucket_s)
+
+    @property
+    def bucket_ms(self) -> int:
+        """Length of a bucket, in milliseconds; 0 in other forms."""
+        return asked_ms(self.form, self.window, self.buckets, self.bucket_s)
 
 
 class Answer(Message, frozen=True, tag="answer"):
-    """The one reply to a query. `reason` says why it was refused, `missing` why it is partial."""
+    """The one reply to a query. `reason` says why it was refused, `missing` why it is partial. In
+    form `about` it has the `services` that the client may query."""
 
     id: Annotated[str, Meta(max_length=64)]
     status: AnswerStatus
@@ -285,6 +315,7 @@ class Answer(Message, frozen=True, tag="answer"):
     tasks: tuple[TaskReport, ...] = ()
     reason: Refusal | None = None
     message: Text = ""
+    services: tuple[ServiceInfo, ...] | UnsetType = UNSET
 
 
 # --- master → master ---------------------------------------------------------------------------
@@ -294,13 +325,13 @@ class Task(Message, frozen=True, tag="task", omit_defaults=True):
     """One IAD's share of a query: its sub-areas and its budget (DSSP Eq. 2)."""
 
     id: Identifier
-    areas: Areas
+    areas: AskedAreas
     window: Window
     percentile: Percentile
     budget_ms: Milliseconds
     timeout_ms: Milliseconds
     channels: Channels = ()
-    form: Form = "series"
+    form: QueryForm = "series"
     service: Name = "default"
     label: Label = ""
     emulation_seed: Annotated[int, Meta(ge=0, lt=2**53)] | None = None
@@ -312,6 +343,12 @@ class Task(Message, frozen=True, tag="task", omit_defaults=True):
     # As in `Query`: a master of an earlier version could not decode the result.
     takes_too_large: bool = False
     stale_ok: bool = False
+    # Length of a bucket; 0 in other forms.
+    bucket_ms: BucketMs = 0
+
+    def __post_init__(self) -> None:
+        check_areas(self.areas, self.form)
+        check_buckets(self.form, self.window, self.bucket_ms)
 
 
 class CancelTask(Message, frozen=True, tag="cancel_task"):
@@ -320,8 +357,17 @@ class CancelTask(Message, frozen=True, tag="cancel_task"):
     id: Identifier
 
 
+class Budget(WireStruct, frozen=True):
+    """A task's budget (p_t, x_t)."""
+
+    percentile: Percentile
+    budget_ms: Milliseconds
+
+
 class TaskResult(Message, frozen=True, tag="task_result"):
-    """A task's outcome: results per area and coverage; nothing about individual nodes."""
+    """A task's outcome: results per area and coverage; nothing about individual nodes. Of an
+    infeasible one, `would_keep` are budgets that idle nodes keep: more time for its percentile, and
+    a lower percentile in its time, if there is one."""
 
     id: Annotated[str, Meta(max_length=64)]
     status: AnswerStatus
@@ -330,6 +376,7 @@ class TaskResult(Message, frozen=True, tag="task_result"):
     missing: tuple[Missing, ...] = ()
     reason: Refusal | None = None
     message: Text = ""
+    would_keep: Annotated[tuple[Budget, ...], Meta(max_length=2)] | UnsetType = UNSET
 
 
 # --- edge node → master ------------------------------------------------------------------------
@@ -343,6 +390,8 @@ class Hello(Message, frozen=True, tag="hello", omit_defaults=True):
     wire format, `release` that of the agent, empty when it runs from a checkout. `masters` are the
     IADs between which its home may move, this one included; empty: it has no choice. `followed`: it
     came on its own, since its home was silent for long. `takes_derived`: it supports `derived`.
+    `units` are those of its channels, as their drivers name them. `makes_buckets`: it supports that
+    form; others are asked for series in its place.
     """
 
     node: Name
@@ -358,6 +407,8 @@ class Hello(Message, frozen=True, tag="hello", omit_defaults=True):
     masters: Annotated[tuple[Name, ...], Meta(max_length=MAX_MASTERS)] = ()
     followed: bool = False
     takes_derived: bool = False
+    units: Units = field(default_factory=dict)
+    makes_buckets: bool = False
 
 
 class Heartbeat(Message, frozen=True, tag="heartbeat", omit_defaults=True):
@@ -404,6 +455,7 @@ class SubtaskResult(Message, frozen=True, tag="subtask_result", omit_defaults=Tr
     aggregate: Aggregate | None = None
     message: Text = ""
     too_large: TooLarge | None = None
+    buckets: Buckets | None = None
 
 
 class NodeEvent(WireStruct, frozen=True, omit_defaults=True):
@@ -489,8 +541,12 @@ class Subtask(Message, frozen=True, tag="subtask", omit_defaults=True):
     id: SubtaskId
     window: Window
     channels: Channels = ()
-    form: Form = "series"
+    form: SubtaskForm = "series"
     emulation_seed: Annotated[int, Meta(ge=0, lt=2**53)] | None = None
+    bucket_ms: BucketMs = 0
+
+    def __post_init__(self) -> None:
+        check_buckets(self.form, self.window, self.bucket_ms)
 
 
 NodeMessage = Hello | Heartbeat | Goodbye | PodsSet | SubtaskResult | NodeEvents | DerivedTaken

@@ -46,6 +46,15 @@ class PackedColumn:
         """The column's bytes in this machine's byte order, for compiled code."""
         return self.data if sys.byteorder == "little" else self.numbers().tobytes()
 
+    @classmethod
+    def of_native(cls, data: bytes) -> Self:
+        """A column of numbers in this machine's byte order; the inverse of `native`."""
+        if sys.byteorder == "little":
+            return cls(data)
+        numbers = array(cls.TYPECODE)
+        numbers.frombytes(data)
+        return cls.of(numbers)
+
     def json(self) -> bytes:
         """The column as a JSON array; O(n), most of it without the GIL."""
         return _JSON_ARRAYS[self.TYPECODE](self.native)

@@ -62,7 +62,7 @@ class TopicFacts(WireStruct, frozen=True, omit_defaults=True):
     """A topic of the master that tells: where its messages come from, the mean CPU time of one, the
     percentile of their latencies that its objective names, and the bytes of state and inbox.
     `per_s`: messages a second from all, where `sources` lacks some. What `peers` put out is in
-    neither."""
+    neither. It has a standby at `standby`; it was taken over from `taken_from`."""
 
     name: Name
     sources: Annotated[tuple[Source, ...], Meta(max_length=MAX_SOURCES)] = ()
@@ -73,6 +73,9 @@ class TopicFacts(WireStruct, frozen=True, omit_defaults=True):
     slo: Slo | None = None
     per_s: Amount | None = None
     peers: Annotated[tuple[PeerRate, ...], Meta(max_length=MAX_PEERS)] = ()
+    standby: MaybeName = ""
+    taken_from: MaybeName = ""
+    taken_ms: Count | None = None
 
 
 class Listeners(WireStruct, frozen=True):

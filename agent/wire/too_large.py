@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from agent.wire.messages import Series, TooLarge
+from agent.wire.messages import AreaResult, Series, TooLarge
 
 MEGABYTE: Final = 1_000_000
 # Units of window lengths, the longest first: in seconds, and the least count for which it is used.
@@ -20,6 +20,24 @@ def bytes_of(series: Series) -> int:
         if more is not None:
             size += len(more.data)
     return size
+
+
+def numbers_of(result: AreaResult) -> int:
+    """How many numbers a result's columns have."""
+    numbers = 0
+    if (series := result.series) is not None:
+        columns = 1 + len(series.values) + len(series.quality)
+        columns += (series.source_time_ms is not None) + (series.age_ms is not None)
+        numbers = len(series.time_ms) * columns
+    if (buckets := result.buckets) is not None:
+        numbers += len(buckets) * sum([len(each.columns) for each in buckets.channels.values()])
+    return numbers
+
+
+def bytes_in(result: AreaResult) -> int:
+    """Packed bytes of a result's columns on the wire."""
+    size = 0 if result.buckets is None else result.buckets.bytes
+    return size if result.series is None else size + bytes_of(result.series)
 
 
 def too_large(size: int, most: int, length_s: float) -> TooLarge:

@@ -74,7 +74,7 @@ class Topic(WireStruct, frozen=True, omit_defaults=True):
     goes through `processor`; without one, messages are put out as they are published. `slo`: in
     which time after its arrival the percentile of the messages is to be processed. `limits`: what
     the processor may take, where that is not the usual (docs/use/processors.md). `clone`: it is
-    that of a device."""
+    that of a device. `standby`: another master is to take it over if this one dies."""
 
     name: Name
     areas: Annotated[tuple[Area, ...], Meta(max_length=MAX_TOPIC_AREAS)] = ()
@@ -90,8 +90,11 @@ class Topic(WireStruct, frozen=True, omit_defaults=True):
         default_factory=dict
     )
     clone: Clone | None = None
+    standby: bool = False
 
     def __post_init__(self) -> None:
+        if self.standby and self.clone is not None and not self.clone.leaves:
+            raise ValueError("a clone that does not leave its IAD has no standby elsewhere")
         if self.clone is not None and (self.areas or not self.processor):
             raise ValueError("a clone has a processor, and no areas: its home master reads them")
         if self.clone is not None and self.name.startswith(STAYS) == self.clone.leaves:
@@ -113,7 +116,9 @@ class TopicStatus(WireStruct, frozen=True, omit_defaults=True):
     `rounds_failed` its queries. Of the processor, all since it was started here: its `state`
     ("none" without one), messages `waiting`, processed, too late, failed and skipped; `latency_ms`
     is the percentile of the objective, `cpu_ms` the mean of a message. `trouble`: what is wrong,
-    in words. Messages that `arrived` at the processor, and `cpu_s` that all of them took."""
+    in words. Messages that `arrived` at the processor, and `cpu_s` that all of them took. Where its
+    `standby` is, and how it does. It was taken over from `taken_from`, which was dead, at
+    `taken_ms`."""
 
     topic: Topic
     state: Text
@@ -132,6 +137,9 @@ class TopicStatus(WireStruct, frozen=True, omit_defaults=True):
     trouble: Text = ""
     arrived: Count = 0
     cpu_s: Finite = 0.0
+    standby: Text = ""
+    taken_from: Text = ""
+    taken_ms: Count | None = None
 
 
 # --- operator → master ---------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agent.wire.clones import CloneAnswer, CloneQuestion, CloneReport, CloneRequest
 from agent.wire.handover import Handover, MoveReport, MoveRequest
+from agent.wire.leases import LeaseTold
 from agent.wire.market import MarketReply, MarketRequest
 from agent.wire.membership import Members
 from agent.wire.messages import Answer, CancelTask, Query, Task, TaskResult
@@ -44,6 +45,7 @@ PublicRequest = (
     | CloneQuestion
     | SameFacts
     | Members
+    | LeaseTold
 )
 PublicReply = (
     Answer

@@ -8,6 +8,7 @@ import click
 
 from fleet.cli import completion, connecting
 from fleet.cli.asking import asks
+from fleet.cli.grouped import Grouped
 from fleet.cli.options import FLEET, INTERVAL, NAME, SLO, Parsed, matching, patience
 from fleet.cli.topic import CHANNELS, LIMIT, SETTING
 
@@ -21,7 +22,11 @@ DEVICE = Parsed(
 )
 
 
-@click.group(context_settings={"max_content_width": 100})
+@click.group(
+    cls=Grouped,
+    context_settings={"max_content_width": 100},
+    short_help="Clones of devices: each stands for a node, and may move.",
+)
 def clone() -> None:
     """Clones of devices: processors that stand for a node, and may move between masters.
 
@@ -68,6 +73,9 @@ def clone() -> None:
 )
 @click.option(
     "--leaves", is_flag=True, help="It may live at other IADs' masters, under a pseudonym."
+)
+@click.option(
+    "--standby", is_flag=True, help="With --leaves: another master takes it over if its own dies."
 )
 @click.option(
     "--slo",

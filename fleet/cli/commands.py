@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,9 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fleet.cli import completion
+from fleet.cli.about import areas, channels, services
 from fleet.cli.clone import clone
 from fleet.cli.connecting import connecting
 from fleet.cli.deploy import deploy, replace, rollback
+from fleet.cli.discover import discover
+from fleet.cli.export import export
+from fleet.cli.gateway import gateway
+from fleet.cli.grouped import Grouped
 from fleet.cli.image import image
 from fleet.cli.inventory import init, inventory
 from fleet.cli.keys import keys
@@ -23,6 +29,7 @@ from fleet.cli.operate import doctor, exec_, logs, reboot, status
 from fleet.cli.options import (
     AGO,
     CHANNELS,
+    NAME,
     OBJECTIVE,
     SEED,
     SERIES,
@@ -39,11 +46,27 @@ from fleet.cli.release import release, releases
 from fleet.cli.service import service
 from fleet.cli.subscribe import subscribe
 from fleet.cli.topic import topic
+from fleet.cli.up import down, up
 from fleet.cli.watch import watch
 from fleet.common import exits
 
 if TYPE_CHECKING:
     from agent.net.keys import KeyFiles
+    from agent.wire.base import QueryForm
+
+
+HEADINGS = {
+    "Try it": ("demo", "up", "down"),
+    "Ask and be told": ("query", "watch", "subscribe", "areas", "channels", "services", "export"),
+    "Set up": (
+        *("init", "inventory", "discover", "keys", "image", "release", "releases"),
+        *("deploy", "rollback", "replace", "gateway"),
+    ),
+    "Run a fleet": ("status", "doctor", "logs", "exec", "reboot"),
+    "Share and process": ("service", "topic", "clone", "placement"),
+    "Measure and plan": ("report", "lake", "plan", "lab"),
+    "This program": ("completion",),
+}
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -87,7 +110,7 @@ def _verbose(_context: click.Context, _parameter: click.Parameter, value: bool) 
         ssh.setLevel(logging.INFO)
 
 
-@click.group(context_settings={"max_content_width": 100})
+@click.group(cls=Grouped, headings=HEADINGS, context_settings={"max_content_width": 100})
 @click.version_option(package_name="sanderling", prog_name="fleet", message="%(prog)s %(version)s")
 @click.option(
     "-v",
@@ -98,7 +121,7 @@ def _verbose(_context: click.Context, _parameter: click.Parameter, value: bool) 
     help="Follow SSH on stderr, and show the traceback of an unexpected error.",
 )
 def fleet() -> None:
-    """Sensing queries with deadlines on fleets of Raspberry Pis: the operator's commands.
+    """Sensing queries with deadlines on fleets of Raspberry Pis.
 
     Exit status: 0 done, 1 failed or partial, 2 wrong usage, 3 refused, 4 no reply,
     5 nothing done, 130 interrupted.
@@ -123,18 +146,32 @@ def fleet() -> None:
 @CHANNELS
 @SERIES
 @click.option(
+    "--buckets",
+    type=click.IntRange(1, 2_000),
+    metavar="N",
+    help="In place of readings: minimum, mean and maximum of each of N parts of the window.",
+)
+@click.option(
     "--timeout",
     "timeout_ms",
     type=TIMEOUT,
     help="Answer timeout; by default 4 times the SLO's latency.",
 )
 @click.option(
-    "--service", "service_id", default="default", show_default=True, help="Service asked."
+    "--service",
+    "service_id",
+    type=NAME,
+    default="default",
+    show_default=True,
+    help="Service asked.",
 )
 @click.option(
     "--from-clone",
     is_flag=True,
     help="Where an area gives no live answer, show the last values that its clone knows.",
+)
+@click.option(
+    "--explain", is_flag=True, help="Show the task of each IAD, too: its budget, areas and time."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as the wire's JSON.")
 def query(
@@ -145,36 +182,51 @@ def query(
     slo: Any,
     channels: tuple[str, ...],
     series: bool,
+    buckets: int | None,
     timeout_ms: float | None,
     service_id: str,
     from_clone: bool,
+    explain: bool,
     as_json: bool,
     keys: KeyFiles | list[KeyFiles] | None,
 ) -> int:
     """Ask areas for their readings and print the answer.
 
-    Exit status: 0 complete, 1 partial, 2 wrong usage, 3 refused, 4 no reply.
+    Exit status: 0 complete, also over its SLO; 1 partial, or no readings in the window; 2 wrong
+    usage, or an area or channel that nobody knows; 3 refused; 4 no reply.
     """
     from agent.wire.messages import Window
     from fleet.query import query as command
 
+    if buckets is not None and from_clone:
+        raise click.UsageError("a clone keeps no buckets: give either --buckets or --from-clone")
+    form: QueryForm = "series" if series else "aggregate"
+    if buckets is not None:
+        form = "buckets"
     return command.run(
         master,
         areas,
         Window(last_s=last_s, ago_s=ago_s),
         slo,
         channels=channels,
-        form="series" if series else "aggregate",
+        form=form,
         timeout_ms=timeout_ms,
         service=service_id,
         from_clone=from_clone,
+        explain=explain,
+        buckets=buckets,
         as_json=as_json,
         keys=keys,
     )
 
 
-@fleet.command()
-@click.option("--keep", is_flag=True, help="Leave the fleet running until Ctrl-C.")
+@fleet.command(short_help="Start a building of 32 nodes here, and show what it can do.")
+@click.option(
+    "--keep/--no-keep",
+    default=None,
+    help="Leave the building up until Ctrl-C; by default on a terminal.",
+)
+@click.option("--verbose", is_flag=True, help="Show every step in detail.")
 @click.option(
     "--seconds",
     type=Number(0, 3_600, min_open=True),
@@ -201,23 +253,32 @@ def query(
 )
 @run_directory("var/demo")
 def demo(
-    keep: bool,
+    keep: bool | None,
+    verbose: bool,
     seconds: float,
     rate_per_s: float,
     seed: int,
     virtual_queries: int,
     directory: Path,
 ) -> int:
-    """Start a building of 32 edge nodes on this machine, query it, compare FIFO with EDFQ.
+    """Start a building of 32 edge nodes on this machine, show what can be asked of it.
+
+    Its rooms stand on a live page from the start. Details go to details.txt of --directory.
 
     Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
     """
     from fleet.demo import demo as command
+    from fleet.demo.options import Options
 
-    return command.run(command.Options(directory, seconds, rate_per_s, seed, virtual_queries, keep))
+    if keep is None:
+        keep = sys.stdin.isatty() and sys.stdout.isatty()
+    options = Options(directory, seconds, rate_per_s, seed, virtual_queries, keep, verbose)
+    return command.run(options)
 
 
-@fleet.command(name="completion")
+@fleet.command(
+    name="completion", short_help="Print what makes a shell complete commands and names."
+)
 @click.argument("shell", type=click.Choice(completion.SHELLS))
 def completion_(shell: str) -> int:
     """Print what makes a shell complete commands, options and the fleet's names.
@@ -229,6 +290,11 @@ def completion_(shell: str) -> int:
     return exits.DONE
 
 
+fleet.add_command(areas)
+fleet.add_command(channels)
+fleet.add_command(services)
+fleet.add_command(up)
+fleet.add_command(down)
 fleet.add_command(init)
 fleet.add_command(inventory)
 fleet.add_command(image)
@@ -242,14 +308,17 @@ fleet.add_command(placement)
 placement.add_command(measure)
 placement.add_command(train)
 placement.add_command(follow)
+fleet.add_command(export)
 fleet.add_command(watch)
 fleet.add_command(subscribe)
 fleet.add_command(clone)
+fleet.add_command(gateway)
 fleet.add_command(topic)
 fleet.add_command(deploy)
 fleet.add_command(rollback)
 fleet.add_command(replace)
 fleet.add_command(status)
+fleet.add_command(discover)
 fleet.add_command(exec_)
 fleet.add_command(doctor)
 fleet.add_command(logs)

@@ -1,8 +1,9 @@
 """Options that select the master to talk to: by address and key files, or by IAD name.
 
-Without either, the address is that in $SANDERLING_MASTER (or $SANDERLING_OPERATOR), or, outside of
-a fleet's folder, that of the demo that runs on this machine: of several, the one that was started
-in this folder, else the first. Outside of a fleet's folder an IAD's name is one of that demo's.
+Without either, the master is that of $SANDERLING_MASTER (or $SANDERLING_OPERATOR), else, in a
+fleet's folder, the first of its inventory, else that of the demo or of `fleet up` that runs on this
+machine: of several, of the one that was started in this folder, else of the first. Outside of a
+fleet's folder an IAD's name is one of theirs.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
 
 Socket = Literal["master", "operator"]
 HELP: dict[Socket, str] = {
-    "master": "Public socket of any master; by default $SANDERLING_MASTER, else the demo's.",
-    "operator": "Operator socket of a master; by default $SANDERLING_OPERATOR, else the demo's.",
+    "master": "Public socket of any master; else $SANDERLING_MASTER, the fleet's first, or the one "
+    "that runs here.",
+    "operator": "Operator socket of a master; else $SANDERLING_OPERATOR, the fleet's, or that of "
+    "the one that runs here.",
 }
 
 SEVERAL = " Several with commas between: the first that is there is asked, what moved is followed."
@@ -52,7 +55,8 @@ def connecting(
             "of_iad",
             type=NAMES if several else NAME,
             shell_complete=completion.IADS,
-            help="The master of this IAD: of the fleet, with its keys, else of the demo." + more,
+            help="The master of this IAD: of the fleet, with its keys, else of what runs here."
+            + more,
         )
         @FLEET_IF_NAMED
         @click.option(
@@ -73,13 +77,11 @@ def connecting(
             server_keys: str | None,
             **options: Any,
         ) -> int:
-            if address is None and of_iad is None and folder is None:
-                address = unnamed(socket)
-            elif address is None and of_iad is not None and folder is None:
-                address = of_demo(of_iad, socket)
+            if address is None and folder is None:
+                address = of_running(of_iad, socket) if of_iad else unnamed(socket)
                 of_iad = None if address is not None else of_iad
             if address is None and of_iad is None:
-                raise click.UsageError(_nothing_named(socket, folder))
+                of_iad = _first_of_fleet(folder, socket)
             if address is not None and of_iad is not None:
                 raise click.UsageError(f"give either --{socket} ADDRESS or --iad NAME")
             keys: KeyFiles | list[KeyFiles] | None
@@ -128,12 +130,12 @@ def unnamed(socket: Socket) -> str | None:
             return ADDRESS.parse(named)
         except ValueError as error:
             raise click.UsageError(f"${variable}: {error}") from None
-    return of_demo(None, socket)
+    return of_running(None, socket)
 
 
-def of_demo(names: str | None, socket: Socket) -> str | None:
-    """The addresses of these IADs' masters, with commas between, in the demo that runs here; by
-    default of the one that is asked. None if no demo is meant."""
+def of_running(names: str | None, socket: Socket) -> str | None:
+    """The addresses of these IADs' masters, with commas between, in the demo or the fleet of `fleet
+    up` that runs here; by default of the one that is asked. None if neither is meant."""
     from fleet.common.exits import CommandError
     from fleet.inventory.folder import VARIABLE, NoFleetError, find
     from fleet.query import running
@@ -143,48 +145,55 @@ def of_demo(names: str | None, socket: Socket) -> str | None:
         if not os.environ.get(VARIABLE):
             find()
         return None
-    demos = running.found()
-    if not demos:
+    fleets = running.found()
+    if not fleets:
         return None
-    found = [_addresses(demo, names, socket) for demo in demos]
+    found = [_addresses(fleet, names, socket) for fleet in fleets]
     if found[0] is None:
-        has = ", ".join(each.iad for each in demos[0].masters)
-        text = f"there is no IAD {names} in the demo that runs here; it has {has}"
+        has = ", ".join(each.iad for each in fleets[0].masters)
+        text = f"there is no IAD {names} in the {fleets[0].called} that runs here; it has {has}"
         raise CommandError(text)
     told = f"--{socket} {found[0]}"
-    if len(demos) > 1:
-        say(f"{len(demos)} demos run here; asking that of {demos[0].folder}: {told}")
+    if len(fleets) > 1:
+        what = "demos" if {each.kind for each in fleets} == {"demo"} else "fleets"
+        say(f"{len(fleets)} {what} run here; asking that of {fleets[0].folder}: {told}")
     else:
-        say(f"asking the demo that runs here: {told}")
-    for demo, address in zip(demos[1:], found[1:], strict=True):
+        say(f"asking the {fleets[0].called} that runs here: {told}")
+    for fleet, address in zip(fleets[1:], found[1:], strict=True):
         if address is not None:
-            say(f"another, of {demo.folder}: --{socket} {address}")
+            say(f"another, of {fleet.folder}: --{socket} {address}")
     return found[0]
 
 
-def _addresses(demo: Running, names: str | None, socket: Socket) -> str | None:
+def _addresses(fleet: Running, names: str | None, socket: Socket) -> str | None:
     iads = [None] if names is None else names.split(",")
-    found = [demo.address(socket, iad) for iad in iads]
+    found = [fleet.address(socket, iad) for iad in iads]
     return None if None in found else ",".join([each for each in found if each is not None])
 
 
-def _nothing_named(socket: Socket, folder: Folder | None) -> str:
-    """Says what to do where neither an address nor an IAD is given, and no demo is meant."""
+def _first_of_fleet(folder: Folder | None, socket: Socket) -> str:
+    """The IAD that is asked where neither an address nor an IAD is given, and nothing that runs
+    here is meant: the fleet's first. Its operator has to be named where there are several."""
     from fleet.inventory.folder import VARIABLE, NoFleetError, find
+    from fleet.inventory.loader import load
+    from fleet.terminal.output import say
 
     try:
         fleet = folder or find()
     except NoFleetError:
         if os.environ.get(VARIABLE):
             raise
-        return (
-            f"no --{socket} ADDRESS is given, and no demo runs here, or not yet: start one with "
-            "'make demo ARGS=--keep'"
-        )
-    return (
-        f"give either --{socket} ADDRESS or --iad NAME: commands here are for the fleet of "
-        f"{fleet.inventory}, and no demo is asked"
-    )
+        raise click.UsageError(
+            f"no master to ask: --{socket} and --iad are not given, $SANDERLING_{socket.upper()} "
+            "is not set, there is no fleet.toml here or above, and no demo or `fleet up` runs "
+            "here; start one with `fleet up`"
+        ) from None
+    first, *others = [iad.name for iad in load(fleet).iad]
+    if others and socket == "operator":
+        raise click.UsageError(f"give --iad NAME: {', '.join([first, *others])}")
+    more = "; --iad NAME asks another" if others else ""
+    say(f"asking the master of {first}, in {fleet.inventory}{more}")
+    return first
 
 
 def _given(key: str | None, server_keys: str | None) -> KeyFiles | None:

@@ -62,7 +62,7 @@ GATE = click.option(
 )
 
 
-@click.command()
+@click.command(short_help="Bring hosts to the release, settings and keys that are wanted.")
 @FLEET
 @hosts_options
 @click.option("--release", default="", help="This release, whatever the inventory says.")
@@ -121,7 +121,7 @@ def deploy(
     )
 
 
-@click.command()
+@click.command(short_help="Put hosts back to what they were before a deployment.")
 @FLEET
 @hosts_options
 @click.option("--to", "release", default="", help="To this release; else to what was before.")
@@ -159,7 +159,7 @@ def rollback(
     return command.run(folder, iads=iads, groups=groups, limit=limit, options=options)
 
 
-@click.command()
+@click.command(short_help="Let another machine be a node, with its name and areas.")
 @FLEET
 @click.argument("node", metavar="NODE", shell_complete=completion.NODES)
 @click.option(

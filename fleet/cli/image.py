@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fleet.cli.grouped import Grouped
 from fleet.cli.image_emulate import emulate
 from fleet.cli.image_flash import flash
 from fleet.cli.options import AS_JSON, FLEET, Parsed
@@ -31,7 +32,7 @@ def _setting(text: str) -> tuple[str, bool | int | str]:
 SETTING = Parsed("name=value", _setting)
 
 
-@click.group(context_settings={"max_content_width": 100})
+@click.group(cls=Grouped, context_settings={"max_content_width": 100})
 def image() -> None:
     """Build images of cards, and write them to cards."""
 

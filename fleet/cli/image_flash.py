@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from fleet.image.devices import Device
     from fleet.image.flash import Flashed, Image
     from fleet.image.inject import NodeData
+    from fleet.image.wifi import Wifi
     from fleet.image.writing import Step
     from fleet.inventory.folder import Folder
     from fleet.inventory.model import Inventory
@@ -33,10 +35,32 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="The card, such as /dev/sdX; or a file that stands for one.",
 )
+@click.option(
+    "--wifi", "ssid", default="", metavar="SSID", help="Wi-Fi network that it joins (WPA2)."
+)
+@click.option(
+    "--wifi-country", metavar="CC", help="Whose radio rules hold, such as DE; with --wifi."
+)
+@click.option(
+    "--wifi-password-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File with the network's password; without it you are asked.",
+)
 @FLEET
 @YES
 @click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
-def flash(image: Path, name: str, device: Path, folder: Folder, *, yes: bool, as_json: bool) -> int:
+def flash(
+    image: Path,
+    name: str,
+    device: Path,
+    ssid: str,
+    wifi_country: str | None,
+    wifi_password_file: Path | None,
+    folder: Folder,
+    *,
+    yes: bool,
+    as_json: bool,
+) -> int:
     """Write IMAGE to a card and make it a node's.
 
     IMAGE is one of `fleet image build`, or a Raspberry Pi OS that has cloud-init or firstrun.sh.
@@ -55,6 +79,8 @@ def flash(image: Path, name: str, device: Path, folder: Folder, *, yes: bool, as
     store = Store(folder)
     found = flashing.examine(image)
     data = _data(fleet, host, store, found)
+    if ssid or wifi_country or wifi_password_file:
+        data = data._replace(wifi=_wifi(ssid, wifi_country, wifi_password_file))
     flashing.check_fits(found, data, host.node.model if host.node else "")
     disk = flashing.find_card(device, found, folder)
     for line in _announced(found, data, device, disk):
@@ -97,6 +123,20 @@ def _data(fleet: Inventory, host: HostOf, store: Store, image: Image) -> NodeDat
     return node_data(fleet, host, store, files)
 
 
+def _wifi(ssid: str, country: str | None, password_file: Path | None) -> Wifi:
+    """The network to join; its password is asked for unless a file has it."""
+    from fleet.image.wifi import network, password_in
+
+    if not (ssid and country):
+        raise click.UsageError("a Wi-Fi network needs both --wifi SSID and --wifi-country CC")
+    if password_file:
+        return network(ssid, country, password_in(password_file))
+    if not sys.stdin.isatty():
+        raise click.UsageError("nobody can be asked for the password: --wifi-password-file FILE")
+    asked: str = click.prompt(f"Password of {ssid}", hide_input=True, err=True)
+    return network(ssid, country, asked)
+
+
 def _announced(image: Image, data: NodeData, device: Path, disk: Device | None) -> Iterator[str]:
     """What is about to happen, a line each."""
     from fleet.image.devices import contents, size_text
@@ -106,7 +146,8 @@ def _announced(image: Image, data: NodeData, device: Path, disk: Device | None) 
     else:
         what = f"not ours; it is told by {image.kind}, and `fleet deploy` installs the agent"
     yield f"{image.path.name}: {size_text(image.map.size)}, {what}"
-    yield f"becomes {data.node} ({data.hostname})"
+    joins = f", joins {data.wifi.ssid} ({data.wifi.country})" if data.wifi else ""
+    yield f"becomes {data.node} ({data.hostname}){joins}"
     if disk is None:
         yield f"{device}: a file" + (", which is overwritten" if device.exists() else "")
         return

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fleet.cli import completion
+from fleet.cli.grouped import Grouped
 from fleet.cli.options import AS_JSON, FLEET, NAME, hosts_options
 from fleet.common import exits
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from fleet.inventory.folder import Folder
 
 
-@click.command()
+@click.command(short_help="Write a fleet.toml with comments, to begin with.")
 @click.argument("root", metavar="[FOLDER]", type=click.Path(path_type=Path), default=Path())
 @click.option("--name", type=NAME, help="Name of the fleet; by default the folder's.")
 @click.option("--iad", type=NAME, default="iad1", show_default=True, help="Name of its first IAD.")
@@ -40,7 +41,7 @@ def init(
     return command.run(root, name, iad, nodes, local_master=local_master, as_json=as_json)
 
 
-@click.group(context_settings={"max_content_width": 100})
+@click.group(cls=Grouped, context_settings={"max_content_width": 100})
 def inventory() -> None:
     """Look at what the fleet consists of, by its fleet.toml."""
 
@@ -89,7 +90,7 @@ def show(
     return command.run_files(folder, host, as_json=as_json)
 
 
-@inventory.command()
+@inventory.command(short_help="Print a picture of IADs, masters, nodes and areas.")
 @FLEET
 @hosts_options
 @click.option("--dot", "as_dot", is_flag=True, help="For Graphviz rather than Mermaid.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fleet.cli import completion
+from fleet.cli.grouped import Grouped
 from fleet.cli.options import AS_JSON, FLEET, NAME, YES, Parsed, hosts_options
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ PASSPHRASE = click.option(
 )
 
 
-@click.group(context_settings={"max_content_width": 100})
+@click.group(cls=Grouped, context_settings={"max_content_width": 100})
 def keys() -> None:
     """Make, rotate, revoke and keep the keys of a fleet.
 
@@ -141,7 +142,7 @@ def rotate(
     return command.run(folder, asked, lifetime_s, parallel, yes=yes, as_json=as_json)
 
 
-@keys.command()
+@keys.command(short_help="Put a host or a person out, within seconds.")
 @click.argument("name", shell_complete=completion.HOSTS)
 @FLEET
 @click.option("--reason", default="", help="Kept with the revocation.")
@@ -167,7 +168,7 @@ def reinstate(folder: Folder, name: str) -> int:
     return command.run(folder, name)
 
 
-@keys.command()
+@keys.command(short_help="Pin the SSH host key that a host has already.")
 @click.argument("host", shell_complete=completion.HOSTS)
 @FLEET
 @click.option("--fingerprint", metavar="SHA256:…", help="What its own console says.")
@@ -184,7 +185,7 @@ def adopt(folder: Folder, host: str, fingerprint: str | None, file: Path | None)
     return command.run(folder, host, fingerprint, file)
 
 
-@keys.command()
+@keys.command(short_help="Write the keys that a person needs into a folder.")
 @click.argument("person")
 @click.argument("into", metavar="INTO", type=A_PATH)
 @FLEET

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from fleet.cli.grouped import Grouped
 from fleet.common.exits import USAGE, CommandError
 
 
@@ -18,7 +19,7 @@ class NoLabError(CommandError):
     status = USAGE
 
 
-class Experiments(click.Group):
+class Experiments(Grouped):
     """A group whose commands are those of lab/cli.py, which is imported when one is wanted."""
 
     @property

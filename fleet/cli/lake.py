@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from fleet.cli.grouped import Grouped
 from fleet.cli.options import FLEET_IF_NAMED, INTERVAL, Parsed
 
 if TYPE_CHECKING:
@@ -51,12 +52,12 @@ def engine_options(command: F) -> F:
     return command
 
 
-@click.group()
+@click.group(cls=Grouped, short_help="What the fleet has logged, as tables, and in SQL.")
 def lake() -> None:
     """What the fleet has logged, as tables: docs/run/lake.md has their columns."""
 
 
-@lake.command()
+@lake.command(short_help="Turn what was pulled into tables; what is there stays.")
 @engine_options
 @click.option("--compact/--no-compact", default=True, help="Join small files afterwards.")
 @click.option(
@@ -82,7 +83,7 @@ def ingest(
     )
 
 
-@lake.command()
+@lake.command(short_help="Do the same for ever: what is pulled becomes rows at once.")
 @engine_options
 @click.option(
     "--every", "every_s", type=INTERVAL, default="10s", show_default=True, help="How often to look."
@@ -97,7 +98,7 @@ def follow(lake: Path | None, folder: Folder | None, spark: str, every_s: float)
     return command.run(lake, folder, spark, every_s)
 
 
-@lake.command()
+@lake.command(short_help="Ask the tables in SQL.")
 @engine_options
 @click.argument("statement")
 @click.option(
@@ -128,7 +129,7 @@ def sql(
     return command.run(lake, folder, spark, statement, form, rows)
 
 
-@click.command()
+@click.command(short_help="Write a page: objectives, deadlines, load, sensors, climate.")
 @engine_options
 @click.option("--since", type=TIME, help="Only from then on: 24h (ago), 2026-11-21, …T13:00.")
 @click.option("--until", type=TIME, help="Only until then.")

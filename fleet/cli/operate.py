@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fleet.cli.connecting import of_demo, unnamed
+from fleet.cli.connecting import of_running, unnamed
+from fleet.cli.grouped import Grouped
 from fleet.cli.options import (
     ADDRESS,
     AS_JSON,
@@ -62,7 +63,7 @@ BYTES = Parsed("size", _bytes)
 UNIT = Parsed("unit", _unit)
 
 
-@click.command()
+@click.command(short_help="Print how a fleet is, those in trouble first.")
 @click.option("--operator", type=ADDRESS, help="Only this master, by its operator socket.")
 @click.option("--key", type=click.Path(path_type=Path), help="With --operator: your secret key.")
 @click.option(
@@ -110,7 +111,7 @@ def status(
     5 nobody could be asked.
     """
     if operator is None and not (folder or groups or limit) and len(iads) <= 1:
-        operator = of_demo(iads[0], "operator") if iads else unnamed("operator")
+        operator = of_running(iads[0], "operator") if iads else unnamed("operator")
         iads = () if operator is not None else iads
     if operator is not None:
         if watch:
@@ -145,7 +146,11 @@ def status(
     return overview.run(folder, fleet, hosts, options)
 
 
-@click.command(name="exec", context_settings={"allow_interspersed_args": False})
+@click.command(
+    name="exec",
+    context_settings={"allow_interspersed_args": False},
+    short_help="Run a command on many hosts at a time.",
+)
 @FLEET
 @hosts_options
 @click.option("--sudo", is_flag=True, help="As root.")
@@ -191,7 +196,7 @@ def exec_(
     return execute.run(folder, fleet, hosts, command, options)
 
 
-@click.command()
+@click.command(short_help="Find the usual faults, and name the remedy of each.")
 @FLEET
 @hosts_options
 @patience("3s", "How long to wait for a master.")
@@ -218,7 +223,7 @@ def doctor(
     return command.run(folder, iads, groups, limit, reach, as_json=as_json)
 
 
-@click.group()
+@click.group(cls=Grouped)
 def logs() -> None:
     """The journals of the fleet's hosts; their records and histories."""
 
@@ -344,7 +349,7 @@ def pull(
     return command.run(folder or find(), lake, iads, groups, limit, options)
 
 
-@click.command()
+@click.command(short_help="Start hosts again, a few at a time, masters last.")
 @FLEET
 @hosts_options
 @click.option(

@@ -15,6 +15,8 @@ from fleet.cli import completion
 if TYPE_CHECKING:
     from fleet.inventory.folder import Folder
 
+# As the wire's `Text`, which is not imported for the sake of --help.
+LONGEST_TEXT = 512
 V = TypeVar("V")
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -103,6 +105,24 @@ def _share(text: str) -> Any:
     return Share(int(match[1]), bool(match[2]))
 
 
+def _identifier(text: str) -> str:
+    if not 1 <= len(text) <= 64:
+        raise ValueError(f"a name has 1 to 64 characters; this one has {len(text)}")
+    return _encodable(text)
+
+
+def _condition(text: str) -> str:
+    if len(text) > LONGEST_TEXT:
+        raise ValueError(f"it has {len(text)} characters; at most {LONGEST_TEXT} are read")
+    return _encodable(text)
+
+
+def _encodable(text: str) -> str:
+    if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise ValueError("it has bytes that are no UTF-8")
+    return text
+
+
 ADDRESS = Parsed("address", _address)
 # Of several masters, with commas between.
 ADDRESSES = Parsed("addresses", _addresses)
@@ -116,6 +136,10 @@ NAMES = Parsed(
 CHANNEL = Parsed(
     "channel", matching(r"[a-z][a-z0-9_]{0,31}", "a channel; write temperature or humidity")
 )
+# A watch's or subscription's, chosen by its client.
+IDENTIFIER = Parsed("name", _identifier)
+# Of a trigger or filter that the master reads.
+CONDITION = Parsed("condition", _condition)
 WINDOW = Parsed("duration", _units("parse_window"))
 INTERVAL = Parsed("duration", _units("parse_interval"))
 AGO = Parsed("duration", _units("parse_ago"))
@@ -220,14 +244,15 @@ YES = click.option("--yes", is_flag=True, help="Do it without asking.")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
-def areas_to(what: str) -> Callable[[F], F]:
+def areas_to(what: str, *, required: bool = True) -> Callable[[F], F]:
     """The option for areas to `what`."""
     return click.option(
         "--area",
         "areas",
         type=AREA,
         multiple=True,
-        required=True,
+        required=required,
+        shell_complete=completion.AREAS,
         help=f"Area to {what}; give it again for more.",
     )
 

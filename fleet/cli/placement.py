@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fleet.cli.asking import asks
+from fleet.cli.grouped import Grouped
 from fleet.cli.options import NAME, WINDOW
 
 if TYPE_CHECKING:
@@ -20,7 +21,11 @@ UNIT = click.argument("unit", metavar="UNIT")
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.group(context_settings={"max_content_width": 100})
+@click.group(
+    cls=Grouped,
+    context_settings={"max_content_width": 100},
+    short_help="Where topics and homes live: prices, plans, pins.",
+)
 def placement() -> None:
     """Where topics and homes live: prices, plans, pins; freeze or drain a master.
 
@@ -38,7 +43,7 @@ def show(ask: Asker) -> int:
     return ask.show()
 
 
-@placement.command()
+@placement.command(short_help="Print the price of every master for a unit.")
 @UNIT
 @asks("2s", ROOM)
 def why(unit: str, ask: Asker) -> int:
@@ -46,7 +51,7 @@ def why(unit: str, ask: Asker) -> int:
     return ask.why(unit)
 
 
-@placement.command()
+@placement.command(short_help="Plan all places anew; nothing is moved.")
 @click.option(
     "--planner",
     type=click.Choice(PLANNERS),
@@ -73,7 +78,7 @@ def plan(planner: str, dry: bool, file: Path, model: Path | None, ask: Asker) ->
     return ask.plan(planner, None if dry else file, model)
 
 
-@placement.command()
+@placement.command(short_help="Have a master check a plan, and make its moves.")
 @click.argument("file", type=FILE, default=Path("placement-plan.json"))
 @asks("5s", ROOM)
 def apply(file: Path, ask: Asker) -> int:
@@ -93,7 +98,7 @@ def move(unit: str, master: str, ask: Asker) -> int:
     return ask.move(unit, master)
 
 
-@placement.command()
+@placement.command(short_help="Move a unit to a master and keep it there.")
 @UNIT
 @click.argument("master", type=NAME)
 @asks("5s", ROOM)

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fleet.cli.extras import without
 from fleet.cli.lake import engine_options
 from fleet.cli.options import INTERVAL, SEED, Number, run_directory
+from fleet.terminal.installing import require
 
 if TYPE_CHECKING:
     from fleet.inventory.folder import Folder
 
 
-@click.command()
+@click.command(short_help="Measure topics that share a master, on this machine.")
 @click.option("--quick", is_flag=True, help="A minute: 6 configurations of up to 3 topics.")
 @click.option(
     "--runs",
@@ -77,7 +77,7 @@ def measure(
     return command.measure(directory, extent, seed, worker_a_topic=worker_a_topic)
 
 
-@click.command()
+@click.command(short_help="Train the latency model from what masters recorded.")
 @engine_options
 @click.option(
     "--percentile",
@@ -110,14 +110,13 @@ def train(
 
     Exit status: 0 done, 2 wrong usage, 5 the lake has too few records, 130 interrupted.
     """
-    if (status := without("numpy", "scipy", "sklearn", "pyspark")) is not None:
-        return status
+    require("numpy", "scipy", "sklearn", "pyspark")
     from fleet.placement.campaign import command
 
     return command.train_from(lake, folder, spark, float(percentile), output, as_json=as_json)
 
 
-@click.command()
+@click.command(short_help="Pull, learn, plan and move, again and again.")
 @engine_options
 @click.option(
     "--every",
@@ -157,8 +156,7 @@ def follow(
     Exit status: 0 ended by SIGTERM, or with --once: done, 1 with --once: nothing could be learned,
     2 wrong usage, 130 interrupted.
     """
-    if (status := without("pyarrow", "pyspark")) is not None:
-        return status
+    require("pyarrow", "pyspark")
     from fleet.placement.loop import follow as command
 
     return command.start(

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fleet.cli.extras import without
 from fleet.cli.lake import TIME, engine_options
 from fleet.cli.options import POLICY, SEED, Number, Parsed
 from fleet.common import exits
+from fleet.terminal.installing import require
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -52,7 +52,7 @@ def _picture(text: str) -> Path:
     return path
 
 
-@click.command()
+@click.command(short_help="Plan capacity: the rate that a fleet sustains, its pods.")
 @click.argument("config", type=FILE, required=False)
 @click.option("--classes", type=FILE, help="TOML file of classes of queries; else DSSP's Table II.")
 @click.option(
@@ -184,8 +184,7 @@ def plan(
     lake has no records of it, 130 interrupted.
     """
     if places:
-        if (status := without("pyarrow", "pyspark")) is not None:
-            return status
+        require("pyarrow", "pyspark")
         from fleet.placement.loop import command as loop
 
         return loop.run(
@@ -196,8 +195,7 @@ def plan(
         libraries.append("matplotlib")
     if models is not None:
         libraries.append("pyarrow")
-    if (status := without(*libraries)) is not None:
-        return status
+    require(*libraries)
     if picture is not None and not picture.parent.is_dir():
         return exits.fail(f"{picture}: there is no folder {picture.parent}", exits.USAGE)
     from fleet.plan import command

@@ -6,18 +6,19 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fleet.cli.grouped import Grouped
 from fleet.cli.options import AS_JSON, FLEET, hosts_options
 
 if TYPE_CHECKING:
     from fleet.inventory.folder import Folder
 
 
-@click.group(context_settings={"max_content_width": 100})
+@click.group(cls=Grouped, context_settings={"max_content_width": 100})
 def release() -> None:
     """Make releases: what hosts run, by their machine and Python."""
 
 
-@release.command()
+@release.command(short_help="Make the release of these sources for every kind of host.")
 @FLEET
 @click.option(
     "--machine",
@@ -60,7 +61,7 @@ def build(
     return command.run(folder, machines, suites, pythons, as_json=as_json)
 
 
-@click.command()
+@click.command(short_help="Print the releases that are stored, the latest first.")
 @FLEET
 @click.option("--hosts", "on_hosts", is_flag=True, help="Those that hosts have, instead.")
 @hosts_options

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fleet.cli.asking import asks
+from fleet.cli.grouped import Grouped
 from fleet.cli.options import CHANNEL, NAME, SLO, Number, areas_to
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 _ROOM = "fleet.query.service"
 
 
-@click.group(context_settings={"max_content_width": 100})
+@click.group(cls=Grouped, context_settings={"max_content_width": 100})
 def service() -> None:
     """Set services up between IADs, and change them while they run.
 
@@ -24,7 +25,7 @@ def service() -> None:
     """
 
 
-@service.command()
+@service.command(short_help="Set a service up: find IADs, negotiate, form the pool.")
 @click.argument("name", type=NAME)
 @click.option(
     "--capability", type=CHANNEL, required=True, help="What is sensed, such as temperature."

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fleet.cli.connecting import connecting
-from fleet.cli.options import WINDOW, Parsed
+from fleet.cli.options import IDENTIFIER, WINDOW, Parsed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,23 +25,14 @@ def _filter(text: str) -> Filter:
 FILTER = Parsed("filter", _filter)
 
 
-def _identifier(text: str) -> str:
-    if not 1 <= len(text) <= 64:
-        raise ValueError(f"a name has 1 to 64 characters; this one has {len(text)}")
-    return text
-
-
-SUBSCRIPTION = Parsed("name", _identifier)
-
-
-@click.command()
+@click.command(short_help="Print each alert for which a filter holds, as it comes.")
 @click.argument("wanted", metavar="FILTER", type=FILTER, required=False)
 @connecting("master", several=True)
 @click.option(
     "--durable",
     "durable",
     metavar="NAME",
-    type=SUBSCRIPTION,
+    type=IDENTIFIER,
     help="Keep alerts under this name while nobody listens: the same command later goes on.",
 )
 @click.option("--after", type=click.IntRange(min=0), help="With --durable: last position known.")
@@ -68,7 +59,7 @@ def subscribe(
 
     \b
     fleet subscribe --iad iad4 'metric = "temperature" and value > 30'
-    fleet subscribe --iad iad4 'area under "b1/f4" and kind = "raised"' --for 8h --json
+    fleet subscribe --iad iad4 'area under "b1/f4" and kind = "raised"' --for 8h
     fleet subscribe --iad iad4 'trigger in ("hot", "smoke")' --durable pager
 
     Exit status: 0 done, 1 nothing to unsubscribe, 2 wrong usage, 3 refused, 4 no reply, 130

@@ -8,6 +8,7 @@ import click
 
 from fleet.cli.asking import asks
 from fleet.cli.connecting import connecting
+from fleet.cli.grouped import Grouped
 from fleet.cli.options import AREA, CHANNEL, INTERVAL, NAME, SLO, Parsed, patience
 
 if TYPE_CHECKING:
@@ -36,7 +37,11 @@ SETTING = Parsed("name=value", _setting)
 LIMIT = Parsed("name=value", _limit)
 
 
-@click.group(context_settings={"max_content_width": 100})
+@click.group(
+    cls=Grouped,
+    context_settings={"max_content_width": 100},
+    short_help="Topics: what masters make of readings and messages.",
+)
 def topic() -> None:
     """Topics of a master: what they take in, which processor it goes through; publish to them.
 
@@ -82,6 +87,9 @@ def topic() -> None:
     multiple=True,
     help="What the processor may take: memory=128M, cpu=0.5s, waiting=5000. Again for more.",
 )
+@click.option(
+    "--standby", is_flag=True, help="Another master of the pool takes it over if its own dies."
+)
 @asks("5s", "fleet.query.topic")
 def create(
     name: str,
@@ -93,13 +101,14 @@ def create(
     settings: tuple[tuple[str, Any], ...],
     slo: Any,
     limits: tuple[tuple[str, float], ...],
+    standby: bool,
     ask: Asker,
 ) -> int:
     """Have a master keep a topic.
 
     \b
-    fleet topic create comfort --area b1/f4 --channels temperature,humidity --every 5s \\
-      --processor comfort_index --slo p90=1s
+    fleet topic create comfort --area b1/f4 --channels temperature,humidity \\
+      --every 5s --processor comfort_index --slo p90=1s
     fleet topic create notes
 
     The same again changes nothing. Exit status: 0 it is kept, 2 wrong usage, 3 refused, 4 no reply.
@@ -114,6 +123,7 @@ def create(
         parameters=dict(settings),
         slo=slo,
         limits=dict(limits),
+        standby=standby,
     )
 
 
@@ -132,7 +142,7 @@ def show(name: str, ask: Asker) -> int:
     return ask.show(name)
 
 
-@topic.command()
+@topic.command(short_help="End a topic, with its processor's state.")
 @click.argument("name", type=NAME)
 @asks("5s", "fleet.query.topic")
 def remove(name: str, ask: Asker) -> int:
@@ -140,7 +150,7 @@ def remove(name: str, ask: Asker) -> int:
     return ask.remove(name)
 
 
-@topic.command()
+@topic.command(short_help="Start a processor again that failed too often.")
 @click.argument("name", type=NAME)
 @asks("5s", "fleet.query.topic")
 def enable(name: str, ask: Asker) -> int:
@@ -148,7 +158,7 @@ def enable(name: str, ask: Asker) -> int:
     return ask.enable(name)
 
 
-@topic.command()
+@topic.command(short_help="Publish a message to a topic of any master.")
 @click.argument("name", type=NAME)
 @click.argument("attributes", type=SETTING, nargs=-1, required=True)
 @connecting("master", several=True)

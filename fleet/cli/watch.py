@@ -9,7 +9,10 @@ import click
 from fleet.cli.connecting import connecting
 from fleet.cli.options import (
     CHANNELS,
+    CONDITION,
+    IDENTIFIER,
     INTERVAL,
+    NAME,
     OBJECTIVE,
     SERIES,
     TIMEOUT,
@@ -38,8 +41,15 @@ _STYLES: Final = {"--stream": "stream", "--when": "trigger", "--on": "on"}
     "--window", "window_s", type=WINDOW, help="Length of each round's window; else as --every."
 )
 @click.option("--stream", is_flag=True, help="Every reading once: windows lie back to back.")
-@click.option("--when", "trigger", default="", help="Only rounds in which this trigger holds.")
-@click.option("--on", default="", help="A round whenever alerts come for which this filter holds.")
+@click.option(
+    "--when", "trigger", type=CONDITION, default="", help="Only rounds in which this trigger holds."
+)
+@click.option(
+    "--on",
+    type=CONDITION,
+    default="",
+    help="A round whenever alerts come for which this filter holds.",
+)
 @click.option("--for", "lasting_s", type=WINDOW, help="How long; by default until Ctrl-C.")
 @click.option("--rounds", type=click.IntRange(min=1), help="End after so many rounds were shown.")
 @OBJECTIVE
@@ -51,8 +61,10 @@ _STYLES: Final = {"--stream": "stream", "--when": "trigger", "--on": "on"}
     type=TIMEOUT,
     help="Answer timeout of a round; by default 4 times the SLO's latency.",
 )
-@click.option("--service", default="default", show_default=True, help="Service asked.")
-@click.option("--resume", "watch_id", help="Go on with this watch, left open by --detach.")
+@click.option("--service", type=NAME, default="default", show_default=True, help="Service asked.")
+@click.option(
+    "--resume", "watch_id", type=IDENTIFIER, help="Go on with this watch, left open by --detach."
+)
 @click.option("--after", type=click.IntRange(min=0), help="With --resume: last round known.")
 @click.option("--detach", is_flag=True, help="Leave the watch open at the end.")
 @click.option("--json", "as_json", is_flag=True, help="Print each round as a line of JSON.")
@@ -83,7 +95,8 @@ def watch(
     'temperature > 30 or rate(humidity) > 2/min'. A filter is one of `fleet subscribe`:
     'metric = "co2" and value > 1000'.
 
-    Exit status: 0 done, 2 wrong usage, 3 refused, 4 no reply, 130 interrupted.
+    Exit status: 0 done; 2 wrong usage, or nobody knows any of the areas or channels; 3 refused; 4
+    no reply; 130 interrupted.
     """
     from fleet.query import watch as command
 

@@ -9,10 +9,12 @@ from agent.client import Client, Notifications
 from agent.overlay.scot import BrokerId
 from agent.wire.edge_config import EdgeTrigger
 from agent.wire.push import Notified
+from fleet.demo.story import Story
 from fleet.inventory.overlay_plan import OverlayPlan
 from fleet.query import subscribe, watch
 from fleet.simulation.screen import DemoScreen
 from fleet.terminal import screen
+from fleet.terminal.units import format_ms
 from fleet.testbed.testbed import Testbed
 
 # Tree of two vertices, two clusters: from iad4 to iad1 there are two links on either path.
@@ -45,7 +47,7 @@ SHOWN_FOR_S: Final = 8.0
 PATIENCE_S: Final = 30.0
 
 
-def show_alerts(bed: Testbed, show: DemoScreen) -> list[float]:
+def show_alerts(bed: Testbed, show: DemoScreen, story: Story) -> list[float]:
     """Subscribe and show the next alerts; returns the delays after their readings, in ms."""
     show.heading("5  Alerts: from a node to a subscriber in another cluster")
     show.say(
@@ -62,7 +64,8 @@ def show_alerts(bed: Testbed, show: DemoScreen) -> list[float]:
     show.say("")
     with Client(bed.public(SUBSCRIBER)) as client, client.subscribe(WANTED) as notifications:
         screen.line(show.console, subscribe.header(), "bold")
-        late_ms = _follow(notifications, show)
+        story.step(f"Be told: whenever humidity rises or falls fast on floor {FLOOR[-1]}")
+        late_ms = _follow(notifications, show, story)
     show.say(_summary(late_ms))
     _show_round(bed, show)
     return late_ms
@@ -107,7 +110,7 @@ def _picture(overlay: OverlayPlan, show: DemoScreen) -> None:
     screen.show_table(show.console, table)
 
 
-def _follow(notifications: Notifications, show: DemoScreen) -> list[float]:
+def _follow(notifications: Notifications, show: DemoScreen, story: Story) -> list[float]:
     late_ms: list[float] = []
     begun_s = time.monotonic()
     while len(late_ms) < MAX_SHOWN:
@@ -119,8 +122,23 @@ def _follow(notifications: Notifications, show: DemoScreen) -> list[float]:
         drawn = subscribe.alert_line(each, now_s, 0.0)
         if isinstance(each, Notified):
             late_ms.append(round(now_s * 1e3 - each.notification.time_ms, 1))
+            story.say(_told(each, late_ms[-1]))
         screen.line(show.console, drawn)
+    if not late_ms:
+        story.say(_summary(late_ms))
     return late_ms
+
+
+def _told(alert: Notified, late_ms: float) -> str:
+    """An alert in plain words."""
+    found = alert.notification.attributes
+    does = "rises" if found.get("kind") == "raised" else "falls"
+    value = found.get("value")
+    number = f" {value:.1f} %" if isinstance(value, float) else ""
+    return (
+        f"{found.get('area')}: humidity {does},{number}; told {format_ms(late_ms)} after it was "
+        "measured"
+    )
 
 
 def _summary(late_ms: list[float]) -> str:

@@ -16,6 +16,7 @@ from agent.wire.handover import ListMoves, MoveUnit, UnitMove
 from agent.wire.messages import Slo
 from agent.wire.push import Notified
 from agent.wire.topics import CreateTopic, RemoveTopic, Topic
+from fleet.demo.story import Story
 from fleet.query import subscribe
 from fleet.simulation.screen import DemoScreen
 from fleet.terminal import screen
@@ -54,7 +55,7 @@ class Move(Struct, frozen=True):
     pause_ms: float | None
 
 
-def show_topics(bed: Testbed, show: DemoScreen) -> Move:
+def show_topics(bed: Testbed, show: DemoScreen, story: Story) -> Move:
     """Create topics, show what they put out, and move one while messages come."""
     show.heading("6  Topics: what processors make of readings and messages")
     show.say(
@@ -64,7 +65,8 @@ def show_topics(bed: Testbed, show: DemoScreen) -> Move:
     )
     show.say("")
     with _kept(bed, FLOORS), _outputs(bed, FLOORS.name) as outputs:
-        _follow(outputs, show)
+        story.step("Compute where the readings are: the mean of every floor, each second")
+        story.say(", ".join(_follow(outputs, show)) or "Nothing came.")
     show.say("")
     show.say(
         f"A processor moves while it works: numbered messages are published at {PUBLISHER}, "
@@ -77,6 +79,10 @@ def show_topics(bed: Testbed, show: DemoScreen) -> Move:
         f"{moved.sent} messages: {moved.lost} lost, {moved.doubled} doubled, {moved.reordered} "
         f"reordered. The move paused the outputs for {moved.pause_ms or 0:.0f} ms; the longest "
         f"time between two of them was {moved.longest_gap_ms:.0f} ms."
+    )
+    story.say(
+        f"One such program moved to another master: {moved.sent} messages, {moved.lost} lost, "
+        f"{moved.doubled} doubled."
     )
     return moved
 
@@ -101,14 +107,21 @@ def _outputs(bed: Testbed, topic: str) -> Iterator[Notifications]:
         yield notifications
 
 
-def _follow(outputs: Notifications, show: DemoScreen) -> None:
+def _follow(outputs: Notifications, show: DemoScreen) -> list[str]:
+    """Show some outputs; the floors' means, in words."""
+    means = {}
     end_s = time.monotonic() + PATIENCE_S
     for _ in range(SHOWN):
         each = outputs.wait(max(0.0, end_s - time.monotonic()))
         if each is None:
             show.say(f"Nothing came in {PATIENCE_S:g} s.")
-            return
+            break
         screen.line(show.console, subscribe.alert_line(each, time.time()))
+        if isinstance(each, Notified):
+            found = each.notification.attributes
+            if isinstance(mean := found.get("temperature"), float):
+                means[str(found.get("area"))] = mean
+    return [f"{area} {mean:.1f} °C" for area, mean in sorted(means.items())]
 
 
 # --- a move under load ----------------------------------------------------------------------------

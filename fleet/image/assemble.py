@@ -217,7 +217,8 @@ def _boot_files(what: Specification, root: Path) -> Path:
     (boot / "config.txt").write_text("".join(f"{line}\n" for line in lines))
     (boot / "cmdline.txt").write_text(f"{command_line(what.plan)}\n")
     (boot / "sanderling").mkdir()
-    about = {"format": 1, "release": what.release, "model": what.plan.model}
+    wifi = "wpasupplicant" in what.plan.packages
+    about = {"format": 1, "release": what.release, "model": what.plan.model, "wifi": wifi}
     (boot / "sanderling/image.json").write_bytes(msgspec.json.encode(about) + b"\n")
     return boot
 

@@ -76,6 +76,11 @@ def check_fits(image: Image, data: NodeData, model: str) -> None:
         raise FlashError(
             f"{image.path.name} is for {image.mark.model}, {data.node} is a {model} by fleet.toml"
         )
+    if data.wifi and not image.mark.wifi:
+        raise FlashError(
+            f"{image.path.name} takes no Wi-Fi: it has no layer wifi, or was built before its "
+            "first boot could; build it again, or leave --wifi out"
+        )
     if data.user != inject.USER:
         raise FlashError(
             f"images of `fleet image build` have the user {inject.USER}, and {data.node} is "

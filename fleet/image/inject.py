@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Struct
 
+from fleet.image.wifi import Wifi, wpa_supplicant
 from fleet.inventory.files import HostFile
 from fleet.inventory.model import Inventory
-from fleet.inventory.parties import HostOf
+from fleet.inventory.parties import HostOf, hostname_of
 from fleet.keys.ssh import HostKey
 
 FORMAT: Final = 1
@@ -21,15 +21,16 @@ MARK: Final = f"{FOLDER}/image.json"
 MANIFEST: Final = f"{FOLDER}/manifest.json"
 # Login user of Sanderling images.
 USER: Final = "fleet"
-LONGEST_LABEL: Final = 63  # of a host name: RFC 1035, 2.3.4
 
 
 class ImageMark(Struct, frozen=True):
-    """Self-description of a Sanderling image, in its boot partition."""
+    """Self-description of a Sanderling image, in its boot partition. `wifi`: its first boot takes
+    a network's name and key."""
 
     format: Literal[1]
     release: str
     model: str
+    wifi: bool = False
 
 
 class NodeData(NamedTuple):
@@ -41,6 +42,7 @@ class NodeData(NamedTuple):
     authorized_keys: tuple[str, ...]
     host_key: HostKey
     files: tuple[HostFile, ...] = ()
+    wifi: Wifi | None = None
 
 
 class Manifest(Struct, frozen=True):
@@ -90,13 +92,6 @@ def node_data(
     )
 
 
-def hostname_of(name: str) -> str:
-    """The host name of ``iad4/n3``: ``iad4-n3``; lower case, with ``-`` for all other
-    characters."""
-    label = re.sub(r"[^a-z0-9]+", "-", name.lower())[:LONGEST_LABEL]
-    return label.strip("-") or "node"
-
-
 def payload(data: NodeData, number: str) -> dict[str, bytes]:
     """Files for the boot partition of one of our images, in the order of writing: the manifest
     last, because its presence means that all are there. `number` is its id."""
@@ -108,6 +103,8 @@ def payload(data: NodeData, number: str) -> dict[str, bytes]:
         HostFile("authorized_keys", authorized(data).encode(), 0o600),
         *[each._replace(path=f"files/{each.path}") for each in data.files],
     ]
+    if data.wifi:
+        files.append(HostFile("wpa_supplicant.conf", wpa_supplicant(data.wifi), 0o600))
     entries = [
         Entry(
             name=each.path,

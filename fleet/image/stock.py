@@ -17,6 +17,7 @@ import msgspec
 
 from fleet.common.exits import CommandError
 from fleet.image.inject import MARK, ImageMark, NodeData, authorized
+from fleet.image.wifi import network_config, set_wlan
 
 Kind = Literal["sanderling", "cloud-init", "firstrun"]
 # Files that are read to recognise an image.
@@ -60,8 +61,8 @@ def recognise(files: Mapping[str, bytes | None]) -> tuple[Kind, ImageMark | None
 def cloud_init(data: NodeData, number: str) -> dict[str, bytes]:
     """Files for NoCloud. `number` makes it an instance that is new to cloud-init.
 
-    cloud-init leaves user-data in place, and the host key in it. Therefore its last command
-    replaces it by one without secrets, of the same instance.
+    cloud-init leaves user-data in place, and the host key in it. Therefore its last commands
+    replace it, and network-config, by ones without secrets, of the same instance.
     """
     lasting: dict[str, Any] = {
         "hostname": data.hostname,
@@ -79,7 +80,7 @@ def cloud_init(data: NodeData, number: str) -> dict[str, bytes]:
             }
         ],
     }
-    once = {
+    once: dict[str, Any] = {
         "ssh_deletekeys": True,
         "ssh_keys": {
             "ed25519_private": data.host_key.private.decode(),
@@ -90,13 +91,19 @@ def cloud_init(data: NodeData, number: str) -> dict[str, bytes]:
             ["sh", "-c", _HIDE.format(name="user-data", kept="sanderling-user-data")],
         ],
     }
-    return {
+    files = {
         "sanderling-user-data": _cloud_config(lasting),
         "meta-data": _json(
             {"instance-id": f"sanderling-{number}", "local-hostname": data.hostname}
         ),
-        "user-data": _cloud_config({**lasting, **once}),
     }
+    if data.wifi:
+        # Read once for an instance; so later boots of this one need neither name nor key.
+        files["sanderling-network-config"] = _json({"network": {"config": "disabled"}})
+        files["network-config"] = network_config(data.wifi)
+        hide = _HIDE.format(name="network-config", kept="sanderling-network-config")
+        once["runcmd"].append(["sh", "-c", hide])
+    return {**files, "user-data": _cloud_config({**lasting, **once})}
 
 
 # Overwritten before it is replaced: the content of an unlinked file can still be read from the
@@ -117,6 +124,7 @@ def firstrun(data: NodeData, command_line: bytes) -> dict[str, bytes]:
         keys=quote(authorized(data)),
         private=quote(data.host_key.private.decode()),
         public=quote(data.host_key.public),
+        wifi=set_wlan(data.wifi) if data.wifi else "",
     )
     return {"firstrun.sh": script.encode(), "cmdline.txt": f"{before}{RUN}\n".encode()}
 
@@ -156,7 +164,7 @@ main() {{
     printf '%s\\n' {public} >/etc/ssh/ssh_host_ed25519_key.pub
     printf 'PasswordAuthentication no\\n' >/etc/ssh/sshd_config.d/10-sanderling.conf
     systemctl enable ssh
-
+{wifi}
     sed -i -E 's/ systemd\\.(run|run_success_action|unit)=[^ ]*//g' /boot/firmware/cmdline.txt
     sync
     head -c "$(stat -c %s /boot/firmware/firstrun.sh)" /dev/zero |

@@ -20,7 +20,7 @@ from fleet.inventory.selection import one_host, select
 from fleet.keys.errors import KeyStoreError
 from fleet.keys.store import Store
 from fleet.terminal import output
-from fleet.terminal.screen import BOUNDLESS, console, line, plain_table, show_table
+from fleet.terminal.screen import console, line, plain_table, show_table
 
 NO_KEY: Final = b"# not made yet: fleet keys init\n"
 # An IAD may offer every room of a building; the table of its nodes lists all of them.
@@ -200,11 +200,7 @@ def show(shown: Shown) -> None:
     nodes = [host for iad in shown.iads for host in iad.hosts if host.model]
     if nodes:
         line(screen, "")
-        table = _node_table(nodes, pinned, ", ")
-        unbounded = screen.options.update(width=BOUNDLESS)
-        if screen.measure(table, options=unbounded).maximum > screen.width:
-            table = _node_table(nodes, pinned, "\n")
-        show_table(screen, table)
+        show_table(screen, _node_table(nodes, pinned))
     if pinned:
         line(screen, f"release {OWN}: the one built from these sources", style="dim")
 
@@ -221,13 +217,13 @@ def _iad_table(shown: Shown, pinned: bool) -> Table:
     return table
 
 
-def _node_table(nodes: Sequence[ShownHost], pinned: bool, between: str) -> Table:
+def _node_table(nodes: Sequence[ShownHost], pinned: bool) -> Table:
     columns = ["node", "address", "model", "areas", "sensors", "groups"]
     columns += ["release"] if pinned else []
     table = plain_table(*columns, left=len(columns), folds=("areas", "sensors", "groups"))
     for host in nodes:
         cells = [host.name, host.address, host.model]
-        cells += [between.join(names) for names in (host.areas, host.sensors, host.groups)]
+        cells += [", ".join(names) for names in (host.areas, host.sensors, host.groups)]
         table.add_row(*cells, *([host.release or OWN] if pinned else []))
     return table
 

@@ -14,7 +14,7 @@ from fleet.inspect.rows import CARD, FleetStatus, Health, HostRow, IadRow
 from fleet.terminal.output import printable
 from fleet.terminal.screen import line, plain_table, show_table
 from fleet.terminal.units import size
-from fleet.terminal.wrapping import fitted
+from fleet.terminal.wrapping import fits, fitted
 
 # Maximum number of hosts shown without --all; those with faults always are.
 MAX_ROWS: Final = 40
@@ -33,7 +33,7 @@ DAY_S: Final = 86_400
 
 def show(screen: Console, status: FleetStatus, *, everything: bool) -> None:
     """Print it; in a file without trailing blanks."""
-    for part in parts(status, everything=everything):
+    for part in parts(screen, status, everything=everything):
         if isinstance(part, Table):
             show_table(screen, part)
         else:
@@ -42,17 +42,18 @@ def show(screen: Console, status: FleetStatus, *, everything: bool) -> None:
 
 def group(screen: Console, status: FleetStatus, *, everything: bool) -> RenderableType:
     """The same as one renderable, to be redrawn on a terminal."""
-    found = parts(status, everything=everything)
+    found = parts(screen, status, everything=everything)
     return Group(*(each for part in found for each in fitted(part, screen)))
 
 
-def parts(status: FleetStatus, *, everything: bool) -> Iterable[Table | Text]:
-    """From top to bottom."""
+def parts(screen: Console, status: FleetStatus, *, everything: bool) -> Iterable[Table | Text]:
+    """From top to bottom, for this screen's width."""
     for iad in status.iads:
         yield iad_line(iad)
     yield summary_line(status)
     shown = status.hosts if everything else _chosen(status.hosts)
-    yield host_table(shown)
+    table = host_table(shown)
+    yield table if fits(table, screen) else narrow_table(shown)
     left = len(status.hosts) - len(shown)
     if left:
         yield Text(f"and {left} more that are ok: --all", "dim")
@@ -109,7 +110,7 @@ def host_table(rows: Sequence[HostRow]) -> Table:
             row.host,
             Text(row.health, STYLES[row.health]),
             _release(row),
-            Text(row.state or DASH, "" if row.state in ("live", "answers", None) else "red"),
+            _state(row),
             Text(_unit(row), "" if row.unit in ("active (running)", None) else "red"),
             _clock(row),
             _sensors(row),
@@ -117,10 +118,48 @@ def host_table(rows: Sequence[HostRow]) -> Table:
             DASH if row.events_waiting is None else str(row.events_waiting),
             _free(row),
             _life(row),
-            DASH if row.celsius is None else f"{row.celsius:.0f}",
-            DASH if row.uptime_s is None else uptime(row.uptime_s),
+            _celsius(row),
+            _up(row),
         )
     return table
+
+
+def narrow_table(rows: Sequence[HostRow]) -> Table:
+    """A row a host, for a terminal of 80 columns: what is well is not named."""
+    table = plain_table(
+        *("host", "health", "release", "state", "besides", "free", "°C", "up"),
+        left=5,
+        folds=("besides",),
+    )
+    table.padding = (0, 1, 0, 0)
+    for row in rows:
+        table.add_row(
+            row.host,
+            Text(row.health, STYLES[row.health]),
+            _release(row),
+            _state(row),
+            _besides(row),
+            _free(row),
+            _celsius(row),
+            _up(row),
+        )
+    return table
+
+
+def _besides(row: HostRow) -> Text:
+    found = [_wrong_unit(row), _sensors(row), _power(row)]
+    if row.clock_synchronised is False:
+        found.append(Text("clock not set", "yellow"))
+    if row.events_waiting:
+        found.append(Text(f"{row.events_waiting} events wait"))
+    if (life := _life(row)).endswith("%"):
+        found.append(Text(f"life {life}"))
+    return Text(", ").join([each for each in found if each.plain not in (DASH, "ok")])
+
+
+def _wrong_unit(row: HostRow) -> Text:
+    unit = _unit(row)
+    return Text(DASH) if unit == "running" else Text(unit, "red")
 
 
 def finding_line(shared: Shared) -> Text:
@@ -150,6 +189,19 @@ def _release(row: HostRow) -> Text:
         return Text(DASH)
     other = row.wanted not in ("", row.release) or row.current not in (None, row.release)
     return Text(row.release, "yellow" if other else "")
+
+
+def _state(row: HostRow) -> Text:
+    well = row.state in ("live", "answers", None)
+    return Text(row.state or DASH, "" if well else "red")
+
+
+def _celsius(row: HostRow) -> str:
+    return DASH if row.celsius is None else f"{row.celsius:.0f}"
+
+
+def _up(row: HostRow) -> str:
+    return DASH if row.uptime_s is None else uptime(row.uptime_s)
 
 
 def _unit(row: HostRow) -> str:

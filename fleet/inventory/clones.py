@@ -24,6 +24,7 @@ def clones_of(fleet: Inventory, iad: Iad) -> list[CloneOf]:
                 channels=wanted.channels,
                 peers=tuple([each for each in dict.fromkeys(wanted.peers) if each != device]),
                 leaves=wanted.leaves,
+                standby=wanted.standby and wanted.leaves,  # else it is a contradiction
             )
         )
     return sorted(found, key=lambda each: not each.leaves)

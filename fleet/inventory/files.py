@@ -9,6 +9,8 @@ from typing import Final, Literal, NamedTuple
 from msgspec.structs import asdict, replace
 
 from agent.net.allow_list import AllowedClient, AllowedIad, AllowedNode, AllowedParty, AllowFile
+from agent.wire.areas import AreaSet
+from agent.wire.base import Area
 from agent.wire.config import Metrics, Section, Trust
 from agent.wire.edge_config import (
     EdgeConfig,
@@ -126,7 +128,7 @@ def master_config(
         directory = posixpath.join(kept, records.directory)
         records = replace(records, directory=directory)
     return MasterConfig(
-        iad=MasterIdentity(name=iad.name),
+        iad=MasterIdentity(name=iad.name, rooms=_rooms(fleet, iad, members)),
         sockets=MasterSockets(
             public=_tcp(master.listen, master.public_port),
             operator=_tcp(master.listen, master.operator_port),
@@ -247,6 +249,17 @@ def _pool(members: Mapping[str, PoolMember], iad: Iad) -> tuple[PoolMember, ...]
         return ()
     own = replace(members[iad.name], keys="")
     return tuple([own if name == iad.name else each for name, each in members.items()])
+
+
+def _rooms(fleet: Inventory, iad: Iad, members: Mapping[str, PoolMember]) -> dict[Area, str]:
+    """The names of rooms that its nodes may be in."""
+    if not fleet.rooms or iad.name not in members:
+        return {}
+    visiting = [host.node for host in visitors(fleet).get(iad.name, ()) if host.node is not None]
+    own = AreaSet(
+        [*members[iad.name].areas, *(a for node in (*iad.node, *visiting) for a in node.areas)]
+    )
+    return {area: name for area, name in fleet.rooms.items() if own.overlaps(area)}
 
 
 def _overlay(fleet: Inventory, iad: Iad) -> MasterOverlay:

@@ -81,6 +81,10 @@ def find(start: Path | None = None) -> Folder:
 def at(root: Path, source: str) -> Folder:
     """The fleet's folder `root`, as given by `source` (an option, a variable). NoFleetError."""
     folder = Folder(root)
-    if not folder.inventory.is_file():
-        raise NoFleetError(f"{folder.inventory}, from {source}, is not there")
-    return folder
+    try:
+        if folder.inventory.is_file():
+            return folder
+    except (OSError, ValueError) as error:  # too long a name, or one that is no UTF-8
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise NoFleetError(f"{source}: {why}") from None
+    raise NoFleetError(f"{folder.inventory}, from {source}, is not there")

@@ -7,6 +7,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from agent.wire.about import RoomName
 from agent.wire.base import MAX_AREAS, MAX_CHANNELS, MAX_MASTERS, Area, Channel, Name
 from agent.wire.clones import Device
 from agent.wire.config import DAY_S, File, Metrics, Section
@@ -153,6 +154,12 @@ class DeviceClone(Section, frozen=True):
     leaves: Annotated[
         bool,
         Meta(description="Whether it may live at other IADs' masters, under a pseudonym."),
+    ] = False
+    standby: Annotated[
+        bool,
+        Meta(
+            description="Whether another IAD's master takes it over if its own dies; with leaves."
+        ),
     ] = False
 
 
@@ -330,3 +337,11 @@ class Inventory(Section, frozen=True):
     group: Annotated[tuple[Group, ...], Meta(max_length=1_000)] = ()
     jump: Annotated[tuple[JumpHost, ...], Meta(max_length=1_000)] = ()
     placement: Placement = Placement()
+    rooms: Annotated[
+        dict[Area, RoomName],
+        Meta(
+            max_length=100_000,
+            description='What people call rooms, by area: "b1/f4/r413" = "Meeting 4.13". Answers '
+            "show it beside the path.",
+        ),
+    ] = msgspec.field(default_factory=dict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple, Protocol
 
@@ -10,6 +11,7 @@ from fleet.inventory.model import Iad, Inventory, Master, Node
 Role = Literal["master", "node", "client", "operator"]
 # The name of a master's host within its IAD; reserved among nodes.
 MASTER: Final = "master"
+LONGEST_LABEL: Final = 63  # of a host name: RFC 1035, 2.3.4
 UNITS: Final = {"node": "sanderling-edge.service", "master": "sanderling-master.service"}
 
 
@@ -87,6 +89,13 @@ def hosts(fleet: Inventory) -> Iterator[HostOf]:
         yield HostOf(iad, None)
         for node in iad.node:
             yield HostOf(iad, node)
+
+
+def hostname_of(name: str) -> str:
+    """The host name of ``iad4/n3``: ``iad4-n3``; lower case, with ``-`` for all other
+    characters."""
+    label = re.sub(r"[^a-z0-9]+", "-", name.lower())[:LONGEST_LABEL]
+    return label.strip("-") or "node"
 
 
 class WebhookOf(NamedTuple):

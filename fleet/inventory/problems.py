@@ -49,8 +49,10 @@ def warnings(fleet: Inventory) -> list[str]:
         *groups.unused(fleet),
         *jump_hosts.unused(fleet),
         *areas.idle(fleet),
+        *areas.unknown_rooms(fleet),
         *places.emulated(fleet),
         *overlay.apart(fleet),
+        *webhooks.unmatched(fleet),
     ]
 
 

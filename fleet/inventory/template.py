@@ -31,6 +31,10 @@ user = "fleet"          # may use sudo without a password
 keep = 3                # on each host, for `fleet rollback`
 # pin = "0.1.0-3f9c2a1b"
 
+# What people call the rooms; answers show it beside the path.
+# [rooms]
+# "b1/f1/r1" = "Meeting 1.1"
+
 # People and applications with keys of their own.
 # [[person]]
 # name = "app"

@@ -25,7 +25,7 @@ from agent.wire.placement import (
     ShowPlacement,
     UnitName,
 )
-from fleet.common import exits
+from fleet.common import exits, extras
 from fleet.query import placement_screen, replies
 from fleet.terminal import screen
 
@@ -87,7 +87,7 @@ class Asker(Struct, frozen=True):
         from fleet.placement import plans
 
         if lacking := plans.missing(planner):
-            how = "in a checkout, run .venv/bin/pip install -e '.[placement]'"
+            how = extras.remedy()
             return exits.fail(f"planner {planner} needs {lacking[0]}; {how}", exits.USAGE)
         try:
             trained = None if model is None else _model(model)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from datetime import datetime
 from math import inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,7 +17,7 @@ from agent.placement.view import View
 from agent.placement.world import Unit
 from agent.wire.placement import KnownFacts, PlacementReport, UnitName
 from fleet.query.placement_picture import show_cost, show_who_lives_where
-from fleet.terminal.screen import line, plain_table, show_table
+from fleet.terminal.screen import line, local_time, plain_table, show_table
 from fleet.terminal.units import format_cpu, format_duration, format_ms
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def show(screen: Console, report: PlacementReport, view: View) -> None:
         show_table(screen, moves)
     for trouble in view.troubles:
         line(screen, trouble, style="yellow")
+    _show_standbys(screen, view)
     for unit in units:
         if unit.kind == "processor" and (trouble := view.infeasible(unit)):
             line(screen, trouble, style="yellow")
@@ -106,6 +108,16 @@ def _show_units(screen: Console, view: View, units: Sequence[Unit]) -> None:
             "–" if not goal else f"p{goal.percentile:g} ≤ {format_ms(goal.latency_ms)}",
         )
     show_table(screen, table)
+
+
+def _show_standbys(screen: Console, view: View) -> None:
+    topics = [topic for facts in view.facts.values() for topic in facts.topics]
+    for topic in sorted(topics, key=lambda each: each.name):
+        if topic.standby:
+            line(screen, f"processor {topic.name} has its standby at {topic.standby}")
+        if topic.taken_ms is not None:
+            when = local_time(topic.taken_ms, datetime.now().astimezone())
+            line(screen, f"processor {topic.name} was taken over from {topic.taken_from}, {when}")
 
 
 def show_why(

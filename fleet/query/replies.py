@@ -34,7 +34,7 @@ def waited(answer: Answer, timeout_ms: float | None, slo: Slo) -> str:
 
 def refused(message: str, master: str) -> int:
     """Print a master's refusal and its reason; returns the exit status. If the message names `fleet
-    service list`, the demo's operator socket is added, the only one known here."""
+    service list`, the operator socket of what runs here is added, the only one known."""
     from fleet.query import running
 
     if OPERATOR_S in message:
@@ -56,13 +56,13 @@ def fail(error: NoReplyError | ValueError, reply: str, socket: str) -> int:
 
 
 def _elsewhere(said: str) -> str:
-    """Names the demo that runs here, if it was not the one asked."""
+    """Names the fleet that runs here, if it was not the one asked."""
     from fleet.query import running
 
-    demos = running.found()
+    fleets = running.found()
     sockets = [
-        name for demo in demos for each in demo.masters for name in (each.master, each.operator)
+        name for fleet in fleets for each in fleet.masters for name in (each.master, each.operator)
     ]
-    if not demos or any(name in said for name in sockets):
+    if not fleets or any(name in said for name in sockets):
         return ""
-    return f" A demo runs here at {demos[0].address('master')}."
+    return f" A {fleets[0].called} runs here at {fleets[0].address('master')}."

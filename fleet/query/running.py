@@ -1,7 +1,7 @@
-"""Registry of demos that run on this machine, for commands without an address.
+"""Registry of fleets that run on this machine, for commands without an address.
 
-Each demo writes its masters' addresses to a file and holds the lock of that file, which the kernel
-releases however the demo ends.
+A demo, or `fleet up`, writes its masters' addresses to a file and holds that file's lock, which
+the kernel releases however it ends.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ import msgspec
 
 from fleet.common import locks
 
-DEMOS: Final = "demo*.json"
+# What starts a fleet here; the name of its file begins with it.
+Kind = Literal["demo", "up"]
+FILES: Final = ("demo*.json", "up*.json")
 
 
 class Addresses(msgspec.Struct, frozen=True):
@@ -31,16 +33,24 @@ class Addresses(msgspec.Struct, frozen=True):
 
 
 class Running(msgspec.Struct, frozen=True):
-    """A demo: its process, its masters, of which the first is queried, and the folder in which it
-    was started."""
+    """A fleet: the process that started it, its masters, of which the first is queried, and the
+    folder in which it was started. `directory` has its files, `runs` says what it was told."""
 
     pid: int
     masters: tuple[Addresses, ...]
     folder: str = ""
+    kind: Kind = "demo"
+    directory: str = ""
+    runs: str = ""
+
+    @property
+    def called(self) -> str:
+        """What a user knows it by."""
+        return "demo" if self.kind == "demo" else "fleet of `fleet up`"
 
     def address(self, socket: Literal["master", "operator"], iad: str | None = None) -> str | None:
         """The address of a socket of an IAD's master, by default of the one that is asked; None if
-        the demo has no such IAD."""
+        the fleet has no such IAD."""
         for each in self.masters:
             if iad in (None, each.iad):
                 return each.master if socket == "master" else each.operator
@@ -48,9 +58,14 @@ class Running(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def announced(masters: tuple[Addresses, ...]) -> Iterator[None]:
+def announced(
+    masters: tuple[Addresses, ...],
+    kind: Kind = "demo",
+    directory: Path | None = None,
+    runs: str = "",
+) -> Iterator[None]:
     """Context manager: `found` returns these masters, unless the file cannot be written."""
-    path = _place() / f"demo-{os.getpid()}-{secrets.token_hex(4)}.json"
+    path = _place() / f"{kind}-{os.getpid()}-{secrets.token_hex(4)}.json"
     # The file gets its final name when it is complete and locked, so that readers never see a
     # partial one.
     before = path.with_suffix(".new")
@@ -61,28 +76,29 @@ def announced(masters: tuple[Addresses, ...]) -> Iterator[None]:
             held.enter_context(locks.alone(before, BlockingIOError(), 0o600))
             for each in (before, path):
                 held.callback(each.unlink, missing_ok=True)
-            running = Running(os.getpid(), masters, _here())
+            kept = str(directory.resolve()) if directory is not None else ""
+            running = Running(os.getpid(), masters, _here(), kind, kept, runs)
             before.write_bytes(msgspec.json.encode(running))
             before.rename(path)
         yield
 
 
 def found() -> list[Running]:
-    """This user's running demos, the preferred one first: that of this folder, otherwise the one
+    """This user's running fleets, the preferred one first: that of this folder, otherwise the one
     that was started first."""
     here = _here()
-    demos = [demo for path in _files() if (demo := _read(path)) is not None]
-    return sorted(demos, key=lambda demo: demo.folder != here)
+    fleets = [fleet for path in _files() if (fleet := _read(path)) is not None]
+    return sorted(fleets, key=lambda fleet: fleet.folder != here)
 
 
 def operator_of(master: str) -> str | None:
-    """The operator address of the demo master with this public address; None if there is none."""
-    masters = (each for demo in found() for each in demo.masters)
+    """The operator address of the master here with this public address; None if there is none."""
+    masters = (each for fleet in found() for each in fleet.masters)
     return next((each.operator for each in masters if each.master == master), None)
 
 
 def _read(path: Path) -> Running | None:
-    """The demo that holds the lock of that file."""
+    """The fleet that holds the lock of that file."""
     try:
         number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -94,7 +110,7 @@ def _read(path: Path) -> Running | None:
         try:
             fcntl.flock(number, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            pass  # it is held by a demo
+            pass  # it is held: that fleet runs
         else:
             return None
         try:
@@ -105,7 +121,7 @@ def _read(path: Path) -> Running | None:
 
 
 def _tidy() -> None:
-    """Remove the files of demos that were killed."""
+    """Remove the files of fleets whose starter was killed."""
     for path in _files():
         if _read(path) is None:
             with suppress(OSError):  # it is another user's
@@ -113,11 +129,12 @@ def _tidy() -> None:
 
 
 def _files() -> list[Path]:
-    """The files of demos, running or not, oldest first."""
+    """The files of fleets, running or not, oldest first."""
     files = []
-    for path in _place().glob(DEMOS):
-        with suppress(OSError):
-            files.append((path.lstat().st_mtime_ns, path))
+    for pattern in FILES:
+        for path in _place().glob(pattern):
+            with suppress(OSError):
+                files.append((path.lstat().st_mtime_ns, path))
     return [path for _, path in sorted(files)]
 
 

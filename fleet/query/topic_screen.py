@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from rich.console import Console
 from rich.text import Text
 
 from agent.wire.topics import Parameter, Topic, TopicStatus
 from fleet.terminal.output import printable
-from fleet.terminal.screen import line, plain_table, show_table
+from fleet.terminal.screen import line, local_time, plain_table, show_table
 from fleet.terminal.units import format_cpu, format_duration, format_ms
 
 STYLES = {
@@ -62,6 +63,11 @@ def show_topic(screen: Console, status: TopicStatus) -> None:
     if topic.processor:
         _show_processor(screen, status)
     line(screen, f"  {status.put_out} notifications put out")
+    if topic.standby:
+        line(screen, f"  standby: {printable(status.standby)}")
+    if status.taken_ms is not None:
+        when = local_time(status.taken_ms, datetime.now().astimezone())
+        line(screen, f"  taken over from {status.taken_from}, which was dead, {when}")
     if status.trouble:
         line(screen, f"  {printable(status.trouble)}", style="yellow")
 

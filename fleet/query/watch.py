@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 from rich.console import Console
 from rich.text import Text
 
@@ -19,14 +20,14 @@ from agent.wire.base import Form
 from agent.wire.messages import Answer, Slo
 from agent.wire.watches import Round, Style
 from fleet.common import exits
-from fleet.query import replies
+from fleet.query import replies, words
 from fleet.query.subscribe import notification_line
 from fleet.terminal import screen
 from fleet.terminal.summary import AreaSummary, ChannelSummary, channels_of, summarize
 from fleet.terminal.units import format_duration, format_ms, format_slo
 from fleet.terminal.wrapping import whole
 
-CHANNELS: Final = "an area's channels: lowest, mean and highest value"
+CHANNELS: Final = "an area's readings, and its channels: lowest, mean and highest value"
 # Column widths: room for a number of six digits, a date, "partial" and a time in seconds.
 ROUND: Final = "{:>6}  {:<15}  {:>8}  {:>7}  {:<8}"
 MAX_AREAS_NAMED: Final = 4
@@ -64,6 +65,7 @@ class Tally(Struct):
     rounds: int = 0
     missed: int = 0
     refused: int = 0
+    empty: int = 0
     partial: int = 0  # with SLOs met: more time would not bring the missing areas
     late: Answer | None = None  # the first that lacks areas which more time might bring
 
@@ -73,8 +75,23 @@ class Tally(Struct):
         self.missed += (how := _how(answer)) == "missed"
         self.refused += how == "refused"
         self.partial += how == "partial"
+        self.empty += how == "empty"
         if self.late is None and any(gap.reason == "timeout" for gap in answer.missing):
             self.late = answer
+
+
+class Remarks(Struct):
+    """Those that were made: each kind once."""
+
+    wrong: bool = False
+    held: bool = False
+
+    def new(self, wrong: Sequence[str], not_held: str) -> list[str]:
+        """Those to make now: about names that nobody knows, and windows that are not held."""
+        told = [] if self.wrong else [*wrong]
+        told += [] if self.held or not not_held else [not_held]
+        self.wrong, self.held = self.wrong or bool(wrong), self.held or bool(not_held)
+        return told
 
 
 def run(options: Options, keys: KeyFiles | Sequence[KeyFiles] | None = None) -> int:
@@ -113,7 +130,7 @@ def _watch(client: Client, options: Options) -> Rounds:
 
 def _show(rounds: Rounds, options: Options) -> int:
     out, err = screen.console(), screen.console(stderr=True)
-    tally, status = Tally(), exits.DONE
+    tally = Tally()
     if not options.as_json:
         screen.line(err, _headline(rounds, options), style="dim")
         screen.line(err, CHANNELS, style="dim")
@@ -122,13 +139,7 @@ def _show(rounds: Rounds, options: Options) -> int:
         screen.line(err, rounds.message, style="yellow")
     rounds.on_word = lambda word: screen.line(err, word, style="yellow")
     try:
-        for each in islice(rounds, options.rounds):
-            tally.take(each.answer)
-            if options.as_json:
-                replies.write_json(each)
-            else:
-                for text in round_lines(each, time.time()):
-                    screen.line(out, text)
+        status = _follow(rounds, options, tally, (out, err))
     except KeyboardInterrupt:
         status = exits.INTERRUPTED
     except WatchError as error:
@@ -136,6 +147,9 @@ def _show(rounds: Rounds, options: Options) -> int:
         if not tally.rounds:
             return status
     rounds.acknowledge()
+    if status == exits.USAGE:
+        rounds.cancel()
+        return status
     if not options.detach:
         rounds.cancel()  # the reply gives the number of rounds
     _sum_up(err, tally, options, rounds.looked_at)
@@ -147,10 +161,33 @@ def _show(rounds: Rounds, options: Options) -> int:
     return status
 
 
-def _how(answer: Answer) -> Literal["kept", "missed", "partial", "refused"]:
+def _follow(rounds: Rounds, options: Options, tally: Tally, to: tuple[Console, Console]) -> int:
+    """Show the rounds as they come; returns the exit status: nobody may know any of its names."""
+    out, err = to
+    remarks, window_s = Remarks(), options.window_s or options.interval_s
+    for each in islice(rounds, options.rounds):
+        there, wrong = words.apart(each.answer, options.slo, options.channels, options.service)
+        for_nothing = there is None and not tally.rounds and options.resume is None
+        known = each if there is None else replace(each, answer=there)
+        tally.take(known.answer)  # before it is shown: Ctrl-C may follow at once
+        if options.as_json:
+            replies.write_json(each)
+        if for_nothing:
+            return exits.fail("; ".join(wrong), exits.USAGE)  # it would be so in each round
+        for text in remarks.new(wrong, words.not_held(known.answer, window_s)):
+            screen.line(err, text, style="yellow")
+        if not options.as_json:
+            for drawn in round_lines(known, time.time()):
+                screen.line(out, drawn)
+    return exits.DONE
+
+
+def _how(answer: Answer) -> Literal["kept", "missed", "partial", "empty", "refused"]:
     """How a round stands to its SLO."""
     if answer.status == "refused":
         return "refused"
+    if screen.is_empty(answer):
+        return "empty"
     if screen.is_timeless(answer):
         return "partial"
     return "kept" if answer.slo_met else "missed"
@@ -190,7 +227,7 @@ def round_lines(each: Round, now_s: float) -> list[Text]:
             each.number, f"{end:%d %b %H:%M:%S}", coverage, format_ms(answer.elapsed_ms), slo
         ).rstrip()
     )
-    colour = {"kept": "green", "missed": "yellow", "partial": "yellow", "refused": "red"}[slo]
+    colour = {"kept": "green", "refused": "red"}.get(slo, "yellow")
     head.stylize(colour, len(head) - len(slo))
     lag_s = 0.0 if each.alerts else LAG_S
     late_s = now_s - each.end_ms / 1e3 - lag_s - answer.elapsed_ms / 1e3
@@ -204,7 +241,7 @@ def round_lines(each: Round, now_s: float) -> list[Text]:
         return [*lines, Text(f"{'':8}{answer.message or answer.reason}", style="red")]
     summaries = summarize(answer)
     channels = channels_of(summaries)
-    width = max((len(area.area) for area in summaries), default=0)
+    width = max((len(area.label) for area in summaries), default=0)
     lines += [text for area in summaries for text in _area_lines(area, channels, width)]
     lines += [Text(f"{'':8}{gap}", style="yellow") for gap in screen.gap_lines(answer)]
     return lines
@@ -221,7 +258,10 @@ def _alert_lines(each: Round) -> Iterable[Text]:
 
 def _area_lines(area: AreaSummary, channels: list[str], width: int) -> Iterable[Text]:
     """One line for an area; one per channel if their units do not tell them apart."""
-    head = f"{'':8}{area.area:<{width}}  {area.n:>5} {'reading' if area.n == 1 else 'readings':<8}"
+    head = f"{'':8}{area.label:<{width}}  {area.n:>5}"
+    # Two channels side by side leave no room for the word.
+    if len(channels) <= 1 or not screen.told_by_units(channels):
+        head += f" {'reading' if area.n == 1 else 'readings':<8}"
     if screen.told_by_units(channels):
         yield _area_line(head, area, channels)
         return
@@ -282,6 +322,8 @@ def summary_line(tally: Tally, slo: Slo, looked_at: int, trigger: str = "") -> s
     text += f"{late} missed the SLO ({objective})" if late else f"none missed {objective}"
     if tally.refused:
         text += f", {tally.refused} refused"
+    if tally.empty:
+        text += f", {tally.empty} empty"
     if tally.partial:
         text += f", {tally.partial} partial: more time would not bring the others"
     return text

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
 
 from fleet.lake.ingest.reading import read
 from fleet.lake.schema.folder import Lake
@@ -16,6 +17,7 @@ from fleet.report.jobs import climate, deadlines, health, load, models, slo, tim
 from fleet.report.jobs import placing as placed
 from fleet.report.jobs.contents import client, contents, pulled, quarantined
 from fleet.report.jobs.worst import worst_sensors
+from fleet.simulation.workload import WARM_UP
 
 # Tasks of a query are dated by other masters' clocks, and a little later than the query.
 SLACK: Final = timedelta(minutes=5)
@@ -65,14 +67,16 @@ class Sources:
 def jobs(spark: SparkSession, lake: Lake, sources: Sources, made: Made) -> Iterator[Job]:
     """Each table with its job; `made` returns a table that was written before."""
     s = sources
+    # A warm-up is another load: of one room each, and with pauses.
+    asked, tasks, subtasks = (
+        frame.where(F.col("label") != WARM_UP) for frame in (s.queries, s.tasks, s.subtasks)
+    )
     yield requests.ATTAINMENT, lambda: slo.attainment(s.queries, s.tasks_around)
-    yield requests.TIME_SPENT, lambda: timing.time_spent(s.tasks, s.subtasks_around)
-    yield requests.NODE_HOURS, lambda: deadlines.node_hours(s.subtasks)
+    yield requests.TIME_SPENT, lambda: timing.time_spent(tasks, s.subtasks_around)
+    yield requests.NODE_HOURS, lambda: deadlines.node_hours(subtasks)
     yield (
         requests.LOAD_CURVE,
-        lambda: load.load_curve(
-            s.queries, s.tasks_around, s.subtasks_around, load.window_s(s.queries)
-        ),
+        lambda: load.load_curve(asked, s.tasks_around, s.subtasks_around, load.window_s(asked)),
     )
     yield placing.PROCESSED, lambda: placed.processed(s.processing)
     yield placing.MASTER_LOAD, lambda: placed.master_load(s.processing, s.moves)

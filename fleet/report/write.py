@@ -117,8 +117,9 @@ def _tables(
 ) -> dict[Table, int]:
     shown = Shown(spark, folder)
     rows = {}
-    for table, job in jobs(spark, lake, lake_tables, lambda table: shown.frame(table.name)):
-        say(f"computing {table.name}")
+    todo = list(jobs(spark, lake, lake_tables, lambda table: shown.frame(table.name)))
+    for number, (table, job) in enumerate(todo, 1):
+        say(f"computing {table.name}, table {number} of {len(todo)}")
         rows[table] = write_table(table, job(), folder)
     return rows
 

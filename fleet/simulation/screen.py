@@ -22,10 +22,11 @@ Advance = Callable[[float, str], None]
 
 
 class DemoScreen:
-    """Writes to `console`; bars only on a terminal."""
+    """Writes to `console`; bars go to `bars`, by default the same, and only on a terminal."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, bars: Console | None = None) -> None:
         self.console = console
+        self.bars = bars or console
 
     def heading(self, text: str) -> None:
         """The title of a step."""
@@ -42,19 +43,20 @@ class DemoScreen:
     @contextmanager
     def progress(self, text: str, total: float) -> Iterator[Advance]:
         """A progress bar for the block; without a terminal, one line at its start."""
-        if not self.console.is_terminal:
+        if self.bars is not self.console or not self.bars.is_terminal:
             screen.line(self.console, f"{text} …")
+        if not self.bars.is_terminal:
             yield lambda _done, _word: None
             return
-        if len(text) + BAR_WIDTH + LONGEST_WORD > self.console.width:
+        if len(text) + BAR_WIDTH + LONGEST_WORD > self.bars.width:
             # On a line of its own, so that nothing is truncated.
-            screen.line(self.console, f"{text} …")
+            screen.line(self.bars, f"{text} …")
             text = ""
         bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=BAR_WIDTH),
             TextColumn("{task.fields[word]}"),
-            console=self.console,
+            console=self.bars,
             transient=True,
         )
         with bar:

@@ -12,9 +12,11 @@ from __future__ import annotations
 import atexit
 import io
 import os
+import shutil
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -30,6 +32,24 @@ GRACE_S: Final = 0.4
 # Time after Ctrl-C within which this process may unwind before it is killed.
 LIMIT_S: Final = 1.1
 LOOK_S: Final = 0.05
+# Time for deleting temporary files after that.
+DELETE_S: Final = 0.3
+
+_scratch: list[str] = []
+
+
+def scratch(prefix: str) -> str:
+    """A folder for the temporary files of Java, which deletes nothing if it is killed. This process
+    deletes it, however Ctrl-C ends it."""
+    folder = tempfile.mkdtemp(prefix=prefix)
+    _scratch.append(folder)
+    atexit.register(_delete_scratch)
+    return folder
+
+
+def _delete_scratch() -> None:
+    for folder in _scratch:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class Interrupts:
@@ -75,6 +95,10 @@ class Interrupts:
         """End this process regardless of its threads."""
         if not self.told:
             os.write(2, b"fleet: interrupted\n")
+        # Java is gone; a disk that stands still must not keep the process.
+        cleaner = threading.Thread(target=_delete_scratch, daemon=True)
+        cleaner.start()
+        cleaner.join(DELETE_S)
         os._exit(exits.INTERRUPTED)
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
-import importlib.util
 import logging
 import os
-import shutil
 import signal
 import tempfile
 import threading
@@ -16,7 +13,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
-from fleet.common import exits
+from fleet.common import exits, extras
 from fleet.spark import interrupts, java, process
 from fleet.spark.errors import EngineError, spoken, told
 from fleet.spark.masters import await_executor, is_local, reach
@@ -38,7 +35,6 @@ SETTINGS: Final = {
     "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "sanderling-warehouse"),
 }
 STOP_TIMEOUT_S: Final = 30.0
-MISSING: Final = "pyspark is missing; pip install 'sanderling[pipeline]'"
 
 
 @contextmanager
@@ -56,8 +52,8 @@ def open_session(
     is to answer it. JavaError; EngineError if `master` does not answer or has nothing that
     computes, or PySpark is missing.
     """
-    if any(importlib.util.find_spec(part) is None for part in ("pyspark", "py4j")):
-        raise EngineError(MISSING, exits.USAGE)
+    if line := extras.lacking("pyspark", "py4j"):
+        raise EngineError(line, exits.USAGE)
     with interrupts.heard() if ctrl_c_ends else nullcontext(), spoken(), _py4j_silent():
         reach(master)
         with _sigint_as_before():
@@ -99,7 +95,7 @@ def _context(conf: SparkConf, log: IO[bytes]) -> SparkContext:
             # Unless the user has set another folder.
             chosen = {"SPARK_LOCAL_DIRS", "SPARK_CONF_DIR"} & os.environ.keys()
             if is_local(conf.get("spark.master") or "") and not chosen:
-                conf.set("spark.local.dir", _scratch())
+                conf.set("spark.local.dir", interrupts.scratch("sanderling-spark-"))
             # In a session of its own it gets no signals from the terminal, and can be ended as a
             # group.
             options = {"stderr": log, "start_new_session": True}
@@ -114,14 +110,6 @@ def _context(conf: SparkConf, log: IO[bytes]) -> SparkContext:
             log.seek(began)
             said = process.complaint(log.read().decode(errors="replace"))
         raise EngineError(f"Spark did not start: {said}", exits.FAILED) from error
-
-
-def _scratch() -> str:
-    """A folder for Spark's temporary files. This process deletes it, because a Java that is killed
-    deletes nothing."""
-    folder = tempfile.mkdtemp(prefix="sanderling-spark-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
 
 
 @contextmanager

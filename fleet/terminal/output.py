@@ -51,9 +51,26 @@ def once(say: Callable[[str], None]) -> Callable[[str], None]:
 
 
 def say(text: str) -> None:
-    """Print one line of progress; control characters from hosts are removed."""
-    sys.stderr.write(f"{printable(' '.join(text.split()))}\n")
+    """Print one line of progress; control characters from hosts are removed. On a terminal it is
+    folded between words."""
+    line = printable(" ".join(text.split()))
+    if sys.stderr.isatty():
+        line = _folded(line)
+    sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
+
+
+def _folded(line: str) -> str:
+    import shutil
+    import textwrap
+
+    return textwrap.fill(
+        line,
+        shutil.get_terminal_size().columns,
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def say_as_it_is(text: str) -> None:

@@ -21,6 +21,7 @@ from fleet.terminal.summary import (
     AreaSummary,
     ChannelSummary,
     channels_of,
+    labelled,
     last_known,
     summarize,
 )
@@ -57,6 +58,8 @@ STYLES: Final = {
     "lost": "red",
     "left": "yellow",
 }
+# Areas without readings that are named.
+MAX_EMPTY: Final = 4
 # Width of output to files, which is not fitted to a terminal.
 FILE_WIDTH: Final = 200
 # Wider than any table, to measure a table's natural width.
@@ -187,7 +190,7 @@ def _area_table(
             table.add_column(name, justify="right", no_wrap=True)
     today = datetime.now().astimezone()
     for area in areas:
-        cells = [area.area, str(area.n)]
+        cells = [area.label, str(area.n)]
         cells += [local_time(area.first_ms, today), local_time(area.last_ms, today)]
         for channel in channels:
             summary = area.channels.get(channel)
@@ -223,7 +226,7 @@ def _channel_lines(
     left = iter(rows)
     for area in areas:
         yield Text(
-            f"{area.area}: {local_time(area.first_ms, today)} to {local_time(area.last_ms, today)}"
+            f"{area.label}: {local_time(area.first_ms, today)} to {local_time(area.last_ms, today)}"
         )
         for name, summary in sorted(area.channels.items()):
             drawn = Text(f"{aligned(next(left))} {unit_of(name)}".rstrip())
@@ -316,20 +319,25 @@ def _legend(channels: Sequence[str], areas: Iterable[AreaSummary]) -> str:
 
 
 def show_answer(
-    screen: Console, answer: Answer, slo: Slo, tasks: Mapping[str, TaskRecord] | None = None
+    screen: Console,
+    answer: Answer,
+    slo: Slo,
+    tasks: Mapping[str, TaskRecord] | None = None,
+    *,
+    explain: bool = False,
 ) -> None:
-    """Readings, missing areas, status, and the tasks with their budgets.
+    """Readings, missing areas and status; with `explain` the tasks and their budgets.
 
-    `tasks` are the masters' own records by IAD, which only operators have: with them the deadline
-    is shown, too.
+    `tasks` are the masters' own records by IAD, which only operators have: with them the tasks are
+    shown, and their deadlines.
     """
     show_readings(screen, answer)
     for text in stale_lines(answer):
         line(screen, text, style="yellow")
-    for gap in gap_lines(answer):
+    for gap in () if is_empty(answer) else gap_lines(answer):
         line(screen, gap, style="yellow")
     line(screen, status_line(answer, slo))
-    if answer.tasks:
+    if answer.tasks and (explain or tasks):
         show_table(screen, _task_table(answer, tasks or {}))
 
 
@@ -345,7 +353,8 @@ def stale_lines(answer: Answer) -> list[str]:
             value = f"{format_value(known.value)} {unit_of(known.channel)}".rstrip()
             parts.append(f"{known.channel} {value} ({age} old)")
         if parts:
-            lines.append(f"{result.area}: no live answer; its clone last knew {', '.join(parts)}")
+            area = labelled(result.area, result.name)
+            lines.append(f"{area}: no live answer; its clone last knew {', '.join(parts)}")
     return lines
 
 
@@ -355,8 +364,23 @@ def is_timeless(answer: Answer) -> bool:
     return answer.status == "partial" and bool(reasons) and reasons.issubset(TIMELESS)
 
 
+def is_empty(answer: Answer) -> bool:
+    """Whether all that was asked is there, and has no readings in the window."""
+    reasons = {gap.reason for gap in answer.missing}
+    return answer.status == "partial" and not answer.coverage.answered and reasons == {"no_data"}
+
+
 def status_line(answer: Answer, slo: Slo) -> Text:
     """Status, coverage and time against the SLO, in one line."""
+    if is_empty(answer):
+        text = Text("empty", style=f"bold {STYLES['partial']}")
+        areas = [gap.area for gap in answer.missing]
+        more = f" and {len(areas) - MAX_EMPTY} more" if len(areas) > MAX_EMPTY else ""
+        text.append(
+            f": no readings in the window, of {', '.join(areas[:MAX_EMPTY])}{more}",
+            style="not bold default",
+        )
+        return text
     text = Text(answer.status, style=f"bold {STYLES[answer.status]}")
     if answer.status == "refused":
         text.append(f": {answer.message or answer.reason}", style="not bold default")

@@ -57,11 +57,26 @@ class AreaSummary(Struct, frozen=True):
     last_ms: int
     channels: dict[str, ChannelSummary]
     age_ms: int = 0
+    name: str | None = None
+
+    @property
+    def label(self) -> str:
+        """Its path, and what people call it."""
+        return labelled(self.area, self.name)
+
+
+def labelled(area: str, name: str | None) -> str:
+    """``b1/f4/r413 Meeting 4.13``."""
+    return f"{area} {name}" if name else area
 
 
 def summarize(answer: Answer) -> list[AreaSummary]:
     """One summary per area that answered, in the answer's order. O(readings)."""
-    return [_of_result(result) for result in answer.results if result.stale_ms is None]
+    return [
+        replace(_of_result(result), name=result.name)
+        for result in answer.results
+        if result.stale_ms is None and result.buckets is None
+    ]
 
 
 class LastKnown(Struct, frozen=True):
@@ -105,6 +120,7 @@ def not_given(answer: Answer, channels: Iterable[str]) -> list[str]:
     for result in answer.results:
         given.update(result.series.values if result.series else ())
         given.update(result.aggregate.channels if result.aggregate else ())
+        given.update(result.buckets.channels if result.buckets else ())
     return [channel for channel in channels if channel not in given]
 
 
@@ -229,5 +245,11 @@ def _of_aggregate(area: str, aggregate: Aggregate) -> AreaSummary:
 def _of_channel(channel: ChannelAggregate) -> ChannelSummary:
     low, mean, high = channel.extent or (math.nan, math.nan, math.nan)
     return ChannelSummary(
-        channel.count + channel.bad, low, mean, high, bad=channel.bad, suspect=channel.suspect
+        channel.count + channel.bad,
+        low,
+        mean,
+        high,
+        math.nan if channel.last is None else channel.last,
+        bad=channel.bad,
+        suspect=channel.suspect,
     )

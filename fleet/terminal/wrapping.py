@@ -74,12 +74,39 @@ def fits(table: Table, screen: Console) -> bool:
     return needed - between <= screen.width
 
 
-def _least_width(column: Column) -> int:
+def _natural_width(column: Column) -> int:
     texts = [_text(cell).plain for cell in (column.header, *column.cells)]
+    return max(cell_len(part) for text in texts for part in text.split("\n"))
+
+
+def _least_width(column: Column) -> int:
     if column.no_wrap:
-        return max(cell_len(part) for text in texts for part in text.split("\n"))
+        return _natural_width(column)
+    texts = [_text(cell).plain for cell in (column.header, *column.cells)]
     longest = max((cell_len(word) for text in texts for word in text.split()), default=0)
     return min(longest, LEAST_ROOM)
+
+
+def _share(table: Table, width: int) -> None:
+    """Give each column that folds room for its longest word, and its part of the rest: Rich, left
+    to itself, would break words."""
+    between = table.padding[1] + table.padding[3]
+    natural = [_natural_width(column) for column in table.columns]
+    left = width + between - sum(each + between for each in natural)
+    if left >= 0:
+        return
+    folding = [
+        (room, column)
+        for room, column in zip(natural, table.columns, strict=True)
+        if not column.no_wrap
+    ]
+    left += sum(room - _least_width(column) for room, column in folding)
+    # Those that want least more first: what they leave is for the others.
+    folding.sort(key=lambda each: each[0] - _least_width(each[1]))
+    for number, (room, column) in enumerate(folding):
+        least = _least_width(column)
+        column.width = least + min(room - least, left // (len(folding) - number))
+        left -= column.width - least
 
 
 def fitted(part: Table | Text, screen: Console) -> Iterator[RenderableType]:
@@ -88,6 +115,7 @@ def fitted(part: Table | Text, screen: Console) -> Iterator[RenderableType]:
     if isinstance(part, Text):
         yield from folded(part, screen.width)
     elif fits(part, screen):
+        _share(part, screen.width)
         yield part
     else:
         for row in _rows_as_text(part):

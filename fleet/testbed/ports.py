@@ -15,6 +15,8 @@ EPHEMERAL: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 USUAL_EPHEMERAL: Final = 32_768
 # Descriptors of ports that were given away last.
 MAX_BOUND: Final = 200
+# A master's port for clients, where pages name one.
+USUAL: Final = 5_700
 
 
 class Ports:
@@ -72,6 +74,24 @@ _ports = Ports(LOWEST_PORT, _end(), os.getpid() * 64)
 def free_ports(count: int) -> list[int]:
     """TCP ports of 127.0.0.1 that are free now; OSError if there are too few."""
     return _ports.take(count)
+
+
+def claimed(port: int) -> socket.socket | None:
+    """Something to hold on to for as long as `port` of 127.0.0.1 is wanted; None if somebody
+    listens there, or holds it in this way, too. Connections of the run before, which the kernel
+    remembers for a minute, are no obstacle."""
+    claim = socket.socket(socket.AF_UNIX)
+    try:
+        # An abstract name: there is no file, it goes with the process, and two fleets that start
+        # together do not both find the port free.
+        claim.bind(f"\0sanderling-port-{port}")
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+    except OSError:
+        claim.close()
+        return None
+    return claim
 
 
 def free_address() -> str:

@@ -14,10 +14,28 @@ from fleet.terminal import output
 from fleet.testbed import processes
 
 MARKER: Final = ".sanderling-run"
+OTHERS: Final = "{} holds something else than a run; name another --directory"
+IN_USE: Final = "the run before in {} is still in use by {}; or name another --directory"
 
 
 class RunFolderError(RuntimeError):
     """The folder cannot be used; one line says why."""
+
+
+@contextmanager
+def kept_folder(path: Path) -> Iterator[Path]:
+    """Context manager: a folder that goes on with what the run before left in it.
+
+    `RunFolderError` as of `run_folder`, which see.
+    """
+    with _locked(path):
+        found = [entry for entry in path.iterdir() if entry.name != MARKER]
+        if found and not (path / MARKER).exists():
+            raise RunFolderError(OTHERS.format(path))
+        if writers := processes.holders(path):
+            raise RunFolderError(IN_USE.format(path, processes.in_words(writers)))
+        (path / MARKER).touch()
+        yield path
 
 
 @contextmanager
@@ -29,13 +47,8 @@ def run_folder(path: Path, say: Callable[[str], object] = output.say) -> Iterato
     started by hand would go on in the moved folder), or if it contains anything but a run, which
     may be someone's data.
     """
-    with ExitStack() as held:
+    with _locked(path):
         try:
-            path.mkdir(parents=True, exist_ok=True)
-            lock = locks.alone(
-                path, RunFolderError(f"another run is at work in {path}: name another --directory")
-            )
-            held.enter_context(lock)
             before = _move_aside(path)
         except OSError as error:
             raise RunFolderError(f"{path}: {error.strerror}") from None
@@ -44,19 +57,28 @@ def run_folder(path: Path, say: Callable[[str], object] = output.say) -> Iterato
         yield path
 
 
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with ExitStack() as held:
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            busy = f"another run is at work in {path}: name another --directory"
+            held.enter_context(locks.alone(path, RunFolderError(busy)))
+        except OSError as error:
+            raise RunFolderError(f"{path}: {error.strerror}") from None
+        yield
+
+
 def _move_aside(path: Path) -> Path | None:
     """Move the content aside; returns the new folder. `path` itself stays, because it is locked."""
     found = [entry for entry in path.iterdir() if entry.name != MARKER]
     marker = path / MARKER
     if found and not marker.exists():
-        raise RunFolderError(f"{path} holds something else than a run; name another --directory")
+        raise RunFolderError(OTHERS.format(path))
     aside = None
     if found:
         if writers := processes.holders(path):
-            raise RunFolderError(
-                f"the run before in {path} is still in use by {processes.in_words(writers)}; or "
-                "name another --directory"
-            )
+            raise RunFolderError(IN_USE.format(path, processes.in_words(writers)))
         aside = _beside(path, datetime.fromtimestamp(marker.stat().st_mtime, UTC))
         # Recognisable as a run from its first entry on, even if this is interrupted.
         (aside / MARKER).touch()

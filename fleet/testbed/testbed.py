@@ -10,13 +10,14 @@
 from __future__ import annotations
 
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Self
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from agent.client import NoReplyError, Operator
 from agent.wire import config, drs_config, edge_config, master_config
@@ -26,7 +27,7 @@ from fleet.common.toml import dump
 from fleet.inventory.overlay_plan import OverlayPlan
 from fleet.simulation.layout import PRELOAD_ROWS, FleetLayout, IadLayout, NodeLayout
 from fleet.testbed import processes
-from fleet.testbed.ports import free_ports
+from fleet.testbed.ports import USUAL, claimed, free_ports
 
 READY_TIMEOUT_S: Final = 120.0
 STOP_PATIENCE_S: Final = 4.0
@@ -40,6 +41,8 @@ DEFAULT_LIVENESS: Final = master_config.MasterLiveness()
 NO_AUTOSCALE: Final = master_config.MasterAutoscale()
 Triggers = tuple[edge_config.EdgeTrigger, ...]
 NO_TRIGGERS: Final[Mapping[str, Triggers]] = MappingProxyType({})
+Sensors = Mapping[str, edge_config.EdgeSensor]
+NO_SENSORS: Final[Sensors] = MappingProxyType({})
 
 
 class TestbedError(RuntimeError):
@@ -68,7 +71,9 @@ class Testbed:
 
     Its IADs have a fixed pool, the service `default`; with `market` they register with a DRS
     instead, and services are set up between them. With `overlay` alerts travel between them, of the
-    `triggers` that all nodes of an IAD have.
+    `triggers` that all nodes of an IAD have. A node replays its room, or reads what `sensors` has
+    under its name. With `usual_port` the first master listens for clients where pages say, if
+    nobody else does.
 
     A context manager: leaving it stops every process. Should this process die without leaving it,
     the children stop too, because their standard input ends.
@@ -88,6 +93,8 @@ class Testbed:
         autoscale: master_config.MasterAutoscale = NO_AUTOSCALE,
         overlay: OverlayPlan | None = None,
         triggers: Mapping[str, Triggers] = NO_TRIGGERS,
+        sensors: Sensors = NO_SENSORS,
+        usual_port: bool = False,
     ) -> None:
         self.plan = plan
         self.directory = directory
@@ -98,6 +105,10 @@ class Testbed:
         self._autoscale = autoscale
         self._overlay = overlay
         self._triggers = triggers
+        self._sensors = sensors
+        self._usual_port = usual_port
+        self._claims: list[socket.socket] = []
+        self._others: dict[str, list[str]] = {}
         self._children: dict[str, processes.Child] = {}
         self._operators: dict[str, Operator] = {}
 
@@ -110,6 +121,10 @@ class Testbed:
             iad.name: _Sockets(*(f"{HOST}:{next(ports)}" for _ in range(3)))
             for iad in self.plan.iads
         }
+        if self._usual_port:
+            first = self.plan.iads[0].name
+            public = f"{HOST}:{self.port(USUAL)}"
+            self._sockets[first] = structs.replace(self._sockets[first], public=public)
         if self._market:
             self._write(self._folder(DRS) / "config.toml", self._drs_config())
         for iad in self.plan.iads:
@@ -128,6 +143,8 @@ class Testbed:
             for some in (self._children.keys() - masters, self._children.keys() & masters):
                 processes.stop([self._children[name] for name in some], STOP_PATIENCE_S)
             self._leash.drop()
+            for claim in self._claims:
+                claim.close()
 
     # --- where things are -----------------------------------------------------------------------
 
@@ -157,8 +174,15 @@ class Testbed:
             for address in (sockets.public, sockets.nodes, sockets.operator)
         ] + [self.directory_address] * self._market
 
+    def port(self, usual: int) -> int:
+        """A port of this machine for a process of the fleet: `usual`, unless it is taken."""
+        if (claim := claimed(usual)) is None:
+            return free_ports(1)[0]
+        self._claims.append(claim)
+        return usual
+
     def _folder(self, name: str) -> Path:
-        if name in self._sockets or name == DRS:
+        if name in self._sockets or name in self._others or name == DRS:
             return self.directory / name
         return self.directory / self.plan.iad_of(name).name / name
 
@@ -223,8 +247,16 @@ class Testbed:
             or status.counters["overlay_links_up"] < links
         )
 
+    def add(self, name: str, command: list[str]) -> processes.Child:
+        """Start one more process, which ends with the fleet."""
+        self._others[name] = command
+        self._folder(name).mkdir(parents=True, exist_ok=True)
+        self.spawn(name)
+        return self._children[name]
+
     def spawn(self, name: str) -> None:
-        """Start the master of an IAD, a node or the DRS; also again after it ended."""
+        """Start the master of an IAD, a node, the DRS or one that was added; also again after it
+        ended."""
         command = [*self.command(name), "--exit-on-stdin-eof"]
         log = self._folder(name) / "output.log"
         with processes.interrupts_deferred():
@@ -232,6 +264,8 @@ class Testbed:
 
     def command(self, name: str) -> list[str]:
         """The command line of that process, also for starting it by hand."""
+        if name in self._others:
+            return self._others[name]
         kind = "sanderling-master" if name in self._sockets else "sanderling-edge"
         if name == DRS:
             kind = "sanderling-drs"
@@ -353,19 +387,15 @@ class Testbed:
             master=edge_config.EdgeMaster(
                 address=self._sockets[iad.name].nodes, reconnect_longest_s=2.0
             ),
-            sensor=(
-                edge_config.EdgeSensor(
-                    driver="replay",
-                    options={
-                        "room": node.room,
-                        "start_row": self._preload_rows,
-                        "preload_rows": self._preload_rows,
-                    },
-                ),
-            ),
+            sensor=(self._sensors.get(node.name) or self._replayed(node.room),),
             trigger=self._triggers.get(iad.name, ()),
             pods=edge_config.EdgePods(emulate=node.profile),
         )
+
+    def _replayed(self, room: str) -> edge_config.EdgeSensor:
+        rows = self._preload_rows
+        options = {"room": room, "start_row": rows, "preload_rows": rows}
+        return edge_config.EdgeSensor(driver="replay", options=options)
 
     def _write(self, path: Path, content: config.Section) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

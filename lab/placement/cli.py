@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from fleet.cli.extras import without
 from fleet.cli.options import SEED
+from fleet.terminal.installing import require
 
 
-@click.command()
+@click.command(short_help="Compare homes by RELOC, its peers and ours.")
 @click.option(
     "--seeds",
     type=click.IntRange(1, 1_000),
@@ -33,14 +33,13 @@ def homes(seeds: int, results: Path) -> int:
     6 minutes of one processor, or a minute and a half a seed.
     Needs numpy, SciPy and matplotlib. Exit status: 0 done, 2 wrong usage, 130 interrupted.
     """
-    if (status := without("numpy", "scipy", "matplotlib")) is not None:
-        return status
+    require("numpy", "scipy", "matplotlib")
     from lab.placement import command
 
     return command.homes(results, seeds)
 
 
-@click.command()
+@click.command(short_help="Pack topics onto brokers (k-TCP): models and planners.")
 @click.option("--quick", is_flag=True, help="Half a minute: 20 topics, few training runs.")
 @SEED
 @click.option(
@@ -56,14 +55,13 @@ def placement_topics(quick: bool, seed: int, results: Path) -> int:
     On a simulated broker. Takes about 10 minutes.
     Needs numpy, SciPy, scikit-learn, networkx and matplotlib.
     """
-    if (status := without("numpy", "scipy", "sklearn", "networkx", "matplotlib")) is not None:
-        return status
+    require("numpy", "scipy", "sklearn", "networkx", "matplotlib")
     from lab.placement import command
 
     return command.topics(results, seed, quick=quick)
 
 
-@click.command()
+@click.command(short_help="Let clones move by themselves: Flock's rule and ours.")
 @click.option("--quick", is_flag=True, help="Half a minute: few clones, few games.")
 @SEED
 @click.option(
@@ -79,14 +77,13 @@ def placement_clones(quick: bool, seed: int, results: Path) -> int:
     In virtual rounds. Takes about 6 minutes of one processor.
     Needs numpy, SciPy and matplotlib.
     """
-    if (status := without("numpy", "scipy", "matplotlib")) is not None:
-        return status
+    require("numpy", "scipy", "matplotlib")
     from lab.placement import command
 
     return command.clones(results, seed, quick=quick)
 
 
-@click.command()
+@click.command(short_help="Score latency models on runs of real masters.")
 @click.option(
     "--lake",
     "lakes",
@@ -108,8 +105,7 @@ def placement_real(lakes: tuple[Path, ...], seed: int, results: Path) -> int:
 
     Needs numpy, SciPy, scikit-learn and PySpark.
     """
-    if (status := without("numpy", "scipy", "sklearn", "pyspark")) is not None:
-        return status
+    require("numpy", "scipy", "sklearn", "pyspark")
     from lab.placement.real import command
 
     return command.run(lakes, results, seed)

@@ -62,9 +62,9 @@ class Master:
         for part in copy.parts(2) if copy else ():
             self.do(self.inboxes.learn("standby/notes", "i1", part))
 
-    def adopt(self, copy):
+    def adopt(self, copy, **options):
         copy = msgspec.msgpack.decode(msgspec.msgpack.encode(copy), type=InboxCopy)
-        self.do(self.inboxes.adopt("standby/notes", "i1", "topic/notes", copy, self.now))
+        self.do(self.inboxes.adopt("standby/notes", "i1", "topic/notes", copy, self.now, **options))
 
 
 def sent(instructions):
@@ -102,6 +102,40 @@ def test_positions_are_kept_and_what_was_collected_follows():
     assert b.open() == expected
     b.come(10, 20, 30, 40, 50, 60, 70)  # all of it is known
     assert b.open() == expected
+
+
+def lost_since(b):
+    """What B tells of messages that are lost, in all, after its standby inbox ran over."""
+    return [each.lost for each in b.open() if isinstance(each, Gap) and each.lost is not None]
+
+
+def test_what_a_standby_had_no_room_for_is_told_as_lost_if_the_source_is_dead():
+    a, b = two(most=6)
+    b.stand_by()
+    b.come(30, 40, 50, 60, 70, 80, 90, 100)  # the copy will know the first two
+    b.come(110)
+    b.adopt(final(a), source_is_dead=True)
+    key = notification(50).origin
+    b.restart()  # it is on disk
+    assert lost_since(b) == [Lost(key.publisher, key.history, 50, 50, 1)]
+
+
+def test_what_the_source_is_known_to_have_is_not_told_as_lost():
+    a, b = two(most=6)
+    b.stand_by()
+    b.come(30, 40, 50, 60, 70, 80, 90, 100, 110)
+    key = notification(50).origin
+    b.do(b.inboxes.forget_known("standby/notes", "i1", lambda each: each == key))
+    b.adopt(final(a), source_is_dead=True)
+    assert lost_since(b) == []
+
+
+def test_what_a_standby_had_no_room_for_comes_from_a_source_that_lives():
+    a, b = two(most=6)
+    b.stand_by()
+    b.come(30, 40, 50, 60, 70, 80, 90, 100, 110)
+    b.adopt(final(a))
+    assert lost_since(b) == []
 
 
 def test_without_a_handover_nothing_has_happened():
@@ -277,3 +311,17 @@ def test_a_copy_that_contradicts_itself_is_not_read(wrong):
 def test_what_is_on_the_move_has_a_name_that_no_client_has():
     assert "/" in STANDBY
     assert "/" in FORWARDING
+
+
+def test_what_the_source_is_known_to_have_is_not_collected_any_longer():
+    a, b = two()
+    b.stand_by()
+    b.come(40, 50, 60)
+    known = {notification(each).origin for each in (40, 50)}
+    b.do(b.inboxes.forget_known("standby/notes", "i1", known.__contains__))
+    b.come(60)
+    b.adopt(a.inboxes.copy("topic/notes", "i1"))
+    # What was forgotten comes with the copy, or not at all.
+    assert b.open() == [(3, 30), (4, 40), (5, 60)]
+    assert b.inboxes.last("topic/notes", "i1") == 5
+    assert b.inboxes.last("topic/notes", "i2") == 0

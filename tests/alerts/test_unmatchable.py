@@ -153,3 +153,24 @@ def test_a_trigger_is_known_once_an_alert_named_it():
     for number in range(MAX_TRIGGERS):
         known.heard({"trigger": f"t{number}"})
     assert known("trigger") == (), "not all are remembered"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("temperature > 30", '; of a channel, write metric = "temperature" and value > 30'),
+        ("co2 = 400", '; of a channel, write metric = "co2" and value = 400'),
+        ('are under "b1"', "; did you mean area?"),
+        ("valeu > 3", "; did you mean value?"),
+        ('colour = "red"', "only iad, kind, trigger, metric, area and value"),
+        ("temperature present", "only iad, kind, trigger, metric, area and value"),
+    ],
+)
+def test_an_attribute_that_no_alert_has_comes_with_what_may_have_been_meant(text, says):
+    assert doubt(read_filter(text), (), nearest).endswith(says)
+
+
+def test_where_only_one_iad_publishes_its_channels_are_all_there_are():
+    alone = {"iad": ("iad1",), "metric": ("co2", "humidity")}
+    said = doubt(read_filter('metric = "noise"'), (), nearest, lambda name: alone.get(name, ()))
+    assert said == "no node known here gives noise, only co2, humidity"

@@ -11,7 +11,6 @@ from agent.alerts import inbox_events as i
 from agent.alerts.inboxes import Inboxes
 from agent.alerts.webhook import Webhook
 from agent.alerts.webhook_events import (
-    Answered,
     AskInbox,
     InboxSaid,
     Post,
@@ -19,6 +18,7 @@ from agent.alerts.webhook_events import (
     WebhookDue,
     WebhookStarted,
 )
+from agent.runtime.retrying import Answered
 from agent.wire.push import (
     AcknowledgeNotifications,
     Gap,
@@ -107,7 +107,7 @@ def test_what_the_receiver_asks_for_is_heeded_within_bounds(asked, pause):
     webhook = made()
     came(webhook, 1)
     webhook.handle(Answered(503, "503 Busy", asked), 1.0)
-    assert webhook._again_s == 1.0 + pause
+    assert webhook._retrying.again_s == 1.0 + pause
 
 
 def test_what_is_refused_is_given_up_after_its_time_and_the_next_has_its_turn():

@@ -85,6 +85,17 @@ def test_what_comes_twice_and_what_follows_a_loss_is_passed_over(script, open_wa
     assert [next(rounds).number for _ in range(3)] == [3, 7, 9]
 
 
+def test_a_wait_ends_without_a_round_and_the_next_goes_on(script, open_watch):
+    rounds = open_watch()
+    assert rounds.wait(0.0) is None
+    script.round(1, 0)
+    assert rounds.wait(PATIENCE_MS / 1e3).number == 1
+    assert rounds.wait(0.0) is None
+    assert script.receive() == Acknowledge(rounds.id, 1)
+    script.send(Watching(rounds.id, "finished", next_round=2))
+    assert rounds.wait(PATIENCE_MS / 1e3) is None
+
+
 def test_a_silent_master_is_asked_again_from_the_last_round_on(script, open_watch, monkeypatch):
     monkeypatch.setattr(rounds_module, "QUIET_GRACE_S", 0.01)
     rounds = open_watch(patience_s=0.2)

@@ -41,7 +41,7 @@ def test_the_schema_is_one():
 
 def test_examples_in_the_wire_page_are_valid():
     examples = re.findall(r"```json\n(.*?)```", WIRE, re.DOTALL)
-    assert len(examples) == 4
+    assert len(examples) == 6
     for example in examples:
         validator("AreaResult").validate(json.loads(example))
 

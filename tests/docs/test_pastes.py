@@ -6,6 +6,8 @@ of them are parsed (test_command_lines.py).
 
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
@@ -43,6 +45,7 @@ SHELLS = {
         "complete: 2 of 2 areas",
         {"service create damp": 1},  # one of two areas, as it says
     ),
+    "one's own sensor": Shell((("README.md", "Your own sensor"),), "complete: 1 of 1 areas"),
     "one node": Shell((("docs/run/by-hand.md", "Start and query them"),), "complete: 1 of 1 areas"),
     "keys": Shell((("docs/understand/trust.md", "Files"),), "complete: 1 of 1 areas"),
     "a serial sensor": Shell(
@@ -80,7 +83,9 @@ OF_A_DEMO = [
     ("README.md", "Watch"),
     ("README.md", "Set a service up"),
     ("README.md", "Process"),
+    ("README.md", "Take it elsewhere"),
     ("docs/use/ask.md", "From a terminal"),
+    ("docs/use/ask.md", "Into a file"),
     ("docs/use/demo.md", "Queries by hand"),
     ("docs/use/push.md", "What an alert says"),
     ("docs/understand/styles.md", "From a terminal"),
@@ -108,6 +113,8 @@ REASONS = {
     "tests/master/test_derived_process.py",
     ("docs/run/deploy.md", "Deploying"): HOSTS,
     "docs/understand/directory.md": "one foreground process, which the market's page starts, too",
+    "docs/run/gateway.md": "needs a fleet: tests/gateway/test_gateway_process.py",
+    "docs/use/outputs.md": "needs a broker: tests/gateway/outputs/test_mqtt_mosquitto.py",
     FIRST: "the rest needs a card: tests/image/test_first_fleet.py pastes the page, to its end",
     "docs/run/flashing.md": IMAGES,
     "docs/understand/history.md": "needs a node that has run for a while: tests/edge",
@@ -181,7 +188,9 @@ def test_a_page_works_as_it_is_pasted(name, tmp_path):
 
     for path in configurations:
         path.write_text(moved(path.read_text("utf-8")), "utf-8")
-    lines = pages.pasted(pages.with_own_ports(moved(script)), tmp_path)
+    # Nor is what runs here to be found: `fleet up` is ended by the page that begins it.
+    own = {"XDG_RUNTIME_DIR": str(tmp_path / "runtime"), "CI": "1"}
+    lines = pages.pasted(pages.with_own_ports(moved(script)), tmp_path, environment=own)
     pages.require_sound(lines, tmp_path, shell.allowed)
     assert shell.shows in "\n".join(lines), "\n".join(lines)
 
@@ -217,7 +226,22 @@ def demo(tmp_path_factory) -> Iterator[Mapping[str, str]]:
                 for iad in plan.iads
             )
         ):
-            yield found
+            yield {**found, "master": bed.public("iad1")}
+
+
+def test_the_program_of_the_readme_runs_as_it_stands(demo, tmp_path):
+    text = (pages.ROOT / "README.md").read_text("utf-8")
+    [program] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert program.count("tcp://127.0.0.1:5700") == 1
+    done = subprocess.run(
+        [sys.executable, "-c", program.replace("tcp://127.0.0.1:5700", demo["master"])],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=pages.PATIENCE_S,
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"(b1/f4/r\d+ (\d+\.\d+|nan)\n)+", done.stdout)
 
 
 def test_what_is_asked_of_a_demo_is_answered_by_it(demo, tmp_path):

@@ -14,8 +14,9 @@ from agent.edge.history.memtable import Sample
 from agent.edge.history.reader import Reader
 from agent.edge.history.stream import Stream
 from agent.edge.timebase import STEP_MS, Correction
+from agent.wire.buckets import MAX_BUCKETS, Buckets, Grid, grid_of
 from agent.wire.messages import Series
-from agent.wire.packed import Float32Column
+from agent.wire.packed import Float32Column, UInt32Column
 from sensors.quality.flags import BAD, SUSPECT
 
 START_MS = 1_700_000_000_000
@@ -44,6 +45,10 @@ def filled(path: Path, readings: Iterable[int], **settings: Any) -> tuple[Histor
 
 def float32(x: float) -> float:
     return float(Float32Column.of([x]).numbers()[0])
+
+
+# A number or None, and its flags.
+Value = tuple[float | None, int]
 
 
 class Taken(NamedTuple):
@@ -163,18 +168,25 @@ def by_time(found: list[Row]) -> list[tuple[int, list[Row]]]:
 def check_window(
     reader: Reader, oracle: Oracle, start_ms: int, end_ms: int, asked: tuple[str, ...] = ()
 ) -> None:
-    """Series and aggregate of a window are what the list says."""
+    """Series, aggregate and buckets of a window are what the list says."""
     names = asked or oracle.names()
     expected = oracle.window(start_ms, end_ms, names)
     found = rows(reader.series(start_ms, end_ms, asked), names)
     assert [row.time_ms for row in found] == [row.time_ms for row in expected]
     assert by_time(found) == by_time(expected)
     aggregate = reader.aggregate(start_ms, end_ms, asked)
-    there = _of_channels(oracle, start_ms, end_ms, names)
+    timed = _of_channels(oracle, start_ms, end_ms, names)
+    there = {name: [value for _, value in values] for name, values in timed.items()}
     counted = {
         name: [x for x, flags in values if x is not None and not flags & BAD]
         for name, values in there.items()
     }
+    inner_ms = max(1, expected[-1].time_ms - expected[0].time_ms) if expected else 1
+    for length_ms in {-(-(end_ms - start_ms) // 7) or 1, 2_500, inner_ms // 3 or 1}:
+        for relative in (False, True):
+            if (end_ms - start_ms) // length_ms < MAX_BUCKETS:
+                grid = grid_of(start_ms, end_ms, length_ms, relative=relative)
+                check_buckets(reader.buckets(start_ms, end_ms, asked, grid), grid, timed)
     if not any(there.values()):
         assert aggregate is None
         return
@@ -184,6 +196,8 @@ def check_window(
     for name, each in aggregate.channels.items():
         good = counted[name]
         assert each.count == len(good)
+        newest = [(t, x) for t, (x, flags) in timed[name] if x is not None and not flags & BAD]
+        assert (each.last_ms, each.last) == (max(newest) if newest else (None, None))
         if each.extent is not None:
             mean = pytest.approx(math.fsum(good) / len(good), rel=1e-9, abs=1e-9)
             assert each.extent == (min(good), mean, max(good))
@@ -193,13 +207,45 @@ def check_window(
         )
 
 
+def check_buckets(
+    buckets: Buckets | None, grid: Grid, timed: dict[str, list[tuple[int, Value]]]
+) -> None:
+    """Buckets are what the list says, of the channels with readings in the window."""
+    timed = {name: values for name, values in timed.items() if values}
+    if buckets is None:
+        assert not timed
+        return
+    assert (buckets.start_ms, buckets.length_ms, len(buckets)) == grid
+    assert buckets.channels.keys() == timed.keys()
+    for name, found in buckets.channels.items():
+        cells: list[list[Value]] = [[] for _ in range(grid.number)]
+        for time_ms, value in timed[name]:
+            cells[(time_ms - grid.start_ms) // grid.length_ms].append(value)
+        none = UInt32Column(bytes(4 * grid.number))
+        counts, bads, suspects = (
+            each.numbers() for each in (found.count, found.bad or none, found.suspect or none)
+        )
+        extents = list(zip(*[c.numbers() for c in (found.min, found.mean, found.max)], strict=True))
+        for i, values in enumerate(cells):
+            good = [x for x, flags in values if x is not None and not flags & BAD]
+            assert counts[i] == len(good)
+            assert bads[i] == len(values) - len(good)
+            assert suspects[i] == sum(
+                x is not None and not flags & BAD and bool(flags & SUSPECT) for x, flags in values
+            )
+            extent = (min(good), math.fsum(good) / len(good), max(good)) if good else [math.nan] * 3
+            assert extents[i] == pytest.approx(
+                tuple(map(float32, extent)), rel=1e-6, abs=1e-6, nan_ok=True
+            )
+
+
 def _of_channels(
     oracle: Oracle, start_ms: int, end_ms: int, names: tuple[str, ...]
-) -> dict[str, list[tuple[float | None, int]]]:
-    """The values of each channel, of the sensors only that have it."""
+) -> dict[str, list[tuple[int, Value]]]:
+    """The values of each channel with their times, of the sensors only that have it."""
     return {
         name: [
-            oracle._value(each, name)
+            (each.sample.time_ms, oracle._value(each, name))
             for each in oracle.taken
             if start_ms <= each.sample.time_ms < end_ms
             and name.removesuffix("_raw") in each.channels

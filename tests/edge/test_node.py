@@ -216,3 +216,12 @@ def test_its_hello_names_its_release(tmp_path: Path, monkeypatch: pytest.MonkeyP
     bench = Bench(tmp_path)
     assert bench.node._link._hello.release == "0.1.0-3f9c2a1b"
     bench.close()
+
+
+def test_its_hello_names_the_units_of_its_channels(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    hello = bench.node._link._hello
+    assert hello.units.keys() == set(hello.channels)
+    assert set(hello.units.values()) <= {"celsius", "percent", "ppm", "lux"}
+    assert hello.makes_buckets
+    bench.close()

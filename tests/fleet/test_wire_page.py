@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 import zmq
+from msgspec import UNSET
 
+from agent.client import Client
 from fleet.testbed.testbed import Testbed
 from tests.fleet.conftest import SMALL, recording
 
@@ -118,3 +120,54 @@ def test_a_series_by_hand_holds_what_was_recorded(bed: Testbed, only_pyzmq: Path
         columns = [array("f", series["values"][name]) for name in ("temperature", "humidity")]
         got = zip(series["source_time_ms"], *columns, strict=True)
         assert [time for time, *values in got if tuple(values) != rows[time]] == []
+
+
+def test_what_there_is_can_be_asked_of_any_master(bed: Testbed) -> None:
+    with Client(bed.public("iad2")) as client:
+        answer = client.about()
+        some = client.about([FLOOR], service="default")
+    assert (answer.status, answer.missing) == ("complete", ())
+    assert [each.area for each in answer.results] == sorted(node.area for node in SMALL.nodes)
+    for each in answer.results:
+        assert each.about is not None
+        assert {c.name: c.unit for c in each.about.channels} == {
+            "temperature": "celsius",
+            "humidity": "percent",
+        }
+        assert not each.about.down
+    assert answer.services is not UNSET
+    assert [service.name for service in answer.services] == ["default"]
+    assert {each.area for each in some.results} == {
+        node.area for node in SMALL.nodes if node.area.startswith(f"{FLOOR}/")
+    }
+
+
+def test_buckets_of_a_node_are_those_of_its_series(bed: Testbed) -> None:
+    with Client(bed.public("iad2")) as client:
+        options = {"latency_ms": 30_000.0, "channels": ["temperature"]}
+        [made] = client.query(
+            [NODE.area], last_s=10_000, form="buckets", buckets=50, **options
+        ).results
+        [series] = client.query([NODE.area], last_s=12_000, **options).results
+        [whole] = client.query([NODE.area], last_s=10_000, form="aggregate", **options).results
+    buckets = made.buckets
+    assert (buckets.length_ms, buckets.start_ms % 200_000) == (200_000, 0)
+    assert len(buckets) in (50, 51)
+    # Those in between: the window's ends have moved meanwhile.
+    pairs = list(
+        zip(
+            series.series.time_ms.numbers(),
+            series.series.values["temperature"].numbers(),
+            strict=True,
+        )
+    )
+    for number in range(1, 49):
+        start_ms = buckets.start_ms + number * 200_000
+        values = [value for time_ms, value in pairs if start_ms <= time_ms < start_ms + 200_000]
+        found = buckets.channels["temperature"]
+        assert found.count.numbers()[number] == len(values) > 0
+        assert found.min.numbers()[number] == min(values)
+        assert found.max.numbers()[number] == max(values)
+    last = whole.aggregate.channels["temperature"]
+    assert last.last_ms == whole.aggregate.last_ms
+    assert dict(pairs).get(last.last_ms, last.last) == last.last

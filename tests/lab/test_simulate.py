@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from fleet.cli import extras
 from fleet.cli.commands import run
+from fleet.common import extras
 from fleet.simulation.search import TOLERANCE
 from fleet.simulation.statistics import gain_percent
 from fleet.testbed.run_folder import RunFolderError
@@ -234,7 +234,8 @@ def test_a_missing_library_is_told_before_the_run(
 ) -> None:
     monkeypatch.setattr(extras, "find_spec", lambda name: None if name == library else name)
     assert run(command(tmp_path / "run")) == 2
-    assert capsys.readouterr().err.startswith(f"fleet: {library} is missing; in a checkout, run")
+    said = capsys.readouterr().err
+    assert said.startswith(f"fleet: {library} is missing; `make pipeline` installs ")
     assert not (tmp_path / "run").exists()
 
 

@@ -33,10 +33,13 @@ def section(iad, addresses):
 class Masters:
     """They run until `stop`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **besides: str) -> None:
+        """`besides`: what is in their configurations, too, by IAD."""
         addresses = {iad: free_address() for iad in IADS}
         self.all = {
-            iad: PushMaster(folder / iad, iad, address, section(iad, addresses))
+            iad: PushMaster(
+                folder / iad, iad, address, section(iad, addresses) + besides.get(iad, "")
+            )
             for iad, address in addresses.items()
         }
         self.wait_for_links()

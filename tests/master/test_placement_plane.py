@@ -12,6 +12,7 @@ from agent.master.movable import MoveStatus
 from agent.master.placement_plane import PlacementPlane
 from agent.master.request_plane import RequestOrigin
 from agent.master.state import State
+from agent.placement.gossip import MAX_KNOWN
 from agent.placement.home_traffic import HomeTraffic
 from agent.placement.world import PlacementError, Unit
 from agent.runtime.reactor import Reactor
@@ -19,6 +20,7 @@ from agent.wire.config import parse
 from agent.wire.master_config import MasterConfig
 from agent.wire.messages import Slo
 from agent.wire.placement import (
+    MAX_TOLD_MASTERS,
     ApplyPlan,
     AskGrant,
     GrantTold,
@@ -725,3 +727,32 @@ def test_a_master_that_an_operator_names_is_looked_for_until_others_are(world):
     assert site.plane.needs == {f"far{number}" for number in range(12, 20)}
     assert site.ask(PinUnit("p", COMFORT, "iad2")).ok
     assert "iad2" in site.plane.needs
+
+
+def test_facts_of_a_stranger_do_not_come_with_a_grant(world):
+    told = PlacementFacts("iad9", 99, 99, 5.0, cores=64)
+    answer = GrantTold("iad9", 1, 1, "ask", granted=True, facts=told)
+    world[1].handlers[GrantTold]("iad9", answer, world.now)
+    assert "iad9" not in known(world[1])
+
+
+def test_a_pin_goes_along_though_its_unit_comes_after_the_news(world):
+    world[1].create("notes")
+    world[1].create("comfort")
+    world.run(10.0)
+    world[1].ask(PinUnit("p", COMFORT, "iad2"))
+    world.run(1.0)
+    status = world[1].kept.pop("comfort")  # it has left, and is on its way
+    world.run(30.0)
+    world[2].kept["comfort"] = status
+    world.run(30.0)
+    assert [str(each.iad) for each in known(world[2])["iad2"].facts.pins] == ["iad2"]
+
+
+def test_a_report_names_as_many_masters_as_it_may(world):
+    gossip = world[1].plane._gossip
+    for number in range(MAX_KNOWN):
+        gossip.heard(PlacementFacts(f"m{number}", 1, 1, 5.0), world.now)
+    report = world[1].ask(ShowPlacement("s"))
+    assert len(report.known) == MAX_TOLD_MASTERS
+    assert report.known[0].facts.iad == "iad1"

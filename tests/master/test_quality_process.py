@@ -116,11 +116,12 @@ def test_a_dead_sensor_is_told_in_an_aggregate_and_never_fires(master, join):
         assert (first.number, first.fired, words) == (2, (AREA,), [])
 
 
-def test_a_channel_that_nobody_has_is_told_with_those_that_there_are(master, join):
+def test_a_channel_that_nobody_has_is_told_with_those_that_there_are(master, join, capfd):
     node = join(master)
-    there = ", ".join(sorted(node.hello.channels))
-    printed = fleet_query(master, node, "--channel", "nope", status=1, outcome="no_data")
-    assert f"missing {AREA}: no such channel; there are {there}" in printed.splitlines()
+    assert list(node.hello.channels) == ["temperature"]
+    fleet_query(master, node, "--channel", "nope", status=2, outcome="no_data")
+    line = f"fleet: no channel nope in {AREA}; there is temperature"
+    assert line in capfd.readouterr().err.splitlines()
     asked = ("--channel", "nope", "--channel", "temperature")
     printed = fleet_query(master, node, *asked, series=FAULTY)
     assert "no area that answered gives nope" in printed.splitlines()

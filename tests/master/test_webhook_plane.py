@@ -8,10 +8,10 @@ import pytest
 
 from agent.alerts.inboxes import MOST, WINDOW
 from agent.alerts.webhook import SUBSCRIBE_AGAIN_S
-from agent.alerts.webhook_events import Answered
 from agent.master.group_commit import RETRY_S
 from agent.master.webhook_plane import WebhookPlane
 from agent.master.webhooks import Hook
+from agent.runtime.retrying import Answered
 from agent.wire.webhook_config import MasterWebhook
 from tests.alerts.samples import FILTER
 from tests.master.test_push_plane import FullDisk, Rig

@@ -20,7 +20,7 @@ KEYS = (b"k" * 32, b"n" * 24)
 class Post:
     def __init__(self, path, headers, body):
         self.path, self.headers, self.body = path, headers, body
-        self.id = headers["webhook-id"]
+        self.id = headers.get("webhook-id", "")
         self.message = json.loads(body)
 
     def is_signed(self, key):

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from agent.placement.admission import GIVE_UP_S, LOST_S, QUIET_S, UNHEARD_S, Admission
+from agent.placement.admission import (
+    GIVE_UP_S,
+    LOST_S,
+    MAX_GIVEN,
+    QUIET_S,
+    UNHEARD_S,
+    Admission,
+)
 from agent.placement.placer import GRANT_S, Placer
 from agent.placement.view import View
 from agent.placement.world import Unit
@@ -236,3 +244,43 @@ def test_what_cannot_stay_is_said(held, moving, now, says):
     site = Site("iad3")
     assert site.admission.asked(ask(held=held), at("iad3"), moving, now) == (False, 0, says)
     assert not site.placer.grants.holds(A, now)
+
+
+def test_another_masters_word_takes_no_grant_of_a_move_that_has_begun():
+    site = Site("iad3")
+    _, token, _ = site.admission.asked(ask(held=[B]), at("iad3"), (), LATER)
+    assert site.admission.asked(ask("keep", token, held=[B]), at("iad3"), (), LATER)[0]
+    for held in ([B], [Unit("processor", "nosuch")]):
+        for step in ("ask", "end"):
+            other = replace(ask(step, held=held), iad="iad2")
+            told = site.admission.asked(other, at("iad3"), (), LATER + 1.0)
+            assert step == "end" or told == (False, 0, "iad1 moves it")
+    assert site.admission.asked(ask("keep", token, held=[B]), at("iad3"), (), LATER + 2.0)[0]
+    # Nobody said so again: another may have it.
+    late = LATER + 2.0 + GRANT_S
+    other = replace(ask(held=[B]), iad="iad2")
+    assert site.admission.asked(other, at("iad3"), (), late)[0]
+
+
+def test_who_asks_for_nothing_gets_nothing():
+    site = Site("iad3")
+    assert site.admission.asked(ask(), at("iad3"), (), LATER) == (
+        False,
+        0,
+        "nothing is asked of it",
+    )
+
+
+def test_grants_that_are_asked_for_without_end_are_bounded():
+    site = Site("iad3")
+    view = at("iad3")()
+
+    def granted(number, now):
+        unit = Unit("processor", f"u{number}")
+        return site.admission.asked(ask(unit=unit, held=[B]), lambda: view, (), now)
+
+    for number in range(MAX_GIVEN):
+        assert granted(number, LATER)[0]
+    assert granted(MAX_GIVEN, LATER) == (False, 0, "it has granted too many moves")
+    assert granted(0, LATER)[0]
+    assert granted(MAX_GIVEN, LATER + GRANT_S)[0]

@@ -204,3 +204,13 @@ def test_the_delay_is_half_a_round_trip_of_ones_own_clock():
     assert delay.age_s == pytest.approx(25.0 - 20.02, abs=0.01)
     assert gossip.due([], True, 30.0) == []
     assert gossip.delays(30.0) == []  # it is no peer any more
+
+
+def test_masters_that_went_long_ago_make_room_for_new_ones():
+    gossip = Gossip("a", 1, 0.0)
+    for number in range(MAX_KNOWN):
+        gossip.heard(told(f"m{number}"), 0.0)
+    later = LASTS * ACTIVE + 1.0
+    assert gossip.heard(told("new"), later)
+    assert gossip.fresh(later).keys() == {"new"}
+    assert len(gossip.known(later)) == MAX_KNOWN

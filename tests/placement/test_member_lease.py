@@ -258,3 +258,21 @@ def test_a_holder_that_counts_as_long_as_the_members_is_noticed(
     monkeypatch.setattr(member_lease, "SHORTER", shorter)
     with pytest.raises(AssertionError):
         any(troubled(seed).at < 0 for seed in range(500))
+
+
+def test_a_word_on_one_that_is_no_member_is_not_kept():
+    one = lease("a")
+    for number in range(100):
+        assert one.handle(Over(f"x{number}", 1), "b", 1.0) == []
+    assert one.said == {}
+
+
+def test_a_member_that_was_stopped_judges_nobody_before_it_has_read_what_waited():
+    one = lease("c")
+    for second in range(10):
+        one.tick(float(second))
+    one.handle(Renew(1, 1, 0.0), "a", 9.0)
+    one.tick(30.0)
+    assert one.judge("a", 1, 30.0)[:1] != [Keep(Terms(1, {"a": 1}))]
+    one.tick(32.0)
+    assert one.judge("a", 1, 33.0)[:1] == [Keep(Terms(1, {"a": 1}))]

@@ -283,3 +283,15 @@ def test_messages_from_masters_that_are_not_seen_count_at_the_topics_own():
     told = TopicFacts("comfort", sources, per_s=5.0)
     seen = View([facts("gone"), facts("iad2"), facts("iad1", topics=(told,))]).world
     assert seen.topics["comfort"].publishers == {"@gone": 3.0, "@iad2": 2.0}
+
+
+def test_no_home_takes_the_name_of_what_stands_for_a_masters_subscribers():
+    taken = HomeFacts("@iad2", {"iad1": 0.0, "iad3": 0.0})
+    view = View(
+        [
+            facts("iad1", topics=(TopicFacts("comfort"),)),
+            facts("iad2", listeners=(Listeners("comfort", 1),)),
+            facts("iad3", homes=(taken,)),
+        ]
+    )
+    assert view.where(Unit("home", "@iad2")) == "iad2"

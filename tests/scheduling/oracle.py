@@ -20,19 +20,24 @@ def hello(
     masters: tuple[str, ...] = (),
     *,
     followed: bool = False,
+    channels: tuple[str, ...] = ("temperature",),
+    units: dict[str, str] | None = None,
+    makes_buckets: bool = True,
 ) -> m.Hello:
     return m.Hello(
         node=node,
         incarnation=incarnation,
         history=history or "h" + node,
         areas=areas or NODES[node],
-        channels=("temperature",),
+        channels=channels,
         pods=pods,
         version="test",
         running=running,
         release=release,
         masters=masters,
         followed=followed,
+        units=units or {},
+        makes_buckets=makes_buckets,
     )
 
 
@@ -47,7 +52,7 @@ def task(
     channels: tuple[str, ...] = (),
     origin: str = "",
     advance_ms: float = 0.0,
-    form: m.Form = "aggregate",
+    form: m.QueryForm = "aggregate",
     stale_ok: bool = False,
 ) -> m.Task:
     return m.Task(

@@ -11,12 +11,14 @@ from agent.scheduling.events import (
     ANYONE,
     NodeJoined,
     NodeLeft,
+    QueryArrived,
     SendTaskResult,
     ServiceChanged,
     ServiceRemoved,
     SubtaskReturned,
     TaskArrived,
     TaskCancelled,
+    TaskReturned,
     TaskUndeliverable,
     Tick,
 )
@@ -25,13 +27,23 @@ from agent.scheduling.tasks.deadlines import DeadlineEstimator
 from agent.scheduling.tasks.joining import JOINING_S, SHARE
 from agent.scheduling.tasks.planner import TaskPlanner
 from agent.scheduling.tasks.scheduler import TaskScheduler
+from agent.scheduling.watches.events import (
+    AskRound,
+    RoundAnswered,
+    RoundsDue,
+    SendWatch,
+    WatchArrived,
+)
+from agent.scheduling.watches.scheduler import WatchScheduler
 from agent.wire import messages as m
 from agent.wire.areas import covers
 from agent.wire.market import Member, Service, Terms
 from agent.wire.principals import Sender
+from agent.wire.watches import Watch
 from tests.examples import examples
 from tests.scheduling.oracle import found, hello, sent_to, task
 from tests.scheduling.rigs import QueryRig, TaskRig
+from tests.scheduling.watch_rig import read_stub
 
 POOL = (Member("iad1", "tcp://127.0.0.1:5700", ("b1/f4/r1", "b1/f4/r2")),)
 
@@ -273,6 +285,44 @@ def test_a_rate_is_used_up_once():
             each.ask(number, ("b1",), now=0.3, service="climate")
         accepted.append(number - 1)
     assert accepted[0] == accepted[1] > 1
+
+
+def test_another_iads_task_waits_for_the_nodes_of_this_one():
+    pool = (*POOL, Member("iad2", "tcp://127.0.0.1:5710", ("b2",)))
+    rig = TaskRig(started_s=0.0, pool=pool)
+    rig.ask(1, ("b1/f4",), now=0.2, sender=Sender("iad", "iad2"), timeout_ms=2_000.0)
+    assert (rig.results, rig.dispatched) == ([], [])
+    rig.join("n1", now=0.5, areas=("b1/f4/r1",))
+    rig.join("n2", now=0.6, areas=("b1/f4/r2",))
+    for peer, subtask in rig.dispatched:
+        rig.answer(found(subtask.id), peer.removeprefix("link-"), 0.7)
+    assert rig.results[0].status == "complete"
+
+
+def test_the_first_round_of_a_watch_waits_for_the_nodes_too():
+    """A watch that is opened while its master starts, down to the node and back."""
+    tasks, queries = TaskRig(started_s=0.0, pool=POOL), QueryRig(POOL, iad="iad1", started_s=0.0)
+    watches = WatchScheduler(
+        read_stub, lambda _service: "", lambda _areas: (), iter("abc").__next__, most_watches=1
+    )
+    watch = Watch("w", ("b1/f4",), m.Slo(99.0, 500.0), "periodic", 1.0, form="aggregate")
+    watches.handle(WatchArrived("peer", ANYONE, watch), 0.1)
+    now = watches.next_tick
+    [asked] = [i for i in watches.handle(RoundsDue(), now) if isinstance(i, AskRound)]
+    queries.do(QueryArrived("watch", asked.query, asked.sender), now)
+    [(_, of_iad1)] = queries.tasks
+    tasks.do(TaskArrived("iad1", of_iad1, asked.sender), now)
+    assert (tasks.dispatched, queries.answers) == ([], [])
+    for number in (1, 2):
+        tasks.join(f"n{number}", now=now + 0.5, areas=(f"b1/f4/r{number}",))
+    for (peer, subtask), node in zip(tasks.dispatched, ("n1", "n2"), strict=True):
+        assert peer == f"link-{node}"
+        tasks.answer(found(subtask.id), node, now + 0.6)
+    queries.do(TaskReturned("iad1", tasks.results[0]), now + 0.6)
+    done = watches.handle(RoundAnswered(asked.token, queries.answers[0]), now + 0.6)
+    [sent] = [i.message for i in done if isinstance(i, SendWatch)]
+    assert (sent.number, sent.answer.status) == (1, "complete")
+    assert [each.area for each in sent.answer.results] == ["b1/f4/r1", "b1/f4/r2"]
 
 
 def two_iads(**options):

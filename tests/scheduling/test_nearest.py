@@ -10,6 +10,7 @@ from agent.scheduling import nearest as nearest_module
 from agent.scheduling.nearest import MAX_NAMED, nearest, without_node
 from agent.wire.areas import MAX_NAMED_BELOW, AreaSet
 from agent.wire.market import Member
+from agent.wire.messages import Missing
 from agent.wire.principals import Sender
 from tests.scheduling.rigs import QueryRig, TaskRig
 
@@ -57,6 +58,42 @@ def test_another_iad_learns_nothing_that_is_not_announced(iad, meant):
     rig.ask(1, ("b1/f4/r41",), sender=Sender("iad", iad))
     [gap] = rig.results[0].missing
     assert gap.nearest == meant
+
+
+def test_only_what_nobody_names_is_unknown():
+    """An area that is announced has a node that did not come: its name is no mistake."""
+    pool = (Member("iad1", "tcp://127.0.0.1:1", ("b1/f4/r413", "b1/f4/r419", "b1/f6")),)
+    rig = TaskRig(pool=pool)
+    rig.join("n1", areas=("b1/f4/r413",))
+    rig.join("n2", areas=("b1/f5/r510",))
+    rig.ask(1, ("b1/f4/r41", "b1/f4/r419", "b1/f6", "b1/f6/r1", "b1/f5/r51"))
+    gaps = {gap.area: (gap.unknown, gap.nearest) for gap in rig.results[0].missing}
+    assert gaps == {
+        "b1/f4/r41": (True, ("b1/f4/r413",)),
+        "b1/f4/r419": (False, ()),
+        "b1/f5/r51": (True, ()),  # the first two are compared with all
+        "b1/f6": (False, ()),
+        "b1/f6/r1": (True, ()),
+    }
+
+
+def test_of_a_fleet_without_nodes_nothing_is_unknown():
+    rig = TaskRig()
+    rig.ask(1, ("b1/f4/r41",))
+    assert [gap.unknown for gap in rig.results[0].missing] == [False]
+
+
+def test_what_one_iad_does_not_know_another_may_announce():
+    pool = (
+        Member("iad1", "tcp://127.0.0.1:1", ("b1",)),
+        Member("iad2", "tcp://127.0.0.1:2", ("b1/f4",)),
+    )
+    rig = QueryRig(pool)
+    rig.ask("b1/f4/r1")
+    for unknown, (iad, task) in zip((True, False), rig.tasks, strict=True):
+        gap = Missing("b1/f4/r1", "no_node", unknown=unknown)
+        rig.give(iad, task, 0.1, areas=(), missing=(gap,))
+    assert [gap.unknown for gap in rig.answers[0].missing] == [False]
 
 
 @given(st.lists(st.text("ab1", min_size=1, max_size=5), unique=True), st.text("ab1", max_size=6))

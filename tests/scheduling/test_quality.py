@@ -123,6 +123,67 @@ def numbers_of(aggregate):
     }
 
 
+def newest(channels, readings):
+    """By channel the time of the newest value that is there and not bad, and what was read then."""
+    found = {}
+    for channel in channels:
+        good = [
+            (r.time_ms, value)
+            for r in readings
+            if channel in r.values
+            and not (r.values[channel][1] & BAD)
+            and (value := r.values[channel][0]) is not None
+        ]
+        if good:
+            last_ms = max(time_ms for time_ms, _ in good)
+            found[channel] = last_ms, {value for time_ms, value in good if time_ms == last_ms}
+    return found
+
+
+def tells_the_newest(aggregate, channels, readings):
+    expected = newest(channels, readings)
+    told = {name: c for name, c in aggregate.channels.items() if c.last_ms is not None}
+    assert told.keys() == expected.keys()
+    for name, (last_ms, values) in expected.items():
+        assert told[name].last_ms == last_ms
+        assert told[name].last in values
+    return True
+
+
+@given(st.lists(sources(), min_size=1, max_size=4), st.randoms())
+def test_the_newest_value_is_that_of_all_sensors_in_any_order(parts, random):
+    channels = dict.fromkeys(name for names, _ in parts for name in names)
+    readings = [reading for _, some in parts for reading in some]
+    aggregates = [aggregate_of(packed(part)) for part in parts]
+    assert tells_the_newest(aggregate_of(merge_series(*map(packed, parts))), channels, readings)
+    assert tells_the_newest(merged := reduce(merge_aggregates, aggregates), channels, readings)
+    random.shuffle(aggregates)
+    other = reduce(merge_aggregates, aggregates)
+    assert {n: (c.last, c.last_ms) for n, c in other.channels.items()} == {
+        n: (c.last, c.last_ms) for n, c in merged.channels.items()
+    }
+
+
+def test_a_node_of_an_earlier_version_leaves_the_newest_value_unknown():
+    """Its own may be newer than what the others tell."""
+    old, new, dead = (
+        one(2, 1.0, 1.5, 2.0),
+        one(1, 1.0, 1.0, 1.0, 0, 0, 1.0, 1),
+        one(0, None, None, None, 3),
+    )
+    for parts in ((old, new, new), (new, old, new), (new, new, old, dead), (dead, old)):
+        merged = reduce(merge_aggregates, parts).channels["x"]
+        assert (merged.last, merged.last_ms) == (None, None)
+    for parts in ((dead, new), (new, dead), (dead, new, dead)):
+        merged = reduce(merge_aggregates, parts).channels["x"]
+        assert (merged.last, merged.last_ms) == (1.0, 1)
+
+
+def test_a_time_that_no_node_can_mean_is_not_told():
+    series = m.Series(Int64Column.of([1, 2**60, 3]), {"x": Float32Column.of([1.0, 2.0, math.nan])})
+    assert aggregate_of(series).channels["x"].last_ms is None
+
+
 @given(sources())
 def test_an_aggregate_of_a_series_leaves_out_what_is_bad_and_counts_it(source):
     assert numbers_of(aggregate_of(packed(source))) == counted(*source)
@@ -140,7 +201,8 @@ def test_infinite_readings_are_none():
     """The sum of both infinities raises, and a node may send anything."""
     values = Float32Column.of([math.inf, 1.0, -math.inf, 3.0])
     series = m.Series(Int64Column.of([1, 2, 3, 4]), {"x": values})
-    assert aggregate_of(series).channels == {"x": m.ChannelAggregate(2, 1.0, 2.0, 3.0)}
+    found = m.ChannelAggregate(2, 1.0, 2.0, 3.0, last=3.0, last_ms=4)
+    assert aggregate_of(series).channels == {"x": found}
 
 
 def one(*numbers):
@@ -150,7 +212,8 @@ def one(*numbers):
 def test_a_channel_with_nothing_but_bad_readings_is_told_without_numbers():
     broken = packed((["x", "y"], [Plain(n, 0, {"x": (85.0, 8), "y": (n, 0)}) for n in (1, 2)]))
     dead = m.ChannelAggregate(0, bad=2)
-    assert aggregate_of(broken).channels == {"x": dead, "y": m.ChannelAggregate(2, 1.0, 1.5, 2.0)}
+    alive = m.ChannelAggregate(2, 1.0, 1.5, 2.0, last=2.0, last_ms=2)
+    assert aggregate_of(broken).channels == {"x": dead, "y": alive}
     good = m.ChannelAggregate(1, 20.0, 20.0, 20.0)
     parts = [m.Aggregate(0, 1, {"x": channel}) for channel in (dead, good, dead)]
     assert reduce(merge_aggregates, parts).channels == {"x": replace(good, bad=4)}
@@ -198,4 +261,5 @@ def test_channels_that_only_the_trigger_needed_go_with_their_quality():
     [result] = as_asked(answer, watch).results
     assert result.series == packed((["y"], [Plain(1, 7, {"y": (2.0, 32)})]))
     [result] = as_asked(answer, replace(watch, form="aggregate")).results
-    assert result.aggregate.channels == {"y": m.ChannelAggregate(1, 2.0, 2.0, 2.0, suspect=1)}
+    there = m.ChannelAggregate(1, 2.0, 2.0, 2.0, suspect=1, last=2.0, last_ms=1)
+    assert result.aggregate.channels == {"y": there}

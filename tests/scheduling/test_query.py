@@ -136,7 +136,7 @@ def test_an_iad_that_stays_silent_is_named_area_by_area_at_the_timeout(rig):
     assert answer.coverage == m.Coverage(2, 4)
     assert answer.missing == (
         m.Missing("b1/f7/r752", "timeout"),
-        m.Missing("b1/f9", "no_node"),
+        m.Missing("b1/f9", "no_node", unknown=True),
     )
     rig.give("iad4", rig.tasks[1][1], now=2.5)
     assert len(rig.answers) == 1
@@ -164,7 +164,7 @@ def test_unknown_services_and_areas_are_answered_at_once(rig):
     rig.ask("b2")
     assert [a.status for a in rig.answers] == ["refused", "partial"]
     assert rig.answers[0].reason == "unknown_service"
-    assert rig.answers[1].missing == (m.Missing("b2", "no_node"),)
+    assert rig.answers[1].missing == (m.Missing("b2", "no_node", unknown=True),)
     assert not rig.tasks
 
 

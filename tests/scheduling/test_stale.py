@@ -52,8 +52,8 @@ def test_a_node_that_is_down_is_answered_for_with_the_age_and_counts_as_missing(
         THEN_MS,
         NOW_MS - 90_000,
         {
-            "temperature": m.ChannelAggregate(1, 21.5, 21.5, 21.5),
-            "forecast": m.ChannelAggregate(1, 23.0, 23.0, 23.0),
+            "temperature": m.ChannelAggregate(1, 21.5, 21.5, 21.5, last=21.5, last_ms=THEN_MS),
+            "forecast": m.ChannelAggregate(1, 23.0, 23.0, 23.0, last=23.0, last_ms=NOW_MS - 90_000),
         },
     )
     [record] = [each for each in rig.records if isinstance(each, TaskRecord)]

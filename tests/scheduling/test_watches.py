@@ -315,7 +315,8 @@ def test_what_the_trigger_needs_beyond_what_was_asked_does_not_reach_the_client(
     answer = type(answer)("q", "complete", 1.0, True, answer.coverage, (AreaResult(HOT, series),))
     [result] = as_asked(answer, asked).results
     assert result.series is None
-    assert result.aggregate.channels == {"humidity": ChannelAggregate(2, 1.0, 2.5, 4.0)}
+    humidity = ChannelAggregate(2, 1.0, 2.5, 4.0, last=4.0, last_ms=2)
+    assert result.aggregate.channels == {"humidity": humidity}
     assert (result.aggregate.first_ms, result.aggregate.last_ms) == (1, 2)
 
 

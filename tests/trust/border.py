@@ -11,18 +11,25 @@ from agent.wire.records import SubtaskRecord, TaskRecord
 # area's readings are to be believed, whichever sensor took them. `longest_s` says how long a window
 # of an area would fit into a message; `nearest` is an area that was announced; `retry_s` that an
 # IAD has just started. `held_from_ms` says since when an area has readings, as its series does;
-# `stale_ms` how old an area's last known values are, as their times do.
+# `stale_ms` how old an area's last known values are, as their times do. `heard_ms_ago` and
+# `down` say as much of an area as whether it answers, `raised` what its alerts do; `name` is a
+# room's. `unknown` says that no area
+# is announced under that name; `would_keep` has what a counter-offer of the market would, of all
+# nodes that were asked together.
 ALLOWED = {
     "task": {
         "type", "id", "areas", "window", "percentile", "budget_ms", "timeout_ms", "channels",
         "form", "service", "label", "emulation_seed", "origin", "last_s", "ago_s", "start_ms",
-        "end_ms", "advance_ms", "takes_too_large", "stale_ok",
+        "end_ms", "advance_ms", "takes_too_large", "stale_ok", "bucket_ms",
     },
     "task_result": {
         "type", "id", "status", "total_ms", "results", "missing", "reason", "message", "area",
         "series", "aggregate", "time_ms", "source_time_ms", "values", "first_ms", "last_ms",
         "channels", "count", "min", "mean", "max", "quality", "age_ms", "bad", "suspect",
-        "temperature", "humidity", "longest_s", "nearest", "held_from_ms", "stale_ms",
+        "temperature", "humidity", "longest_s", "nearest", "held_from_ms", "stale_ms", "last",
+        "buckets", "length_ms", "about", "name", "unit", "raised", "trigger", "since_ms", "text",
+        "heard_ms_ago", "down", "start_ms",
+        "unknown", "would_keep", "percentile", "budget_ms",
     },
     "cancel_task": {"type", "id"},
     "propose": {
@@ -75,7 +82,7 @@ FACTS = {
     "most_processors", "opening_cost", "topics", "listeners", "homes", "delays", "pins", "wants",
     "name", "sources", "processor", "cpu_ms", "latency_ms", "state_bytes", "slo", "percentile",
     "per_s", "peers", "topic", "count", "p50_ms", "p90_ms", "age_s", "delays_ms", "publishes",
-    "hears", "exchanges", "unit", "kind",
+    "hears", "exchanges", "unit", "kind", "standby", "taken_from", "taken_ms",
 }  # fmt: skip
 TO_PARTNER = {
     "placement_facts": {"type", *FACTS},
@@ -90,8 +97,10 @@ TO_PARTNER = {
     "members": {"type", "iad", "address", "view", "needs", "known", "age_ms"},
     "handover": {
         "type", "id", "iad", *UNIT, "message", "attempt", "lease_s", "reason", "body", "epoch",
-        "part", "parts", "number", "new",
+        "part", "parts", "number", "new", "term", "seed", "at",
+        "incarnation",
     },
+    "lease_told": {"type", "iad", "what", "term", "life", "asked_s", "master"},
     "resolve_clones": {"type", "id", "iad", "devices"},
     "clones_resolved": {"type", "id", "topics"},
     "end_clone": {"type", "id", "iad", "topic"},

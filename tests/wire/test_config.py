@@ -210,7 +210,8 @@ def test_one_line_says_what_is_wrong(kind, text, line):
     assert "\n" not in str(refused.value)
 
 
-TEXTS = st.text(st.characters(exclude_characters="`"), max_size=3)  # which msgspec has in its words
+# Without what no TOML file has, and without what msgspec has in its own words.
+TEXTS = st.text(st.characters(exclude_characters="`", exclude_categories=("Cs",)), max_size=3)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(TEXTS, inner),

@@ -73,7 +73,7 @@ class RecordBatch(Struct, frozen=True):
 class Statistics(NamedTuple):
     """Statistics of one channel. `n` counts the values that are not bad; `low`, `high` and `total`
     cover only these, and `low` and `high` are NaN if there are none. `suspect` of the n are so
-    flagged."""
+    flagged. `newest` is the time of the last of them, and its value; None: not looked for."""
 
     n: int
     low: float
@@ -81,13 +81,19 @@ class Statistics(NamedTuple):
     total: float
     bad: int = 0
     suspect: int = 0
+    newest: tuple[int, float] | None = None
+
+    @property
+    def stored(self) -> tuple[int, float, float, float, int, int]:
+        """What a group's row keeps of them."""
+        return self.n, self.low, self.high, self.total, self.bad, self.suspect
 
     def join(self, other: Statistics) -> Statistics:
         """The statistics of both together."""
         bad, suspect = self.bad + other.bad, self.suspect + other.suspect
         if not self.n or not other.n:
             some = self if self.n else other
-            return Statistics(some.n, some.low, some.high, some.total, bad, suspect)
+            return Statistics(some.n, some.low, some.high, some.total, bad, suspect, some.newest)
         return Statistics(
             self.n + other.n,
             min(self.low, other.low),
@@ -95,22 +101,32 @@ class Statistics(NamedTuple):
             self.total + other.total,
             bad,
             suspect,
+            max([each for each in (self.newest, other.newest) if each], default=None),
         )
 
     def aggregate(self) -> ChannelAggregate:
         """As it goes on the wire."""
         if not self.n:
             return ChannelAggregate(0, bad=self.bad)
+        last_ms, last = self.newest or (None, None)
         return ChannelAggregate(
-            self.n, self.low, self.total / self.n, self.high, self.bad, self.suspect
+            self.n, self.low, self.total / self.n, self.high, self.bad, self.suspect, last, last_ms
         )
 
 
-def statistics_of(column: bytes, flags: bytes | None) -> Statistics:
-    """Statistics of a packed column with its flags, None for all good; O(n)."""
-    n, _, _, low, high, total, suspect = summary(Float32Column(column).native, flags, BAD)
+def statistics_of(column: bytes, flags: bytes | None, time_ms: bytes | None = None) -> Statistics:
+    """Statistics of a packed column with its flags, None for all good; with the newest value if
+    its times are given. O(n)."""
+    n, _, last, low, high, total, suspect = summary(Float32Column(column).native, flags, BAD)
     bad = len(column) // 4 - n
-    return Statistics(n, low, high, total, bad, suspect) if n else Statistics(0, NAN, NAN, 0.0, bad)
+    if not n:
+        return Statistics(0, NAN, NAN, 0.0, bad)
+    newest = None
+    if time_ms is not None:
+        [when] = Int64Column(time_ms[8 * last : 8 * last + 8]).numbers()
+        [value] = Float32Column(column[4 * last : 4 * last + 4]).numbers()
+        newest = (when, value)
+    return Statistics(n, low, high, total, bad, suspect, newest)
 
 
 def layout_of(batch: RecordBatch) -> str:

@@ -55,7 +55,7 @@ def insert(db: sqlite3.Connection, group: Complete) -> None:
         group.last_monotonic_ms,
         int(group.synchronised),
         layout,
-        b"".join([STATISTICS.pack(*each) for each in found]),
+        b"".join([STATISTICS.pack(*each.stored) for each in found]),
     )
     db.execute(INSERT, (*row, row_crc(row)))
     db.execute(INSERT_COLUMNS, (group.sequence, zlib.crc32(data), data))

@@ -7,6 +7,7 @@ too large for a message is detected from its groups' rows, before any column is 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from operator import itemgetter
 from typing import Any, Final, Protocol
 
@@ -25,6 +26,7 @@ from agent.edge.history.row_groups import STATISTICS, channels_of
 from agent.edge.history.snapshot import Recent
 from agent.edge.history.window_size import check
 from agent.wire.base import RAW
+from agent.wire.buckets import Buckets, Grid
 from agent.wire.codec import MAX_SUBTASK_SERIES_BYTES
 from agent.wire.messages import Aggregate, Series
 
@@ -96,34 +98,75 @@ class Reader:
         """Aggregates of the channels with a reading in [start_ms, end_ms), bad ones included; None
         if there are none.
 
-        A group inside the window is answered from its statistics, without reading its values.
+        A group inside the window is answered from its statistics, without reading its values,
+        unless it may have the newest one.
         """
         rows, found = self._look(STATISTICS_TOO, start_ms, end_ms, channels)
         totals: dict[str, Statistics] = {}
         bounds: list[tuple[int, int]] = []
         to_read = []
+        known: list[tuple[Any, str]] = []
         for row in rows:
-            _, _, layout, first_ms, last_ms, statistics = row
+            _, _, _, first_ms, last_ms, _ = row
             if first_ms < start_ms or last_ms >= end_ms or any(n.endswith(RAW) for n in channels):
                 to_read.append(row)
                 continue
             bounds.append((first_ms, last_ms))
-            for name, part in zip(
-                channels_of(layout), STATISTICS.iter_unpack(statistics), strict=True
-            ):
-                _add(totals, name, Statistics(*part))
+            for name, part in _statistics(row):
+                _add(totals, name, part)
+                if part.n and (not channels or name in channels):
+                    known.append((row, name))
         for batch in [*self._batches(to_read), *[batch for _, batch in found]]:
             if batch is None or (cut := batch.cut(start_ms, end_ms)) is None:
                 continue
             bounds.append((cut.first_ms, cut.last_ms))
             for name in _wanted([cut], channels):
-                _add(totals, name, statistics_of(cut.column(name) or b"", cut.flags(name)))
+                _add(totals, name, _statistics_in(cut, name))
         names = [name for name in dict.fromkeys(channels or totals) if name in totals]
         if not names:
             return None
+        self._find_newest(known, totals)
         first_ms, last_ms = zip(*bounds, strict=True)
         aggregates = {name: totals[name].aggregate() for name in names}
         return Aggregate(min(first_ms), max(last_ms), aggregates)
+
+    def _find_newest(self, known: list[tuple[Any, str]], totals: dict[str, Statistics]) -> None:
+        """Read the groups with values of a channel that may have a newer one than was read so far:
+        mostly none, as the newest are in memory, else one."""
+        for row, name in sorted(known, key=lambda each: -each[0][4]):
+            newest = totals[name].newest
+            if newest is not None and newest[0] > row[4]:
+                continue
+            [batch] = self._batches([row])
+            if batch is not None and (there := _statistics_in(batch, name).newest) is not None:
+                totals[name] = totals[name]._replace(newest=max(newest or there, there))
+
+    def buckets(
+        self, start_ms: int, end_ms: int, channels: tuple[str, ...], grid: Grid
+    ) -> Buckets | None:
+        """The readings of [start_ms, end_ms) in the buckets of `grid`, channels as in `aggregate`.
+
+        A group inside one bucket is answered from its statistics; others are read one by one.
+        """
+        from agent.edge.history.bucket_sums import Sums  # 60 KiB that few nodes need
+
+        rows, found = self._look(STATISTICS_TOO, start_ms, end_ms, channels)
+        sums = Sums(grid, channels)
+        with_raw = any(name.endswith(RAW) for name in channels)
+        for row in rows:
+            first_ms, last_ms = row[3:5]
+            inside = first_ms >= start_ms and last_ms < end_ms
+            if inside and not with_raw and grid.place(first_ms) == grid.place(last_ms):
+                for name, part in _statistics(row):
+                    sums.add_total(name, first_ms, part)
+                continue
+            [batch] = self._batches([row])
+            if batch is not None and (cut := batch.cut(start_ms, end_ms)) is not None:
+                sums.add(cut, _wanted([cut], channels))
+        for _, batch in found:
+            if (cut := batch.cut(start_ms, end_ms)) is not None:
+                sums.add(cut, _wanted([cut], channels))
+        return sums.buckets()
 
     def close(self) -> None:
         """Close the connection, if it is open; call it in the thread that used it."""
@@ -199,6 +242,16 @@ def _wanted(batches: list[RecordBatch], channels: tuple[str, ...]) -> list[str]:
         for name in dict.fromkeys(channels)
         if any(batch.column(name) is not None for batch in batches)
     ]
+
+
+def _statistics(row: Any) -> Iterator[tuple[str, Statistics]]:
+    """Those of each channel of a group, from its row."""
+    for name, part in zip(channels_of(row[2]), STATISTICS.iter_unpack(row[5]), strict=True):
+        yield name, Statistics(*part)
+
+
+def _statistics_in(batch: RecordBatch, name: str) -> Statistics:
+    return statistics_of(batch.column(name) or b"", batch.flags(name), batch.time_ms)
 
 
 def _add(totals: dict[str, Statistics], name: str, found: Statistics) -> None:

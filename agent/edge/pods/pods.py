@@ -19,6 +19,7 @@ from agent.edge.history.reader import Reader
 from agent.edge.history.window_size import TooLargeError
 from agent.wire import codec
 from agent.wire.base import LONGEST_TEXT
+from agent.wire.buckets import grid_of
 from agent.wire.messages import Subtask, SubtaskResult
 from agent.wire.too_large import bytes_of, in_words, too_large
 
@@ -209,18 +210,23 @@ def _retrieve(
 ) -> SubtaskResult:
     subtask = received.subtask
     start_ms, end_ms = subtask.window.bounds_ms(received.wall_ms)
-    series = aggregate = None
+    series = aggregate = buckets = None
     if subtask.form == "series":
         series = reader.series(start_ms, end_ms, subtask.channels)
+    elif subtask.form == "buckets":
+        relative = subtask.window.last_s is not None
+        grid = grid_of(start_ms, end_ms, subtask.bucket_ms, relative=relative)
+        buckets = reader.buckets(start_ms, end_ms, subtask.channels, grid)
     else:
         aggregate = reader.aggregate(start_ms, end_ms, subtask.channels)
     if emulated_s:
         stopping.wait(emulated_s)
     return SubtaskResult(
         subtask.id,
-        "no_data" if series is None and aggregate is None else "ok",
+        "no_data" if series is None and aggregate is None and buckets is None else "ok",
         wait_ms,
         (time.monotonic() - started) * 1000,
         series,
         aggregate,
+        buckets=buckets,
     )

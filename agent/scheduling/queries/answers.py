@@ -90,16 +90,15 @@ def fitting(entry: QueryEntry, result: TaskResult) -> TaskResult:
     beyond = {
         each.area
         for each in result.results
-        if each.series is not None
-        and (firsts is None or each.area not in firsts)
-        and not room.takes(each.area, each.series)
+        if (firsts is None or each.area not in firsts) and not room.takes_result(each)
     }
     if not entry.held.grow(room.taken - before):
         return TaskResult(result.id, "refused", result.total_ms, reason="overloaded", message=FULL)
     if not beyond:
         return result
     come = len(entry.shares) - entry.pending + 1
-    found = room.told(entry.query.window.length_s, len(entry.shares), come)
+    length_s = 0.0 if entry.query.form == "buckets" else entry.query.window.length_s
+    found = room.told(length_s, len(entry.shares), come)
     return replace(
         result,
         status="partial",
@@ -114,7 +113,7 @@ def stale_fitting(entry: QueryEntry, stale: tuple[AreaResult, ...]) -> tuple[Are
         return ()
     room = entry.room
     before = room.taken
-    fits = tuple([r for r in stale if r.series is None or room.takes(r.area, r.series)])
+    fits = tuple([each for each in stale if room.takes_result(each)])
     return fits if entry.held.grow(room.taken - before) else ()
 
 
@@ -131,9 +130,9 @@ def refusal(entry: QueryEntry, refused: Refused, elapsed_ms: float) -> Answer:
     )
 
 
-def within(result: TaskResult, asked: Sequence[str]) -> TaskResult:
+def within(result: TaskResult, share: Share) -> TaskResult:
     """A result restricted to the areas asked of that IAD; it may not answer for others."""
-    areas = AreaSet(asked)
+    areas = AreaSet(share.asked) if share.allowed is None else share.allowed
     return replace(
         result,
         results=tuple([r for r in result.results if areas.covers(r.area)]),
@@ -145,7 +144,7 @@ def _accounted(share: Share, waited_ms: float) -> tuple[list[Missing], Coverage,
     """One IAD's missing areas, its coverage, and its total time in milliseconds."""
     result = share.result
     if result is None:
-        gaps = [Missing(area, share.gap) for area in share.areas]
+        gaps = [Missing(area, share.gap, message=share.why) for area in share.areas]
         return gaps, Coverage(0, len(gaps)), waited_ms
     answered = [r.area for r in result.results]
     known = answered + [gap.area for gap in result.missing]

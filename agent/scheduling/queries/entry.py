@@ -9,6 +9,7 @@ from agent.scheduling.events import Peer
 from agent.scheduling.lifecycle import QUERY_TRANSITIONS
 from agent.scheduling.result_budget import ResultBudget
 from agent.scheduling.shared_budget import Holding
+from agent.wire.areas import AreaSet
 from agent.wire.messages import AreaResult, Missing, MissingReason, Query, Task, TaskResult
 from agent.wire.principals import Sender
 
@@ -20,12 +21,15 @@ class Share:
     """One IAD's task of an open query. `areas` are missing until it replies."""
 
     __slots__ = (
-        "areas", "asked", "cancelled", "gap", "iad", "refusal", "result", "stale", "task",
-        "task_id",
+        "allowed", "areas", "asked", "cancelled", "gap", "iad", "refusal", "result", "stale",
+        "task", "task_id", "why",
     )  # fmt: skip
 
-    def __init__(self, iad: str, task: Task, areas: list[str]) -> None:
+    def __init__(
+        self, iad: str, task: Task, areas: list[str], allowed: AreaSet | None = None
+    ) -> None:
         self.iad = iad
+        self.allowed = allowed
         self.task_id = task.id
         self.asked = task.areas
         # Sent again while the IAD's master may be starting.
@@ -36,6 +40,7 @@ class Share:
         self.stale: tuple[AreaResult, ...] = ()
         # The reason why its areas are missing until there is a result.
         self.gap: MissingReason = "timeout"
+        self.why = ""
         # If another IAD may still answer for its areas, a refusal does not end the query.
         self.refusal: TaskResult | None = None
         # The query did not wait for it.

@@ -36,6 +36,7 @@ from agent.scheduling.events import (
 )
 from agent.scheduling.nearest import without_node
 from agent.scheduling.pools import DEFAULT, Pool
+from agent.scheduling.queries import about
 from agent.scheduling.queries.answers import (
     apart,
     fitting,
@@ -47,10 +48,12 @@ from agent.scheduling.queries.answers import (
 from agent.scheduling.queries.classes import QueryClasses
 from agent.scheduling.queries.entry import QueryEntry, Share
 from agent.scheduling.queries.first_answers import FirstAnswers
+from agent.scheduling.queries.infeasible import instead
 from agent.scheduling.queries.records import query_record
 from agent.scheduling.shared_budget import (
     FULL,
     MAX_OPEN_AREAS,
+    SIZED,
     TOO_MANY_AREAS,
     Holding,
     SharedBudget,
@@ -198,6 +201,8 @@ class QueryScheduler:
         payer = payer_of(event.sender)
         held, held_areas = Holding(self._budget, payer), Holding(self._areas, payer)
         entry = QueryEntry(event.client, event.sender, query, now, held, held_areas)
+        if query.form == "about":
+            return self._arrived_about(entry, now)
         pool = self._pools.get(query.service)
         refused = self._refused(event.sender, query, pool, now)
         if refused is not None:
@@ -214,15 +219,54 @@ class QueryScheduler:
         if not fanout.matches:
             return self._answer(entry, now)
 
-        timeout_ms = query.timeout_ms or query.slo.latency_ms * self._timeout_factor
-        timeout_s = min(timeout_ms, LONGEST_TIMEOUT_MS) / 1e3
         entry.task_percentile = task_percentile(query.slo.percentile, fanout.k_q)
         capability = pool.service.capability
         channels = query.channels or ((capability,) if capability else ())
         advance_ms = self._classes.advance_ms(query)
+        asked = [about.Asked(query.service, match) for match in fanout.matches]
+        instructions = self._send(entry, asked, channels, advance_ms)
+        if pool.service.redundant:
+            entry.firsts = FirstAnswers(a for share in entry.shares for a in share.areas)
+        return self._opened(entry, instructions, now)
+
+    def _arrived_about(self, entry: QueryEntry, now: float) -> list[Instruction]:
+        query, sender = entry.query, entry.sender
+        pools = about.meant(query.service, about.permitted(self._pools, sender))
+        refused = self._clients.refused(sender, now, about.cost(query.areas, pools))
+        if refused is None and not pools:
+            refused = may_query(sender, query.service)
+            if refused is None:
+                why = unknown_service(query.service, self._pools, sender)
+                refused = Refused("unknown_service", why)
+        if refused is None and not self._areas.has_room(
+            payer_of(sender), areas_counted(query.areas)
+        ):
+            refused = Refused("overloaded", TOO_MANY_AREAS)
+        if refused is not None:
+            return self._refuse(entry, refused, now)
+        asked, unmatched = about.split(query.areas, pools)
+        entry.unmatched = without_node(unmatched, next(iter(pools.values())).announced)
+        if not asked:
+            return self._answer(entry, now)
+        return self._opened(entry, self._send(entry, asked, query.channels, 0.0), now)
+
+    def _timeout_s(self, query: Query) -> float:
+        timeout_ms = query.timeout_ms or query.slo.latency_ms * self._timeout_factor
+        return min(timeout_ms, LONGEST_TIMEOUT_MS) / 1e3
+
+    def _send(
+        self,
+        entry: QueryEntry,
+        asked: Sequence[about.Asked],
+        channels: tuple[str, ...],
+        advance_ms: float,
+    ) -> list[Instruction]:
+        """One task for each, its own IAD's last."""
+        query = entry.query
+        timeout_s, bucket_ms = self._timeout_s(query), query.bucket_ms
         instructions: list[Instruction] = []
         own: list[Instruction] = []
-        for match in fanout.matches:
+        for service, match in asked:
             task = Task(
                 id=next(self._task_ids),
                 areas=match.asked,
@@ -232,30 +276,34 @@ class QueryScheduler:
                 timeout_ms=(timeout_s - min(RETURN_SHARE * timeout_s, LONGEST_RETURN_S)) * 1e3,
                 channels=channels,
                 form=query.form,
-                service=query.service,
+                service=service,
                 label=query.label,
                 emulation_seed=query.emulation_seed,
                 origin=self._iad,
                 advance_ms=advance_ms,
                 takes_too_large=True,
                 stale_ok=query.stale_ok,
+                bucket_ms=bucket_ms,
             )
-            share = Share(match.iad, task, match.expected)
+            share = Share(match.iad, task, match.expected, match.allowed)
             entry.shares.append(share)
             self._open[task.id] = (entry, share)
             # This IAD may refuse its own task as soon as that is sent: the others' come before it,
             # so that no cancellation overtakes its task.
             (own if match.iad == self._iad else instructions).append(
-                SendTask(match.iad, task, event.sender)
+                SendTask(match.iad, task, entry.sender)
             )
-        if pool.service.redundant:
-            entry.firsts = FirstAnswers(a for share in entry.shares for a in share.areas)
+        return instructions + own
+
+    def _opened(
+        self, entry: QueryEntry, instructions: list[Instruction], now: float
+    ) -> list[Instruction]:
         entry.pending = len(entry.shares)
         entry.evaluated_s = self._read(now)
-        entry.timer = self._timers.set(now + timeout_s, entry)
-        entry.held_areas.grow(areas_counted(query.areas))
+        entry.timer = self._timers.set(now + self._timeout_s(entry.query), entry)
+        entry.held_areas.grow(areas_counted(entry.query.areas))
         entry.become("open")
-        return instructions + own
+        return instructions
 
     def _refused(
         self, sender: Sender, query: Query, pool: Pool | None, now: float
@@ -273,7 +321,7 @@ class QueryScheduler:
         capability = pool.service.capability
         if capability and any(c not in (capability, capability + RAW) for c in query.channels):
             return Refused("malformed", f"service {query.service} gives {capability} and no more")
-        if query.form == "series" and not self._budget.has_room(payer_of(sender), 1):
+        if query.form in SIZED and not self._budget.has_room(payer_of(sender), 1):
             return Refused("overloaded", FULL)
         if not self._areas.has_room(payer_of(sender), areas_counted(query.areas)):
             return Refused("overloaded", TOO_MANY_AREAS)
@@ -286,8 +334,13 @@ class QueryScheduler:
         if entry is None or share is None or share.iad != iad:
             self.counters["late_or_unknown_task_results"] += 1
             return []
+        own, form = iad == self._iad, entry.query.form
+        if result.status == "refused" and (why := about.not_answered(form, result, own=own)):
+            share.gap, share.why = "iad_unreachable", why
+            return self._settled(entry, share, now)
         if result.status != "refused":
-            result = result if iad == self._iad else within(result, share.asked)
+            if not own or share.allowed is not None:
+                result = within(result, share)
             result, stale = apart(result)
             result = fitting(entry, result)
             share.stale = stale_fitting(entry, stale)
@@ -329,8 +382,7 @@ class QueryScheduler:
         entry.pending -= 1
         if (refusing := self._refusing(entry)) is not None:
             cancels = self._close(entry)
-            refused = Refused(refusing.reason or "malformed", refusing.message)
-            return self._refuse(entry, refused, now) + cancels
+            return self._refuse(entry, _why(entry, refusing), now) + cancels
         if entry.pending and (entry.firsts is None or entry.firsts.open):
             return []
         cancels = self._close(entry)
@@ -368,6 +420,9 @@ class QueryScheduler:
         answer = gather(entry, now, self._read)
         entry.release()
         entry.become(answer.status)
+        if entry.query.form == "about":
+            pools = about.permitted(self._pools, entry.sender)
+            return [SendAnswer(entry.client, about.told(answer, pools, entry.sender))]
         if entry.shares:
             self._classes.ended(entry.query, missed=_came_late(entry, answer, now))
         return [SendAnswer(entry.client, answer), self._record(entry, answer)]
@@ -377,6 +432,8 @@ class QueryScheduler:
         entry.become("refused")
         entry.release()
         answer = refusal(entry, refused, (self._read(now) - entry.received_s) * 1e3)
+        if entry.query.form == "about":
+            return [SendAnswer(entry.client, answer)]
         return [SendAnswer(entry.client, answer), self._record(entry, answer)]
 
     def _read(self, now: float) -> float:
@@ -396,6 +453,15 @@ class QueryScheduler:
             assert entry.pending == len(waiting) > 0
             assert all(s.result is None for s in waiting)
             assert entry.firsts is None or entry.firsts.open
+
+
+def _why(entry: QueryEntry, refusing: TaskResult) -> Refused:
+    message = ""
+    if refusing.reason == "infeasible":
+        refusals = [each.refusal for each in entry.refused if each.refusal is not None]
+        told = [each for each in refusals if each.reason == "infeasible"]
+        message = instead(entry.query.slo, entry.task_percentile, told)
+    return Refused(refusing.reason or "malformed", message or refusing.message)
 
 
 def _came_late(entry: QueryEntry, answer: Answer, now: float) -> bool:

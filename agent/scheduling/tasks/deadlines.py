@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from statistics import fmean
 from typing import Final
@@ -10,10 +11,14 @@ from msgspec import Struct
 
 from _core.deadlines.order_statistics import NodeSet, UnloadedModel
 from _core.deadlines.size_regression import SizeModel
+from agent.wire.base import LONGEST_TIMEOUT_MS
+from agent.wire.messages import Budget
 
 # From this many samples on, the prior counts little up to the percentile that they reach.
 MEASURED: Final = 100
 LEAST_PERCENTILE: Final = 0.001
+# Halvings of the distance to 100 % between two percentiles: to within a thousandth of it.
+HALVINGS: Final = 14
 MEAN_POINTS: Final = 64
 # Midpoints of this many equal shares of the distribution.
 MEAN_PERCENTILES: Final = tuple(100.0 * (i + 0.5) / MEAN_POINTS for i in range(MEAN_POINTS))
@@ -79,6 +84,25 @@ class DeadlineEstimator:
         queueing_budget_s = budget_s - unloaded_s
         infeasible = queueing_budget_s < 0 and self._is_measured(nodes, percentile, budget_s, now)
         return Deadline(unloaded_s, queueing_budget_s, infeasible)
+
+    def would_keep(
+        self, columns: Sequence[int], percentile: float, budget_s: float, now: float
+    ) -> tuple[Budget, ...]:
+        """Budgets that idle nodes keep where (p_t, x_t) is infeasible: x_u for that percentile, and
+        the highest percentile of which x_u is within that time. `HALVINGS` quantiles."""
+        nodes = self._model.node_set(columns)
+        longer_ms = self._model.quantile(nodes, percentile, now) * 1e3
+        longer = Budget(percentile, min(longer_ms, LONGEST_TIMEOUT_MS))
+        low, high = LEAST_PERCENTILE, percentile
+        if self._model.quantile(nodes, low, now) > budget_s:
+            return (longer,)
+        for _ in range(HALVINGS):
+            middle = 100.0 - math.sqrt((100.0 - low) * (100.0 - high))
+            if self._model.quantile(nodes, middle, now) > budget_s:
+                high = middle
+            else:
+                low = middle
+        return longer, Budget(low, budget_s * 1e3)
 
     def _is_measured(self, nodes: NodeSet, percentile: float, budget_s: float, now: float) -> bool:
         """Whether the windows have seen that the quantile is longer than the budget: itself, or one

@@ -60,11 +60,20 @@ class Dispatcher:
             node.busy[subtask.id] = subtask
             entry = subtask.parent
             task = entry.task
+            form = task.form
+            assert form != "about"
+            if form == "buckets" and not node.hello.makes_buckets:
+                form = "series"
             instructions.append(
                 SendToNode(
                     node.peer,
                     Subtask(
-                        subtask.id, task.window, entry.channels, task.form, task.emulation_seed
+                        subtask.id,
+                        task.window,
+                        entry.channels,
+                        form,
+                        task.emulation_seed,
+                        task.bucket_ms if form == "buckets" else 0,
                     ),
                 )
             )

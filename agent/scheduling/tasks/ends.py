@@ -5,7 +5,10 @@ Each gets exactly one record, whatever the outcome; a task's result is sent unle
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from agent.scheduling.admission import Refused
 from agent.scheduling.aggregation import merge_missing, merge_results
@@ -16,6 +19,7 @@ from agent.scheduling.tasks.entry import SubtaskEntry, TaskEntry
 from agent.scheduling.tasks.node_membership import Unserved
 from agent.scheduling.tasks.records import subtask_record, task_record
 from agent.scheduling.timers import Timers
+from agent.wire.base import Form
 from agent.wire.messages import (
     AnswerStatus,
     AreaResult,
@@ -28,7 +32,8 @@ from agent.wire.records import SubtaskOutcome
 
 class TaskEnds:
     """The open tasks of one IAD, and their answer timeouts. `read` gives the time that results and
-    records state; `last_known` what clones keep of areas without a live answer."""
+    records state; `last_known` what clones keep of areas without a live answer; `names` are
+    those of rooms, by area."""
 
     def __init__(
         self,
@@ -37,9 +42,11 @@ class TaskEnds:
         read: Callable[[float], float],
         wall_offset_s: float,
         last_known: LastKnown = nothing_known,
+        names: Mapping[str, str] | None = None,
     ) -> None:
         self._iad = iad
         self._last_known = last_known
+        self._names = names or {}
         self._counters = counters
         self._read = read
         self._wall_offset_s = wall_offset_s
@@ -89,8 +96,9 @@ class TaskEnds:
         status: AnswerStatus = "partial" if missing else "complete"
         stale: tuple[AreaResult, ...] = ()
         if missing and (task := entry.task).stale_ok:
+            form: Form = "series" if task.form == "series" else "aggregate"
             missing, stale = fill(
-                missing, results, entry.within, entry.channels, task.form, self._last_known
+                missing, results, entry.within, entry.channels, form, self._last_known
             )
         entry.become(status)
         ended_s = self._read(now)
@@ -98,10 +106,21 @@ class TaskEnds:
             id=entry.task.id,
             status=status,
             total_ms=(ended_s - entry.received_s) * 1e3,
-            results=results + stale,
+            results=self._named(results + stale),
             missing=missing,
         )
         return self._end(entry, result, ended_s)
+
+    def _named(self, results: tuple[AreaResult, ...]) -> tuple[AreaResult, ...]:
+        names = self._names
+        if not names:
+            return results
+        return tuple(
+            [
+                replace(each, name=names[each.area]) if each.area in names else each
+                for each in results
+            ]
+        )
 
     def refuse(self, entry: TaskEntry, refused: Refused, now: float) -> list[Instruction]:
         """End a task of which nothing is asked."""
@@ -119,6 +138,7 @@ class TaskEnds:
             total_ms=(ended_s - entry.received_s) * 1e3,
             reason=refused.reason,
             message=refused.message,
+            would_keep=entry.would_keep or UNSET,
         )
         return self._end(entry, result, ended_s)
 

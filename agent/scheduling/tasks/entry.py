@@ -16,7 +16,7 @@ from agent.scheduling.result_budget import ResultBudget, gap_of
 from agent.scheduling.shared_budget import Holding
 from agent.scheduling.tasks.deadlines import Deadline
 from agent.wire.base import Policy
-from agent.wire.messages import AreaResult, Missing, MissingReason, Task, TooLarge
+from agent.wire.messages import AreaResult, Budget, Missing, MissingReason, Task, TooLarge
 
 if TYPE_CHECKING:
     from agent.scheduling.tasks.nodes import Node
@@ -41,7 +41,7 @@ class TaskEntry(StateMachine):
         "advance_s", "budget_s", "channels", "deadline", "deadline_s", "enqueued_s", "evaluated_s",
         "fanout", "heading", "held", "held_areas", "hopeless", "iad", "limited", "missing",
         "origin", "pending", "policy", "received_s", "refused", "results", "room", "size", "task",
-        "timer", "within",
+        "timer", "within", "would_keep",
     )  # fmt: skip
 
     TRANSITIONS = TASK_TRANSITIONS
@@ -87,6 +87,8 @@ class TaskEntry(StateMachine):
         self.held_areas = held_areas
         # The reason why it was given up while subtasks were in flight.
         self.refused: Refused | None = None
+        # Of an infeasible one: budgets that idle nodes keep.
+        self.would_keep: tuple[Budget, ...] = ()
         self.missing: list[Missing] = []
         self.timer = -1
 
@@ -96,7 +98,9 @@ class TaskEntry(StateMachine):
     def beyond(self) -> TooLarge:
         """The size that its result would have had, as estimated by now."""
         come = self.fanout - len(self.pending) + 1
-        return self.room.told(self.task.window.length_s, self.fanout, come)
+        # Buckets are as many, however long the window is.
+        length_s = 0.0 if self.task.form == "buckets" else self.task.window.length_s
+        return self.room.told(length_s, self.fanout, come)
 
 
 class SubtaskEntry(StateMachine):

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from agent.scheduling.events import Peer, SendToNode, TellOperator
 from agent.wire.areas import AreaSet
+from agent.wire.buckets import Buckets
 from agent.wire.messages import (
     Aggregate,
     ChannelAggregate,
@@ -109,7 +110,15 @@ def implausible(result: SubtaskResult) -> str:
     """Why the content of a result cannot be true; empty: it may be. O(channels)."""
     if result.aggregate is not None and (problem := _of_aggregate(result.aggregate)):
         return problem
+    if result.buckets is not None and (problem := _of_buckets(result.buckets)):
+        return problem
     return "" if result.series is None else _of_series(result.series)
+
+
+def _of_buckets(buckets: Buckets) -> str:
+    if len(buckets.channels) > MAX_CHANNELS_OF_RESULT:
+        return f"it has {len(buckets.channels)} channels"
+    return "" if _has_been(buckets.start_ms) else _no_time(buckets.start_ms)
 
 
 def _of_aggregate(aggregate: Aggregate) -> str:
@@ -123,6 +132,11 @@ def _of_aggregate(aggregate: Aggregate) -> str:
     for name, channel in aggregate.channels.items():
         if not _in_order(channel):
             return f"the mean of {name} is not between its minimum and maximum"
+        if (last_ms := channel.last_ms) is not None:
+            if not aggregate.first_ms <= last_ms <= aggregate.last_ms:
+                return f"the last value of {name} is not of the window's readings"
+            if channel.last is None or not _is_within(channel, channel.last):
+                return f"the last value of {name} is not between its minimum and maximum"
     return ""
 
 
@@ -132,8 +146,13 @@ def _in_order(channel: ChannelAggregate) -> bool:
     low, mean, high = channel.extent
     if not all(map(math.isfinite, channel.extent)):
         return False
+    return low <= high and _is_within(channel, mean)
+
+
+def _is_within(channel: ChannelAggregate, value: float) -> bool:
+    low, _, high = channel.extent or (0.0, 0.0, 0.0)
     tolerance = ROUNDING * max(abs(low), abs(high))
-    return low <= high and low - tolerance <= mean <= high + tolerance
+    return low - tolerance <= value <= high + tolerance
 
 
 def _of_series(series: Series) -> str:

@@ -136,6 +136,8 @@ class NodeTable:
         self._declared: list[tuple[Node, str]] = []
         # Whether a node changed its areas since: then both are made anew at the next look.
         self._stale = False
+        # Grows whenever a node has other areas, channels or units than before.
+        self.changes = 0
         self._coverings: dict[tuple[str, ...], Covering] = {}
         self._counts: dict[tuple[str, ...], int] = {}
 
@@ -151,6 +153,11 @@ class NodeTable:
         self._refresh()
         return self._areas
 
+    @property
+    def tops(self) -> tuple[str, ...]:
+        """The first segments of all areas, which together cover them. O(1) until they change."""
+        return tuple(self.areas.names_below("", len(self.areas)))
+
     def named(self, name: str) -> Node | None:
         """The node of that name, if it ever said hello."""
         return self._by_name.get(name)
@@ -163,7 +170,8 @@ class NodeTable:
         """From now on `node` has the content of `hello` and uses `peer`; its former link is
         forgotten."""
         self.unbind(node)
-        known = node.hello.areas if node.name in self._by_name else None
+        before = node.hello if node.name in self._by_name else None
+        known = None if before is None else before.areas
         node.hello = hello
         node.pods = hello.pods
         node.told_pods = None
@@ -173,6 +181,8 @@ class NodeTable:
         self._by_peer[peer] = node
         if known != hello.areas:
             self._areas_changed(node, is_new=known is None)
+        if before is None or _described(before) != _described(hello):
+            self.changes += 1
 
     def _areas_changed(self, node: Node, *, is_new: bool) -> None:
         self._coverings.clear()
@@ -243,3 +253,7 @@ class NodeTable:
                 nodes.append((node, own))
                 last = node
         return nodes
+
+
+def _described(hello: Hello) -> tuple[object, ...]:
+    return hello.areas, hello.channels, hello.units

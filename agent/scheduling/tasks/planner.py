@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
@@ -16,6 +17,7 @@ from agent.scheduling.tasks.entry import TaskEntry
 from agent.scheduling.tasks.joining import KnownNodes, Lacking
 from agent.scheduling.tasks.nodes import Node, NodeTable
 from agent.wire.areas import AreaSet, above
+from agent.wire.buckets import BUCKET_BYTES
 from agent.wire.codec import MAX_SERIES_BYTES
 from agent.wire.messages import Missing
 from agent.wire.principals import Sender
@@ -80,15 +82,16 @@ class TaskPlanner:
             if refused is not None:
                 return refused
         if asked:
-            deadline = self._estimator.deadline(
-                [node.column for node, _ in asked], task.percentile, task.budget_ms / 1e3, now
-            )
+            columns = [node.column for node, _ in asked]
+            budget = (task.percentile, task.budget_ms / 1e3, now)
+            deadline = self._estimator.deadline(columns, *budget)
             entry.deadline = deadline
             entry.enqueued_s = now
             entry.deadline_s = entry.enqueued_s + deadline.queueing_budget_s
             entry.evaluated_s = self._read(now)
             entry.fanout = len(asked)
             if deadline.infeasible and not self._is_probe():
+                entry.would_keep = self._estimator.would_keep(columns, *budget)
                 return Refused("infeasible", INFEASIBLE)
         if contract.rate is not None:
             contract.rate.take(share)
@@ -118,6 +121,10 @@ class TaskPlanner:
         `absent` areas may still join."""
         asked: Asked = []
         within = contract.within(entry.task.areas)
+        known = self._known(entry, contract)
+        expected = [contract.announced]
+        if known is self._nodes.areas:
+            expected.append(self._known_before.areas)
         entry.within = within.areas
         covering = self._nodes.covering(within.areas)
         for node, areas in covering.nodes:
@@ -126,7 +133,7 @@ class TaskPlanner:
             else:
                 entry.missing.extend(Missing(area, "node_down") for area in areas)
         uncovered = dict.fromkeys([*covering.unmatched, *within.outside, *absent])
-        gaps = without_node(uncovered, self._known(entry, contract))
+        gaps = without_node(uncovered, known, expected)
         entry.missing.extend(_still_joining(gaps, absent) if absent else gaps)
         return asked
 
@@ -145,7 +152,13 @@ class TaskPlanner:
 
 def expected_bytes(entry: TaskEntry, asked: Asked) -> int:
     """What the result of a task will hold, about; a node's series counts for each of its areas."""
-    window_s = entry.task.window.length_s
+    task, window_s = entry.task, entry.task.window.length_s
+    if task.form == "buckets":
+        cells = math.ceil(window_s * 1e3 / task.bucket_ms) + 1
+        channels = [
+            len(entry.channels or node.hello.channels) * len(areas) for node, areas in asked
+        ]
+        return min(sum(channels) * cells * BUCKET_BYTES, MAX_SERIES_BYTES)
     expected = sum(
         [node.expected_bytes(entry.channels, window_s) * len(areas) for node, areas in asked]
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from agent.scheduling.admission import ClientRates, Refused, cost_of, refusal_counters
 from agent.scheduling.events import (
@@ -19,6 +19,7 @@ from agent.scheduling.events import (
     Peer,
     PodsWanted,
     PolicyChanged,
+    SendTaskResult,
     SendToNode,
     ServiceChanged,
     ServiceRemoved,
@@ -31,6 +32,7 @@ from agent.scheduling.events import (
 from agent.scheduling.shared_budget import (
     FULL,
     MAX_OPEN_AREAS,
+    SIZED,
     TOO_MANY_AREAS,
     Holding,
     SharedBudget,
@@ -38,6 +40,8 @@ from agent.scheduling.shared_budget import (
     payer_of,
 )
 from agent.scheduling.stale import LastKnown, nothing_known
+from agent.scheduling.tasks.catalog import Catalog, as_result
+from agent.scheduling.tasks.collecting import collect
 from agent.scheduling.tasks.contracts import Contracts
 from agent.scheduling.tasks.deadlines import DeadlineEstimator
 from agent.scheduling.tasks.dispatch import Dispatcher
@@ -50,20 +54,13 @@ from agent.scheduling.tasks.nodes import NodeResource
 from agent.scheduling.tasks.planner import TaskPlanner, expected_bytes
 from agent.scheduling.tasks.records import subtask_heading
 from agent.wire.areas import AreaSet
-from agent.wire.base import RAW, Policy
-from agent.wire.codec import MAX_SUBTASK_SERIES_BYTES
+from agent.wire.base import Policy
 from agent.wire.market import Member
-from agent.wire.messages import (
-    AreaResult,
-    Hello,
-    HelloWanted,
-    MissingReason,
-    SubtaskResult,
-)
+from agent.wire.messages import Hello, HelloWanted
 from agent.wire.operator import NodeStatus
 from agent.wire.principals import Sender
-from agent.wire.records import SubtaskOutcome
-from agent.wire.too_large import bytes_of
+
+NO_NAMES: Final[Mapping[str, str]] = {}
 
 
 class TaskScheduler:
@@ -81,7 +78,8 @@ class TaskScheduler:
     `started_s` tasks wait for nodes that are still joining (`Joining`), also for those `known` from
     before, by name; None: the shell does not execute `KeepNode` and `ForgetNode`. `budget` is
     shared by all answers of the process. `rates` are those of other IADs for services that have no
-    agreed one. `last_known` is what clones keep of areas (`stale.fill`).
+    agreed one. `last_known` is what clones keep of areas (`stale.fill`). `names` are those of
+    rooms, by area.
     """
 
     def __init__(
@@ -102,6 +100,7 @@ class TaskScheduler:
         budget: SharedBudget | None = None,
         rates: ClientRates | None = None,
         last_known: LastKnown = nothing_known,
+        names: Mapping[str, str] = NO_NAMES,
     ) -> None:
         self._rates = ClientRates() if rates is None else rates
         self._areas = SharedBudget(MAX_OPEN_AREAS)
@@ -121,7 +120,7 @@ class TaskScheduler:
             "implausible_results": 0,
             **refusal_counters("tasks"),
         }
-        self._ends = TaskEnds(iad, self._counters, self._read, wall_offset_s, last_known)
+        self._ends = TaskEnds(iad, self._counters, self._read, wall_offset_s, last_known, names)
         self._open, self._timeouts = self._ends.open, self._ends.timeouts
         self._dispatcher = Dispatcher(policy, estimator.expected_s, first_subtask_id)
         self._membership = NodeMembership(
@@ -139,6 +138,7 @@ class TaskScheduler:
             self._contracts, self._nodes, self._known, estimator, self._read
         )
         self._joining = Joining(started_s, self._known)
+        self.catalog = Catalog(self._contracts, self._nodes, self._known, self._rates, names)
         self._handlers: dict[type, Callable[[Any, float], list[Instruction]]] = {
             TaskArrived: self._task_arrived,
             TaskCancelled: self._task_cancelled,
@@ -253,6 +253,8 @@ class TaskScheduler:
     def _task_arrived(self, event: TaskArrived, now: float) -> list[Instruction]:
         self._counters["tasks"] += 1
         task, sender = event.task, event.sender
+        if task.form == "about":
+            return self._about(event, now)
         iad = sender.name if sender.role in ("iad", "csp") else task.origin
         payer = payer_of(event.client or sender)
         held, held_areas = Holding(self._budget, payer), Holding(self._areas, payer)
@@ -261,6 +263,15 @@ class TaskScheduler:
         if refused is not None:
             return self._ends.refuse(entry, refused, now)
         return self._serve(entry, sender, now)
+
+    def _about(self, event: TaskArrived, now: float) -> list[Instruction]:
+        """Answered from what is known, at once; it is no sensing task and leaves no record."""
+        may_join = now < self._joining.until(now, len(self._nodes))
+        found = self.catalog.answer(event, now, may_join=may_join)
+        if isinstance(found, Refused):
+            self._counters[f"tasks_refused_{found.reason}"] += 1
+        total_ms = (self._read(now) - now) * 1e3
+        return [SendTaskResult(event.origin, as_result(event.task, found, total_ms))]
 
     def _may_join(self, entry: TaskEntry, now: float) -> bool:
         return now < self._joining.until(entry.received_s, len(self._nodes))
@@ -279,7 +290,7 @@ class TaskScheduler:
             return self._ends.refuse(entry, asked, now)
         if not asked:
             return self._ends.finish(entry, now)
-        if task.form == "series" and not entry.held.expect(expected_bytes(entry, asked)):
+        if task.form in SIZED and not entry.held.expect(expected_bytes(entry, asked)):
             return self._ends.refuse(entry, Refused("overloaded", FULL), now)
         entry.become("open")
         entry.heading = subtask_heading(self._iad, entry, self._wall_offset_s)
@@ -362,7 +373,7 @@ class TaskScheduler:
             subtask.lose("node_error", message=f"a result that cannot be true: {problem}")
             self._ends.settle(subtask, "node_error", now, result, instructions)
             return instructions
-        outcome = _collect(subtask, result)
+        outcome = collect(subtask, result)
         if outcome == "cancelled":
             refused = Refused("overloaded", FULL)
             self._ends.refuse_open(subtask.parent, refused, now, instructions)
@@ -459,38 +470,3 @@ def _response_s(subtask: SubtaskEntry, event: SubtaskReturned, now: float) -> fl
     longest_s = max(0.0, now - sent_s)
     at_node_s = (result.wait_ms + result.execution_ms) / 1e3
     return subtask.node.response_times.of(longest_s, event.late_s, at_node_s)
-
-
-def _collect(subtask: SubtaskEntry, result: SubtaskResult) -> SubtaskOutcome:
-    """Add a subtask's result to its task, in the form asked for; returns the outcome for the
-    record. It is `cancelled` if the shared budget of all answers is used up: give up the task."""
-    as_series = subtask.parent.task.form == "series"
-    series = result.series if as_series else None
-    aggregate = None if as_series else result.aggregate
-    entry = subtask.parent
-    if result.outcome == "ok" and (series is not None or aggregate is not None):
-        before = entry.room.taken
-        if series is not None:
-            subtask.node.bytes_per_s = bytes_of(series) / max(1.0, entry.task.window.length_s)
-        for area in subtask.areas:
-            if series is not None and not entry.room.takes(area, series):
-                subtask.lose_too_large(entry.beyond(), entry.room.most)
-                return "too_large"
-            entry.results.append(AreaResult(area, series, aggregate))
-        return "ok" if entry.held.grow(entry.room.taken - before) else "cancelled"
-    if result.outcome == "error" and result.too_large is not None:
-        subtask.lose_too_large(result.too_large, MAX_SUBTASK_SERIES_BYTES)
-        return "too_large"
-    if result.outcome == "no_data" and _lacks_channels(subtask):
-        subtask.lose("no_channel", () if subtask.parent.limited else subtask.node.hello.channels)
-        return "no_channel"
-    reason: MissingReason = "no_data" if result.outcome == "no_data" else "node_error"
-    subtask.lose(reason)
-    return reason
-
-
-def _lacks_channels(subtask: SubtaskEntry) -> bool:
-    """Whether its node has none of the channels asked for. Checked only after the node was asked,
-    since a history keeps readings under a name that was changed since."""
-    asked, there = subtask.parent.channels, subtask.node.hello.channels
-    return bool(asked) and not any(name.removesuffix(RAW) in there for name in asked)

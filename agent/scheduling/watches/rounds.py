@@ -343,8 +343,8 @@ def _as_asked(result: AreaResult, watch: Watch) -> AreaResult:
         if aggregate is not None:
             aggregate = replace(aggregate, channels=_only(watch.channels, aggregate.channels))
     if watch.form == "aggregate" and series is not None:
-        return AreaResult(result.area, aggregate=aggregate_of(series))
-    return AreaResult(result.area, series, aggregate)
+        return AreaResult(result.area, aggregate=aggregate_of(series), name=result.name)
+    return AreaResult(result.area, series, aggregate, name=result.name)
 
 
 def _only(names: tuple[str, ...], channels: Mapping[str, C]) -> dict[str, C]:
@@ -361,10 +361,16 @@ def aggregate_of(series: Series) -> Aggregate:
     times = series.time_ms.numbers()
     channels = {}
     for name in series.values:
-        count, _, _, low, high, total, suspect = series.summary(name)
+        count, _, last, low, high, total, suspect = series.summary(name)
         bad = counts(series.quality[name].data)[0] if name in series.quality else 0
         if count:
-            channels[name] = ChannelAggregate(count, low, total / count, high, bad, suspect)
+            newest: tuple[float | None, int | None] = None, None
+            # A node may send times in any order, and any between the two that were checked.
+            if times[0] <= times[last] <= times[-1]:
+                newest = series.values[name].numbers()[last], times[last]
+            channels[name] = ChannelAggregate(
+                count, low, total / count, high, bad, suspect, *newest
+            )
         elif bad:
             channels[name] = ChannelAggregate(0, bad=bad)
     return Aggregate(times[0], times[-1], channels)

@@ -42,6 +42,16 @@ def idle(fleet: Inventory) -> Iterator[str]:
             yield f"{iad.name} has no nodes yet: its master is in no pool, and answers no query"
 
 
+def unknown_rooms(fleet: Inventory) -> Iterator[str]:
+    """Names of rooms that no node is in."""
+    of_nodes = [area for iad in fleet.iad for node in iad.node for area in node.areas]
+    covered = _index(of_nodes)
+    for area in fleet.rooms:
+        if not _touches(area, covered):
+            hint = did_you_mean(area, sorted(set(of_nodes)))
+            yield f"rooms: {area} has a name, and no node covers it; {hint}"
+
+
 def _outside(iad: Iad, at_home: Sequence[HostOf], offered: Sequence[str]) -> Iterator[str]:
     """Areas of nodes that are not among the areas that the IAD declares, if it declares any."""
     if not offered:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fleet.inventory.clones import clones_of
+from fleet.inventory.effective import clone_of
 from fleet.inventory.model import Inventory
 from fleet.inventory.nearest import did_you_mean
 
@@ -13,6 +14,7 @@ def check(fleet: Inventory) -> Iterator[str]:
     """Peers that are no nodes, a node that is its own, and peers whose clones do not leave to be
     heard. A peer may be of an IAD that is not in this fleet, and have a clone made by hand."""
     nodes = {iad.name: [node.name for node in iad.node] for iad in fleet.iad}
+    yield from _standbys_at_home(fleet)
     clones = {each.device: each for iad in fleet.iad for each in clones_of(fleet, iad)}
     for iad in fleet.iad:
         for node in iad.node:
@@ -35,3 +37,12 @@ def check(fleet: Inventory) -> Iterator[str]:
                     f"{device}: the clone of its peer {peer} does not leave {iad_name}, and could "
                     "not be heard: say `leaves = true` there"
                 )
+
+
+def _standbys_at_home(fleet: Inventory) -> Iterator[str]:
+    for iad in fleet.iad:
+        for node in iad.node:
+            wanted = clone_of(fleet, node)
+            if wanted is not None and wanted.standby and not wanted.leaves:
+                own = f"{iad.name}/{node.name}"
+                yield f"{own}: clone.standby needs `leaves = true`: the standby is at another IAD"

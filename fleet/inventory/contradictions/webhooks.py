@@ -1,9 +1,13 @@
-"""Validation of webhooks: names, filters, and paths of certificates."""
+"""Validation of webhooks: names, filters, and paths of certificates; filters that no alert of the
+fleet can match."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from agent.alerts.unmatchable import doubt
+from agent.scheduling.nearest import nearest
+from agent.wire.areas import AreaSet
 from agent.wire.predicate_language import read_filter
 from agent.wire.predicates import FilterError
 from fleet.inventory.model import Inventory
@@ -30,3 +34,17 @@ def check(fleet: Inventory) -> Iterator[str]:
             yield from unreadable(f"{where}: filter", webhook.filter)
             if webhook.ca and not webhook.ca.startswith("/"):
                 yield f"{where}: ca {webhook.ca!r}: name the whole path on the master's host"
+
+
+def unmatched(fleet: Inventory) -> Iterator[str]:
+    """Filters that match no alert of this fleet's IADs, nodes and areas."""
+    known = [AreaSet(area for iad in fleet.iad for node in iad.node for area in node.areas)]
+    names = {"iad": [iad.name for iad in fleet.iad]}
+    for iad in fleet.iad:
+        for webhook in iad.master.webhook:
+            try:
+                wanted = read_filter(webhook.filter)
+            except FilterError:
+                continue  # `check` says so
+            if why := doubt(wanted, known, nearest, lambda name: names.get(name, ())):
+                yield f"{iad.name}/master: webhook {webhook.name}: {why}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from fleet.common import exits
 from fleet.lake.selection import existing_lake
+from fleet.terminal.installing import require
 
 if TYPE_CHECKING:
     from fleet.inventory.folder import Folder
@@ -22,6 +23,7 @@ def run(named: Path | None, folder: Folder | None, master: str, every_s: float) 
     returns the exit status. SIGTERM waits for the batch in progress; Ctrl-C leaves it to the next
     run."""
     lake = existing_lake(named, folder)
+    require("pyspark", "pyarrow")
     from fleet.lake.ingest import store
     from fleet.lake.ingest.run import SETTINGS
     from fleet.lake.ingest.stream import follow

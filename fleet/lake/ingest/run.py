@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from fleet.common import exits
 from fleet.lake.selection import existing_lake
+from fleet.terminal.installing import require
 
 if TYPE_CHECKING:
     from fleet.inventory.folder import Folder
@@ -28,6 +29,7 @@ def run(
     """Ingest and print what was new; returns the exit status, `exits.NOTHING` only if the caller
     wants to know that nothing was new."""
     lake = existing_lake(named, folder)
+    require("pyspark", "pyarrow")
     from fleet.lake.ingest import store
     from fleet.lake.ingest.stream import ingest
     from fleet.spark.session import open_session

@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
-from fleet.common.exits import CommandError
 from fleet.inventory.model import Inventory
 from fleet.lake.pull.landing_files import staged
 from fleet.lake.pull.outcome import COUNTED, HostPulled
 from fleet.lake.schema.folder import Lake
 from fleet.lake.schema.landing import NODES, PULLS
-
-
-class NoArrowError(CommandError):
-    """pyarrow is missing; the text is one line that says how to get it."""
-
-
-def require_arrow() -> None:
-    """NoArrowError before anything is taken that could not be written."""
-    if find_spec("pyarrow") is None:
-        raise NoArrowError("pyarrow is missing; pip install 'sanderling[pipeline]'")
 
 
 def keep_nodes(lake: Lake, pull: str, fleet: Inventory, now_ms: int) -> None:

@@ -25,7 +25,7 @@ from fleet.inventory.targets import until_interrupted
 from fleet.lake.pull import landing_files, local
 from fleet.lake.pull.bounds import Bounded, Budget, Enough, Interrupted, unwritten
 from fleet.lake.pull.counts import Counts
-from fleet.lake.pull.dimensions import keep_nodes, keep_pulls, require_arrow
+from fleet.lake.pull.dimensions import keep_nodes, keep_pulls
 from fleet.lake.pull.host_source import Here, Source, Taker, There
 from fleet.lake.pull.outcome import (
     HEADER,
@@ -43,6 +43,7 @@ from fleet.lake.schema.folder import Lake, chosen
 from fleet.ssh.errors import HostError
 from fleet.ssh.fanout import for_each
 from fleet.terminal import output, screen
+from fleet.terminal.installing import require
 
 FILES: Final = {"node": "edge.toml", "master": "master.toml"}
 MAX_ROWS: Final = 40
@@ -196,7 +197,7 @@ def _collect(
     and_then: Callable[[], None],
 ) -> Pulled:
     """Pull from these hosts into the lake. OSError, LockedError."""
-    require_arrow()
+    require("pyarrow", "numpy")
     now = datetime.now(UTC)
     name = f"{now:%Y%m%dT%H%M%SZ}-{uuid4().hex[:8]}"
     pull = Pull(name, lake, open_source, options, int(now.timestamp() * 1e3))

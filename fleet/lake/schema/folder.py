@@ -99,6 +99,11 @@ class Lake:
         return self.root / "client.json"
 
     @property
+    def pace(self) -> Path:
+        """How long the last report took, for the forecast of the next one."""
+        return self.root / "pace.json"
+
+    @property
     def reports(self) -> Path:
         """Reports, a folder each."""
         return self.root / "reports"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from fleet.common import exits
 from fleet.lake.selection import existing_lake
+from fleet.terminal.installing import require
 
 if TYPE_CHECKING:
     from fleet.inventory.folder import Folder
@@ -17,6 +18,7 @@ def run(
 ) -> int:
     """Print the result of `statement`; returns the exit status."""
     lake = existing_lake(named, folder)
+    require("pyspark")
     from fleet.lake.sql import answers, views
     from fleet.spark.session import open_session
 

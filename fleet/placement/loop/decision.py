@@ -112,6 +112,8 @@ def _unknown(
         age = now - known.time
         if age > timedelta(seconds=caution.stale_s):
             return f"the newest record of {each.iad} is {_age(age)} old"
+        if age < -timedelta(seconds=caution.stale_s):
+            return f"the newest record of {each.iad} is of {_age(-age)} from now: see its clock"
         if known.records < caution.fewest:
             few = f"{known.records} records of this time, {caution.fewest} are needed"
             return f"{each.iad} has {few}"

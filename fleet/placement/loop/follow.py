@@ -165,6 +165,9 @@ class Loop(Struct, frozen=True):
 
 def run(loop: Loop, spark_master: str, tell: Callable[[str], None], *, once: bool) -> int:
     """Look until SIGTERM or Ctrl-C, or once; a line each time. The exit status."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
     from fleet.spark.session import open_session
 
     with _until_terminated() as stop:
@@ -175,9 +178,10 @@ def run(loop: Loop, spark_master: str, tell: Callable[[str], None], *, once: boo
                 # Not kept: Java would hold a GiB from one hour to the next.
                 with open_session("fleet placement follow", spark_master) as spark:
                     lines = loop.look(spark, datetime.now(UTC)).lines
-            except (CommandError, OSError) as error:
+            except (CommandError, OSError, ValueError, PySparkException, Py4JError) as error:
+                # A lake that cannot be read now, or Java that has ended: the next look is another.
                 status = exits.FAILED
-                lines = (f"does nothing: {error}",)
+                lines = (f"does nothing: {str(error).partition(chr(10))[0]}",)
             for line in lines:
                 tell(f"{datetime.now(UTC).astimezone():%Y-%m-%d %H:%M:%S}  {line}")
             if once:

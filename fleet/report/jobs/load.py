@@ -25,16 +25,22 @@ BINS: Final = 12
 PAUSE: Final = 6
 KEYS: Final = ("policy", "rate_per_s")
 WINDOW_S: Final = 10.0
-# Of a trial of a few minutes: longer windows would leave nothing between its first and last ones.
-SHORT_S: Final = 600.0
-SHORT_WINDOW_S: Final = 2.0
+# Windows are long enough for that many queries while there are some, and no longer, or nothing
+# would be left of a short trial between its first and its last one.
+WINDOWS_S: Final = (2.0, 5.0, 10.0, 30.0, 60.0)
+QUERIES: Final = 10
 
 
 def window_s(queries: DataFrame) -> float:
-    """How long windows are best for `QUERIES`; reads their times once."""
-    first, last = F.min("time").cast("double"), F.max("time").cast("double")
-    (span_s,) = queries.agg(last - first).first() or (None,)
-    return SHORT_WINDOW_S if span_s is not None and span_s < SHORT_S else WINDOW_S
+    """How long windows are best for `QUERIES`; reads their times once. Pauses do not count, so the
+    hours that a run is kept for afterwards do not change the windows of its load."""
+    least_s = WINDOWS_S[0]
+    busy = F.count_distinct(F.floor(F.col("time").cast("double") / least_s))
+    (count, windows) = queries.agg(F.count("*"), busy).first() or (0, 0)
+    if not count:
+        return WINDOW_S
+    wanted_s = QUERIES * least_s * windows / count
+    return next((each for each in WINDOWS_S if each >= wanted_s), WINDOWS_S[-1])
 
 
 def load_curve(

@@ -2,33 +2,69 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from pyspark.sql import Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
 
+from fleet.report.jobs.requests import MIXED, NONE
 from fleet.report.jobs.worst import worst_first
+from fleet.report.page.advice import advice
 from fleet.report.page.markup import Row
+from fleet.report.page.sections.climate import unit_of
 from fleet.report.page.sections.time_spent import PARTS
 from fleet.report.page.shown import Shown
 from fleet.simulation.workload import WARM_UP
 
+CHANNELS: Final = 2
+WORST: Final = 5
+MISSED: Final = 3
+
 
 def found(shown: Shown) -> dict[str, Any]:
-    """What ``findings.html`` says: attainment, time, deadlines and sensors, each empty if there are
-    no numbers."""
-    return {
+    """What ``findings.html`` says: rooms, sensors, attainment, time, deadlines and losses, each
+    empty if there are no numbers, and what to do about them."""
+    facts = {
+        "rooms": _rooms(shown),
         "objectives": _objectives(shown),
         "time": _time(shown),
         "deadlines": _deadlines(shown),
         "sensors": _sensors(shown),
         "lost": _lost(shown),
     }
+    return {**facts, "todo": advice(facts)}
+
+
+def _rooms(shown: Shown) -> list[Row]:
+    """The coldest and the warmest area, and likewise of the other most common channels."""
+    hours = shown.frame("climate_hours").withColumn("good", F.col("readings") - F.col("bad"))
+    mean = F.try_divide(F.sum(F.col("mean") * F.col("good")), F.sum("good"))
+    areas = hours.groupBy("channel", "iad", "area").agg(
+        mean.alias("mean"), F.sum("good").alias("good")
+    )
+    rows = shown.top(
+        areas.where(F.col("mean").isNotNull())
+        .groupBy("channel")
+        .agg(
+            F.sum("good").alias("good"),
+            F.count("*").alias("areas"),
+            F.min_by("area", "mean").alias("low_area"),
+            F.min("mean").alias("low"),
+            F.max_by("area", "mean").alias("high_area"),
+            F.max("mean").alias("high"),
+        ),
+        (F.col("channel") != "temperature", F.desc("good"), "channel"),
+        CHANNELS,
+    ).rows
+    return [{**row, "unit": unit_of(row["channel"])} for row in rows]
 
 
 def _objectives(shown: Shown) -> dict[str, Any]:
-    """Attainment by policy. Policies are compared by the classes that most of them had, if any had
-    several, and without a warm-up, which is not load that anybody asked for."""
+    """Attainment by policy, and classes that kept their objective or did not.
+
+    A warm-up is not load that anybody asked for, and what reached no node was served under no
+    policy: neither is judged. Policies are compared by the classes that most of them had, if any
+    had several."""
     served = F.sum("queries") - F.sum("refused")
     # A replay's labels contain the policy, too: "fifo 1.2" and "edfq 1.2" are the same load.
     labelled = F.startswith("class", F.concat("policy", F.lit(" ")))
@@ -36,11 +72,13 @@ def _objectives(shown: Shown) -> dict[str, Any]:
         F.col("class")
     )
     keys = ("same", "service", "percentile", "slo_ms")
-    frame = (
+    asked = (
         shown.frame("attainment")
         .where((F.col("class") != WARM_UP) & (F.col("queries") > F.col("refused")))
         .withColumn("same", same)
-        .withColumn("policies", F.size(F.collect_set("policy").over(Window.partitionBy(*keys))))
+    )
+    frame = asked.where(~F.col("policy").isin(NONE, MIXED)).withColumn(
+        "policies", F.size(F.collect_set("policy").over(Window.partitionBy(*keys)))
     )
     most = shown.one(frame.agg(F.max("policies").alias("most")))["most"]
     rows = shown.top(
@@ -50,7 +88,37 @@ def _objectives(shown: Shown) -> dict[str, Any]:
         (F.desc("kept"), "policy"),
         6,
     ).rows
-    return {"by_policy": rows, "compared": most is not None and most > 1}
+    nowhere = asked.where(F.col("policy") == NONE).agg(served.alias("queries"))
+    return {
+        "by_policy": rows,
+        "compared": most is not None and most > 1,
+        **_judged(shown, frame),
+        "nowhere": shown.one(nowhere)["queries"] or 0,
+    }
+
+
+def _judged(shown: Shown, frame: DataFrame) -> dict[str, Any]:
+    """How many classes kept their objective, how many are too few queries to tell, and those that
+    did not."""
+    wanted = F.col("percentile") / 100
+    is_kept = F.col("attainment") >= wanted
+    is_missed = F.col("attainment_high") < wanted
+    counts = shown.one(
+        frame.agg(
+            F.count("*").alias("classes"),
+            F.count_if(is_kept).alias("kept"),
+            F.count_if(is_missed).alias("missed"),
+        )
+    )
+    order = (wanted - F.col("attainment")).desc()
+    missed = shown.top(frame.where(is_missed), (order, "class", "policy"), MISSED)
+    return {
+        "classes": counts["classes"],
+        "kept": counts["kept"],
+        "unsure": counts["classes"] - counts["kept"] - counts["missed"],
+        "missed": missed.rows,
+        "missed_more": missed.more,
+    }
 
 
 def _time(shown: Shown) -> Row | None:
@@ -84,9 +152,8 @@ def _sensors(shown: Shown) -> Row:
     counts = shown.one(
         frame.agg(F.count("*").alias("all"), F.count_if(F.col("verdict") != "ok").alias("bad"))
     )
-    if counts["bad"]:
-        counts["worst"] = shown.top(frame, worst_first(), 1).rows[0]
-    return counts
+    worst = shown.top(frame.where(F.col("verdict") != "ok"), worst_first(), WORST)
+    return {**counts, "worst": worst.rows, "more": worst.more}
 
 
 def _lost(shown: Shown) -> list[tuple[float, str]]:

@@ -23,8 +23,8 @@ from fleet.report.page.shown import Shown
 PAGE: Final = "index.html"
 PICTURES: Final = "pictures"
 SECTIONS: Final = (
-    overview, objectives, time_spent, deadlines, load, processing, placement, moves, health,
-    climate,
+    overview, climate, health, objectives, time_spent, deadlines, load, processing, placement,
+    moves,
 )  # fmt: skip
 
 

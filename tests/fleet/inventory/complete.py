@@ -25,6 +25,9 @@ follow = true
 every_s = 600.0
 window_s = 1200.0
 
+[rooms]
+"b1/f1" = "First floor"
+
 [overlay]
 links = [["west", "east"]]
 clusters = 2
@@ -65,7 +68,8 @@ group_readings = 100, commit_s = 5.0 }
 pods = { count = 2, containers = true, emulate = "pi4" }
 homes = { other = ["iad3"] }
 clone = { processor = "comfort_index", set = { index = "discomfort" }, every_s = 5.0, \
-channels = ["temperature", "humidity"], peers = ["iad1/n1", "iad1/n2"], leaves = true }
+channels = ["temperature", "humidity"], peers = ["iad1/n1", "iad1/n2"], leaves = true, \
+standby = true }
 [[group.sensor]]
 driver = "dht"
 name = "desk"

@@ -50,6 +50,16 @@ def test_clones_that_leave_are_made_first():
     assert [each.device for each in clones_of(fleet, fleet.iad[0])] == ["iad1/n2", "iad1/n1"]
 
 
+def test_a_standby_is_elsewhere():
+    text = PLAIN.replace('name = "n1"\n', 'name = "n1"\nclone = { processor = "p", {} }\n', 1)
+    assert problems(read(text.replace("{}", "standby = true"))) == [
+        "iad1/n1: clone.standby needs `leaves = true`: the standby is at another IAD"
+    ]
+    fleet = read(text.replace("{}", "standby = true, leaves = true"))
+    assert problems(fleet) == []
+    assert [each.standby for each in clones_of(fleet, fleet.iad[0])] == [True]
+
+
 def test_peers_that_could_not_be_heard_are_named():
     """Those of another IAD, or of one that leaves itself, must leave."""
     found = problems(read(PLAIN.replace('name = "sensing"\n', GROUP, 1)))

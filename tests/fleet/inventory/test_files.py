@@ -213,3 +213,25 @@ def test_whatever_a_driver_is_told_reaches_it(options):
     node = config.parse(table, type(node), "test")
     written = toml.dump(edge_config(fleet, fleet.iad[0], node))
     assert tomllib.loads(written)["sensor"][0].get("options", {}) == options
+
+
+def test_a_master_has_the_names_of_rooms_that_its_nodes_are_in():
+    first, second = (iad.node[0].areas[0] for iad in read(PLAIN).iad)
+    floor = first.rpartition("/")[0]
+    named = (
+        f'\n[rooms]\n"{first}" = "Küche"\n"{floor}" = "Erster Stock"\n"{second}" = "Meeting 4.13"\n'
+    )
+    fleet = read(PLAIN + named)
+    assert (problems(fleet), warnings(fleet)) == ([], [])
+    rooms = [master_config(fleet, iad).iad.rooms for iad in fleet.iad]
+    assert rooms[0][first] == "Küche"
+    assert second not in rooms[0]
+    assert rooms[1][second] == "Meeting 4.13"
+    text = toml.dump(master_config(fleet, fleet.iad[0]))
+    assert config.parse(tomllib.loads(text), MasterConfig, "x").iad.rooms == rooms[0]
+
+
+def test_a_name_for_an_area_without_a_node_is_likely_a_misprint():
+    [area] = read(PLAIN).iad[0].node[0].areas
+    [line] = warnings(read(PLAIN + f'\n[rooms]\n"{area}x" = "Kitchen"\n'))
+    assert line == f"rooms: {area}x has a name, and no node covers it; did you mean {area}?"

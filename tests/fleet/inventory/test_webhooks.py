@@ -8,7 +8,7 @@ from agent.master.webhooks import hooks_of
 from agent.wire import config
 from agent.wire.master_config import MasterConfig
 from fleet.inventory.files import files_of, master_config
-from fleet.inventory.problems import problems
+from fleet.inventory.problems import problems, warnings
 from fleet.inventory.selection import one_host
 from fleet.keys.errors import KeyStoreError
 from fleet.keys.store import Store
@@ -79,3 +79,26 @@ def test_what_is_wrong_is_one_line(text, says):
     [problem] = problems(read(hooked(text)))
     assert problem.startswith(says)
     assert "\n" not in problem
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("temperature > 30", 'of a channel, write metric = "temperature" and value > 30'),
+        ('area under "b9"', "no alert comes until somebody covers b9: nobody known here does"),
+        ('area under "b1/f11"', "did you mean b1/f1?"),
+        ('iad = "iad3"', "no alert comes of iad3: no IAD in the overlay is; did you mean iad1?"),
+    ],
+)
+def test_a_filter_that_no_alert_of_the_fleet_matches_is_a_warning(text, says):
+    fleet = read(hooked(PAGER.replace("value > 30", text.replace('"', '\\"'))))
+    assert problems(fleet) == []
+    [warning] = [each for each in warnings(fleet) if "webhook" in each]
+    assert warning.startswith("iad1/master: webhook pager: no alert ")
+    assert warning.endswith(says)
+
+
+@pytest.mark.parametrize("text", ["value > 30", 'area under \\"b2\\"', "value >", "*"])
+def test_one_that_may_match_or_cannot_be_read_is_none(text):
+    fleet = read(hooked(PAGER.replace("value > 30", text)))
+    assert [each for each in warnings(fleet) if "webhook" in each] == []

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from fleet.cli import extras
+from fleet.common import extras
 from fleet.plan.result import CapacityReport, PodsReport
 from fleet.plan.screen import pods_text, rate_text, show
 from fleet.simulation.policies import POLICIES, policy_name
@@ -211,7 +211,7 @@ def test_a_missing_library_is_told(plan: Plan, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
     status, _, err = plan("--quick")
     assert status == 2
-    assert err.startswith("fleet: numpy is missing; in a checkout, run")
+    assert err.startswith("fleet: numpy, scipy are missing; `make pipeline` installs ")
 
 
 # --- words ----------------------------------------------------------------------------------------

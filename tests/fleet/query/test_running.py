@@ -1,4 +1,4 @@
-"""Commands that are told no address find the demo that runs, and only while it runs."""
+"""Commands that are told no address find the fleet that runs here, and only while it runs."""
 
 import errno
 import fcntl
@@ -12,6 +12,7 @@ import pytest
 from fleet.cli.commands import run
 from fleet.query import running
 from fleet.query.running import Addresses
+from tests.fleet.inventory.inventories import PLAIN
 
 MASTERS = (
     Addresses("iad1", "tcp://127.0.0.1:1", "tcp://127.0.0.1:2"),
@@ -87,7 +88,7 @@ def test_whoever_looks_while_a_demo_begins_is_not_in_its_way(monkeypatch):
 
     def looked(number, how):
         if how & fcntl.LOCK_EX:
-            for path in running._place().glob(running.DEMOS):
+            for path in running._files():
                 held.append(os.open(path, os.O_RDONLY))
                 lock(held[-1], fcntl.LOCK_SH | fcntl.LOCK_NB)
         lock(number, how)
@@ -149,20 +150,38 @@ def test_the_environment_goes_before_the_demo(capsys, monkeypatch):
     assert "$SANDERLING_MASTER: 'here' is not an address" in capsys.readouterr().err
 
 
-def test_in_a_fleets_folder_the_demo_is_not_meant(capsys, tmp_path):
-    (tmp_path / "fleet.toml").touch()
+def test_in_a_fleets_folder_its_first_master_is_asked_and_the_demo_is_not(capsys, tmp_path):
+    (tmp_path / "fleet.toml").write_text(PLAIN)
     with running.announced(MASTERS):
         assert run(["query", "--area", "b1"]) == 2
-    says = capsys.readouterr().err
-    assert (
-        f"give either --master ADDRESS or --iad NAME: commands here are for the fleet of {tmp_path}"
-        in says
+    asked, wrong = capsys.readouterr().err.splitlines()
+    assert asked == f"asking the master of iad1, in {tmp_path}/fleet.toml; --iad NAME asks another"
+    assert "keys" in wrong, "the fleet has none yet"
+
+
+def test_of_several_operators_of_a_fleet_none_is_guessed(capsys, tmp_path):
+    (tmp_path / "fleet.toml").write_text(PLAIN)
+    assert run(["service", "list"]) == 2
+    assert "give --iad NAME: iad1, iad2; see" in capsys.readouterr().err
+
+
+def test_without_any_master_a_line_says_where_it_was_looked_for(capsys):
+    assert run(["query", "--area", "b1"]) == 2
+    assert capsys.readouterr().err == (
+        "fleet: no master to ask: --master and --iad are not given, $SANDERLING_MASTER is not set, "
+        "there is no fleet.toml here or above, and no demo or `fleet up` runs here; start one with "
+        "`fleet up`; see fleet query --help\n"
     )
 
 
-def test_without_a_fleet_and_a_demo_the_way_to_a_demo_is_told(capsys):
-    assert run(["query", "--area", "b1"]) == 2
-    assert "no demo runs here, or not yet: start one with 'make demo" in capsys.readouterr().err
+def test_what_fleet_up_started_is_asked_like_a_demo(capsys, tmp_path):
+    with running.announced(MASTERS[:1], "up", tmp_path / "var/up", "replay:413"):
+        [found] = running.found()
+        assert (found.kind, found.directory) == ("up", str(tmp_path / "var/up"))
+        run(["query", "--area", "b1", "--timeout", "10ms"])
+    assert capsys.readouterr().err.startswith(
+        "asking the fleet of `fleet up` that runs here: --master tcp://127.0.0.1:1\n"
+    )
 
 
 def test_a_watched_status_of_one_master_names_the_command(capsys):

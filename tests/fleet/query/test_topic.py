@@ -67,6 +67,15 @@ def test_one_topic_is_a_line_for_each_of_its_parts():
     ]
 
 
+def test_a_standby_and_a_take_over_are_shown():
+    status = TopicStatus(
+        Topic("notes", standby=True), "none", standby="iad2", taken_from="iad3", taken_ms=0
+    )
+    *_, standby, taken = shown(topic_screen.show_topic, status)
+    assert standby == "  standby: iad2"
+    assert taken.startswith("  taken over from iad3, which was dead, ")
+
+
 def test_what_is_wrong_is_shown_without_moving_the_cursor():
     assert shown(topic_screen.show_unhealthy, (WELL, NOTES)) == []
     lines = shown(topic_screen.show_unhealthy, (WELL, ILL))

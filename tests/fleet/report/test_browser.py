@@ -3,7 +3,7 @@
 import pytest
 
 from fleet.report.page.page import PAGE
-from tests.fleet.report.browser import browser, program
+from testkit.browser import browser, program
 
 pytestmark = [
     pytest.mark.long,
@@ -22,6 +22,11 @@ CUT_OFF = """
   .filter(e => e.scrollWidth > e.clientWidth && getComputedStyle(e).overflowX != 'auto').length
 """
 PICTURES = "[...document.images].map(i => i.complete && i.naturalWidth > 0 && i.clientWidth > 0)"
+TAILS = """
+[...document.querySelectorAll('thead th')].filter(e => e.innerText.includes('p99'))
+  .map(e => [e.innerText, e.getBoundingClientRect().right
+    <= e.closest('.wide').getBoundingClientRect().right])
+"""
 SMALLEST = """
 Math.min(...[...document.querySelectorAll('main *')].filter(e => e.innerText && e.offsetParent)
   .map(e => parseFloat(getComputedStyle(e).fontSize)))
@@ -68,6 +73,22 @@ def test_page_fits_and_stands_alone(tab, folder, width, dark):
     assert tab.evaluate(CONTRAST) >= 4.5
     assert tab.complaints() == []
     assert tab.requests() == [(folder / PAGE).as_uri()]
+
+
+def test_the_tail_of_no_table_is_cut_off_on_a_desk(tab, folder):
+    tab.open(folder / PAGE, 1280)
+    tails = tab.evaluate(TAILS)
+    assert len(tails) > 4
+    assert [name for name, is_seen in tails if not is_seen] == []
+
+
+def test_an_operator_reads_first_what_concerns_the_rooms(tab, folder):
+    tab.open(folder / PAGE, 390)
+    titles = tab.evaluate("[...document.querySelectorAll('h2, h3')].map(e => e.innerText)")
+    assert titles[:7] == [
+        "At a glance", "Rooms and sensors", "Objectives", "What to do",
+        "What the report is made from", "Climate", "By day",
+    ]  # fmt: skip
 
 
 def test_a_script_in_the_page_would_not_run(tab, folder, tmp_path):

@@ -61,7 +61,8 @@ def test_what_people_read_is_the_number_rounded(page):
 
 def test_sums_at_the_top_are_those_of_the_file(folder, page):
     rows = rows_of(folder, "contents")
-    found = page.all("data")[:8]
+    after = [name for name, _ in page.elements].index("dl")
+    found = [attributes for name, attributes in page.elements[after:] if name == "data"][:8]
     expected = [len(rows)] + [
         sum(int(row[name]) for row in rows)
         for name in ("nodes", "queries", "readings", "failed", "expired_readings",
@@ -82,7 +83,7 @@ def test_names_from_the_network_are_text(folder, page):
     assert {name for name, _ in page.elements} == {
         *("html", "head", "meta", "link", "title", "style", "body", "header", "nav", "main"),
         *("section", "footer", "h1", "h2", "h3", "p", "ul", "li", "dl", "dt", "dd", "div", "a"),
-        *("b", "code", "small", "data", "time", "figure", "img", "figcaption", "details"),
+        *("ol", "b", "code", "small", "data", "time", "figure", "img", "figcaption", "details"),
         *("summary", "table", "caption", "span", "thead", "tbody", "tr", "th", "td"),
     }
     assert not [key for _, found in page.elements for key in found if key.startswith("on")]
@@ -148,13 +149,12 @@ def test_policies_are_compared_by_the_classes_that_they_share(spark, tmp_path):
         asked("edfq", "refused", 5, 0),
     ]
     found = findings_of(spark, tmp_path, rows)
-    assert found == {
-        "by_policy": [
-            {"policy": "edfq", "served": 100, "kept": 1.0},
-            {"policy": "fifo", "served": 100, "kept": 0.99},
-        ],
-        "compared": True,
-    }
+    assert found["by_policy"] == [
+        {"policy": "edfq", "served": 100, "kept": 1.0},
+        {"policy": "fifo", "served": 100, "kept": 0.99},
+    ]
+    assert found["compared"]
+    assert found["nowhere"] == 3
 
 
 def test_where_no_class_is_shared_all_count_but_the_warm_up(spark, tmp_path):
@@ -164,10 +164,39 @@ def test_where_no_class_is_shared_all_count_but_the_warm_up(spark, tmp_path):
         asked("edfq", "export", 10, 10),
     ]
     found = findings_of(spark, tmp_path, rows)
-    assert found == {
-        "by_policy": [{"policy": "edfq", "served": 20, "kept": 0.95}],
-        "compared": False,
-    }
+    assert found["by_policy"] == [{"policy": "edfq", "served": 20, "kept": 0.95}]
+    assert not found["compared"]
+
+
+def judged(name, queries, kept, high):
+    """The same with its attainment, of which `high` is the interval's upper end."""
+    first = asked("edfq", name, queries, kept)
+    return (*first[:10], kept / queries, 0.0, high, *[100.0] * 12)
+
+
+def test_what_reached_no_node_was_served_under_no_policy(spark, tmp_path):
+    rows = [asked("none", "typo", 4, 0), judged("live", 10, 10, 1.0)]
+    found = findings_of(spark, tmp_path, rows)
+    assert [row["policy"] for row in found["by_policy"]] == ["edfq"]
+    assert (found["classes"], found["nowhere"]) == (1, 4)
+    page = Page((tmp_path / PAGE).read_text())
+    assert "none kept" not in page.text
+    assert "1 of 1 classes of queries kept their objective" in page.text
+    assert "4 queries reached no node" in page.text
+
+
+def test_a_class_missed_its_objective_where_chance_does_not_explain_it(spark, tmp_path):
+    rows = [
+        judged("kept", 400, 398, 1.0),
+        judged("one of sixty", 62, 61, 0.997),
+        judged("absurd", 40, 0, 0.09),
+    ]
+    found = findings_of(spark, tmp_path, rows)
+    assert (found["classes"], found["kept"], found["unsure"]) == (3, 1, 1)
+    assert [each["class"] for each in found["missed"]] == ["absurd"]
+    page = Page((tmp_path / PAGE).read_text())
+    assert "1 of 3 classes of queries kept their objective; 1 missed it by so few" in page.text
+    assert "absurd under edfq did not: 0 % of 40 queries kept p99 ≤ 400 ms." in page.text
 
 
 def findings_of(spark, folder, attainment):

@@ -5,6 +5,8 @@ import json
 import os
 from contextlib import contextmanager
 from datetime import timedelta
+from itertools import islice
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -12,14 +14,15 @@ from click.testing import CliRunner
 
 from fleet.cli import commands
 from fleet.common import exits
+from fleet.lake.schema.tables import base
 from fleet.lake.sql import answers, views
 from fleet.report import write as writing
-from fleet.report.job_table import Sources
+from fleet.report.job_table import Sources, jobs
 from fleet.report.jobs import slo
 from fleet.report.page.page import PAGE
 from fleet.spark import session
 from fleet.spark.errors import spoken
-from tests.fleet.report.frames import T, hours, small_lake
+from tests.fleet.report.frames import QUERY, SUBTASK, TASK, T, frame, hours, small_lake
 from tests.fleet.report.reading import Page
 
 pytestmark = pytest.mark.long
@@ -82,6 +85,25 @@ def test_numbers_from_records_and_readings_are_in_the_files(lake, written):
     assert whole["first"] == "2026-11-20T10:00:00Z"
     assert written.rows["attainment"] == 1
     assert all(os.path.exists(path) for path in (*written.data, *written.pictures))  # noqa: PTH110 - the paths are texts, for JSON
+
+
+def test_a_warm_up_is_in_no_judgement_of_time_and_deadlines(spark):
+    def both(table, of, **more):
+        labels = ("live", "warm-up")
+        rows = [{**of, **more, "time": T, "label": each, "task": each} for each in labels]
+        return frame(spark, table, *rows)
+
+    subtasks = both(base.SUBTASKS, SUBTASK, dispatched_ms=9.0, result_ms=80.0)
+    tasks = both(base.TASKS, TASK, aggregated_ms=99.0)
+    given = SimpleNamespace(
+        queries=both(base.QUERIES, QUERY, aggregated_ms=99.0), tasks=tasks, subtasks=subtasks,
+        tasks_around=tasks, subtasks_around=subtasks,
+    )  # fmt: skip
+    (_, (_, time_spent), (_, node_hours)) = islice(jobs(spark, None, given, None), 3)
+    ((counted,),) = time_spent().select("tasks").collect()
+    assert counted == 1
+    ((counted,),) = node_hours().select("subtasks").collect()
+    assert counted == 1
 
 
 def test_page_says_what_the_files_say(lake, written):

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 import pytest
@@ -14,7 +15,7 @@ from fleet.spark.interrupts import GRACE_S, LIMIT_S, LOOK_S, Interrupts
 STUBBORN = """\
 import signal, subprocess, sys, threading
 from fleet.common import exits
-from fleet.spark.interrupts import heard
+from fleet.spark.interrupts import heard, scratch
 
 CHILD = "import signal; signal.signal(15, signal.SIG_IGN); print('up', flush=True); signal.pause()"
 
@@ -40,7 +41,7 @@ try:
         child = subprocess.Popen([sys.executable, "-c", CHILD], start_new_session=True,
                                  stdout=subprocess.PIPE)
         child.stdout.readline()
-        print(child.pid, flush=True)
+        print(child.pid, scratch("ctrl-c-"), flush=True)
         wait_in(sys.argv[1])
 except KeyboardInterrupt:
     sys.exit(exits.fail("interrupted", exits.INTERRUPTED))
@@ -55,12 +56,13 @@ def test_it_ends_with_one_line_and_without_its_children(place):
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        child = int(process.stdout.readline())
+        child, folder = process.stdout.readline().split()
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "fleet: interrupted\n")
     with suppress(psutil.NoSuchProcess):  # nobody may have reaped it
-        assert psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+        assert psutil.Process(int(child)).status() == psutil.STATUS_ZOMBIE
+    assert not Path(folder).exists()
 
 
 class Clock:

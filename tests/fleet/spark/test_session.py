@@ -8,8 +8,9 @@ import sys
 
 import pytest
 
+from fleet.common import extras
 from fleet.common.exits import FAILED, USAGE, CommandError
-from fleet.spark import masters, session
+from fleet.spark import masters
 from fleet.spark.errors import EngineError
 from fleet.spark.session import open_session
 
@@ -110,9 +111,9 @@ def test_of_several_masters_one_is_enough():
 
 
 def test_without_pyspark_one_line_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(session.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
     with (
-        pytest.raises(CommandError, match=r"^pyspark is missing; pip install 'sanderling\[pip"),
+        pytest.raises(CommandError, match=r"^pyspark, py4j are missing; `make pipeline` inst"),
         open_session("test"),
     ):
         pass

@@ -101,6 +101,7 @@ def landed(root: Path) -> Lake:
 
 
 STAGES = [
+    (REPORT, says("to read: "), "long"),
     (REPORT, says("starting Spark"), ""),
     (REPORT, starts_java, ""),
     (REPORT, says("taking in what was pulled"), "long"),

@@ -93,8 +93,18 @@ def test_too_short_a_time_has_no_curve(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "window_s"), [((), 10.0), ((0.0, 599.0), 2.0), ((0.0, 600.0), 10.0)]
+    ("seconds", "window_s"),
+    [
+        ((), 10.0),
+        # Half a minute of 8 queries a second, then a run that is kept for an hour.
+        ((*[n / 8 for n in range(240)], 3_600.0), 2.0),
+        # A query every 2 s, and every 10 minutes.
+        (tuple(2.0 * n for n in range(50)), 30.0),
+        (tuple(600.0 * n for n in range(50)), 30.0),
+        ((*[1.0] * 30, *[3.0] * 30, 5.0, 7.0, 9.0, 11.0), 2.0),
+        ((0.0, 0.1, 0.2, 0.3, 0.4, 9.0), 10.0),
+    ],
 )
-def test_a_short_trial_has_short_windows(spark, seconds, window_s):
+def test_windows_are_as_long_as_ten_queries_take(spark, seconds, window_s):
     times = spark.createDataFrame([(each,) for each in seconds], "s double")
     assert load.window_s(times.select(F.col("s").cast("timestamp").alias("time"))) == window_s

@@ -111,6 +111,21 @@ def test_intervals_of_a_campaign_come_whole_from_the_lake(spark, tmp_path):
     )
 
 
+def test_a_processor_that_joins_begins_a_moment_after_the_others(spark, tmp_path):
+    lake = Lake(tmp_path)
+    lines = [
+        landings.processing("a1", "a", start_s=60.0, seconds=4.0001, together=["b"]),
+        landings.processing("a1", "b", start_s=60.0001, seconds=4.0, together=["a"]),
+        # Both end together here, too, but one was alone for seconds.
+        landings.processing("a1", "a", start_s=70.0, seconds=8.0, together=["b"]),
+        landings.processing("a1", "b", start_s=74.0, seconds=4.0, together=["a"]),
+    ]
+    landings.write_lines(lake, "1.jsonl", lines)
+    ingest(spark, lake)
+    (found,) = intervals(spark, lake, 99.0)
+    assert (found.start_s, found.seconds, found.names) == (60.0, 4.0001, ("a", "b"))
+
+
 def told(number, iad, *arrivals, way_ms=4.0):
     """A record of placement, with the arrivals of comfort by IAD."""
     rows = [

@@ -7,6 +7,7 @@ from tests.wire.samples import (
     data_plane,
     directory,
     handover,
+    leases,
     market,
     membership,
     operator,
@@ -30,6 +31,7 @@ SAMPLES = {
     **placement.SAMPLES,
     **membership.SAMPLES,
     **handover.SAMPLES,
+    **leases.SAMPLES,
 }
 UNIONS = (
     unions.PublicRequest,

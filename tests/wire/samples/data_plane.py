@@ -1,7 +1,9 @@
 """Queries, tasks, subtasks and links of nodes."""
 
 from agent.wire import messages as m
+from agent.wire.about import About, ChannelInfo, Raised, ServiceInfo
 from agent.wire.base import Message
+from agent.wire.buckets import Buckets, ChannelBuckets
 from agent.wire.derived import Derived, DerivedTaken, DerivedValues
 from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
 
@@ -24,8 +26,120 @@ AGGREGATE = m.Aggregate(
     1_377_298_801_000,
     {"temperature": m.ChannelAggregate(2, 23.46, 23.48, 23.5)},
 )
+LAST_AGGREGATE = m.Aggregate(
+    1_377_298_800_000,
+    1_377_298_801_000,
+    {
+        "temperature": m.ChannelAggregate(
+            2, 23.46, 23.48, 23.5, last=23.5, last_ms=1_377_298_801_000
+        )
+    },
+)
+BUCKETS = Buckets(
+    1_377_298_800_000,
+    300_000,
+    {
+        "temperature": ChannelBuckets(
+            UInt32Column.of([300, 0, 298]),
+            Float32Column.of([23.25, float("nan"), 23.5]),
+            Float32Column.of([23.46, float("nan"), 23.55]),
+            Float32Column.of([23.5, float("nan"), 23.75]),
+            bad=UInt32Column.of([0, 0, 2]),
+            suspect=UInt32Column.of([1, 0, 0]),
+        ),
+        "humidity": ChannelBuckets(
+            UInt32Column.of([300, 300, 300]), *[Float32Column.of([52.5, 52.75, 53.0])] * 3
+        ),
+    },
+)
+ABOUT = About(
+    (ChannelInfo("temperature", "celsius"), ChannelInfo("vote")),
+    (Raised("hot", 1_377_298_800_000, "temperature > 30: temperature 31.2 celsius"),),
+    heard_ms_ago=480,
+)
 
 SAMPLES: dict[str, Message] = {
+    "query_about": m.Query(
+        id="q8",
+        areas=("*",),
+        window=m.Window(last_s=1.0),
+        slo=m.Slo(99.0, 5_000.0),
+        form="about",
+    ),
+    "answer_about": m.Answer(
+        id="q8",
+        status="partial",
+        elapsed_ms=2.5,
+        slo_met=False,
+        coverage=m.Coverage(2, 3),
+        results=(
+            m.AreaResult("b1/f4/r413", about=ABOUT, name="Meeting 4.13"),
+            m.AreaResult("b1/f4/r415", about=About((), down=True)),
+        ),
+        missing=(m.Missing("b1/f7/r752", "no_node"),),
+        services=(
+            ServiceInfo("default", areas=("b1",)),
+            ServiceInfo("warm", "temperature", 99.5, 500.0, 20.0, ("b1/f4", "b1/f7")),
+        ),
+    ),
+    "query_buckets": m.Query(
+        id="q9",
+        areas=("b1/f4/r413",),
+        window=m.Window(last_s=86_400.0),
+        slo=m.Slo(99.0, 500.0),
+        form="buckets",
+        buckets=300,
+    ),
+    "answer_buckets": m.Answer(
+        id="q9",
+        status="complete",
+        elapsed_ms=81.25,
+        slo_met=True,
+        coverage=m.Coverage(1, 1),
+        results=(m.AreaResult("b1/f4/r413", buckets=BUCKETS),),
+    ),
+    "answer_last": m.Answer(
+        id="q10",
+        status="complete",
+        elapsed_ms=81.25,
+        slo_met=True,
+        coverage=m.Coverage(1, 1),
+        results=(m.AreaResult("b1/f4/r413", aggregate=LAST_AGGREGATE),),
+    ),
+    "task_buckets": m.Task(
+        id="0123456789ab-5",
+        areas=("b1/f4",),
+        window=m.Window(last_s=86_400.0),
+        percentile=99.498743710662,
+        budget_ms=500.0,
+        timeout_ms=1_900.0,
+        form="buckets",
+        bucket_ms=288_000,
+    ),
+    "task_about": m.Task(
+        id="0123456789ab-6",
+        areas=("*",),
+        window=m.Window(last_s=1.0),
+        percentile=99.0,
+        budget_ms=5_000.0,
+        timeout_ms=4_900.0,
+        form="about",
+    ),
+    "hello_units": m.Hello(
+        node="n1",
+        incarnation="5f1d3c",
+        history="a81be0",
+        areas=("b1/f4/r413",),
+        channels=("temperature", "vote"),
+        pods=1,
+        version="1.0",
+        units={"temperature": "celsius"},
+        makes_buckets=True,
+    ),
+    "subtask_buckets": m.Subtask(
+        id=15, window=m.Window(last_s=86_400.0), form="buckets", bucket_ms=288_000
+    ),
+    "subtask_result_buckets": m.SubtaskResult(15, "ok", 0.25, 1.5, buckets=BUCKETS),
     "query": m.Query(
         id="q1",
         areas=("b1/f4", "b1/f7/r752"),

@@ -16,6 +16,14 @@ CARRIED: dict[str, h.HandoverMessage] = {
     "abort": h.MoveAbort(7_340_033),
     "late": h.MoveLate(12, b"\x91\x07"),
     "kept": h.MoveKept(12, 1),
+    "standby_ask": h.StandbyAsk(4, b"\x92\x01\x02"),
+    "standby_ready": h.StandbyReady(2),
+    "standby_refuse": h.StandbyRefuse("its pool has less than three masters"),
+    "standby_update": h.StandbyUpdate(7_340_034, 4, 3, 7_340_033, 2, b"\x95\x01\x02", 1, 2),
+    "standby_kept": h.StandbyKept(3, 7_340_034),
+    "standby_dismiss": h.StandbyDismiss(3, 7_340_035, 4, "f1"),
+    "standby_dismissed": h.StandbyDismissed(3, 7_340_035),
+    "standby_took": h.StandbyTook(1_048_576),
 }
 SAMPLES: dict[str, Message] = {
     **{

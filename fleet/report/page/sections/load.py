@@ -11,6 +11,15 @@ from fleet.report.page.shown import Shown
 MOST: Final = 200
 LISTED: Final = 40
 TITLE: Final = "Queueing against load"
+# Of fewer queries a mean says little, and a 99th percentile of fewer than a hundred nothing.
+FEWEST: Final = 30
+OF_A_TAIL: Final = 100
+# A load that rises by less is the same load: what differs is chance, and which classes came.
+STEADY: Final = 3.0
+STYLES: Final = {
+    False: (("_ms", "o-"), ("_p99_ms", "o--")),
+    True: (("_ms", "o"),),
+}
 NO_WINDOW: Final = "No run of queries under one policy was long enough for a whole window."
 
 
@@ -19,13 +28,24 @@ def section(shown: Shown) -> Section:
     top = shown.top("load_curve", ("policy", "rate_per_s"), MOST)
     if not top.rows:
         return Section("load", TITLE, nothing(NO_WINDOW))
-    picture = _picture(top.rows)
+    drawn = [row for row in top.rows if row["queries"] >= FEWEST]
+    rates = [row["rate_per_s"] for row in drawn]
+    is_steady = bool(drawn) and max(rates) < STEADY * min(rates)
+    picture = _picture(drawn, is_steady=is_steady) if drawn else None
     rows = top.rows[:LISTED]
-    body = render("load.html", picture=picture, rows=rows, more=top.total - len(rows))
-    return Section("load", TITLE, body, (picture,))
+    body = render(
+        "load.html",
+        picture=picture,
+        is_steady=is_steady,
+        rates=(min(rates), max(rates)) if drawn else None,
+        fewest=FEWEST,
+        rows=rows,
+        more=top.total - len(rows),
+    )
+    return Section("load", TITLE, body, (picture,) if picture else ())
 
 
-def _picture(rows: list[Row]) -> Picture:
+def _picture(rows: list[Row], *, is_steady: bool) -> Picture:
     curves: dict[str, list[Row]] = {}
     for row in rows:
         curves.setdefault(row["policy"], []).append(row)
@@ -46,13 +66,20 @@ def _picture(rows: list[Row]) -> Picture:
         ):
             for number, (policy, curve) in enumerate(sorted(curves.items())):
                 colour = drawing.colour_of(policy, number)
-                for suffix, style in (("_ms", "o-"), ("_p99_ms", "o--")):
-                    points = [r for r in curve if r[key + suffix] is not None]
+                for suffix, style in STYLES[is_steady]:
+                    points = [
+                        r
+                        for r in curve
+                        if r[key + suffix] is not None
+                        and (suffix == "_ms" or r["queries"] >= OF_A_TAIL)
+                    ]
                     axis.plot(
                         [r["rate_per_s"] for r in points], [r[key + suffix] for r in points],
                         style, color=colour, markersize=4, linewidth=1.8,
-                        label=drawing.text(policy) if style == "o-" else None,
+                        label=drawing.text(policy) if suffix == "_ms" else None,
                     )  # fmt: skip
+                if is_steady and (mean := _mean(curve, key)) is not None:
+                    axis.axhline(mean, color=colour, linewidth=1.4)
             axis.set_title(title)
             axis.set_xlabel("λ, queries per second")
             axis.set_ylabel("ms")
@@ -62,3 +89,11 @@ def _picture(rows: list[Row]) -> Picture:
         picture.legend(handles, labels, loc="outside upper center", ncols=max(len(labels), 1))
 
     return drawing.draw("load", 340, alt + ".", paint, columns=2)
+
+
+def _mean(curve: list[Row], key: str) -> float | None:
+    """The mean of all windows, weighted by what was measured in each."""
+    counted = "subtasks" if key == "queueing" else "queries"
+    known = [row for row in curve if row[f"{key}_ms"] is not None]
+    total = sum(row[counted] for row in known)
+    return sum(row[f"{key}_ms"] * row[counted] for row in known) / total if total else None

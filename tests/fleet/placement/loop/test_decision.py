@@ -147,3 +147,12 @@ def test_rates_of_the_window_stand_before_those_of_the_last_minute():
 def test_age_is_told_in_seconds_or_minutes():
     (decision,) = decided(now=NOW + timedelta(seconds=300))
     assert decision.why == "does nothing: the newest record of iad1 is 6 min old"
+
+
+def test_a_record_of_the_future_says_nothing_of_now():
+    masters = (recorded("iad1"), recorded("iad2", age_s=-7_200.0), recorded("iad3"))
+    (decision,) = decided(known=learned(SHIFTED, masters=masters))
+    assert decision.plan is None
+    assert decision.why == (
+        "does nothing: the newest record of iad2 is of 120 min from now: see its clock"
+    )

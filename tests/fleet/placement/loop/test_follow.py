@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
 from agent.wire.placement import PlannedMove, UnitName
+from fleet.common import exits
 from fleet.inventory.folder import Folder
 from fleet.inventory.loader import load
 from fleet.keys.store import Store
 from fleet.lake.schema.folder import Lake
 from fleet.placement.loop.decision import Caution
-from fleet.placement.loop.follow import Timing, apply, of_fleet, step
+from fleet.placement.loop.follow import Loop, Timing, apply, of_fleet, run, step
 from fleet.placement.plans import Plan
 from tests.fleet.inventory.inventories import PLAIN
 from tests.fleet.placement.loop.worlds import NOW, arrivals, learned, reports
@@ -86,3 +91,19 @@ def test_a_fleet_is_followed_where_its_inventory_says_so(tmp_path, follow):
     assert (loop.acts, loop.timing) == (follow, Timing(3_600.0, 900.0))
     assert loop.lake.root == tmp_path / "lake"
     assert not of_fleet(folder, None, dry=True).acts
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("cut off\nat byte 7"), PySparkException("cut off"), Py4JError("cut off")]
+)
+def test_a_lake_that_cannot_be_read_does_not_end_the_loop(tmp_path, monkeypatch, error):
+    def fails(*_):
+        raise error
+
+    monkeypatch.setattr("fleet.spark.session.open_session", lambda *_: nullcontext())
+    monkeypatch.setattr("fleet.lake.ingest.stream.ingest", fails)
+    said = []
+    loop = Loop(Lake(tmp_path), Masters(), lambda _: None, Timing(), acts=True)
+    assert run(loop, "local", said.append, once=True) == exits.FAILED
+    (line,) = said
+    assert line.endswith("  does nothing: cut off")

@@ -1,0 +1,424 @@
+"""Alert log: the alerts that came, each at a position, and what is raised now, in SQLite.
+
+The durable subscription at the master is acknowledged only after an alert is committed here, with
+its position there in the same transaction: none is lost or logged twice over a restart. Browsers
+and outputs read from a position of their own on. What they could not have is told as a gap.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+import threading
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from agent.runtime import sqlite
+from agent.runtime.console import Say
+from agent.runtime.sqlite import BrokenFileError
+from agent.wire.base import Text
+from agent.wire.overlay import Notification
+
+SCHEMA_VERSION: Final = 1  # the schema names it again
+APPLICATION_ID: Final = 0x53414757  # "SAGW"; the schema names it again
+SCHEMA: Final = """
+BEGIN IMMEDIATE;
+PRAGMA application_id = 0x53414757;
+PRAGMA user_version = 1;
+CREATE TABLE logged (
+    position INTEGER PRIMARY KEY AUTOINCREMENT, received_ms INTEGER NOT NULL, body BLOB NOT NULL
+) STRICT;
+CREATE TABLE raised (key TEXT PRIMARY KEY, position INTEGER NOT NULL, body BLOB NOT NULL)
+    STRICT, WITHOUT ROWID;
+CREATE TABLE cursor (name TEXT PRIMARY KEY, position INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE subscription (
+    one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL, filter TEXT NOT NULL, after INTEGER
+) STRICT;
+COMMIT;
+"""
+# The newest are also kept in memory: who keeps up reads no disk.
+MAX_IN_MEMORY: Final = 256
+MAX_READ: Final = 1_000
+MAX_RAISED: Final = 10_000
+TRIM_EVERY: Final = 64
+DAY_MS: Final = 86_400_000
+
+
+class Loss(Struct, frozen=True, omit_defaults=True):
+    """Alerts that the gateway never had, or has no more; `message` says why. `first` and `last` are
+    positions of this log, if they once stood there."""
+
+    message: Text
+    first: int = 0
+    last: int = 0
+
+
+class Logged(Struct, frozen=True):
+    """What stands at a position: a notification, or a loss. `received_ms` is by this gateway's
+    clock. A loss that is told to one reader alone has the last position that it stands for."""
+
+    position: int
+    received_ms: int
+    notification: Notification | None = None
+    loss: Loss | None = None
+
+
+class Raised(Struct, frozen=True):
+    """A trigger that holds at an area, as far as alerts tell. `value` is that which raised it;
+    `received_ms` is by this gateway's clock."""
+
+    iad: str
+    trigger: str
+    area: str
+    metric: str
+    since_ms: int
+    position: int
+    value: float | None = None
+    received_ms: int = 0
+
+
+class Place(Struct, frozen=True):
+    """The durable subscription of this log at the master: its id, and the last position taken
+    there; None: it has none yet."""
+
+    id: str
+    after: int | None
+
+
+class _Body(Struct, array_like=True):
+    notification: Notification | None = None
+    loss: Loss | None = None
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_body = msgspec.msgpack.Decoder(_Body).decode
+_raised = msgspec.msgpack.Decoder(Raised).decode
+
+
+def wall_ms() -> int:
+    """Milliseconds since 1970 UTC."""
+    return time.time_ns() // 1_000_000
+
+
+class AlertLog:
+    """The log at `path`, bounded by `most` entries and `days`. For any thread.
+
+    `append` raises OSError if the disk takes nothing; nothing has changed then. A broken file is
+    put aside, and the log begins anew, behind the positions of the former one, with a loss.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        say: Say,
+        *,
+        most: int = 100_000,
+        days: float = 30.0,
+        now_ms: Callable[[], int] = wall_ms,
+    ) -> None:
+        self._most = most
+        self._longest_ms = round(days * DAY_MS)
+        self._now_ms = now_ms
+        self._lock = threading.Lock()
+        self._listeners: list[Callable[[], None]] = []
+        self._since_trim = 0
+        self._broken = ""
+        self._newest = 0
+        self._oldest = 1
+
+        def broken(why: str, aside: str) -> None:
+            self._broken = why
+            say(f"the log of alerts is broken ({why}) and kept as {aside}; a new one begins\n")
+
+        self._holder, self._file, _ = sqlite.open_alone(
+            str(path), _prepare, broken, f"{path} is in use by another gateway", any_thread=True
+        )
+        self._load()
+
+    def _load(self) -> None:
+        (self._newest,) = self._file.execute(
+            "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'logged'"
+        ).fetchone()
+        rows = self._file.execute(
+            "SELECT position, received_ms, body FROM logged ORDER BY position DESC LIMIT ?",
+            (MAX_IN_MEMORY,),
+        ).fetchall()
+        # Replaced as a whole, so that who reads it needs no lock, and never waits for the disk.
+        self._recent = tuple([_logged(row) for row in reversed(rows)])
+        (self._oldest,) = self._file.execute(
+            "SELECT coalesce(min(position), ?) FROM logged", (self._newest + 1,)
+        ).fetchone()
+        self._raised = {
+            key: _raised(body)
+            for key, body in self._file.execute("SELECT key, body FROM raised ORDER BY position")
+        }
+        row = self._file.execute("SELECT id, after FROM subscription").fetchone()
+        self._place = None if row is None else Place(*row)
+        # What is raised now, the longest first; one for each area, whatever number of nodes.
+        self.raised = _shown(self._raised.values())
+        if self._broken:
+            # Cursors of readers are behind it, so each is told.
+            self._newest = self._now_ms() // 1_000
+            self._oldest = self._newest + 1
+            self.append(None, Loss(f"the log of alerts was broken and began anew: {self._broken}"))
+
+    def close(self) -> None:
+        """Close the file; nothing can be read or written then."""
+        with self._lock:
+            self._file.close()
+            if self._holder >= 0:
+                os.close(self._holder)
+                self._holder = -1
+
+    # --- the subscription -----------------------------------------------------------------------
+
+    def place(self, wanted: str) -> Place:
+        """The subscription for the filter `wanted`; of another filter it is a new one."""
+        with self._lock:
+            row = self._file.execute("SELECT filter FROM subscription").fetchone()
+            if self._place is None or row is None or row[0] != wanted:
+                made = Place(secrets.token_hex(16), None)
+                with _transaction(self._file):
+                    self._file.execute(
+                        "INSERT OR REPLACE INTO subscription VALUES (1, ?, ?, NULL)",
+                        (made.id, wanted),
+                    )
+                self._place = made
+            return self._place
+
+    def append(
+        self, notification: Notification | None, loss: Loss | None = None, after: int | None = None
+    ) -> int:
+        """Commit one entry, with the position `after` in the subscription up to which all is here
+        then. Returns its position; OSError if the disk takes nothing."""
+        with self._lock:
+            now_ms = self._now_ms()
+            entry = Logged(self._newest + 1, now_ms, notification, loss)
+            change = raised_by(entry)
+            with _transaction(self._file):
+                self._write(entry, change, after)
+                oldest = self._trim(now_ms)
+            self._newest = entry.position
+            self._oldest = max(self._oldest, oldest)
+            if change is not None:
+                self._note(*change)
+                self.raised = _shown(self._raised.values())
+            self._recent = (*self._recent[1 - MAX_IN_MEMORY :], entry)
+            if after is not None and self._place is not None:
+                self._place = Place(self._place.id, after)
+        for listener in tuple(self._listeners):
+            listener()
+        return entry.position
+
+    def _write(
+        self, entry: Logged, change: tuple[str, Raised | None] | None, after: int | None
+    ) -> None:
+        self._file.execute(
+            "INSERT INTO logged VALUES (?, ?, ?)",
+            (entry.position, entry.received_ms, _encode(_Body(entry.notification, entry.loss))),
+        )
+        if change is not None:
+            key, raised = change
+            if raised is None:
+                self._file.execute("DELETE FROM raised WHERE key = ?", (key,))
+            elif key in self._raised or len(self._raised) < MAX_RAISED:
+                self._file.execute(
+                    "INSERT OR REPLACE INTO raised VALUES (?, ?, ?)",
+                    (key, raised.position, _encode(raised)),
+                )
+        if after is not None:
+            self._file.execute("UPDATE subscription SET after = ?", (after,))
+
+    def _trim(self, now_ms: int) -> int:
+        """Delete what is beyond the bounds; the oldest position that is left."""
+        self._since_trim += 1
+        if self._since_trim < TRIM_EVERY and self._newest - self._oldest < self._most:
+            return self._oldest
+        self._since_trim = 0
+        self._file.execute(
+            "DELETE FROM logged WHERE position <= ? OR received_ms < ?",
+            (self._newest + 1 - self._most, now_ms - self._longest_ms),
+        )
+        (oldest,) = self._file.execute("SELECT min(position) FROM logged").fetchone()
+        return int(oldest)
+
+    def _note(self, key: str, raised: Raised | None) -> None:
+        if raised is None:
+            self._raised.pop(key, None)
+        elif key in self._raised or len(self._raised) < MAX_RAISED:
+            self._raised[key] = raised
+
+    # --- reading --------------------------------------------------------------------------------
+
+    @property
+    def newest(self) -> int:
+        """The last position; 0 if there was none yet."""
+        return self._newest
+
+    def read_recent(self, after: int, limit: int = 100) -> list[Logged] | None:
+        """As `read`, without waiting for the disk; None if that is needed."""
+        recent, oldest = self._recent, self._oldest
+        newest = recent[-1].position if recent else self._newest
+        if after == newest:
+            return []
+        if after > newest or after < oldest - 1 or not recent or after < recent[0].position - 1:
+            return None
+        start = bisect_right(recent, after, key=lambda each: each.position)
+        return list(recent[start : start + max(1, limit)])
+
+    def read(self, after: int, limit: int = 100) -> list[Logged]:
+        """Up to `limit` entries after that position, in order. What is not there any more comes
+        first, as one loss at the last position that it stands for."""
+        limit = max(1, min(limit, MAX_READ))
+        with self._lock:
+            found: list[Logged] = []
+            if after > self._newest:
+                why = "the log of alerts is another one; what came since you read is unknown"
+                found.append(Logged(self._oldest - 1, self._now_ms(), loss=Loss(why)))
+                after = self._oldest - 1
+            elif after < self._oldest - 1:
+                loss = Loss("kept no longer", after + 1, self._oldest - 1)
+                found.append(Logged(self._oldest - 1, self._now_ms(), loss=loss))
+                after = self._oldest - 1
+            return found + self._after(after, limit - len(found))
+
+    def _after(self, after: int, limit: int) -> list[Logged]:
+        if after >= self._newest or limit <= 0:
+            return []
+        if (found := self.read_recent(after, limit)) is not None:
+            return found
+        rows = self._file.execute(
+            "SELECT position, received_ms, body FROM logged WHERE position > ?"
+            " ORDER BY position LIMIT ?",
+            (after, limit),
+        ).fetchall()
+        return [_logged(row) for row in rows]
+
+    def before(self, position: int | None, limit: int = 100) -> list[Logged]:
+        """Up to `limit` entries before that position, or the newest; the newest first."""
+        with self._lock:
+            rows = self._file.execute(
+                "SELECT position, received_ms, body FROM logged WHERE position < ?"
+                " ORDER BY position DESC LIMIT ?",
+                (self._newest + 1 if position is None else position, min(limit, MAX_READ)),
+            ).fetchall()
+        return [_logged(row) for row in rows]
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` after each commit, in the thread that made it, until the function that
+        is returned is called. It must not block."""
+        self._listeners.append(listener)
+
+        def stop() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+        return stop
+
+    # --- cursors --------------------------------------------------------------------------------
+
+    def cursor(self, name: str) -> int:
+        """The position up to which the output `name` has all; a new one begins at the end."""
+        with self._lock:
+            row = self._file.execute(
+                "SELECT position FROM cursor WHERE name = ?", (name,)
+            ).fetchone()
+            if row is not None:
+                return int(row[0])
+            self._save_cursor(name, self._newest)
+            return self._newest
+
+    def move_cursor(self, name: str, position: int) -> None:
+        """Note that the output `name` has all up to `position`; OSError."""
+        with self._lock:
+            self._save_cursor(name, position)
+
+    def _save_cursor(self, name: str, position: int) -> None:
+        with _transaction(self._file):
+            self._file.execute("INSERT OR REPLACE INTO cursor VALUES (?, ?)", (name, position))
+
+    def keep_cursors(self, names: Sequence[str]) -> None:
+        """Forget the cursors of all other outputs."""
+        with self._lock, _transaction(self._file):
+            there = [name for (name,) in self._file.execute("SELECT name FROM cursor")]
+            for name in there:
+                if name not in names:
+                    self._file.execute("DELETE FROM cursor WHERE name = ?", (name,))
+
+
+def raised_by(entry: Logged) -> tuple[str, Raised | None] | None:
+    """What an entry changes of what is raised: a key, and what stands there now; None if it is no
+    trigger's alert. Each node's trigger has a key of its own, by its history."""
+    notification = entry.notification
+    told = {} if notification is None else notification.attributes
+    kind, trigger = told.get("kind"), told.get("trigger")
+    if notification is None or kind not in ("raised", "cleared") or not isinstance(trigger, str):
+        return None
+    iad, area = str(told.get("iad", "")), str(told.get("area", ""))
+    key = msgspec.json.encode([iad, trigger, area, notification.origin.history]).decode()
+    if kind == "cleared":
+        return key, None
+    value = told.get("value")
+    number = float(value) if isinstance(value, int | float) and value is not True else None
+    metric, since_ms = str(told.get("metric", "")), notification.time_ms
+    return key, Raised(
+        iad, trigger, area, metric, since_ms, entry.position, number, entry.received_ms
+    )
+
+
+def _shown(raised: Iterable[Raised]) -> tuple[Raised, ...]:
+    found: dict[tuple[str, str, str], Raised] = {}
+    for each in raised:
+        found.setdefault((each.iad, each.trigger, each.area), each)
+    return tuple(sorted(found.values(), key=lambda each: (each.since_ms, each.position)))
+
+
+@contextmanager
+def _transaction(file: sqlite3.Connection) -> Iterator[None]:
+    """All or nothing; OSError if the disk takes nothing."""
+    try:
+        file.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            file.execute("COMMIT")
+        except BaseException:
+            if file.in_transaction:
+                file.execute("ROLLBACK")
+            raise
+    except sqlite3.Error as error:
+        raise OSError(" ".join(str(error).split())) from None
+
+
+def _logged(row: tuple[int, int, bytes]) -> Logged:
+    position, received_ms, body = row
+    read = _body(body)
+    return Logged(position, received_ms, read.notification, read.loss)
+
+
+def _prepare(file: sqlite3.Connection) -> None:
+    """Check an existing file, or fill a new one."""
+    (tables,) = file.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if not tables:
+        file.executescript(SCHEMA)
+        return
+    (application,) = file.execute("PRAGMA application_id").fetchone()
+    if application != APPLICATION_ID:
+        raise OSError("it is no log of alerts")
+    (version,) = file.execute("PRAGMA user_version").fetchone()
+    sqlite.require_version(version, SCHEMA_VERSION)
+    sqlite.require_sound(file)
+    try:
+        for (body,) in file.execute("SELECT body FROM logged"):
+            _body(body)
+        for (body,) in file.execute("SELECT body FROM raised"):
+            _raised(body)
+    except msgspec.MsgspecError as error:
+        raise BrokenFileError(str(error)) from None

@@ -1,0 +1,320 @@
+"""The endpoints of /api/v1 that show what the gateway knows."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from agent.client import NoReplyError, Operator
+from agent.gateway import frames
+from agent.gateway.asking import BusyError
+from agent.gateway.deadlines import Kind
+from agent.gateway.frames import AlertItem, GapItem, Source, alert_item
+from agent.gateway.outputs.base import OutputState
+from agent.gateway.problems import Problem
+from agent.gateway.raised import RaisedNow
+from agent.gateway.requests import Asked, Endpoint, Parameter, Reply, json_reply
+from agent.gateway.rooms import Room
+from agent.gateway.stream import open_stream
+from agent.gateway.tokens import Role
+from agent.wire.areas import covers
+from agent.wire.codec import HEADER_BYTES, encode
+from agent.wire.codec import JSON as WIRE_JSON
+from agent.wire.operator import IadStatus
+from agent.wire.placement import PlacementReport, ShowPlacement
+
+# Who asks how it is now keeps the fleet watched for so long.
+LOOKS_S: Final = 60.0
+# And waits so long for the first answer.
+FIRST_S: Final = 3.0
+PAGE: Final = 500
+MOST: Final = 10_000
+OPERATOR_MS: Final = 2_000.0
+LONGEST_DOCUMENT: Final = 16 << 20
+NO_RUNS: Final = b'{"real":[],"virtual":[]}'
+
+AREA = Parameter("area", "Only this area, and those below it.")
+LIMIT = Parameter("limit", "At most so many.", {"type": "integer", "minimum": 1})
+CURSOR = Parameter("cursor", "Where the page before ended.")
+
+
+class SessionInfo(Struct, frozen=True):
+    """Who asks, and what. `iads` are those that answered last."""
+
+    role: Role
+    name: str
+    gateway: str
+    version: str
+    iad: str
+    iads: list[str]
+    every_s: float
+    operator: bool
+
+
+class ChannelItem(Struct, frozen=True):
+    """A channel of an area."""
+
+    name: str
+    unit: str
+
+
+class AreaItem(Struct, frozen=True):
+    """An area."""
+
+    area: str
+    name: str
+    channels: list[ChannelItem]
+
+
+class AreasPage(Struct, frozen=True):
+    """A page of areas, sorted."""
+
+    areas: list[AreaItem]
+    cursor: str | None
+
+
+class Now(Struct, frozen=True):
+    """All rooms as they show now."""
+
+    time_ms: int
+    source: Source
+    rooms: list[Room]
+    missing: list[GapItem]
+
+
+class AlertsPage(Struct, frozen=True):
+    """A page of the log of alerts, the newest first."""
+
+    alerts: list[AlertItem]
+    cursor: str | None
+
+
+class RaisedList(Struct, frozen=True):
+    """What is raised now, the longest first."""
+
+    raised: list[RaisedNow]
+
+
+class NodeQueue(Struct, frozen=True):
+    """A node's queue, for operators only."""
+
+    node: str
+    state: str
+    queued: int
+    pods: int
+    idle_pods: int
+
+
+class DeadlinesPage(Struct, frozen=True):
+    """Answers that the gateway saw, by label and service, and nodes' queues."""
+
+    kinds: list[Kind]
+    nodes: list[NodeQueue]
+
+
+class OutputsPage(Struct, frozen=True):
+    """How outputs are doing."""
+
+    outputs: list[OutputState]
+
+
+async def session(asked: Asked) -> Reply:
+    """Who asks."""
+    gateway, caller = asked.gateway, asked.caller
+    assert caller is not None
+    kinds = gateway.hub.deadlines.kinds()
+    newest = max(
+        (seen for kind in kinds for seen in kind.answers[-1:]),
+        key=lambda seen: seen.time_ms,
+        default=None,
+    )
+    iads = [] if newest is None else sorted({task.iad for task in newest.tasks})
+    return json_reply(
+        SessionInfo(
+            caller.role,
+            caller.name,
+            gateway.config.gateway.name,
+            gateway.version,
+            iads[0] if iads else "",
+            iads,
+            gateway.config.console.every_s,
+            gateway.operator is not None,
+        )
+    )
+
+
+async def _look(asked: Asked) -> None:
+    """Have the fleet watched for a while, and wait until it was heard."""
+    hub = asked.gateway.hub
+    hub.look_for(LOOKS_S)
+    try:
+        await asyncio.wait_for(hub.heard.wait(), FIRST_S)
+    except TimeoutError:
+        return  # rooms show what was; `source` says why
+
+
+async def areas(asked: Asked) -> Reply:
+    """All areas, page by page."""
+    limit, cursor = asked.number("limit", PAGE, 1, MOST), asked.area("cursor")
+    await _look(asked)
+    found = sorted(
+        (room for room in asked.gateway.hub.rooms if room.area > cursor),
+        key=lambda room: room.area,
+    )
+    units = asked.gateway.hub.rooms.units
+    page = [
+        AreaItem(
+            room.area, room.name, [ChannelItem(*each) for each in sorted(units(room.area).items())]
+        )
+        for room in found[:limit]
+    ]
+    return json_reply(AreasPage(page, page[-1].area if len(found) > limit else None))
+
+
+async def now(asked: Asked) -> Reply:
+    """All rooms, or those of an area."""
+    area = asked.area()
+    await _look(asked)
+    hub = asked.gateway.hub
+    shown = [room for room in hub.rooms if not area or covers(area, room.area)]
+    gaps = [gap for gap in frames.gaps_of(hub.rooms) if not area or covers(area, gap.area)]
+    if area and not shown and not gaps:
+        raise Problem(404, "no_area", f"no area {area} is known")
+    return json_reply(Now(hub.now_ms(), hub.source, shown, gaps))
+
+
+async def alerts(asked: Asked) -> Reply:
+    """The log of alerts, page by page."""
+    limit = asked.number("limit", 100, 1, 1_000)
+    cursor = asked.text("cursor")
+    before = asked.number("cursor", 0, 1, 2**53 - 1) if cursor else None
+    log = asked.gateway.alerts
+    found = await asyncio.to_thread(log.before, before, limit)
+    more = str(found[-1].position) if len(found) == limit else None
+    return json_reply(AlertsPage([alert_item(entry) for entry in found], more))
+
+
+async def raised(asked: Asked) -> Reply:
+    """What is raised now."""
+    return json_reply(RaisedList(asked.gateway.hub.raised()))
+
+
+async def deadlines(asked: Asked) -> Reply:
+    """What the gateway saw of answers, and for operators the queues of nodes."""
+    assert asked.caller is not None
+    nodes: list[NodeQueue] = []
+    if asked.gateway.operator is not None and asked.caller.may("operator"):
+        status = await _operator(asked, lambda operator: operator.status(OPERATOR_MS))
+        nodes = [
+            NodeQueue(each.node, each.state, each.queued, each.pods, each.idle_pods)
+            for each in status.nodes
+        ]
+    return json_reply(DeadlinesPage(asked.gateway.hub.deadlines.kinds(), nodes))
+
+
+async def outputs(asked: Asked) -> Reply:
+    """How outputs are doing."""
+    return json_reply(OutputsPage([each.state() for each in asked.gateway.outputs]))
+
+
+async def plan(asked: Asked) -> Reply:
+    """The last plan of capacity."""
+    named = asked.gateway.config.console.plan
+    if not named:
+        raise Problem(404, "no_plan", "console.plan names no file of fleet plan --json")
+    try:
+        return Reply(await _document(asked, named))
+    except OSError as error:
+        raise Problem(404, "no_plan", f"the plan cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise Problem(404, "no_plan", f"the plan is no JSON of fleet plan: {error}") from None
+
+
+async def comparison(asked: Asked) -> Reply:
+    """The same load in two orders, from a demo's results; no runs as long as there are none."""
+    named = asked.gateway.config.console.results
+    try:
+        return Reply(await _document(asked, named) if named else NO_RUNS)
+    except FileNotFoundError:
+        return Reply(NO_RUNS)  # the demo is still measuring
+    except OSError as error:
+        raise Problem(404, "no_results", f"they cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise Problem(404, "no_results", f"they are no JSON of the demo: {error}") from None
+
+
+async def _document(asked: Asked, named: str) -> bytes:
+    """A JSON file that the configuration names. OSError; ValueError or RecursionError if it is
+    none, or too large."""
+    path = asked.gateway.folder / named
+
+    def read() -> bytes:
+        with path.open("rb") as file:
+            text = file.read(LONGEST_DOCUMENT + 1)
+        if len(text) > LONGEST_DOCUMENT:
+            raise ValueError("it is too large")
+        msgspec.json.decode(text)
+        return text
+
+    return await asyncio.to_thread(read)
+
+
+# --- the operator's ------------------------------------------------------------------------------
+
+
+async def _operator(asked: Asked, job: Any) -> Any:
+    operator = asked.gateway.operator
+    if operator is None:
+        raise Problem(404, "no_operator", "operator.address is not set in the gateway's file")
+    try:
+        return await operator.ask(job)
+    except BusyError:
+        raise Problem(503, "busy", "the operator socket is busy", retry_after_s=1) from None
+    except (NoReplyError, OSError) as error:
+        raise Problem(504, "no_reply", str(error)) from None
+    except ValueError as error:
+        raise Problem(502, "refused", str(error)) from None
+
+
+async def fleet(asked: Asked) -> Reply:
+    """The state of the IAD, as its master tells its operator."""
+    status: IadStatus = await _operator(asked, lambda operator: operator.status(OPERATOR_MS))
+    return Reply(encode(status, WIRE_JSON)[HEADER_BYTES:])
+
+
+async def placement(asked: Asked) -> Reply:
+    """Where units live, as ``fleet placement show --json`` prints it."""
+
+    def show(operator: Operator) -> PlacementReport:
+        return operator.ask_placement(ShowPlacement(f"g{time.monotonic_ns():x}"), OPERATOR_MS)
+
+    report: PlacementReport = await _operator(asked, show)
+    return Reply(encode(report, WIRE_JSON)[HEADER_BYTES:])
+
+
+ENDPOINTS: Final = (
+    Endpoint("GET", "/api/v1/session", "viewer", session, "Who asks", SessionInfo),
+    Endpoint("GET", "/api/v1/areas", "viewer", areas, "Areas, names, channels, units", AreasPage,
+             (LIMIT, CURSOR)),
+    Endpoint("GET", "/api/v1/now", "viewer", now, "Rooms as they are now", Now, (AREA,)),
+    Endpoint("GET", "/api/v1/stream", "viewer", open_stream,
+             "Rooms and alerts as they come, as server-sent events", None,
+             (Parameter("last_event_id", "As the header Last-Event-ID, for who cannot set it."),),
+             media_type="text/event-stream"),
+    Endpoint("GET", "/api/v1/alerts", "viewer", alerts, "Alerts, the newest first", AlertsPage,
+             (LIMIT, CURSOR)),
+    Endpoint("GET", "/api/v1/alerts/raised", "viewer", raised, "What is raised now", RaisedList),
+    Endpoint("GET", "/api/v1/deadlines", "viewer", deadlines,
+             "Answers against their objectives, as the gateway saw them", DeadlinesPage),
+    Endpoint("GET", "/api/v1/outputs", "viewer", outputs, "How outputs are doing", OutputsPage),
+    Endpoint("GET", "/api/v1/plan", "operator", plan, "The last plan of capacity", dict[str, Any]),
+    Endpoint("GET", "/api/v1/comparison", "viewer", comparison,
+             "A demo's results: the same load in two orders", dict[str, Any]),
+    Endpoint("GET", "/api/v1/fleet", "operator", fleet, "State of the IAD", IadStatus),
+    Endpoint("GET", "/api/v1/placement", "operator", placement, "Where units live",
+             PlacementReport),
+)  # fmt: skip

@@ -1,0 +1,110 @@
+"""What the gateway itself saw of answers: how long they took, against objective and budgets."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final
+
+from msgspec import Struct
+
+from agent.wire.messages import Answer, AnswerStatus, Coverage, Slo, TaskReport
+
+KEPT: Final = 200  # of one label and service
+MAX_KINDS: Final = 64
+
+
+class Seen(Struct, frozen=True):
+    """One answer. `missing` counts the areas without an answer by reason; `reason` is that of a
+    refusal."""
+
+    time_ms: int
+    status: AnswerStatus
+    elapsed_ms: float
+    slo_met: bool
+    coverage: Coverage
+    tasks: tuple[TaskReport, ...]
+    missing: dict[str, int]
+    reason: str
+
+
+class Kind(Struct, frozen=True):
+    """The answers to queries of one label to one service, the newest last. `late` are those of them
+    that took longer than their objective, or were refused; `partial` those in time that lack
+    areas: a node that is down makes no answer late."""
+
+    label: str
+    service: str
+    percentile: float
+    latency_ms: float
+    count: int
+    late: int
+    partial: int
+    answers: list[Seen]
+
+
+class _Kept:
+    def __init__(self) -> None:
+        self.slo = Slo(99.0, 1.0)
+        self.count = self.late = self.partial = 0
+        self.seen: deque[Seen] = deque(maxlen=KEPT)
+
+
+class Deadlines:
+    """The last answers of each label and service; of labels that clients choose only some."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[tuple[str, str], _Kept] = {}
+
+    def took(self, label: str, service: str, slo: Slo, answer: Answer, now_ms: int) -> None:
+        """Note an answer."""
+        key = (label, service)
+        kept = self._kinds.pop(key, None) or _Kept()
+        self._kinds[key] = kept  # the one asked last is forgotten last
+        if len(self._kinds) > MAX_KINDS:
+            del self._kinds[next(iter(self._kinds))]
+        missing: dict[str, int] = {}
+        for gap in answer.missing:
+            missing[gap.reason] = missing.get(gap.reason, 0) + 1
+        kept.slo = slo
+        kept.count += 1
+        partial = answer.status == "partial" and answer.elapsed_ms <= slo.latency_ms
+        kept.partial += partial
+        kept.late += not (answer.slo_met or partial)
+        kept.seen.append(
+            Seen(
+                now_ms,
+                answer.status,
+                answer.elapsed_ms,
+                answer.slo_met,
+                answer.coverage,
+                answer.tasks,
+                missing,
+                answer.reason or "",
+            )
+        )
+
+    def kinds(self) -> list[Kind]:
+        """All of them, sorted by label."""
+        return [
+            Kind(
+                label,
+                service,
+                kept.slo.percentile,
+                kept.slo.latency_ms,
+                kept.count,
+                kept.late,
+                kept.partial,
+                list(kept.seen),
+            )
+            for (label, service), kept in sorted(self._kinds.items())
+        ]
+
+    def numbers(self) -> list[tuple[dict[str, str], dict[str, Any]]]:
+        """For metrics: labels, and counts."""
+        return [
+            (
+                {"label": label, "service": service},
+                {"count": kept.count, "late": kept.late, "partial": kept.partial},
+            )
+            for (label, service), kept in sorted(self._kinds.items())
+        ]

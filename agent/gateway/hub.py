@@ -1,0 +1,305 @@
+"""Hub: one watch of the fleet for all who look, begun by the first and ended after the last.
+
+All methods are for the gateway's loop. Nobody has a queue here: who is slow asks later what changed
+since the version that it has, and gets the newest of each area.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
+
+from msgspec import UNSET
+
+from agent.gateway import frames
+from agent.gateway.alert_log import AlertLog, Logged, wall_ms
+from agent.gateway.deadlines import Deadlines
+from agent.gateway.frames import Frame, Link, Snapshot, Source
+from agent.gateway.outputs.base import Listener
+from agent.gateway.raised import AskedRaised, RaisedNow, asked_raised, raised_now
+from agent.gateway.rooms import AreaFacts, Room, Rooms, facts_of
+from agent.wire.messages import Answer, Slo
+
+# A watch goes on for so long after the last who looked, as a page that is loaded again looks again.
+LINGER_S: Final = 15.0
+TICK_S: Final = 1.0
+MAX_ALERT_FRAMES: Final = 128
+LABEL: Final = "console"
+
+
+class Watcher(Protocol):
+    """What has the fleet watched, in a thread of its own."""
+
+    def start(self) -> None:
+        """Begin; again after `stop`, too."""
+
+    def stop(self) -> None:
+        """End soon; without waiting."""
+
+
+class Hub:
+    """Rooms, whoever looks at them, and the watch. `watcher` is set before anybody looks."""
+
+    def __init__(
+        self,
+        rooms: Rooms,
+        alerts: AlertLog,
+        *,
+        every_s: float,
+        slo: Slo,
+        now_ms: Callable[[], int] = wall_ms,
+        linger_s: float = LINGER_S,
+    ) -> None:
+        self.rooms = rooms
+        self.source = Source("idle")
+        self.deadlines = Deadlines()
+        self.watcher: Watcher | None = None
+        # The services that may be asked, each with its one channel (empty: all).
+        self.services: dict[str, str] = {}
+        self.now_ms = now_ms
+        # Whether the fleet was heard since the watch began: before, rooms show what was.
+        self.heard = asyncio.Event()
+        self._alerts = alerts
+        self._every_s = every_s
+        self._slo = slo
+        self._linger_s = linger_s
+        self._lookers = 0
+        self._asked_raised: AskedRaised | None = None
+        self._wakers: set[Callable[[], None]] = set()
+        self._listeners: list[Listener] = []
+        self._ending: asyncio.TimerHandle | None = None
+        self._ticking: asyncio.TimerHandle | None = None
+        self._snapshot: tuple[tuple[int, int, Source], Frame] | None = None
+        self._alert_frames: dict[int, Frame] = {}
+        self._raised_frame: tuple[tuple[int, AskedRaised | None], Frame] | None = None
+        self._changes: dict[int, Frame] = {}
+        self._changes_version = -1
+
+    # --- who looks ------------------------------------------------------------------------------
+
+    @property
+    def lookers(self) -> int:
+        """How many look now."""
+        return self._lookers
+
+    def look(self) -> Callable[[], None]:
+        """Have the fleet watched until the function that is returned is called."""
+        self._lookers += 1
+        if self._ending is not None:
+            self._ending.cancel()
+            self._ending = None
+        elif self._lookers == 1:
+            self._begin()
+        is_over = False
+
+        def end() -> None:
+            nonlocal is_over
+            if not is_over:
+                is_over = True
+                self._lookers -= 1
+                if not self._lookers:
+                    loop = asyncio.get_running_loop()
+                    self._ending = loop.call_later(self._linger_s, self._end)
+
+        return end
+
+    def look_for(self, seconds: float) -> None:
+        """Have the fleet watched for so long: somebody asked how it is now."""
+        asyncio.get_running_loop().call_later(seconds, self.look())
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` with the rooms that changed, and have the fleet watched meanwhile; the
+        function that is returned ends both."""
+        end = self.look()
+        self._listeners.append(listener)
+
+        def stop() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+            end()
+
+        return stop
+
+    def wake_on_change(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` after each change of rooms or source, until the returned one is called."""
+        self._wakers.add(wake)
+        return lambda: self._wakers.discard(wake)
+
+    def all_rooms(self) -> list[Room]:
+        """Every room as it shows now."""
+        return list(self.rooms)
+
+    def name_of(self, area: str) -> str:
+        """The area's name for people, or nothing; for any thread."""
+        room = self.rooms.get(area)
+        return "" if room is None else room.name
+
+    def raised(self) -> list[RaisedNow]:
+        """What is raised now; for any thread."""
+        return raised_now(self._alerts.raised, self._asked_raised)
+
+    def _begin(self) -> None:
+        self.heard.clear()
+        self._be(Source("starting"))
+        self._tick()
+        if self.watcher is not None:
+            self.watcher.start()
+
+    def _end(self) -> None:
+        self._ending = None
+        if self.watcher is not None:
+            self.watcher.stop()
+        if self._ticking is not None:
+            self._ticking.cancel()
+            self._ticking = None
+        self._asked_raised = None  # nobody asks again, so it would contradict newer alerts
+        self._be(Source("idle"))
+
+    def close(self) -> None:
+        """End the watch, whoever looks."""
+        if self._ending is not None:
+            self._ending.cancel()
+        self._end()
+
+    def _tick(self) -> None:
+        self._ticking = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+        self._changed(self.rooms.tick(self.now_ms()))
+
+    # --- what the watcher tells -----------------------------------------------------------------
+
+    def took(self, service: str, answer: Answer) -> None:
+        """A round of the watch of a service."""
+        now_ms = self.now_ms()
+        self.deadlines.took(LABEL, service, self._slo, answer, now_ms)
+        version = self.rooms.version
+        changed = self.rooms.apply(answer, now_ms, service)
+        self.heard.set()
+        self._be(Source("up"))
+        self._changed(changed, always=self.rooms.version != version)
+
+    def learned(self, about: Answer) -> None:
+        """What the master knows of areas."""
+        self._asked_raised = asked_raised(about, self.now_ms())
+        if about.services is not UNSET:
+            self.services = {each.name: each.capability for each in about.services}
+        self._learn(facts_of(about))
+
+    def _learn(self, facts: Iterable[AreaFacts]) -> None:
+        self._changed(self.rooms.learn(facts, self.now_ms()))
+
+    def told(self, state: Link, message: str = "") -> None:
+        """How the link to the master is."""
+        if self._lookers or self._ending is not None:
+            if state == "away":
+                self.heard.set()  # there is nothing to wait for
+            self._be(Source(state, message))
+
+    def alerted(self) -> None:
+        """An alert is in the log."""
+        self._wake()
+
+    def _be(self, source: Source) -> None:
+        if source != self.source:
+            self.source = source
+            self._wake()
+
+    def _changed(self, changed: Sequence[Room], *, always: bool = False) -> None:
+        if changed:
+            for listener in tuple(self._listeners):
+                listener(changed)
+        if changed or always:
+            self._wake()
+
+    def _wake(self) -> None:
+        for wake in tuple(self._wakers):
+            wake()
+
+    # --- frames ---------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """All there is."""
+        rooms = self.rooms
+        return Snapshot(
+            rooms.version,
+            self.now_ms(),
+            self._every_s,
+            self.source,
+            [frames.with_sparks(rooms, room) for room in rooms],
+            frames.gaps_of(rooms),
+            self.raised(),
+            self._alerts.newest,
+        )
+
+    def snapshot_frame(self) -> Frame:
+        """The snapshot, made once for all who open a stream before something changes."""
+        key = self.rooms.version, self._alerts.newest, self.source
+        if self._snapshot is None or self._snapshot[0] != key:
+            self._snapshot = key, frames.event("snapshot", self.snapshot())
+        return self._snapshot[1]
+
+    def changes_frame(self, since: int) -> Frame:
+        """What changed after a version, made once for all who have that one."""
+        if self._changes_version != self.rooms.version:
+            self._changes_version = self.rooms.version
+            self._changes.clear()
+        if (found := self._changes.get(since)) is None:
+            made = frames.changes(self.rooms, since, self.now_ms())
+            found = self._changes[since] = frames.event("rooms", made)
+        return found
+
+    def alert_frame(self, entry: Logged) -> Frame:
+        """An entry of the log of alerts, made once for all who follow it. What is told to one
+        reader alone is a loss."""
+        if entry.notification is None:
+            return frames.alert_frame(entry)
+        if (found := self._alert_frames.get(entry.position)) is None:
+            found = self._alert_frames[entry.position] = frames.alert_frame(entry)
+            if len(self._alert_frames) > MAX_ALERT_FRAMES:
+                del self._alert_frames[next(iter(self._alert_frames))]
+        return found
+
+    def raised_frame(self) -> Frame:
+        """What is raised now, made once for all."""
+        key = self._alerts.newest, self._asked_raised
+        if self._raised_frame is None or self._raised_frame[0] != key:
+            self._raised_frame = key, frames.raised_frame(self.raised())
+        return self._raised_frame[1]
+
+
+class Newest:
+    """The newest of each area that changed, for an output in a thread of its own: give `put` to
+    `Hub.listen`. It is bounded by the number of areas."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._rooms: dict[str, Room] = {}
+        self._is_closed = False
+
+    def put(self, changed: Sequence[Room]) -> None:
+        """Take rooms that changed."""
+        with self._condition:
+            for room in changed:
+                self._rooms.pop(room.area, None)  # the one that changed last comes last
+                self._rooms[room.area] = room
+            self._condition.notify()
+
+    def take(self, timeout_s: float | None = None) -> list[Room]:
+        """The rooms that changed since the last call; waits for one, and returns [] after
+        `timeout_s`, or once it is closed."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._rooms or self._is_closed, timeout_s)
+            found, self._rooms = list(self._rooms.values()), {}
+            return found
+
+    def close(self) -> None:
+        """Let whoever waits go."""
+        with self._condition:
+            self._is_closed = True
+            self._condition.notify_all()
+
+    @property
+    def waiting(self) -> int:
+        """How many areas wait."""
+        return len(self._rooms)

@@ -1,0 +1,70 @@
+"""An alert in words, for people: a subject, and lines below it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from agent.gateway.alert_log import Logged, Loss
+from agent.wire.predicates import Value
+
+KNOWN: Final = frozenset({"kind", "trigger", "metric", "value", "area", "iad"})
+
+# The name of an area for people, or nothing.
+NameOf = Callable[[str], str]
+
+
+def subject(entry: Logged, name_of: NameOf) -> str:
+    """One line: what happened, and where."""
+    if entry.notification is None:
+        return "alerts were lost"
+    told = entry.notification.attributes
+    trigger, area = _text(told.get("trigger")), _text(told.get("area"))
+    if not trigger:
+        return " ".join(filter(None, (_text(told.get("kind")) or "alert", place(area, name_of))))
+    where = f" in {place(area, name_of)}" if area else ""
+    state = {"raised": "", "cleared": " is over"}.get(_text(told.get("kind")), "")
+    return f"{trigger}{state}{where}{_value(told)}"
+
+
+def body(entry: Logged, name_of: NameOf) -> str:
+    """A line for the subject, and one for when and further attributes."""
+    if entry.notification is None:
+        loss = entry.loss or Loss("")
+        which = f" (positions {loss.first} to {loss.last})" if loss.last else ""
+        return f"{subject(entry, name_of)}{which}: {_text(loss.message)}"
+    told = entry.notification.attributes
+    more = [f"{key}: {_text(value)}" for key, value in told.items() if key not in KNOWN]
+    return "\n".join([subject(entry, name_of), ", ".join([_time(entry), *more])])
+
+
+def place(area: str, name_of: NameOf) -> str:
+    """The area's name with its path."""
+    name = _text(name_of(area)) if area else ""
+    return f"{name} ({area})" if name and name != area else area
+
+
+def _time(entry: Logged) -> str:
+    """A node's clock may be anywhere."""
+    assert entry.notification is not None
+    try:
+        at = datetime.fromtimestamp(entry.notification.time_ms / 1e3, UTC)
+    except (OverflowError, OSError, ValueError):
+        return "at an unknown time"
+    return at.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _value(told: Mapping[str, Value]) -> str:
+    metric, value = told.get("metric"), told.get("value")
+    if value is None:
+        return ""
+    shown = f"{value:g}" if isinstance(value, float) else _text(value)
+    return f": {_text(metric) or 'value'} {shown}"
+
+
+def _text(value: Value | None) -> str:
+    """On one line, without what a terminal or a header would take for a command."""
+    if value is None:
+        return ""
+    return "".join(c if c.isprintable() else "_" for c in str(value))

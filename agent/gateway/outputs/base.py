@@ -1,0 +1,84 @@
+"""What every output is: it takes rooms and alerts from the gateway, and says how it is doing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple, Protocol
+
+from msgspec import Struct
+
+from agent.gateway.alert_log import AlertLog
+from agent.gateway.raised import RaisedNow
+from agent.gateway.rooms import Room
+from agent.runtime.console import Say
+
+# Called in the gateway's loop, so it must hand over and return: `agent.gateway.hub.Newest` does.
+Listener = Callable[[Sequence[Room]], None]
+Health = Literal["starting", "up", "down", "stopped"]
+
+
+class OutputState(Struct, frozen=True):
+    """How an output is doing, for the page *Outputs*. `waiting`: what it has not delivered yet;
+    `delivered`, `failed`: since the start. `last_error` is one line without addresses' secrets."""
+
+    kind: str
+    name: str
+    state: Health
+    waiting: int = 0
+    delivered: int = 0
+    failed: int = 0
+    last_error: str = ""
+
+
+class Output(Protocol):
+    """An output. Its methods but `state` are called in the gateway's loop; what blocks belongs into
+    a thread of the output's own, which ends within a second of `end_soon`."""
+
+    @property
+    def kind(self) -> str:
+        """Such as ``mqtt``."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the configuration, and of its cursor in the log of alerts."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def end_soon(self) -> None:
+        """Begin to end, without waiting, so that several outputs end at the same time."""
+
+    def stop(self) -> None:
+        """End; what is not delivered stays in the log of alerts, behind the cursor."""
+
+    def state(self) -> OutputState:
+        """How it is doing now; for any thread."""
+
+
+class RoomSource(Protocol):
+    """Where rooms come from: the hub."""
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` with the rooms that changed, in the gateway's loop, and have the fleet
+        watched meanwhile; the function that is returned ends both."""
+
+    def all_rooms(self) -> list[Room]:
+        """Every room as it shows now."""
+
+    def name_of(self, area: str) -> str:
+        """The area's name for people, or nothing; for any thread."""
+
+    def raised(self) -> list[RaisedNow]:
+        """What is raised now; for any thread."""
+
+
+class Sources(NamedTuple):
+    """What outputs are made with. `gateway` is the gateway's name, `folder` that of its
+    configuration."""
+
+    gateway: str
+    folder: Path
+    rooms: RoomSource
+    alerts: AlertLog
+    say: Say

@@ -1,0 +1,31 @@
+"""The outputs that a gateway's configuration names."""
+
+from __future__ import annotations
+
+from agent.gateway.config import GatewayConfig
+from agent.gateway.outputs.base import Output, Sources
+
+
+def outputs_of(config: GatewayConfig, sources: Sources) -> list[Output]:
+    """Make them; ConfigError in one line for a file that cannot be used, OSError for a ledger that
+    cannot. The cursors of outputs that are not there any more are forgotten."""
+    made: list[Output] = []
+    # Each loads what it needs, and the others nothing.
+    if config.mqtt is not None:
+        from agent.gateway.outputs.mqtt import MqttOutput
+
+        made.append(MqttOutput(config.mqtt, sources))
+    if config.line_protocol is not None:
+        from agent.gateway.outputs.lines import LinesOutput
+
+        made.append(LinesOutput(config.line_protocol, sources))
+    if config.ntfy:
+        from agent.gateway.outputs.ntfy import ntfy_output
+
+        made += [ntfy_output(each, sources) for each in config.ntfy]
+    if config.email is not None:
+        from agent.gateway.outputs.mail import email_output
+
+        made.append(email_output(config.email, sources))
+    sources.alerts.keep_cursors([each.name for each in made])
+    return made

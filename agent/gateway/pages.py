@@ -1,0 +1,185 @@
+"""The endpoints that need no token: the page, its files, the way in, and signs of life."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+from typing import Any, Final
+
+from agent.gateway import openapi, tokens
+from agent.gateway.outputs import readings_page
+from agent.gateway.problems import Problem
+from agent.gateway.requests import Asked, Endpoint, Parameter, Reply
+from agent.gateway.static_files import INDEX, StaticFile
+from agent.wire.config import ConfigError
+
+TEXT: Final = "text/plain; charset=utf-8"
+METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
+HTML: Final = "text/html; charset=utf-8"
+DAY_S: Final = 86_400.0
+NO_PAGE: Final = b"The page of this gateway is not installed; the API is at /api/v1.\n"
+LINK_AGAIN: Final = (
+    "This link was used before, or is older than ten minutes. "
+    "On the gateway's host, `fleet gateway link` prints another."
+)
+
+
+def cookie_name(*, is_secure: bool) -> str:
+    """The session's cookie: over https one that no other host or path can set."""
+    return "__Host-sanderling" if is_secure else "sanderling"
+
+
+async def login(asked: Asked) -> Reply:
+    """Use a one-time link up: a session, and on to the page."""
+    access = asked.gateway.config.access
+    code = asked.text("code")
+    if not code or len(code) > tokens.LONGEST_TOKEN:
+        return _sorry(asked)
+    if asked.request.method == "HEAD":  # who only looks at a link does not use it up
+        raise Problem(405, "wrong_method", "use GET", headers={"Allow": "GET"})
+    if not asked.gateway.access.has_link(code):
+        return _sorry(asked)  # before a thread waits for the lock: this route is open to everybody
+    path = asked.gateway.access.path
+    try:
+        opened = await asyncio.to_thread(
+            tokens.open_session, path, code, access.session_days * DAY_S
+        )
+    except (OSError, ConfigError) as error:
+        detail = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise Problem(503, "no_session", f"no session now: {detail}", retry_after_s=5) from None
+    if opened is None:
+        return _sorry(asked)
+    secret, _role = opened
+    asked.gateway.access.refresh()
+    parts = [
+        f"{cookie_name(is_secure=asked.is_secure)}={secret}",
+        "Path=/",
+        f"Max-Age={round(access.session_days * DAY_S)}",
+        "HttpOnly",
+        "SameSite=Strict",
+    ]
+    if asked.is_secure:
+        parts.append("Secure")
+    return Reply(b"", TEXT, 303, (("Location", "/"), ("Set-Cookie", "; ".join(parts))))
+
+
+def _sorry(asked: Asked) -> Reply:
+    if "text/html" not in asked.request.headers.get("accept", ""):
+        raise Problem(403, "not_authorised", LINK_AGAIN)
+    page = (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Sanderling</title>'
+        f"<p>{html.escape(LINK_AGAIN)}</p></html>"
+    )
+    return Reply(page.encode(), HTML, 403)
+
+
+async def health(_asked: Asked) -> Reply:
+    """That the gateway serves; how its master is only the page says."""
+    return Reply(b'{"status":"ok"}')
+
+
+async def index(asked: Asked) -> Reply:
+    """The page."""
+    return _static(asked, INDEX)
+
+
+async def static(asked: Asked) -> Reply:
+    """A file of the page."""
+    return _static(asked, asked.request.scope["path"].removeprefix("/static/"))
+
+
+def _static(asked: Asked, name: str) -> Reply:
+    found: StaticFile | None = asked.gateway.static.get(name)
+    if found is None:
+        if name == INDEX:
+            return Reply(NO_PAGE, TEXT)
+        raise Problem(404, "not_found", "there is no such file")
+    headers = [("ETag", found.etag), ("Cache-Control", "no-cache")]
+    if asked.request.headers.get("if-none-match") == found.etag:
+        return Reply(b"", found.media_type, 304, tuple(headers))
+    if found.packed and "gzip" in asked.request.headers.get("accept-encoding", ""):
+        headers += [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
+        return Reply(found.packed, found.media_type, 200, tuple(headers))
+    return Reply(found.body, found.media_type, 200, tuple(headers))
+
+
+async def described(asked: Asked) -> Reply:
+    """The API, described as OpenAPI 3.1."""
+    return Reply(await asyncio.to_thread(openapi.document, asked.gateway.version))
+
+
+async def metrics(asked: Asked) -> Reply:
+    """Metrics of the gateway itself, for Prometheus."""
+    gateway = asked.gateway
+    lines: list[str] = []
+
+    def add(name: str, kind: str, meaning: str, rows: list[tuple[str, float]]) -> None:
+        lines.append(f"# HELP sanderling_gateway_{name} {meaning}")
+        lines.append(f"# TYPE sanderling_gateway_{name} {kind}")
+        lines.extend(f"sanderling_gateway_{name}{labels} {value:.17g}" for labels, value in rows)
+
+    add("streams", "gauge", "Open event streams.", [("", gateway.streams)])
+    add("lookers", "gauge", "Who looks: streams, outputs, requests.", [("", gateway.hub.lookers)])
+    add("rooms", "gauge", "Areas known.", [("", len(gateway.hub.rooms))])
+    states = [("watch", gateway.hub.source.state), ("alerts", gateway.feed.state.state)]
+    add(
+        "up",
+        "gauge",
+        "Whether the master answers.",
+        [(f'{{link="{name}"}}', float(state == "up")) for name, state in states],
+    )
+    add("alert_position", "counter", "Entries of the log of alerts.", [("", gateway.alerts.newest)])
+    add(
+        "requests_total",
+        "counter",
+        "Requests by method and status.",
+        [(f'{{method="{m}",status="{s}"}}', n) for (m, s), n in sorted(gateway.counted.items())],
+    )
+    numbers = gateway.hub.deadlines.numbers()
+    for what, meaning in (
+        ("count", "Answers seen."),
+        ("late", "Those that took longer than their objective, or were refused."),
+        ("partial", "Those in time that lack areas."),
+    ):
+        add(
+            f"answers_{what}",
+            "counter",
+            meaning,
+            [
+                (f'{{label="{_label(k["label"])}",service="{k["service"]}"}}', v[what])
+                for k, v in numbers
+            ],
+        )
+    return Reply(("\n".join(lines) + "\n").encode(), METRICS)  # fmt: skip
+
+
+# Whoever scrapes this often has the fleet watched all the time.
+SCRAPED_S: Final = 90.0
+
+
+async def metrics_of_readings(asked: Asked) -> Reply:
+    """The readings of all rooms, for Prometheus."""
+    hub = asked.gateway.hub
+    hub.look_for(SCRAPED_S)
+    # Of several domains it is one sample: Prometheus takes no two of the same labels.
+    raised = dict.fromkeys((each.trigger, each.area) for each in hub.raised())
+    return Reply(readings_page.page(hub.rooms, raised, hub.now_ms()).encode(), METRICS)
+
+
+def _label(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+ENDPOINTS: Final = (
+    Endpoint("GET", "/", None, index, "The page", media_type=HTML),
+    Endpoint("GET", "/static/", None, static, "Files of the page", media_type="*/*"),
+    Endpoint("GET", "/login", None, login, "Open a session by a one-time link", None,
+             (Parameter("code", "The link's code.", is_required=True),), media_type=TEXT),
+    Endpoint("GET", "/healthz", None, health, "Whether the gateway serves", dict[str, str]),
+    Endpoint("GET", "/metrics", "viewer", metrics, "Metrics of the gateway", None,
+             media_type=METRICS),
+    Endpoint("GET", "/metrics/readings", "viewer", metrics_of_readings,
+             "Readings of all rooms, for Prometheus", None, media_type=METRICS),
+    Endpoint("GET", "/api/v1/openapi.json", "viewer", described, "This description",
+             dict[str, Any]),
+)  # fmt: skip

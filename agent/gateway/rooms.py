@@ -1,0 +1,298 @@
+"""What each area shows now: its newest values, whether they still come, and their recent course.
+
+Pure: answers and the time go in, what changed comes out.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from agent.wire.areas import covers
+from agent.wire.messages import Aggregate, Answer, ChannelAggregate
+
+State = Literal["live", "stale", "missing"]
+Quality = Literal["good", "suspect", "bad"]
+
+# Means kept of each channel, one a round of the watch.
+SPARK: Final = 60
+# Areas kept; those beyond it are not shown, and counted.
+MAX_ROOMS: Final = 20_000
+NEVER_HEARD: Final = "not heard yet"
+SILENT: Final = "nothing new from it"
+# How a driver names a unit, and its sign.
+SIGNS: Final[Mapping[str, str]] = {"celsius": "°C", "percent": "%", "kelvin": "K", "lux": "lx"}
+# Units of channels for which the master tells none.
+UNITS: Final[Mapping[str, str]] = {"temperature": "°C", "humidity": "%"}
+
+
+class Reading(Struct, frozen=True):
+    """The newest value of a channel. `value` is None if it is bad; `time_ms` is by the node's
+    clock."""
+
+    value: float | None
+    time_ms: int
+    quality: Quality
+    unit: str
+
+
+class Room(Struct, frozen=True):
+    """An area as it shows now. `state`: `live`, `stale` if its values are old, `missing` if none
+    are known; `reason` says why it is not live."""
+
+    area: str
+    name: str
+    state: State
+    reason: str
+    channels: dict[str, Reading]
+
+
+class AreaFacts(Struct, frozen=True):
+    """What the master tells of an area beside readings: its name for people, and the sign of each
+    of its channels' units."""
+
+    area: str
+    name: str = ""
+    units: Mapping[str, str] = {}
+
+
+class _Kept:
+    """A room, and what does not show of it."""
+
+    __slots__ = ("heard_ms", "lacks", "room", "sparks", "version")
+
+    def __init__(self, room: Room) -> None:
+        self.room = room
+        self.version = 0
+        # By service: when it last gave readings, by this gateway's clock, and why it gives none.
+        self.heard_ms: dict[str, int] = {}
+        self.lacks: dict[str, str] = {}
+        self.sparks: dict[str, array[float]] = {}
+
+
+class Rooms:
+    """All areas, in the order in which they were first seen.
+
+    Each call that changes something increases `version` by one; a room has the version of its last
+    change, so whoever knows a version finds what is newer. `shape` increases when rooms, channels,
+    units or names come or change. Nodes' clocks are never compared with
+    this one's: an area is stale when nothing new of it came for `stale_ms`, or the master says why
+    it gives no readings.
+    """
+
+    def __init__(self, stale_ms: float = 30_000.0) -> None:
+        self.version = self.shape = 0
+        # Areas without an answer of which no room is known, and why: perhaps a whole IAD.
+        self.gaps: dict[str, str] = {}
+        # Areas beyond `MAX_ROOMS`, at most as many again.
+        self.left_out: set[str] = set()
+        self._stale_ms = stale_ms
+        self._kept: dict[str, _Kept] = {}
+        self._facts: dict[str, AreaFacts] = {}
+        self._gaps_of: dict[str, dict[str, str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __iter__(self) -> Iterator[Room]:
+        return iter([kept.room for kept in self._kept.values()])
+
+    def get(self, area: str) -> Room | None:
+        """The room of exactly this area."""
+        kept = self._kept.get(area)
+        return None if kept is None else kept.room
+
+    def units(self, area: str) -> dict[str, str]:
+        """The channels that an area has, heard or told, with their units."""
+        kept, facts = self._kept.get(area), self._facts.get(area)
+        told = {} if facts is None else dict(facts.units)
+        heard = {} if kept is None else kept.room.channels
+        return told | {name: reading.unit for name, reading in heard.items()}
+
+    def since(self, version: int) -> list[tuple[int, Room]]:
+        """The rooms changed after `version`, with their places in the order. O(rooms)."""
+        return [
+            (place, kept.room)
+            for place, kept in enumerate(self._kept.values())
+            if kept.version > version
+        ]
+
+    def sparks(self, area: str) -> dict[str, list[float | None]]:
+        """The last means of each channel of an area, the oldest first; None where it had none."""
+        kept = self._kept.get(area)
+        if kept is None:
+            return {}
+        return {
+            channel: [None if math.isnan(mean) else round(mean, 2) for mean in means]
+            for channel, means in kept.sparks.items()
+        }
+
+    # --- changes -----------------------------------------------------------------------------
+
+    def apply(self, answer: Answer, now_ms: int, service: str = "default") -> list[Room]:
+        """Take the answer of a service to a query for aggregates, such as a round of a watch;
+        returns the rooms that changed."""
+        changed = []
+        for result in answer.results:
+            if result.aggregate is None or (kept := self._of(result.area)) is None:
+                continue
+            kept.heard_ms[service] = now_ms
+            kept.lacks.pop(service, None)
+            facts = self._facts.get(result.area) or AreaFacts(result.area)
+            if result.name and result.name != facts.name:
+                facts = self._facts[result.area] = replace(facts, name=result.name)
+            channels = _readings(result.aggregate, facts, kept.room.channels)
+            _extend(kept.sparks, result.aggregate)
+            if self._show(kept, now_ms, channels):
+                changed.append(kept)
+        gaps: dict[str, str] = {}
+        for gap in answer.missing:
+            reason = gap.message or gap.reason
+            below = self._at_or_below(gap.area)
+            for kept in below:
+                kept.lacks[service] = reason
+                if self._show(kept, now_ms):
+                    changed.append(kept)
+            if not below:
+                gaps[gap.area] = reason
+        self._gaps_of[service] = gaps
+        merged = {area: why for each in self._gaps_of.values() for area, why in each.items()}
+        is_new = merged != self.gaps
+        self.gaps = merged
+        return self._changed(changed, always=is_new)
+
+    def learn(self, facts: Iterable[AreaFacts], now_ms: int) -> list[Room]:
+        """Take what the master tells of areas; one that it did not name before shows as missing."""
+        changed = []
+        for each in facts:
+            if (kept := self._of(each.area)) is None:
+                continue
+            self._facts[each.area] = each
+            channels = {
+                name: replace(reading, unit=each.units.get(name, reading.unit))
+                for name, reading in kept.room.channels.items()
+            }
+            if self._show(kept, now_ms, channels) or not kept.version:
+                changed.append(kept)
+        return self._changed(changed)
+
+    def tick(self, now_ms: int) -> list[Room]:
+        """The rooms that became stale because nothing came. O(rooms)."""
+        return self._changed([kept for kept in self._kept.values() if self._show(kept, now_ms)])
+
+    # --- how they come about ------------------------------------------------------------------
+
+    def _of(self, area: str) -> _Kept | None:
+        kept = self._kept.get(area)
+        if kept is None:
+            if len(self._kept) >= MAX_ROOMS:
+                if len(self.left_out) < MAX_ROOMS:
+                    self.left_out.add(area)
+                return None
+            kept = self._kept[area] = _Kept(Room(area, "", "missing", NEVER_HEARD, {}))
+            self.shape += 1
+        return kept
+
+    def _at_or_below(self, area: str) -> list[_Kept]:
+        if area in self._kept:
+            return [self._kept[area]]
+        return [kept for each, kept in self._kept.items() if covers(area, each)]
+
+    def _show(self, kept: _Kept, now_ms: int, channels: dict[str, Reading] | None = None) -> bool:
+        """Bring a room up to date; whether it changed."""
+        before = kept.room
+        facts = self._facts.get(before.area)
+        state, reason = self._state(kept, now_ms)
+        name = "" if facts is None else facts.name
+        kept.room = Room(
+            before.area, name, state, reason, before.channels if channels is None else channels
+        )
+        if kept.room == before:
+            return False
+        if _shape_of(kept.room) != _shape_of(before):
+            self.shape += 1
+        return True
+
+    def _state(self, kept: _Kept, now_ms: int) -> tuple[State, str]:
+        """An area is live while one of its services gives readings."""
+        for service, heard_ms in kept.heard_ms.items():
+            if heard_ms > now_ms:  # the clock was set back
+                kept.heard_ms[service] = now_ms
+        fresh = [
+            service
+            for service, heard_ms in kept.heard_ms.items()
+            if service not in kept.lacks and now_ms - heard_ms < self._stale_ms
+        ]
+        if fresh:
+            return "live", ""
+        reason = next(iter(kept.lacks.values()), "")
+        if not kept.heard_ms:
+            return "missing", reason or NEVER_HEARD
+        return "stale", reason or SILENT
+
+    def _changed(self, changed: list[_Kept], *, always: bool = False) -> list[Room]:
+        if changed or always:
+            self.version += 1
+        for kept in changed:
+            kept.version = self.version
+        return list({kept.room.area: kept.room for kept in changed}.values())
+
+
+def _shape_of(room: Room) -> tuple[object, ...]:
+    return room.name, [(name, reading.unit) for name, reading in room.channels.items()]
+
+
+def facts_of(answer: Answer) -> list[AreaFacts]:
+    """What an answer of form `about` tells of areas."""
+    return [
+        AreaFacts(
+            result.area,
+            result.name or "",
+            {each.name: sign_of(each.unit) for each in result.about.channels if each.unit},
+        )
+        for result in answer.results
+        if result.about is not None
+    ]
+
+
+def sign_of(unit: str) -> str:
+    """The sign of a unit, or its name."""
+    return SIGNS.get(unit, unit)
+
+
+def _readings(
+    aggregate: Aggregate, facts: AreaFacts, before: Mapping[str, Reading]
+) -> dict[str, Reading]:
+    """The readings of a room after an aggregate of some of its channels."""
+    readings = dict(before)
+    for name, channel in aggregate.channels.items():
+        unit = facts.units.get(name) or UNITS.get(name, "")
+        at_ms = aggregate.last_ms if channel.last_ms is None else channel.last_ms
+        readings[name] = Reading(newest(channel), at_ms, quality_of(channel), unit)
+    return readings
+
+
+def newest(channel: ChannelAggregate) -> float | None:
+    """The value that stands for a channel now: the newest that is not bad; None if all are."""
+    value = channel.mean if channel.last is None else channel.last
+    return None if value is None else float(f"{value:.7g}")  # all that a sensor's float holds
+
+
+def quality_of(channel: ChannelAggregate) -> Quality:
+    """One word for the readings of an aggregate."""
+    if not channel.count:
+        return "bad"
+    return "suspect" if channel.suspect else "good"
+
+
+def _extend(sparks: dict[str, array[float]], aggregate: Aggregate) -> None:
+    for name, channel in aggregate.channels.items():
+        means = sparks.setdefault(name, array("f"))
+        means.append(math.nan if channel.mean is None else channel.mean)
+        if len(means) > SPARK:
+            del means[0]

@@ -1,0 +1,63 @@
+// What is raised, since when, and was anything missed?
+
+import { html, useState } from "../vendor/htm-preact.js";
+import { get, query } from "../api.js";
+import { nameOf, now, useLive } from "../live.js";
+import { Age, Failed, Heading, Icon, Mark, Note, Place, Table, useGet } from "../parts.js";
+import { count, duration, inText, number, told as inWords, when } from "../words.js";
+
+const PAGE = 50;
+
+// What stands in the log in the place of alerts that the gateway, or a master before it, never had.
+const lost = (entry) => Boolean(entry.gap) || entry.attributes?.kind === "lost";
+const told = (entry) => (entry.gap ? entry.gap.message : inWords(entry.attributes, nameOf));
+const at = (entry) => entry.time_ms ?? entry.received_ms;
+
+export default function Alerts() {
+  const state = useLive();
+  const [first, problem, again] = useGet(`alerts?${query({ limit: PAGE })}`);
+  const [nowRaised] = useGet("alerts/raised", 60_000);
+  const [older, setOlder] = useState({ alerts: [], cursor: undefined });
+  const [words, search] = useState("");
+  const [asking, ask] = useState(false);
+
+  const seen = new Map();
+  for (const alert of [...state.alerts, ...(first?.alerts ?? []), ...older.alerts]) seen.set(alert.position, alert);
+  const all = [...seen.values()].sort((a, b) => b.position - a.position);
+  const needle = words.trim().toLowerCase();
+  const found = all.filter((a) => `${told(a)} ${a.attributes?.area ?? ""}`.toLowerCase().includes(needle));
+  const raised = state.raised ?? nowRaised?.raised;
+  const cursor = older.cursor === undefined ? first?.cursor : older.cursor;
+  const gone = all.filter(lost);
+  const more = async () => {
+    ask(true);
+    try {
+      const page = await get(`alerts?${query({ limit: PAGE, cursor })}`);
+      setOlder({ alerts: [...older.alerts, ...page.alerts], cursor: page.cursor ?? null });
+    } finally {
+      ask(false);
+    }
+  };
+
+  return html`
+    <${Heading} text="Alerts"><p class="lead">${raised ? (raised.length ? html`<b>${count(raised.length, "alert")} raised now.</b>` : "Nothing is raised now.") : "Asking …"}</p><//>
+    ${raised?.length
+      ? html`<ul class="cards">${raised.map((r) => html`<li class="card raised" key="${r.trigger} ${r.area}"><${Mark} state="raised" word=${r.trigger} /><${Place} area=${r.area} name=${nameOf(r.area)} /><p>${r.text || (r.value === undefined || r.value === null ? "" : `${inText(r.metric ?? "value")} ${number(r.value)} when it was raised`)}</p><p class="quiet">for ${duration(Math.max(0, Math.floor((now() - r.since_ms) / 1000) * 1000))}, since ${when(r.since_ms)}</p></li>`)}</ul>`
+      : null}
+    <${Note} kind=${gone.length ? "bad" : "well"}><p><${Icon} kind=${gone.length ? "bad" : "well"} /> ${gone.length ? html`<b>Something was missed.</b>` : html`<b>Nothing was missed</b>${all.length ? ` since ${when(at(all.at(-1)))}, as far back as this page looks` : ""}.`}</p>${gone.length ? html`<ul>${gone.map((entry) => html`<li key=${entry.position}>${when(at(entry))}: ${told(entry)}${entry.attributes?.iad ? ` by ${entry.attributes.iad}` : ""}</li>`)}</ul>` : null}<//>
+    <h2>Log</h2>
+    <div class="tools"><label class="search"><span class="unseen">Search alerts</span><input type="search" placeholder="Search: a trigger or a room …" value=${words} onInput=${(e) => search(e.target.value)} /></label></div>
+    ${problem ? html`<${Failed} problem=${problem} again=${again} />` : null}
+    <${Table} caption="Alerts, the newest first" hidden empty=${first ? (all.length ? "No alert fits this search." : "No alert has come yet.") : "Asking …"}
+      head=${["What and when", { text: "Where" }, { n: "Value" }]}
+      rows=${found.map((a) => ({
+        key: a.position,
+        mark: lost(a) ? "bad" : "",
+        cells: [
+          html`<${Mark} state=${lost(a) ? "bad" : a.attributes.kind === "raised" ? "raised" : "well"} word=${lost(a) ? "lost" : `${a.attributes.trigger ?? ""} ${a.attributes.kind ?? ""}`} why=${html`${when(at(a))}, <${Age} ms=${at(a)} /> ago`} />`,
+          a.attributes?.area ? html`<${Place} area=${a.attributes.area} name=${nameOf(a.attributes.area)} />` : lost(a) ? told(a) : "–",
+          a.attributes?.value === undefined ? "–" : `${a.attributes.metric ?? ""} ${number(a.attributes.value)}`,
+        ],
+      }))} />
+    ${cursor ? html`<p><button type="button" disabled=${asking} onClick=${more}>${asking ? "Asking …" : "Older alerts"}</button></p>` : null}`;
+}

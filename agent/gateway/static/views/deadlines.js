@@ -1,0 +1,133 @@
+// Who is late and why? What the gateway saw of answers; for operators the queues of nodes, too.
+
+import { html } from "../vendor/htm-preact.js";
+import { may, session } from "../api.js";
+import { useLive } from "../live.js";
+import { Age, Answered, Bar, Heading, Note, Table, Tile, Tiles, useGet } from "../parts.js";
+import { count, list, missing, ms, number, percent, refused, when, whole } from "../words.js";
+
+const MOST_LATE = 30;
+const MOST_NAMED = 5;
+const MOST_OPEN = 12;
+const NAMES = { edfq: "EDFQ (earliest deadline first)", fifo: "FIFO (order of arrival)", sanderling: "sanderling", spr: "SPR", tedfq: "T-EDFQ" };
+const KINDS = { console: "this page’s rooms", "console-ask": "asked on this page", http: "asked over HTTP", readings: "pictures of rooms" };
+
+const named = (kind) => html`<b>${kind.label || "no label"}</b><br /><small>${[KINDS[kind.label], kind.service].filter(Boolean).join(", ")}</small>`;
+
+/** The nearest-rank percentile of numbers; NaN of none. */
+export function percentile(numbers, p) {
+  const sorted = [...numbers].sort((a, b) => a - b);
+  return sorted.length ? sorted[Math.max(Math.ceil((p / 100) * sorted.length - 1e-9), 1) - 1] : NaN;
+}
+
+const slowest = (seen) => seen.tasks.reduce((a, b) => (b.total_ms > (a?.total_ms ?? -1) ? b : a), null);
+const between = (seen) => Math.max(0, seen.elapsed_ms - (slowest(seen)?.total_ms ?? 0));
+
+/** Why an answer did not keep its objective, in words. */
+export function why(seen, kind) {
+  if (seen.status === "refused") return `Refused: ${refused(seen.reason).toLowerCase()}`;
+  const gone = Object.entries(seen.missing ?? {}).map(([reason, n]) => `${count(n, "area")}: ${missing(reason)}`);
+  if (gone.length) return `Not whole: ${list(gone)}`;
+  const over = seen.tasks.filter((t) => t.total_ms > t.budget_ms).map((t) => `${t.iad} took ${ms(t.total_ms)} of its ${ms(t.budget_ms)}`);
+  if (over.length) return `Queueing or reading: ${list(over)}`;
+  return seen.elapsed_ms > kind.latency_ms ? `Communication: ${ms(between(seen))} went by between domains; each kept its budget` : "Not told";
+}
+
+function Kinds({ kinds }) {
+  return html`<${Table} caption="Kinds of questions, by their label" hidden empty="No answer has come yet: ask something, or leave the rooms open for a while."
+    head=${["Kind", { n: "In time" }, { n: "Objective" }, { n: "Answers" }, { n: "p50" }, { n: "p99" }, "p99 against the objective"]}
+    rows=${kinds.map((kind) => {
+      const took = kind.answers.filter((a) => a.status !== "refused").map((a) => a.elapsed_ms);
+      const p99 = percentile(took, 99);
+      return {
+        key: `${kind.label} ${kind.service}`,
+        mark: p99 > kind.latency_ms ? "bad" : kind.late ? "warm" : "",
+        cells: [named(kind), percent((kind.count - kind.late) / kind.count, 1), `p${number(kind.percentile, kind.percentile % 1 ? 1 : 0)} ≤ ${ms(kind.latency_ms)}`, whole(kind.count), ms(percentile(took, 50)), ms(p99), html`<${Bar} value=${p99} limit=${kind.latency_ms} most=${kind.latency_ms * 1.5} />`],
+      };
+    })} />`;
+}
+
+/** Answers that did not keep their objective, the newest first; those alike counted together. */
+function notKept(kinds) {
+  const alike = new Map();
+  for (const kind of kinds) {
+    for (const seen of kind.answers.filter((a) => !a.slo_met)) {
+      const text = why(seen, kind);
+      const key = `${kind.label} ${kind.service} ${text}`;
+      alike.set(key, { seen, kind, text, times: (alike.get(key)?.times ?? 0) + 1 });
+    }
+  }
+  return [...alike.values()].sort((a, b) => b.seen.time_ms - a.seen.time_ms);
+}
+
+function Late({ late }) {
+  const most = Math.max(1, ...late.map(({ seen, kind }) => Math.max(seen.elapsed_ms, kind.latency_ms))) * 1.05;
+  const parts = (seen) => [{ kind: "execution", value: seen.elapsed_ms - between(seen) }, { kind: "communication", value: between(seen) }];
+  return html`<h2>Late, refused or not whole</h2>
+    ${late.length ? html`<p class="legend"><span class="key execution"></span> in the slowest domain: queueing and reading <span class="key communication"></span> between domains: communication. The line is the objective.</p>` : null}
+    <${Table} caption="Answers that were late, refused or not whole, the newest first" hidden empty="Every answer was whole and in time." head=${["When", { text: "Why" }, "Kind", { n: "Took" }, { n: "Objective" }, "Where the time went"]}
+      rows=${late.map(({ seen, kind, text, times }, i) => ({ key: `${seen.time_ms} ${i}`, cells: [html`${when(seen.time_ms)} <small>(<${Age} ms=${seen.time_ms} /> ago)</small>`, times > 1 ? `${text} (${whole(times)} times, this the last)` : text, kind.label || "no label", ms(seen.elapsed_ms), ms(kind.latency_ms), html`<${Bar} limit=${kind.latency_ms} most=${most} parts=${parts(seen)} />`] }))} />`;
+}
+
+function Domains({ kinds }) {
+  const rows = kinds.flatMap((kind) => {
+    return [...grouped(kind.answers.flatMap((a) => a.tasks))].map(([iad, all]) => ({ iad, kind, all, budget: all.at(-1).budget_ms, p99: percentile(all.map((t) => t.total_ms), 99) }));
+  });
+  if (!rows.length) return null;
+  return html`<h2>By domain</h2><${Table} caption="Each domain's time against its budget" hidden head=${["Domain", "Kind", { n: "Tasks" }, { n: "Over budget" }, { n: "Budget" }, { n: "p50" }, { n: "p99" }, "p99 against its budget"]}
+    rows=${rows.map((d) => ({ key: `${d.iad} ${d.kind.label} ${d.kind.service}`, mark: d.p99 > d.budget ? "bad" : "", cells: [d.iad, html`${d.kind.label || "no label"} <small>${d.kind.service}</small>`, whole(d.all.length), whole(d.all.filter((t) => t.total_ms > t.budget_ms).length), ms(d.budget), ms(percentile(d.all.map((t) => t.total_ms), 50)), ms(d.p99), html`<${Bar} value=${d.p99} limit=${d.budget} most=${d.budget * 1.5} />`] }))} />`;
+}
+
+function grouped(tasks) {
+  const found = new Map();
+  for (const task of tasks) found.set(task.iad, [...(found.get(task.iad) ?? []), task]);
+  return found;
+}
+
+function Queues({ nodes }) {
+  const busy = nodes.filter((n) => n.queued > 0).sort((a, b) => b.queued - a.queued);
+  const more = busy.length - MOST_NAMED;
+  const named = busy.slice(0, MOST_NAMED).map((n) => `${n.node} (${whole(n.queued)})`);
+  return html`<h2>Queues at nodes now</h2>
+    <p>${busy.length ? html`<b>Work waits at ${count(busy.length, "node")}</b>: ${list(more > 0 ? [...named, `${more} more`] : named)}.` : "Nothing waits."}</p>
+    <details open=${nodes.length <= MOST_OPEN}><summary>${count(nodes.length, "node")}</summary><${Table} caption="Queues at nodes" hidden head=${["Node", "State", { n: "Waiting" }, { n: "Idle pods" }, { n: "Pods" }]}
+    rows=${[...nodes].sort((a, b) => b.queued - a.queued || a.node.localeCompare(b.node, "en", { numeric: true })).map((n) => ({ key: n.node, mark: n.queued && !n.idle_pods ? "warm" : "", cells: [n.node, n.state, whole(n.queued), whole(n.idle_pods), whole(n.pods)] }))} /></details>`;
+}
+
+/** The demo's comparison: each class's p99 under both policies. */
+function Comparison() {
+  const [answer] = useGet("comparison", 30_000);
+  const runs = answer?.virtual?.length ? answer.virtual : (answer?.real ?? []);
+  if (!runs.length) return null;
+  const most = Math.max(...runs.flatMap((r) => r.classes.map((c) => Math.max(c.p99_ms ?? 0, c.slo_ms)))) * 1.05;
+  return html`<h2>The same load, in two orders</h2>
+    <p>${number(answer.rate_per_s)} questions a second, served ${runs.map((r) => NAMES[r.policy] ?? r.policy).join(" and then ")}${runs === answer.virtual ? ", in virtual time" : ""}. The bar is the 99th percentile, the line the objective.</p>
+    <div class="pair">${runs.map((run) => {
+      const missed = run.classes.filter((c) => c.p99_ms > c.slo_ms);
+      return html`<section class="card" key=${run.policy}><h3>${NAMES[run.policy] ?? run.policy}</h3>
+        <p>${missed.length ? html`<b>Misses the objective of class ${list(missed.map((c) => c.kind))}.</b>` : html`<b>Every class keeps its objective.</b>`}</p>
+        <${Table} caption="${run.policy}: 99th percentiles" hidden head=${["Class", "p99 against the objective", { n: "p99" }, { n: "Objective" }, { n: "Within" }]}
+          rows=${run.classes.map((c) => ({ key: c.kind, mark: c.p99_ms > c.slo_ms ? "bad" : "", cells: [c.kind, html`<${Bar} value=${c.p99_ms} limit=${c.slo_ms} most=${most} />`, `${ms(c.p99_ms)}${c.p99_ms > c.slo_ms ? " late" : ""}`, ms(c.slo_ms), percent(c.within_slo, 1)] }))} /></section>`;
+    })}</div>`;
+}
+
+function Seen({ kinds, nodes }) {
+  const answers = kinds.reduce((sum, kind) => sum + kind.count, 0);
+  const late = kinds.reduce((sum, kind) => sum + kind.late, 0);
+  const partial = kinds.reduce((sum, kind) => sum + kind.partial, 0);
+  return html`
+    <${Tiles}><${Tile} value=${whole(answers)} label="answers that this gateway saw" /><${Tile} value=${answers ? percent((answers - late) / answers, 1) : "–"} label="came in time" /><${Tile} value=${whole(late)} label="late or refused" state=${late ? "bad" : ""} /><${Tile} value=${whole(partial)} label="in time, but not whole" state=${partial ? "warm" : ""} /><//>
+    <${Kinds} kinds=${kinds} />
+    <${Late} late=${notKept(kinds).slice(0, MOST_LATE)} />
+    <${Domains} kinds=${kinds} />
+    ${nodes.length ? html`<${Queues} nodes=${nodes} />` : html`<${Note}><p>${may("operator") && !session.operator ? "Queues of nodes are shown where the gateway’s configuration names the operator’s address." : "Queues of nodes are shown to their domain’s operator only."}</p><//>`}`;
+}
+
+export default function Deadlines() {
+  useLive(5000);
+  const found = useGet("deadlines", 5000);
+  return html`
+    <${Heading} text="Deadlines"><p class="lead">Who is late, and why.</p><//>
+    <${Answered} of=${found}>${(answer) => html`<${Seen} ...${answer} />`}<//>
+    <${Comparison} />`;
+}

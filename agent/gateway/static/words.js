@@ -1,0 +1,109 @@
+// Numbers, times, ages and reasons, as people say them. Pure.
+
+const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const MINUTE = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+const DAY = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric", month: "short" });
+const KNOWN = { temperature: "Temperature", humidity: "Humidity", co2: "CO₂", pressure: "Pressure" };
+
+export const sameDay = (a, b) => new Date(a).toDateString() === new Date(b).toDateString();
+
+/** 14:03:12, with the day if that is not today. */
+export function when(ms, now = Date.now()) {
+  if (sameDay(ms, now)) return CLOCK.format(ms);
+  return `${sameDay(ms, now - 86_400_000) ? "yesterday" : DAY.format(ms)} ${MINUTE.format(ms)}`;
+}
+export const minute = (ms) => MINUTE.format(ms);
+export const day = (ms) => DAY.format(ms);
+
+/** A duration in one or two units: 340 ms, 12 s, 5 min, 2 h 10 min, 3 d 4 h. */
+export function duration(ms) {
+  if (!Number.isFinite(ms)) return "–";
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  const s = ms / 1000;
+  if (s < 10) return `${s.toFixed(1).replace(/\.0$/, "")} s`;
+  if (s < 60) return `${Math.floor(s)} s`;
+  const all = Math.floor(s);
+  const two = (big, bigName, small, smallName) => {
+    const rest = Math.floor((all % big) / small);
+    return `${Math.floor(all / big)} ${bigName}${rest ? ` ${rest} ${smallName}` : ""}`;
+  };
+  if (s < 600) return two(60, "min", 1, "s");
+  if (s < 3600) return `${Math.floor(s / 60)} min`;
+  if (s < 86400) return two(3600, "h", 60, "min");
+  return two(86400, "d", 3600, "h");
+}
+
+/** How old a value is: short, in one unit, so that a column of them can be compared. */
+export function age(ms) {
+  if (!Number.isFinite(ms)) return "–";
+  const s = Math.max(0, ms) / 1000;
+  if (s < 60) return `${Math.floor(s)} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min`;
+  if (s < 172800) return `${Math.floor(s / 3600)} h`;
+  return `${Math.floor(s / 86400)} d`;
+}
+
+export function number(value, digits) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  const shown = digits ?? (Math.abs(value) >= 1000 ? 0 : 1);
+  const text = value.toLocaleString("en-GB", { minimumFractionDigits: shown, maximumFractionDigits: shown });
+  return text.replace("-", "−");
+}
+export const whole = (value) => number(value, 0);
+export const percent = (share, digits = 0) => (Number.isFinite(share) ? `${number(share * 100, digits)} %` : "–");
+/** A small share, which is never said to be none. */
+export const portion = (share) => (share > 0 && share < 0.001 ? "less than 0.1 %" : percent(share, 1));
+export const ms = (value) => (Number.isFinite(value) ? `${number(value, value > 0 && value < 10 ? 1 : 0)} ms` : "–");
+export const withUnit = (value, unit) => (unit && value !== null ? `${number(value)} ${unit}` : number(value));
+
+/** 3 rooms, 1 room. */
+export const count = (n, one, many = `${one}s`) => `${whole(n)} ${n === 1 ? one : many}`;
+
+/** b1/f4/r413 → b1/f4. */
+export const parent = (area) => area.split("/").slice(0, -1).join("/") || area;
+export const title = (channel) => KNOWN[channel] ?? channel.replaceAll("_", " ").replace(/^./, (c) => c.toUpperCase());
+/** A channel inside a sentence. */
+export const inText = (channel) => (channel in KNOWN && channel !== "co2" ? KNOWN[channel].toLowerCase() : title(channel));
+export const sentence = (text) => (text ? text[0].toUpperCase() + text.slice(1) : text);
+
+/** "a", "a and b", "a, b and c". */
+export function list(words) {
+  if (words.length < 2) return words.join("");
+  return `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
+}
+
+// Why an area is missing from an answer, or from the page.
+const MISSING = {
+  no_node: "no sensor node covers it",
+  node_down: "its sensor node is down",
+  timeout: "no answer in time",
+  no_data: "no readings in this window",
+  no_channel: "nothing there measures this",
+  node_error: "its sensor node reported an error",
+  iad_unreachable: "the master of its domain does not answer",
+  too_large: "more readings than one answer may hold",
+};
+export const missing = (reason) => MISSING[reason] ?? (reason || "no reason was given").replaceAll("_", " ");
+
+// Why a query was refused.
+const REFUSED = {
+  malformed: "The question cannot be read",
+  infeasible: "No node can be that fast, not even an idle one",
+  unknown_service: "There is no such service",
+  overloaded: "The fleet has too much to do at the moment",
+  over_rate: "You ask more often than was agreed",
+  not_authorised: "You may not ask this",
+};
+export const refused = (reason) => REFUSED[reason] ?? (reason || "Refused").replaceAll("_", " ");
+
+/** What a notification says, in a line. */
+export function told(attributes, names = () => "") {
+  const { kind, trigger, metric, value, area } = attributes;
+  if (kind === "lost") {
+    const n = attributes.count ?? attributes.last - attributes.first + 1;
+    return Number.isFinite(n) ? `${count(n, "alert")} lost` : "Alerts lost, nobody knows how many";
+  }
+  const where = area ? ` in ${names(area) || area}` : "";
+  const with_ = value === undefined || value === null ? "" : `, ${metric ?? "value"} ${number(value)}`;
+  return `${trigger ?? metric ?? "alert"} ${kind ?? ""}${where}${with_}`.replace(/ +/g, " ");
+}

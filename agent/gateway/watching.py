@@ -1,0 +1,226 @@
+"""The thread that has the fleet watched while somebody looks: one client, a watch a service."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from random import random
+from typing import Final, Protocol
+
+import zmq
+from msgspec import UNSET, Struct
+
+from agent.client import Client, NoReplyError, Rounds, WatchError
+from agent.gateway.frames import Link
+from agent.runtime.back_off import BackOff
+from agent.wire.messages import Answer, Slo
+
+POLL_S: Final = 0.2
+# What the master knows of areas is asked again so often.
+ABOUT_EVERY_S: Final = 30.0
+ABOUT_MS: Final = 3_000.0
+# Before the first round there is one answer at once, for this last time at least.
+FIRST_S: Final = 60.0
+LONGEST_FIRST_MS: Final = 4_000.0
+# A silent master is given up, and asked by another connection.
+PATIENCE_S: Final = 20.0
+CANCEL_MS: Final = 300.0
+LONGEST_PAUSE_S: Final = 10.0
+LABEL: Final = "console"
+# What may go wrong with a master that is away, restarts, or refuses.
+FAILURES: Final = (NoReplyError, WatchError, ValueError, OSError, zmq.ZMQError)
+
+
+class Told(Protocol):
+    """Who is told: the hub, in its loop."""
+
+    def took(self, service: str, answer: Answer) -> None:
+        """A round of the watch of a service."""
+
+    def learned(self, about: Answer) -> None:
+        """What the master knows of areas."""
+
+    def told(self, state: Link, message: str = "") -> None:
+        """How the link to the master is."""
+
+
+class Watched(Struct, frozen=True):
+    """What is watched; no `services`, or `areas`: all that the master names."""
+
+    services: tuple[str, ...]
+    areas: tuple[str, ...]
+    every_s: float
+    slo: Slo
+
+
+class Watching:
+    """Starts and ends the thread. `connect` makes its client."""
+
+    def __init__(self, connect: Callable[[], Client], watched: Watched, tell: Told) -> None:
+        self._connect = connect
+        self._watched = watched
+        self._tell = tell
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._stop = threading.Event()
+        # A daemon, so that a master which keeps it waiting does not keep the gateway.
+        self._thread = threading.Thread(
+            target=self._run, args=(self._stop,), name="watch", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End soon."""
+        self._stop.set()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the end."""
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+
+    def _run(self, stop: threading.Event) -> None:
+        pauses = BackOff(0.5, LONGEST_PAUSE_S, jitter=random)
+        while not stop.is_set():
+            began_s = time.monotonic()
+            try:
+                with self._connect() as client:
+                    _Turn(client, self._watched, self._tell, stop).run()
+            except FAILURES as error:
+                if not stop.is_set():
+                    self._tell.told("away", " ".join(str(error).split()))
+            if time.monotonic() - began_s > LONGEST_PAUSE_S:
+                pauses.reset()
+            stop.wait(pauses.next())
+
+
+class _Turn:
+    """One connection to the master, until something fails or the services change."""
+
+    def __init__(self, client: Client, watched: Watched, tell: Told, stop: threading.Event) -> None:
+        self._client = client
+        self._watched = watched
+        self._tell = tell
+        self._stop = stop
+
+    def run(self) -> None:
+        asked = self._learn()
+        rounds: dict[str, Rounds] = {}
+        try:
+            for service, areas in asked.items():
+                self._first(service, areas)
+                rounds[service] = self._open(service, areas)
+            self._follow(asked, rounds)
+        finally:
+            for each in rounds.values():
+                with suppress(*FAILURES):
+                    each.cancel(CANCEL_MS)
+
+    def _follow(self, asked: dict[str, tuple[str, ...]], rounds: dict[str, Rounds]) -> None:
+        learnt_s = time.monotonic()
+        while not self._stop.is_set():
+            for service, each in rounds.items():
+                if (found := each.wait(POLL_S / len(rounds))) is not None:
+                    self._took(service, found.answer)
+            if not rounds:
+                self._stop.wait(POLL_S)
+            if time.monotonic() - learnt_s > ABOUT_EVERY_S:
+                learnt_s = time.monotonic()
+                if self._learn() != asked:
+                    return
+
+    def _learn(self) -> dict[str, tuple[str, ...]]:
+        """Ask what there is; the areas to watch of each service."""
+        about = self._client.about(timeout_ms=ABOUT_MS, label=LABEL)
+        if about.status == "refused":
+            if about.reason == "malformed" and self._watched.areas:  # an earlier version's master
+                names = self._watched.services or ("default",)
+                return dict.fromkeys(names, self._watched.areas)
+            raise WatchError(about.message or about.reason or "refused")
+        self._tell.learned(about)
+        told = {} if about.services is UNSET else {each.name: each for each in about.services}
+        names = self._watched.services or tuple(told)
+        if not names:
+            raise WatchError("this client may ask no service of the master")
+        areas = {name: told[name].areas if name in told else () for name in names}
+        found = {name: self._watched.areas or areas[name] for name in names}
+        if not any(found.values()):
+            raise WatchError("the master knows no areas yet")
+        return {name: each for name, each in found.items() if each}
+
+    def _first(self, service: str, areas: tuple[str, ...]) -> None:
+        """What there is now, before the first round."""
+        slo, every_s = self._watched.slo, self._watched.every_s
+        answer = self._client.query(
+            areas,
+            last_s=max(FIRST_S, 2.0 * every_s),
+            percentile=slo.percentile,
+            latency_ms=slo.latency_ms,
+            form="aggregate",
+            timeout_ms=min(LONGEST_FIRST_MS, 2.0 * slo.latency_ms),
+            service=service,
+            label=LABEL,
+        )
+        self._took(service, answer)
+
+    def _open(self, service: str, areas: tuple[str, ...]) -> Rounds:
+        rounds = self._client.watch(
+            areas,
+            interval_s=self._watched.every_s,
+            style="streaming",
+            percentile=self._watched.slo.percentile,
+            latency_ms=self._watched.slo.latency_ms,
+            form="aggregate",
+            service=service,
+            label=LABEL,
+            patience_s=PATIENCE_S,
+        )
+        rounds.on_word = self._heard_word
+        return rounds
+
+    def _heard_word(self, word: str) -> None:
+        self._tell.told("away", word)
+
+    def _took(self, service: str, answer: Answer) -> None:
+        if self._stop.is_set():
+            return
+        if answer.status == "refused":
+            self._tell.told("away", answer.message or answer.reason or "refused")
+        else:
+            self._tell.took(service, answer)
+
+
+class FromThread:
+    """Tells the hub in its loop what another thread says."""
+
+    def __init__(self, call: Callable[..., object], tell: Told) -> None:
+        """`call` is the loop's `call_soon_threadsafe`."""
+        self._call = call
+        self._tell = tell
+
+    def took(self, service: str, answer: Answer) -> None:
+        """As the hub's."""
+        self._soon(self._tell.took, service, answer)
+
+    def learned(self, about: Answer) -> None:
+        """As the hub's."""
+        self._soon(self._tell.learned, about)
+
+    def told(self, state: Link, message: str = "") -> None:
+        """As the hub's."""
+        self._soon(self._tell.told, state, message)
+
+    def _soon(self, *call: object) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            self._call(*call)
+
+
+def configured(
+    services: tuple[str, ...], areas: tuple[str, ...], every_s: float, latency_ms: float
+) -> Watched:
+    """What a configuration has watched, with an objective that lets all else go first."""
+    return Watched(services, areas, every_s, Slo(99.0, latency_ms))

@@ -1,0 +1,95 @@
+"""HTTP poster: one attempt at a time, at a receiver that may be slow."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Final, NamedTuple
+
+from agent.runtime.retrying import Answered
+from agent.wire.webhook_config import Target
+
+LONGEST_LINE: Final = 200
+
+
+class Request(NamedTuple):
+    """One attempt; `headers` beside those of HTTP."""
+
+    body: bytes
+    headers: dict[str, str]
+
+
+class Poster:
+    """Posts to one receiver and waits for it: for a thread of its own, in which `ssl_context` is
+    called, too, because reading certificates takes long."""
+
+    def __init__(
+        self, target: Target, timeout_s: float, ssl_context: Callable[[], ssl.SSLContext]
+    ) -> None:
+        self._target = target
+        self._timeout_s = timeout_s
+        self._open_context = ssl_context
+        self._context: ssl.SSLContext | None = None
+
+    def post(self, request: Request) -> Answered:
+        """Post once, and return the outcome."""
+        try:
+            return self._attempt(request)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the process lives and is told
+            return Answered(0, _one_line(f"{type(error).__name__}: {error}"))
+
+    def _attempt(self, request: Request) -> Answered:
+        connection = self._connection()
+        # A socket time-out restarts with each byte.
+        late = threading.Event()
+        watch = threading.Timer(self._timeout_s, _cut, (connection, late))
+        watch.daemon = True
+        watch.start()
+        try:
+            connection.connect()
+            if late.is_set():
+                raise TimeoutError
+            connection.request("POST", self._target.path, request.body, request.headers)
+            return _read(connection)
+        except (OSError, HTTPException) as error:
+            if late.is_set() or isinstance(error, TimeoutError):
+                return Answered(0, f"no answer within {self._timeout_s:g} s")
+            return Answered(0, _one_line(str(error) or type(error).__name__))
+        finally:
+            watch.cancel()
+            connection.close()
+
+    def _connection(self) -> HTTPConnection:
+        _, host, port, _ = self._target
+        if not self._target.tls:
+            return HTTPConnection(host, port, timeout=self._timeout_s)
+        self._context = self._context or self._open_context()
+        return HTTPSConnection(host, port, timeout=self._timeout_s, context=self._context)
+
+
+def _read(connection: HTTPConnection) -> Answered:
+    """Read the status, not the body, which is never used. A redirection is an ordinary status:
+    posts go only to the configured address."""
+    response = connection.getresponse()
+    line = f"{response.status} {response.reason}"
+    if 300 <= response.status < 400:
+        line += ", and redirections are not followed; set url to where it leads"
+    after = response.getheader("Retry-After", "")
+    # The other form is a date, by a clock that may be wrong.
+    retry_after_s = float(after) if after.isascii() and after.isdigit() and len(after) < 9 else 0.0
+    return Answered(response.status, _one_line(line), retry_after_s)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:LONGEST_LINE]
+
+
+def _cut(connection: HTTPConnection, late: threading.Event) -> None:
+    late.set()
+    if connection.sock is not None:
+        with suppress(OSError):
+            connection.sock.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,76 @@
+"""Click commands: `fleet areas`, `fleet channels`, `fleet services`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fleet.cli.connecting import connecting
+from fleet.cli.options import NAME, areas_to, patience
+
+if TYPE_CHECKING:
+    from agent.net.keys import KeyFiles
+    from fleet.query.about import Asker
+
+
+def _asks(command: Callable[..., int]) -> Callable[..., int]:
+    """The options of all three; the command gets `ask`."""
+
+    @connecting("master", several=True)
+    @areas_to("tell of, with all below; by default all", required=False)
+    @click.option(
+        "--service",
+        type=NAME,
+        default="default",
+        help="Service asked; by default `default`, or all where there is none of that name.",
+    )
+    @patience("5s", "How long to wait for other masters.")
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+    @functools.wraps(command)
+    def asking(
+        master: str,
+        areas: tuple[str, ...],
+        service: str,
+        timeout_ms: float,
+        as_json: bool,
+        keys: KeyFiles | list[KeyFiles] | None,
+        **options: Any,
+    ) -> int:
+        from fleet.query.about import Asker
+
+        return command(Asker(master, areas, service, timeout_ms, as_json, keys), **options)
+
+    return asking
+
+
+@click.command(short_help="List the areas that can be asked, and what they give.")
+@_asks
+def areas(ask: Asker) -> int:
+    """List the areas that can be asked: channels, raised triggers, when heard.
+
+    Exit status: 0 complete, 1 partial, 2 wrong usage, 3 refused, 4 no reply.
+    """
+    return ask.areas_()
+
+
+@click.command()
+@_asks
+def channels(ask: Asker) -> int:
+    """List the channels that can be asked, with their units.
+
+    Exit status: 0 complete, 1 partial, 2 wrong usage, 3 refused, 4 no reply.
+    """
+    return ask.channels()
+
+
+@click.command()
+@_asks
+def services(ask: Asker) -> int:
+    """List the services that can be asked: what they give, and where.
+
+    Exit status: 0 complete, 1 partial, 2 wrong usage, 3 refused, 4 no reply.
+    """
+    return ask.services()

@@ -1,0 +1,105 @@
+"""The demo's story: what the terminal shows of it, in two screens of 80 columns."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from rich.console import Console
+
+from fleet.simulation.measures import ClassSummary
+from fleet.terminal import screen
+
+WIDTH: Final = 80
+INDENT: Final = "      "
+STEPS: Final = 5
+# The classes of queries of the load, in the words of who asks.
+QUESTIONS: Final = {
+    "1.1": "one room",
+    "1.2": "one room of the slowest owner",
+    "2": "one room of each owner",
+    "3": "every room",
+}
+ROW: Final = "{:<29}{:>8}{:>7}{:>7}  {:<13}{}"
+
+
+class Story:
+    """Tells on `console`, unless all is told there in detail."""
+
+    def __init__(self, console: Console, *, silent: bool) -> None:
+        self.console = console
+        self._silent = silent
+        self._step = 0
+
+    def begin(self, text: str) -> None:
+        """The first paragraph."""
+        self._lines(text, "")
+
+    def step(self, text: str) -> None:
+        """The title of the next step."""
+        self._step += 1
+        if not self._silent:
+            self.console.print()
+            screen.line(self.console, f"[{self._step}/{STEPS}] {text}", "bold cyan")
+
+    def say(self, text: str) -> None:
+        """What a step brought."""
+        self._lines(text, INDENT)
+
+    def copy(self, text: str) -> None:
+        """A line to be copied whole, or a row of a table."""
+        if not self._silent:
+            screen.as_it_is(self.console, f"  {text}")
+
+    def _lines(self, text: str, indent: str) -> None:
+        if self._silent:
+            return
+        for each in textwrap.wrap(
+            text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_long_words=False
+        ):
+            screen.line(self.console, each)
+
+
+Runs = Mapping[str, Sequence[ClassSummary]]
+
+
+def comparison(real: Runs, virtual: Runs) -> list[str]:
+    """How many of a hundred answers came in time under FIFO and EDFQ, by kind of question: rows."""
+    n = sum(each.n for each in virtual["fifo"])
+    rows = [
+        ROW.format("in time, of 100 answers", "", "asked", "here", f"of {n:,} simulated", ""),
+        ROW.format("question", "within", "FIFO", "EDFQ", "FIFO", "EDFQ"),
+    ]
+    of_real = {policy: {each.kind: each for each in runs} for policy, runs in real.items()}
+    for fifo, edfq in zip(virtual["fifo"], virtual["edfq"], strict=True):
+        here = [of_real[policy].get(fifo.kind) for policy in ("fifo", "edfq")]
+        cells = [_share(each) if each else "–" for each in here]
+        words = [f"{_share(each)} {_kept(each)}" for each in (fifo, edfq)]
+        name = QUESTIONS.get(fifo.kind, fifo.kind)
+        rows.append(ROW.format(name, f"{fifo.slo_ms:g} ms", *cells, *words))
+    return [row.rstrip() for row in rows]
+
+
+def verdict(virtual: Runs) -> str:
+    """Who kept the promise, in a sentence."""
+    missed = {
+        policy: [QUESTIONS.get(each.kind, each.kind) for each in runs if _kept(each) == "missed"]
+        for policy, runs in virtual.items()
+    }
+    said = [
+        f"{policy.upper()} {'misses it for ' + ' and '.join(of) if of else 'keeps it for all'}"
+        for policy, of in missed.items()
+    ]
+    return f"The promise was 99 of 100: {', '.join(said)}."
+
+
+def _share(summary: ClassSummary) -> str:
+    """Rounded down: 98.96 of 100 are not the 99 that were promised."""
+    return f"{math.floor(round(summary.within_slo * 1_000, 6)) / 10:.1f}"
+
+
+def _kept(summary: ClassSummary) -> str:
+    over = summary.p99_ms is None or summary.p99_ms > summary.slo_ms
+    return "missed" if over else "kept"

@@ -1,0 +1,1 @@
+"""Access to a gateway: links and tokens, in its folder."""

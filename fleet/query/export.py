@@ -1,0 +1,226 @@
+"""`fleet export`: the readings or aggregates that a query gives, into a CSV or Parquet file."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from agent.client import Client, NoReplyError
+from agent.net.keys import KeyFiles
+from agent.wire.base import QueryForm
+from agent.wire.buckets import MAX_BUCKETS
+from agent.wire.messages import Answer, Missing, Slo, Window
+from fleet.common import exits
+from fleet.query import replies
+from fleet.query.export_files import Sink, csv_file, parquet_file
+from fleet.query.export_rows import COLUMNS, rows_of, values_of
+from fleet.query.slices import Slices
+from fleet.terminal import output, screen
+
+# What may be otherwise a moment later: a slice is asked for again, after these pauses.
+PASSING: Final = ("over_rate", "overloaded")
+LATE: Final = ("timeout", "iad_unreachable")
+PAUSES_S: Final = (1.0, 2.0, 4.0, 8.0)
+MOST_SAID: Final = 16
+FIRST_BUCKETS: Final = 100
+
+
+class Options(Struct, frozen=True):
+    """What to export from where to where; `target` None is stdout."""
+
+    master: str
+    areas: tuple[str, ...]
+    window: Window
+    channels: tuple[str, ...]
+    form: QueryForm
+    slo: Slo
+    timeout_ms: float | None
+    service: str
+    target: Path | None
+    kind: str
+    bucket_s: float | None = None
+
+
+class RefusedError(Exception):
+    """The master refused the query; the text says why."""
+
+
+class Told:
+    """What came of all slices: rows, areas, and what is missing of how many of them."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.slices = 0
+        self.areas: set[str] = set()
+        self._missing: Counter[tuple[str, str]] = Counter()
+        self._first: dict[tuple[str, str], Missing] = {}
+
+    def take(self, answer: Answer) -> None:
+        """One more slice was answered."""
+        self.slices += 1
+        self.areas.update(each.area for each in answer.results if each.stale_ms is None)
+        for gap in answer.missing:
+            key = (gap.area, gap.reason)
+            self._missing[key] += 1
+            self._first.setdefault(key, gap)
+
+    def missing(self) -> list[tuple[Missing, int]]:
+        """What is missing, and of how many slices. An area without readings in one slice is none if
+        it has some in another."""
+        return [
+            (self._first[key], count)
+            for key, count in sorted(self._missing.items())
+            if key[1] != "no_data" or key[0] not in self.areas
+        ]
+
+
+def run(
+    options: Options,
+    keys: KeyFiles | Sequence[KeyFiles] | None = None,
+    *,
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    pause: Callable[[float], object] = time.sleep,
+) -> int:
+    """Ask slice by slice, and write what comes; the exit status."""
+    told = Told()
+    try:
+        with Client(options.master, keys) as client, _opened(options) as sink:
+            for answer in _answers(client, options, told, now_ms(), pause):
+                told.rows += sink.write(rows_of(answer, options.form))
+    except RefusedError as error:
+        return replies.refused(str(error), options.master)
+    except (NoReplyError, ValueError) as error:
+        return replies.fail(error, f"{options.master} is no answer to a query", "public")
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        return exits.fail(f"{options.target}: {error.strerror or error}", exits.FAILED)
+    return _say(told, options)
+
+
+def _opened(options: Options) -> AbstractContextManager[Sink]:
+    columns = COLUMNS[options.form]
+    if options.kind == "csv":
+        return csv_file(options.target, columns)
+    assert options.target is not None
+    return parquet_file(options.target, columns)
+
+
+def _answers(
+    client: Client,
+    options: Options,
+    told: Told,
+    now_ms: int,
+    pause: Callable[[float], object],
+) -> Iterator[Answer]:
+    """The answers of all slices, by time. RefusedError, NoReplyError."""
+
+    def ask(window: Window) -> Answer:
+        return client.query(
+            options.areas,
+            window=window,
+            percentile=options.slo.percentile,
+            latency_ms=options.slo.latency_ms,
+            channels=options.channels,
+            form=options.form,
+            bucket_s=options.bucket_s,
+            timeout_ms=options.timeout_ms,
+            service=options.service,
+            label="fleet export",
+        )
+
+    if options.form == "aggregate":
+        answer = patiently(lambda: ask(options.window), pause, is_known=False)
+        told.take(answer)
+        yield answer
+        return
+    slices = _slices(*options.window.bounds_ms(now_ms), options.bucket_s)
+    with _bar(options) as advance:
+        while not slices.is_done:
+            answer = patiently(lambda: ask(slices.window), pause, is_known=told.slices > 0)
+            longest = [gap.longest_s for gap in answer.missing if gap.reason == "too_large"]
+            if longest and slices.is_too_long(min((s for s in longest if s), default=None)):
+                continue
+            told.take(answer)
+            yield answer
+            slices.answered(values_of(answer))
+            advance(slices.share, told.rows)
+
+
+def _slices(start_ms: int, end_ms: int, bucket_s: float | None) -> Slices:
+    """Those of a window; with buckets each begins with one, at a multiple of their length."""
+    if bucket_s is None:
+        return Slices(start_ms, end_ms)
+    bucket_ms = max(1, round(bucket_s * 1e3))
+    return Slices(
+        start_ms // bucket_ms * bucket_ms,
+        end_ms,
+        first_ms=FIRST_BUCKETS * bucket_ms,
+        step_ms=bucket_ms,
+        longest_ms=MAX_BUCKETS * bucket_ms,
+    )
+
+
+def patiently(
+    ask: Callable[[], Answer], pause: Callable[[float], object], *, is_known: bool = True
+) -> Answer:
+    """The answer; asked for again, after pauses that grow, where a moment may make it better; after
+    no reply only of a master that `is_known`. RefusedError, NoReplyError."""
+    for pause_s in PAUSES_S:
+        try:
+            answer = ask()
+        except NoReplyError:
+            if not is_known:
+                raise
+        else:
+            is_late = any(gap.reason in LATE for gap in answer.missing)
+            if not (answer.reason in PASSING or is_late):
+                break
+        pause(pause_s)
+    else:
+        answer = ask()
+    if answer.status == "refused":
+        raise RefusedError(answer.message or answer.reason or "")
+    return answer
+
+
+@contextmanager
+def _bar(options: Options) -> Iterator[Callable[[float, int], object]]:
+    """A progress bar on the terminal, unless the rows themselves go there."""
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
+
+    console = output.progress()
+    is_shown = console.is_terminal and (options.target is not None or not sys.stdout.isatty())
+    columns = (
+        BarColumn(bar_width=20),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        output.words("{task.description}"),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not is_shown) as progress:
+        task = progress.add_task("", total=1.0)
+        yield lambda share, rows: progress.update(
+            task, completed=share, description=f"{rows:,} readings"
+        )
+
+
+def _say(told: Told, options: Options) -> int:
+    """Say on stderr what was written, and what is missing; the exit status."""
+    missing = told.missing()
+    for gap, count in missing[:MOST_SAID]:
+        part = "" if count == told.slices else f", of {count} of {told.slices} parts of the window"
+        output.say(f"missing {gap.area}: {gap.message or screen.GAPS[gap.reason]}{part}")
+    if len(missing) > MOST_SAID:
+        output.say(f"{len(missing) - MOST_SAID} more are missing")
+    what = {"series": "readings", "aggregate": "aggregates"}.get(options.form, "buckets")
+    where = options.target or "stdout"
+    areas = f"{len(told.areas)} area{'' if len(told.areas) == 1 else 's'}"
+    output.say(f"{told.rows:,} {what} of {areas} are in {where}")
+    return exits.FAILED if missing else exits.DONE

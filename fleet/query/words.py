@@ -1,0 +1,104 @@
+"""What an answer leaves open, in words: names that nobody knows, windows that are not held."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from typing import Final
+
+from msgspec.structs import replace
+
+from agent.wire.messages import Answer, Coverage, Missing, Slo
+from fleet.terminal.summary import held_of, longest_pause, not_given
+from fleet.terminal.units import format_duration
+
+DEFAULT_SERVICE: Final = "default"
+# Names in one sentence; the others are counted.
+MAX_NAMED: Final = 4
+
+
+def apart(
+    answer: Answer, slo: Slo, channels: Sequence[str] = (), service: str = DEFAULT_SERVICE
+) -> tuple[Answer | None, list[str]]:
+    """The answer about what there is, None if there is nothing of that; and a sentence for each
+    kind of name in the query that nobody knows. Such a name is a mistake of the query: it makes no
+    answer partial and misses no SLO."""
+    gaps = [gap for gap in answer.missing if _is_unknown(gap)]
+    wrong = _no_area(gaps, "" if service == DEFAULT_SERVICE else f" in service {service}")
+    if gaps:
+        answer = _without(answer, gaps, slo)
+    if not answer.results and answer.missing:
+        if all(gap.reason == "no_channel" for gap in answer.missing):
+            return None, [*wrong, _no_channel(answer.missing, channels)]
+    elif not answer.results and wrong:
+        return None, wrong
+    return answer, wrong
+
+
+def _is_unknown(gap: Missing) -> bool:
+    # Masters of an earlier version say so only where they have a suggestion.
+    return gap.reason == "no_node" and (gap.unknown or bool(gap.nearest))
+
+
+def _without(answer: Answer, gaps: Sequence[Missing], slo: Slo) -> Answer:
+    left = tuple([gap for gap in answer.missing if not _is_unknown(gap)])
+    asked = max(0, answer.coverage.asked - len(gaps))
+    if left:
+        return replace(answer, missing=left, coverage=Coverage(answer.coverage.answered, asked))
+    return replace(
+        answer,
+        status="complete",
+        slo_met=answer.elapsed_ms <= slo.latency_ms,
+        missing=(),
+        coverage=Coverage(answer.coverage.answered, asked),
+    )
+
+
+def _no_area(gaps: Sequence[Missing], where: str) -> list[str]:
+    told = [
+        f"no area {gap.area}{where}; did you mean {gap.nearest[0]}?" for gap in gaps if gap.nearest
+    ]
+    others = [gap.area for gap in gaps if not gap.nearest]
+    return [*told, f"no area {few(others)}{where}"] if others else told
+
+
+def _no_channel(gaps: Sequence[Missing], channels: Sequence[str]) -> str:
+    there = sorted({name for gap in gaps for name in gap.channels})
+    text = f"no channel {' or '.join(channels)} in {few([gap.area for gap in gaps])}"
+    if there:
+        text += f"; there are {few(there, 16)}" if len(there) > 1 else f"; there is {there[0]}"
+    near = [name for channel in channels for name in get_close_matches(channel, there, 1)]
+    return f"{text}; did you mean {near[0]}?" if near else text
+
+
+def few(names: Sequence[str], most: int = MAX_NAMED) -> str:
+    """``a, b and 3 more``."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def not_held(answer: Answer, asked_s: float) -> str:
+    """How much less than the window the nodes hold; empty if all of it."""
+    if (held := held_of(answer)) is None:
+        return ""
+    area, held_s, areas = held
+    least, asked = format_duration(round(held_s)), format_duration(asked_s)
+    if areas == 1:
+        return f"{area} holds {least} of the {asked} asked"
+    return f"{areas} areas hold less than the {asked} asked, {area} only {least}"
+
+
+def remarks(answer: Answer, channels: Sequence[str], asked_s: float) -> Iterator[str]:
+    """Lines about what an answer gives less of than was asked, though it is complete."""
+    if lacking := not_given(answer, channels):
+        yield f"no area that answered gives {', '.join(lacking)}"
+    if text := not_held(answer, asked_s):
+        yield text
+    if (pause := longest_pause(answer, asked_s)) is not None:
+        area, pause_s, areas = pause
+        longest = format_duration(round(pause_s))
+        yield (
+            f"{area} has no readings for {longest} in between"
+            if areas == 1
+            else f"{areas} areas have no readings for a while in between, {area} for {longest}"
+        )

@@ -1,0 +1,1 @@
+"""`fleet up`: one master and one node on this machine, without a terminal."""

@@ -1,0 +1,80 @@
+"""What `fleet up --sensor` names: a driver, and what tells its sensor from another; pure."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable
+from typing import Any, Final
+
+from msgspec import Struct
+
+from agent.wire.edge_config import EdgeSensor
+from fleet.simulation.layout import PRELOAD_ROWS, building_fleet
+
+# Its humidity rises and falls several times a minute, so that alerts come.
+ROOM: Final = "640"
+# The area of a sensor that was given none.
+HERE: Final = "home/room"
+
+
+class Kind(Struct, frozen=True):
+    """A driver by the name that a user knows: the option that stands behind the colon, options that
+    the name implies, and the seconds from one reading to the next."""
+
+    driver: str
+    colon: str
+    options: dict[str, Any] = {}
+    interval_s: float = 1.0
+
+
+KINDS: Final = {
+    "replay": Kind("replay", "room", {"start_row": PRELOAD_ROWS, "preload_rows": PRELOAD_ROWS}),
+    "dht22": Kind("dht", "pin", {"model": "dht22"}, 2.5),
+    "dht11": Kind("dht", "pin", {"model": "dht11"}, 2.5),
+    "iio": Kind("iio", "device", {}, 2.5),
+    "serial_line": Kind("serial_line", "port"),
+    "synthetic": Kind("synthetic", "seed"),
+}
+
+
+def sensor(
+    text: str, settings: Iterable[tuple[str, Any]] = (), interval_s: float | None = None
+) -> EdgeSensor:
+    """The sensor that `text` says, such as dht22:D4: a name of `KINDS`, or of any driver, which has
+    all its options in `settings`. ValueError in one line."""
+    name, colon, value = text.partition(":")
+    kind = KINDS.get(name, Kind(name, ""))
+    options = dict(kind.options)
+    if colon and not (kind.colon and value):
+        known = ", ".join(f"{each}:{KINDS[each].colon.upper()}" for each in KINDS)
+        raise ValueError(f"{text!r} is no sensor; write {known}, or a driver's name with --set")
+    if value:
+        options[kind.colon] = setting(f"{kind.colon}={value}")[1]
+    elif name == "replay":
+        options["room"] = ROOM
+    options |= dict(settings)
+    return EdgeSensor(driver=kind.driver, interval_s=interval_s or kind.interval_s, options=options)
+
+
+def setting(text: str) -> tuple[str, Any]:
+    """``name=value``, where the value is TOML's, or else a text. ValueError in one line."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise ValueError(f"{text!r} is not name=value; write pin=D4")
+    try:
+        return name, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return name, value
+
+
+def node_of(text: str) -> str:
+    """A name for the node of the sensor that `text` says."""
+    return re.sub(r"[^A-Za-z0-9_.]+", "-", text).strip("-")[:64]
+
+
+def area_of(found: EdgeSensor) -> str:
+    """Where it is, for all that is known: that of a shipped recording's room."""
+    room = str(found.options.get("room", ""))
+    areas = {node.room: node.area for node in building_fleet().nodes}
+    return areas.get(room, HERE) if found.driver == "replay" else HERE

@@ -1,0 +1,266 @@
+"""`fleet up`: a master, a node and the live page that outlive the terminal; `fleet down`."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import FrameType
+from typing import Final, NoReturn
+
+import psutil
+from msgspec import Struct
+
+from agent.client import Client, NoReplyError
+from agent.wire.edge_config import EdgeSensor, EdgeTrigger
+from agent.wire.messages import Answer
+from fleet.common import exits
+from fleet.query import running
+from fleet.query.running import Addresses, Running
+from fleet.simulation.layout import FleetLayout, IadLayout, NodeLayout
+from fleet.terminal import browser, output, screen
+from fleet.terminal.summary import summarize
+from fleet.terminal.typed import fleet_command, place
+from fleet.testbed import page, processes
+from fleet.testbed.run_folder import RunFolderError, kept_folder
+from fleet.testbed.testbed import Testbed, TestbedError, Triggers
+from sensors.base import SensorError
+from sensors.registry import open_driver
+
+IAD: Final = "home"
+LOG: Final = "up.log"
+# A replayed room hardly changes within a minute, but a second plays a minute of it.
+HUMID: Final = EdgeTrigger(
+    name="humidity-up",
+    condition="rate(humidity) > 0.2/min",
+    clear="rate(humidity) < -0.2/min",
+    window_s=2.5,
+)
+LOOK_EVERY_S: Final = 0.2
+# A sensor may need its time for the first reading.
+FIRST_READING_S: Final = 30.0
+WINDOW_S: Final = 600.0
+ANSWER_TIMEOUT_MS: Final = 2_000.0
+# So that what ends at once is not started over and over.
+RESTART_S: Final = 5.0
+END_PATIENCE_S: Final = 30.0
+
+
+class Options(Struct, frozen=True):
+    """What the command line says; `chosen` are the words that chose the sensor. Each sensor has a
+    `node` of its own: what one measured is no history of another."""
+
+    directory: Path
+    sensor: EdgeSensor
+    area: str
+    node: str
+    chosen: tuple[str, ...]
+
+    @property
+    def runs(self) -> str:
+        """What tells one `fleet up` from another."""
+        return shlex.join([*self.chosen, f"--area={self.area}"])
+
+
+# --- start and end --------------------------------------------------------------------------------
+
+
+def up(options: Options) -> int:
+    """Start it in the background and wait until a query is answered; the exit status."""
+    if found := _running():
+        if found.runs != options.runs:
+            text = f"it runs already, with {found.runs}: `fleet down` ends it"
+            return exits.fail(text, exits.FAILED)
+        output.say("it runs already:")
+        return _tell(found)
+    if trouble := _unusable(options.sensor):
+        return exits.fail(trouble, exits.USAGE)
+    log = options.directory / LOG
+    place = [f"--area={options.area}", f"--directory={options.directory}"]
+    command = [*processes.agent_command("fleet"), "up", "--foreground", *options.chosen, *place]
+    begun_s = time.monotonic()
+    output.say(f"starting a master, and a node that reads {options.area} …")
+    try:
+        with kept_folder(options.directory):
+            pass  # it is the child's to hold
+        with log.open("ab") as said:
+            before = said.tell()
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
+            )
+    except RunFolderError as error:
+        return exits.fail(str(error), exits.FAILED)
+    except OSError as error:
+        return exits.fail(f"{log}: {error.strerror}", exits.FAILED)
+    try:
+        while (found := _running(process.pid)) is None and process.poll() is None:
+            time.sleep(LOOK_EVERY_S)
+    except KeyboardInterrupt:
+        process.terminate()
+        process.wait()
+        return exits.fail("interrupted; nothing is left running", exits.INTERRUPTED)
+    if found is None:
+        with log.open("rb") as file:
+            file.seek(before)
+            sys.stderr.write(file.read().decode(errors="replace"))
+        return exits.FAILED
+    output.say(f"up after {time.monotonic() - begun_s:.1f} s")
+    return _tell(found, first=True)
+
+
+def down() -> int:
+    """End what `fleet up` started; the exit status."""
+    found = _running()
+    if found is None:
+        return exits.fail("nothing to end: no `fleet up` runs here", exits.NOTHING)
+    try:
+        process = psutil.Process(found.pid)
+        process.send_signal(signal.SIGTERM)
+        process.wait(END_PATIENCE_S)
+    except psutil.NoSuchProcess:
+        pass
+    except psutil.TimeoutExpired:
+        text = f"it has not ended in {END_PATIENCE_S:g} s; its process is {found.pid}"
+        return exits.fail(text, exits.FAILED)
+    output.say(f"ended; its readings and logs stay in {place(Path(found.directory))}/")
+    return exits.DONE
+
+
+def _running(pid: int | None = None) -> Running | None:
+    """The `fleet up` that runs here, or that of a process."""
+    return next((f for f in running.found() if f.kind == "up" and pid in (None, f.pid)), None)
+
+
+def _unusable(sensor: EdgeSensor) -> str:
+    """Why the sensor cannot be read on this machine; empty if nothing is known against it."""
+    try:
+        open_driver(
+            sensor.driver, sensor.options, Path.cwd(), sensor.interval_s, checking=True
+        ).close()
+    except SensorError as error:
+        return str(error)
+    return ""
+
+
+def _tell(found: Running, *, first: bool = False) -> int:
+    """Say what it reads now, and what to type next."""
+    console, fleet = screen.console(), fleet_command()
+    area = found.runs.rpartition("--area=")[2]
+    kept = place(Path(found.directory))
+    master = found.masters[0].master
+    with Client(master) as client:
+        for line in _now(client.query([area], last_s=WINDOW_S, timeout_ms=ANSWER_TIMEOUT_MS)):
+            screen.line(console, line)
+    link = page.link(Path(found.directory))
+    if link:
+        screen.line(console, "Its page (one browser, within 10 minutes):")
+        screen.as_it_is(console, f"  {link}")
+        if first:
+            browser.open_page(link)
+    screen.line(console, "Try, in any terminal:")
+    for rest in (f"query --area {area} --last 10m", f"watch --area {area}", "subscribe '*'"):
+        screen.as_it_is(console, f"  {fleet} {rest}")
+    screen.as_it_is(console, f"  {fleet} down")
+    screen.line(console, f"A program connects to {master} (docs/understand/wire.md).")
+    screen.line(console, f"It goes on when this terminal closes. Readings and logs: {kept}/")
+    return exits.DONE
+
+
+def _now(answer: Answer) -> list[str]:
+    """The newest values of each area, a line each."""
+    lines = []
+    for area in summarize(answer):
+        values = [
+            f"{name} {screen.format_value(channel.last)} {screen.unit_of(name)}".rstrip()
+            for name, channel in sorted(area.channels.items())
+        ]
+        lines.append(f"{area.area}: {', '.join(values)}")
+    return lines
+
+
+# --- the process that keeps it --------------------------------------------------------------------
+
+
+def serve(options: Options) -> int:
+    """Keep it up until a signal, and start again what ends; the exit status."""
+    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with ExitStack() as held:
+            held.enter_context(kept_folder(options.directory))
+            bed = held.enter_context(_testbed(options))
+            for _ in bed.start():
+                pass
+            if trouble := page.start(bed):
+                output.say(trouble)
+            _await_answer(bed, options)
+            addresses = (Addresses(IAD, bed.public(IAD), bed.operator(IAD)),)
+            held.enter_context(running.announced(addresses, "up", options.directory, options.runs))
+            output.say(f"up: {bed.public(IAD)}")
+            _keep(bed)
+    except KeyboardInterrupt:
+        return exits.fail("interrupted; nothing is left running", exits.INTERRUPTED)
+    except (RunFolderError, TestbedError) as error:
+        sys.stderr.write(f"fleet: {error}\n")  # a process's last output may be several lines
+        return exits.FAILED
+    except OSError as error:
+        return exits.fail(str(error), exits.FAILED)
+
+
+def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(exits.DONE)
+
+
+def _testbed(options: Options) -> Testbed:
+    node = NodeLayout(options.node, options.area, str(options.sensor.options.get("room", "")))
+    plan = FleetLayout((IadLayout(IAD, (node,)),))
+    triggers: dict[str, Triggers] = {IAD: (HUMID,)} if options.sensor.driver == "replay" else {}
+    return Testbed(
+        plan,
+        options.directory,
+        triggers=triggers,
+        sensors={options.node: options.sensor},
+        usual_port=True,
+    )
+
+
+def _await_answer(bed: Testbed, options: Options) -> None:
+    """Wait until a query is answered in full. TestbedError if no reading comes."""
+    give_up_s = time.monotonic() + FIRST_READING_S
+    with Client(bed.public(IAD)) as client:
+        while True:
+            bed.check()
+            try:
+                answer = client.query([options.area], last_s=WINDOW_S, timeout_ms=ANSWER_TIMEOUT_MS)
+            except NoReplyError as error:
+                said = str(error)
+            else:
+                if answer.status == "complete":
+                    return
+                said = "; ".join(screen.gap_lines(answer)) or answer.message
+            if time.monotonic() > give_up_s:
+                lines = [f"no reading came in {FIRST_READING_S:g} s: {said}"]
+                lines += [f"  {line}" for line in bed.child(options.node).last_lines()]
+                raise TestbedError("\n".join(lines))
+            time.sleep(LOOK_EVERY_S)
+
+
+def _keep(bed: Testbed) -> NoReturn:
+    """Start again what ends, until a signal comes."""
+    waiting: list[str] = []
+    while True:
+        time.sleep(RESTART_S)
+        for name in waiting:
+            bed.spawn(name)
+        waiting = _ended(bed.let_go())
+
+
+def _ended(children: Sequence[processes.Child]) -> list[str]:
+    for child in children:
+        output.say(f"{child.end}; it is started again in {RESTART_S:g} s")
+    return [child.name for child in children]

@@ -1,0 +1,65 @@
+"""The demo's story: what it says of answers and runs, in plain words."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from agent.wire.messages import Answer, Coverage, Missing
+from fleet.demo.asking import told
+from fleet.demo.story import Story, comparison, verdict
+from fleet.simulation.measures import ClassSummary
+
+
+def summary(kind: str, within: float, p99_ms: float | None = 400.0) -> ClassSummary:
+    return ClassSummary(kind, 500.0, 100, 50.0, 90.0, p99_ms, within, 0)
+
+
+def test_each_kind_of_question_has_a_row_of_at_most_80_columns():
+    fifo, edfq = [summary("1.2", 0.9896, 501.0)], [summary("1.2", 1.0)]
+    rows = comparison({"fifo": fifo, "edfq": edfq}, {"fifo": fifo, "edfq": edfq})
+    assert max(map(len, rows)) <= 78
+    assert rows[-1].split() == [
+        *["one", "room", "of", "the", "slowest", "owner", "500", "ms"],
+        *["98.9", "100.0", "98.9", "missed", "100.0", "kept"],
+    ], "rounded down: 98.96 are not the 99 that were promised"
+
+
+def test_what_the_real_run_did_not_ask_is_a_dash():
+    runs = {"fifo": [summary("3", 1.0)], "edfq": [summary("3", 1.0)]}
+    assert comparison({"fifo": [], "edfq": []}, runs)[-1].split()[4:6] == ["–", "–"]
+
+
+def test_the_verdict_names_who_missed_it():
+    missed, kept = [summary("1.2", 0.98, 600.0)], [summary("1.2", 0.99)]
+    assert verdict({"fifo": missed, "edfq": kept}) == (
+        "The promise was 99 of 100: FIFO misses it for one room of the slowest owner, EDFQ keeps "
+        "it for all."
+    )
+
+
+def test_an_answer_without_a_room_says_which_and_why():
+    answer = Answer(
+        "q", "partial", 300.0, False, Coverage(31, 32), missing=(Missing("b1/f4/r1", "node_down"),)
+    )
+    assert told(answer) == [
+        "31 of 32 rooms in 300 ms, not all in time; nodes sent sums only.",
+        "missing b1/f4/r1: its edge node is down",
+    ]
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_lines_are_at_most_80_wide_and_links_are_whole(silent):
+    file = io.StringIO()
+    story = Story(Console(file=file, width=200), silent=silent)
+    link = f"http://127.0.0.1:8080/login?code={'x' * 60}"
+    story.begin("words " * 30)
+    story.step("Ask")
+    story.say("words " * 30)
+    story.copy(link)
+    lines = file.getvalue().splitlines()
+    assert (lines == []) is silent
+    if not silent:
+        assert "[1/5] Ask" in lines
+        assert lines[-1].strip() == link
+        assert max(len(line) for line in lines[:-1]) <= 80

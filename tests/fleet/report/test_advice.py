@@ -1,0 +1,100 @@
+"""What the page tells an operator to do."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from fleet.report.jobs.worst import VERDICTS
+from fleet.report.page.advice import REMEDIES, advice
+
+LAST = datetime(2026, 11, 20, 12, 30, tzinfo=UTC)
+WELL = {
+    "sensors": {"all": 4, "bad": 0, "worst": [], "more": 0},
+    "objectives": {"compared": False, "by_policy": [], "missed": [], "nowhere": 0},
+    "deadlines": None,
+    "lost": [],
+}
+
+
+def sensor(verdict="silent"):
+    return {
+        "area": "b1/r1",
+        "channel": "temperature",
+        "iad": "iad1",
+        "node": "n1",
+        "verdict": verdict,
+        "last": LAST,
+        "success": 0.42,
+        "gap_s": 120.0,
+    }
+
+
+def missed(policy="edfq", p99_ms=640.0):
+    return {
+        "class": "live",
+        "policy": policy,
+        "percentile": 99.0,
+        "slo_ms": 500.0,
+        "attainment": 0.81,
+        "p99_ms": p99_ms,
+        "queries": 400,
+    }
+
+
+def said(**facts):
+    return [f"{each.where}: {each.what}" for each in advice({**WELL, **facts})]
+
+
+def test_where_all_is_well_there_is_nothing_to_do():
+    assert said() == []
+
+
+def test_each_verdict_has_its_remedy():
+    assert set(REMEDIES) == set(VERDICTS)
+    for verdict in (*VERDICTS, "a new one"):
+        (line,) = said(sensors={"worst": [sensor(verdict)], "more": 0})
+        assert line.startswith("b1/r1, temperature: ")
+        assert line.endswith(" (iad1/n1).")
+
+
+def test_a_silent_sensor_and_how_many_more():
+    assert said(sensors={"worst": [sensor()], "more": 3}) == [
+        (
+            "b1/r1, temperature: nothing has come since 2026-11-20 12:30 UTC: look at its power, "
+            "network and wiring (iad1/n1)."
+        ),
+        "Others: 3 more channels are not well.",
+    ]
+
+
+def test_an_objective_that_was_missed_says_what_would_be_kept():
+    found = {"compared": False, "by_policy": [], "missed": [missed()], "nowhere": 0}
+    assert said(objectives=found) == [
+        (
+            "Class live: 81.0 % of its queries kept p99 ≤ 500 ms, 99 % came within 640 ms: give "
+            "it a looser objective, or its nodes more pods."
+        )
+    ]
+
+
+def test_of_policies_that_were_compared_only_the_best_is_to_be_mended():
+    found = {
+        "compared": True,
+        "by_policy": [{"policy": "edfq"}, {"policy": "fifo"}],
+        "missed": [missed("fifo"), missed("edfq", None)],
+        "nowhere": 2,
+    }
+    lines = said(objectives=found)
+    assert len(lines) == 2
+    assert lines[0].startswith("Class live: 81.0 % of its queries kept p99 ≤ 500 ms: give it")
+    assert lines[1].startswith("Unknown areas: 2 queries reached no node")
+
+
+def test_a_busy_node_and_losses():
+    busy = {"iad": "iad4", "node": "n7", "up": 3, "pods": 3, "violations": 10.6}
+    lines = said(deadlines=busy, lost=[(7, "failed pulls"), (9, "readings that expired"), (1, "q")])
+    assert lines[0].startswith("iad4/n7: 10.6 % of its subtasks were dispatched late: give it up ")
+    assert [line.split(":")[0] for line in lines[1:]] == [
+        "7 failed pulls", "9 readings that expired", "1 q",
+    ]  # fmt: skip
+    assert said(deadlines={**busy, "violations": 2.0}) == []

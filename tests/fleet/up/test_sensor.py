@@ -1,0 +1,49 @@
+"""What `fleet up --sensor` takes."""
+
+import pytest
+
+from fleet.simulation.layout import PRELOAD_ROWS
+from fleet.up.sensor import area_of, node_of, sensor, setting
+
+
+def test_a_dht_is_named_by_its_model_and_its_pin():
+    found = sensor("dht22:D4")
+    assert (found.driver, found.interval_s) == ("dht", 2.5)
+    assert found.options == {"model": "dht22", "pin": "D4"}
+    assert (area_of(found), node_of("dht22:D4")) == ("home/room", "dht22-D4")
+
+
+def test_the_default_is_a_recorded_room_where_it_is():
+    rows = {"start_row": PRELOAD_ROWS, "preload_rows": PRELOAD_ROWS}
+    assert sensor("replay").options == {**rows, "room": "640"}
+    assert area_of(sensor("replay")) == "b1/f6/r640"
+    assert area_of(sensor("replay:413")) == "b1/f4/r413"
+
+
+def test_options_are_those_of_the_driver():
+    settings = [setting("format=csv"), setting("baud=115200"), setting('channels=[{name="t"}]')]
+    found = sensor("serial_line:/dev/ttyUSB0", settings, 2.0)
+    assert found.interval_s == 2.0
+    assert found.options == {
+        "port": "/dev/ttyUSB0",
+        "format": "csv",
+        "baud": 115_200,
+        "channels": [{"name": "t"}],
+    }
+    assert node_of("serial_line:/dev/ttyUSB0") == "serial_line-dev-ttyUSB0"
+
+
+def test_a_driver_of_ones_own_has_all_its_options_by_name():
+    assert sensor("soil", [("depth_cm", 20)]).options == {"depth_cm": 20}
+
+
+@pytest.mark.parametrize("text", ["soil:3", "dht22:", ":D4"])
+def test_what_a_colon_cannot_say_is_told_with_what_can(text):
+    with pytest.raises(ValueError, match="dht22:PIN, dht11:PIN, iio:DEVICE"):
+        sensor(text)
+
+
+@pytest.mark.parametrize("text", ["pin", "=D4", "a b=1"])
+def test_a_setting_is_a_name_and_a_value(text):
+    with pytest.raises(ValueError, match="is not name=value"):
+        setting(text)

@@ -1,0 +1,120 @@
+"""`fleet up` from start to end, as in a terminal that closes."""
+
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from fleet.common import exits
+from fleet.query import running
+from fleet.testbed.ports import claimed
+from fleet.testbed.processes import agent_command
+from testkit.waiting import wait_until
+
+TIMEOUT_S = 150.0
+Done = subprocess.CompletedProcess[str]
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Done]]:
+    """Runs a command in a folder of its own; what runs there in the end is ended."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
+    monkeypatch.setenv("CI", "1")
+
+    def call(*words: str) -> Done:
+        return subprocess.run(
+            [*agent_command("fleet"), *words],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=TIMEOUT_S,
+            start_new_session=True,
+        )
+
+    yield call
+    call("down")
+
+
+def agents(folder: Path) -> dict[str, psutil.Process]:
+    """The agents that run there, by the folder of their configuration."""
+    return {
+        Path(word).parent.name: process
+        for process in psutil.process_iter(["cmdline"])
+        for word in process.info["cmdline"] or []
+        if word.startswith(f"{folder}/") and word.endswith("/config.toml")
+    }
+
+
+def test_it_answers_outlives_its_terminal_mends_itself_and_ends(fleet, tmp_path):
+    here = ("--directory", str(tmp_path / "var/up"), "--sensor", "synthetic:7")
+    up = fleet("up", *here)
+    assert up.returncode == 0, up.stderr
+    assert "home/room: humidity " in up.stdout
+    # What it says to type next can be typed; its starter has ended, with its terminal's session.
+    assert "fleet query --area home/room --last 10m\n" in up.stdout
+    asked = fleet("query", "--area", "home/room", "--slo", "p99=10s")
+    assert asked.returncode == 0, asked.stderr
+    assert "complete: 1 of 1 areas" in asked.stdout
+
+    again = fleet("up", *here)
+    assert (again.returncode, again.stderr) == (0, "it runs already:\n")
+    other = fleet("up", "--sensor", "synthetic:8")
+    assert other.returncode == exits.FAILED
+    assert "runs already, with --sensor=synthetic:7 --area=home/room" in other.stderr
+
+    agents(tmp_path)["synthetic-7"].send_signal(signal.SIGKILL)
+    wait_until(
+        lambda: fleet("query", "--area", "home/room", "--slo", "p99=10s", "--last", "2s"),
+        lambda done: done.returncode == 0,
+        what="the node, started again",
+    )
+    [found] = running.found()
+    os.kill(found.pid, signal.SIGHUP)  # the terminal's last word
+    ended = fleet("down")
+    assert (ended.returncode, agents(tmp_path)) == (0, {})
+    assert ended.stderr == "ended; its readings and logs stay in var/up/\n"
+    assert fleet("down").returncode == exits.NOTHING
+    assert (tmp_path / "var/up/home/synthetic-7/history.sqlite").exists()
+
+
+@pytest.mark.parametrize(
+    ("sensor", "says"),
+    [
+        ("dht22", "give the pin of the sensor's data line"),
+        ("replay:640x", "no recording of room 640x"),
+        ("synthetc", "did you mean synthetic?"),
+    ],
+)
+def test_a_sensor_that_cannot_be_is_refused_before_anything_starts(fleet, sensor, says, tmp_path):
+    done = fleet("up", "--sensor", sensor)
+    assert done.returncode == exits.USAGE
+    assert says in done.stderr
+    assert not (tmp_path / "var").exists()
+
+
+def test_a_folder_with_something_else_is_left_alone(fleet, tmp_path):
+    (tmp_path / "var/up").mkdir(parents=True)
+    (tmp_path / "var/up/thesis.tex").touch()
+    done = fleet("up", "--sensor", "synthetic")
+    assert done.returncode == exits.FAILED
+    assert "holds something else than a run" in done.stderr
+    assert [each.name for each in (tmp_path / "var/up").iterdir()] == ["thesis.tex"]
+
+
+def test_a_usual_port_is_held_by_one_at_a_time():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert claimed(port) is None, "somebody listens there"
+    first = claimed(port)
+    assert first is not None
+    assert claimed(port) is None
+    first.close()
+    again = claimed(port)
+    assert again is not None
+    again.close()

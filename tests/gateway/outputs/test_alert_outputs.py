@@ -1,0 +1,221 @@
+"""Alerts to ntfy and by e-mail: each one, again until the receiver has it, also after a restart."""
+
+import email
+import email.policy
+import json
+
+import pytest
+
+from agent.gateway.output_config import GatewayEmail, GatewayNtfy
+from agent.gateway.outputs.mail import email_output
+from agent.gateway.outputs.ntfy import ntfy_output
+from agent.wire.config import ConfigError
+from testkit.waiting import PATIENCE_S, wait_until
+from tests.gateway.outputs.rig import Rig, room
+from tests.gateway.outputs.smtp_server import SmtpServer, make_certificate, server_context
+from tests.master.webhook_receiver import Receiver
+
+
+@pytest.fixture
+def rig(tmp_path):
+    made = Rig(tmp_path)
+    made.rooms.show(room("b1/r1", name="Meeting 4.13"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def stop():
+    """What is to be ended after the test."""
+    made = []
+    yield made.append
+    for each in reversed(made):
+        each()
+
+
+class NtfyReceiver(Receiver):
+    """Receives posts without the headers of webhooks."""
+
+
+def ntfy(rig, stop, receiver, **more):
+    config = GatewayNtfy(name="me", url=f"http://127.0.0.1:{receiver.port}/rooms", **more)
+    made = ntfy_output(config, rig.sources, jitter=lambda: 0.0)
+    made.start()
+    stop(made.stop)
+    return made
+
+
+def receive(stop, *answers):
+    made = NtfyReceiver(*answers)
+    stop(made.close)
+    return made
+
+
+def test_an_alert_is_one_post_with_the_rooms_name(rig, stop):
+    receiver = receive(stop, 200)
+    made = ntfy(rig, stop, receiver, token_file=rig.secret("token", "tk_1"))
+    rig.alert(1)
+    rig.alert(2, kind="cleared")
+    first, second = receiver.next(), receiver.next()
+    assert first.path == "/"
+    assert first.headers["authorization"] == "Bearer tk_1"
+    assert first.message == {
+        "topic": "rooms",
+        "title": "hot in Meeting 4.13 (b1/r1): temperature 31.5",
+        "message": "1970-01-01 00:00:00 UTC",
+        "priority": 4,
+        "tags": ["warning"],
+    }
+    assert second.message["title"].startswith("hot is over in Meeting 4.13")
+    assert second.message["priority"] == 3
+    wait_until(made.state, lambda state: (state.state, state.delivered) == ("up", 2))
+    assert rig.alerts.cursor("ntfy me") == 2
+
+
+def test_what_fails_is_posted_again_and_a_restart_goes_on_there(rig, stop):
+    receiver = receive(stop, 500)
+    made = ntfy(rig, stop, receiver)
+    rig.alert(1)
+    receiver.next()
+    wait_until(made.state, lambda state: state.last_error == "500 Internal Server Error")
+    made.stop()
+    rig.alert(2)
+    rig.close()
+    rig.open()
+    receiver.answers[:] = [200]
+    ntfy(rig, stop, receiver)
+    titles = [receiver.next().message["title"] for _ in range(2)]
+    assert titles == ["hot in b1/r1: temperature 31.5"] * 2
+    wait_until(lambda: rig.alerts.cursor("ntfy me"), lambda position: position == 2)
+
+
+def test_only_what_the_filter_lets_through(rig, stop):
+    receiver = receive(stop, 200)
+    ntfy(rig, stop, receiver, filter='trigger = "damp" and area under "b1"')
+    rig.alert(1)
+    rig.alert(2, trigger="damp", area="b2")
+    rig.alert(3, trigger="damp")
+    assert receiver.next().message["title"].startswith("damp")
+    wait_until(lambda: rig.alerts.cursor("ntfy me"), lambda position: position == 3)
+    assert receiver.posts.empty()
+
+
+@pytest.mark.parametrize(
+    ("keys", "why"),
+    [
+        ({"filter": "value >"}, "ntfy.filter of me: "),
+        ({"token_file": "nowhere"}, "nowhere: No such file"),
+        ({"ca": "nowhere.pem", "url": "https://h/t"}, "ntfy.ca of me: there is no file"),
+    ],
+)
+def test_what_cannot_be_used_is_said_in_one_line(rig, keys, why):
+    config = GatewayNtfy(**({"name": "me", "url": "http://127.0.0.1/t"} | keys))
+    with pytest.raises(ConfigError) as error:
+        ntfy_output(config, rig.sources)
+    assert why in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+# --- e-mail --------------------------------------------------------------------------------------
+
+
+def mail(rig, stop, server, *, host="localhost", security="none", **more):
+    config = GatewayEmail(
+        server=f"{host}:{server.port}",
+        sender="rooms@example.com",
+        to=("me@example.com", "you@example.com"),
+        security=security,
+        **{"every_s": 0.0} | more,
+    )
+    made = email_output(config, rig.sources, jitter=lambda: 0.0)
+    made.start()
+    stop(made.stop)
+    return made
+
+
+def serve(stop, **options):
+    made = SmtpServer(**options)
+    stop(made.close)
+    return made
+
+
+def letter(server):
+    return email.message_from_bytes(
+        server.mail.get(timeout=PATIENCE_S), policy=email.policy.default
+    )
+
+
+def test_alerts_that_wait_go_together(rig, stop):
+    server = serve(stop)
+    server.replies["QUIT"] = "554 not polite"  # it has taken the mail
+    rig.alerts.cursor("email")
+    for number in range(1, 4):
+        rig.alert(number, trigger=f"hot{number}")
+    made = mail(rig, stop, server)
+    came = letter(server)
+    assert came["Subject"] == ("[home] hot1 in Meeting 4.13 (b1/r1): temperature 31.5, and 2 more")
+    assert came["To"] == "me@example.com, you@example.com"
+    assert came.get_content().count("Meeting 4.13 (b1/r1)") == 3
+    wait_until(made.state, lambda state: state.delivered == 3)
+    assert rig.alerts.cursor("email") == 3
+
+
+@pytest.mark.parametrize("security", ["starttls", "tls"])
+def test_over_tls_with_a_password(rig, stop, security):
+    context = server_context(*make_certificate(rig.folder))
+    server = serve(stop, password="right", **{security: context})
+    rig.secret("password", "right")
+    mail(rig, stop, server, security=security, ca="ca.pem", user="u", password_file="password")
+    rig.alert(1)
+    assert "hot" in letter(server)["Subject"]
+    assert "AUTH" in server.commands
+
+
+def test_nothing_is_said_to_a_server_without_starttls(rig, stop):
+    server = serve(stop, password="right")
+    rig.secret("password", "right")
+    made = mail(rig, stop, server, security="starttls", user="u", password_file="password")
+    rig.alert(1)
+    wait_until(made.state, lambda state: "STARTTLS" in state.last_error)
+    assert "AUTH" not in server.commands
+    assert rig.alerts.cursor("email") == 0
+
+
+@pytest.mark.parametrize(
+    ("word", "reply", "given_up"),
+    [("MAIL", "451 later", False), ("RCPT", "550 nobody", True), ("DATA", "554 no", True)],
+)
+def test_what_a_server_answers(rig, stop, word, reply, given_up):
+    server = serve(stop)
+    server.replies[word] = reply
+    made = mail(rig, stop, server, give_up_s=1e-3)
+    rig.alert(1)
+    wait_until(made.state, lambda state: state.failed)
+    if given_up:
+        wait_until(lambda: rig.alerts.cursor("email"), lambda position: position == 1)
+        assert any("gave up alert 1" in line for line in rig.said)
+        return
+    del server.replies[word]
+    letter(server)
+    wait_until(lambda: rig.alerts.cursor("email"), lambda position: position == 1)
+
+
+def test_a_hostile_attribute_begins_no_header(rig, stop):
+    server = serve(stop)
+    rig.alert(1)
+    made = mail(rig, stop, server)
+    rig.alert(2, trigger="x\r\nBcc: all@example.com", area="b1\n\n.\r\nQUIT")
+    came = letter(server)
+    assert came["Bcc"] is None
+    wait_until(made.state, lambda state: state.delivered == 1)
+
+
+def test_a_loss_is_told(rig, stop):
+    from agent.gateway.alert_log import Loss
+
+    receiver = receive(stop, 200)
+    ntfy(rig, stop, receiver)
+    rig.alerts.append(None, Loss("there was no room", 3, 9))
+    told = receiver.next().message
+    assert told["title"] == "alerts were lost"
+    assert json.dumps(told).count("3 to 9") == 1

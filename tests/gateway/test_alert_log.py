@@ -1,0 +1,223 @@
+"""The log of alerts: nothing lost untold, over restarts, full disks and broken files."""
+
+import sqlite3
+from collections import deque
+
+import pytest
+
+from agent.gateway import alert_log as module
+from agent.gateway.alert_log import AlertLog, Logged, Loss, raised_by
+from tests.gateway.samples import notification
+
+
+@pytest.fixture
+def said():
+    return []
+
+
+@pytest.fixture
+def opened(tmp_path, said):
+    """Opens the log, again if it is open."""
+    logs = []
+
+    def open_(**options):
+        if logs:
+            logs.pop().close()
+        logs.append(AlertLog(tmp_path / "alerts.sqlite", said.append, **options))
+        return logs[-1]
+
+    yield open_
+    for log in logs:
+        log.close()
+
+
+def positions(entries):
+    return [entry.position for entry in entries]
+
+
+def test_a_reader_gets_each_entry_once_and_in_order_over_a_restart(opened):
+    log = opened()
+    for number in range(1, 6):
+        assert log.append(notification(number)) == number
+    assert positions(log.read(0, 3)) == [1, 2, 3]
+    log = opened()
+    assert log.newest == 5
+    assert positions(log.read(3)) == [4, 5]
+    assert log.append(notification(6)) == 6
+    assert [entry.notification.origin.sequence for entry in log.read(3)] == [4, 5, 6]
+    assert log.read(6) == []
+
+
+def test_what_is_older_than_memory_comes_from_the_disk(opened, monkeypatch):
+    monkeypatch.setattr(module, "MAX_IN_MEMORY", 2)
+    log = opened()
+    for number in range(1, 8):
+        log.append(notification(number))
+    for after in range(8):
+        assert positions(log.read(after, 3)) == list(range(1, 8))[after : after + 3]
+
+
+def test_the_newest_come_first_page_by_page(opened):
+    log = opened()
+    for number in range(1, 6):
+        log.append(notification(number))
+    assert positions(log.before(None, 2)) == [5, 4]
+    assert positions(log.before(4, 10)) == [3, 2, 1]
+    assert log.before(1) == []
+
+
+def test_the_oldest_go_and_who_did_not_have_them_is_told(opened):
+    log = opened(most=10)
+    for number in range(1, 101):
+        log.append(notification(number))
+    gap, first, *_ = log.read(4)
+    assert gap.notification is None
+    assert (gap.loss.first, gap.loss.last) == (5, gap.position)
+    assert first.position == gap.position + 1
+    assert 10 <= log.newest - gap.position <= 10 + module.TRIM_EVERY
+    assert log.read(gap.position)[0].loss is None, "it is told once"
+
+
+def test_what_is_too_old_goes(opened):
+    now_ms = [0]
+    log = opened(days=1.0, now_ms=lambda: now_ms[0])
+    for number in range(1, 4):
+        log.append(notification(number))
+    now_ms[0] = 2 * module.DAY_MS
+    for number in range(4, 4 + module.TRIM_EVERY):
+        log.append(notification(number))
+    assert log.read(0)[0].loss.last == 3
+
+
+def test_a_position_beyond_the_end_is_one_of_another_log(opened):
+    log = opened()
+    log.append(notification(1))
+    first, second = log.read(500)
+    assert "another one" in first.loss.message
+    assert second.position == 1
+
+
+def test_a_loss_stands_at_a_position_of_its_own(opened):
+    log = opened()
+    log.append(None, Loss("3 alerts were lost before"))
+    log.append(notification(1))
+    assert [entry.loss is None for entry in log.read(0)] == [False, True]
+    assert [entry.loss is None for entry in opened().read(0)] == [False, True]
+
+
+def test_what_is_raised_survives_a_restart_until_it_is_cleared(opened):
+    log = opened()
+    log.append(notification(1, area="r1", at_ms=5))
+    log.append(notification(2, area="r2", at_ms=3))
+    log.append(notification(3, area="r1", history="h2", at_ms=6))  # another node of that area
+    expected = [("r2", 3, 31.5), ("r1", 5, 31.5)]
+    assert [(each.area, each.since_ms, each.value) for each in log.raised] == expected
+    log = opened()
+    assert [(each.area, each.since_ms, each.value) for each in log.raised] == expected
+    log.append(notification(4, kind="cleared", area="r1"))
+    assert [(each.area, each.since_ms) for each in log.raised] == [("r2", 3), ("r1", 6)]
+    log.append(notification(5, kind="cleared", area="r1", history="h2"))
+    log.append(notification(6, kind="cleared", area="nowhere"))
+    assert [each.area for each in opened().raised] == ["r2"]
+
+
+def test_what_is_no_triggers_alert_raises_nothing():
+    plain = notification()
+    for attributes in ({}, {"kind": "raised"}, {"kind": "raised", "trigger": 3}, {"kind": True}):
+        changed = type(plain)(plain.origin, plain.time_ms, attributes)
+        assert raised_by(Logged(1, 0, changed)) is None
+    odd = type(plain)(plain.origin, 0, {"kind": "raised", "trigger": "t", "value": True})
+    assert raised_by(Logged(1, 0, odd))[1].value is None
+    assert raised_by(Logged(1, 0, loss=Loss("gone"))) is None
+
+
+def test_the_place_at_the_master_is_saved_with_the_alert(opened):
+    log = opened()
+    place = log.place("*")
+    assert place.after is None
+    log.append(notification(1), after=17)
+    assert log.place("*") == (after := type(place)(place.id, 17))
+    log = opened()
+    assert log.place("*") == after
+    other = log.place('kind = "raised"')
+    assert (other.after, other.id == place.id) == (None, False)
+
+
+def test_cursors_begin_at_the_end_and_stay(opened):
+    log = opened()
+    log.append(notification(1))
+    assert log.cursor("mqtt") == 1
+    log.append(notification(2))
+    assert log.cursor("mqtt") == 1
+    log.move_cursor("mqtt", 2)
+    log = opened()
+    assert log.cursor("mqtt") == 2
+    log.append(notification(3))
+    log.keep_cursors(["ntfy"])
+    assert log.cursor("mqtt") == 3, "it was forgotten"
+
+
+def test_listeners_are_called_after_the_commit(opened):
+    log, seen = opened(), []
+    stop = log.listen(lambda: seen.append(log.newest))
+    log.append(notification(1))
+    log.append(notification(2))
+    stop()
+    stop()
+    log.append(notification(3))
+    assert seen == [1, 2]
+
+
+def test_a_full_disk_changes_nothing_and_is_one_error(opened):
+    log = opened()
+    log.append(notification(1))
+    log.place("*")
+    (pages,) = log._file.execute("PRAGMA page_count").fetchone()
+    log._file.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(OSError, match="full"):
+        deque(log.append(notification(n, area="r" * 400), after=n) for n in range(2, 1_000))
+    reached = log.newest
+    assert positions(log.read(0, 1_000)) == list(range(1, reached + 1))
+    assert log.place("*").after == (reached if reached > 1 else None)
+    log._file.execute("PRAGMA max_page_count = 100000")
+    assert log.append(notification(reached + 1), after=99) == reached + 1
+    assert log.place("*").after == 99
+
+
+def test_every_write_that_a_full_disk_refuses_is_an_oserror(opened):
+    log = opened()
+    log._file.execute("PRAGMA query_only = 1")
+    for write in (
+        lambda: log.append(notification(1)),
+        lambda: log.place("*"),
+        lambda: log.cursor("mqtt"),
+        lambda: log.move_cursor("mqtt", 1),
+    ):
+        with pytest.raises(OSError, match="readonly"):
+            write()
+    log._file.execute("PRAGMA query_only = 0")
+    assert log.place("*").after is None
+
+
+def test_a_broken_file_is_put_aside_and_every_reader_is_told(opened, tmp_path, said):
+    log = opened()
+    log.append(notification(1))
+    log.move_cursor("mqtt", 1)
+    log.close()
+    (tmp_path / "alerts.sqlite").write_bytes(b"nonsense" * 1_000)
+    log = opened()
+    assert "kept as alerts.sqlite.broken-" in said[0]
+    entries = log.read(1)
+    assert "broken" in entries[-1].loss.message
+    assert entries[-1].position > 1_000_000
+
+
+def test_a_file_of_something_else_or_in_use_is_an_error_in_one_line(opened, tmp_path):
+    opened()
+    with pytest.raises(OSError, match="in use by another gateway"):
+        AlertLog(tmp_path / "alerts.sqlite", print)
+    other = sqlite3.connect(tmp_path / "other.sqlite")
+    other.execute("CREATE TABLE t (a)")
+    other.close()
+    with pytest.raises(OSError, match="no log of alerts"):
+        AlertLog(tmp_path / "other.sqlite", print)

@@ -1,0 +1,45 @@
+"""Answers against their objectives, as the gateway saw them."""
+
+import pytest
+
+from agent.gateway.deadlines import KEPT, MAX_KINDS, Deadlines
+from agent.wire.messages import Answer, Coverage, Missing, Slo
+
+SLO = Slo(99.0, 500.0)
+
+
+def answer(status, elapsed_ms):
+    missing = (Missing("b1/f4/r413", "node_down"),) if status == "partial" else ()
+    met = status == "complete" and elapsed_ms <= SLO.latency_ms
+    reason = "infeasible" if status == "refused" else None
+    return Answer("q", status, elapsed_ms, met, Coverage(1, 2), missing=missing, reason=reason)
+
+
+@pytest.mark.parametrize(
+    ("status", "elapsed_ms", "counted"),
+    [
+        ("complete", 400.0, (0, 0)),
+        ("complete", 600.0, (1, 0)),
+        ("partial", 400.0, (0, 1)),  # a node that is down makes nothing late
+        ("partial", 600.0, (1, 0)),
+        ("refused", 1.0, (1, 0)),
+    ],
+)
+def test_what_is_late_and_what_only_lacks_areas(status, elapsed_ms, counted):
+    deadlines = Deadlines()
+    deadlines.took("console", "temperature", SLO, answer(status, elapsed_ms), 1_000)
+    (kind,) = deadlines.kinds()
+    assert (kind.late, kind.partial, kind.count) == (*counted, 1)
+
+
+def test_labels_and_answers_are_bounded():
+    deadlines = Deadlines()
+    for number in range(MAX_KINDS + 5):
+        for _ in range(2):
+            deadlines.took(f"label{number}", "s", SLO, answer("complete", 1.0), number)
+    for number in range(KEPT + 5):
+        deadlines.took("last", "s", SLO, answer("complete", 1.0), number)
+    kinds = deadlines.kinds()
+    assert len(kinds) == MAX_KINDS
+    (last,) = [kind for kind in kinds if kind.label == "last"]
+    assert (last.count, len(last.answers)) == (KEPT + 5, KEPT)

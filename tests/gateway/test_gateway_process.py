@@ -1,0 +1,224 @@
+"""`sanderling-gateway` as a process: it is started, finds a real master, survives it, and ends."""
+
+import http.client
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from agent.gateway import tokens
+from fleet.cli.commands import run
+from fleet.common import exits
+from fleet.simulation.layout import building_fleet, part_of
+from fleet.testbed.ports import free_ports
+from fleet.testbed.testbed import Testbed
+from testkit.waiting import PATIENCE_S, wait_until
+from tests.gateway.conftest import ask
+
+ROOT = Path(__file__).parents[2]
+COMMAND = (sys.executable, "-m", "agent.gateway.main")
+QUERY = {
+    "areas": ["b1"],
+    "window": {"last_s": 60},
+    "slo": {"percentile": 99, "latency_ms": 5_000},
+    "form": "aggregate",
+}
+
+
+class Process:
+    """The gateway with the configuration `text`, and what it wrote."""
+
+    def __init__(self, folder, text=""):
+        self.port = free_ports(1)[0]
+        self.config = folder / "gateway.toml"
+        self.config.write_text(f'{text}\n[http]\nlisten = "127.0.0.1:{self.port}"\n')
+        self.access = str(folder / "access.json")
+        self.log = folder / "gateway.log"
+
+    def __enter__(self):
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*COMMAND, "--config", self.config, "--exit-on-stdin-eof"],
+                stdin=subprocess.PIPE,
+                stderr=log,
+                cwd=ROOT,
+            )
+        wait_until(self.said, lambda text: "listening on" in text, processes=[self.process])
+        return self
+
+    def said(self):
+        return self.log.read_text()
+
+    def end(self, number=signal.SIGTERM):
+        os.kill(self.process.pid, number)
+        return self.process.wait(PATIENCE_S)
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_starts_without_a_master_prints_one_link_and_ends(tmp_path, number):
+    with Process(tmp_path) as gateway:
+        wait_until(gateway.said, lambda text: "it works once" in text)
+        [code] = re.findall(r"/login\?code=(\S+)", gateway.said())
+        got = ask(gateway, f"/login?code={code}")
+        assert got.status == 303
+        cookie = got.headers["set-cookie"].partition(";")[0]
+        assert ask(gateway, "/api/v1/session", Cookie=cookie).json["role"] == "asker"
+        with closing(http.client.HTTPConnection("127.0.0.1", gateway.port)) as stream:
+            stream.request("GET", "/api/v1/stream", headers={"Cookie": cookie})
+            assert stream.getresponse().readline() == b"retry: 2000\n"
+            assert gateway.end(number) == 0
+    with Process(tmp_path) as gateway:
+        assert gateway.said().count("it works once") == 1, "the first start only"
+        gateway.process.stdin.close()
+        assert gateway.process.wait(PATIENCE_S) == 0
+        gateway.process.stdin = open(os.devnull)  # noqa: SIM115, PTH123 - closed at the end
+
+
+def test_real_rooms_over_the_death_of_their_master(tmp_path):
+    with Testbed(part_of(building_fleet(), 1, 2), tmp_path / "bed") as bed:
+        for _ in bed.start():
+            pass
+        [iad] = [each.name for each in bed.plan.iads]
+        text = (
+            f'[master]\naddresses = ["{bed.public(iad)}"]\n'
+            f'[operator]\naddress = "{bed.operator(iad)}"\n'
+            "[console]\nevery_s = 0.5\n"
+        )
+        folder = tmp_path / "gateway"
+        folder.mkdir()
+        with Process(folder, text) as gateway:
+            token = tokens.create_token(gateway.access, "me", "operator", rate_per_s=1_000)
+
+            def get(path):
+                return ask(gateway, f"/api/v1/{path}", token=token)
+
+            def states():
+                return {room["state"] for room in get("now").json["rooms"]}
+
+            wait_until(states, lambda found: found == {"live"})
+            rooms = get("now").json["rooms"]
+            assert len(rooms) == 2
+            assert {name: each["unit"] for name, each in rooms[0]["channels"].items()} == {
+                "temperature": "°C",
+                "humidity": "%",
+            }
+            area = rooms[0]["area"]
+            picture = get(f"readings?area={area}&last=1h&points=10").json
+            assert picture["slo_met"] or picture["elapsed_ms"] > 0
+            assert sum(picture["channels"]["temperature"]["count"]) > 0
+            answer = ask(gateway, "/api/v1/query", "POST", token=token, body=QUERY)
+            assert (answer.status, len(answer.json["results"])) == (200, 2)
+            assert get("fleet").json["iad"] == iad
+            assert get("placement").json["iad"] == iad
+            bed.child(iad).signal(signal.SIGKILL)
+            gone = ask(
+                gateway, "/api/v1/query", "POST", token=token,
+                body={**QUERY, "timeout_ms": 1_000},
+            )  # fmt: skip
+            assert (gone.status, gone.reason) == (504, "no_reply")
+            assert get("now").status == 200
+            assert get("fleet").status == 504
+            assert gateway.end() == 0
+            assert "Traceback" not in gateway.said()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[alerts]\nfilter = "value >"', "alerts.filter"),
+        ('[http]\nlisten = "0.0.0.0:80"', "leaves this host without TLS"),
+        ('[http]\ncertificate = "c.pem"\nprivate_key = "k.pem"', "c.pem and k.pem"),
+        ('[master]\nkey = "k"\nkeys = ["m"]', "k: No such file"),
+        ('[acess]\nfile = "x"', "access"),
+    ],
+)
+def test_a_configuration_that_cannot_work_is_one_line(tmp_path, text, words):
+    config = tmp_path / "gateway.toml"
+    config.write_text(text)
+    for more in ((), ("--check",)):
+        found = subprocess.run(
+            [*COMMAND, "--config", config, *more],
+            check=False,
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+        )
+        assert (found.returncode, found.stderr.count("\n")) == (2, 1), found.stderr
+        assert words in found.stderr
+
+
+def test_an_address_in_use_is_one_line(tmp_path):
+    with Process(tmp_path) as gateway:
+        found = subprocess.run(
+            [*COMMAND, "--config", gateway.config],
+            check=False,
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+        )
+    assert found.returncode == 1
+    says = r"Address already in use; \[http\] listen names another port"
+    assert re.fullmatch(rf"error: cannot listen on \S+: {says}\n", found.stderr)
+
+
+# --- fleet gateway -------------------------------------------------------------------------------
+
+
+def test_fleet_gateway_makes_links_and_tokens(tmp_path, capsys):
+    config = str(tmp_path / "gateway.toml")
+    Path(config).write_text('[http]\nlisten = "127.0.0.1:8099"\n')
+    path = str(tmp_path / "access.json")
+    access = tokens.Access(path)
+    assert run(["gateway", "token", "create", "grafana", "--config", config]) == exits.DONE
+    token = capsys.readouterr().out.strip()
+    assert (access.find(token).name, access.find(token).role) == ("grafana", "viewer")
+    again = ["gateway", "token", "create", "grafana", "--config", config, "--role", "asker"]
+    assert run(again) == exits.USAGE
+    assert "already" in capsys.readouterr().err
+    assert run(["gateway", "link", "--config", config]) == exits.DONE
+    code = re.fullmatch(r"http://127\.0\.0\.1:8099/login\?code=(\S+)\n", capsys.readouterr().out)[1]
+    assert tokens.open_session(path, code, 60.0)[1] == "asker"
+    assert run(["gateway", "token", "list", "--config", config]) == exits.DONE
+    shown = capsys.readouterr().out
+    assert "grafana: viewer" in shown
+    assert "1 tokens, 1 browsers" in shown
+    assert run(["gateway", "token", "list", "--json", "--config", config]) == exits.DONE
+    assert json.loads(capsys.readouterr().out)["tokens"][0]["name"] == "grafana"
+    assert run(["gateway", "token", "revoke", "grafana", "--config", config]) == exits.DONE
+    assert access.find(token) is None
+    assert run(["gateway", "token", "revoke", "grafana", "--config", config]) == exits.USAGE
+    assert run(["gateway", "logout", "--config", config]) == exits.DONE
+    assert "1 browsers" in capsys.readouterr().err
+    assert run(["gateway", "link", "--config", str(tmp_path / "none.toml")]) == exits.USAGE
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+def test_the_pages_curls_work(made):
+    text = (ROOT / "docs/run/gateway.md").read_text()
+    lines = re.findall(r"^    (curl .*)$", text, re.MULTILINE)
+    assert len(lines) == 6
+    area = next(iter(made.fleet.areas))
+    for line in lines:
+        ready = line.replace("127.0.0.1:8080", f"127.0.0.1:{made.port}")
+        ready = ready.replace("$TOKEN", made.asker).replace("b1/f4/r413", area)
+        ready = ready.replace("b1/f4", "b1/f1")
+        command = [*shlex.split(ready), "--silent", "--fail"]
+        if "-N" in command:
+            command += ["--max-time", "3"]
+        found = subprocess.run(command, check=False, capture_output=True)
+        assert found.returncode == (28 if "-N" in command else 0), line
+        assert found.stdout or "-N" in command

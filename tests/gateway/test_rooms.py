@@ -1,0 +1,155 @@
+"""Rooms show the newest values, say when they are old, and tell what changed since a version."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.gateway import rooms as module
+from agent.gateway.rooms import SPARK, AreaFacts, Reading, Room, Rooms
+from tests.gateway.samples import answer, channel, result
+
+STALE_MS = 30_000
+
+
+def test_a_room_shows_the_newest_value_with_its_unit_and_time():
+    rooms = Rooms(STALE_MS)
+    changed = rooms.apply(answer(result("b1/r1", 900, temperature=21.25)), 1_000)
+    reading = Reading(21.25, 900, "good", "°C")
+    assert changed == [Room("b1/r1", "", "live", "", {"temperature": reading})]
+    assert rooms.version == 1
+    assert rooms.since(0) == [(0, changed[0])]
+    assert rooms.since(1) == []
+
+
+def test_bad_and_suspect_values_are_marked():
+    rooms = Rooms(STALE_MS)
+    rooms.apply(answer(result("r", temperature=None, humidity=channel(40.0, suspect=1))), 1_000)
+    room = rooms.get("r")
+    assert (room.channels["temperature"].value, room.channels["temperature"].quality) == (
+        None,
+        "bad",
+    )
+    assert (room.channels["humidity"].value, room.channels["humidity"].quality) == (40.0, "suspect")
+    assert room.state == "live"
+
+
+def test_what_does_not_come_any_more_is_stale_and_keeps_its_values():
+    rooms = Rooms(STALE_MS)
+    rooms.apply(answer(result("r", temperature=20.0)), 1_000)
+    assert rooms.tick(1_000 + STALE_MS - 1) == []
+    [room] = rooms.tick(1_000 + STALE_MS)
+    assert (room.state, room.reason) == ("stale", module.SILENT)
+    assert room.channels["temperature"].value == 20.0
+    assert rooms.tick(1_000 + STALE_MS) == [], "it is told once"
+    [room] = rooms.apply(answer(result("r", temperature=20.0)), 99_000)
+    assert room.state == "live"
+
+
+def test_a_clock_that_is_set_back_keeps_no_silent_area_live():
+    rooms = Rooms(STALE_MS)
+    rooms.apply(answer(result("r", temperature=20.0)), 3_600_000)
+    assert rooms.tick(1_000) == [], "it was heard not long ago"
+    [room] = rooms.tick(1_000 + STALE_MS)
+    assert room.state == "stale"
+
+
+def test_an_area_without_an_answer_is_stale_at_once_with_the_reason():
+    rooms = Rooms(STALE_MS)
+    rooms.apply(answer(result("b1/r1", temperature=20.0), result("b1/r2", temperature=20.0)), 1_000)
+    [room] = rooms.apply(
+        answer(result("b1/r2", temperature=20.0), missing=[("b1/r1", "node_down")]), 1_500
+    )
+    assert (room.area, room.state, room.reason) == ("b1/r1", "stale", "node_down")
+    assert rooms.gaps == {}
+
+
+def test_a_gap_above_rooms_concerns_all_of_them_and_another_stands_for_itself():
+    rooms = Rooms(STALE_MS)
+    rooms.apply(answer(result("b1/r1", temperature=20.0)), 1_000)
+    gone = answer(missing=[("b1", "iad_unreachable"), ("b2", "no_node")])
+    assert [room.state for room in rooms.apply(gone, 2_000)] == ["stale"]
+    assert rooms.gaps == {"b2": "no_node"}
+    version = rooms.version
+    assert rooms.apply(answer(result("b2/r1", temperature=1.0)), 3_000)
+    assert rooms.gaps == {}
+    assert rooms.version == version + 1
+
+
+def test_a_gap_that_comes_or_goes_is_a_change_though_no_room_changes():
+    rooms = Rooms(STALE_MS)
+    rooms.apply(answer(missing=[("b2", "no_node")]), 1_000)
+    assert rooms.version == 1
+    rooms.apply(answer(missing=[("b2", "no_node")]), 2_000)
+    assert rooms.version == 1
+
+
+def test_an_area_of_two_services_is_live_while_one_of_them_gives_readings():
+    rooms = Rooms(STALE_MS)
+    rooms.apply(answer(result("r", temperature=20.0)), 1_000, "temperature")
+    rooms.apply(answer(result("r", humidity=40.0)), 1_000, "humidity")
+    assert set(rooms.get("r").channels) == {"temperature", "humidity"}
+    assert rooms.apply(answer(missing=[("r", "timeout")]), 2_000, "temperature") == []
+    [room] = rooms.apply(answer(missing=[("r", "no_data")]), 2_000, "humidity")
+    assert room.state == "stale"
+
+
+def test_names_and_units_are_the_masters_and_an_area_it_names_is_missing_until_heard():
+    rooms = Rooms(STALE_MS)
+    [room] = rooms.learn([AreaFacts("r", "Meeting 4.13", {"temperature": "K"})], 1_000)
+    assert (room.name, room.state, room.reason) == ("Meeting 4.13", "missing", module.NEVER_HEARD)
+    [room] = rooms.apply(answer(result("r", temperature=294.0)), 2_000)
+    assert (room.name, room.channels["temperature"].unit) == ("Meeting 4.13", "K")
+    [room] = rooms.learn([AreaFacts("r", "Board room", {"temperature": "°C"})], 3_000)
+    assert (room.name, room.channels["temperature"].unit) == ("Board room", "°C")
+    assert rooms.learn([AreaFacts("r", "Board room", {"temperature": "°C"})], 3_000) == []
+
+
+def test_sparks_are_the_last_means():
+    rooms = Rooms(STALE_MS)
+    for number in range(SPARK + 5):
+        mean = None if number == SPARK else number
+        rooms.apply(answer(result("r", temperature=mean)), number)
+    sparks = rooms.sparks("r")["temperature"]
+    assert len(sparks) == SPARK
+    assert sparks[-5] is None
+    assert sparks[-1] == SPARK + 4
+    assert rooms.sparks("unknown") == {}
+
+
+def test_rooms_are_bounded(monkeypatch):
+    monkeypatch.setattr(module, "MAX_ROOMS", 2)
+    rooms = Rooms(STALE_MS)
+    rooms.apply(answer(*(result(f"r{number}", temperature=1.0) for number in range(4))), 0)
+    assert [room.area for room in rooms] == ["r0", "r1"]
+    assert rooms.left_out == {"r2", "r3"}
+    rooms.apply(answer(result("r4", temperature=1.0)), 0)
+    assert len(rooms.left_out) == 2, "so is what is remembered of the others"
+
+
+AREAS = st.sampled_from(["b1/r1", "b1/r2", "b1", "b2/r1"])
+STEP = st.one_of(
+    st.tuples(st.just("heard"), AREAS, st.sampled_from("ab"), st.none() | st.floats(-50, 50)),
+    st.tuples(st.just("gap"), AREAS, st.sampled_from("ab"), st.just("timeout")),
+    st.tuples(st.just("wait"), st.integers(0, 2 * STALE_MS), st.none(), st.none()),
+)
+
+
+@given(st.lists(STEP, max_size=30))
+def test_whoever_follows_versions_has_what_is_shown(steps):
+    """A reader that sleeps over some versions and takes what is newer sees the same in the end."""
+    rooms, seen, known, now_ms = Rooms(STALE_MS), {}, 0, 0
+    for number, (kind, what, service, value) in enumerate(steps):
+        if kind == "heard":
+            rooms.apply(answer(result(what, now_ms, temperature=value)), now_ms, service)
+        elif kind == "gap":
+            rooms.apply(answer(missing=[(what, value)]), now_ms, service)
+        else:
+            now_ms += what
+            rooms.tick(now_ms)
+        if number % 3 == 0:
+            seen.update(dict(rooms.since(known)))
+            known = rooms.version
+    seen.update(dict(rooms.since(known)))
+    assert [seen[place] for place in sorted(seen)] == list(rooms)
+    for room in rooms:
+        assert (room.state == "live") == (not room.reason)
+        assert (room.state == "missing") == (not room.channels)

@@ -1,0 +1,118 @@
+"""Random lives of a topic with a standby: nothing that it puts out is doubled or lost, and in the
+end it works at one master."""
+
+import pytest
+
+from tests.master.standby_world import World, campaign
+
+
+def names(seed):
+    return ("a", "b", "c") if seed % 3 else ("a", "b", "c", "d", "e")
+
+
+def test_nothing_is_doubled_or_lost():
+    assert sum(campaign(seed, names(seed)) for seed in range(24)) > 3
+
+
+@pytest.mark.long
+def test_nothing_is_doubled_or_lost_in_many_lives():
+    assert sum(campaign(seed, names(seed)) for seed in range(1_000, 2_000)) > 200
+
+
+@pytest.fixture
+def world():
+    world = World(1, losses=0.0)
+    world.run(5.0)
+    (guard,) = world.masters["a"].guards._guards.values()
+    assert world.masters["a"].guards.told(guard.unit) == guard.other
+    return world, world.masters[guard.other]
+
+
+def test_a_dead_masters_topic_lives_elsewhere_within_a_lease_and_two_seconds(world):
+    world, standby = world
+    died_s = world.now
+    world.crash("a")
+    while not standby.works:
+        world.step()
+        assert world.now <= died_s + 5.0
+    world.run(1.0)
+    assert {each.origin.publisher for each in world.out.values()} == {"a", standby.name}
+    world.check_end()
+
+
+def test_what_is_made_waits_for_a_dead_standby_until_a_majority_has_said_so(world):
+    world, standby = world
+    world.crash(standby.name)
+    world.run(1.0)
+    before = len(world.out)
+    world.run(1.0)
+    assert len(world.out) == before
+    world.run(4.0)
+    assert len(world.out) > before
+    world.check_end()
+
+
+def test_a_master_that_is_cut_off_puts_nothing_out(world):
+    world, standby = world
+    world.isolate("a")
+    world.run(0.5)
+    mine = [each for each in world.out.values() if each.origin.publisher == "a"]
+    world.run(8.0)
+    assert [each for each in world.out.values() if each.origin.publisher == "a"] == mine
+    assert standby.works
+    world.check_end()
+    assert world.masters["a"].where(next(iter(standby.disk.records))) == standby.name
+
+
+def test_without_a_majority_nothing_is_taken_over(world):
+    world, standby = world
+    for name in world.names:
+        if name != standby.name:
+            world.crash(name)
+    world.run(20.0)
+    assert not standby.works
+    world.check_end()
+
+
+def others(world, *known):
+    return next(name for name in world.names if name not in ("a", *known))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_owner_does_not_take_a_standby_for_gone_that_took_the_unit_over_and_died(seed):
+    world = World(seed, losses=0.0)
+    world.run(5.0)
+    world.isolate("a")
+    world.run(8.0)
+    (name,) = [each for each in world.works() if each != "a"]
+    # It is judged by the owner and the third, who do not know what it did; the owner may hear of
+    # its own end later than of the standby's.
+    world.crash(name)
+    world.cut = set()
+    world.losses = 0.6
+    world.run(8.0)
+    world.check_end()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_standby_without_which_the_owner_went_on_takes_nothing_over(seed):
+    world = World(seed, losses=0.0)
+    world.run(5.0)
+    ((_, guard),) = world.masters["a"].guards._guards.items()
+    name = guard.other
+    world.isolate(name)
+    before = len(world.out)
+    world.run(8.0)
+    assert len(world.out) > before  # without it
+    third = others(world, name)
+    world.crash("a")
+    if seed % 2:
+        # Nobody tells it for a while that its term is over, but that its owner is dead.
+        world.cut = {(third, name)}
+    else:
+        world.cut = set()
+    world.run(10.0)
+    world.cut = set()
+    world.run(10.0)
+    assert not world.masters[name].works
+    world.check_end()

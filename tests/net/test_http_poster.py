@@ -1,0 +1,132 @@
+"""One attempt to post, against a real HTTP server: what comes of each thing that it may do."""
+
+from __future__ import annotations
+
+import select
+import shutil
+import socket
+import ssl
+import subprocess
+from contextlib import suppress
+from functools import partial
+
+import pytest
+
+from agent.net.http_poster import Poster, Request
+from agent.runtime.disk_writer import DiskWriterThread
+from agent.runtime.retrying import Answered
+from agent.wire.webhook_config import Target
+from testkit.waiting import PATIENCE_S
+from tests.master.webhook_receiver import Receiver
+
+REQUEST = Request(b'{"a":1}', {"webhook-id": "w_1", "webhook-timestamp": "1"})
+
+
+def attempt(port, *, timeout_s=PATIENCE_S, tls=False, host="127.0.0.1", ca=None):
+    target = Target(tls, host, port, "/x?y=1")
+    context = partial(ssl.create_default_context, cafile=ca)
+    return Poster(target, timeout_s, context).post(REQUEST)
+
+
+@pytest.fixture
+def receiver():
+    made = Receiver(200)
+    yield made
+    made.close()
+
+
+def test_it_posts_what_it_is_told_to(receiver):
+    assert attempt(receiver.port) == Answered(200, "200 OK")
+    post = receiver.next()
+    assert (post.path, post.body, post.id) == ("/x?y=1", REQUEST.body, "w_1")
+    assert post.headers["Host"] == f"127.0.0.1:{receiver.port}"
+
+
+def test_a_redirection_is_not_followed(receiver):
+    receiver.answers = [302]
+    answered = attempt(receiver.port)
+    assert answered.status == 302
+    assert "not followed" in answered.line
+
+
+@pytest.mark.parametrize(("after", "seconds"), [(b"7", 7.0), (b"Mon, 1 Jan", 0.0), (b"-1", 0.0)])
+def test_what_it_asks_for_is_read(receiver, after, seconds):
+    receiver.answers = [b"HTTP/1.1 503 Busy\r\nRetry-After: %s\r\n\r\n" % after]
+    assert attempt(receiver.port) == Answered(503, "503 Busy", seconds)
+
+
+def test_an_endless_body_is_not_read(receiver):
+    receiver.answers = [b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 4_000_000]
+    assert attempt(receiver.port) == Answered(200, "200 OK")
+
+
+@pytest.mark.parametrize("answer", [b"SMTP\r\n\r\n", b"HTTP/1.1 200 OK\r\nx", b""])
+def test_what_is_no_answer_is_none(receiver, answer):
+    receiver.answers = [answer]
+    answered = attempt(receiver.port)
+    assert (answered.status, "\n" in answered.line) == (0 if answer[:4] != b"HTTP" else 200, False)
+
+
+def test_nobody_there():
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    answered = attempt(port)
+    assert answered.status == 0
+    assert "refused" in answered.line
+
+
+def test_no_answer_in_time(receiver):
+    receiver.answers = [None]
+    assert attempt(receiver.port, timeout_s=0.1) == Answered(0, "no answer within 0.1 s")
+
+
+def test_a_byte_now_and_then_does_not_make_it_longer():
+    """Each read would have its own timeout; all together have one."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread, told = DiskWriterThread("webhook"), []
+        target = Target(False, "127.0.0.1", server.getsockname()[1], "/")
+        poster = Poster(target, 0.3, ssl.create_default_context)
+        thread.submit(partial(poster.post, REQUEST), told.append)
+        connection, _ = server.accept()
+        with connection:
+            connection.sendall(b"HTTP/1.1 ")
+            while not select.select([thread.fileno], [], [], 0.05)[0]:
+                with suppress(OSError):  # its end of the connection is closed first
+                    connection.sendall(b"2")
+        thread.close()
+        assert told == [Answered(0, "no answer within 0.3 s")]
+
+
+def test_a_server_that_does_not_speak_tls(receiver):
+    assert attempt(receiver.port, tls=True).status == 0
+
+
+@pytest.fixture
+def certificate(tmp_path):
+    """Of localhost, with its key."""
+    if (openssl := shutil.which("openssl")) is None:
+        pytest.skip("openssl is not installed")
+    key, made = tmp_path / "key.pem", tmp_path / "made.pem"
+    command = f"{openssl} req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1"
+    name = "-subj /CN=localhost -addext subjectAltName=DNS:localhost"
+    files = ["-keyout", key, "-out", made]
+    subprocess.run([*command.split(), *name.split(), *files], check=True, capture_output=True)
+    made.write_text(made.read_text() + key.read_text())
+    return made
+
+
+def test_a_certificate_is_checked_and_so_is_its_name(certificate):
+    receiver = Receiver(200, certificate=certificate)
+    try:
+        known = {"tls": True, "ca": str(certificate)}
+        assert attempt(receiver.port, host="localhost", **known) == Answered(200, "200 OK")
+        assert receiver.next().body == REQUEST.body
+        for answered in (
+            attempt(receiver.port, host="localhost", tls=True),
+            attempt(receiver.port, **known),
+        ):
+            assert answered.status == 0
+            assert "CERTIFICATE_VERIFY_FAILED" in answered.line
+        assert receiver.posts.empty()
+    finally:
+        receiver.close()
