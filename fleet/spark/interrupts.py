@@ -32,7 +32,7 @@ GRACE_S: Final = 0.4
 # Time after Ctrl-C within which this process may unwind before it is killed.
 LIMIT_S: Final = 1.1
 LOOK_S: Final = 0.05
-# Time for deleting temporary files after that.
+# Time after that for a line on stderr, then for deleting temporary files.
 DELETE_S: Final = 0.3
 
 _scratch: list[str] = []
@@ -58,7 +58,16 @@ class Interrupts:
     def __init__(self) -> None:
         self.pressed = False
         self.raised = False
-        self.told = False
+        self._told = threading.Lock()
+
+    def tells(self) -> bool:
+        """Whether the caller is the one that reports Ctrl-C: true once, for one thread."""
+        return self._told.acquire(blocking=False)
+
+    def await_telling(self) -> None:
+        """Return if the caller is to report Ctrl-C; if `cut_off` has done so, wait for its end."""
+        if not self.tells():
+            threading.Event().wait()
 
     def end(
         self,
@@ -85,7 +94,7 @@ class Interrupts:
 
     def at_exit(self) -> None:
         """Exit here: unloading libraries would take a second on a busy machine, for nothing."""
-        if self.told:
+        if self._told.locked():
             with suppress(OSError, ValueError):
                 sys.stdout.flush()
                 sys.stderr.flush()
@@ -93,8 +102,10 @@ class Interrupts:
 
     def cut_off(self) -> NoReturn:
         """End this process regardless of its threads."""
-        if not self.told:
+        if self.tells():
             os.write(2, b"fleet: interrupted\n")
+        else:
+            time.sleep(DELETE_S)  # the main thread may be about to write it
         # Java is gone; a disk that stands still must not keep the process.
         cleaner = threading.Thread(target=_delete_scratch, daemon=True)
         cleaner.start()
@@ -150,7 +161,7 @@ def heard() -> Iterator[Interrupts]:
             # The next run must not overlap with a Java that still writes.
             while _children_in_sessions() or _is_starting_one():
                 time.sleep(LOOK_S)
-            interrupts.told = True
+            interrupts.await_telling()
             raise KeyboardInterrupt from None
         raise
     finally:

@@ -124,6 +124,33 @@ def test_ctrl_c_that_is_ignored_stays_ignored():
     assert (done.returncode, done.stdout, done.stderr) == (0, "went on\n", "")
 
 
+# The main thread leaves its last wait while the other thread deletes temporary files.
+LATE = """\
+import os, signal, sys, threading
+from fleet.common import exits
+from fleet.spark import interrupts
+
+cut_off = threading.Event()
+interrupts._children_in_sessions = lambda: []
+interrupts._is_starting_one = lambda: not cut_off.wait()
+interrupts._delete_scratch = lambda: (cut_off.set(), threading.Event().wait())
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    with interrupts.heard():
+        os.kill(os.getpid(), signal.SIGINT)
+        threading.Event().wait()
+except KeyboardInterrupt:
+    sys.exit(exits.fail("interrupted", exits.INTERRUPTED))
+"""
+
+
+def test_a_main_thread_that_unwinds_as_it_is_cut_off_says_nothing_twice():
+    done = subprocess.run(
+        [sys.executable, "-c", LATE], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (130, "fleet: interrupted\n")
+
+
 STARTS = """
 import os, time
 from fleet.spark import interrupts
