@@ -1,12 +1,35 @@
-"""How many examples hypothesis tries: a quarter of them in `make test`, all in `make test-long`."""
+"""How much a run tries.
+
+Of hypothesis's examples `make test` tries a quarter, `make test-long` all; of each campaign
+`make test-long` runs the whole, CI a part.
+"""
 
 import os
 from typing import Final
 
+import pytest
+
 ALL: Final = os.environ.get("SANDERLING_EXAMPLES") == "all"
 FEWEST: Final = 10
+# Kills of the streaming job; campaigns are whole with as many as `make test-long` has by itself.
+KILLS: Final = int(os.environ.get("SANDERLING_KILLS", "20"))
+WHOLE: Final = KILLS >= 20
+CAMPAIGN: Final = [
+    pytest.mark.long,
+    pytest.mark.skipif(not WHOLE, reason="CI runs a part of this campaign; make test-long all"),
+]
 
 
 def examples(full: int) -> int:
     """Of so many, as many as this run tries."""
     return full if ALL else max(FEWEST, full // 4)
+
+
+def share(whole: int, part: int = 5) -> int:
+    """Of so many runs of a campaign: all, or in CI one of `part`."""
+    return whole if WHOLE else max(1, whole // part)
+
+
+def campaign(n: int, part: int = 5) -> list[pytest.MarkDecorator]:
+    """Marks of a campaign's n-th case: `make test-long` runs each, CI one of `part`."""
+    return CAMPAIGN if n % part else [pytest.mark.long]

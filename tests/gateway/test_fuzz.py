@@ -1,7 +1,6 @@
 """Mutated requests over a real socket: each gets one answer that HTTP allows, never a fault, and
 nothing without a token. `-m long` sends 200,000, in CI a tenth."""
 
-import os
 import random
 import re
 import socket
@@ -12,9 +11,10 @@ from hypothesis import strategies as st
 
 from agent.gateway.routes import ENDPOINTS
 from testkit.waiting import PATIENCE_S
+from tests.examples import share
 from tests.gateway.conftest import ask
 
-REQUESTS = 200_000 if int(os.environ.get("SANDERLING_KILLS", "20")) >= 20 else 20_000
+REQUESTS = share(200_000, 10)
 BODY = (
     b'{"areas":["b1"],"window":{"last_s":60},"slo":{"percentile":99,"latency_ms":500},'
     b'"form":"aggregate"}'

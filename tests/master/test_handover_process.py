@@ -12,6 +12,7 @@ from agent.wire.handover import MoveUnit
 from agent.wire.topics import CreateTopic, ListTopics, Topic
 from fleet.cli.commands import run as fleet
 from testkit.waiting import PATIENCE_S
+from tests.examples import campaign
 from tests.master.handover_masters import Masters
 from tests.master.test_topic_process import Outputs, Publisher, run
 from tests.master.worker_rig import package
@@ -168,7 +169,9 @@ def test_a_master_is_killed_during_a_move_and_nothing_is_lost(masters, context):
     kill_and_move(masters, context, *SHORT)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("iad", "state"), [each for each in STATES if each != SHORT])
+@pytest.mark.parametrize(
+    ("iad", "state"),
+    [pytest.param(*each, marks=campaign(n, 3)) for n, each in enumerate(STATES) if each != SHORT],
+)
 def test_a_master_is_killed_at_every_state(masters, context, iad, state):
     kill_and_move(masters, context, iad, state)

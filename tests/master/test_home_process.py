@@ -16,6 +16,7 @@ from agent.wire.push import Notified
 from agent.wire.records import NodeEventRecord, decode_record
 from testkit.agent_process import AgentProcess, installed
 from testkit.waiting import wait_until
+from tests.examples import campaign
 from tests.master.handover_masters import Masters
 from tests.master.test_handover_process import STATES
 
@@ -248,14 +249,12 @@ def test_a_master_is_killed_while_a_home_moves(subscribed, unit, iad, state):
     kill_and_move(subscribed, unit, iad, state)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("unit", "iad", "state"),
     [
-        (unit, iad, state)
-        for unit in (NODE, LOG)
-        for iad, state in STATES
-        if (unit, iad, state) not in SHORT
+        pytest.param(*each, marks=campaign(n, 3))
+        for n, each in enumerate((unit, *state) for unit in (NODE, LOG) for state in STATES)
+        if each not in SHORT
     ],
 )
 def test_a_master_is_killed_at_every_state_of_a_home(subscribed, unit, iad, state):

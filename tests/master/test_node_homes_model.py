@@ -43,6 +43,7 @@ from agent.wire.messages import EventsTaken, Goodbye, Heartbeat, Hello, NodeEven
 from agent.wire.operator import NodeAlert
 from agent.wire.principals import Sender
 from agent.wire.unions import PublicRequest
+from tests.examples import share
 from tests.master.held_writer import HeldWriter
 from tests.master.home_master import HomeMaster
 from tests.master.test_node_events_model import Card, Killed, Store
@@ -498,4 +499,4 @@ def test_no_alert_is_lost_or_doubled_whatever_happens_to_a_home_on_its_way() -> 
 
 @pytest.mark.long
 def test_the_same_for_long() -> None:
-    campaign(range(1_000, 4_000))
+    campaign(range(1_000, 1_000 + share(3_000)))

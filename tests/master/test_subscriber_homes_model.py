@@ -34,6 +34,7 @@ from agent.wire.push import AcknowledgeNotifications, Notified, Subscribe, Subsc
 from agent.wire.unions import PublicRequest
 from tests.alerts.disk import Disk
 from tests.alerts.samples import OTHER_FILTER, notification, read_filter
+from tests.examples import share
 from tests.master.held_writer import HeldWriter
 from tests.master.home_master import HomeMaster
 from tests.master.test_node_events_model import Killed
@@ -416,4 +417,4 @@ def test_no_notification_is_lost_or_doubled_whatever_happens_to_a_home_on_its_wa
 
 @pytest.mark.long
 def test_the_same_for_long() -> None:
-    campaign(range(1_000, 4_000))
+    campaign(range(1_000, 1_000 + share(3_000)))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.examples import campaign
 from tests.overlay.schedules import (
     with_failures,
     with_impatience,
@@ -35,7 +36,7 @@ def _run(schedule: Callable[[int], World], first: int, count: int) -> int:
 
 @pytest.mark.parametrize(
     "piece",
-    [*range(SHORT), *(pytest.param(n, marks=pytest.mark.long) for n in range(SHORT, PIECES))],
+    [*range(SHORT), *(pytest.param(n, marks=campaign(n)) for n in range(SHORT, PIECES))],
 )
 def test_schedules(piece: int) -> None:
     """Of ten schedules six are without failures; one keeps few notifications, and in one links are

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import random
 
 import pytest
 
 from agent.placement.admission import QUIET_S
+from tests.examples import campaign
 from tests.placement.drifting_masters import ROUND_S, Masters, Trouble
 
 PIECES = 50
 SCHEDULES = 10_000
 SHORT = 20
-# CI runs a tenth of them.
-RUN = PIECES if int(os.environ.get("SANDERLING_KILLS", "20")) >= 20 else PIECES // 10
 
 
 def trouble(rng: random.Random) -> Trouble:
@@ -32,7 +30,7 @@ def trouble(rng: random.Random) -> Trouble:
     "seeds",
     [
         range(SHORT),
-        *(pytest.param(range(n, SCHEDULES, PIECES), marks=pytest.mark.long) for n in range(RUN)),
+        *(pytest.param(range(n, SCHEDULES, PIECES), marks=campaign(n, 25)) for n in range(PIECES)),
     ],
     ids=str,
 )

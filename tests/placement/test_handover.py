@@ -13,6 +13,7 @@ import pytest
 
 from agent.placement.handover_source import Source
 from agent.placement.handover_target import Target
+from tests.examples import campaign
 from tests.placement.exploration import Exploration
 from tests.placement.handover_world import World, faultless
 
@@ -45,7 +46,10 @@ QUICK = 2
     "start",
     [
         *(pytest.param(world, id=name) for name, world in SMALL.items()),
-        *(pytest.param(world, id=name, marks=pytest.mark.long) for name, world in LARGE.items()),
+        *(
+            pytest.param(world, id=name, marks=campaign(n, 3))
+            for n, (name, world) in enumerate(LARGE.items())
+        ),
     ],
 )
 def test_every_interleaving_keeps_the_invariants_and_can_be_finished(
@@ -97,7 +101,7 @@ def schedule(seed: int) -> World:
 
 @pytest.mark.parametrize(
     "piece",
-    [*range(QUICK), *(pytest.param(n, marks=pytest.mark.long) for n in range(QUICK, PIECES))],
+    [*range(QUICK), *(pytest.param(n, marks=campaign(n)) for n in range(QUICK, PIECES))],
 )
 def test_random_schedules_of_larger_worlds(piece: int) -> None:
     count = SCHEDULES // PIECES

@@ -28,6 +28,7 @@ from agent.placement.standby import Standby
 from agent.placement.take_over import Dead, Role, Write
 from agent.placement.take_over import Written as RoleWritten
 from agent.placement.world import Unit
+from tests.examples import campaign
 
 TIMING = LeaseTiming()
 UNIT = Unit("processor", "comfort")
@@ -210,7 +211,7 @@ class Fleet:
             self.do(place, place.lease.handle(message, sender, place.clock(self.at)))
 
 
-@pytest.mark.parametrize("piece", [0, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 2))])
+@pytest.mark.parametrize("piece", [0, *(pytest.param(n, marks=campaign(n, 2)) for n in (1, 2))])
 def test_a_dead_owner_is_taken_over_within_a_lease_and_two_seconds(piece: int) -> None:
     """Whichever clocks run fast or slow; some messages are lost. Before, nobody is judged."""
     count = 100 if piece == 0 else 2_000
@@ -242,7 +243,7 @@ def troubled(seed: int) -> Fleet:
     return fleet
 
 
-@pytest.mark.parametrize("piece", [0, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 2))])
+@pytest.mark.parametrize("piece", [0, *(pytest.param(n, marks=campaign(n, 2)) for n in (1, 2))])
 def test_no_schedule_has_an_owner_that_holds_the_lease_and_is_dead(piece: int) -> None:
     count = 100 if piece == 0 else 2_000
     taken = 0

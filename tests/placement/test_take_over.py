@@ -12,6 +12,7 @@ from agent.placement.member_lease import Granted, Keep, MemberLease, Over, Tell
 from agent.placement.primary import Primary
 from agent.placement.standby import Standby
 from agent.placement.take_over import Kept, Saved, Send, Update
+from tests.examples import campaign
 from tests.placement.exploration import Exploration
 from tests.placement.handover_world import Broken
 from tests.placement.take_over_world import Save, World
@@ -66,7 +67,10 @@ def world(**options: Any) -> World:
     "options",
     [
         *(pytest.param(each, id=name) for name, each in SMALL.items()),
-        *(pytest.param(each, id=name, marks=pytest.mark.long) for name, each in LARGE.items()),
+        *(
+            pytest.param(each, id=name, marks=campaign(n, 3))
+            for n, (name, each) in enumerate(LARGE.items())
+        ),
     ],
 )
 def test_every_interleaving_keeps_the_invariants_and_somebody_owns_the_unit(

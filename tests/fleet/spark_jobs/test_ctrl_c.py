@@ -14,6 +14,7 @@ import pytest
 
 from fleet.lake.schema.folder import Lake
 from testkit.agent_process import LISTENS, installed
+from tests.examples import CAMPAIGN
 from tests.fleet.spark_jobs import landings
 
 PATIENCE_S = 300
@@ -106,10 +107,10 @@ STAGES = [
     (REPORT, starts_java, ""),
     (REPORT, says("taking in what was pulled"), "long"),
     (REPORT, makes("checkpoints/landing/offsets/0"), "campaign"),
-    (REPORT, makes("staging/tables/*/new"), "long"),
+    (REPORT, makes("staging/tables/*/new"), "campaign"),
     (REPORT, makes("tables/queries/*"), "campaign"),
     (REPORT, says("computing"), "campaign"),
-    (REPORT, says("writing the page"), "long"),
+    (REPORT, says("writing the page"), "campaign"),
     (REPORT, says("writing models"), "campaign"),
     (INGEST, starts_java, "campaign"),
     (INGEST, makes("staging/tables/*/new"), "long"),
@@ -119,10 +120,7 @@ STAGES = [
 ]
 
 
-CAMPAIGN = pytest.mark.skipif(
-    int(os.environ.get("SANDERLING_KILLS", "20")) < 20, reason="only with make test-long KILLS=20"
-)
-MARKS = {"": [], "long": [pytest.mark.long], "campaign": [pytest.mark.long, CAMPAIGN]}
+MARKS = {"": [], "long": [pytest.mark.long], "campaign": CAMPAIGN}
 
 
 @pytest.mark.parametrize(

@@ -18,13 +18,13 @@ import pytest
 from fleet.lake.ingest.stream import ingest
 from fleet.lake.schema.folder import Lake
 from testkit.agent_process import LISTENS
+from tests.examples import KILLS
 from tests.fleet.spark_jobs import landings
 from tests.fleet.spark_jobs.lake_oracle import expected
 from tests.fleet.spark_jobs.lake_tables import everything
 from tests.fleet.spark_jobs.test_lake_random import NOON_MS, told
 
 pytestmark = pytest.mark.long
-KILLS = int(os.environ.get("SANDERLING_KILLS", "20"))
 SEED = 7
 # About what a start and its first batches make.
 MAX_FILES = 70

@@ -10,6 +10,7 @@ from fleet.lake.ingest.compaction import compact
 from fleet.lake.ingest.stream import ingest
 from fleet.lake.schema.folder import Lake
 from fleet.lake.schema.tables import base
+from tests.examples import campaign
 from tests.fleet.spark_jobs import landings
 from tests.fleet.spark_jobs.lake_oracle import expected
 from tests.fleet.spark_jobs.lake_tables import everything
@@ -116,8 +117,7 @@ def told(tables):
     return tables | {"quarantine": sorted(quarantine)}
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [pytest.param(n, marks=campaign(n, 3)) for n in range(3)])
 def test_any_split_in_any_order_gives_the_same_tables(spark, tmp_path, seed):
     draw = random.Random(seed)
     lake = Lake(tmp_path / "a lake [1]")
