@@ -138,3 +138,16 @@ class Mover(Protocol):
 
     def where(self, unit: Unit) -> str | None:
         """To which master a unit went that lived here; None if it lives here, or never did."""
+
+
+class Departures(Protocol):
+    """Where units went that lived here."""
+
+    def departed(self, kind: Kind) -> dict[str, str]:
+        """The IADs of those of a kind, by name."""
+
+    def forget(self, unit: Unit) -> None:
+        """Where this one went does not matter any more."""
+
+    def bound_for(self, unit: Unit) -> str:
+        """The IAD to which it is on its way from here; empty if it is not."""

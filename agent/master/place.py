@@ -9,7 +9,8 @@ from agent.master.config_filters import configured_filter
 from agent.overlay.scot import BrokerId, Scot, ScotError
 from agent.topics.contents import topics_of
 from agent.wire.config import ConfigError
-from agent.wire.master_config import MasterConfig, OverlayNeighbour
+from agent.wire.master_config import MasterConfig
+from agent.wire.overlay_config import OverlayNeighbour
 from agent.wire.predicates import Filter
 
 BESIDES: Final = "besides"

@@ -12,6 +12,7 @@ from agent.master.movable import Mover
 from agent.master.operator_plane import OperatorPlane
 from agent.master.peers import Peers
 from agent.master.placement_facts import Measured, Topics, movable
+from agent.master.placement_orders import PlacementOrders
 from agent.master.public_plane import PublicPlane
 from agent.master.request_plane import RequestOrigin
 from agent.master.state import State
@@ -22,42 +23,31 @@ from agent.placement.gossip import Gossip
 from agent.placement.home_traffic import HomeTraffic
 from agent.placement.moves import Move
 from agent.placement.placer import Placer
-from agent.placement.view import View, believed, moves_of
-from agent.placement.world import Kind, PlacementError, Unit
+from agent.placement.view import View, believed
+from agent.placement.world import PlacementError, Unit
 from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
 from agent.wire.master_config import MasterConfig
 from agent.wire.placement import (
-    MAX_PINS,
     MAX_TOLD_MASTERS,
-    ApplyPlan,
     AskGrant,
     GrantTold,
     KnownFacts,
-    Mode,
-    PinUnit,
     PlacementEcho,
     PlacementFacts,
     PlacementReport,
     PlacementRequest,
     SameFacts,
-    SetPlacementMode,
     ShowPlacement,
 )
 
-# Kinds of the documents in the state.
-PIN: Final = "placement_pin"
-MODE: Final = "placement_mode"
 # How often moves are looked after, while there are any.
 LOOK_S: Final = 0.25
 # One of so many seconds is for that at most.
 SHARE: Final = 20.0
-MAX_SOUGHT: Final = 8
 # A new topic is placed when all masters have told what they have, or after so many intervals.
 PATIENCE: Final = 3.0
 OVER: Final = frozenset({"settled", "aborted"})
-NOT_NOW: Final = "this master's disk takes nothing now; try again later"
-KINDS: Final = get_args(Kind)
 
 
 class PlacementPlane:
@@ -110,6 +100,8 @@ class PlacementPlane:
         now = self._clock()
         self._gossip = Gossip(self._iad, epoch, now, self._config.every_s)
         self._placer = Placer(self._iad, drift=self._config.drift, move_cost=self._config.move_cost)
+        self._orders = PlacementOrders(self._iad, self._placer, state, partners)
+        self._orders.restore(frozen=self._config.frozen)
         self._admission = Admission(self._iad, epoch, self._placer, now)
         self._costs = CostHistory()
         self._told_moves = ToldMoves(self._iad, mover, self._placer)
@@ -117,12 +109,9 @@ class PlacementPlane:
         self._begun: dict[Unit, Move] = {}
         # New units, and until when other masters are waited for before they are placed.
         self._arriving: dict[Unit, float] = {}
-        # Masters that an operator named lately, and that were no partners.
-        self._sought: list[str] = []
         self._told_troubles: set[str] = set()
         self._was_full = False
         self._tell_s = self._look_s = self._rested_s = now + self._config.every_s
-        self._restore()
         public.takes(PlacementFacts, self._heard)
         public.takes(AskGrant, self._asked_grant)
         public.takes(SameFacts, self._heard_same)
@@ -133,16 +122,6 @@ class PlacementPlane:
         topics.on_created = self._arrived
         topics.on_removed = self._removed
         reactor.add_timer(self)
-
-    def _restore(self) -> None:
-        if self._config.frozen:
-            self._placer.mode = "frozen"
-        if (mode := self._state.all(MODE).get("mode", b"").decode()) in get_args(Mode):
-            self._placer.mode = mode  # type: ignore[assignment]  # as just looked up
-        for key, iad in self._state.all(PIN).items():
-            kind, _, name = key.partition("/")
-            if kind in KINDS:
-                self._placer.pins[Unit(kind, name)] = iad.decode()  # type: ignore[arg-type]  # ditto
 
     # --- time ----------------------------------------------------------------------------------
 
@@ -201,7 +180,7 @@ class PlacementPlane:
 
     def _hear_pins(self, told: PlacementFacts) -> None:
         for unit in self._placer.heard(told, self._units_here()):
-            self._save_pin(unit)
+            self._orders.save_pin(unit)
 
     def _is_partner(self, origin: RequestOrigin, iad: str) -> bool:
         sender = origin.sender
@@ -370,7 +349,7 @@ class PlacementPlane:
         unit = Unit("processor", name)
         self._arriving.pop(unit, None)
         if self._placer.pins.pop(unit, None) is not None:
-            self._save_pin(unit)
+            self._orders.save_pin(unit)
 
     def _place(self, view: View | None, unit: Unit) -> str:
         """Have a new unit moved if that is worth it; what is to be said of it."""
@@ -402,7 +381,7 @@ class PlacementPlane:
         placer = self._placer
         waiting = {target for _, target, _ in placer.waiting}
         begun = {each.target for each in self._begun.values()}
-        return {*waiting, *begun, *placer.pins.values(), *self._sought} - {""}
+        return {*waiting, *begun, *placer.pins.values(), *self._orders.sought} - {""}
 
     def _unheard(self, now: float) -> bool:
         """Whether a master that is connected has not told anything lately."""
@@ -440,66 +419,7 @@ class PlacementPlane:
     def _done(self, request: PlacementRequest, now: float) -> str:
         if isinstance(request, ShowPlacement):
             return ""
-        if not self._state.takes:
-            raise PlacementError(NOT_NOW)
-        view = self.view(now)
-        match request:
-            case PinUnit(_, wanted, iad):
-                return self._pin(view, Unit(wanted.kind, wanted.name), iad, now)
-            case SetPlacementMode(_, iad, mode):
-                return self._set_mode(view, iad, mode, now)
-            case ApplyPlan(_, moves):
-                return self._apply(view, moves_of(moves), now)
-
-    def _pin(self, view: View, unit: Unit, iad: str, now: float) -> str:
-        if not iad:
-            self._placer.unpin(unit)
-            self._save_pin(unit)
-            return f"{unit} is pinned no more"
-        view.unit(f"{unit.kind}:{unit.name}")
-        if iad not in self._partners and iad != self._iad:
-            # It may be one that membership finds: the operator asks again.
-            self._sought = [*self._sought, iad][-MAX_SOUGHT:]
-        pinned = sum(map(bool, self._placer.pins.values()))
-        if pinned >= MAX_PINS and not self._placer.pins.get(unit):
-            raise PlacementError(f"{MAX_PINS} units are pinned here: no more can be")
-        self._placer.check_pin(view, unit, iad, self._silent(now))
-        self._placer.pin(unit, iad)
-        self._save_pin(unit)
-        return f"{unit} is pinned to {iad}" + ("" if iad == self._iad else ", and moves there")
-
-    def _save_pin(self, unit: Unit) -> None:
-        key = f"{unit.kind}/{unit.name}"
-        if (iad := self._placer.pins.get(unit)) is None:
-            self._state.remove(PIN, key)
-        else:
-            self._state.put(PIN, key, iad.encode())
-
-    def _set_mode(self, view: View, iad: str, mode: Mode, now: float) -> str:
-        if iad != self._iad:
-            silent = self._silent(now)
-            if iad not in silent:
-                view.master(iad, silent)
-            raise PlacementError(
-                f"this is the master of {self._iad}; ask that of {iad}: --iad {iad}"
-            )
-        self._placer.mode = mode
-        self._state.put(MODE, "mode", mode.encode())
-        count = len(view.units(iad))
-        units = _counted(count, "unit")
-        if mode == "draining":
-            return f"{iad} drains: {units} to move away" if count else f"{iad} is empty"
-        if mode == "frozen":
-            return f"{iad} is frozen: it keeps what it has ({units}), and takes no other"
-        return f"{iad} is open again"
-
-    def _apply(self, view: View, moves: Sequence[Move], now: float) -> str:
-        mine = self._placer.apply(view, moves, self._silent(now))
-        elsewhere = sorted({str(m.source) for m in moves if m.source != self._iad})
-        if not elsewhere:
-            return f"{_counted(len(mine), 'move')} begin{'s' * (len(mine) == 1)} here"
-        others = ", ".join(elsewhere)
-        return f"{len(mine)} of {len(moves)} moves begin here; the others are for: {others}"
+        return self._orders.carry_out(request, self.view(now), self._silent(now))
 
     def _report(self, origin: RequestOrigin, id_: str, message: str) -> None:
         now = self._clock()
@@ -527,7 +447,3 @@ class PlacementPlane:
             KnownFacts(PlacementFacts(iad, 0, 0, self._config.every_s), 0.0, silent=True)
             for iad in sorted(set(self._partners) - told)
         ]
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count != 1)}"

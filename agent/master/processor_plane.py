@@ -26,8 +26,9 @@ from agent.processing.events import (
     Save,
     TakeCheckpoint,
 )
-from agent.processing.processing import Processing, Status
+from agent.processing.processing import Processing
 from agent.processing.record import record_of
+from agent.processing.status import Status
 from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
 from agent.topics.events import (

@@ -8,11 +8,13 @@ import secrets
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Sequence
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
+from agent.master.movable import Departures
 from agent.master.operator_plane import OperatorPlane
+from agent.master.processor_plane import ProcessorPlane
 from agent.master.public_plane import PublicPlane
 from agent.master.push_plane import PushPlane
 from agent.master.request_plane import RequestOrigin
@@ -21,7 +23,7 @@ from agent.master.subscriber_plane import client_of
 from agent.master.topic_moves import TopicMoves
 from agent.master.topic_shadows import TopicShadows
 from agent.placement.handover import Record
-from agent.placement.world import Kind, Unit
+from agent.placement.world import Unit
 from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
 from agent.scheduling.admission import may_publish
@@ -87,74 +89,6 @@ CROWDED: Final = "too much waits for masters that are away; try again later"
 NOT_NOW: Final = "this master's disk takes nothing now; try again later"
 
 
-class Processors(Protocol):
-    """The message processors of this master. What they say comes as events of `Topics`."""
-
-    # Gets the topic, what happened to its processor, in a word and in a line.
-    on_trouble: Callable[[str, str, str], object]
-
-    def why_not(self, topic: Topic) -> str:
-        """Why the processor of a topic cannot be started here; empty if it can."""
-
-    def described(self, status: TopicStatus) -> TopicStatus:
-        """A topic's status with the processor's part."""
-
-    def start(self, started: StartProcessor, tell: Callable[[TopicsEvent], None]) -> None:
-        """Begin; `tell` takes what follows."""
-
-    def stop(self, name: str) -> None:
-        """End the processor of this topic."""
-
-    def enable(self, name: str) -> None:
-        """Start it again, whatever it did before."""
-
-    def feed(self, message: Feed) -> None:
-        """A message for it."""
-
-    def take_checkpoint(self, name: str) -> None:
-        """Have it give its state."""
-
-
-class NoProcessors:
-    """The processors of a master that has none."""
-
-    on_trouble: Callable[[str, str, str], object]
-
-    def why_not(self, topic: Topic) -> str:
-        return f"no processor {topic.processor} here: this master has none"
-
-    def described(self, status: TopicStatus) -> TopicStatus:
-        return msgspec.structs.replace(status, state="disabled", trouble="no processors here")
-
-    def start(self, started: StartProcessor, tell: Callable[[TopicsEvent], None]) -> None:
-        pass
-
-    def stop(self, name: str) -> None:
-        pass
-
-    def enable(self, name: str) -> None:
-        pass
-
-    def feed(self, message: Feed) -> None:
-        pass
-
-    def take_checkpoint(self, name: str) -> None:
-        pass
-
-
-class Departures(Protocol):
-    """Where units went that lived here."""
-
-    def departed(self, kind: Kind) -> dict[str, str]:
-        """The IADs of those of a kind, by name."""
-
-    def forget(self, unit: Unit) -> None:
-        """Where this one went does not matter any more."""
-
-    def bound_for(self, unit: Unit) -> str:
-        """The IAD to which it is on its way from here; empty if it is not."""
-
-
 class TopicPlane:
     """Connects topics to sockets, disk, inboxes and processors. `kept` is what the store had at the
     start; `areas` returns the areas that some node is known to cover; `wall` reads the wall clock
@@ -172,7 +106,7 @@ class TopicPlane:
         kept: Sequence[SaveProgress],
         wall: Callable[[], float],
         say: Say,
-        processors: Processors | None = None,
+        processors: ProcessorPlane,
         areas: Callable[[], Sequence[AreaSet]] = tuple,
         units: Sequence[Record] = (),
         guarded: Collection[str] = (),
@@ -185,7 +119,7 @@ class TopicPlane:
         self._push = push
         self._wall = wall
         self._say = say
-        self._processors = processors or NoProcessors()
+        self._processors = processors
         self._topics = MovableTopics(
             iad,
             lambda: secrets.token_hex(16),

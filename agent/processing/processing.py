@@ -13,9 +13,6 @@ import math
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
-from msgspec import Struct
-from msgspec.structs import replace
-
 from agent.processing.dispatch import Dispatch
 from agent.processing.events import (
     Arrived,
@@ -42,31 +39,15 @@ from agent.processing.events import (
     WorkerEnded,
     WorkerReady,
 )
-from agent.processing.measures import Counters, Interval, Spread
+from agent.processing.measures import Interval
 from agent.processing.outputs import Nonsense, read_outputs
 from agent.processing.processor import Input, Processor
+from agent.processing.status import Status
 from agent.processing.worker import Request, Worker
 from agent.runtime.back_off import BackOff
 
 FIRST_PAUSE_S: Final = 1.0  # before a worker is started that never became ready
 LONGEST_PAUSE_S: Final = 60.0
-
-
-class Status(Struct, frozen=True):
-    """A processor as operators see it. `worker` is None while no worker has its state."""
-
-    processor: str
-    program: str
-    state: str
-    worker: int | None
-    waiting: int
-    waiting_bytes: int
-    state_bytes: int
-    position: int  # of the checkpoint
-    failures: int  # in a row
-    last_failure: str
-    counters: Counters
-    spreads: dict[str, Spread]
 
 
 class Processing(Dispatch):
@@ -114,21 +95,7 @@ class Processing(Dispatch):
 
     def status_of(self, name: str, now: float) -> Status:
         """One processor that is owned."""
-        processor = self._processors[name]
-        return Status(
-            processor.name,
-            processor.definition.processor,
-            processor.state,
-            processor.worker,
-            processor.waiting,
-            processor.bytes,
-            len(processor.checkpoint.state),
-            processor.checkpoint.position,
-            processor.failures,
-            processor.last_failure,
-            replace(processor.measures.counters),
-            processor.measures.lately.spreads(now),
-        )
+        return Status.of(self._processors[name], now)
 
     def owns(self, name: str) -> bool:
         """Whether there is such a processor."""

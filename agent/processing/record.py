@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent.processing.measures import Interval
-from agent.processing.processing import Status
+from agent.processing.status import Status
 from agent.wire.records import ProcessingRecord
 from agent.wire.topics import Topic
 

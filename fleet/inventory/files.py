@@ -22,11 +22,11 @@ from agent.wire.edge_config import (
 from agent.wire.master_config import (
     MasterConfig,
     MasterIdentity,
-    MasterOverlay,
     MasterSockets,
     MasterState,
     PoolMember,
 )
+from agent.wire.overlay_config import MasterOverlay
 from agent.wire.webhook_config import MasterWebhook, Receiver
 from fleet.common import toml
 from fleet.inventory.effective import (

@@ -19,15 +19,14 @@ from agent.wire.edge_config import (
     EdgeTrigger,
 )
 from agent.wire.master_config import (
-    Cluster,
     MasterAutoscale,
     MasterClients,
     MasterLiveness,
     MasterRecords,
     MasterScheduling,
     Offered,
-    OverlayAdvertisement,
 )
+from agent.wire.overlay_config import Cluster, OverlayAdvertisement
 from agent.wire.topics import MAX_PARAMETERS, MAX_PEERS, Interval, Parameter, ProcessorName
 from agent.wire.webhook_config import MAX_WEBHOOKS, Receiver
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from msgspec import Struct
 
 from agent.overlay.scot import BrokerId, Scot
-from agent.wire.master_config import MasterOverlay, OverlayNeighbour
+from agent.wire.overlay_config import MasterOverlay, OverlayNeighbour
 
 
 class OverlayPlan(Struct, frozen=True, dict=True):

@@ -20,7 +20,7 @@ from typing import Final, Self
 from msgspec import Struct, structs
 
 from agent.client import NoReplyError, Operator
-from agent.wire import config, drs_config, edge_config, master_config
+from agent.wire import config, drs_config, edge_config, master_config, overlay_config
 from agent.wire.base import Policy
 from agent.wire.operator import IadStatus
 from fleet.common.toml import dump
@@ -369,9 +369,9 @@ class Testbed:
             records=master_config.MasterRecords(flush_s=0.2),
         )
 
-    def _overlay_section(self, iad: IadLayout) -> master_config.MasterOverlay:
+    def _overlay_section(self, iad: IadLayout) -> overlay_config.MasterOverlay:
         if self._overlay is None:
-            return master_config.MasterOverlay()
+            return overlay_config.MasterOverlay()
         return self._overlay.section(iad.name, lambda other: (self.public(other), ""))
 
     def _neighbours(self, iad: IadLayout) -> tuple[str, ...]:

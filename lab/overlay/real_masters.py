@@ -25,6 +25,7 @@ from agent.wire.base import TRIGGER_RAISED
 from agent.wire.codec import Decoder, encode
 from agent.wire.config import Trust
 from agent.wire.messages import EventsTaken, Hello, MasterMessage, NodeEvent, NodeEvents
+from agent.wire.overlay_config import OverlayAdvertisement
 from fleet.common.toml import dump
 from fleet.inventory.overlay_plan import OverlayPlan
 from fleet.testbed import processes
@@ -130,7 +131,7 @@ class Masters:
             overlay=msgspec.structs.replace(
                 section,
                 routing=self._routing,
-                advertise=tuple(config.OverlayAdvertisement(text) for text in texts),
+                advertise=tuple(OverlayAdvertisement(text) for text in texts),
             ),
         )
 

@@ -678,7 +678,7 @@ def test_a_plans_move_that_never_can_begin_is_told_and_given_up_aloud(world):
 
 
 def test_a_pin_that_was_taken_away_does_not_count_against_the_most(world, monkeypatch):
-    monkeypatch.setattr("agent.master.placement_plane.MAX_PINS", 2)
+    monkeypatch.setattr("agent.master.placement_orders.MAX_PINS", 2)
     site = world[1]
     for name in ("a", "b", "c"):
         site.create(name)

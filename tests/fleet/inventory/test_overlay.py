@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from agent.master.place import place_of
 from agent.overlay.scot import BrokerId
-from agent.wire.master_config import MasterOverlay, OverlayAdvertisement, OverlayNeighbour
+from agent.wire.overlay_config import MasterOverlay, OverlayAdvertisement, OverlayNeighbour
 from fleet.inventory.files import files_of, master_config
 from fleet.inventory.problems import problems, warnings
 from fleet.inventory.selection import one_host

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent.overlay.scot import BrokerId, ScotError
-from agent.wire.master_config import MasterOverlay, OverlayNeighbour
+from agent.wire.overlay_config import MasterOverlay, OverlayNeighbour
 from fleet.inventory.overlay_plan import OverlayPlan
 
 # A path a - b - c, two times.
