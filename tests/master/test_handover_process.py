@@ -14,7 +14,8 @@ from fleet.cli.commands import run as fleet
 from testkit.waiting import PATIENCE_S
 from tests.examples import campaign
 from tests.master.handover_masters import Masters
-from tests.master.test_topic_process import Outputs, Publisher, run
+from tests.master.party import run
+from tests.master.test_topic_process import Outputs, Publisher
 from tests.master.worker_rig import package
 
 TOPIC = Topic("counted", processor="count")

@@ -9,49 +9,17 @@ import signal
 import time
 
 import pytest
-import zmq
 
 from agent.wire.base import TRIGGER_RAISED
-from agent.wire.codec import Decoder, encode
 from agent.wire.messages import EventsTaken, Hello, MasterMessage, NodeEvent, NodeEvents
-from agent.wire.push import AcknowledgeNotifications, Notified, Subscribe, Subscribed
-from agent.wire.unions import PublicReply
 from fleet.testbed.ports import free_address
 from testkit.agent_process import AgentProcess
+from tests.master.party import Party, Subscriber, run
 from tests.master.push_rig import PLACES, PushMaster, overlay_text
 
 KILLS = int(os.environ.get("SANDERLING_PUSH_KILLS", "20"))
 PATIENCE_S = 120.0
 HELLO = Hello("n1", "boot-n1", "history", ("b1/f4",), ("co2",), 1, "test")
-
-
-class Party:
-    """A DEALER that connects anew when nothing came for a second, and then greets."""
-
-    def __init__(self, context, address, union):
-        self.context, self.address = context, address
-        self.decoder = Decoder(union)
-        self.socket = None
-        self.connect()
-
-    def connect(self):
-        if self.socket is not None:
-            self.socket.close()
-        self.socket = self.context.socket(zmq.DEALER)
-        self.socket.setsockopt(zmq.LINGER, 0)
-        self.socket.connect(self.address)
-        self.heard_s = time.monotonic()
-        self.say(self.greeting())
-
-    def say(self, message):
-        self.socket.send(encode(message))
-
-    def turn(self):
-        while self.socket.poll(0):
-            self.heard_s = time.monotonic()
-            self.take(self.decoder.decode(self.socket.recv())[0])
-        if time.monotonic() > self.heard_s + 1.0:
-            self.connect()
 
 
 class RestlessNode(Party):
@@ -85,30 +53,14 @@ class RestlessNode(Party):
             self.say(NodeEvents("boot-n1", "history", events, oldest=min(self.waiting)))
 
 
-class Durable(Party):
-    """A durable subscription, and the numbers of the alerts that came for it."""
+class Durable(Subscriber):
+    """Keeps the numbers of the alerts that come for it."""
 
     def __init__(self, context, master):
-        self.opened = False
-        self.have = 0
-        self.got = []
-        super().__init__(context, master.public, PublicReply)
+        super().__init__(context, master, 'metric = "co2"')
 
-    def greeting(self):
-        return Subscribe("s", 'metric = "co2"', True, self.have if self.opened else None)
-
-    def take(self, message):
-        if isinstance(message, Subscribed):
-            assert message.state in ("open", "unknown"), message
-            self.opened = self.opened or message.state == "open"
-            if message.state == "unknown":
-                self.say(self.greeting())
-            return
-        assert isinstance(message, Notified), message
-        if message.position == self.have + 1:
-            self.have = message.position
-            self.got.append(message.notification.origin.sequence)
-            self.say(AcknowledgeNotifications("s", self.have))
+    def kept(self, notification):
+        self.got.append(notification.origin.sequence)
 
 
 class World:
@@ -119,21 +71,7 @@ class World:
         self.subscribers = [Durable(context, masters[iad]) for iad in ("iad1", "iad2", "iad4")]
 
     def until(self, condition, seconds=PATIENCE_S):
-        """Everybody has turns until it holds; whether it did in time."""
-        poller = zmq.Poller()
-        end = time.monotonic() + seconds
-        while not condition():
-            left = end - time.monotonic()
-            if left < 0:
-                return False
-            parties = [self.node, *self.subscribers]
-            for party in parties:
-                party.turn()
-                poller.register(party.socket, zmq.POLLIN)
-            poller.poll(min(20, left * 1e3))
-            for party in parties:
-                poller.unregister(party.socket)
-        return True
+        return run([self.node, *self.subscribers], condition, seconds)
 
     def kill_and_start(self):
         """One or two of them, for a moment or longer than a link bears silence."""

@@ -13,18 +13,16 @@ import time
 from pathlib import Path
 
 import pytest
-import zmq
 
 from agent.client import Client, Operator
 from agent.wire.messages import Slo
-from agent.wire.push import AcknowledgeNotifications, Notified, Subscribe, Subscribed
 from agent.wire.topics import CreateTopic, Publish, Published, Topic
 from agent.wire.unions import PublicReply
 from fleet.testbed.ports import free_address
 from testkit.agent_process import AgentProcess
 from testkit.waiting import PATIENCE_S
+from tests.master.party import Party, Subscriber, run
 from tests.master.push_rig import PLACES, PushMaster, overlay_text
-from tests.master.test_push_kills import Party
 from tests.master.worker_rig import package
 
 KILLS = int(os.environ.get("SANDERLING_TOPIC_KILLS", "20"))
@@ -152,49 +150,15 @@ class Publisher(Party):
             self.say(self.greeting())
 
 
-class Outputs(Party):
-    """A durable subscription to what the topic puts out."""
+class Outputs(Subscriber):
+    """Keeps what the topic puts out."""
 
     def __init__(self, context, master):
-        self.opened = False
-        self.have = 0
-        self.got = []
-        super().__init__(context, master.public, PublicReply)
+        super().__init__(context, master, 'topic = "counted" and kind = "output"')
 
-    def greeting(self):
-        wanted = 'topic = "counted" and kind = "output"'
-        return Subscribe("outputs", wanted, True, self.have if self.opened else None)
-
-    def take(self, message):
-        if isinstance(message, Subscribed):
-            assert message.state in ("open", "unknown"), message
-            self.opened = self.opened or message.state == "open"
-            if message.state == "unknown":
-                self.say(self.greeting())
-            return
-        assert isinstance(message, Notified), message
-        if message.position == self.have + 1:
-            self.have = message.position
-            told = message.notification.attributes
-            self.got.append((told["n"], told["seen"]))
-            self.say(AcknowledgeNotifications("outputs", self.have))
-
-
-def run(parties, condition, seconds=PATIENCE_S):
-    """Everybody has turns until it holds; whether it did in time."""
-    poller = zmq.Poller()
-    end = time.monotonic() + seconds
-    while not condition():
-        left_s = end - time.monotonic()
-        if left_s < 0:
-            return False
-        for party in parties:
-            party.turn()
-            poller.register(party.socket, zmq.POLLIN)
-        poller.poll(min(20, left_s * 1e3))
-        for party in parties:
-            poller.unregister(party.socket)
-    return True
+    def kept(self, notification):
+        told = notification.attributes
+        self.got.append((told["n"], told["seen"]))
 
 
 def kill_and_count(masters, publisher, outputs, kills, seed):
