@@ -5,6 +5,7 @@ Of hypothesis's examples `make test` tries a quarter, `make test-long` all; of e
 """
 
 import os
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import pytest
@@ -33,3 +34,15 @@ def share(whole: int, part: int = 5) -> int:
 def campaign(n: int, part: int = 5) -> list[pytest.MarkDecorator]:
     """Marks of a campaign's n-th case: `make test-long` runs each, CI one of `part`."""
     return CAMPAIGN if n % part else [pytest.mark.long]
+
+
+def lives(seeds: Iterable[int], life: Callable[[int], int]) -> int:
+    """The sum of `life(seed)`; a failure names its seed."""
+    total = 0
+    for seed in seeds:
+        try:
+            total += life(seed)
+        except BaseException as error:
+            error.add_note(f"{life.__name__}({seed})")
+            raise
+    return total
