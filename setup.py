@@ -18,6 +18,7 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
+CORES = os.cpu_count() or 1
 DEBUG = os.environ.get("SANDERLING_CORE_DEBUG") == "1"
 MODULES = (
     "_build",
@@ -101,7 +102,11 @@ def core() -> list[Extension]:
 
 
 class BuildCore(build_ext):
-    """build_ext that also makes a debug build importable where it lies."""
+    """build_ext that compiles on all cores, and makes a debug build importable where it lies."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.parallel = self.parallel or CORES
 
     def run(self) -> None:
         super().run()
@@ -116,6 +121,7 @@ setup(
         extensions(),
         # The two builds differ in directives, hence in their C files.
         build_dir="build/cython/debug" if DEBUG else "build/cython/release",
+        nthreads=CORES,
         emit_linenums=DEBUG,
         compiler_directives={
             "language_level": 3,
