@@ -1,8 +1,10 @@
-"""Run all benchmarks, or those named: ``python -m bench [name …]``; one line of JSON per result."""
+"""Run all benchmarks, or those named: ``python -m bench [--page] [name …]``; one line of JSON per
+result. With --page the results go to docs/results/speed.md, too."""
 
 import functools
 import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from bench import (
     about,
@@ -31,6 +33,7 @@ from bench import (
     query,
     simulation,
     slow_disk,
+    speed_page,
     take_over,
     too_large,
 )
@@ -74,14 +77,16 @@ WITH_OPTIONS = {"pipeline": pipeline.run, "push": push.run}
 
 def main() -> None:
     """Run the command."""
-    names = sys.argv[1:] or list(BENCHMARKS)
+    page = sys.argv[1:2] == ["--page"]
+    names = sys.argv[1 + page :] or list(BENCHMARKS)
     if names[0] in WITH_OPTIONS and names[1:2] and names[1].startswith("-"):
         report(WITH_OPTIONS[names[0]](names[1:]))
         return
     for name in names:
         if name not in BENCHMARKS:
             sys.exit(f"error: no benchmark {name!r}; known: {', '.join(BENCHMARKS)}")
-        report(BENCHMARKS[name]())
+        results = BENCHMARKS[name]()
+        report(speed_page.kept(results, Path("docs/results")) if page else results)
 
 
 if __name__ == "__main__":
