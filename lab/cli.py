@@ -112,6 +112,37 @@ def faults(
     return fault_results.run(options, results or directory)
 
 
+@lab.command(short_help="Hurt a fleet at random, and check what was promised.")
+@click.option(
+    "--histories",
+    type=click.IntRange(1, 100_000),
+    default=20,
+    show_default=True,
+    help="Runs, one after the other, each of a new fleet with faults from a seed of its own.",
+)
+@click.option(
+    "--seconds",
+    type=Number(1, 3_600),
+    default=8.0,
+    show_default=True,
+    help="For so long each fleet is hurt.",
+)
+@SEED
+@run_directory("var/chaos")
+@results_folder("chaos.md goes")
+def chaos(histories: int, seconds: float, seed: int, directory: Path, results: Path | None) -> int:
+    """Kill and stop random processes of a fleet, and check everything that clients saw.
+
+    Queries are complete or say what is missing, streams have each round, alerts and a topic's
+    outputs come once, and one master has the topic. One history again: --histories 1 --seed N.
+    Exit status: 0 all as promised, 1 not, 2 wrong usage, 130 interrupted.
+    """
+    from lab.chaos import command
+
+    options = command.Options(directory, histories, seconds, seed)
+    return command.run(options, results or directory)
+
+
 @lab.command(short_help="Run the overlay of brokers in virtual time (OctopiA).")
 @click.option(
     "--experiment",

@@ -1,0 +1,44 @@
+"""Which processes a history hurts, when and how: drawn from its seed; pure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from msgspec import Struct
+
+Kind = Literal["kill", "freeze"]
+# A link between masters bears 3.5 s of silence and a lease 3 s; some faults last longer.
+DURATIONS_S: Final = (0.1, 1.0, 5.0)
+
+
+class Fault(Struct, frozen=True):
+    """Processes that are killed with SIGKILL and started again, or stopped with SIGSTOP and
+    continued; seconds from the start of the history."""
+
+    kind: Kind
+    targets: tuple[str, ...]
+    from_s: float
+    until_s: float
+
+    def __str__(self) -> str:
+        word = "kill -9" if self.kind == "kill" else "SIGSTOP"
+        return f"{self.from_s:.1f}–{self.until_s:.1f} s: {word} {', '.join(self.targets)}"
+
+
+def plan(seed: int, masters: Sequence[str], nodes: Sequence[str], seconds: float) -> list[Fault]:
+    """The faults of a history, in order, with at most one under way at a time: one process, or two
+    at once; mostly masters."""
+    draw = random.Random(seed)
+    faults = []
+    at_s = draw.uniform(0.5, 1.5)
+    while at_s < seconds:
+        count = 2 if draw.random() < 0.3 else 1
+        among = [*masters, *masters, *nodes]
+        targets = tuple(dict.fromkeys(draw.choice(among) for _ in range(count)))
+        lasting_s = draw.choice(DURATIONS_S) * draw.uniform(0.8, 1.2)
+        kind: Kind = draw.choice(("kill", "kill", "freeze"))
+        faults.append(Fault(kind, targets, round(at_s, 2), round(at_s + lasting_s, 2)))
+        at_s += lasting_s + draw.uniform(0.2, 2.0)
+    return faults
