@@ -9,8 +9,8 @@ import click
 from fleet.cli import completion, connecting
 from fleet.cli.asking import asks
 from fleet.cli.grouped import Grouped
-from fleet.cli.options import FLEET, INTERVAL, NAME, SLO, Parsed, matching, patience
-from fleet.cli.topic import CHANNELS, LIMIT, SETTING
+from fleet.cli.options import FLEET, INTERVAL, NAME, Parsed, matching, patience
+from fleet.cli.topic import OF_CHANNELS, PARAMETERS, bounded
 
 if TYPE_CHECKING:
     from fleet.inventory.folder import Folder
@@ -40,13 +40,7 @@ def clone() -> None:
 @clone.command()
 @click.argument("device", type=DEVICE)
 @click.option("--processor", required=True, help="What each message goes through.")
-@click.option(
-    "--set",
-    "settings",
-    type=SETTING,
-    multiple=True,
-    help='A parameter of the processor: name=value, or \'name=["a","b"]\'. Again for more.',
-)
+@PARAMETERS
 @click.option(
     "--every",
     "every_s",
@@ -55,9 +49,7 @@ def clone() -> None:
     show_default=True,
     help="How often the device is read.",
 )
-@click.option(
-    "--channels", type=CHANNELS, default=(), help="Only these: temperature,humidity. Default all."
-)
+@OF_CHANNELS
 @click.option("--service", default="default", show_default=True, help="The service that reads it.")
 @click.option(
     "--peer",
@@ -77,18 +69,7 @@ def clone() -> None:
 @click.option(
     "--standby", is_flag=True, help="With --leaves: another master takes it over if its own dies."
 )
-@click.option(
-    "--slo",
-    type=SLO,
-    help="Objective for the time from a message's arrival until it is processed: p90=1s.",
-)
-@click.option(
-    "--limit",
-    "limits",
-    type=LIMIT,
-    multiple=True,
-    help="What the processor may take: memory=128M, cpu=0.5s, waiting=5000. Again for more.",
-)
+@bounded
 @asks("10s", _ROOM)
 def create(
     device: str,

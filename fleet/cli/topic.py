@@ -9,7 +9,7 @@ import click
 from fleet.cli.asking import asks
 from fleet.cli.connecting import connecting
 from fleet.cli.grouped import Grouped
-from fleet.cli.options import AREA, CHANNEL, INTERVAL, NAME, SLO, Parsed, patience
+from fleet.cli.options import AREA, CHANNEL, INTERVAL, NAME, SLO, F, Parsed, patience
 
 if TYPE_CHECKING:
     from agent.net.keys import KeyFiles
@@ -35,6 +35,34 @@ def _limit(text: str) -> tuple[str, float]:
 CHANNELS = Parsed("channels", _channels)
 SETTING = Parsed("name=value", _setting)
 LIMIT = Parsed("name=value", _limit)
+# Options of what has a processor: topics, and clones.
+OF_CHANNELS = click.option(
+    "--channels", type=CHANNELS, default=(), help="Only these: temperature,humidity. Default all."
+)
+PARAMETERS = click.option(
+    "--set",
+    "settings",
+    type=SETTING,
+    multiple=True,
+    help='A parameter of the processor: name=value, or \'name=["a","b"]\'. Again for more.',
+)
+_OBJECTIVE = click.option(
+    "--slo",
+    type=SLO,
+    help="Objective for the time from a message's arrival until it is processed: p90=1s.",
+)
+_LIMITED = click.option(
+    "--limit",
+    "limits",
+    type=LIMIT,
+    multiple=True,
+    help="What the processor may take: memory=128M, cpu=0.5s, waiting=5000. Again for more.",
+)
+
+
+def bounded(command: F) -> F:
+    """The options for how fast a processor is to be, and what it may take."""
+    return _OBJECTIVE(_LIMITED(command))
 
 
 @click.group(
@@ -60,33 +88,14 @@ def topic() -> None:
     multiple=True,
     help="Area whose readings go in; give it again for more. Without it only what is published.",
 )
-@click.option(
-    "--channels", type=CHANNELS, default=(), help="Only these: temperature,humidity. Default all."
-)
+@OF_CHANNELS
 @click.option("--every", "every_s", type=INTERVAL, help="With --area: how often, such as 5s.")
 @click.option(
     "--service", default="default", show_default=True, help="With --area: the service asked."
 )
 @click.option("--processor", default="", help="What each message goes through; without it nothing.")
-@click.option(
-    "--set",
-    "settings",
-    type=SETTING,
-    multiple=True,
-    help='A parameter of the processor: name=value, or \'name=["a","b"]\'. Again for more.',
-)
-@click.option(
-    "--slo",
-    type=SLO,
-    help="Objective for the time from a message's arrival until it is processed: p90=1s.",
-)
-@click.option(
-    "--limit",
-    "limits",
-    type=LIMIT,
-    multiple=True,
-    help="What the processor may take: memory=128M, cpu=0.5s, waiting=5000. Again for more.",
-)
+@PARAMETERS
+@bounded
 @click.option(
     "--standby", is_flag=True, help="Another master of the pool takes it over if its own dies."
 )
