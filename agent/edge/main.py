@@ -20,7 +20,7 @@ from agent.edge.node import EdgeNode
 from agent.edge.pods.emulation import emulation_of
 from agent.edge.rate_limited_log import Reporter
 from agent.edge.sampling.sensor import Sensor, close_sensors, open_sensors
-from agent.runtime import systemd
+from agent.runtime import console, systemd
 from agent.runtime.command_line import FAILED, UNUSABLE, configuration, fail, options, say_ok
 from agent.runtime.signals import Start, StopSignal, log_beside
 from agent.wire import config, edge_config
@@ -89,7 +89,7 @@ def main() -> None:
         return
     supervision.tell_where()
     reporter = Reporter(
-        sys.stderr.write,
+        console.write,
         settings.node.name,
         time.monotonic,
         journal_of_stderr("sanderling-edge", os.environ.get("JOURNAL_STREAM")),

@@ -23,6 +23,7 @@ from agent.edge.sampling.counters import SensorCounters
 from agent.edge.sampling.sampling import Sampler, Threads
 from agent.edge.sampling.sensor import Sensor, StoredChannel, close_sensors, open_sensors
 from agent.edge.timebase import TimeBase
+from agent.runtime import console
 from agent.runtime.command_line import UNUSABLE, configuration, fail, options, say_ok
 from agent.runtime.signals import StopSignal
 from agent.wire.config import ConfigError
@@ -135,7 +136,7 @@ def _value(
 
 def read_all(sensors: tuple[Sensor, ...], node: str, stop: StopSignal) -> None:
     """Read and print until stopped; closes the sensors."""
-    reporter = EveryLine(sys.stderr.write, node, time.monotonic, program="sanderling-probe")
+    reporter = EveryLine(console.write, node, time.monotonic, program="sanderling-probe")
     node_time = NodeTime(Clocks(), TimeBase(), lambda _: 0, lambda *_: None, lambda _: None)
     colocated = ColocatedChannels(sensors)
     samplers = []

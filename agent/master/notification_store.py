@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import sys
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -20,7 +19,7 @@ from agent.alerts.dedup_window import Taken
 from agent.alerts.event_state import SaveNodeState
 from agent.placement.handover import Record
 from agent.placement.unit_records import ForgetUnit, SaveUnit, UnitChange
-from agent.runtime import sqlite
+from agent.runtime import console, sqlite
 from agent.runtime.sqlite import BrokenFileError
 from agent.topics.events import (
     ForgetCopy,
@@ -178,9 +177,7 @@ class NotificationStore:
     during `close`.
     """
 
-    def __init__(
-        self, path: Path | None, report: Callable[[str], object] = sys.stderr.write
-    ) -> None:
+    def __init__(self, path: Path | None, report: Callable[[str], object] = console.write) -> None:
         self._report = report
         self._refusing = False
         self._spool, self._inboxes = s.SavedSpool(), i.SavedInboxes()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from agent.runtime import console
 from agent.runtime.disk_writer import DiskWriter, InlineDiskWriter
 from agent.wire.master_config import MasterRecords
 from agent.wire.records import AnyRecord
@@ -39,7 +39,7 @@ class RecordLog:
         self,
         config: MasterRecords,
         directory: Path,
-        report: Callable[[str], object] = sys.stderr.write,
+        report: Callable[[str], object] = console.write,
         writer: DiskWriter | None = None,
     ) -> None:
         self._config = config

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from agent.runtime import sqlite
+from agent.runtime import console, sqlite
 from agent.runtime.disk_writer import DiskWriter, InlineDiskWriter
 
 # Delay of writes that are not urgent, such as the cursor of a watch; a power cut may lose them.
@@ -41,7 +40,7 @@ class State:
         self,
         path: Path | None,
         clock: Callable[[], float],
-        report: Callable[[str], object] = sys.stderr.write,
+        report: Callable[[str], object] = console.write,
         writer: DiskWriter | None = None,
     ) -> None:
         self._clock = clock

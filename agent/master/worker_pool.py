@@ -38,6 +38,7 @@ from agent.processing.events import (
 )
 from agent.processing.printed import PrintedLines
 from agent.processing.processing import Processing
+from agent.runtime import console
 from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
 
@@ -131,7 +132,7 @@ class WorkerPool:
         reactor: Reactor,
         processing: Processing,
         deliver: Callable[[Instruction], object],
-        say: Say = sys.stderr.write,
+        say: Say = console.write,
         *,
         memory_bytes: int = MEMORY_BYTES,
     ) -> None:

@@ -1,17 +1,24 @@
-"""Log lines for the operator: standard error, prefixed with the agent's name."""
+"""Log lines for the operator, on standard error."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
 # Takes a line including its newline.
 Say = Callable[[str], object]
 
 
+def write(line: str) -> None:
+    """Write to standard error. Where that is a file on a full disk, the agent goes on without."""
+    with suppress(OSError):
+        sys.stderr.write(line)
+
+
 def operator_log(name: str) -> Say:
     """The function that writes lines of the agent `name`."""
-    return lambda line: sys.stderr.write(f"{name}: {line}")
+    return lambda line: write(f"{name}: {line}")
 
 
 def listening(addresses: dict[str, str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
+from typing import get_args
 
 from msgspec import Struct
 
@@ -14,6 +15,7 @@ from fleet.terminal.tables import Table
 from fleet.testbed.run_folder import RunFolderError, run_folder
 from fleet.testbed.testbed import TestbedError
 from lab import pages, provenance
+from lab.chaos.fault_plan import Kind
 from lab.chaos.run import run as run_history
 
 NAME = "chaos"
@@ -66,8 +68,7 @@ def _tables(options: Options, faults: list[str], rows: list[tuple[str, str]]) ->
     counted = [
         ("histories", f"{options.histories:,}"),
         ("faults", f"{len(faults):,}"),
-        ("kill -9", f"{sum('kill' in each for each in faults):,}"),
-        ("SIGSTOP", f"{sum('STOP' in each for each in faults):,}"),
+        *((kind, f"{sum(kind in each for each in faults):,}") for kind in get_args(Kind)),
         ("histories in which a promise was broken", f"{wrong:,}"),
     ]
     return {

@@ -8,14 +8,14 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-Kind = Literal["kill", "freeze"]
+Kind = Literal["kill", "freeze", "full disk"]
 # A link between masters bears 3.5 s of silence and a lease 3 s; some faults last longer.
 DURATIONS_S: Final = (0.1, 1.0, 5.0)
 
 
 class Fault(Struct, frozen=True):
-    """Processes that are killed with SIGKILL and started again, or stopped with SIGSTOP and
-    continued; seconds from the start of the history."""
+    """Processes that are killed with SIGKILL and started again, stopped with SIGSTOP and continued,
+    or whose disk takes nothing for a while; seconds from the start of the history."""
 
     kind: Kind
     targets: tuple[str, ...]
@@ -23,8 +23,7 @@ class Fault(Struct, frozen=True):
     until_s: float
 
     def __str__(self) -> str:
-        word = "kill -9" if self.kind == "kill" else "SIGSTOP"
-        return f"{self.from_s:.1f}–{self.until_s:.1f} s: {word} {', '.join(self.targets)}"
+        return f"{self.from_s:.1f}–{self.until_s:.1f} s: {self.kind} {', '.join(self.targets)}"
 
 
 def plan(seed: int, masters: Sequence[str], nodes: Sequence[str], seconds: float) -> list[Fault]:
@@ -38,7 +37,7 @@ def plan(seed: int, masters: Sequence[str], nodes: Sequence[str], seconds: float
         among = [*masters, *masters, *nodes]
         targets = tuple(dict.fromkeys(draw.choice(among) for _ in range(count)))
         lasting_s = draw.choice(DURATIONS_S) * draw.uniform(0.8, 1.2)
-        kind: Kind = draw.choice(("kill", "kill", "freeze"))
+        kind: Kind = draw.choice(("kill", "kill", "freeze", "full disk"))
         faults.append(Fault(kind, targets, round(at_s, 2), round(at_s + lasting_s, 2)))
         at_s += lasting_s + draw.uniform(0.2, 2.0)
     return faults

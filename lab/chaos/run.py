@@ -11,6 +11,8 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+import psutil
+
 from agent.client import NoReplyError, Operator
 from agent.overlay.scot import BrokerId
 from agent.wire.edge_config import EdgeChannel, EdgeSensor, EdgeTrigger
@@ -18,6 +20,7 @@ from agent.wire.records import NodeEventRecord
 from agent.wire.topics import CreateTopic, ListTopics, Topic, TopicStatus
 from fleet.inventory.overlay_plan import OverlayPlan
 from fleet.simulation.layout import FleetLayout, building_fleet, part_of
+from fleet.testbed.processes import Child
 from fleet.testbed.run_records import read_records
 from fleet.testbed.testbed import Testbed, TestbedError
 from lab.chaos.checker import broken
@@ -110,16 +113,31 @@ def _create_topic(bed: Testbed) -> None:
 def _carry_out(bed: Testbed, fault: Fault, clients: Clients) -> None:
     _wait_until(clients, fault.from_s)
     for name in fault.targets:
-        if fault.kind == "kill":
-            bed.kill(name)
-        else:
-            bed.child(name).signal(signal.SIGSTOP)
+        match fault.kind:
+            case "kill":
+                bed.kill(name)
+            case "freeze":
+                bed.child(name).signal(signal.SIGSTOP)
+            case "full disk":
+                _limit_files(bed.child(name), 0)
     _wait_until(clients, fault.until_s)
     for name in fault.targets:
-        if fault.kind == "kill":
-            bed.spawn(name)
-        else:
-            bed.child(name).signal(signal.SIGCONT)
+        match fault.kind:
+            case "kill":
+                bed.spawn(name)
+            case "freeze":
+                bed.child(name).signal(signal.SIGCONT)
+            case "full disk":
+                _limit_files(bed.child(name), psutil.RLIM_INFINITY)
+
+
+def _limit_files(child: Child, most_bytes: int) -> None:
+    """From now on the process can write no file beyond so many bytes; the system calls fail. If it
+    has ended, that is found at the end of the history."""
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(child.pid)
+        _, hard = process.rlimit(psutil.RLIMIT_FSIZE)
+        process.rlimit(psutil.RLIMIT_FSIZE, (most_bytes, hard))
 
 
 def _wait_until(clients: Clients, at_s: float) -> None:

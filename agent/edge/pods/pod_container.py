@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import select
 import socket
-import sys
 import threading
 import time
 from typing import Final
@@ -23,6 +22,7 @@ from agent.edge.history.reader import Reader
 from agent.edge.history.snapshot import Recent
 from agent.edge.pods.containers import SOCKET, Request, receive, send
 from agent.edge.pods.pods import ReceivedSubtask, execute
+from agent.runtime import console
 from agent.runtime.command_line import UNUSABLE, fail
 from agent.runtime.signals import StopSignal
 
@@ -43,7 +43,7 @@ class Excerpt:
 
     def doubt(self, sequence: int, reason: str) -> None:
         """Log that a group is damaged; the agent finds out when it reads it or restarts."""
-        sys.stderr.write(f"group {sequence} is damaged ({reason}) and left out\n")
+        console.write(f"group {sequence} is damaged ({reason}) and left out\n")
 
 
 def serve(connection: socket.socket, folder: str, stop: StopSignal) -> None:

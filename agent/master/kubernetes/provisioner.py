@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 
 from agent.master.kubernetes.caretaker import Caretaker, ClusterView, Look
 from agent.master.kubernetes.cluster import Cluster, open_client
 from agent.master.kubernetes.deployments import Blueprint
 from agent.master.provisioning import PodTable
+from agent.runtime import console
 from agent.runtime.reactor import Reactor
 from agent.scheduling.events import PodsWanted
 from agent.scheduling.tasks.scheduler import TaskScheduler
@@ -32,7 +32,7 @@ class KubernetesProvisioner:
         iad: str,
         *,
         open_cluster: Callable[[Blueprint], ClusterView] | None = None,
-        report: Callable[[str], object] = sys.stderr.write,
+        report: Callable[[str], object] = console.write,
     ) -> None:
         """ConfigError if the client or its configuration is missing."""
         blueprint = Blueprint(iad, config)
