@@ -7,13 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from agent.wire.base import TIMEOUT_FACTOR
+from lab.chaos.fault_plan import START_S
 from lab.chaos.history import Asked, History
 
 LATENCY_MS: Final = 500.0
 # From the answer timeout until a client on a busy machine has the answer.
 TRAVEL_S: Final = 2.0
-# A master that was killed or stopped answers nothing until it has started again.
-START_S: Final = 5.0
 
 
 def broken(history: History) -> list[str]:

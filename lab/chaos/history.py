@@ -52,7 +52,7 @@ class History(Struct):
     """
 
     seed: int
-    faults: list[Fault]
+    faults: list[Fault] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
     rounds: list[RoundSeen] = field(default_factory=list)
     alerts: list[Alert] = field(default_factory=list)

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Final
 
 import psutil
+from msgspec.structs import replace
 
 from agent.client import NoReplyError, Operator
 from agent.overlay.scot import BrokerId
 from agent.wire.edge_config import EdgeChannel, EdgeSensor, EdgeTrigger
+from agent.wire.operator import IadStatus
 from agent.wire.records import NodeEventRecord
 from agent.wire.topics import CreateTopic, ListTopics, Topic, TopicStatus
 from fleet.inventory.overlay_plan import OverlayPlan
@@ -69,13 +71,14 @@ def run(seed: int, folder: Path, seconds: float, say: Callable[[str], None]) -> 
         _create_topic(bed)
         masters = [iad.name for iad in layout.iads]
         nodes = [node.name for node in layout.nodes]
-        history = History(seed, plan(seed, masters, nodes, seconds))
+        history = History(seed)
         areas = [node.area for node in layout.nodes]
         publics = {iad: bed.public(iad) for iad in masters}
         with Clients(history, publics, areas) as clients:
-            for fault in history.faults:
+            for planned in plan(seed, masters, nodes, seconds):
+                fault = _carry_out(bed, planned, clients)
+                history.faults.append(fault)
                 say(str(fault))
-                _carry_out(bed, fault, clients)
             clients.ask_no_more()
             history.ended = [child.how_it_ended() for child in bed.let_go()]
             _heal(bed, layout, history)
@@ -110,25 +113,35 @@ def _create_topic(bed: Testbed) -> None:
         raise TestbedError(report.message)
 
 
-def _carry_out(bed: Testbed, fault: Fault, clients: Clients) -> None:
-    _wait_until(clients, fault.from_s)
-    for name in fault.targets:
-        match fault.kind:
+def _carry_out(bed: Testbed, planned: Fault, clients: Clients) -> Fault:
+    """The fault as it came, perhaps later than planned."""
+    time.sleep(max(0.0, planned.from_s - clients.now_s()))
+    if planned.kind == "full disk":
+        bed.wait_until(lambda statuses: all(_works(each, statuses) for each in planned.targets))
+    from_s = clients.now_s()
+    for name in planned.targets:
+        match planned.kind:
             case "kill":
                 bed.kill(name)
             case "freeze":
                 bed.child(name).signal(signal.SIGSTOP)
             case "full disk":
                 _limit_files(bed.child(name), 0)
-    _wait_until(clients, fault.until_s)
-    for name in fault.targets:
-        match fault.kind:
+    time.sleep(planned.until_s - planned.from_s)
+    for name in planned.targets:
+        match planned.kind:
             case "kill":
                 bed.spawn(name)
             case "freeze":
                 bed.child(name).signal(signal.SIGCONT)
             case "full disk":
                 _limit_files(bed.child(name), psutil.RLIM_INFINITY)
+    return replace(planned, from_s=round(from_s, 2), until_s=round(clients.now_s(), 2))
+
+
+def _works(name: str, statuses: dict[str, IadStatus]) -> bool:
+    live = {each.node for iad in statuses.values() for each in iad.nodes if each.state == "live"}
+    return name in statuses or name in live
 
 
 def _limit_files(child: Child, most_bytes: int) -> None:
@@ -138,10 +151,6 @@ def _limit_files(child: Child, most_bytes: int) -> None:
         process = psutil.Process(child.pid)
         _, hard = process.rlimit(psutil.RLIMIT_FSIZE)
         process.rlimit(psutil.RLIMIT_FSIZE, (most_bytes, hard))
-
-
-def _wait_until(clients: Clients, at_s: float) -> None:
-    time.sleep(max(0.0, at_s - clients.now_s()))
 
 
 def _heal(bed: Testbed, layout: FleetLayout, history: History) -> None:
@@ -181,10 +190,10 @@ def _owners(bed: Testbed) -> list[str]:
     for iad in bed.plan.iads:
         with Operator(bed.operator(iad.name)) as operator, suppress(NoReplyError):
             topics = operator.ask_topic(ListTopics("chaos"), 1_000.0).topics
-            if any(_works(each) for each in topics):
+            if any(_has_topic(each) for each in topics):
                 found.append(iad.name)
     return found
 
 
-def _works(status: TopicStatus) -> bool:
+def _has_topic(status: TopicStatus) -> bool:
     return status.topic.name == TOPIC and status.state in STATES
