@@ -32,7 +32,7 @@ def plan(seed: int, masters: Sequence[str], nodes: Sequence[str], seconds: float
     """The faults of a history, in order, with one under way at a time: one process, or two
     at once; mostly masters."""
     draw = random.Random(seed)
-    faults = []
+    faults: list[Fault] = []
     at_s = draw.uniform(0.5, 1.5)
     while at_s < seconds:
         count = 2 if draw.random() < 0.3 else 1
