@@ -217,6 +217,19 @@ class GatewayEmail(Section, frozen=True):
         return int(self.server.rpartition(":")[2])
 
 
+class GatewayOutputs(Section, frozen=True):
+    """Sections of outputs, in a gateway's file or in that which `gateway.outputs` names."""
+
+    mqtt: GatewayMqtt | None = None
+    line_protocol: GatewayLines | None = None
+    ntfy: Annotated[tuple[GatewayNtfy, ...], Meta(max_length=MAX_NTFY)] = ()
+    email: GatewayEmail | None = None
+
+    def __post_init__(self) -> None:
+        if len({each.name for each in self.ntfy}) < len(self.ntfy):
+            raise ValueError("ntfy: two have the same name")
+
+
 def _require_url(url: str, key: str) -> str:
     """The path; ValueError without the URL, which may hold a secret."""
     try:
