@@ -267,11 +267,12 @@ async def _document(asked: Asked, named: str) -> bytes:
 
 
 async def _operator(asked: Asked, job: Any) -> Any:
-    operator = asked.gateway.operator
+    operator, caller = asked.gateway.operator, asked.caller
+    assert caller is not None
     if operator is None:
         raise Problem(404, "no_operator", "operator.address is not set in the gateway's file")
     try:
-        return await operator.ask(job)
+        return await operator.ask(job, caller.key)
     except BusyError:
         raise Problem(503, "busy", "the operator socket is busy", retry_after_s=1) from None
     except (NoReplyError, OSError) as error:

@@ -214,6 +214,9 @@ class GatewayAccess(Section, frozen=True):
     most_streams: Annotated[
         int, Meta(ge=1, le=65_536, description="Open event streams of all tokens.")
     ] = 1_000
+    most_streams_each: Annotated[
+        int, Meta(ge=1, le=65_536, description="Open event streams of one token, or browser.")
+    ] = 100
     session_days: Annotated[
         Positive, Meta(le=365.0, description="Days after which a browser needs a new link.")
     ] = 30.0

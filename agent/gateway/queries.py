@@ -101,7 +101,7 @@ async def _ask(asked: Asked, wanted: Query, timeout_ms: float, label: str) -> tu
 
     under_way[caller.key] = under_way.get(caller.key, 0) + 1
     try:
-        answer, encoded = await gateway.queries.ask(ask)
+        answer, encoded = await gateway.queries.ask(ask, caller.key)
     except BusyError:
         raise Problem(503, "busy", "too many queries are under way", retry_after_s=1) from None
     except NoReplyError as error:

@@ -259,6 +259,12 @@ def _write(path: str, text: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(new, path)  # noqa: PTH105 - beside os.open
+        # Or a power cut brings a token back that was revoked.
+        folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_CLOEXEC)  # noqa: PTH120 - as above
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
     except OSError:
         if os.path.exists(new):  # noqa: PTH110 - as above
             os.unlink(new)  # noqa: PTH108 - as above

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from random import random
 from typing import Final
 
+from agent.gateway.alert_log import wall_ms
 from agent.gateway.output_config import GatewayLines
 from agent.gateway.outputs.base import Health, OutputState, Sources
 from agent.gateway.outputs.from_config import poster, secret_line
@@ -84,7 +85,8 @@ class LinesOutput:
             due_s = self._batches.due_s
             handed = self._worker.wait(None if due_s is None else due_s - self._clock())
             tags = {"gateway": self._sources.gateway}
-            self._batches.add(lines(handed.rooms, tags, self._told_ms), self._clock())
+            made = lines(handed.rooms, tags, self._told_ms, wall_ms())
+            self._batches.add(made, self._clock())
             if batch := self._batches.next(self._clock()):
                 answered = self._poster.post(Request(batch, self._headers))
                 for line in self._batches.answered(answered, self._clock()):
