@@ -289,7 +289,10 @@ class GatewayAlerts(Section, frozen=True):
         File,
         Meta(min_length=1, description="SQLite file (relative: to the config file)."),
     ] = "alerts.sqlite"
-    most: Annotated[Count, Meta(le=10_000_000, description="Alerts kept; the oldest go.")] = 100_000
+    most: Annotated[
+        Count,
+        Meta(le=10_000_000, description="Entries kept; the oldest go. Messages of topics count."),
+    ] = 100_000
     days: Annotated[Positive, Meta(le=3_650.0, description="Days for which they are kept.")] = 30.0
 
 

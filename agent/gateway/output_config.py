@@ -18,6 +18,8 @@ Url = Annotated[str, Meta(max_length=LONGEST_URL)]
 User = Annotated[str, Meta(max_length=256, pattern=r"^[^\x00-\x1f\x7f]*$(?!\n)")]
 # No line break, which would begin another header.
 MailAddress = Annotated[str, Meta(max_length=254, pattern=r"^[!-?A-~]+@[!-?A-~]+$(?!\n)")]
+# Without messages of topics, which come by the same way and are no alerts.
+ALERTS: Final = 'kind in ("raised", "cleared", "lost")'
 FILTER: Final = "Alerts that it is given (subscriptions.md)."
 GIVE_UP: Final = "Seconds after which an alert that the receiver refuses is given up."
 
@@ -141,7 +143,7 @@ class GatewayNtfy(Section, frozen=True):
         File, Meta(description="File with an access token (mode 0600, one line); empty: none.")
     ] = ""
     priority: Annotated[int, Meta(ge=1, le=5, description="Of an alert that is raised.")] = 4
-    filter: Annotated[Text, Meta(min_length=1, description=FILTER)] = "*"
+    filter: Annotated[Text, Meta(min_length=1, description=FILTER)] = ALERTS
     ca: Annotated[
         File, Meta(description="File with the certificates (PEM); empty: the system's.")
     ] = ""
@@ -186,7 +188,7 @@ class GatewayEmail(Section, frozen=True):
     password_file: Annotated[
         File, Meta(description="File with the password (mode 0600, one line).")
     ] = ""
-    filter: Annotated[Text, Meta(min_length=1, description=FILTER)] = "*"
+    filter: Annotated[Text, Meta(min_length=1, description=FILTER)] = ALERTS
     every_s: Annotated[
         float, Meta(ge=0.0, le=86_400.0, description="At most one message in so many seconds.")
     ] = 60.0

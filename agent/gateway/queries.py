@@ -182,7 +182,8 @@ def _services(asked: Asked, channels: tuple[str, ...]) -> dict[str, tuple[str, .
         return dict.fromkeys(configured or ("default",), channels)
     found: dict[str, tuple[str, ...]] = {}
     covered: set[str] = set()
-    for name, capability in hub.services.items():
+    for each in hub.services:
+        name, capability = each.name, each.capability
         if not capability:
             return {name: channels}
         if (not channels or capability in channels) and capability not in covered:
