@@ -391,14 +391,8 @@ def _shown(raised: Iterable[Raised]) -> tuple[Raised, ...]:
 def _transaction(file: sqlite3.Connection) -> Iterator[None]:
     """All or nothing; OSError if the disk takes nothing."""
     try:
-        file.execute("BEGIN IMMEDIATE")
-        try:
+        with sqlite.transaction(file):
             yield
-            file.execute("COMMIT")
-        except BaseException:
-            if file.in_transaction:
-                file.execute("ROLLBACK")
-            raise
     except sqlite3.Error as error:
         raise OSError(" ".join(str(error).split())) from None
 

@@ -12,14 +12,14 @@ from agent.gateway.output_config import GatewayLines
 from agent.gateway.outputs.base import Health, OutputState, Sources
 from agent.gateway.outputs.from_config import poster, secret_line
 from agent.gateway.outputs.line_protocol import Batches, lines
-from agent.gateway.outputs.worker import Worker
+from agent.gateway.outputs.worker import Worker, WorkerOutput
 from agent.net.http_poster import Poster, Request
 from agent.runtime.release import release
 
 KIND: Final = "line_protocol"
 
 
-class LinesOutput:
+class LinesOutput(WorkerOutput):
     """`clock` is monotonic seconds. ConfigError for files that cannot be used."""
 
     kind = KIND
@@ -49,18 +49,6 @@ class LinesOutput:
         self._batches = Batches(jitter=jitter)
         self._told_ms: dict[tuple[str, str], int] = {}
         self._worker = Worker(KIND, sources, self._run, clock, rooms=True, alerts=False)
-
-    def start(self) -> None:
-        """Begin."""
-        self._worker.start()
-
-    def end_soon(self) -> None:
-        """Begin to end."""
-        self._worker.end_soon()
-
-    def stop(self) -> None:
-        """End; what waits is lost, and was never promised."""
-        self._worker.stop()
 
     def state(self) -> OutputState:
         """How it is doing now."""
