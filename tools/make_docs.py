@@ -63,7 +63,9 @@ def configuration() -> str:
         ("sanderling-gateway", gateway_config.GatewayConfig),
     ):
         lines += ["", f"## {command}"]
-        for section in msgspec.structs.fields(kind):
+        # Those that it shares with another file come last.
+        own = sorted(msgspec.structs.fields(kind), key=lambda f: f.name not in kind.__annotations__)
+        for section in own:
             inner = config.section_of(section.type)
             assert inner is not None
             told.setdefault(inner, f"`{_title(section.name, section.type)}` of {command}")

@@ -7,33 +7,35 @@ from typing import Final
 
 from agent.wire.predicates import Value
 
-# Names of triggers that are remembered.
-MAX_TRIGGERS: Final = 256
+# Names of triggers, and of metrics, that are remembered.
+MAX_HEARD: Final = 256
 
 
 class KnownNames:
     """`iads` are those whose alerts may come, empty if there may be others. `metrics` gives the
-    channels of this IAD's nodes; those of another IAD may have others. Triggers are known once an
-    alert named them."""
+    channels of this IAD's nodes; those of another IAD may have others. Triggers, and metrics of
+    other IADs, are known once an alert named them."""
 
     def __init__(self, iads: Collection[str], metrics: Callable[[], Collection[str]]) -> None:
         self._iads = iads
         self._metrics = metrics
-        self._triggers: dict[str, None] = {}
+        self._heard: dict[str, dict[str, None]] = {"trigger": {}, "metric": {}}
 
     def heard(self, attributes: Mapping[str, Value]) -> None:
         """An alert with these attributes came. O(1)."""
-        trigger = attributes.get("trigger")
-        if isinstance(trigger, str) and len(self._triggers) <= MAX_TRIGGERS:
-            self._triggers[trigger] = None
+        for attribute, heard in self._heard.items():
+            name = attributes.get(attribute)
+            if isinstance(name, str) and len(heard) <= MAX_HEARD:
+                heard[name] = None
 
     def __call__(self, attribute: str) -> Collection[str]:
         """The values of this attribute that are known; empty if nothing is, or not enough."""
+        heard = self._heard.get(attribute, {})
         match attribute:
             case "iad":
                 return self._iads
-            case "metric":
-                return self._metrics()
-            case "trigger" if len(self._triggers) <= MAX_TRIGGERS:
-                return tuple(self._triggers)
+            case "metric" if len(heard) <= MAX_HEARD and (own := self._metrics()):
+                return {*own, *heard}
+            case "trigger" if len(heard) <= MAX_HEARD:
+                return tuple(heard)
         return ()

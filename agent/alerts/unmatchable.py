@@ -29,6 +29,7 @@ NAMED: Final = {
     "trigger": "no alert here named a trigger {} so far",
     "metric": "no node known here gives {}",
 }
+OTHERS: Final = "; those of other IADs may"
 MAX_LISTED: Final = 4
 # Those that people write in filters.
 ATTRIBUTES: Final = AreaSet(("iad", "kind", "trigger", "metric", "area", "value"))
@@ -77,8 +78,9 @@ def _nameless(conjunction: Conjunction, names: Names, nearest: Nearest) -> str:
             continue
         near = nearest(wanted[0], AreaSet(known))
         # Nodes of other IADs, if there are any, may well give what is like nothing here.
-        if near or predicate.attribute != "metric" or len(names("iad")) == 1:
-            return NAMED[predicate.attribute].format(wanted[0]) + _alternative(near, known)
+        is_all = near or predicate.attribute != "metric" or len(names("iad")) == 1
+        others = "" if is_all else OTHERS
+        return NAMED[predicate.attribute].format(wanted[0]) + _alternative(near, known) + others
     return ""
 
 

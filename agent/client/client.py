@@ -132,9 +132,8 @@ class Client(Connection[ClientReply]):
             window = Window(last_s=last_s)
         if timeout_ms is None:
             timeout_ms = min(latency_ms * TIMEOUT_FACTOR, LONGEST_TIMEOUT_MS)
-        client = self.connected()
         query = Query(
-            id=client.new_id(),
+            id="",
             areas=tuple(areas),
             window=window,
             slo=Slo(percentile, latency_ms),
@@ -148,6 +147,12 @@ class Client(Connection[ClientReply]):
             buckets=buckets,
             bucket_s=bucket_s,
         )
+        return self.answer_to(query, timeout_ms)
+
+    def answer_to(self, query: Query, timeout_ms: float) -> Answer:
+        """The answer to a query, under an id of this client's; as `query`, which see."""
+        client = self.connected()
+        query = replace(query, id=client.new_id())
         try:
             return client.ask(query, timeout_ms, until_cut=True)
         except ConnectionCutError:

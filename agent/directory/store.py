@@ -55,8 +55,7 @@ class Store:
     def write(self, edit: Edit) -> None:
         """Write `edit` atomically; sqlite3.Error if it cannot be written."""
         file = self._file
-        try:
-            file.execute("BEGIN IMMEDIATE")
+        with sqlite.transaction(file):
             if edit.whole:
                 file.execute("DELETE FROM entry")
             for entry in edit.entries:
@@ -68,11 +67,6 @@ class Store:
                         (entry.account.name, msgspec.msgpack.encode(entry)),
                     )
             _set_meta(file, epoch=edit.epoch, version=edit.version)
-            file.execute("COMMIT")
-        except sqlite3.Error:
-            if file.in_transaction:
-                file.execute("ROLLBACK")
-            raise
 
     def close(self) -> None:
         """Close the file and release the lock."""
@@ -108,8 +102,7 @@ def _take_role(file: sqlite3.Connection, role: str) -> None:
     if meta.get("role") == role:
         return
     epoch = os.urandom(16).hex() if role == "primary" else meta.get("epoch", "")
-    with file:
-        file.execute("BEGIN IMMEDIATE")
+    with sqlite.transaction(file):
         _set_meta(file, role=role, epoch=epoch)
 
 

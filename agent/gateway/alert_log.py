@@ -50,6 +50,7 @@ MAX_READ: Final = 1_000
 MAX_RAISED: Final = 10_000
 TRIM_EVERY: Final = 64
 DAY_MS: Final = 86_400_000
+TOPIC: Final = "topic"  # the attribute that masters set on messages of topics, and on no alert
 
 
 class Loss(Struct, frozen=True, omit_defaults=True):
@@ -101,6 +102,11 @@ class _Body(Struct, array_like=True):
 _encode = msgspec.msgpack.Encoder().encode
 _body = msgspec.msgpack.Decoder(_Body).decode
 _raised = msgspec.msgpack.Decoder(Raised).decode
+
+
+def is_alert(entry: Logged) -> bool:
+    """Whether it is an alert or a loss: no message of a topic, which comes by the same way."""
+    return entry.notification is None or TOPIC not in entry.notification.attributes
 
 
 def wall_ms() -> int:
@@ -385,14 +391,8 @@ def _shown(raised: Iterable[Raised]) -> tuple[Raised, ...]:
 def _transaction(file: sqlite3.Connection) -> Iterator[None]:
     """All or nothing; OSError if the disk takes nothing."""
     try:
-        file.execute("BEGIN IMMEDIATE")
-        try:
+        with sqlite.transaction(file):
             yield
-            file.execute("COMMIT")
-        except BaseException:
-            if file.in_transaction:
-                file.execute("ROLLBACK")
-            raise
     except sqlite3.Error as error:
         raise OSError(" ".join(str(error).split())) from None
 

@@ -11,16 +11,18 @@ from msgspec import Struct
 
 from agent.client import NoReplyError, Operator
 from agent.gateway import frames
+from agent.gateway.alert_log import MAX_READ, is_alert
 from agent.gateway.asking import BusyError
 from agent.gateway.deadlines import Kind
 from agent.gateway.frames import AlertItem, GapItem, Source, alert_item
 from agent.gateway.outputs.base import OutputState
 from agent.gateway.problems import Problem
 from agent.gateway.raised import RaisedNow
-from agent.gateway.requests import Asked, Endpoint, Parameter, Reply, json_reply
+from agent.gateway.requests import Asked, Endpoint, Parameter, Reply, bad, json_reply
 from agent.gateway.rooms import Room
 from agent.gateway.stream import open_stream
 from agent.gateway.tokens import Role
+from agent.wire.about import ServiceInfo
 from agent.wire.areas import covers
 from agent.wire.codec import HEADER_BYTES, encode
 from agent.wire.codec import JSON as WIRE_JSON
@@ -40,6 +42,12 @@ NO_RUNS: Final = b'{"real":[],"virtual":[]}'
 AREA = Parameter("area", "Only this area, and those below it.")
 LIMIT = Parameter("limit", "At most so many.", {"type": "integer", "minimum": 1})
 CURSOR = Parameter("cursor", "Where the page before ended.")
+ALERTS: Final = "alerts"
+ALL: Final = "all"
+OF = Parameter(
+    "of", "`alerts` without messages of topics, or all (default).",
+    {"type": "string", "enum": [ALERTS, ALL]},
+)  # fmt: skip
 
 
 class SessionInfo(Struct, frozen=True):
@@ -75,6 +83,12 @@ class AreasPage(Struct, frozen=True):
 
     areas: list[AreaItem]
     cursor: str | None
+
+
+class ServicesList(Struct, frozen=True):
+    """Services that may be asked, by name."""
+
+    services: list[ServiceInfo]
 
 
 class Now(Struct, frozen=True):
@@ -175,6 +189,13 @@ async def areas(asked: Asked) -> Reply:
     return json_reply(AreasPage(page, page[-1].area if len(found) > limit else None))
 
 
+async def services(asked: Asked) -> Reply:
+    """Services that may be asked; none are known while the master is away from the start on."""
+    await _look(asked)
+    found = sorted(asked.gateway.hub.services, key=lambda each: each.name)
+    return json_reply(ServicesList(found))
+
+
 async def now(asked: Asked) -> Reply:
     """All rooms, or those of an area."""
     area = asked.area()
@@ -190,11 +211,17 @@ async def now(asked: Asked) -> Reply:
 async def alerts(asked: Asked) -> Reply:
     """The log of alerts, page by page."""
     limit = asked.number("limit", 100, 1, 1_000)
-    cursor = asked.text("cursor")
+    cursor, of = asked.text("cursor"), asked.text("of", ALL)
+    if of not in (ALERTS, ALL):
+        raise bad(f"of = {of[:40]!r} is neither {ALERTS} nor {ALL}")
     before = asked.number("cursor", 0, 1, 2**53 - 1) if cursor else None
     log = asked.gateway.alerts
-    found = await asyncio.to_thread(log.before, before, limit)
-    more = str(found[-1].position) if len(found) == limit else None
+    # Among messages of topics alerts may be rare: a page has those of so many entries.
+    most = limit if of == ALL else MAX_READ
+    read = await asyncio.to_thread(log.before, before, most)
+    found = [entry for entry in read if of == ALL or is_alert(entry)][:limit]
+    last = found[-1] if len(found) == limit else read[-1] if len(read) == most else None
+    more = None if last is None else str(last.position)
     return json_reply(AlertsPage([alert_item(entry) for entry in found], more))
 
 
@@ -267,11 +294,12 @@ async def _document(asked: Asked, named: str) -> bytes:
 
 
 async def _operator(asked: Asked, job: Any) -> Any:
-    operator = asked.gateway.operator
+    operator, caller = asked.gateway.operator, asked.caller
+    assert caller is not None
     if operator is None:
         raise Problem(404, "no_operator", "operator.address is not set in the gateway's file")
     try:
-        return await operator.ask(job)
+        return await operator.ask(job, caller.key)
     except BusyError:
         raise Problem(503, "busy", "the operator socket is busy", retry_after_s=1) from None
     except (NoReplyError, OSError) as error:
@@ -300,13 +328,15 @@ ENDPOINTS: Final = (
     Endpoint("GET", "/api/v1/session", "viewer", session, "Who asks", SessionInfo),
     Endpoint("GET", "/api/v1/areas", "viewer", areas, "Areas, names, channels, units", AreasPage,
              (LIMIT, CURSOR)),
+    Endpoint("GET", "/api/v1/services", "viewer", services,
+             "Services that may be asked, their objectives and areas", ServicesList),
     Endpoint("GET", "/api/v1/now", "viewer", now, "Rooms as they are now", Now, (AREA,)),
     Endpoint("GET", "/api/v1/stream", "viewer", open_stream,
              "Rooms and alerts as they come, as server-sent events", None,
              (Parameter("last_event_id", "As the header Last-Event-ID, for who cannot set it."),),
              media_type="text/event-stream"),
     Endpoint("GET", "/api/v1/alerts", "viewer", alerts, "Alerts, the newest first", AlertsPage,
-             (LIMIT, CURSOR)),
+             (LIMIT, CURSOR, OF)),
     Endpoint("GET", "/api/v1/alerts/raised", "viewer", raised, "What is raised now", RaisedList),
     Endpoint("GET", "/api/v1/deadlines", "viewer", deadlines,
              "Answers against their objectives, as the gateway saw them", DeadlinesPage),

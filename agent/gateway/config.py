@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Annotated, Final
 
 from msgspec import Meta
+from msgspec.structs import replace
 
-from agent.gateway.output_config import (
-    MAX_NTFY,
-    GatewayEmail,
-    GatewayLines,
-    GatewayMqtt,
-    GatewayNtfy,
-)
+from agent.gateway.output_config import GatewayOutputs
 from agent.wire.base import LONGEST_TIMEOUT_MS, Area, Name, Text
 from agent.wire.config import (
     HIGHEST_PORT,
+    ConfigError,
     Count,
     File,
     Positive,
     Section,
+    load,
     require_usable,
 )
 
@@ -47,6 +45,13 @@ class GatewayName(Section, frozen=True):
     """The gateway itself."""
 
     name: Annotated[Name, Meta(description="What it is called in topics of MQTT.")] = "gateway"
+    outputs: Annotated[
+        File,
+        Meta(
+            description="File with further sections `[mqtt]`, `[line_protocol]`, `[[ntfy]]` and "
+            "`[email]` (relative: to the config file). It need not be there; empty: none."
+        ),
+    ] = ""
 
 
 class GatewayMaster(Section, frozen=True):
@@ -209,6 +214,9 @@ class GatewayAccess(Section, frozen=True):
     most_streams: Annotated[
         int, Meta(ge=1, le=65_536, description="Open event streams of all tokens.")
     ] = 1_000
+    most_streams_each: Annotated[
+        int, Meta(ge=1, le=65_536, description="Open event streams of one token, or browser.")
+    ] = 100
     session_days: Annotated[
         Positive, Meta(le=365.0, description="Days after which a browser needs a new link.")
     ] = 30.0
@@ -281,11 +289,14 @@ class GatewayAlerts(Section, frozen=True):
         File,
         Meta(min_length=1, description="SQLite file (relative: to the config file)."),
     ] = "alerts.sqlite"
-    most: Annotated[Count, Meta(le=10_000_000, description="Alerts kept; the oldest go.")] = 100_000
+    most: Annotated[
+        Count,
+        Meta(le=10_000_000, description="Entries kept; the oldest go. Messages of topics count."),
+    ] = 100_000
     days: Annotated[Positive, Meta(le=3_650.0, description="Days for which they are kept.")] = 30.0
 
 
-class GatewayConfig(Section, frozen=True):
+class GatewayConfig(GatewayOutputs, frozen=True):
     """A gateway's file (`sanderling-gateway --config`)."""
 
     gateway: GatewayName = GatewayName()
@@ -296,11 +307,18 @@ class GatewayConfig(Section, frozen=True):
     console: GatewayConsole = GatewayConsole()
     queries: GatewayQueries = GatewayQueries()
     alerts: GatewayAlerts = GatewayAlerts()
-    mqtt: GatewayMqtt | None = None
-    line_protocol: GatewayLines | None = None
-    ntfy: Annotated[tuple[GatewayNtfy, ...], Meta(max_length=MAX_NTFY)] = ()
-    email: GatewayEmail | None = None
 
-    def __post_init__(self) -> None:
-        if len({each.name for each in self.ntfy}) < len(self.ntfy):
-            raise ValueError("ntfy: two have the same name")
+
+def with_outputs(config: GatewayConfig, folder: Path) -> GatewayConfig:
+    """The configuration with the sections of its file of outputs. ConfigError in one line; also for
+    a section that stands in both files."""
+    path = folder / config.gateway.outputs
+    if not config.gateway.outputs or not path.exists():
+        return config
+    outputs = load(path, GatewayOutputs)
+    names = GatewayOutputs.__struct_fields__
+    found = {name: given for name in names if (given := getattr(outputs, name))}
+    for name in found:
+        if getattr(config, name):
+            raise ConfigError(f"{path}: {name} stands in the gateway's own file, too")
+    return replace(config, **found)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from msgspec import UNSET
@@ -19,7 +19,8 @@ from agent.gateway.deadlines import Deadlines
 from agent.gateway.frames import Frame, Link, Snapshot, Source
 from agent.gateway.outputs.base import Listener
 from agent.gateway.raised import AskedRaised, RaisedNow, asked_raised, raised_now
-from agent.gateway.rooms import AreaFacts, Room, Rooms, facts_of
+from agent.gateway.rooms import Room, Rooms, facts_of
+from agent.wire.about import ServiceInfo
 from agent.wire.messages import Answer, Slo
 
 # A watch goes on for so long after the last who looked, as a page that is loaded again looks again.
@@ -56,8 +57,8 @@ class Hub:
         self.source = Source("idle")
         self.deadlines = Deadlines()
         self.watcher: Watcher | None = None
-        # The services that may be asked, each with its one channel (empty: all).
-        self.services: dict[str, str] = {}
+        # The services that may be asked, as the master told them last.
+        self.services: tuple[ServiceInfo, ...] = ()
         self.now_ms = now_ms
         # Whether the fleet was heard since the watch began: before, rooms show what was.
         self.heard = asyncio.Event()
@@ -183,11 +184,10 @@ class Hub:
         """What the master knows of areas."""
         self._asked_raised = asked_raised(about, self.now_ms())
         if about.services is not UNSET:
-            self.services = {each.name: each.capability for each in about.services}
-        self._learn(facts_of(about))
-
-    def _learn(self, facts: Iterable[AreaFacts]) -> None:
-        self._changed(self.rooms.learn(facts, self.now_ms()))
+            self.services = about.services
+        version, unknown = self.rooms.version, [gap.area for gap in about.missing]
+        changed = self.rooms.learn(facts_of(about), self.now_ms(), unknown)
+        self._changed(changed, always=self.rooms.version != version)
 
     def told(self, state: Link, message: str = "") -> None:
         """How the link to the master is."""

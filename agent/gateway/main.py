@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from agent.gateway.config import GatewayConfig
+from agent.gateway.config import GatewayConfig, with_outputs
 from agent.net.keys import read_publics, read_secrets
 from agent.runtime.command_line import FAILED, UNUSABLE, configuration, fail, options, say_ok
 from agent.runtime.console import operator_log
@@ -22,6 +22,7 @@ def main() -> None:
     config = configuration(given.config, GatewayConfig)
     folder = Path(given.config).parent
     try:
+        config = with_outputs(config, folder)
         check(config, folder)
         from agent.gateway import server  # --help does without
         from agent.gateway.tokens import Access

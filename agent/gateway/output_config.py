@@ -8,8 +8,15 @@ from urllib.parse import urlsplit
 from msgspec import Meta
 
 from agent.wire.base import Name, Text
-from agent.wire.config import HIGHEST_PORT, File, Positive, Section
-from agent.wire.webhook_config import LONGEST_URL, target
+from agent.wire.config import HIGHEST_PORT, File, Section
+from agent.wire.webhook_config import (
+    LONGEST_URL,
+    Authorities,
+    GiveUpS,
+    TimeoutS,
+    require_receiver,
+    target,
+)
 
 MAX_NTFY: Final = 16
 MAX_RECIPIENTS: Final = 16
@@ -18,8 +25,11 @@ Url = Annotated[str, Meta(max_length=LONGEST_URL)]
 User = Annotated[str, Meta(max_length=256, pattern=r"^[^\x00-\x1f\x7f]*$(?!\n)")]
 # No line break, which would begin another header.
 MailAddress = Annotated[str, Meta(max_length=254, pattern=r"^[!-?A-~]+@[!-?A-~]+$(?!\n)")]
-FILTER: Final = "Alerts that it is given (subscriptions.md)."
-GIVE_UP: Final = "Seconds after which an alert that the receiver refuses is given up."
+# Without messages of topics, which come by the same way and are no alerts.
+ALERTS: Final = 'kind in ("raised", "cleared", "lost")'
+Filter = Annotated[
+    Text, Meta(min_length=1, description="Alerts that it is given (subscriptions.md).")
+]
 
 
 class GatewayMqtt(Section, frozen=True):
@@ -31,13 +41,7 @@ class GatewayMqtt(Section, frozen=True):
         File,
         Meta(description="File with the password (mode 0600, one line; relative: to the config)."),
     ] = ""
-    ca: Annotated[
-        File,
-        Meta(
-            description="File with the certificates (PEM) that the broker's is checked with; "
-            "empty: the system's."
-        ),
-    ] = ""
+    ca: Authorities = ""
     protocol: Annotated[
         Literal["5", "3.1.1"],
         Meta(description="MQTT's version; 3.1.1 for a broker that knows no 5."),
@@ -49,7 +53,7 @@ class GatewayMqtt(Section, frozen=True):
             description="Home Assistant's discovery prefix; empty: no discovery.",
         ),
     ] = "homeassistant"
-    filter: Annotated[Text, Meta(min_length=1, description=FILTER)] = "*"
+    filter: Filter = "*"
     every_s: Annotated[
         float,
         Meta(ge=1.0, le=600.0, description="An area's readings are published at most so often."),
@@ -119,17 +123,11 @@ class GatewayLines(Section, frozen=True):
             "0600, one line); empty: none."
         ),
     ] = ""
-    ca: Annotated[
-        File, Meta(description="File with the certificates (PEM); empty: the system's.")
-    ] = ""
-    timeout_s: Annotated[
-        float, Meta(ge=0.1, le=300.0, description="Seconds that the receiver has to answer.")
-    ] = 10.0
+    ca: Authorities = ""
+    timeout_s: TimeoutS = 10.0
 
     def __post_init__(self) -> None:
-        _require_url(self.url, "line_protocol.url")
-        if self.ca and not self.url.startswith("https:"):
-            raise ValueError("line_protocol.ca is of no use without https://")
+        require_receiver("line_protocol", self.url, self.ca)
 
 
 class GatewayNtfy(Section, frozen=True):
@@ -141,21 +139,15 @@ class GatewayNtfy(Section, frozen=True):
         File, Meta(description="File with an access token (mode 0600, one line); empty: none.")
     ] = ""
     priority: Annotated[int, Meta(ge=1, le=5, description="Of an alert that is raised.")] = 4
-    filter: Annotated[Text, Meta(min_length=1, description=FILTER)] = "*"
-    ca: Annotated[
-        File, Meta(description="File with the certificates (PEM); empty: the system's.")
-    ] = ""
-    timeout_s: Annotated[
-        float, Meta(ge=0.1, le=300.0, description="Seconds that the server has to answer.")
-    ] = 10.0
-    give_up_s: Annotated[Positive, Meta(le=30 * 86_400.0, description=GIVE_UP)] = 86_400.0
+    filter: Filter = ALERTS
+    ca: Authorities = ""
+    timeout_s: TimeoutS = 10.0
+    give_up_s: GiveUpS = 86_400.0
 
     def __post_init__(self) -> None:
-        found = _require_url(self.url, f"ntfy.url of {self.name}")
+        found = require_receiver("ntfy", self.url, self.ca, f" of {self.name}").path
         if not found.strip("/") or "/" in found.strip("/") or "?" in found:
             raise ValueError(f"ntfy.url of {self.name} is not https://server/topic")
-        if self.ca and not self.url.startswith("https:"):
-            raise ValueError(f"ntfy.ca of {self.name} is of no use without https://")
 
     @property
     def topic(self) -> str:
@@ -186,17 +178,13 @@ class GatewayEmail(Section, frozen=True):
     password_file: Annotated[
         File, Meta(description="File with the password (mode 0600, one line).")
     ] = ""
-    filter: Annotated[Text, Meta(min_length=1, description=FILTER)] = "*"
+    filter: Filter = ALERTS
     every_s: Annotated[
         float, Meta(ge=0.0, le=86_400.0, description="At most one message in so many seconds.")
     ] = 60.0
-    ca: Annotated[
-        File, Meta(description="File with the certificates (PEM); empty: the system's.")
-    ] = ""
-    timeout_s: Annotated[
-        float, Meta(ge=0.1, le=300.0, description="Seconds that the server has for each answer.")
-    ] = 30.0
-    give_up_s: Annotated[Positive, Meta(le=30 * 86_400.0, description=GIVE_UP)] = 86_400.0
+    ca: Authorities = ""
+    timeout_s: TimeoutS = 30.0
+    give_up_s: GiveUpS = 86_400.0
 
     def __post_init__(self) -> None:
         if not 1 <= self.port <= HIGHEST_PORT:
@@ -217,9 +205,14 @@ class GatewayEmail(Section, frozen=True):
         return int(self.server.rpartition(":")[2])
 
 
-def _require_url(url: str, key: str) -> str:
-    """The path; ValueError without the URL, which may hold a secret."""
-    try:
-        return target(url).path
-    except ValueError as error:
-        raise ValueError(f"{key}: {error}") from None
+class GatewayOutputs(Section, frozen=True):
+    """Sections of outputs, in a gateway's file or in that which `gateway.outputs` names."""
+
+    mqtt: GatewayMqtt | None = None
+    line_protocol: GatewayLines | None = None
+    ntfy: Annotated[tuple[GatewayNtfy, ...], Meta(max_length=MAX_NTFY)] = ()
+    email: GatewayEmail | None = None
+
+    def __post_init__(self) -> None:
+        if len({each.name for each in self.ntfy}) < len(self.ntfy):
+            raise ValueError("ntfy: two have the same name")

@@ -118,7 +118,7 @@ async def metrics(asked: Asked) -> Reply:
         lines.append(f"# TYPE sanderling_gateway_{name} {kind}")
         lines.extend(f"sanderling_gateway_{name}{labels} {value:.17g}" for labels, value in rows)
 
-    add("streams", "gauge", "Open event streams.", [("", gateway.streams)])
+    add("streams", "gauge", "Open event streams.", [("", gateway.streams.total())])
     add("lookers", "gauge", "Who looks: streams, outputs, requests.", [("", gateway.hub.lookers)])
     add("rooms", "gauge", "Areas known.", [("", len(gateway.hub.rooms))])
     states = [("watch", gateway.hub.source.state), ("alerts", gateway.feed.state.state)]

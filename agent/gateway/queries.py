@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from agent.client import Client, NoReplyError
 from agent.gateway.asking import BusyError
@@ -83,25 +84,13 @@ async def _ask(asked: Asked, wanted: Query, timeout_ms: float, label: str) -> tu
         )
 
     def ask(client: Client) -> tuple[Answer, bytes]:
-        answer = client.query(
-            wanted.areas,
-            window=wanted.window,
-            percentile=wanted.slo.percentile,
-            latency_ms=wanted.slo.latency_ms,
-            channels=wanted.channels,
-            form=wanted.form,
-            timeout_ms=timeout_ms,
-            service=wanted.service,
-            label=label,
-            stale_ok=wanted.stale_ok,
-            buckets=wanted.buckets,
-            bucket_s=wanted.bucket_s,
-        )
+        query = replace(wanted, timeout_ms=timeout_ms, label=label, takes_too_large=True)
+        answer = client.answer_to(query, timeout_ms)
         return answer, encode(answer, WIRE_JSON)[HEADER_BYTES:]
 
     under_way[caller.key] = under_way.get(caller.key, 0) + 1
     try:
-        answer, encoded = await gateway.queries.ask(ask)
+        answer, encoded = await gateway.queries.ask(ask, caller.key)
     except BusyError:
         raise Problem(503, "busy", "too many queries are under way", retry_after_s=1) from None
     except NoReplyError as error:
@@ -182,7 +171,8 @@ def _services(asked: Asked, channels: tuple[str, ...]) -> dict[str, tuple[str, .
         return dict.fromkeys(configured or ("default",), channels)
     found: dict[str, tuple[str, ...]] = {}
     covered: set[str] = set()
-    for name, capability in hub.services.items():
+    for each in hub.services:
+        name, capability = each.name, each.capability
         if not capability:
             return {name: channels}
         if (not channels or capability in channels) and capability not in covered:

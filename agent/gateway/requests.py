@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from starlette.requests import ClientDisconnect, Request
 
 from agent.client import Client, Operator
@@ -64,7 +65,7 @@ class Gateway(Struct, eq=False):
     say: Say
     version: str
     is_stopping: bool = False
-    streams: int = 0
+    streams: Counter[str] = field(default_factory=Counter)  # open ones, by caller
     static: dict[str, StaticFile] = {}
     under_way: dict[str, int] = {}
     counted: dict[tuple[str, int], int] = {}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -23,6 +23,9 @@ Quality = Literal["good", "suspect", "bad"]
 SPARK: Final = 60
 # Areas kept; those beyond it are not shown, and counted.
 MAX_ROOMS: Final = 20_000
+# An area is gone once the master, asked again and again, has not named it for so long: one that
+# restarts names few at first.
+GONE_MS: Final = 300_000
 NEVER_HEARD: Final = "not heard yet"
 SILENT: Final = "nothing new from it"
 # How a driver names a unit, and its sign.
@@ -64,7 +67,7 @@ class AreaFacts(Struct, frozen=True):
 class _Kept:
     """A room, and what does not show of it."""
 
-    __slots__ = ("heard_ms", "lacks", "room", "sparks", "version")
+    __slots__ = ("heard_ms", "lacks", "room", "sparks", "unnamed_ms", "version")
 
     def __init__(self, room: Room) -> None:
         self.room = room
@@ -72,6 +75,8 @@ class _Kept:
         # By service: when it last gave readings, by this gateway's clock, and why it gives none.
         self.heard_ms: dict[str, int] = {}
         self.lacks: dict[str, str] = {}
+        # Since when the master, which says what there is, does not name it.
+        self.unnamed_ms: int | None = None
         self.sparks: dict[str, array[float]] = {}
 
 
@@ -80,7 +85,7 @@ class Rooms:
 
     Each call that changes something increases `version` by one; a room has the version of its last
     change, so whoever knows a version finds what is newer. `shape` increases when rooms, channels,
-    units or names come or change. Nodes' clocks are never compared with
+    units or names come, change or go. Nodes' clocks are never compared with
     this one's: an area is stale when nothing new of it came for `stale_ms`, or the master says why
     it gives no readings.
     """
@@ -142,6 +147,7 @@ class Rooms:
             if result.aggregate is None or (kept := self._of(result.area)) is None:
                 continue
             kept.heard_ms[service] = now_ms
+            kept.unnamed_ms = None
             kept.lacks.pop(service, None)
             facts = self._facts.get(result.area) or AreaFacts(result.area)
             if result.name and result.name != facts.name:
@@ -156,6 +162,7 @@ class Rooms:
             below = self._at_or_below(gap.area)
             for kept in below:
                 kept.lacks[service] = reason
+                kept.unnamed_ms = None
                 if self._show(kept, now_ms):
                     changed.append(kept)
             if not below:
@@ -166,10 +173,17 @@ class Rooms:
         self.gaps = merged
         return self._changed(changed, always=is_new)
 
-    def learn(self, facts: Iterable[AreaFacts], now_ms: int) -> list[Room]:
-        """Take what the master tells of areas; one that it did not name before shows as missing."""
+    def learn(
+        self, facts: Iterable[AreaFacts], now_ms: int, unknown: Sequence[str] | None = None
+    ) -> list[Room]:
+        """Take what the master tells of areas; one that it did not name before shows as missing.
+
+        With `unknown` these are all there are but for what may be below those areas: one that is
+        neither named nor heard for `GONE_MS` is dropped. O(rooms · unknown)."""
         changed = []
+        named = set()
         for each in facts:
+            named.add(each.area)
             if (kept := self._of(each.area)) is None:
                 continue
             self._facts[each.area] = each
@@ -179,7 +193,24 @@ class Rooms:
             }
             if self._show(kept, now_ms, channels) or not kept.version:
                 changed.append(kept)
-        return self._changed(changed)
+        gone = [] if unknown is None else self._gone(named, unknown, now_ms)
+        for area in gone:
+            del self._kept[area]
+            self._facts.pop(area, None)
+        self.shape += bool(gone)
+        return self._changed(changed, always=bool(gone))
+
+    def _gone(self, named: set[str], unknown: Sequence[str], now_ms: int) -> list[str]:
+        """The areas that are to be dropped."""
+        gone = []
+        for area, kept in self._kept.items():
+            if area in named or any(covers(each, area) for each in unknown):
+                kept.unnamed_ms = None
+            elif kept.unnamed_ms is None or kept.unnamed_ms > now_ms:  # set back
+                kept.unnamed_ms = now_ms
+            elif now_ms - kept.unnamed_ms >= GONE_MS:
+                gone.append(area)
+        return gone
 
     def tick(self, now_ms: int) -> list[Room]:
         """The rooms that became stale because nothing came. O(rooms)."""

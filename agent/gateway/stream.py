@@ -32,7 +32,11 @@ async def open_stream(asked: Asked) -> Stream:
     """The endpoint; Problem if there are too many streams."""
     gateway, caller = asked.gateway, asked.caller
     assert caller is not None
-    if gateway.streams >= gateway.config.access.most_streams:
+    access = gateway.config.access
+    if gateway.streams[caller.key] >= access.most_streams_each:
+        most = f"{access.most_streams_each} event streams of this token are open"
+        raise Problem(429, "over_rate", most, retry_after_s=5)
+    if gateway.streams.total() >= access.most_streams:
         raise Problem(503, "busy", "too many event streams are open", retry_after_s=5)
     last_id = asked.request.headers.get("last-event-id", "") or asked.text("last_event_id")
     position = gateway.alerts.newest
@@ -58,7 +62,7 @@ class _Stream:
 
         gone = asyncio.ensure_future(_gone(receive))
         gone.add_done_callback(lambda _: self._wake.set())
-        gateway.streams += 1
+        gateway.streams[self._caller.key] += 1
         with ExitStack() as held:
             held.callback(self._count_down)
             held.callback(gone.cancel)
@@ -72,7 +76,10 @@ class _Stream:
                 await self._follow(send, gone)
 
     def _count_down(self) -> None:
-        self._gateway.streams -= 1
+        streams, key = self._gateway.streams, self._caller.key
+        streams[key] -= 1
+        if not streams[key]:
+            del streams[key]
 
     async def _follow(self, send: Send, gone: asyncio.Future[None]) -> None:
         begin = self._packing.begin if self._packing is not None else b""

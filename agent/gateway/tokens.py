@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
-import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from agent.net.file_watcher import Watched
+from agent.net.keys import regular_file
 from agent.wire.base import Name
 from agent.wire.config import ConfigError
 
@@ -203,26 +203,20 @@ def _new(count: int = BYTES) -> str:
 
 def read(path: str) -> AccessFile:
     """The file's content; that of a new one if it is not there. ConfigError in one line."""
+    text = b""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with regular_file(path) as (file, status):
+            if status.st_mode & 0o077:
+                raise ConfigError(f"{path}: others may use it; chmod 600 {path}")
+            while len(text) <= LONGEST_FILE and (more := os.read(file, 1 << 20)):
+                text += more
+        return msgspec.json.decode(text, type=AccessFile)
     except FileNotFoundError:
         return AccessFile()
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
-    try:
-        status = os.fstat(file)
-        if not stat.S_ISREG(status.st_mode):
-            raise ConfigError(f"{path}: not a regular file")
-        if status.st_mode & 0o077:
-            raise ConfigError(f"{path}: others may use it; chmod 600 {path}")
-        text = b""
-        while len(text) <= LONGEST_FILE and (more := os.read(file, 1 << 20)):
-            text += more
-        return msgspec.json.decode(text, type=AccessFile)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from None
-    finally:
-        os.close(file)
 
 
 def change(path: str, how: Callable[[AccessFile], tuple[AccessFile, T]]) -> T:
@@ -259,6 +253,12 @@ def _write(path: str, text: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(new, path)  # noqa: PTH105 - beside os.open
+        # Or a power cut brings a token back that was revoked.
+        folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_CLOEXEC)  # noqa: PTH120 - as above
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
     except OSError:
         if os.path.exists(new):  # noqa: PTH110 - as above
             os.unlink(new)  # noqa: PTH108 - as above

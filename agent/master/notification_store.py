@@ -213,15 +213,12 @@ class NotificationStore:
         if self._file is None or not changes:
             return True
         try:
-            self._file.execute("BEGIN IMMEDIATE")
-            for kind, run in groupby(changes, type):
-                same = list(run)
-                for statement, row in STATEMENTS[kind]:
-                    self._file.executemany(statement, [row(change) for change in same])
-            self._file.execute("COMMIT")
+            with sqlite.transaction(self._file):
+                for kind, run in groupby(changes, type):
+                    same = list(run)
+                    for statement, row in STATEMENTS[kind]:
+                        self._file.executemany(statement, [row(change) for change in same])
         except sqlite3.Error as error:
-            if self._file.in_transaction:
-                self._file.execute("ROLLBACK")
             if not self._refusing:
                 self._report(
                     f"notifications: {len(changes)} changes could not be written: {error}; "

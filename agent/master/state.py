@@ -179,8 +179,7 @@ class State:
 def _transact(file: sqlite3.Connection, changes: dict[tuple[str, str], bytes | None]) -> str:
     """Write the changes atomically; returns the reason if that fails."""
     try:
-        with file:
-            file.execute("BEGIN IMMEDIATE")
+        with sqlite.transaction(file):
             file.executemany("DELETE FROM document WHERE kind = ? AND key = ?", list(changes))
             file.executemany(
                 "INSERT INTO document VALUES (?, ?, ?)",

@@ -17,7 +17,7 @@ import re
 import stat
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -149,23 +149,31 @@ def _decodes(key: str) -> bool:
     return True
 
 
-def _text(path: str, *, secret: bool) -> str:
-    try:
-        # Non-blocking, as opening a FIFO would wait for a writer.
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from None
+@contextmanager
+def regular_file(path: str) -> Iterator[tuple[int, os.stat_result]]:
+    """The descriptor and status of a file that is open for reading; OSError, ConfigError for what
+    is no regular file."""
+    # Non-blocking, as opening a FIFO would wait for a writer.
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         status = os.fstat(file)
         if not stat.S_ISREG(status.st_mode):
             raise ConfigError(f"{path}: not a regular file")
-        if secret:
-            _refuse_open_doors(path, status)
-        return os.read(file, LONGEST_FILE).decode("ascii")
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path}: no key file, which is plain text") from None
+        yield file, status
     finally:
         os.close(file)
+
+
+def _text(path: str, *, secret: bool) -> str:
+    try:
+        with regular_file(path) as (file, status):
+            if secret:
+                _refuse_open_doors(path, status)
+            return os.read(file, LONGEST_FILE).decode("ascii")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: no key file, which is plain text") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
 
 
 def _refuse_open_doors(path: str, status: os.stat_result) -> None:

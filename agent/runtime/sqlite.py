@@ -8,7 +8,8 @@ import fcntl
 import os
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, TypeVar
 
 T = TypeVar("T")
@@ -101,6 +102,20 @@ def _opened(
         raise BrokenFileError(" ".join(str(error).split())) from None
     except BaseException:
         file.close()
+        raise
+
+
+@contextmanager
+def transaction(file: sqlite3.Connection) -> Iterator[None]:
+    """All or nothing: committed at the end of the block, rolled back if that raises. sqlite3.Error
+    if the disk takes nothing."""
+    file.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        file.execute("COMMIT")
+    except BaseException:
+        if file.in_transaction:
+            file.execute("ROLLBACK")
         raise
 
 

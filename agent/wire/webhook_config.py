@@ -15,6 +15,26 @@ LONGEST_URL = 2_048
 MAX_WEBHOOKS = 16
 
 
+# Keys that all receivers have, also a gateway's.
+Authorities = Annotated[
+    File,
+    Meta(
+        description="File with the certificates (PEM) that the receiver's is checked with; empty: "
+        "the system's."
+    ),
+]
+TimeoutS = Annotated[
+    float, Meta(ge=0.1, le=300.0, description="Seconds that the receiver has to answer.")
+]
+GiveUpS = Annotated[
+    Positive,
+    Meta(
+        le=30 * 86_400.0,
+        description="Seconds after which one that the receiver refuses (4xx) is given up.",
+    ),
+]
+
+
 class Target(NamedTuple):
     """The target of a request: `path` includes the query string."""
 
@@ -34,35 +54,16 @@ class Receiver(Section, frozen=True):
     filter: Annotated[
         Text, Meta(min_length=1, description="What is posted: a filter (subscriptions.md).")
     ]
-    ca: Annotated[
-        File,
-        Meta(
-            description="File with the certificates (PEM) that an https server's is checked with; "
-            "empty: the system's."
-        ),
-    ] = ""
-    timeout_s: Annotated[
-        float, Meta(ge=0.1, le=300.0, description="Seconds that a receiver has to answer.")
-    ] = 10.0
+    ca: Authorities = ""
+    timeout_s: TimeoutS = 10.0
     longest_pause_s: Annotated[
         float,
         Meta(ge=0.1, le=3_600.0, description="Pauses between attempts double from 1 s to these."),
     ] = 300.0
-    give_up_s: Annotated[
-        Positive,
-        Meta(
-            le=30 * 86_400.0,
-            description="Seconds after which one that the receiver refuses (4xx) is given up.",
-        ),
-    ] = 86_400.0
+    give_up_s: GiveUpS = 86_400.0
 
     def __post_init__(self) -> None:
-        try:
-            target(self.url)
-        except ValueError as error:
-            raise ValueError(f"webhook.url of {self.name}: {error}") from None
-        if self.ca and not self.url.startswith("https:"):
-            raise ValueError(f"webhook.ca of {self.name} is of no use without https://")
+        require_receiver("webhook", self.url, self.ca, f" of {self.name}")
 
 
 class MasterWebhook(Receiver, frozen=True, kw_only=True):
@@ -76,6 +77,18 @@ class MasterWebhook(Receiver, frozen=True, kw_only=True):
             "relative: to the config file).",
         ),
     ]
+
+
+def require_receiver(section: str, url: str, ca: str, of: str = "") -> Target:
+    """The target of a section's `url`. ValueError without the URL, which may hold a secret; also
+    for a `ca` that would check nothing."""
+    try:
+        found = target(url)
+    except ValueError as error:
+        raise ValueError(f"{section}.url{of}: {error}") from None
+    if ca and not found.tls:
+        raise ValueError(f"{section}.ca{of} is of no use without https://")
+    return found
 
 
 def target(url: str) -> Target:

@@ -20,7 +20,7 @@ from agent.wire.messages import Answer, Missing, Slo, Window
 from fleet.common import exits
 from fleet.query import replies
 from fleet.query.export_files import Sink, csv_file, parquet_file
-from fleet.query.export_rows import COLUMNS, rows_of, values_of
+from fleet.query.export_rows import COLUMNS, Units, rows_of, units_of, values_of
 from fleet.query.slices import Slices
 from fleet.terminal import output, screen
 
@@ -30,6 +30,7 @@ LATE: Final = ("timeout", "iad_unreachable")
 PAUSES_S: Final = (1.0, 2.0, 4.0, 8.0)
 MOST_SAID: Final = 16
 FIRST_BUCKETS: Final = 100
+ABOUT_MS: Final = 5_000.0
 
 
 class Options(Struct, frozen=True):
@@ -92,8 +93,9 @@ def run(
     told = Told()
     try:
         with Client(options.master, keys) as client, _opened(options) as sink:
+            units = _units(client, options)
             for answer in _answers(client, options, told, now_ms(), pause):
-                told.rows += sink.write(rows_of(answer, options.form))
+                told.rows += sink.write(rows_of(answer, options.form, units))
     except RefusedError as error:
         return replies.refused(str(error), options.master)
     except (NoReplyError, ValueError) as error:
@@ -111,6 +113,14 @@ def _opened(options: Options) -> AbstractContextManager[Sink]:
         return csv_file(options.target, columns)
     assert options.target is not None
     return parquet_file(options.target, columns)
+
+
+def _units(client: Client, options: Options) -> Units:
+    """The units that the nodes told; none of a master that does not know the question."""
+    about = client.about(
+        options.areas, service=options.service, timeout_ms=ABOUT_MS, label="fleet export"
+    )
+    return units_of(about)
 
 
 def _answers(

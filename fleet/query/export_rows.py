@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import repeat
 from operator import itemgetter
@@ -11,8 +11,9 @@ from typing import Any, Final, Literal, NamedTuple
 
 from agent.wire.base import QueryForm
 from agent.wire.buckets import Buckets
-from agent.wire.messages import Answer, Series
+from agent.wire.messages import Answer, AreaResult, Series
 from agent.wire.quality import names
+from fleet.query.about import sign
 from fleet.terminal.screen import unit_of
 
 Kind = Literal["time", "text", "float", "count"]
@@ -66,25 +67,41 @@ BUCKETS: Final = (
     Column("max", "float"),
     Column("unit", "text"),
 )
+# The last column of each: the area's name for people, empty if it has none.
+NAME: Final = Column("name", "text")
 COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
-    "series": READINGS,
-    "aggregate": AGGREGATES,
-    "buckets": BUCKETS,
+    "series": (*READINGS, NAME),
+    "aggregate": (*AGGREGATES, NAME),
+    "buckets": (*BUCKETS, NAME),
 }
+# The units that nodes told, by area and channel.
+Units = Mapping[tuple[str, str], str]
+NONE: Final[Units] = {}
 
 
-def rows_of(answer: Answer, form: QueryForm) -> Iterator[Row]:
-    """The rows of an answer to a query of that form."""
+def units_of(about: Answer) -> dict[tuple[str, str], str]:
+    """The units in an answer of form `about`, as people write them."""
+    return {
+        (result.area, each.name): sign(each.unit)
+        for result in about.results
+        for each in (() if result.about is None else result.about.channels)
+        if each.unit
+    }
+
+
+def rows_of(answer: Answer, form: QueryForm, units: Units) -> Iterator[Row]:
+    """The rows of an answer to a query of that form; `units` go before those that names of channels
+    tell."""
     kinds = {"series": readings, "aggregate": aggregates, "buckets": buckets}
-    return kinds[form](answer)
+    return kinds[form](answer, units)
 
 
-def readings(answer: Answer) -> Iterator[Row]:
-    """The readings of an answer as rows of `READINGS`, by time, area and channel. A reading that a
-    sensor did not give has no value, and its flags say why; readings of sensors without the channel
-    make no row. O(n log areas); nothing is held but the answer."""
+def readings(answer: Answer, units: Units = NONE) -> Iterator[Row]:
+    """The readings of an answer as rows of `READINGS` and `NAME`, by time, area and channel. A
+    reading that a sensor did not give has no value, and its flags say why; readings of sensors
+    without the channel make no row. O(n log areas); nothing is held but the answer."""
     columns = [
-        _readings(result.area, channel, result.series)
+        _readings(result, channel, result.series, _unit(units, result, channel))
         for result in answer.results
         if result.series is not None and result.stale_ms is None
         for channel in sorted(result.series.values)
@@ -92,20 +109,20 @@ def readings(answer: Answer) -> Iterator[Row]:
     return heapq.merge(*columns, key=itemgetter(0, 2, 3))
 
 
-def _readings(area: str, channel: str, series: Series) -> Iterator[Row]:
-    unit = unit_of(channel)
+def _readings(result: AreaResult, channel: str, series: Series, unit: str) -> Iterator[Row]:
+    area, name = result.area, result.name or ""
     quality = series.quality.get(channel)
     flags = repeat(0) if quality is None else quality.data
     columns = zip(series.time_ms.numbers(), series.values[channel].numbers(), flags, strict=False)
     for time_ms, value, flagged in columns:
         if value == value:
-            yield time_ms, time_ms, area, channel, value, unit, _words(flagged)
+            yield time_ms, time_ms, area, channel, value, unit, _words(flagged), name
         elif flagged:
-            yield time_ms, time_ms, area, channel, None, unit, _words(flagged)
+            yield time_ms, time_ms, area, channel, None, unit, _words(flagged), name
 
 
-def aggregates(answer: Answer) -> Iterator[Row]:
-    """The aggregates of an answer as rows of `AGGREGATES`, by area and channel."""
+def aggregates(answer: Answer, units: Units = NONE) -> Iterator[Row]:
+    """The aggregates of an answer as rows of `AGGREGATES` and `NAME`, by area and channel."""
     for result in sorted(answer.results, key=lambda each: each.area):
         if result.aggregate is None or result.stale_ms is not None:
             continue
@@ -114,15 +131,16 @@ def aggregates(answer: Answer) -> Iterator[Row]:
             low, mean, high = found.extent or (None, None, None)
             yield (
                 *(first_ms, first_ms, last_ms, last_ms, result.area, channel),
-                *(found.count, found.bad, found.suspect, low, mean, high, unit_of(channel)),
+                *(found.count, found.bad, found.suspect, low, mean, high),
+                *(_unit(units, result, channel), result.name or ""),
             )
 
 
-def buckets(answer: Answer) -> Iterator[Row]:
-    """The buckets of an answer as rows of `BUCKETS`, by time, area and channel; none of a bucket
-    without readings."""
+def buckets(answer: Answer, units: Units = NONE) -> Iterator[Row]:
+    """The buckets of an answer as rows of `BUCKETS` and `NAME`, by time, area and channel; none of
+    a bucket without readings."""
     columns = [
-        _buckets(result.area, channel, result.buckets)
+        _buckets(result, channel, result.buckets, _unit(units, result, channel))
         for result in answer.results
         if result.buckets is not None
         for channel in sorted(result.buckets.channels)
@@ -130,8 +148,8 @@ def buckets(answer: Answer) -> Iterator[Row]:
     return heapq.merge(*columns, key=itemgetter(0, 4, 5))
 
 
-def _buckets(area: str, channel: str, found: Buckets) -> Iterator[Row]:
-    unit = unit_of(channel)
+def _buckets(result: AreaResult, channel: str, found: Buckets, unit: str) -> Iterator[Row]:
+    area, name = result.area, result.name or ""
     of = found.channels[channel]
     zeros = repeat(0)
     columns = zip(
@@ -148,8 +166,13 @@ def _buckets(area: str, channel: str, found: Buckets) -> Iterator[Row]:
         values = (low, mean, high) if count else (None, None, None)
         yield (
             *(start_ms, start_ms, end_ms, end_ms, area, channel, count, bad, suspect),
-            *(*values, unit),
+            *(*values, unit, name),
         )
+
+
+def _unit(units: Units, result: AreaResult, channel: str) -> str:
+    """That which the node told, else that which the channel's name tells."""
+    return units.get((result.area, channel)) or unit_of(channel)
 
 
 @cache

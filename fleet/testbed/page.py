@@ -19,6 +19,9 @@ from fleet.testbed.testbed import Testbed
 GATEWAY: Final = "gateway"
 # What `fleet lake pull --local` takes for an agent of a host is called config.toml.
 CONFIG: Final = "gateway.toml"
+# A user's, which is never written here.
+OUTPUTS: Final = "outputs.toml"
+ABOVE: Final = f"# Written anew at each start. Outputs stand in {OUTPUTS}: docs/use/outputs.md\n\n"
 USUAL: Final = 8_080
 HOST: Final = "127.0.0.1"
 READY_S: Final = 30.0
@@ -33,7 +36,8 @@ def start(bed: Testbed, results: Path | None = None) -> str:
     config = bed.directory / GATEWAY / CONFIG
     port = bed.port(USUAL)
     config.parent.mkdir(parents=True, exist_ok=True)
-    config.write_text(tomli_w.dumps(_settings(bed, port, results)), encoding="utf-8")
+    settings = ABOVE + tomli_w.dumps(_settings(bed, port, results))
+    config.write_text(settings, encoding="utf-8")
     try:
         command = [*processes.agent_command("sanderling-gateway"), "--config", str(config)]
     except FileNotFoundError as error:
@@ -76,6 +80,7 @@ def _settings(bed: Testbed, port: int, results: Path | None) -> dict[str, Any]:
     iad = bed.plan.iads[0].name
     console = {"results": str(results.resolve())} if results is not None else {}
     return {
+        "gateway": {"outputs": OUTPUTS},
         "console": console,
         "master": {"addresses": [bed.public(iad)]},
         "operator": {"address": bed.operator(iad)},

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.alerts.known_names import MAX_TRIGGERS, KnownNames
+from agent.alerts.known_names import MAX_HEARD, KnownNames
 from agent.alerts.unmatchable import doubt
 from agent.scheduling.nearest import nearest
 from agent.wire.areas import AreaSet
@@ -113,6 +113,10 @@ def names(attribute):
         ('trigger = "hot"', "no alert here named a trigger hot so far, only smoke, stuffy, warm"),
         ('trigger prefix "ho"', "no alert here named a trigger ho so far"),
         ('trigger = "smok"', "named a trigger smok so far; did you mean smoke?"),
+        (
+            'metric = "noise"',
+            "no node known here gives noise, only co2, humidity; those of other IADs may",
+        ),
         ('metric = "humidty"', "no node known here gives humidty; did you mean humidity?"),
         ('metric = "humidty" or trigger = "hot"', "gives humidty"),
         ('iad = "iad1" and metric = "humidty"', "gives humidty"),
@@ -131,15 +135,28 @@ def test_a_name_that_nobody_known_has_is_doubted(text, says):
         'iad prefix "iad"',
         'iad != "iad9"',
         'trigger = "smoke"',
-        'metric = "noise"',
+        'metric = "noise" or metric = "co2"',
         'metric = "humidty" or metric = "humidity"',
         'area = "b1"',
         "value > 3",
     ],
 )
 def test_a_name_that_somebody_may_have_is_not(text):
-    """Another IAD's nodes may well give what is like nothing here."""
     assert doubt(read_filter(text), (), nearest, names) == ""
+
+
+def test_a_metric_of_another_iad_is_known_once_an_alert_named_it():
+    own = {"co2"}
+    known = KnownNames(("iad1", "iad2"), lambda: own)
+    wanted = read_filter('metric = "noise"')
+    assert "gives noise, only co2; those" in doubt(wanted, (), nearest, known)
+    known.heard({"trigger": "loud", "metric": "noise", "iad": "iad2"})
+    assert doubt(wanted, (), nearest, known) == ""
+    assert "only co2, noise; those" in doubt(read_filter('metric = "x"'), (), nearest, known)
+    for number in range(MAX_HEARD):
+        known.heard({"metric": f"m{number}"})
+    assert known("metric") == (), "not all are remembered"
+    assert KnownNames((), tuple)("metric") == (), "no node has come yet"
 
 
 def test_a_trigger_is_known_once_an_alert_named_it():
@@ -150,7 +167,7 @@ def test_a_trigger_is_known_once_an_alert_named_it():
     known.heard({"trigger": 3.0})
     assert list(known("trigger")) == ["hot"]
     assert known("value") == ()
-    for number in range(MAX_TRIGGERS):
+    for number in range(MAX_HEARD):
         known.heard({"trigger": f"t{number}"})
     assert known("trigger") == (), "not all are remembered"
 

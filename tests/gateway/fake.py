@@ -182,6 +182,13 @@ class FakeClient:
         covered = Coverage(len(results), len(results))
         return Answer("q", "complete", 0.2, True, covered, results, services=services)
 
+    def answer_to(self, query, timeout_ms):
+        more = {name: getattr(query, name) for name in ("service", "label", "stale_ok")}
+        return self.query(
+            query.areas, form=query.form, window=query.window, buckets=query.buckets,
+            channels=query.channels, timeout_ms=timeout_ms, **more,
+        )  # fmt: skip
+
     def query(self, areas, *, form="series", window=None, buckets=None, channels=(), **more):
         self.fleet.queries.append({"areas": areas, "form": form, **more})
         self.fleet.hold.wait()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.gateway.config import GatewayConfig, is_loopback
+from agent.gateway.config import GatewayConfig, is_loopback, with_outputs
 from agent.wire.config import ConfigError, parse
 
 
@@ -93,3 +93,37 @@ def test_loopback_is_known_by_name_and_number():
 )
 def test_links_lead_where_browsers_get_in(http, url):
     assert read(http=http).http.url == url
+
+
+# --- the file of outputs -------------------------------------------------------------------------
+
+MQTT = '[mqtt]\naddress = "mqtt://127.0.0.1:1883"\n'
+NTFY = '[[ntfy]]\nname = "phone"\nurl = "https://ntfy.sh/rooms"\n'
+
+
+def test_outputs_stand_in_a_file_of_their_own(tmp_path):
+    config = read(gateway={"outputs": "outputs.toml"})
+    assert with_outputs(config, tmp_path) == config, "it need not be there"
+    (tmp_path / "outputs.toml").write_text(MQTT + NTFY)
+    found = with_outputs(config, tmp_path)
+    assert found.mqtt.host == "127.0.0.1"
+    assert [each.name for each in found.ntfy] == ["phone"]
+    assert found.http == config.http
+    assert with_outputs(read(), tmp_path).mqtt is None, "nobody named it"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (MQTT, "outputs.toml: mqtt stands in the gateway's own file, too"),
+        ('[http]\nlisten = "0.0.0.0:80"\n', "outputs.toml: .*http"),
+        (NTFY + NTFY, "two have the same name"),
+        ("[mqtt", "outputs.toml"),
+    ],
+)
+def test_a_file_of_outputs_that_cannot_be_used_is_one_line(tmp_path, text, words):
+    (tmp_path / "outputs.toml").write_text(text)
+    config = read(gateway={"outputs": "outputs.toml"}, mqtt={"address": "mqtt://other:1883"})
+    with pytest.raises(ConfigError, match=words) as found:
+        with_outputs(config, tmp_path)
+    assert "\n" not in str(found.value)

@@ -337,3 +337,13 @@ def test_a_log_that_began_anew_is_followed_from_its_beginning(tab, served):
         return [state.alerts.map(a => a.position), state.position];
     })(m.empty())"""
     assert in_module(tab, served, "feed.js", told) == [[3, 90], 3]
+
+
+@pytest.mark.long
+def test_messages_of_topics_are_no_alerts(tab, served):
+    told = """(state => [
+        m.apply(state, 'alert', {position: 1, attributes: {topic: 'comfort', kind: 'output'}}),
+        m.apply(state, 'alert', {position: 2, attributes: {trigger: 'hot', kind: 'raised'}}),
+        state.alerts.map(a => a.position), state.position
+    ])(m.empty())"""
+    assert in_module(tab, served, "feed.js", told) == [False, True, [2], 2]

@@ -13,6 +13,7 @@ from agent.gateway import openapi, pages, routes, tokens
 from agent.gateway.app import host_name
 from agent.gateway.routes import ENDPOINTS
 from agent.gateway.tokens import ROLES
+from agent.wire.overlay import Notification, Origin
 from testkit.waiting import wait_until
 from tests.gateway.conftest import ask
 from tests.gateway.fake import FakeGateway
@@ -273,6 +274,7 @@ def test_rooms_areas_and_readings(made):
         ("readings?area=b1", 400),
         ("alerts?cursor=x", 400),
         ("alerts?limit=1001", 400),
+        ("alerts?of=everything", 400),
         ("nowhere", 404),
         ("session/", 404),
     ],
@@ -373,6 +375,31 @@ def test_refusals_are_problems_with_the_masters_reason(made, reason, status, ret
     assert (got.status, got.reason) == (status, reason)
     assert got.json["detail"] == "idle nodes take 812 ms"
     assert ("retry-after" in got.headers) == retries
+
+
+def test_services_with_their_areas(made):
+    [found] = ask(made, "/api/v1/services", token=made.viewer).json["services"]
+    assert found == {"name": "default", "areas": ["b1"]}
+
+
+def test_alerts_without_messages_of_topics(made, monkeypatch):
+    monkeypatch.setattr("agent.gateway.api.MAX_READ", 4)
+    log = made.gateway.alerts
+    put_out = Notification(Origin("iad1", "t", 1), 7, {"topic": "comfort", "kind": "output"})
+    first = log.append(notification(1, kind="cleared"))
+    for _ in range(9):
+        log.append(put_out)
+    last = log.append(notification(2, kind="cleared"))
+    log.append(put_out)
+    found, asked, cursor = [], 0, ""
+    while first not in found:
+        path = f"/api/v1/alerts?of=alerts&limit=2{cursor and f'&cursor={cursor}'}"
+        page = ask(made, path, token=made.viewer).json
+        found += [each["position"] for each in page["alerts"] if each["position"] >= first]
+        asked, cursor = asked + 1, page["cursor"]
+    assert (found, asked) == ([last, first], 3)
+    whole = ask(made, "/api/v1/alerts?limit=12", token=made.viewer).json["alerts"]
+    assert len(whole) == 12
 
 
 def test_alerts_page_by_page_and_what_is_raised(made):

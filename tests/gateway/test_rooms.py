@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.gateway import rooms as module
-from agent.gateway.rooms import SPARK, AreaFacts, Reading, Room, Rooms
+from agent.gateway.rooms import GONE_MS, SPARK, AreaFacts, Reading, Room, Rooms
 from tests.gateway.samples import answer, channel, result
 
 STALE_MS = 30_000
@@ -101,6 +101,31 @@ def test_names_and_units_are_the_masters_and_an_area_it_names_is_missing_until_h
     [room] = rooms.learn([AreaFacts("r", "Board room", {"temperature": "°C"})], 3_000)
     assert (room.name, room.channels["temperature"].unit) == ("Board room", "°C")
     assert rooms.learn([AreaFacts("r", "Board room", {"temperature": "°C"})], 3_000) == []
+
+
+def test_an_area_that_is_neither_named_nor_heard_goes_after_a_while():
+    rooms = Rooms(STALE_MS)
+    facts = [AreaFacts(area) for area in ("b1/r1", "b1/r2", "b2/r1")]
+    rooms.learn(facts, 0, ())
+    rooms.apply(answer(result("b1/r1", humidity=40.0)), 0)
+    shape, version = rooms.shape, rooms.version
+    rooms.learn(facts[1:], 10, ())
+    assert (rooms.shape, len(rooms)) == (shape, 3), "the master may only have been restarted"
+    rooms.learn(facts[1:], 9 + GONE_MS, ())
+    rooms.learn(facts[1:], 10 + GONE_MS)
+    rooms.learn(facts[1:], 10 + GONE_MS, ["b1"])
+    assert len(rooms) == 3, "not yet, and not while it is not known what there is"
+    rooms.learn(facts[1:], 20 + GONE_MS, ())
+    rooms.apply(answer(result("b1/r1", humidity=40.0)), 30 + GONE_MS)
+    rooms.learn(facts[1:], 20 + 2 * GONE_MS, ())
+    assert len(rooms) == 3, "it was heard"
+    assert rooms.learn(facts[1:], 20 + 3 * GONE_MS, ()) == []
+    assert [room.area for room in rooms] == ["b1/r2", "b2/r1"]
+    assert rooms.shape > shape
+    assert rooms.version > version
+    assert rooms.units("b1/r1") == {}
+    [again] = rooms.learn(facts[:1], 20 + 3 * GONE_MS)
+    assert (again.state, again.channels) == ("missing", {})
 
 
 def test_sparks_are_the_last_means():

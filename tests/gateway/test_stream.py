@@ -144,11 +144,23 @@ def test_one_watch_serves_all_and_none_is_open_when_nobody_looks(started, fleet)
     assert len(fleet.queries) == 1, "the first answer is for all of them, too"
     for events in readers[1:]:
         events.__exit__()
-    wait_until(lambda: started.gateway.streams, lambda streams: streams == 1)
+    wait_until(started.gateway.streams.total, lambda streams: streams == 1)
     assert fleet.watches == 1
     readers[0].__exit__()
     wait_until(lambda: fleet.watches, lambda open_: open_ == 0)
     wait_until(lambda: started.gateway.hub.source.state, lambda state: state == "idle")
+
+
+def test_a_room_that_is_gone_leaves_the_page(started, fleet, monkeypatch):
+    monkeypatch.setattr("agent.gateway.watching.ABOUT_EVERY_S", 0.01)
+    monkeypatch.setattr("agent.gateway.rooms.GONE_MS", 0)
+    with Reader(started, started.viewer) as events:
+        events.until("snapshot", lambda told: len(told["rooms"]) == 3)
+        del fleet.areas["b1/f1/r001"]
+        rooms = events.until("snapshot", lambda told: len(told["rooms"]) == 2).data["rooms"]
+        assert [room["area"] for room in rooms] == ["b1/f1/r000", "b1/f1/r002"]
+        shown = ask(started, "/api/v1/areas", token=started.viewer).json["areas"]
+        assert [each["area"] for each in shown] == ["b1/f1/r000", "b1/f1/r002"]
 
 
 def test_a_master_that_goes_and_comes_back_is_a_state(started, fleet, monkeypatch):
@@ -182,7 +194,7 @@ def test_a_revoked_token_ends_its_streams(started, monkeypatch):
         list(events)
         assert events.response.isclosed(), "it ended, and was not cut"
         assert other.until("snapshot")
-        wait_until(lambda: started.gateway.streams, lambda streams: streams == 1)
+        wait_until(started.gateway.streams.total, lambda streams: streams == 1)
 
 
 def test_a_revoked_token_ends_a_stream_that_is_never_quiet(started, monkeypatch):
@@ -222,7 +234,21 @@ def test_there_are_only_so_many_streams(tmp_path, fleet):
             events.until("snapshot")
             got = ask(made, "/api/v1/stream", token=token)
             assert (got.status, got.reason) == (503, "busy")
-        wait_until(lambda: made.gateway.streams, lambda streams: streams == 0)
+        wait_until(made.gateway.streams.total, lambda streams: streams == 0)
+        with Reader(made, token) as events:
+            assert events.until("snapshot")
+
+
+def test_a_token_has_only_so_many_of_them(tmp_path, fleet):
+    with FakeGateway(tmp_path, fleet, access={"most_streams_each": 1}) as made:
+        token, other = made.token("viewer"), made.token("viewer", "other")
+        with Reader(made, token) as events:
+            events.until("snapshot")
+            got = ask(made, "/api/v1/stream", token=token)
+            assert (got.status, got.reason) == (429, "over_rate")
+            with Reader(made, other) as more:
+                assert more.until("snapshot")
+        wait_until(lambda: made.gateway.streams, lambda streams: not streams)
         with Reader(made, token) as events:
             assert events.until("snapshot")
 

@@ -1,5 +1,8 @@
 """Tokens, links and sessions: hashes only, links work once and not for long, revoked is revoked."""
 
+import json
+import os
+import stat
 import threading
 from pathlib import Path
 
@@ -147,6 +150,21 @@ def test_a_file_that_others_may_use_or_that_is_none_is_refused(path, tmp_path):
         Access(path)
     with pytest.raises(ConfigError, match="not a regular file"):
         tokens.read(str(tmp_path))
+
+
+def test_a_change_is_on_disk_with_its_folder(path, monkeypatch):
+    synced = []
+
+    def sync(file):
+        status = os.fstat(file)
+        there = json.loads(Path(path).read_text())["tokens"] if Path(path).exists() else []
+        synced.append((stat.S_ISDIR(status.st_mode), len(there)))
+
+    monkeypatch.setattr(tokens.os, "fsync", sync)
+    tokens.create_token(path, "one", "viewer")
+    tokens.revoke_token(path, "one")
+    file, folder = False, True
+    assert synced == [(file, 0), (folder, 1), (file, 1), (folder, 0)], "the folder after the name"
 
 
 def test_a_full_disk_uses_no_link_up(path, monkeypatch):

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from agent.gateway.alert_log import Logged
 from agent.gateway.outputs.alert_line import AlertLine
 from agent.gateway.outputs.base import Health, OutputState, Sources
-from agent.gateway.outputs.worker import Worker
+from agent.gateway.outputs.worker import Worker, WorkerOutput
 from agent.runtime.retrying import Answered
 
 # One attempt to send these; it blocks, and raises nothing.
 Attempt = Callable[[Sequence[Logged]], Answered]
 
 
-class AlertSender:
+class AlertSender(WorkerOutput):
     """`line` says what to send and when, at most one message in `every_s`; `clock` is monotonic
     seconds."""
 
@@ -50,18 +50,6 @@ class AlertSender:
     def name(self) -> str:
         """Its name, and that of its cursor."""
         return self._name
-
-    def start(self) -> None:
-        """Begin."""
-        self._worker.start()
-
-    def end_soon(self) -> None:
-        """Begin to end."""
-        self._worker.end_soon()
-
-    def stop(self) -> None:
-        """End; an attempt under way is repeated at the next start."""
-        self._worker.stop()
 
     def state(self) -> OutputState:
         """How it is doing now."""

@@ -19,6 +19,8 @@ from agent.runtime.retrying import Answered, Retrying, Verdict
 BATCH_LINES: Final = 1_000
 BATCH_S: Final = 5.0  # a line waits no longer for others
 MAX_LINES: Final = 50_000  # waiting; some 5 MB
+# A node's clock that is so far ahead of the gateway's is wrong: its time is not written.
+AHEAD_MS: Final = 60_000
 # Statuses that are about what was sent: it is dropped, or nothing would ever follow it.
 REFUSED: Final = frozenset({400, 413, 415, 422})
 
@@ -26,21 +28,26 @@ _TO_ESCAPE: Final = re.compile(r"([,= ])")
 
 
 def lines(
-    rooms: Iterable[Room], tags: Mapping[str, str], told_ms: dict[tuple[str, str], int]
+    rooms: Iterable[Room], tags: Mapping[str, str], told_ms: dict[tuple[str, str], int], now_ms: int
 ) -> Iterator[str]:
-    """The lines of readings that are newer than those in `told_ms`, which is brought up to date."""
+    """The lines of readings that are newer than those in `told_ms`, which is brought up to date.
+
+    A reading from the future, by this gateway's clock, gets the time `now_ms`; those that come
+    after it, once the node's clock is right, are told although they are older.
+    """
+    ahead_ms = now_ms + AHEAD_MS
     for room in rooms:
         by_time: dict[int, list[str]] = {}
         for channel, reading in sorted(room.channels.items()):
             place = room.area, channel
-            if reading.time_ms <= told_ms.get(place, -1):
+            before_ms = told_ms.get(place, -1)
+            if reading.time_ms == before_ms or reading.time_ms < before_ms <= ahead_ms:
                 continue
             told_ms[place] = reading.time_ms
+            at_ms = reading.time_ms if reading.time_ms <= ahead_ms else now_ms
             value = reading.value
             if reading.quality != "bad" and value is not None and math.isfinite(value):
-                by_time.setdefault(reading.time_ms, []).append(
-                    f"{escaped(channel)}={float(value)!r}"
-                )
+                by_time.setdefault(at_ms, []).append(f"{escaped(channel)}={float(value)!r}")
         tagged = "".join(f",{k}={escaped(v)}" for k, v in {"area": room.area, **tags}.items() if v)
         for time_ms, fields in sorted(by_time.items()):
             yield f"reading{tagged} {','.join(fields)} {time_ms * 1_000_000}\n"

@@ -7,18 +7,19 @@ from collections.abc import Callable
 from random import random
 from typing import Final
 
+from agent.gateway.alert_log import wall_ms
 from agent.gateway.output_config import GatewayLines
 from agent.gateway.outputs.base import Health, OutputState, Sources
 from agent.gateway.outputs.from_config import poster, secret_line
 from agent.gateway.outputs.line_protocol import Batches, lines
-from agent.gateway.outputs.worker import Worker
+from agent.gateway.outputs.worker import Worker, WorkerOutput
 from agent.net.http_poster import Poster, Request
 from agent.runtime.release import release
 
 KIND: Final = "line_protocol"
 
 
-class LinesOutput:
+class LinesOutput(WorkerOutput):
     """`clock` is monotonic seconds. ConfigError for files that cannot be used."""
 
     kind = KIND
@@ -49,18 +50,6 @@ class LinesOutput:
         self._told_ms: dict[tuple[str, str], int] = {}
         self._worker = Worker(KIND, sources, self._run, clock, rooms=True, alerts=False)
 
-    def start(self) -> None:
-        """Begin."""
-        self._worker.start()
-
-    def end_soon(self) -> None:
-        """Begin to end."""
-        self._worker.end_soon()
-
-    def stop(self) -> None:
-        """End; what waits is lost, and was never promised."""
-        self._worker.stop()
-
     def state(self) -> OutputState:
         """How it is doing now."""
         batches = self._batches
@@ -84,7 +73,8 @@ class LinesOutput:
             due_s = self._batches.due_s
             handed = self._worker.wait(None if due_s is None else due_s - self._clock())
             tags = {"gateway": self._sources.gateway}
-            self._batches.add(lines(handed.rooms, tags, self._told_ms), self._clock())
+            made = lines(handed.rooms, tags, self._told_ms, wall_ms())
+            self._batches.add(made, self._clock())
             if batch := self._batches.next(self._clock()):
                 answered = self._poster.post(Request(batch, self._headers))
                 for line in self._batches.answered(answered, self._clock()):

@@ -20,7 +20,7 @@ from agent.gateway.outputs.mqtt_publisher import MqttPublisher
 from agent.gateway.outputs.mqtt_session import Broker, Session, SessionEvent
 from agent.gateway.outputs.state_pace import Rules
 from agent.gateway.outputs.topics import Topics
-from agent.gateway.outputs.worker import Handed, Worker
+from agent.gateway.outputs.worker import Handed, Worker, WorkerOutput
 from agent.runtime.release import release
 from agent.runtime.retrying import Retrying
 
@@ -55,7 +55,7 @@ class Transport(Protocol):
         """End the session."""
 
 
-class MqttOutput:
+class MqttOutput(WorkerOutput):
     """`clock` is monotonic seconds. ConfigError for files that cannot be used, OSError for a ledger
     that cannot."""
 
@@ -113,15 +113,11 @@ class MqttOutput:
         if broker.tls is None and not is_loopback(broker.host):
             what = "readings and the password go" if broker.password else "readings go"
             self._say(f"{what} to {broker.host} unencrypted; mqtts:// encrypts them\n")
-        self._worker.start()
-
-    def end_soon(self) -> None:
-        """Begin to end."""
-        self._worker.end_soon()
+        super().start()
 
     def stop(self) -> None:
         """Say that this gateway is away, and end."""
-        self._worker.stop()
+        super().stop()
         self._ledger.close()
 
     def state(self) -> OutputState:

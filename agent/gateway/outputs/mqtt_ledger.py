@@ -11,7 +11,7 @@ import msgspec
 
 from agent.gateway.outputs.retained import Components
 from agent.runtime.console import Say
-from agent.runtime.sqlite import DAMAGE, BrokenFileError, open_alone, require_sound
+from agent.runtime.sqlite import DAMAGE, BrokenFileError, open_alone, require_sound, transaction
 
 _TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS retained (broker TEXT, topic TEXT, components TEXT, "
@@ -53,8 +53,7 @@ class MqttLedger:
         ]
         gone = [(self._broker, topic) for topic, each in changes.items() if each is None]
         try:
-            with self._file:
-                self._file.execute("BEGIN")
+            with transaction(self._file):
                 self._file.executemany("INSERT OR REPLACE INTO retained VALUES (?, ?, ?)", kept)
                 self._file.executemany("DELETE FROM retained WHERE broker = ? AND topic = ?", gone)
         except DAMAGE as error:

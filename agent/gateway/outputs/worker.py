@@ -143,3 +143,22 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - one output never ends the gateway
             self.ended = " ".join(f"{type(error).__name__}: {error}".split())
             self._sources.say(f"{self._name}: ended by a fault of the gateway's: {self.ended}\n")
+
+
+class WorkerOutput:
+    """An output whose work is done in its worker's thread."""
+
+    _worker: Worker
+
+    def start(self) -> None:
+        """Begin."""
+        self._worker.start()
+
+    def end_soon(self) -> None:
+        """Begin to end."""
+        self._worker.end_soon()
+
+    def stop(self) -> None:
+        """End. An attempt under way is repeated at the next start; readings that wait are lost, and
+        were never promised."""
+        self._worker.stop()

@@ -24,6 +24,9 @@ export const empty = () => ({
   sourceSince: 0,
 });
 
+/** Whether it is a message of a topic, which comes by the way of alerts and is none. */
+export const isOfTopic = (entry) => entry.attributes?.topic !== undefined;
+
 /** Take in one event of the stream; true if something changed that is seen. */
 export function apply(state, type, data, now = Date.now()) {
   switch (type) {
@@ -49,6 +52,7 @@ export function apply(state, type, data, now = Date.now()) {
     case "gap":
       if (state.position !== null && data.position <= state.position) return false;
       state.position = data.position;
+      if (isOfTopic(data)) return false;
       state.alerts = [data, ...state.alerts].slice(0, MOST_ALERTS);
       return true;
     case "raised":

@@ -7,8 +7,10 @@ import io
 import math
 
 import pytest
+from msgspec import structs
 
 from agent.client import NoReplyError
+from agent.wire.about import About, ChannelInfo
 from agent.wire.buckets import MAX_BUCKETS, Buckets, ChannelBuckets
 from agent.wire.messages import (
     Aggregate,
@@ -24,9 +26,10 @@ from agent.wire.messages import (
 from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
 from fleet.common import exits
 from fleet.query import export
-from fleet.query.export_rows import AGGREGATES, BUCKETS, READINGS, aggregates, readings
+from fleet.query.export_rows import COLUMNS, aggregates, readings, rows_of, units_of
 
 T_MS = 1_795_000_000_000
+WINDOW = Window(start_ms=0, end_ms=9)
 
 
 def series(area, times, channels, quality=None):
@@ -60,6 +63,10 @@ class Master:
 
     def __exit__(self, *_):
         pass
+
+    def about(self, areas, **_):
+        channels = (ChannelInfo("humidity", "percent"), ChannelInfo("noise", "decibel"))
+        return answer([AreaResult(area, about=About(channels)) for area in areas])
 
     def query(self, areas, *, window, **options):
         self.asked.append((window, options))
@@ -103,7 +110,7 @@ def run(monkeypatch, tmp_path):
     return run
 
 
-def rows_of(path):
+def rows_of_file(path):
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
 
@@ -132,6 +139,39 @@ def test_readings_of_several_areas_are_rows_by_time():
     ]
 
 
+@pytest.mark.parametrize("form", ["series", "aggregate", "buckets"])
+def test_units_are_what_the_nodes_told_and_rooms_have_their_names(form):
+    room = {
+        "series": series("b1/r1", [1_000], {"noise": [40.0]}),
+        "aggregate": AreaResult(
+            "b1/r1", aggregate=Aggregate(0, 1, {"noise": ChannelAggregate(1, 1.0, 1.0, 1.0)})
+        ),
+        "buckets": AreaResult(
+            "b1/r1",
+            buckets=Buckets(
+                0, 9, {"noise": Master.buckets(WINDOW, 9).buckets.channels["humidity"]}
+            ),
+        ),
+    }[form]
+    named = structs.replace(room, name="Meeting 4.13")
+    units = units_of(Master().about(["b1/r1"]))
+    where = [column.name for column in COLUMNS[form]]
+    for given, unit in ((units, "decibel"), ({}, "")):
+        for row in rows_of(answer([named]), form, given):
+            told = dict(zip(where, row, strict=True))
+            assert (told["unit"], told["name"]) == (unit, "Meeting 4.13")
+    assert units["b1/r1", "humidity"] == "%"
+
+
+def test_a_master_of_an_earlier_version_tells_no_units(run, tmp_path):
+    class Earlier(Master):
+        def about(self, areas, **_):
+            return answer(status="refused", reason="malformed", message="Invalid enum $.form")
+
+    assert run(Earlier(), Window(last_s=60.0))[0] == exits.DONE
+    assert {row["unit"] for row in rows_of_file(tmp_path / "out.csv")} == {"°C"}
+
+
 def test_last_known_values_of_a_clone_are_no_readings():
     stale = AreaResult("b1/r1", series=series("x", [1], {"a": [1.0]}).series, stale_ms=5)
     assert list(readings(answer([stale]))) == []
@@ -142,14 +182,15 @@ def test_a_long_window_is_asked_in_slices_and_is_whole(run, tmp_path):
     status, pauses = run(master, Window(last_s=86_400.0))
     assert (status, pauses) == (exits.DONE, [])
     assert len(master.asked) > 3
-    rows = rows_of(tmp_path / "out.csv")
-    assert list(rows[0]) == [column.name for column in READINGS]
+    rows = rows_of_file(tmp_path / "out.csv")
+    assert list(rows[0]) == [column.name for column in COLUMNS["series"]]
     assert len(rows) == 2 * 8_640
     times = [(int(row["time_ms"]), row["area"]) for row in rows]
     assert times == sorted(set(times))
     assert {**rows[0], "value": ""} == {
         "time": "2026-11-17T11:06:50.000Z", "time_ms": str(T_MS - 86_400_000 + 10_000),
         "area": "b1/r1", "channel": "temperature", "value": "", "unit": "°C", "quality": "",
+        "name": "",
     }  # fmt: skip
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
 
@@ -160,7 +201,7 @@ def test_values_have_the_seven_digits_that_they_hold(run, tmp_path):
             return answer([series("b1/r1", [T_MS - 5_250], {"temperature": [23.46]})])
 
     run(Warm(), Window(last_s=10.0))
-    (row,) = rows_of(tmp_path / "out.csv")
+    (row,) = rows_of_file(tmp_path / "out.csv")
     assert row["value"] == "23.46"
     assert row["time"] == "2026-11-18T11:06:34.750Z"
 
@@ -171,7 +212,7 @@ def test_a_slice_that_does_not_fit_is_asked_again_shorter(run, tmp_path):
     status, _ = run(master, Window(last_s=600.0))
     assert status == exits.DONE
     assert [round(window.length_s) for window, _ in master.asked[:2]] == [60, 20]
-    assert len(rows_of(tmp_path / "out.csv")) == 120
+    assert len(rows_of_file(tmp_path / "out.csv")) == 120
 
 
 def test_what_is_missing_is_told_and_the_rest_is_kept(run, tmp_path, capsys):
@@ -189,7 +230,7 @@ def test_what_is_missing_is_told_and_the_rest_is_kept(run, tmp_path, capsys):
     assert "missing b1/r2: its edge node is down\n" in err
     assert "missing b1/r3: no readings in the window\n" in err
     assert "6 readings of 1 area are in" in err
-    assert len(rows_of(tmp_path / "out.csv")) == 6
+    assert len(rows_of_file(tmp_path / "out.csv")) == 6
 
 
 def test_a_pause_of_an_area_is_no_missing_area(run, capsys):
@@ -253,8 +294,8 @@ def test_aggregates_are_a_row_a_channel(run, tmp_path):
     assert run(master, Window(last_s=3_600.0), form="aggregate")[0] == exits.DONE
     ((window, _),) = master.asked
     assert window == Window(last_s=3_600.0)
-    humidity, temperature = rows_of(tmp_path / "out.csv")
-    assert list(humidity) == [column.name for column in AGGREGATES]
+    humidity, temperature = rows_of_file(tmp_path / "out.csv")
+    assert list(humidity) == [column.name for column in COLUMNS["aggregate"]]
     assert (humidity["count"], humidity["bad"], humidity["mean"]) == ("0", "4", "")
     assert (temperature["min"], temperature["mean"], temperature["max"]) == ("20", "21", "22.5")
     assert temperature["unit"] == "°C"
@@ -267,8 +308,8 @@ def test_buckets_of_a_long_window_are_asked_in_slices_and_begin_at_their_multipl
     lengths = [round(window.length_s) for window, _ in master.asked]
     assert lengths[0] == 100 * 300
     assert max(lengths) <= MAX_BUCKETS * 300
-    rows = rows_of(tmp_path / "out.csv")
-    assert list(rows[0]) == [column.name for column in BUCKETS]
+    rows = rows_of_file(tmp_path / "out.csv")
+    assert list(rows[0]) == [column.name for column in COLUMNS["buckets"]]
     starts = [int(row["start_ms"]) for row in rows]
     assert starts == sorted(set(starts))
     assert {start % 300_000 for start in starts} == {0}
@@ -285,7 +326,7 @@ def test_parquet_has_the_same_rows(run, tmp_path):
     assert run(Master(), window, target="out.parquet", kind="parquet")[0] == exits.DONE
     table = pq.read_table(tmp_path / "out.parquet")
     assert table.schema.field("time").type == pa.timestamp("ms", "UTC")
-    rows = rows_of(tmp_path / "out.csv")
+    rows = rows_of_file(tmp_path / "out.csv")
     assert table.num_rows == len(rows) == 1_440
     assert table.column("time_ms").to_pylist() == [int(row["time_ms"]) for row in rows]
     values = [f"{value:.7g}" for value in table.column("value").to_pylist()]

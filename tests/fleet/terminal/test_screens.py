@@ -9,6 +9,7 @@ import io
 import re
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from unittest import mock
 
@@ -40,6 +41,7 @@ from fleet.image import build
 from fleet.image.build import Manifest
 from fleet.inspect import doctor, status_table
 from fleet.inspect import show as inventory_show
+from fleet.inspect.discover import Heard, Row
 from fleet.inspect.doctor import DoctorReport
 from fleet.inspect.journal import Entry
 from fleet.inspect.rows import fleet_status, host_row
@@ -308,6 +310,17 @@ def _images(_: Console) -> None:
         image.list_.callback(folder=Folder(Path("fleet")), as_json=False)
 
 
+def _discover(_: Console) -> None:
+    six = "fe80::dead:beef:1234:5678%wlx00c0ca98765"
+    well = Heard("north-campus-n12", ("192.0.2.77", six), 22, "node")
+    found = [
+        Row(well, "north-campus/n12", "sensor-hall-north.example.com"),
+        Row(Heard("raspberrypi-of-the-hall-in-the-north-campus-no-12", (six,), 22, "node")),
+        Row(Heard("north-campus-master", ("192.0.2.1",), 22, "master")),
+    ]
+    import_module("fleet.cli.discover")._show(found)
+
+
 def _journal(to: Console) -> None:
     text = "sds011 in the hall: no answer for a minute, trying again in 2 s; " * 3
     for entry in (
@@ -362,6 +375,7 @@ SCREENS: dict[str, Callable[[Console], object]] = {
     "lake sql": _sql,
     "areas": _areas,
     "query --buckets": _buckets,
+    "discover": _discover,
     "keys show": _keys,
     "image list": _images,
     "logs tail": _journal,
@@ -370,7 +384,7 @@ SCREENS: dict[str, Callable[[Console], object]] = {
 
 
 # Of first columns, and of tables whose rows are lines on a narrow terminal: they tell themselves.
-HEADINGS = {"area", "from", "to", "policy", "iad", "node"}
+HEADINGS = {"area", "from", "to", "policy", "iad", "node", "host"}
 # Of a host that is well, and what the narrow table of `fleet status` does not name.
 WELL_HOST = {"running", "ok", "0", "–", "untold"}
 COLUMNS_LEFT_OUT = {"unit", "clock", "sensors", "power", "waiting", "life"}

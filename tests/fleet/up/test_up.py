@@ -1,19 +1,24 @@
 """`fleet up` from start to end, as in a terminal that closes."""
 
+import json
 import os
 import signal
 import socket
 import subprocess
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
+from agent.gateway.tokens import create_token
 from fleet.common import exits
 from fleet.query import running
+from fleet.testbed import page
 from fleet.testbed.ports import claimed
 from fleet.testbed.processes import agent_command
+from fleet.testbed.run_folder import MARKER
 from testkit.waiting import wait_until
 
 TIMEOUT_S = 150.0
@@ -51,10 +56,25 @@ def agents(folder: Path) -> dict[str, psutil.Process]:
     }
 
 
+def outputs(folder: Path) -> list[str]:
+    """The outputs of the page that is served there."""
+    token = create_token(str(folder / "gateway/access.json"), "test", "viewer")
+    request = urllib.request.Request(
+        f"{page.served_at(folder)}api/v1/outputs", headers={"Authorization": f"Bearer {token}"}
+    )
+    with urllib.request.urlopen(request) as reply:
+        return [each["name"] for each in json.load(reply)["outputs"]]
+
+
 def test_it_answers_outlives_its_terminal_mends_itself_and_ends(fleet, tmp_path):
     here = ("--directory", str(tmp_path / "var/up"), "--sensor", "synthetic:7")
+    told = tmp_path / "var/up/gateway/outputs.toml"
+    told.parent.mkdir(parents=True)
+    told.write_text('[[ntfy]]\nname = "phone"\nurl = "http://127.0.0.1:9/rooms"\n')
+    (tmp_path / "var/up" / MARKER).touch()  # as after a run before
     up = fleet("up", *here)
     assert up.returncode == 0, up.stderr
+    assert outputs(tmp_path / "var/up") == ["ntfy phone"], "the user's file outlives a start"
     assert "home/room: humidity " in up.stdout
     # What it says to type next can be typed; its starter has ended, with its terminal's session.
     assert "fleet query --area home/room --last 10m\n" in up.stdout

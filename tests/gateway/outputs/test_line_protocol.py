@@ -5,7 +5,14 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.gateway.outputs.line_protocol import BATCH_LINES, BATCH_S, Batches, escaped, lines
+from agent.gateway.outputs.line_protocol import (
+    AHEAD_MS,
+    BATCH_LINES,
+    BATCH_S,
+    Batches,
+    escaped,
+    lines,
+)
 from agent.runtime.retrying import Answered
 from tests.gateway.outputs.rig import room
 
@@ -13,8 +20,8 @@ OK, DOWN, BAD = Answered(204, ""), Answered(0, "down"), Answered(400, "400 Bad R
 TAGS = {"gateway": "home"}
 
 
-def made(*rooms, told=None):
-    return list(lines(rooms, TAGS, {} if told is None else told))
+def made(*rooms, told=None, now_ms=10_000):
+    return list(lines(rooms, TAGS, {} if told is None else told, now_ms))
 
 
 def batches(**options):
@@ -32,6 +39,34 @@ def test_each_reading_once():
     assert len(made(room("b1", temperature=1.0), told=told)) == 1
     assert made(room("b1", temperature=1.0), told=told) == []
     assert len(made(room("b1", temperature=1.0, at_ms=2_000), told=told)) == 1
+
+
+def test_a_clock_from_the_future_silences_nothing_and_writes_nothing_there():
+    told, now_ms = {}, 1_795_352_644_870
+    at_2090 = room("b1", temperature=1.0, at_ms=3_786_912_000_000)
+    assert made(at_2090, told=told, now_ms=now_ms)[0].endswith(f" {now_ms}000000\n")
+    assert made(at_2090, told=told, now_ms=now_ms + 5_000) == [], "each reading once"
+    mended = room("b1", temperature=2.0, at_ms=now_ms + 3_000)
+    assert len(made(mended, told=told, now_ms=now_ms + 5_000)) == 1
+    assert made(mended, told=told, now_ms=now_ms + 5_000) == []
+    ahead = room("b1", temperature=2.0, at_ms=now_ms + AHEAD_MS)
+    assert made(ahead, told=told, now_ms=now_ms)[0].endswith(f" {now_ms + AHEAD_MS}000000\n")
+    assert made(mended, told=told, now_ms=now_ms + 6_000) == [], "an older one is no news"
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**7), st.integers(-(10**6), 10**15)), max_size=30))
+def test_whatever_clocks_do_each_new_reading_that_is_not_old_is_told(steps):
+    told, now_ms = {}, 10**12
+    for later_ms, off_ms in steps:
+        now_ms += later_ms + 1
+        before = told.get(("b1", "temperature"), -1)
+        found = made(room("b1", temperature=1.0, at_ms=now_ms + off_ms), told=told, now_ms=now_ms)
+        if found:
+            [line] = found
+            assert int(line.split()[-1]) <= (now_ms + AHEAD_MS) * 1_000_000
+        else:
+            assert now_ms + off_ms <= before
+            assert before <= now_ms + AHEAD_MS or before == now_ms + off_ms
 
 
 def test_what_is_bad_is_left_out_and_what_is_suspect_is_not():

@@ -15,7 +15,7 @@ const at = (entry) => entry.time_ms ?? entry.received_ms;
 
 export default function Alerts() {
   const state = useLive();
-  const [first, problem, again] = useGet(`alerts?${query({ limit: PAGE })}`);
+  const [first, problem, again] = useGet(`alerts?${query({ of: "alerts", limit: PAGE })}`);
   const [nowRaised] = useGet("alerts/raised", 60_000);
   const [older, setOlder] = useState({ alerts: [], cursor: undefined });
   const [words, search] = useState("");
@@ -32,7 +32,7 @@ export default function Alerts() {
   const more = async () => {
     ask(true);
     try {
-      const page = await get(`alerts?${query({ limit: PAGE, cursor })}`);
+      const page = await get(`alerts?${query({ of: "alerts", limit: PAGE, cursor })}`);
       setOlder({ alerts: [...older.alerts, ...page.alerts], cursor: page.cursor ?? null });
     } finally {
       ask(false);
