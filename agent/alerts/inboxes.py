@@ -276,7 +276,7 @@ class Inboxes:
         self._give(inbox, owner)
         inbox.become("attached")
         self._timers.rekey(inbox.timer, now + self._lease_s)
-        inbox.peer = event.peer
+        inbox.peer, inbox.short = event.peer, message.short
         after = inbox.acknowledged if message.after is None else message.after
         instructions += self._had(inbox, after, now)
         inbox.send_again(after)
