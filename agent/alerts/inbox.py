@@ -125,28 +125,34 @@ class Inbox(StateMachine):
 
     def messages(self, window: int) -> Iterator[SentPush]:
         """The messages to send now: at most `window` messages may be unacknowledged."""
-        while self.sent < self.last and len(self.in_flight) < window:
+        if self.sent == self.last:
+            return
+        in_flight, first = self.in_flight, self.first
+        while self.sent < self.last and len(in_flight) < window:
             position = self.sent + 1
-            if position < self.first:
-                self.sent = self.first - 1
+            if position < first:
+                self.sent = first - 1
                 yield Gap(self.id, position, self.sent)
             else:
                 self.sent = position
-                yield self._told(position, self.kept[position - self.first])
-            self.in_flight.append(self.sent)
+                yield self._told(position, self.kept[position - first])
+            in_flight.append(self.sent)
 
     def _told(self, position: int, item: Item) -> SentPush:
+        form = self.short
+        if form is not None and (short := item.short(form.names)) is not None:
+            return ShortNotified(((form.number, position),), short)
         content = item.content
         assert content is not None
         if isinstance(content, Lost):
             return Gap(self.id, position, position, content)
-        if self.short is not None and (short := item.short(self.short.names)) is not None:
-            return ShortNotified(((self.short.number, position),), short)
         return Notified(self.id, position, content)
 
     def forget(self, most: int) -> tuple[int, list[Item]]:
         """Remember at most `most` items, those that are kept, and a few more. Returns the position
         up to which all are forgotten, and the items forgotten by this call."""
+        if len(self._known) < most + FORGOTTEN_AT_ONCE:
+            return 0, []
         excess = len(self._known) - max(most, len(self.kept))
         if excess < FORGOTTEN_AT_ONCE:
             return 0, []

@@ -221,9 +221,9 @@ class Inboxes:
         inbox.put(item)
         if inbox.durable:
             changes.append(StorePosition(inbox.number, inbox.last, item.number))
-        dropped = inbox.overflow(self._most[inbox.durable], self._most_bytes)
-        self.counters["notifications_dropped"] += len(dropped)
-        changes += self._give_up(dropped)
+        if dropped := inbox.overflow(self._most[inbox.durable], self._most_bytes):
+            self.counters["notifications_dropped"] += len(dropped)
+            changes += self._give_up(dropped)
         share = self._most_remembered_in_all // len(self._by_key)
         position, forgotten = inbox.forget(min(self._most_remembered, share))
         if forgotten:

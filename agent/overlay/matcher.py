@@ -78,5 +78,4 @@ class Matcher(Generic[Key]):
     def _told(self, ids: Iterable[int]) -> list[Key]:
         # Ordered, so that a broker's behaviour does not depend on how the engine stores the
         # filters.
-        keys = self._keys
-        return list(dict.fromkeys(keys[number] for number in sorted(ids)))
+        return list(dict.fromkeys(map(self._keys.__getitem__, sorted(ids))))
