@@ -5,9 +5,9 @@ python -m bench.matching [memory KIND COUNT]: `memory` prints the bytes that a c
 Two populations have 2 % selectivity: `symbol` subscribes to one of 50 symbols, `ranges` to ranges
 of the same two attributes. In a third, `any`, each subscribes to ranges of any two of five
 attributes, most of which are correlated. Both sides get quotes as dicts, one at a time, and return
-the ids of all matches: the engine a list of int, NumPy an array, which is less work. The scan
-compares the bounds (or one-byte codes of symbols) of all subscriptions, each operation into
-preallocated memory: the best that is possible without an index.
+the ids of all matches in an array. The scan compares the bounds (or one-byte codes of symbols) of
+all subscriptions, each operation into preallocated memory: the best that is possible without an
+index.
 """
 
 from __future__ import annotations

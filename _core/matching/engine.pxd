@@ -1,7 +1,7 @@
 """Matching engine: finds the conjunctions of predicates that an event fulfils."""
 
 from cpython.object cimport PyObject
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from _core.matching.groups cimport Attribute, Group, Shape
 
@@ -14,7 +14,7 @@ cdef class Conjunctions:
     cdef list groups          # Group by number; None at a free number
     cdef list free            # free group numbers
     # The three arrays are owned, freed with the object and reused by every match.
-    cdef PyObject **found     # [found_capacity] ids found, borrowed references; room for all ids
+    cdef int64_t *found       # [found_capacity] ids found; room for all ids
     cdef size_t found_capacity
     cdef size_t count         # entries of `found`
     cdef uint64_t event       # number of events matched so far
@@ -35,5 +35,5 @@ cdef class Conjunctions:
     cdef int _match_shape(self, Shape shape) except -1
     cdef int _match_group(self, Group group) except -1
     cdef void _collect(self, Group group, const uint64_t *bits) noexcept
-    cdef list _result(self)
+    cdef object _result(self)
     cdef int _meet_group(self, Group group, dict allowed) except -1

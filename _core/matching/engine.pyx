@@ -4,11 +4,12 @@ Equality is decided first, for all attributes at once, by a dict: one look-up fo
 conjunctions, as in Fabret et al. (SIGMOD 2001). Ranges and all other predicates are decided within
 the group found, by ANDing the bit vectors from each attribute's index.
 
-A result holds the same int objects that were inserted, so it costs one pointer per id.
+A result is an array of 64-bit ids, so that it costs a copy of 8 bytes per id: a list of the int
+objects inserted would cost a reference count each, scattered in memory.
 """
 
+from cpython.array cimport array, clone
 from cpython.dict cimport PyDict_Check, PyDict_GetItemWithError, PyDict_Next
-from cpython.list cimport PyList_New
 from cpython.object cimport PyObject
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
@@ -23,18 +24,15 @@ from _core.matching.predicates import covers, holds, intersects
 cdef extern from "check.h":
     void CHECK(bint condition) noexcept nogil
 
-cdef extern from "Python.h":
-    # On pointers: a cast to object would add two reference counts each.
-    void Py_INCREF_POINTER "Py_INCREF"(PyObject *of) noexcept
-    PyObject **PySequence_Fast_ITEMS(PyObject *of) noexcept
-
 __all__ = ["Conjunctions", "covers", "holds", "intersects"]
 
 cdef enum:
     FIRST_IDS = 4
+    ENTRY_BYTES = 8           # of an id, and of a pointer to an Attribute
 
 NEVER = -1
 cdef object _NEVER = NEVER
+cdef array _NO_IDS = array("q")
 
 
 cdef class Conjunctions:
@@ -78,7 +76,7 @@ cdef class Conjunctions:
             raise ValueError(f"id {number} is there already")
         allowed = read_conjunction(conjunction)
         # Branch-free collection of ids may write one more than there are.
-        _make_room(&self.found, &self.found_capacity, len(self.where) + 2)
+        _make_room(<void **>&self.found, &self.found_capacity, len(self.where) + 2)
         for one in allowed.values():
             if one.intervals.count == 0:
                 self.where[number] = _NEVER
@@ -115,7 +113,8 @@ cdef class Conjunctions:
                 self.where[<object>group.ids[slot]] = <uint64_t>group.number << 32 | slot
 
     def match(self, event):
-        """The ids of the conjunctions that an event fulfils, each once, in no particular order.
+        """The ids of the conjunctions that an event fulfils, each once, in no particular order: an
+        `array.array` of signed 64-bit integers.
 
         ValueError for a value that is no bool, number or str, if it is looked at. O(shapes that
         share an attribute with the event) look-ups; for each attribute of a group found
@@ -136,7 +135,7 @@ cdef class Conjunctions:
 
     def intersecting(self, conjunction):
         """The ids of the conjunctions that share some event with this one, exactly, for events with
-        any double or string; each once, in no particular order.
+        any double or string; an array as from `match`.
 
         ValueError for a predicate that makes no sense. O(groups + conjunctions of those that can
         meet it / 64 + bounds between its ends).
@@ -147,7 +146,7 @@ cdef class Conjunctions:
         self.count = 0
         for one in allowed.values():
             if one.intervals.count == 0:
-                return []
+                return clone(_NO_IDS, 0, zero=False)
         for shape in self.shapes.values():
             for group in groups_meeting(shape, allowed):
                 while group is not None:
@@ -198,7 +197,7 @@ cdef class Conjunctions:
         cdef Attribute attribute = self.attributes.get(name)
         if attribute is None:
             attribute = Attribute(name)
-            _make_room(&self.present, &self.present_capacity, len(self.attributes) + 1)
+            _make_room(<void **>&self.present, &self.present_capacity, len(self.attributes) + 1)
             self.attributes[name] = attribute
         return attribute
 
@@ -335,18 +334,15 @@ cdef class Conjunctions:
 
     cdef void _collect(self, Group group, const uint64_t *bits) noexcept:
         """Collect the ids of a group: of all slots, or of those whose bits are set."""
-        cdef PyObject **found = self.found + self.count
+        cdef int64_t *found = self.found + self.count
         found = group.all_ids(found) if bits == NULL else group.ids_of(bits, found)
         self.count = found - self.found
         CHECK(self.count < self.found_capacity)
 
-    cdef list _result(self):
-        cdef list ids = PyList_New(self.count)
-        cdef PyObject **items = PySequence_Fast_ITEMS(<PyObject *>ids)
-        cdef size_t i
-        for i in range(self.count):
-            items[i] = self.found[i]
-            Py_INCREF_POINTER(items[i])
+    cdef object _result(self):
+        cdef array ids = clone(_NO_IDS, self.count, zero=False)
+        if self.count:
+            memcpy(ids.data.as_longlongs, self.found, self.count * sizeof(int64_t))
         return ids
 
     cdef int _meet_group(self, Group group, dict allowed) except -1:
@@ -370,15 +366,15 @@ cdef class Conjunctions:
         return 0
 
 
-cdef int _make_room(PyObject ***array, size_t *capacity, size_t count) except -1:
+cdef int _make_room(void **memory, size_t *capacity, size_t count) except -1:
     cdef size_t more = capacity[0] + max(capacity[0] >> 2, <size_t>FIRST_IDS)
-    cdef void *memory
+    cdef void *larger
     if capacity[0] >= count:
         return 0
-    memory = realloc(array[0], more * sizeof(PyObject *))
-    if memory == NULL:
+    larger = realloc(memory[0], more * ENTRY_BYTES)
+    if larger == NULL:
         raise MemoryError
-    array[0] = <PyObject **>memory
+    memory[0] = larger
     capacity[0] = more
     return 0
 

@@ -7,7 +7,7 @@ has an index (`_core.matching.index`). A group with very many attributes is a ch
 """
 
 from cpython.object cimport PyObject
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from _core.matching.index cimport IntervalIndex
 from _core.matching.intervals cimport Point
@@ -40,7 +40,7 @@ cdef class Group:
     cdef object key           # its key in shape.groups
     cdef Group next           # the next group of the chain, None at its end
     cdef uint32_t number      # its index in Conjunctions.groups
-    cdef PyObject **ids       # [capacity] owned array of owned references; NULL in a free slot
+    cdef int64_t *ids         # [capacity] owned; FREE in a free slot
     cdef uint64_t *used       # [capacity bits, in whole words] owned: a bit per slot in use
     cdef uint32_t slots       # slots ever used; those from here on are untouched
     cdef uint32_t capacity    # slots allocated
@@ -53,12 +53,12 @@ cdef class Group:
     cdef bint has_room(self, list attributes) except -1
     cdef int reserve(self) except -1
     cdef uint32_t index_of(self, Attribute attribute) except? 0xFFFFFFFF
-    cdef uint32_t add(self, object number, list attributes, list allowed) except? 0xFFFFFFFF
+    cdef uint32_t add(self, int64_t number, list attributes, list allowed) except? 0xFFFFFFFF
     cdef int clear(self, uint32_t slot) except -1
     cdef list remove(self, uint32_t slot)
     cdef list drop_indexes(self)
-    cdef PyObject **all_ids(self, PyObject **found) noexcept
-    cdef PyObject **ids_of(self, const uint64_t *bits, PyObject **found) noexcept
+    cdef int64_t *all_ids(self, int64_t *found) noexcept
+    cdef int64_t *ids_of(self, const uint64_t *bits, int64_t *found) noexcept
     cdef bint compact(self) except -1
     cdef bint copied(self, IntervalIndex *index, IntervalIndex *to) noexcept
 

@@ -1,7 +1,5 @@
 """Groups of conjunctions with the same equality predicates."""
 
-from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
@@ -22,6 +20,7 @@ cdef extern from *:
 cdef enum:
     FIRST_IDS = 4
     STRIDE = 8                # words looked at together
+    FREE = -1                 # in place of the id of a free slot
     MAX_SLOTS = 0x40000000
     MAX_INDEXES = 32
     SPARSE = 4                # slots for each one in use, from where a group is made anew …
@@ -60,9 +59,6 @@ cdef class Group:
         for i in range(self.width):
             index_free(&self.indexes[i])
         free(self.indexes)
-        for i in range(self.slots):
-            if self.ids[i] != NULL:
-                Py_DECREF(<object>self.ids[i])
         free(self.ids)
         free(self.used)
 
@@ -79,10 +75,10 @@ cdef class Group:
             capacity = self.capacity + max(self.capacity >> 2, FIRST_IDS)
             if capacity > MAX_SLOTS:
                 raise MemoryError
-            memory = realloc(self.ids, capacity * sizeof(PyObject *))
+            memory = realloc(self.ids, capacity * sizeof(int64_t))
             if memory == NULL:
                 raise MemoryError
-            self.ids = <PyObject **>memory
+            self.ids = <int64_t *>memory
             memory = realloc(self.used, ((capacity + 63) >> 6) * sizeof(uint64_t))
             if memory == NULL:
                 raise MemoryError
@@ -115,7 +111,7 @@ cdef class Group:
         attribute.users += 1
         return i
 
-    cdef uint32_t add(self, object number, list attributes, list allowed) except? 0xFFFFFFFF:
+    cdef uint32_t add(self, int64_t number, list attributes, list allowed) except? 0xFFFFFFFF:
         """Add a conjunction and take over its intervals, one per attribute; returns its slot."""
         cdef uint32_t slot, i
         cdef IntervalSet taken
@@ -137,8 +133,7 @@ cdef class Group:
             self.slots += 1
         else:
             self.free.pop()
-        Py_INCREF(number)
-        self.ids[slot] = <PyObject *>number
+        self.ids[slot] = number
         flip(self.used, slot)
         self.live += 1
         return slot
@@ -155,8 +150,7 @@ cdef class Group:
         """Free a slot; returns the attributes whose index was dropped."""
         CHECK(slot < self.slots)
         self.clear(slot)
-        Py_DECREF(<object>self.ids[slot])
-        self.ids[slot] = NULL
+        self.ids[slot] = FREE
         flip(self.used, slot)
         self.live -= 1
         self.free.append(slot)
@@ -180,19 +174,19 @@ cdef class Group:
                 dropped.append(attribute)
         return dropped
 
-    cdef PyObject **all_ids(self, PyObject **found) noexcept:
+    cdef int64_t *all_ids(self, int64_t *found) noexcept:
         """Write the ids of all slots in use; returns the end of the output."""
         cdef uint32_t slot
         if self.live == self.slots:
-            memcpy(found, self.ids, self.slots * sizeof(PyObject *))
+            memcpy(found, self.ids, self.slots * sizeof(int64_t))
             return found + self.slots
         for slot in range(self.slots):
-            if self.ids[slot] != NULL:
+            if self.ids[slot] != FREE:
                 found[0] = self.ids[slot]
                 found += 1
         return found
 
-    cdef PyObject **ids_of(self, const uint64_t *bits, PyObject **found) noexcept:
+    cdef int64_t *ids_of(self, const uint64_t *bits, int64_t *found) noexcept:
         """Write the ids of the slots whose bits are set; returns the end of the output, after which
         one more element may be overwritten.
 
@@ -235,7 +229,7 @@ cdef class Group:
         self.indexes = indexes
         to = 0
         for slot in range(self.slots):
-            if self.ids[slot] != NULL:
+            if self.ids[slot] != FREE:
                 self.ids[to] = self.ids[slot]
                 to += 1
         self.slots = to
@@ -251,7 +245,7 @@ cdef class Group:
         if index_init(to) != 0 or index_reserve(to, self.live) != 0:
             return False
         for slot in range(self.slots):
-            if self.ids[slot] != NULL:
+            if self.ids[slot] != FREE:
                 if index.intervals[slot].count and index_add(to, next, index.intervals[slot]) != 0:
                     return False
                 next += 1
@@ -299,7 +293,7 @@ cdef inline bint _any(const uint64_t *bits, uint32_t words) noexcept:
     return all != 0
 
 
-cdef inline PyObject **_ids_of_word(uint64_t bits, PyObject **ids, PyObject **found) noexcept:
+cdef inline int64_t *_ids_of_word(uint64_t bits, int64_t *ids, int64_t *found) noexcept:
     """The 64 ids must all be there to be read, even if no bit is set."""
     cdef int i
     for i in range(3):
@@ -309,7 +303,7 @@ cdef inline PyObject **_ids_of_word(uint64_t bits, PyObject **ids, PyObject **fo
     return _rest_of_word(bits, ids, found)
 
 
-cdef inline PyObject **_rest_of_word(uint64_t bits, PyObject **ids, PyObject **found) noexcept:
+cdef inline int64_t *_rest_of_word(uint64_t bits, int64_t *ids, int64_t *found) noexcept:
     while bits:
         found[0] = ids[__builtin_ctzll(bits)]
         found += 1

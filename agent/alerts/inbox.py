@@ -13,7 +13,16 @@ from agent.alerts.items import Item
 from agent.alerts.lifecycle import SUBSCRIPTION_TRANSITIONS
 from agent.runtime.state_machine import StateMachine
 from agent.wire.predicates import MAX_FILTER_BYTES, Filter
-from agent.wire.push import Gap, Lost, Notified, PushReply, Subscribe, Subscribed
+from agent.wire.push import (
+    Gap,
+    Lost,
+    Notified,
+    SentPush,
+    ShortForm,
+    ShortNotified,
+    Subscribe,
+    Subscribed,
+)
 
 # Positions are forgotten in batches of this size, which costs fewer writes.
 FORGOTTEN_AT_ONCE = 64
@@ -28,7 +37,7 @@ class Inbox(StateMachine):
 
     __slots__ = (
         "_known", "acknowledged", "bytes", "client", "durable", "filter", "filter_bytes", "id",
-        "in_flight", "kept", "last", "number", "owner", "peer", "seen_s", "sent", "timer",
+        "in_flight", "kept", "last", "number", "owner", "peer", "seen_s", "sent", "short", "timer",
     )  # fmt: skip
 
     TRANSITIONS = SUBSCRIPTION_TRANSITIONS
@@ -47,6 +56,7 @@ class Inbox(StateMachine):
         self.filter_bytes = 0  # its size in MessagePack
         self.durable = durable
         self.peer: Peer = None
+        self.short: ShortForm | None = None  # as its client asked on this connection
         self.acknowledged = 0  # the client has acknowledged all up to here
         self.last = 0
         self.sent = 0  # its client was sent, or has, all up to here
@@ -113,26 +123,36 @@ class Inbox(StateMachine):
         self.sent = after
         self.in_flight.clear()
 
-    def messages(self, window: int) -> Iterator[PushReply]:
+    def messages(self, window: int) -> Iterator[SentPush]:
         """The messages to send now: at most `window` messages may be unacknowledged."""
-        while self.sent < self.last and len(self.in_flight) < window:
+        if self.sent == self.last:
+            return
+        in_flight, first = self.in_flight, self.first
+        while self.sent < self.last and len(in_flight) < window:
             position = self.sent + 1
-            if position < self.first:
-                self.sent = self.first - 1
+            if position < first:
+                self.sent = first - 1
                 yield Gap(self.id, position, self.sent)
             else:
                 self.sent = position
-                content = self.kept[position - self.first].content
-                assert content is not None
-                if isinstance(content, Lost):
-                    yield Gap(self.id, position, position, content)
-                else:
-                    yield Notified(self.id, position, content)
-            self.in_flight.append(self.sent)
+                yield self._told(position, self.kept[position - first])
+            in_flight.append(self.sent)
+
+    def _told(self, position: int, item: Item) -> SentPush:
+        form = self.short
+        if form is not None and (short := item.short(form.names)) is not None:
+            return ShortNotified(((form.number, position),), short)
+        content = item.content
+        assert content is not None
+        if isinstance(content, Lost):
+            return Gap(self.id, position, position, content)
+        return Notified(self.id, position, content)
 
     def forget(self, most: int) -> tuple[int, list[Item]]:
         """Remember at most `most` items, those that are kept, and a few more. Returns the position
         up to which all are forgotten, and the items forgotten by this call."""
+        if len(self._known) < most + FORGOTTEN_AT_ONCE:
+            return 0, []
         excess = len(self._known) - max(most, len(self.kept))
         if excess < FORGOTTEN_AT_ONCE:
             return 0, []

@@ -12,7 +12,7 @@ from agent.wire.predicates import Filter
 from agent.wire.push import (
     AcknowledgeNotifications,
     Lost,
-    PushReply,
+    SentPush,
     Subscribe,
     Unsubscribe,
 )
@@ -149,7 +149,7 @@ class SendPush(_Struct, frozen=True):
     """Send this; if it `waits`, only after everything stored so far is on disk."""
 
     peer: Peer
-    message: PushReply
+    message: SentPush
     waits: bool
 
 

@@ -221,9 +221,9 @@ class Inboxes:
         inbox.put(item)
         if inbox.durable:
             changes.append(StorePosition(inbox.number, inbox.last, item.number))
-        dropped = inbox.overflow(self._most[inbox.durable], self._most_bytes)
-        self.counters["notifications_dropped"] += len(dropped)
-        changes += self._give_up(dropped)
+        if dropped := inbox.overflow(self._most[inbox.durable], self._most_bytes):
+            self.counters["notifications_dropped"] += len(dropped)
+            changes += self._give_up(dropped)
         share = self._most_remembered_in_all // len(self._by_key)
         position, forgotten = inbox.forget(min(self._most_remembered, share))
         if forgotten:
@@ -276,7 +276,7 @@ class Inboxes:
         self._give(inbox, owner)
         inbox.become("attached")
         self._timers.rekey(inbox.timer, now + self._lease_s)
-        inbox.peer = event.peer
+        inbox.peer, inbox.short = event.peer, message.short
         after = inbox.acknowledged if message.after is None else message.after
         instructions += self._had(inbox, after, now)
         inbox.send_again(after)

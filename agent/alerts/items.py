@@ -13,7 +13,7 @@ from agent.alerts.inbox_events import (
     StoreItem,
 )
 from agent.wire.overlay import Notification, Origin
-from agent.wire.push import Lost
+from agent.wire.push import Lost, ShortContent
 
 Key = Origin | Lost
 
@@ -33,17 +33,32 @@ class Item:
     it, `known` those that remember it; `stored` says that the item is on disk, `whole` that its
     content is, too. If no inbox keeps it, its content is not in memory."""
 
-    __slots__ = ("bytes", "content", "kept", "key", "known", "number", "stored", "whole")
+    __slots__ = ("_short", "bytes", "content", "kept", "key", "known", "number", "stored", "whole")
 
     def __init__(self, number: int, key: Key) -> None:
         self.number = number
         self.key = key
         self.content: Content | None = None
+        # The content in short form, for the names that were asked for last.
+        self._short: tuple[tuple[str, ...], ShortContent | None] | None = None
         self.bytes = 0
         self.kept = 0
         self.known = 0
         self.stored = False
         self.whole = False
+
+    def short(self, names: tuple[str, ...]) -> ShortContent | None:
+        """The content in short form for a client that knows these names, one object for all of
+        them; None if it has none."""
+        if self._short is None or self._short[0] != names:
+            content = self.content
+            made = ShortContent.of(content, names) if isinstance(content, Notification) else None
+            self._short = names, made
+        return self._short[1]
+
+    def drop_content(self) -> None:
+        """No inbox keeps it."""
+        self.content = self._short = None
 
     def __repr__(self) -> str:
         return f"<item {self.number} {self.key} kept {self.kept} known {self.known}>"
@@ -103,7 +118,7 @@ class Items:
         item.kept -= 1
         if item.kept:
             return []
-        item.content = None
+        item.drop_content()
         if not item.whole:
             return []
         item.whole = False
@@ -147,7 +162,7 @@ class Items:
                 del self._by_key[item.key]
                 changes.append(ForgetItem(item.number))
             elif not item.kept:
-                item.content = None
+                item.drop_content()
                 if item.whole:
                     item.whole = False
                     changes.append(ForgetBody(item.number))

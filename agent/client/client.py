@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from agent.client.connection import Connection, ConnectionCutError, NoReplyError
 from agent.client.masters import Masters
 from agent.client.publishing import PublishError, publication
-from agent.client.subscriptions import Notifications, SubscriptionError
+from agent.client.subscriptions import NAMES, Notifications, SubscriptionError, short_form
 from agent.client.watches import Rounds
 from agent.net.keys import KeyFiles
 from agent.wire.about import EVERYWHERE
@@ -35,7 +35,7 @@ from agent.wire.messages import Answer, Query, Slo, Window
 from agent.wire.predicate_language import read_filter
 from agent.wire.predicate_logic import check
 from agent.wire.predicates import Filter
-from agent.wire.push import Gap, Notified, Subscribe, Subscribed
+from agent.wire.push import Gap, Notified, SentPush, ShortNotified, Subscribe, Subscribed
 from agent.wire.topics import Publish, Published
 from agent.wire.unions import ClientReply
 from agent.wire.watches import Style, Watch
@@ -92,6 +92,8 @@ class Client(Connection[ClientReply]):
         self._due: dict[str, int] = {}
         self._watches: dict[str, Rounds] = {}
         self._subscriptions: dict[str, Notifications] = {}
+        # Those that the master may name by a number.
+        self._by_number: dict[int, Notifications] = {}
         # Of `publish`: an id of its own, how many messages it numbered, and the reply awaited.
         self._publisher = secrets.token_hex(8)
         self._numbered = 0
@@ -344,7 +346,7 @@ class Client(Connection[ClientReply]):
         subscription_id = id or secrets.token_hex(8)
         if any(each.has_subscription(subscription_id) for each in self._masters.clients.values()):
             raise ValueError(f"subscription {subscription_id!r} is in use here; take another id")
-        subscribe = Subscribe(subscription_id, wanted, durable, after)
+        subscribe = Subscribe(subscription_id, wanted, durable, after, short=short_form())
         if not durable:
             return self.connected().open_subscription(subscribe, patience_s)
         if not self._chooses or self.is_connected(self._masters.connect_s):
@@ -372,7 +374,7 @@ class Client(Connection[ClientReply]):
     def open_subscription(self, subscribe: Subscribe, patience_s: float) -> Notifications:
         """Subscribe at this master; part of `subscribe`."""
         notifications = Notifications(self, subscribe, patience_s)
-        self._subscriptions[subscribe.id] = notifications
+        self.take_subscription(notifications)
         try:
             notifications.open()
         except BaseException:
@@ -475,13 +477,8 @@ class Client(Connection[ClientReply]):
         self._hand_over(message)
 
     def _hand_over(self, message: ClientReply) -> None:
-        if isinstance(message, Notified):
-            for each in message.apart():
-                if each.id in self._subscriptions:
-                    self._subscriptions[each.id].take(each)
-        elif isinstance(message, Gap | Subscribed):
-            if message.id in self._subscriptions:
-                self._subscriptions[message.id].take(message)
+        if isinstance(message, Notified | ShortNotified | Gap | Subscribed):
+            self._push(message)
         elif message.id in self._watches:
             self._watches[message.id].take(message)
         elif isinstance(message, Published):
@@ -500,6 +497,17 @@ class Client(Connection[ClientReply]):
                 subscription.take(message)
             else:
                 self._answered(message)
+
+    def _push(self, message: SentPush) -> None:
+        if isinstance(message, ShortNotified):
+            notification = message.of.notification(NAMES)
+            for number, position in message.to:
+                if (taker := self._by_number.get(number)) is not None:
+                    taker.take(Notified(taker.id, position, notification))
+            return
+        for each in message.apart() if isinstance(message, Notified) else (message,):
+            if each.id in self._subscriptions:
+                self._subscriptions[each.id].take(each)
 
     def _answered(self, answer: Answer) -> None:
         # An answer without an id refuses a frame that the master could not decode.
@@ -526,6 +534,8 @@ class Client(Connection[ClientReply]):
     def take_subscription(self, subscription: Notifications) -> None:
         """Talk about it on this connection from now on."""
         self._subscriptions[subscription.id] = subscription
+        if (short := subscription.subscribe.short) is not None:
+            self._by_number[short.number] = subscription
 
     def hand_subscription(self, subscription: Notifications, master: str) -> Client | None:
         """Talk about a subscription to the master of that address from now on; None if it is none
@@ -543,4 +553,6 @@ class Client(Connection[ClientReply]):
 
     def forget_subscription(self, subscription_id: str) -> None:
         """Ignore further messages of a subscription."""
-        self._subscriptions.pop(subscription_id, None)
+        gone = self._subscriptions.pop(subscription_id, None)
+        if gone is not None and gone.subscribe.short is not None:
+            self._by_number.pop(gone.subscribe.short.number, None)

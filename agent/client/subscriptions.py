@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections import deque
@@ -19,6 +20,7 @@ from agent.wire.push import (
     Gap,
     Notified,
     PushReply,
+    ShortForm,
     Subscribe,
     Subscribed,
     Unsubscribe,
@@ -36,9 +38,18 @@ MAX_OWED = 16
 # `unknown` replies within the renewal interval, over one connection, after which this client gives
 # up: another client with the same id takes the subscription over each time.
 MAX_TAKEN_OVER = 3
+# Attributes of alerts and of topics' messages, which a master need not spell out.
+NAMES = ("iad", "kind", "trigger", "metric", "value", "area", "topic", "peer")
+# Of the subscriptions of this process: one may move from a connection to another.
+_NUMBERS = itertools.count()
 # Identical refusals after which a refusal is final: it cannot be a late reply to an earlier
 # request.
 MAX_IN_VAIN = 3
+
+
+def short_form() -> ShortForm:
+    """The short form of a new subscription."""
+    return ShortForm(next(_NUMBERS), NAMES)
 
 
 class SubscriptionError(ValueError):

@@ -20,8 +20,8 @@ from agent.wire.principals import Sender
 from agent.wire.push import (
     AcknowledgeNotifications,
     Notified,
-    PushReply,
     PushRequest,
+    SentPush,
     Subscribe,
     Subscribed,
     Unsubscribe,
@@ -119,7 +119,7 @@ class SubscriberPlane:
         if not isinstance(request, AcknowledgeNotifications):
             self._refuse(origin, request, why)
 
-    def _unknown_too_often(self, sender: Sender, message: PushReply) -> bool:
+    def _unknown_too_often(self, sender: Sender, message: SentPush) -> bool:
         """Acknowledgements are free but for what is not open here, which a client may invent: each
         names up to 64. A client that is not told now hears it when it acknowledges again."""
         if not isinstance(message, Subscribed) or message.state != "unknown":

@@ -16,6 +16,7 @@ import array
 import ctypes
 import errno
 import fcntl
+import math
 import os
 import socket
 import stat
@@ -46,9 +47,11 @@ HEARTBEATS_BYTES_PER_S: Final = 64
 GROWN_MEANWHILE_BYTES: Final = MAX_HELD_BYTES
 # Interval of the checks of the process's memory; an endless message grew it by 1.1 GB/s.
 LOOK_MS: Final = 20
-# All connections are checked when memory grew by this much, and at this interval in any case.
+# All connections are checked when memory grew by this much. In any case each is checked once in
+# this interval, in parts: a thousand at once compete with the event loop for milliseconds.
 GROWN_BYTES: Final = 4 << 20
 LOOK_AT_ALL_S: Final = 1.0
+LOOK_AT_SOME_S: Final = 0.1
 # Upper bounds on a frame's overhead: a ZMTP header, with keys a CURVE MESSAGE.
 PLAIN_HEADER_BYTES: Final = 9
 KEYED_HEADER_BYTES: Final = 48
@@ -236,7 +239,10 @@ class Intake:
         resident = self.resident
         self._trimmer = Trimmer(resident, clock())
         self._looked_at = resident
-        self._look_s = 0.0
+        # Connections not checked yet in this interval, and what those checked hold.
+        self._unchecked: list[int] = []
+        self._found = 0
+        self._stepped_s = clock()
         self._monitor = router.get_monitor_socket(WATCHED)
         self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
         self._thread.start()
@@ -263,11 +269,13 @@ class Intake:
 
     def _run(self) -> None:
         monitor = self._monitor
+        poller = zmq.Poller()  # a socket's own `poll` makes one each time
+        poller.register(monitor, zmq.POLLIN)
         try:
             while True:
                 # Freed memory is returned without connections, too.
                 looks = self._hosts and self._most_connections is not None
-                if monitor.poll(LOOK_MS if looks else 1_000) and not self._read_events():
+                if poller.poll(LOOK_MS if looks else 1_000) and not self._read_events():
                     return
                 with self._room.lock:
                     self._look(self._clock())
@@ -329,25 +337,46 @@ class Intake:
             self._tell_rest(now)
             return
         resident = self.resident
-        if resident > self._looked_at + GROWN_BYTES or now >= self._look_s:
-            self._look_s = now + LOOK_AT_ALL_S
-            self._looked_at = resident
-            held = {
-                fd: self._accounting.held(fd, self._read_of(fd), now, resident)
-                for fd in self._hosts
-            }
-            for fd, size in excess(held):
-                host = self._hosts[fd]
-                self._cut(fd, abort=True)
-                self._tell(
-                    f"closed connections of {host}: unfinished messages of {size >> 10} KiB, "
-                    "or more than is served"
-                )
-            self._tell_rest(now)
+        if resident > self._looked_at + GROWN_BYTES or self._suspects(now, resident):
+            self._look_at_all(now, resident)
         self._looked_at = min(self._looked_at, resident)
         if self._trimmer.wants(resident, now):
             _trim(self._libc)
             self._trimmer.trimmed(resident, self.resident, now)
+
+    def _suspects(self, now: float, resident: int) -> bool:
+        """Check the connections whose turn it is; whether those of this interval may hold too much.
+        As they were checked at different times, a look at all of them decides."""
+        if now < self._stepped_s + LOOK_AT_SOME_S:
+            return False
+        share = min(1.0, (now - self._stepped_s) / LOOK_AT_ALL_S)
+        self._stepped_s = now
+        if not self._unchecked:
+            self._unchecked, self._found = list(self._hosts), 0
+            self._looked_at = resident
+            self._tell_rest(now)
+        largest = 0
+        for _ in range(min(len(self._unchecked), math.ceil(share * len(self._hosts)))):
+            fd = self._unchecked.pop()
+            if fd in self._hosts:
+                held = self._accounting.held(fd, self._read_of(fd), now, resident)
+                self._found += held
+                largest = max(largest, held)
+        return largest > MAX_HELD_BY_ONE_BYTES or self._found > MAX_HELD_BYTES
+
+    def _look_at_all(self, now: float, resident: int) -> None:
+        self._looked_at = resident
+        self._unchecked = []
+        held = {
+            fd: self._accounting.held(fd, self._read_of(fd), now, resident) for fd in self._hosts
+        }
+        for fd, size in excess(held):
+            host = self._hosts[fd]
+            self._cut(fd, abort=True)
+            self._tell(
+                f"closed connections of {host}: unfinished messages of {size >> 10} KiB, "
+                "or more than is served"
+            )
 
     def _read_of(self, fd: int) -> int:
         """Bytes that libzmq has read from a connection."""

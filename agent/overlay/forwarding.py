@@ -145,9 +145,6 @@ class Forwarding:
         self.repeated += not first
         held = custody.take(notification, brought_by, now)
         homes, names = self._subscriptions.interested(notification.attributes)
-        if first and names:
-            self.delivered += 1
-            self._out.append(Deliver(tuple(names), notification))
         if asker is not None and not first:
             # The asker may repeat a request for what was given up here meanwhile: if there is
             # nothing else to report, report at least that it is kept.
@@ -166,6 +163,10 @@ class Forwarding:
             custody.add(held, copy.neighbour, (copy.neighbour.cluster, *copy.clusters))
         for copy in copies:
             self._send(held, copy.neighbour, now)
+        # After the copies: neighbours deliver meanwhile. Before it is told that this is done.
+        if first and names:
+            self.delivered += 1
+            self._out.append(Deliver(tuple(names), notification))
         self._tell(held)
 
     def _next_brokers(self, homes: Iterable[str]) -> list[BrokerId]:

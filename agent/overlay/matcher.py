@@ -5,7 +5,7 @@ A filter is a disjunction; its key is returned once, however many of its conjunc
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
 from _core.matching.engine import Conjunctions
@@ -73,10 +73,9 @@ class Matcher(Generic[Key]):
         found: set[int] = set()
         for conjunction in disjunction:
             found.update(self._engine.intersecting(plain(conjunction)))
-        return self._told(list(found))
+        return self._told(found)
 
-    def _told(self, ids: list[int]) -> list[Key]:
+    def _told(self, ids: Iterable[int]) -> list[Key]:
         # Ordered, so that a broker's behaviour does not depend on how the engine stores the
         # filters.
-        keys = self._keys
-        return list(dict.fromkeys(keys[number] for number in sorted(ids)))
+        return list(dict.fromkeys(map(self._keys.__getitem__, sorted(ids))))

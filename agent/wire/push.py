@@ -7,8 +7,9 @@ when it subscribes again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Final, Literal
+import re
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Final, Literal, Self
 
 from msgspec import Meta
 from msgspec.structs import replace
@@ -21,14 +22,17 @@ from agent.wire.base import (
     Name,
     Position,
     Text,
+    WallMs,
     WireStruct,
 )
-from agent.wire.overlay import Notification
-from agent.wire.predicates import Filter
+from agent.wire.overlay import Notification, Origin
+from agent.wire.predicates import MAX_ATTRIBUTES, Attribute, Filter, Value
 
 # Maximum number of subscriptions in one message.
 MAX_TOGETHER: Final = 64
 Place = tuple[Identifier, Position]
+# A history that masters of this version make: 8 bytes in hexadecimal.
+HISTORY: Final = re.compile("[0-9a-f]{16}")
 
 
 class Lost(WireStruct, frozen=True):
@@ -47,18 +51,28 @@ class Lost(WireStruct, frozen=True):
             raise ValueError("first is above last")
 
 
+class ShortForm(WireStruct, frozen=True):
+    """What a client knows already, so that a master need not repeat it: `number` is its own for the
+    subscription, `names` are attributes that a place in this list stands for."""
+
+    number: Count
+    names: Annotated[tuple[Attribute, ...], Meta(max_length=MAX_ATTRIBUTES)] = ()
+
+
 class Subscribe(Message, frozen=True, tag="subscribe", omit_defaults=True):
     """Subscribe to every notification that matches `filter`, in text form or in parts. `durable`:
     notifications are kept while the client is away. A client that lost its connection or a position
     sends it again, with `after` the last position that it has; delivery resumes from there. Another
     filter applies to notifications published from then on. With `kept_only` no subscription is
-    begun: a client asks so where one may have moved to."""
+    begun: a client asks so where one may have moved to. With `short` the client also takes
+    notifications as `short`; masters of earlier versions do not send these."""
 
     id: Identifier
     filter: Text | Filter
     durable: bool = False
     after: Count | None = None
     kept_only: bool = False
+    short: ShortForm | None = None
 
 
 class AcknowledgeNotifications(
@@ -114,6 +128,54 @@ class Notified(Message, frozen=True, tag="notified", omit_defaults=True):
             yield Notified(id_, position, self.notification)
 
 
+class ShortContent(WireStruct, frozen=True, array_like=True):
+    """A notification without what its receiver can restore. `publisher` is left out where it is the
+    attribute `iad`; `history` is the text's bytes. `names` are attributes, or places in the
+    receiver's list of names, in the order of `values`."""
+
+    publisher: Name | None
+    history: Annotated[bytes, Meta(min_length=8, max_length=8)]
+    sequence: Count
+    time_ms: WallMs
+    names: Annotated[tuple[Count | Attribute, ...], Meta(max_length=MAX_ATTRIBUTES)]
+    values: Annotated[tuple[Value, ...], Meta(max_length=MAX_ATTRIBUTES)]
+
+    @classmethod
+    def of(cls, notification: Notification, names: Sequence[str]) -> Self | None:
+        """The notification for a receiver with these `names`; None if it has no short form.
+        O(attributes · names)."""
+        origin, attributes = notification.origin, notification.attributes
+        if HISTORY.fullmatch(origin.history) is None:
+            return None
+        return cls(
+            None if attributes.get("iad") == origin.publisher else origin.publisher,
+            bytes.fromhex(origin.history),
+            origin.sequence,
+            notification.time_ms,
+            tuple([names.index(each) if each in names else each for each in attributes]),
+            tuple(attributes.values()),
+        )
+
+    def notification(self, names: Sequence[str]) -> Notification:
+        """The notification, as `of` got it. ValueError if it was not made for these `names`."""
+        try:
+            known = [each if isinstance(each, str) else names[each] for each in self.names]
+            attributes = dict(zip(known, self.values, strict=True))
+            publisher = attributes["iad"] if self.publisher is None else self.publisher
+        except (LookupError, ValueError):
+            raise ValueError("a notification in short form names what was not agreed") from None
+        origin = Origin(str(publisher), self.history.hex(), self.sequence)
+        return Notification(origin, self.time_ms, attributes)
+
+
+class ShortNotified(Message, frozen=True, tag="short"):
+    """As `notified`, to a client that asked for the short form: `to` are its numbers of the
+    subscriptions, and its positions there."""
+
+    to: Annotated[tuple[tuple[Count, Position], ...], Meta(min_length=1, max_length=MAX_TOGETHER)]
+    of: ShortContent
+
+
 class Gap(Message, frozen=True, tag="gap", omit_defaults=True):
     """Positions `first` to `last` have no notification and never will: the subscription exceeded
     its limit while the client was away or slow, or the client had acknowledged them. With `lost`,
@@ -131,3 +193,5 @@ class Gap(Message, frozen=True, tag="gap", omit_defaults=True):
 
 PushRequest = Subscribe | AcknowledgeNotifications | Unsubscribe
 PushReply = Subscribed | Notified | Gap
+# What a client is sent, too, if it asked for it.
+SentPush = PushReply | ShortNotified

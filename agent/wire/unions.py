@@ -26,7 +26,7 @@ from agent.wire.placement import (
     PlacementRequest,
     SameFacts,
 )
-from agent.wire.push import PushReply, PushRequest
+from agent.wire.push import PushRequest, SentPush
 from agent.wire.topics import Publish, Published, TopicReport, TopicRequest
 from agent.wire.watches import Round, Watching, WatchRequest
 
@@ -52,7 +52,7 @@ PublicReply = (
     | TaskResult
     | Watching
     | Round
-    | PushReply
+    | SentPush
     | MarketReply
     | OverlayRefused
     | Published
@@ -63,7 +63,7 @@ PublicReply = (
     | Members
 )
 # Replies to clients, to other masters and to overlay brokers.
-ClientReply = Answer | Watching | Round | PushReply | Published
+ClientReply = Answer | Watching | Round | SentPush | Published
 PeerReply = (
     Answer | TaskResult | MarketReply | PlacementEcho | GrantTold | Handover | CloneAnswer | Members
 )

@@ -20,12 +20,13 @@ import msgspec
 import zmq
 from msgspec import Struct
 
-from agent.client.subscriptions import MAX_OWED
+from agent.client.subscriptions import MAX_OWED, NAMES
 from agent.wire.codec import Decoder, encode
 from agent.wire.push import (
     MAX_TOGETHER,
     AcknowledgeNotifications,
-    Notified,
+    ShortForm,
+    ShortNotified,
     Subscribe,
     Subscribed,
 )
@@ -90,6 +91,7 @@ class Alerts:
         self._sockets: dict[int, zmq.Socket[bytes]] = {}
         self._missing: dict[int, int] = {}
         self._decode = Decoder[PublicReply](PublicReply).decode
+        self._ids: list[str] = []  # by the number that they are told apart by
         self._had: dict[str, int] = {}  # positions
         # Of each the time, position and file, to say again, in the order of the next time.
         self._said: dict[str, tuple[float, int, int]] = {}
@@ -106,8 +108,11 @@ class Alerts:
             id_ = f"{of.name}-{of.first + number}-{index}"
             self._had[id_] = 0
             self._said[id_] = (time.monotonic(), 0, file)
-            filter_ = wanted.filter(of.name)
-            socket.send(encode(Subscribe(id_, filter_, durable=of.kind == "durable")))
+            short = ShortForm(len(self._ids), NAMES)
+            self._ids.append(id_)
+            durable = of.kind == "durable"
+            asked = Subscribe(id_, wanted.filter(of.name), durable, short=short)
+            socket.send(encode(asked))
         poll.register(file, select.EPOLLIN)
         self.readable(file)
 
@@ -128,11 +133,11 @@ class Alerts:
 
     def _take(self, file: int, frame: bytes, got: dict[str, int]) -> None:
         message, _ = self._decode(frame)
-        if isinstance(message, Notified):
-            number = message.notification.origin.sequence // 16
+        if isinstance(message, ShortNotified):
+            number = message.of.notification(NAMES).origin.sequence // 16
             now_ns = time.monotonic_ns()
-            self.measured.deliveries += [(number, now_ns)] * (1 + len(message.also))
-            got |= [(message.id, message.position), *message.also]
+            self.measured.deliveries += [(number, now_ns)] * len(message.to)
+            got |= [(self._ids[of], position) for of, position in message.to]
         elif isinstance(message, Subscribed) and message.state == "open":
             self._missing[file] -= 1
         else:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from agent.alerts.coalesce import together
 from agent.alerts.inbox_events import SendPush
-from agent.wire.push import MAX_TOGETHER, Gap, Notified
+from agent.wire.push import MAX_TOGETHER, Gap, Notified, ShortContent, ShortNotified
 from tests.alerts.samples import notification
 
 # What they are compared by: one that is equal is another one.
@@ -19,6 +19,31 @@ def run(name, *contents, peer="p", waits=False, first=1):
         SendPush(peer, Notified(name, position, CONTENTS[content]), waits)
         for position, content in enumerate(contents, first)
     ]
+
+
+def in_short(runs):
+    """The same for clients that asked for the short form; subscription s7 has the number 7."""
+    shorts = [ShortContent("iad1", bytes(8), each, 0, (), ()) for each in range(len(CONTENTS))]
+    return [
+        [
+            SendPush(
+                each.peer,
+                ShortNotified(
+                    ((int(each.message.id[1:]), each.message.position),),
+                    shorts[CONTENTS.index(each.message.notification)],
+                ),
+                each.waits,
+            )
+            for each in run_
+        ]
+        for run_ in runs
+    ]
+
+
+def long_again(message):
+    (number, position), *more = message.to
+    also = tuple((f"s{each}", place) for each, place in more)
+    return Notified(f"s{number}", position, CONTENTS[message.of.sequence], also)
 
 
 def test_several_subscriptions_of_a_connection_get_one_message():
@@ -62,8 +87,11 @@ def test_each_subscription_gets_what_it_would_get_alone(given):
         run(f"s{n}", *contents, peer=peer, waits=waits)
         for n, (peer, waits, contents) in enumerate(given)
     ]
+    sent = together(runs)
+    short = together(in_short(runs))
+    assert [SendPush(each.peer, long_again(each.message), each.waits) for each in short] == sent
     got = defaultdict(list)
-    for each in together(runs):
+    for each in sent:
         for message in each.message.apart():
             got[message.id].append(SendPush(each.peer, message, each.waits))
     assert got == {each[0].message.id: each for each in runs if each}

@@ -30,6 +30,9 @@ from agent.wire.push import (
     Gap,
     Lost,
     Notified,
+    ShortContent,
+    ShortForm,
+    ShortNotified,
     Subscribe,
     Subscribed,
     Unsubscribe,
@@ -101,6 +104,27 @@ def test_a_subscription_that_is_not_durable_needs_no_disk():
     assert rig.inboxes.next_tick is None
     assert rig.come(90) == []
     assert len(rig.inboxes._items) == 0
+
+
+def test_a_client_that_asks_for_it_gets_the_short_form():
+    rig = Rig()
+    rig.subscribe()
+    short = ShortForm(7, ("value",))
+    rig.handle(SubscribeArrived("p1", "c", Subscribe("t", "f", short=short)))
+    told = notification(70, history="00c0ffee00c0ffee")
+    content = ShortContent("iad1", bytes.fromhex("00c0ffee00c0ffee"), 70, 1_000, (0,), (31.5,))
+    assert content.notification(short.names) == told
+    assert rig.come(70, names=("1", "2"), history="00c0ffee00c0ffee") == [
+        SendPush("p1", Notified("s", 1, told), waits=False),
+        SendPush("p1", ShortNotified(((7, 1),), content), waits=False),
+    ]
+    # What has no short form comes as ever.
+    assert rig.come(80, names=("2",)) == [
+        SendPush("p1", Notified("t", 2, notification(80)), waits=False)
+    ]
+    # It is asked for with each connection.
+    rig.subscribe("t", after=0)
+    assert rig.come(81, names=("2",), history="00c0ffee00c0ffee")[0].message.id == "t"
 
 
 def test_what_is_durable_is_on_disk_before_it_is_sent():

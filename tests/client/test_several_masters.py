@@ -192,5 +192,8 @@ def test_a_durable_subscription_is_looked_for_and_not_begun_anew(masters):
         )
         found = client.subscribe("*", id="moved", durable=True)
         assert found.is_open
-        assert found.subscribe == Subscribe("moved", found.subscribe.filter, durable=True)
+        asked = Subscribe(
+            "moved", found.subscribe.filter, durable=True, short=found.subscribe.short
+        )
+        assert found.subscribe == asked
     assert [each.kept_only for each in there.asked] == [True, True]

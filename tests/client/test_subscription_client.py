@@ -20,6 +20,8 @@ from agent.wire.push import (
     Gap,
     Lost,
     Notified,
+    ShortContent,
+    ShortNotified,
     Subscribe,
     Subscribed,
     Unsubscribe,
@@ -472,11 +474,22 @@ def test_a_subscription_goes_on_at_a_master_that_restarts(master):
     master.start()
     master.then(opened(1), notified(2))
     assert found.wait(PATIENCE_MS / 1e3) == notified(2)
-    assert master.heard == [
-        Subscribe("s", WANTED, durable=True),
-        acknowledged(1),
-        Subscribe("s", WANTED, durable=True, after=1),
-    ]
+    first = Subscribe("s", WANTED, durable=True, short=found.subscribe.short)
+    assert master.heard == [first, acknowledged(1), replace(first, after=1)]
+
+
+def test_a_master_may_name_a_subscription_and_its_attributes_by_numbers(master):
+    master.then(opened())
+    found = master.client.subscribe(HOT, id="s")
+    master.then(replace(opened(), id="t"))
+    other = master.client.subscribe(HOT, id="t")
+    told = Notification(Origin("iad1", "00c0ffee00c0ffee", 7), 5, {"iad": "iad1", "more": 1.0})
+    numbers = [each.subscribe.short.number for each in (found, other)]
+    short = ShortContent.of(told, found.subscribe.short.names)
+    master.then(ShortNotified(((numbers[0], 1), (numbers[1], 1), (max(numbers) + 1, 1)), short))
+    master.client.send_message(acknowledged(0))
+    assert found.wait(PATIENCE_MS / 1e3) == Notified("s", 1, told)
+    assert other.wait(0.0) == Notified("t", 1, told)
 
 
 def test_answers_and_notifications_find_their_way(master):

@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import itertools
 import random
 import socket
 import subprocess
@@ -13,6 +14,7 @@ import zmq
 
 from agent.net.intake import (
     LOOK_AT_ALL_S,
+    LOOK_AT_SOME_S,
     SMALL_BYTES,
     TRIM_BYTES,
     TRIM_S,
@@ -354,6 +356,66 @@ def test_whole_messages_that_wait_for_a_busy_process_are_no_reason_to_cut(count,
                 assert busy.socket.poll(PATIENCE_MS)
                 assert len(busy.receive()[1]) == size
         assert (intake.cut, lines) == (0, [])
+
+
+class Parts(Intake):
+    """Its memory never grows; says which connections it checked, at what time. One of these holds
+    too much, if `held` says so."""
+
+    def __init__(self, socket):
+        self.now, self.checks, self.cuts, self.held = 0.0, [], [], 0
+        super().__init__(socket, 100, lambda _line: None, Room(), clock=self.tenth)
+
+    def tenth(self):
+        self.now += LOOK_AT_SOME_S
+        return self.now
+
+    @property
+    def resident(self):
+        return 50 * MIB
+
+    def _read_of(self, fd):
+        self.checks.append((fd, self.now))
+        return self.held if self._names and fd == min(self._names) else 0
+
+    def _cut(self, fd, *, abort=False):
+        self.cuts.append(fd)
+        self._closed(fd)
+
+
+@pytest.fixture
+def parts():
+    with destroyed(zmq.Context()) as context:
+        address = free_address()
+        there = router(context, address, requests_only=True)
+        host, port = address.removeprefix("tcp://").split(":")
+        with contextlib.closing(Parts(there.socket)) as intake, contextlib.ExitStack() as stack:
+            for _ in range(20):
+                stack.enter_context(socket.create_connection((host, int(port))))
+            wait_until(lambda: len(intake._hosts) == 20)
+            yield intake
+
+
+def test_each_connection_is_checked_once_in_an_interval_and_few_at_a_time(parts):
+    began = len(parts.checks)
+    wait_until(lambda: len(parts.checks) > began + 100)
+    checks = parts.checks[began:]
+    times = sorted({now for _, now in checks})[1:-1]
+    assert {sum(now == at for _, now in checks) for at in times} <= {1, 2, 3}
+    for fd in {fd for fd, _ in checks}:
+        own = [now for each, now in checks if each == fd][1:]
+        rounds = [after - before for before, after in itertools.pairwise(own)]
+        # The last of a round may be the first of the next.
+        assert all(LOOK_AT_ALL_S / 2 < each < LOOK_AT_ALL_S * 2 for each in rounds) or rounds == []
+
+
+def test_a_suspicion_is_decided_by_a_look_at_all_at_once(parts):
+    suspect = min(parts._hosts)
+    parts.held = 9 * MIB
+    wait_until(lambda: parts.cuts)
+    assert parts.cuts == [suspect]
+    by_time = {now: [fd for fd, at in parts.checks if at == now] for _, now in parts.checks}
+    assert any(len(set(fds)) == 20 for fds in by_time.values())
 
 
 def test_a_file_with_the_number_of_a_connection_that_is_gone_keeps_its_locks(watched, tmp_path):

@@ -30,12 +30,13 @@ from tests.overlay.one_broker import B1, B2, A, B, C, broker, copy, does, sent, 
 from tests.overlay.world import EVERYTHING, between
 
 
-def test_a_copy_is_delivered_passed_on_and_told_of() -> None:
+def test_a_copy_is_passed_on_delivered_and_told_of() -> None:
     made = broker()
     does(made, Subscribe("s", EVERYTHING))
     told(made, C, SubscriptionChange("c", 1, 1, 1, between(1, 1)))
     instructions = made.handle(Received(A, copy()), 0.0)
-    assert instructions == [Deliver(("s",), copy().notification), Send(C, copy(), A)]
+    # First to the others, which deliver meanwhile.
+    assert instructions == [Send(C, copy(), A), Deliver(("s",), copy().notification)]
     # Again, while it is under way: c is not told twice, and a is told that it is kept.
     keeps = Have((Kept(copy().notification.origin, b"\x00"),))
     assert told(made, A, copy()) == [(A, keeps)]

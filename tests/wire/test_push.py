@@ -4,18 +4,29 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agent.wire.codec import JSON, MESSAGEPACK, Decoder, WireError, encode
-from agent.wire.push import Gap, Lost, PushReply, PushRequest, Subscribe
+from agent.wire.overlay import Notification, Origin
+from agent.wire.push import (
+    Gap,
+    Lost,
+    PushRequest,
+    SentPush,
+    ShortContent,
+    ShortNotified,
+    Subscribe,
+)
 from tests.wire.samples.push import SAMPLES
 
 GOLDEN = Path(__file__).parent / "golden" / "1.0"
 CODECS = {"json": JSON, "msgpack": MESSAGEPACK}
-DECODER = Decoder(PushRequest | PushReply)
+DECODER = Decoder(PushRequest | SentPush)
 
 
 def test_every_message_has_a_sample():
-    kinds = {*get_args(PushRequest), *get_args(PushReply)}
+    kinds = {*get_args(PushRequest), *get_args(SentPush)}
     assert kinds == {type(message) for message in SAMPLES.values()}
 
 
@@ -60,3 +71,43 @@ def test_a_range_does_not_end_before_it_begins():
 def test_positions_are_counted_from_one():
     refusal(b'{"type":"gap","id":"s","first":0,"last":2}')
     refusal(b'{"type":"acknowledge_notifications","id":"s","position":-1}')
+
+
+NAMES = st.sampled_from(["iad", "kind", "value", "area", "topic", "x"])
+VALUES = st.one_of(
+    st.booleans(), st.floats(-1e300, 1e300), st.sampled_from(["", "iad1", "iad2", "b1/f4"])
+)
+
+
+@given(
+    st.dictionaries(NAMES, VALUES, max_size=6),
+    st.lists(NAMES, max_size=6).map(tuple),
+    st.sampled_from(["iad1", "iad2"]),
+    st.binary(min_size=8, max_size=8).map(bytes.hex),
+    st.sampled_from(list(CODECS.values())),
+)
+def test_a_notification_in_short_form_is_the_same(attributes, names, publisher, history, codec):
+    told = Notification(Origin(publisher, history, 17), 1_000, attributes)
+    short = ShortContent.of(told, names)
+    frame = encode(ShortNotified(((0, 1),), short), codec)
+    found, _ = DECODER.decode(frame)
+    assert found.of.notification(names) == told
+    assert list(found.of.notification(names).attributes) == list(attributes)
+
+
+@pytest.mark.parametrize("history", ["4f1d2a", "00C0FFEE00C0FFEE", "x" * 16, "0" * 64])
+def test_a_history_of_another_kind_has_no_short_form(history):
+    assert ShortContent.of(Notification(Origin("iad1", history, 1), 0, {}), ()) is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ShortContent("iad1", bytes(8), 1, 0, (1,), (2.0,)),
+        ShortContent("iad1", bytes(8), 1, 0, (0, "x"), (2.0,)),
+        ShortContent(None, bytes(8), 1, 0, ("x",), (2.0,)),
+    ],
+)
+def test_a_short_form_of_what_was_not_agreed(wrong):
+    with pytest.raises(ValueError, match="in short form"):
+        wrong.notification(("iad",))
