@@ -28,6 +28,10 @@ class Router:
         self.last, frame = self.coming.pop(0)
         return self.last.name.encode(), frame
 
+    @property
+    def empty(self):
+        return not self.coming
+
     def sender(self, _identity):
         return self.last
 
