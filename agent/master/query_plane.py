@@ -51,8 +51,8 @@ class QueryPlane:
         self._peers = peers
         self._own = Sender("iad", iad)
         public.takes(Query, self._query, brief=True)
-        peers.takes(TaskResult, self._task_returned)
-        peers.takes(Answer, self._task_refused)
+        peers.takes(TaskResult, self._task_returned, brief=True)
+        peers.takes(Answer, self._task_refused, brief=True)
         reactor.performs(SendAnswer, self._send_answer, brief=True)
         reactor.performs(SendTask, self._send_task, brief=True)
         reactor.performs(SendCancel, self._send_cancel, brief=True)
