@@ -58,8 +58,11 @@ class HomeTraffic:
         assert record.result_ms is not None
         assert record.dispatched_ms is not None
         way = record.result_ms - record.dispatched_ms - record.node_wait_ms - record.execution_ms
-        samples = self._round_trips_ms.setdefault(record.node, deque(maxlen=SAMPLES))
+        if (samples := self._round_trips_ms.get(record.node)) is None:
+            samples = self._round_trips_ms[record.node] = deque(maxlen=SAMPLES)
         samples.append(max(0.0, way))
 
     def _count(self, node: str, iad: str, messages: int) -> None:
-        self.counts.setdefault(node, Counter())[iad] += messages
+        if (counts := self.counts.get(node)) is None:
+            counts = self.counts[node] = Counter()
+        counts[iad] += messages
