@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -42,6 +42,7 @@ from agent.wire.messages import (
 )
 
 LOST_AFTER: Final = 3  # heartbeats of silence before the master counts as lost
+FROM_MASTER: Final = frozenset(get_args(MasterMessage))
 GREETING_S: Final = 5.0  # patience with a master that does not answer a hello
 MOVING_S: Final = 2.0  # for running subtasks, when the home has moved
 
@@ -202,9 +203,10 @@ class Link(EventMachine[Instructions]):
     def handle(self, event: Event, now: float) -> Instructions:
         """What to do about `event` at monotonic time `now`; InvalidTransition if it cannot be."""
         joined = self.state is State.JOINED
-        if joined and isinstance(event, MasterMessage):
+        kind = type(event)
+        if joined and kind in FROM_MASTER:
             self._heard_at = now
-        instructions = self._act(type(event), event, now)
+        instructions = self._act(kind, event, now)
         if joined and self.state is not State.JOINED:
             return [Cut(), *instructions]
         return instructions

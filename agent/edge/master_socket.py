@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 LOOK_S: Final = 1.0  # between two checks of the key files
 LINGER_S: Final = 0.5  # for messages queued on a connection that is being replaced
+# As plain numbers: an operation on two enums takes as long as to receive a message.
+EVENTS: Final = int(zmq.EVENTS)
+READABLE: Final = int(zmq.POLLIN)
 
 
 class MasterSocket:
@@ -89,7 +92,7 @@ class MasterSocket:
     def messages(self) -> Iterator[MasterMessage]:
         """The messages that arrived; the caller may close or replace the socket in between."""
         # Checking first is cheaper than an exception at the end.
-        while self._socket is not None and int(self._socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+        while self._socket is not None and int(self._socket.getsockopt(EVENTS)) & READABLE:
             frame = self._socket.recv(zmq.NOBLOCK)
             try:
                 message, _ = self._decoder.decode(frame)

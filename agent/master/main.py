@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 from pathlib import Path
+from typing import Final
 
 from agent.master.place import partners_of, place_of
 from agent.master.webhooks import hooks_of
@@ -16,6 +17,9 @@ from agent.runtime.command_line import FAILED, UNUSABLE, configuration, fail, op
 from agent.runtime.signals import Start, StopSignal, allow_all_files, log_beside
 from agent.wire.config import ConfigError
 from agent.wire.master_config import MasterConfig
+
+# Objects that are made between two looks for garbage; Python's own number is 700.
+GARBAGE: Final = 10_000
 
 
 def main() -> None:
@@ -59,6 +63,9 @@ def main() -> None:
             # What exists now stays: to look through it for garbage takes 20 ms of a turn.
             gc.collect()
             gc.freeze()
+            # What a query makes is gone with it, without cycles: a thousand subtasks were looked
+            # through five times, at 2 µs each, and what remained every twentieth query, for 16 ms.
+            gc.set_threshold(GARBAGE)
             master.serve(stop)
         finally:
             systemd.tell("STOPPING=1")

@@ -120,7 +120,8 @@ class Peers:
     ) -> MessageSocket[PeerReply]:
         socket = self._secure_sockets.dealer(address, MAX_RESULT_BYTES, keys, follows=False)
         take = partial(self._take, iad)
-        return MessageSocket(self._reactor, socket, self._decoder, take, self._count_malformed)
+        malformed = self._count_malformed
+        return MessageSocket(self._reactor, socket, self._decoder, take, malformed, brief=True)
 
     def _tell_guard(self) -> None:
         # The operator names the parties of a file, and names them in the allow-list too.
@@ -174,14 +175,15 @@ class Peers:
 
     # --- messages ------------------------------------------------------------------------------
 
-    def takes(self, kind: type, handler: Handler) -> None:
-        """Register `handler(iad, reply, now)` for replies of this kind."""
-        self._handlers[kind] = handler
+    def takes(self, kind: type, handler: Handler, *, brief: bool = False) -> None:
+        """Register `handler(iad, reply, now)` for replies of this kind; `brief` as in
+        `Reactor.listen`."""
+        self._handlers[kind] = handler if brief else self._reactor.changing(handler)
 
     def takes_refusals(self, prefix: str, handler: Handler) -> None:
         """Register `handler(iad, answer, now)` for refusals of messages that have no reply, whose
         ids begin with `prefix` and a dot."""
-        self._refusals[prefix] = handler
+        self._refusals[prefix] = self._reactor.changing(handler)
 
     def send(self, iad: str, message: Message) -> bool:
         """Send; False if there is no link, if the other end is not connected, or if it does not

@@ -28,7 +28,7 @@ class PublicPlane(RequestPlane):
         super().__init__(reactor, router, PublicRequest, _refusal, max_json_commas=MAX_JSON_COMMAS)
         # Results of nodes end what is open, and are bounded by it; requests are not.
         reactor.serve_last(router.socket)
-        reactor.add_timer(self.turns)
+        reactor.add_timer(self.turns, often=True)
 
     def _turn(self) -> None:
         self.turns.turn()

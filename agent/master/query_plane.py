@@ -50,13 +50,13 @@ class QueryPlane:
         self._public = public
         self._peers = peers
         self._own = Sender("iad", iad)
-        public.takes(Query, self._query)
-        peers.takes(TaskResult, self._task_returned)
-        peers.takes(Answer, self._task_refused)
-        reactor.performs(SendAnswer, self._send_answer)
-        reactor.performs(SendTask, self._send_task)
-        reactor.performs(SendCancel, self._send_cancel)
-        reactor.add_timer(self)
+        public.takes(Query, self._query, brief=True)
+        peers.takes(TaskResult, self._task_returned, brief=True)
+        peers.takes(Answer, self._task_refused, brief=True)
+        reactor.performs(SendAnswer, self._send_answer, brief=True)
+        reactor.performs(SendTask, self._send_task, brief=True)
+        reactor.performs(SendCancel, self._send_cancel, brief=True)
+        reactor.add_timer(self, often=True)
 
     @property
     def next_due(self) -> float | None:
@@ -81,6 +81,7 @@ class QueryPlane:
         else:
             # A query of this master's own, such as an evaluation of a watch: its client is a
             # function.
+            self._reactor.changed()
             client(instruction.answer, self._reactor.clock())
 
     def _send_task(self, instruction: SendTask) -> None:

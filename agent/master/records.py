@@ -31,9 +31,9 @@ class Records:
             else None
         )
         self._listeners: list[Callable[[AnyRecord, float], None]] = []
-        reactor.performs(WriteRecord, self._write)
+        reactor.performs(WriteRecord, self._write, brief=True)
         if self._log is not None:
-            reactor.add_timer(self)
+            reactor.add_timer(self, often=True)
 
     @property
     def lost(self) -> int:

@@ -61,16 +61,17 @@ class RequestPlane:
         self._handlers: dict[type, Handler] = {}
         self.malformed = 0
         router.refuse = self._revoked
-        reactor.listen(router.socket, self._turn)
+        reactor.listen(router.socket, self._turn, brief=True)
 
     @property
     def dropped(self) -> int:
         """Replies that their receivers did not read."""
         return self._router.dropped
 
-    def takes(self, kind: type, handler: Handler) -> None:
-        """Register `handler(origin, request, now)` for requests of this kind."""
-        self._handlers[kind] = handler
+    def takes(self, kind: type, handler: Handler, *, brief: bool = False) -> None:
+        """Register `handler(origin, request, now)` for requests of this kind; `brief` as in
+        `Reactor.listen`."""
+        self._handlers[kind] = handler if brief else self._reactor.changing(handler)
 
     def reply(self, origin: RequestOrigin, message: Message) -> None:
         """Send `message` back."""

@@ -109,16 +109,16 @@ class TaskPlane:
         self.take_events: Callable[[bytes, NodeEvents, Sender], None] = lambda *_: None
         # The derived plane's.
         self.derived_taken: Callable[[bytes, DerivedTaken], None] = lambda *_: None
-        public.takes(Task, self._task)
-        public.takes(CancelTask, self._cancel)
-        reactor.performs(SendTaskResult, self._send_task_result)
-        reactor.performs(SendToNode, self._send_to_node)
+        public.takes(Task, self._task, brief=True)
+        public.takes(CancelTask, self._cancel, brief=True)
+        reactor.performs(SendTaskResult, self._send_task_result, brief=True)
+        reactor.performs(SendToNode, self._send_to_node, brief=True)
         reactor.performs(KeepNode, lambda kept: state.put(KNOWN, kept.node, _encode(kept.areas)))
         reactor.performs(ForgetNode, lambda kept: state.remove(KNOWN, kept.node))
-        reactor.add_timer(self)
+        reactor.add_timer(self, often=True)
         if nodes is not None:
             nodes.refuse = self._refuse
-            reactor.listen(nodes.socket, self._node_turn)
+            reactor.listen(nodes.socket, self._node_turn, brief=True)
 
     @property
     def dropped(self) -> int:
@@ -145,6 +145,7 @@ class TaskPlane:
         origin: RequestOrigin | Here | Callable[[TaskResult], None] = instruction.origin
         if callable(origin):
             # A task of this master's own, such as a round of a clone.
+            self._reactor.changed()
             origin(instruction.result)
         elif isinstance(origin, Here):
             event = TaskReturned(self._iad, instruction.result)
@@ -197,6 +198,8 @@ class TaskPlane:
     ) -> NodeJoined | NodeAlive | NodeLeft | NodePods | NodeHeard | SubtaskReturned:
         nodes = self._nodes
         assert nodes is not None
+        if type(message) is not SubtaskResult:
+            self._reactor.changed()
         match message:
             case SubtaskResult():
                 late_s = self._reactor.late_s(nodes.socket, now)

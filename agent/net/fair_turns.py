@@ -83,15 +83,25 @@ class FairTurns:
                 return
 
     def turn(self) -> None:
-        """Take requests from the socket."""
-        idle, size = not self._waiting, 0
+        """Take requests from the socket, and serve some if none waited."""
+        router, size = self._router, 0
+        idle = not self._waiting
         for _ in range(TAKEN):
             if size >= TAKEN_BYTES or self._waiting.full:
                 break
-            if (received := self._router.receive()) is None:
+            if (received := router.receive()) is None:
                 break
-            size += len(received[1])
-            self._queue(*received)
+            identity, frame = received
+            sender = router.sender(identity)
+            size += len(frame)
+            empty = router.empty
+            if empty and idle and not self._waiting:
+                # Nobody else waits: no turn to decide, and no debt that would outlast this one.
+                self._serve(identity, frame, sender)
+                return
+            self._queue(identity, frame, sender)
+            if empty:
+                break
         if idle:  # otherwise the event loop wakes this anyway, once a turn
             self.tick(self._clock())
 
@@ -102,8 +112,7 @@ class FairTurns:
             self._waiting.drop(flow, lambda each: each.identity == identity) for flow in flows
         )
 
-    def _queue(self, identity: bytes, frame: Frame) -> None:
-        sender = self._router.sender(identity)
+    def _queue(self, identity: bytes, frame: Frame, sender: Sender) -> None:
         keyed = sender.role != "anyone"
         flow: Hashable = (sender.role, sender.name) if keyed else bytes(identity)
         if self._waiting.put(flow, _Waiting(identity, frame, sender), len(frame)):

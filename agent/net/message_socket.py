@@ -20,8 +20,9 @@ class Loop(Protocol):
     """The part of the event loop (agent.runtime.reactor) that this package uses without importing
     it."""
 
-    def listen(self, source: Any, turn: Callable[[], None]) -> None:
-        """Call `turn` whenever `source` is readable."""
+    def listen(self, source: Any, turn: Callable[[], None], *, brief: bool = False) -> None:
+        """Call `turn` whenever `source` is readable; a `brief` turn itself says when timers may
+        have changed."""
 
     def ignore(self, source: Any) -> None:
         """Stop listening to `source`."""
@@ -41,13 +42,15 @@ class MessageSocket(Generic[T]):
         decoder: Decoder[T],
         take: Callable[[T], object],
         malformed: Callable[[], object],
+        *,
+        brief: bool = False,
     ) -> None:
         self.socket = socket
         self._loop = loop
         self._decoder = decoder
         self._take = take
         self._malformed = malformed
-        loop.listen(socket, self._turn)
+        loop.listen(socket, self._turn, brief=brief)
 
     @property
     def connected(self) -> bool:

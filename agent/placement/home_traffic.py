@@ -27,24 +27,34 @@ class HomeTraffic:
 
     def take(self, record: AnyRecord) -> None:
         """A record of this master."""
-        match record:
-            case NodeEventRecord(node=node):
-                self._count(node, self._iad, 1)
-            case SubtaskRecord(result_ms=float(), dispatched_ms=float()):
-                self._measure(record)
-                if (origin := self._origins.get(record.task)) is not None:
-                    self._count(record.node, origin, WAYS)
-                    return
-                self._answered.setdefault(record.task, []).append(record.node)
-                if len(self._answered) > MOST_OPEN:
-                    self._answered.popitem(last=False)
-            case TaskRecord():
-                origin = record.origin or self._iad
-                for node in self._answered.pop(record.task, ()):
-                    self._count(node, origin, WAYS)
-                self._origins[record.task] = origin
-                if len(self._origins) > MOST_OPEN:
-                    self._origins.popitem(last=False)
+        # No patterns of attributes: this is done for every subtask.
+        if isinstance(record, SubtaskRecord):
+            self._take_subtask(record)
+        elif isinstance(record, TaskRecord):
+            self._take_task(record)
+        elif isinstance(record, NodeEventRecord):
+            self._count(record.node, self._iad, 1)
+
+    def _take_subtask(self, record: SubtaskRecord) -> None:
+        if record.result_ms is None or record.dispatched_ms is None:
+            return
+        self._measure(record, record.result_ms - record.dispatched_ms)
+        if (origin := self._origins.get(record.task)) is not None:
+            self._count(record.node, origin, WAYS)
+        elif (nodes := self._answered.get(record.task)) is not None:
+            nodes.append(record.node)
+        else:
+            self._answered[record.task] = [record.node]
+            if len(self._answered) > MOST_OPEN:
+                self._answered.popitem(last=False)
+
+    def _take_task(self, record: TaskRecord) -> None:
+        origin = record.origin or self._iad
+        for node in self._answered.pop(record.task, ()):
+            self._count(node, origin, WAYS)
+        self._origins[record.task] = origin
+        if len(self._origins) > MOST_OPEN:
+            self._origins.popitem(last=False)
 
     def delay_ms(self, node: str) -> float | None:
         """The delay to a node, one way; None if it was not measured. The least of the last round
@@ -52,14 +62,16 @@ class HomeTraffic:
         samples = self._round_trips_ms.get(node)
         return min(samples) / 2 if samples else None
 
-    def _measure(self, record: SubtaskRecord) -> None:
+    def _measure(self, record: SubtaskRecord, away_ms: float) -> None:
         if record.node_wait_ms is None or record.execution_ms is None:
             return
-        assert record.result_ms is not None
-        assert record.dispatched_ms is not None
-        way = record.result_ms - record.dispatched_ms - record.node_wait_ms - record.execution_ms
-        samples = self._round_trips_ms.setdefault(record.node, deque(maxlen=SAMPLES))
-        samples.append(max(0.0, way))
+        samples = self._round_trips_ms.get(record.node)
+        if samples is None:
+            samples = self._round_trips_ms[record.node] = deque(maxlen=SAMPLES)
+        samples.append(max(0.0, away_ms - record.node_wait_ms - record.execution_ms))
 
     def _count(self, node: str, iad: str, messages: int) -> None:
-        self.counts.setdefault(node, Counter())[iad] += messages
+        counts = self.counts.get(node)
+        if counts is None:
+            counts = self.counts[node] = Counter()
+        counts[iad] += messages

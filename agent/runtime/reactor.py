@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, ParamSpec, Protocol
 
 import zmq
 
@@ -17,6 +17,8 @@ from agent.runtime.signals import StopSignal
 WAITED_S = 1e-3
 # poll's timeout overflows above 24 days.
 LONGEST_POLL_MS = 60_000
+
+P = ParamSpec("P")
 
 
 class Timekeeper(Protocol):
@@ -39,15 +41,22 @@ class Reactor:
         self._turns: dict[Any, Callable[[], None]] = {}
         self._performers: dict[type, Callable[[Any], None]] = {}
         self._timekeepers: list[Timekeeper] = []
+        self._often: list[Timekeeper] = []
+        # When the first of the other timekeepers is due; None: some of them may have changed.
+        self._rest_due: float | None = None
+        self._brief: set[Any] = set()
         self._last: set[Any] = set()
         # When each readable source was last seen empty, and an upper bound on when the last poll
         # looked.
         self._empty_s: dict[Any, float] = {}
         self._woken_s = clock()
 
-    def listen(self, source: Any, turn: Callable[[], None]) -> None:
-        """Call `turn` whenever `source`, a socket or a file descriptor, is readable."""
+    def listen(self, source: Any, turn: Callable[[], None], *, brief: bool = False) -> None:
+        """Call `turn` whenever `source`, a socket or a file descriptor, is readable. A `brief` turn
+        calls `changed` if another timekeeper than those asked often may be due at another time."""
         self._turns[source] = turn
+        if brief:
+            self._brief.add(source)
         self._poller.register(source, zmq.POLLIN)
 
     def serve_last(self, source: Any) -> None:
@@ -62,15 +71,34 @@ class Reactor:
         """Stop listening to `source`."""
         del self._turns[source]
         self._last.discard(source)
+        self._brief.discard(source)
         self._poller.unregister(source)
 
-    def performs(self, kind: type, performer: Callable[[Any], None]) -> None:
-        """Register `performer` for instructions of this kind."""
-        self._performers[kind] = performer
+    def performs(
+        self, kind: type, performer: Callable[[Any], None], *, brief: bool = False
+    ) -> None:
+        """Register `performer` for instructions of this kind; `brief` as in `listen`."""
+        self._performers[kind] = performer if brief else self.changing(performer)
 
-    def add_timer(self, part: Timekeeper) -> None:
-        """Call `part.tick` whenever `part.next_due` is reached."""
-        self._timekeepers.append(part)
+    def add_timer(self, part: Timekeeper, *, often: bool = False) -> None:
+        """Call `part.tick` whenever `part.next_due` is reached. It is asked when that is after
+        everything that is not brief; `often`: in each turn of the loop. A master has some thirty of
+        these parts, and to ask them all costs more than to serve a subtask's result."""
+        (self._often if often else self._timekeepers).append(part)
+        self.changed()
+
+    def changed(self) -> None:
+        """Any timekeeper may be due at another time than before."""
+        self._rest_due = None
+
+    def changing(self, do: Callable[P, None]) -> Callable[P, None]:
+        """`do`, which may change when timekeepers are due, for a brief turn."""
+
+        def doing(*arguments: P.args, **named: P.kwargs) -> None:
+            self._rest_due = None
+            do(*arguments, **named)
+
+        return doing
 
     def perform(self, instructions: Iterable[Any]) -> None:
         """Execute the instructions in order."""
@@ -95,11 +123,11 @@ class Reactor:
             for source in self._readable(due):
                 # An earlier turn may have closed the source.
                 if (turn := self._turns.get(source)) is not None:
+                    if source not in self._brief:
+                        self._rest_due = None
                     turn()
             if (now := self.clock()) >= due:
-                for part in self._timekeepers:
-                    if (at := part.next_due) is not None and at <= now:
-                        part.tick(now)
+                self._tick(now)
 
     def _readable(self, due: float) -> list[Any]:
         """Wait for readable sources, at most until `due`."""
@@ -119,14 +147,29 @@ class Reactor:
         self._woken_s = woken_s if pause_ms != 0 else began_s
         return found
 
+    def _tick(self, now: float) -> None:
+        _tick_due(self._often, now)
+        if self._rest_due is None or now >= self._rest_due:
+            self._rest_due = None
+            _tick_due(self._timekeepers, now)
+
     def _next_due(self) -> float:
-        return min(
-            [at for part in self._timekeepers if (at := part.next_due) is not None],
-            default=math.inf,
-        )
+        if self._rest_due is None:
+            self._rest_due = _first_due(self._timekeepers)
+        return min(self._rest_due, _first_due(self._often))
 
     def _milliseconds_until(self, due: float) -> int | None:
         # Rounded up: a poll that returns too early would only be repeated.
         if due == math.inf:
             return None
         return min(LONGEST_POLL_MS, max(0, math.ceil((due - self.clock()) * 1e3)))
+
+
+def _first_due(parts: Iterable[Timekeeper]) -> float:
+    return min([at for part in parts if (at := part.next_due) is not None], default=math.inf)
+
+
+def _tick_due(parts: Iterable[Timekeeper], now: float) -> None:
+    for part in parts:
+        if (at := part.next_due) is not None and at <= now:
+            part.tick(now)

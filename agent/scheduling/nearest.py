@@ -46,9 +46,13 @@ def without_node(
     """Uncovered areas as missing entries. One that is neither known nor expected, nor an area
     below it, is unknown, and the first of these have the nearest known area. If nothing is known,
     nothing is unknown."""
+    areas = list(areas)
+    nowhere = set(known.without(areas)) if known else set()
+    for each in expected:
+        nowhere.intersection_update(each.without(nowhere))
     gaps, named = [], 0
     for area in areas:
-        unknown = bool(known) and not any(a.has_within(area) for a in (known, *expected))
+        unknown = area in nowhere
         meant = nearest(area, known) if unknown and named < MAX_NAMED else ""
         named += unknown
         gaps.append(Missing(area, "no_node", nearest=(meant,) if meant else (), unknown=unknown))

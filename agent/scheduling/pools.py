@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from agent.scheduling.admission import AgreedRate
+from agent.scheduling.remembered import Remembered
 from agent.wire.about import EVERYWHERE
 from agent.wire.areas import AreaSet, with_parents
 from agent.wire.base import MAX_AREAS
@@ -14,10 +15,6 @@ from agent.wire.market import Member, Service
 
 # The service whose pool is fixed in the configuration.
 DEFAULT = "default"
-# Applications repeat their areas; the cache is cleared when it holds this many sets.
-REMEMBERED_MATCHES = 1_024
-# Larger sets are not cached: they would take too much memory.
-LONGEST_REMEMBERED = 32
 # By which a service's areas are told in few words.
 MAX_ROOTS = 32
 
@@ -134,7 +131,7 @@ class Pool:
         self._offers = Offers(service.members)
         self._declared = sum(len(member.areas) for member in service.members)
         self._turn = 0
-        self._known: dict[tuple[str, ...], Fanout] = {}
+        self._known: Remembered[Fanout] = Remembered()
 
     @property
     def announced(self) -> AreaSet:
@@ -172,11 +169,7 @@ class Pool:
             return self._offers.two_for_each(areas, self._turn - 1)
         found = self._known.get(areas)
         if found is None:
-            found = self._offers.all_that_overlap(areas)
-            if len(areas) <= LONGEST_REMEMBERED:
-                if len(self._known) >= REMEMBERED_MATCHES:
-                    self._known.clear()
-                self._known[areas] = found
+            found = self._known.keep(areas, self._offers.all_that_overlap(areas))
         return found
 
     def share(self, fanout: Fanout) -> float:

@@ -71,19 +71,16 @@ class SharedBudget:
 
     def has_room(self, payer: Hashable, size: int) -> bool:
         """Whether the payer may hold `size` more."""
-        if self._leaves(payer, size):
+        if self._held.get(payer, 0) + size <= self._most - self.total - size:
             return True
         if self.collect is None:
             return False
         self.collect()
-        return self._leaves(payer, size)
-
-    def _leaves(self, payer: Hashable, size: int) -> bool:
-        return self.held(payer) + size <= self._most - self.total - size
+        return self._held.get(payer, 0) + size <= self._most - self.total - size
 
     def add(self, payer: Hashable, size: int) -> None:
         """Increase the payer's amount by `size`, which may be negative."""
-        held = self.held(payer) + size
+        held = self._held.get(payer, 0) + size
         assert held >= 0
         if held:
             self._held[payer] = held
@@ -117,11 +114,12 @@ class Holding:
 
     def grow(self, size: int) -> bool:
         """Count `size` that has arrived if there is room for it; False: there is not."""
-        more = max(0, self._taken + size - self._counted)
-        if more and not self._budget.has_room(self._payer, more):
-            return False
+        more = self._taken + size - self._counted
+        if more > 0:
+            if not self._budget.has_room(self._payer, more):
+                return False
+            self._count(more)
         self._taken += size
-        self._count(more)
         return True
 
     def release(self) -> None:

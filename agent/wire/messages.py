@@ -192,10 +192,16 @@ class ChannelAggregate(WireStruct, frozen=True, omit_defaults=True):
     last_ms: WallMs | None = None
 
     def __post_init__(self) -> None:
-        there = (self.min is not None) + (self.mean is not None) + (self.max is not None)
-        if there != (3 if self.count else 0):
+        # For each channel of each node's result: no sums, no look at what is the same.
+        if self.count:
+            whole = self.min is not None and self.mean is not None and self.max is not None
+        else:
+            whole = self.min is None and self.mean is None and self.max is None
+        if not whole:
             raise ValueError("an aggregate has min, mean and max where its count is above 0")
-        if (self.last is None) != (self.last_ms is None) or (self.last is not None and not there):
+        if self.last is None and self.last_ms is None:
+            return
+        if self.last is None or self.last_ms is None or not self.count:
             raise ValueError("last and last_ms come together, where the count is above 0")
 
     @property

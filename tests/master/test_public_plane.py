@@ -28,6 +28,10 @@ class Router:
         self.last, frame = self.coming.pop(0)
         return self.last.name.encode(), frame
 
+    @property
+    def empty(self):
+        return not self.coming
+
     def sender(self, _identity):
         return self.last
 
@@ -39,7 +43,7 @@ class Router:
 class Rig:
     def __init__(self):
         reactor = Reactor(lambda: 10.0)
-        reactor.listen = lambda _source, turn: setattr(self, "turn", turn)
+        reactor.listen = lambda _source, turn, **_: setattr(self, "turn", turn)
         self.router = Router()
         self.rates = ClientRates(1.0)
         self.plane = PublicPlane(reactor, self.router, self.rates)

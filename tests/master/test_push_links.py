@@ -71,7 +71,7 @@ class End:
         self.heard, self.said = [], []
         self.beside = BrokerId(PLACES[other], 0)
         self.reactor = reactor = Reactor(lambda: pair.now)
-        reactor.listen = lambda source, turn: None
+        reactor.listen = lambda source, turn, **_: None
         self.links = BrokerLinks(
             reactor, self, self, iad, place_of(parse(table, MasterConfig, "t")), self.said.append
         )

@@ -35,6 +35,10 @@ class Router:
     def receive(self):
         return self.coming.pop(0) if self.coming else None
 
+    @property
+    def empty(self):
+        return not self.coming
+
     def sender(self, identity):
         return self._sender or Sender("anyone", identity.hex())
 
@@ -46,7 +50,7 @@ class Rig:
     def __init__(self, rate_per_s=1e6, sender=None):
         self.now, self.costs_s = 10.0, 0.0
         reactor = Reactor(lambda: self.now)
-        reactor.listen = lambda source, turn: setattr(self, "turn", turn)
+        reactor.listen = lambda source, turn, **_: setattr(self, "turn", turn)
         self.router = Router(sender)
         self.public = PublicPlane(reactor, self.router, ClientRates(rate_per_s, 2.0))
         self.disk_takes = True

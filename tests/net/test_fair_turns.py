@@ -20,6 +20,10 @@ class Socket:
     def receive(self):
         return self.waits.popleft() if self.waits else None
 
+    @property
+    def empty(self):
+        return not self.waits
+
     def sender(self, identity):
         return self.parties.get(identity, Sender("anyone", identity.hex()))
 
@@ -67,6 +71,30 @@ def test_who_asks_once_is_served_soon_whatever_another_has_sent(world):
     before = len(world.served)
     world.serve_all()
     assert b"honest" in [identity for identity, _, _ in world.served[before : before + 2]]
+
+
+def test_one_that_comes_alone_is_served_at_once_and_owes_nothing(world):
+    world.costs[b"dear"] = 1.0
+    for _ in range(3):
+        world.sends(b"dear", 1)
+        world.turns.turn()
+        assert world.turns.next_due is None
+    assert len(world.served) == 3
+    world.sends(b"dear", 1)
+    world.sends(b"cheap", 1)
+    world.turns.turn()
+    assert world.served[-1][0] == b"dear", "first come, first served: what it cost is forgotten"
+
+
+def test_one_that_comes_alone_waits_behind_what_waits(world):
+    world.costs[b"a"] = 1.0
+    world.sends(b"a", 2)
+    world.turns.turn()
+    world.sends(b"b", 1)
+    world.turns.turn()
+    assert [identity for identity, _, _ in world.served] == [b"a"]
+    world.serve_all()
+    assert sorted(identity for identity, _, _ in world.served) == [b"a", b"a", b"b"]
 
 
 def test_all_connections_of_a_party_share_its_turns(world):

@@ -14,7 +14,7 @@ class Loop:
     def __init__(self):
         self.turns = {}
 
-    def listen(self, source, turn):
+    def listen(self, source, turn, *, brief=False):
         self.turns[source] = turn
 
     def ignore(self, source):

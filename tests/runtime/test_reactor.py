@@ -180,3 +180,106 @@ def test_what_is_served_last_waits_for_others_that_are_readable(rig):
     rig.serve()
     # Otherwise the turn of `slow` takes its second first.
     assert rig.late == [0.0, 0.0]
+
+
+class Part:
+    """Counts how often it is asked when it is due; ticks write down the time."""
+
+    def __init__(self, due=None):
+        self.next = due
+        self.asked = 0
+        self.ticks = []
+
+    @property
+    def next_due(self):
+        self.asked += 1
+        return self.next
+
+    def tick(self, now):
+        self.ticks.append(now)
+        self.next = None
+
+
+class Turns(Rig):
+    """What comes to `nodes`, whose turn is brief, says when a part is due: a whole number the one
+    asked seldom."""
+
+    def __init__(self, context):
+        super().__init__(context)
+        self.rest, self.often = Part(), Part()
+        source, _ = self.ends["nodes"]
+        self.reactor.ignore(source)
+        self.reactor.listen(source, self.brief_turn, brief=True)
+        self.reactor.add_timer(self.rest)
+        self.reactor.add_timer(self.often, often=True)
+        self.reactor.performs(int, self.sets_rest)
+        self.reactor.performs(float, self.sets_often, brief=True)
+        self.seen = []
+
+    def brief_turn(self):
+        text = self.ends["nodes"][0].recv_string()
+        if text == "last":
+            self.stop.requested = True
+        elif text != "nothing":
+            self.reactor.perform([int(text) if text.isdigit() else float(text)])
+        self.seen.append((self.rest.asked, self.often.asked))
+
+    def sets_rest(self, due):
+        self.rest.next = due
+
+    def sets_often(self, due):
+        self.often.next = due
+
+
+@pytest.fixture
+def turns():
+    with zmq.Context() as context:
+        turns = Turns(context)
+        yield turns
+        for name in ("slow", "nodes"):
+            for socket in turns.ends[name]:
+                socket.close(0)
+
+
+def test_brief_turns_ask_only_the_parts_that_are_asked_often(turns):
+    for text in ("nothing", "nothing", "nothing", "last"):
+        turns.send("nodes", text)
+    turns.serve()
+    rest, often = zip(*turns.seen, strict=True)
+    assert rest == (1, 1, 1, 1)
+    assert often == (1, 2, 3, 4)
+
+
+def test_an_instruction_in_a_brief_turn_may_make_any_part_due(turns):
+    # 99 is past: its part is served in the turn after, before the next message.
+    for text in ("nothing", "99", "nothing", "last"):
+        turns.send("nodes", text)
+    turns.serve()
+    assert turns.rest.ticks == [100.0]
+
+
+def test_an_often_asked_part_is_served_in_time_after_brief_turns_alone(turns):
+    for text in ("nothing", "99.5", "nothing", "last"):
+        turns.send("nodes", text)
+    turns.serve()
+    assert turns.often.ticks == [100.0]
+    assert turns.rest.asked == 1
+
+
+def test_a_turn_that_is_not_brief_asks_all_parts(turns):
+    turns.send("slow", "0 nothing nothing last")
+    turns.serve()
+    assert turns.seen[0][0] == 2
+
+
+def test_a_part_that_ticks_may_make_any_other_due(turns):
+    def tick(now):
+        turns.often.ticks.append(now)
+        turns.often.next = None
+        turns.reactor.perform([99])
+
+    turns.often.tick = tick
+    for text in ("99.5", "nothing", "last"):
+        turns.send("nodes", text)
+    turns.serve()
+    assert (turns.often.ticks, turns.rest.ticks) == ([100.0], [100.0])

@@ -421,7 +421,7 @@ def test_the_stopwatch_times_evaluation_and_aggregation_but_t_0_is_when_the_task
     rig.join("n1")
     rig.ask(1, ("b1/f4/r1",), now=1.0)
     rig.answer(found(rig.dispatched[0][1].id), "n1", now=1.5)
-    subtask, task_record = rig.records
+    task_record, subtask = rig.records
     assert (subtask.enqueued_ms, subtask.dispatched_ms, subtask.result_ms) == (250, 250, 500)
     assert subtask.deadline_ms == pytest.approx(task_record.queueing_budget_ms)
     assert (task_record.evaluated_ms, task_record.aggregated_ms) == (250, 750)

@@ -45,7 +45,7 @@ def test_a_node_without_any_of_the_channels_asked_is_told_apart_from_an_empty_wi
     join(rig, "n1", "humidity", "temperature")
     rig.ask(1, (AREA,), now=1.0, channels=asked)
     assert missing_of(rig, "no_data") == (gap,)
-    assert rig.records[-2].outcome == gap.reason
+    assert rig.records[-1].outcome == gap.reason
 
 
 def test_a_name_that_only_the_history_knows_is_served():

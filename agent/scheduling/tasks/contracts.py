@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from agent.scheduling.admission import AgreedRate, Refused, may_send
-from agent.scheduling.pools import DEFAULT, LONGEST_REMEMBERED, REMEMBERED_MATCHES
+from agent.scheduling.pools import DEFAULT
+from agent.scheduling.remembered import Remembered
 from agent.wire.areas import AreaSet
 from agent.wire.base import RAW
 from agent.wire.market import Member, Service
@@ -51,7 +52,7 @@ class Contract:
         self.rate = rate
         self.announced = AreaSet(announced)
         self._offered = AreaSet(offered or ())
-        self._known: dict[tuple[str, ...], Within] = {}
+        self._known: Remembered[Within] = Remembered()
 
     def refused(self, sender: Sender, task: Task, now: float) -> Refused | None:
         """Why the task may not be sent here."""
@@ -82,11 +83,7 @@ class Contract:
             return Within(asked, ())
         found = self._known.get(asked)
         if found is None:
-            found = self._within(asked)
-            if len(asked) <= LONGEST_REMEMBERED:
-                if len(self._known) >= REMEMBERED_MATCHES:
-                    self._known.clear()
-                self._known[asked] = found
+            found = self._known.keep(asked, self._within(asked))
         return found
 
     def _within(self, asked: tuple[str, ...]) -> Within:

@@ -68,16 +68,17 @@ class TaskEnds:
         result: SubtaskResult | None,
         instructions: list[Instruction],
     ) -> None:
-        """Record a subtask's end, and end its task if it was the last one."""
+        """End the subtask's task if it was the last one, and record the subtask: who asked does not
+        wait for the record."""
+        entry = subtask.parent
+        entry.pending.discard(subtask)
+        if not entry.pending:
+            instructions += self.finish(entry, now)
         record = subtask_record(subtask, outcome, result, now)
         self._counters["subtasks"] += 1
         if record.missed_deadline:
             self._counters["deadlines_missed"] += 1
         instructions.append(WriteRecord(record))
-        entry = subtask.parent
-        entry.pending.discard(subtask)
-        if not entry.pending:
-            instructions += self.finish(entry, now)
 
     def finish(self, entry: TaskEntry, now: float) -> list[Instruction]:
         """The task has no pending subtask: send its result."""

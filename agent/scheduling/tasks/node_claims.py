@@ -18,7 +18,6 @@ from agent.wire.areas import AreaSet
 from agent.wire.buckets import Buckets
 from agent.wire.messages import (
     Aggregate,
-    ChannelAggregate,
     EventsTaken,
     NodeEvent,
     NodeEvents,
@@ -122,35 +121,35 @@ def _of_buckets(buckets: Buckets) -> str:
 
 
 def _of_aggregate(aggregate: Aggregate) -> str:
-    for time_ms in (aggregate.first_ms, aggregate.last_ms):
-        if not _has_been(time_ms):
-            return _no_time(time_ms)
-    if aggregate.first_ms > aggregate.last_ms:
+    first_ms, last_ms = aggregate.first_ms, aggregate.last_ms
+    if not EARLIEST_MS <= first_ms <= last_ms < LATEST_MS:
+        for time_ms in (first_ms, last_ms):
+            if not _has_been(time_ms):
+                return _no_time(time_ms)
         return "its last reading is before its first"
     if len(aggregate.channels) > MAX_CHANNELS_OF_RESULT:
         return f"it has {len(aggregate.channels)} channels"
     for name, channel in aggregate.channels.items():
-        if not _in_order(channel):
+        low, mean, high = channel.min, channel.mean, channel.max
+        if low is None or mean is None or high is None:
+            continue  # all its readings are bad, so that it has no last value either
+        if not _is_between(low, mean, high):
             return f"the mean of {name} is not between its minimum and maximum"
-        if (last_ms := channel.last_ms) is not None:
-            if not aggregate.first_ms <= last_ms <= aggregate.last_ms:
+        if channel.last_ms is not None:
+            if not first_ms <= channel.last_ms <= last_ms:
                 return f"the last value of {name} is not of the window's readings"
-            if channel.last is None or not _is_within(channel, channel.last):
+            if channel.last is None or not _is_between(low, channel.last, high):
                 return f"the last value of {name} is not between its minimum and maximum"
     return ""
 
 
-def _in_order(channel: ChannelAggregate) -> bool:
-    if channel.extent is None:
+def _is_between(low: float, value: float, high: float) -> bool:
+    """Whether all are finite and in order, up to rounding."""
+    # True of nearly every result, so it is looked at first; no NaN nor infinity passes.
+    if low <= value <= high and high - low < math.inf:
         return True
-    low, mean, high = channel.extent
-    if not all(map(math.isfinite, channel.extent)):
+    if not (low <= high and all(map(math.isfinite, (low, value, high)))):
         return False
-    return low <= high and _is_within(channel, mean)
-
-
-def _is_within(channel: ChannelAggregate, value: float) -> bool:
-    low, _, high = channel.extent or (0.0, 0.0, 0.0)
     tolerance = ROUNDING * max(abs(low), abs(high))
     return low - tolerance <= value <= high + tolerance
 

@@ -13,6 +13,7 @@ from _core.queue.edf import EdfQueue
 from agent.runtime.state_machine import StateMachine
 from agent.scheduling.events import Peer
 from agent.scheduling.lifecycle import NODE_TRANSITIONS
+from agent.scheduling.remembered import Remembered
 from agent.scheduling.shared_budget import CHANNEL_BYTES, TIME_BYTES
 from agent.scheduling.tasks.entry import SubtaskEntry
 from agent.scheduling.tasks.response_times import ResponseTimes
@@ -20,11 +21,6 @@ from agent.wire.areas import AreaSet
 from agent.wire.codec import MAX_SUBTASK_SERIES_BYTES
 from agent.wire.messages import Hello
 from agent.wire.operator import NodeStatus
-
-# Applications repeat their areas; the cache is cleared when it holds this many sets.
-REMEMBERED_COVERINGS = 1_024
-# Larger sets are not cached: they would take too much memory.
-LONGEST_REMEMBERED = 32
 
 
 class NodeResource(Struct, frozen=True):
@@ -138,7 +134,7 @@ class NodeTable:
         self._stale = False
         # Grows whenever a node has other areas, channels or units than before.
         self.changes = 0
-        self._coverings: dict[tuple[str, ...], Covering] = {}
+        self._coverings: Remembered[Covering] = Remembered()
         self._counts: dict[tuple[str, ...], int] = {}
 
     def __len__(self) -> int:
@@ -234,10 +230,7 @@ class NodeTable:
         if found is None:
             self._refresh()
             found = Covering(self._covering(asked), self._areas.without(asked))
-            if len(asked) <= LONGEST_REMEMBERED:
-                if len(self._coverings) >= REMEMBERED_COVERINGS:
-                    self._coverings.clear()
-                self._coverings[asked] = found
+            self._coverings.keep(asked, found)
         return found
 
     def _covering(self, asked: tuple[str, ...]) -> list[tuple[Node, list[str]]]:

@@ -465,8 +465,8 @@ def _response_s(subtask: SubtaskEntry, event: SubtaskReturned, now: float) -> fl
     without the delays of this master before and after."""
     result, sent_s = event.result, subtask.dispatched_s
     assert sent_s is not None
-    if event.sent_s is not None:
-        sent_s = max(sent_s, event.sent_s)
-    longest_s = max(0.0, now - sent_s)
+    if event.sent_s is not None and event.sent_s > sent_s:
+        sent_s = event.sent_s
+    longest_s = now - sent_s if now > sent_s else 0.0
     at_node_s = (result.wait_ms + result.execution_ms) / 1e3
     return subtask.node.response_times.of(longest_s, event.late_s, at_node_s)
