@@ -466,3 +466,54 @@ def simulate(
             spark=spark,
         )
     )
+
+
+@lab.command(short_help="Compare each policy with what any policy could do.")
+@click.option(
+    "--nodes",
+    "fleets",
+    type=click.Choice(FLEETS),
+    multiple=True,
+    help="Edge nodes of the fleet; give it again for more. By default all.",
+)
+@click.option(
+    "--bursts",
+    type=click.IntRange(2, 100_000),
+    default=200,
+    show_default=True,
+    help="Small cases whose optimum is found by exact search.",
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(2, 1_000),
+    default=3,
+    show_default=True,
+    help="Traces of each fleet.",
+)
+@click.option(
+    "--queries",
+    type=click.IntRange(1_000, 1_000_000),
+    help="Queries of a trace. [default: 20000 with 100 nodes, 10000 with 1000, else 5000]",
+)
+@SEED
+@click.option(
+    "--results",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("var/limits"),
+    show_default=True,
+    help="Where policy-limits.csv and .md go.",
+)
+def limits(
+    fleets: tuple[str, ...], bursts: int, seeds: int, queries: int | None, seed: int, results: Path
+) -> int:
+    """Say how far each policy is from what any policy could do.
+
+    The fewest late queries of small bursts, everything known; and a load that no policy passes
+    which does not know how long a request takes. One process, some minutes. Needs numpy and SciPy.
+    Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+    """
+    require("numpy", "scipy")
+    from lab.simulation import limits as command
+
+    nodes = tuple(map(int, fleets or FLEETS))
+    return command.run(command.Options(results, nodes, bursts, seeds, seed, queries))
