@@ -36,11 +36,7 @@ READINGS: Final = (
     Column("unit", "text"),
     Column("quality", "text"),
 )
-AGGREGATES: Final = (
-    Column("first", "time"),
-    Column("first_ms", "count"),
-    Column("last", "time"),
-    Column("last_ms", "count"),
+STATISTICS: Final = (
     Column("area", "text"),
     Column("channel", "text"),
     Column("count", "count"),
@@ -51,20 +47,19 @@ AGGREGATES: Final = (
     Column("max", "float"),
     Column("unit", "text"),
 )
+AGGREGATES: Final = (
+    Column("first", "time"),
+    Column("first_ms", "count"),
+    Column("last", "time"),
+    Column("last_ms", "count"),
+    *STATISTICS,
+)
 BUCKETS: Final = (
     Column("start", "time"),
     Column("start_ms", "count"),
     Column("end", "time"),
     Column("end_ms", "count"),
-    Column("area", "text"),
-    Column("channel", "text"),
-    Column("count", "count"),
-    Column("bad", "count"),
-    Column("suspect", "count"),
-    Column("min", "float"),
-    Column("mean", "float"),
-    Column("max", "float"),
-    Column("unit", "text"),
+    *STATISTICS,
 )
 COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
     "series": READINGS,
