@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fleet.cli.connecting import connecting
-from fleet.cli.options import NAME, areas_to, patience
+from fleet.cli.options import AS_JSON, NAME, areas_to, patience
 
 if TYPE_CHECKING:
     from agent.net.keys import KeyFiles
@@ -28,7 +28,7 @@ def _asks(command: Callable[..., int]) -> Callable[..., int]:
         help="Service asked; by default `default`, or all where there is none of that name.",
     )
     @patience("5s", "How long to wait for other masters.")
-    @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+    @AS_JSON
     @functools.wraps(command)
     def asking(
         master: str,

@@ -27,16 +27,16 @@ from fleet.cli.lab import lab
 from fleet.cli.lake import lake, report
 from fleet.cli.operate import doctor, exec_, logs, reboot, status
 from fleet.cli.options import (
-    AGO,
     CHANNELS,
-    NAME,
+    ENDED,
     OBJECTIVE,
     SEED,
     SERIES,
-    TIMEOUT,
-    WINDOW,
+    SERVICE,
     Number,
+    answer_timeout,
     areas_to,
+    last,
     run_directory,
 )
 from fleet.cli.placement import placement
@@ -131,17 +131,8 @@ def fleet() -> None:
 @fleet.command()
 @connecting("master", several=True)
 @areas_to("ask")
-@click.option(
-    "--last", "last_s", type=WINDOW, default="10m", show_default=True, help="Length of the window."
-)
-@click.option(
-    "--ago",
-    "ago_s",
-    type=AGO,
-    default="0s",
-    show_default=True,
-    help="How long ago the window ended.",
-)
+@last("10m")
+@ENDED
 @OBJECTIVE
 @CHANNELS
 @SERIES
@@ -151,20 +142,8 @@ def fleet() -> None:
     metavar="N",
     help="In place of readings: minimum, mean and maximum of each of N parts of the window.",
 )
-@click.option(
-    "--timeout",
-    "timeout_ms",
-    type=TIMEOUT,
-    help="Answer timeout; by default 4 times the SLO's latency.",
-)
-@click.option(
-    "--service",
-    "service_id",
-    type=NAME,
-    default="default",
-    show_default=True,
-    help="Service asked.",
-)
+@answer_timeout("")
+@SERVICE
 @click.option(
     "--from-clone",
     is_flag=True,

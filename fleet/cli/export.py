@@ -9,7 +9,17 @@ import click
 
 from fleet.cli.connecting import connecting
 from fleet.cli.lake import TIME
-from fleet.cli.options import AGO, CHANNELS, INTERVAL, SERIES, SLO, TIMEOUT, WINDOW, areas_to
+from fleet.cli.options import (
+    CHANNELS,
+    ENDED,
+    INTERVAL,
+    SERIES,
+    SERVICE,
+    SLO,
+    answer_timeout,
+    areas_to,
+    last,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -24,17 +34,8 @@ FILE: Any = click.Path(dir_okay=False, path_type=Path, allow_dash=True)
 @click.command(short_help="Write readings of areas to a CSV or Parquet file.")
 @connecting("master", several=True)
 @areas_to("export")
-@click.option(
-    "--last", "last_s", type=WINDOW, default="1h", show_default=True, help="Length of the window."
-)
-@click.option(
-    "--ago",
-    "ago_s",
-    type=AGO,
-    default="0s",
-    show_default=True,
-    help="How long ago the window ended.",
-)
+@last("1h")
+@ENDED
 @click.option(
     "--since", type=TIME, help="Instead: from then on: 24h (ago), 2026-11-21, …T13:00, UTC."
 )
@@ -56,15 +57,8 @@ FILE: Any = click.Path(dir_okay=False, path_type=Path, allow_dash=True)
     show_default=True,
     help="Tail-latency objective of each of the queries; a loose one lets others go first.",
 )
-@click.option(
-    "--timeout",
-    "timeout_ms",
-    type=TIMEOUT,
-    help="Answer timeout of each; by default 4 times the SLO's latency.",
-)
-@click.option(
-    "--service", "service_id", default="default", show_default=True, help="Service asked."
-)
+@answer_timeout(" of each")
+@SERVICE
 def export(
     master: str,
     areas: tuple[str, ...],

@@ -154,6 +154,22 @@ CHANNELS = click.option(
     multiple=True,
     help="Only this channel; give it again for more.",
 )
+ENDED = click.option(
+    "--ago",
+    "ago_s",
+    type=AGO,
+    default="0s",
+    show_default=True,
+    help="How long ago the window ended.",
+)
+SERVICE = click.option(
+    "--service",
+    "service_id",
+    type=NAME,
+    default="default",
+    show_default=True,
+    help="Service asked.",
+)
 OBJECTIVE = click.option(
     "--slo", type=SLO, default="p99=500ms", show_default=True, help="Tail-latency objective."
 )
@@ -261,6 +277,28 @@ def patience(default: str, what: str) -> Callable[[F], F]:
     """The option for how long a command waits for its reply."""
     return click.option(
         "--timeout", "timeout_ms", type=TIMEOUT, default=default, show_default=True, help=what
+    )
+
+
+def last(default: str) -> Callable[[F], F]:
+    """The option for the length of the window that is asked."""
+    return click.option(
+        "--last",
+        "last_s",
+        type=WINDOW,
+        default=default,
+        show_default=True,
+        help="Length of the window.",
+    )
+
+
+def answer_timeout(what: str) -> Callable[[F], F]:
+    """The option for the answer timeout of a query; `what` says of which."""
+    return click.option(
+        "--timeout",
+        "timeout_ms",
+        type=TIMEOUT,
+        help=f"Answer timeout{what}; by default 4 times the SLO's latency.",
     )
 
 

@@ -12,9 +12,9 @@ from fleet.cli.options import (
     CONDITION,
     IDENTIFIER,
     INTERVAL,
-    NAME,
     OBJECTIVE,
     SERIES,
+    SERVICE,
     TIMEOUT,
     WINDOW,
     areas_to,
@@ -61,7 +61,7 @@ _STYLES: Final = {"--stream": "stream", "--when": "trigger", "--on": "on"}
     type=TIMEOUT,
     help="Answer timeout of a round; by default 4 times the SLO's latency.",
 )
-@click.option("--service", type=NAME, default="default", show_default=True, help="Service asked.")
+@SERVICE
 @click.option(
     "--resume", "watch_id", type=IDENTIFIER, help="Go on with this watch, left open by --detach."
 )
@@ -82,7 +82,7 @@ def watch(
     channels: tuple[str, ...],
     series: bool,
     timeout_ms: float | None,
-    service: str,
+    service_id: str,
     watch_id: str | None,
     after: int | None,
     detach: bool,
@@ -119,7 +119,7 @@ def watch(
             channels=channels,
             form="series" if series else "aggregate",
             timeout_ms=timeout_ms,
-            service=service,
+            service=service_id,
             rounds=rounds,
             resume=None if watch_id is None or after is None else (watch_id, after),
             detach=detach,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from rich.console import Console, Group, RenderableType
@@ -52,8 +52,8 @@ def parts(screen: Console, status: FleetStatus, *, everything: bool) -> Iterable
         yield iad_line(iad)
     yield summary_line(status)
     shown = status.hosts if everything else _chosen(status.hosts)
-    table = host_table(shown)
-    yield table if fits(table, screen) else narrow_table(shown)
+    table = host_table(shown, WIDE)
+    yield table if fits(table, screen) else host_table(shown, NARROW)
     left = len(status.hosts) - len(shown)
     if left:
         yield Text(f"and {left} more that are ok: --all", "dim")
@@ -96,54 +96,32 @@ def summary_line(status: FleetStatus) -> Text:
     return text
 
 
-def host_table(rows: Sequence[HostRow]) -> Table:
-    """A row a host."""
-    table = plain_table(
-        *("host", "health", "release", "state", "unit", "clock", "sensors", "power"),
-        *("waiting", "free", "life", "°C", "up"),
-        left=8,
-        folds=("power",),
-    )
+def host_table(rows: Sequence[HostRow], columns: Columns) -> Table:
+    """A row a host. What can be long is folded, and stands on the left with what is before it."""
+    names = list(columns)
+    folds = [name for name in names if name in FOLDED]
+    left = 1 + names.index(folds[-1])
+    table = plain_table(*names, left=left, folds=folds)
     table.padding = (0, 1, 0, 0)
     for row in rows:
-        table.add_row(
-            row.host,
-            Text(row.health, STYLES[row.health]),
-            _release(row),
-            _state(row),
-            Text(_unit(row), "" if row.unit in ("active (running)", None) else "red"),
-            _clock(row),
-            _sensors(row),
-            _power(row),
-            DASH if row.events_waiting is None else str(row.events_waiting),
-            _free(row),
-            _life(row),
-            _celsius(row),
-            _up(row),
-        )
+        table.add_row(*[cell(row) for cell in columns.values()])
     return table
 
 
-def narrow_table(rows: Sequence[HostRow]) -> Table:
-    """A row a host, for a terminal of 80 columns: what is well is not named."""
-    table = plain_table(
-        *("host", "health", "release", "state", "besides", "free", "°C", "up"),
-        left=5,
-        folds=("besides",),
-    )
-    table.padding = (0, 1, 0, 0)
-    for row in rows:
-        table.add_row(
-            row.host,
-            Text(row.health, STYLES[row.health]),
-            _release(row),
-            _state(row),
-            _besides(row),
-            _free(row),
-            _celsius(row),
-            _up(row),
-        )
-    return table
+def _host(row: HostRow) -> str:
+    return row.host
+
+
+def _health(row: HostRow) -> Text:
+    return Text(row.health, STYLES[row.health])
+
+
+def _any_unit(row: HostRow) -> Text:
+    return Text(_unit(row), "" if row.unit in ("active (running)", None) else "red")
+
+
+def _waiting(row: HostRow) -> str:
+    return DASH if row.events_waiting is None else str(row.events_waiting)
 
 
 def _besides(row: HostRow) -> Text:
@@ -249,3 +227,33 @@ def _life(row: HostRow) -> str:
     if row.disk.life_used_percent is None:
         return "untold" if row.disk.device.startswith(CARD) else DASH
     return f"{100 - row.disk.life_used_percent} %"
+
+
+Columns = Mapping[str, Callable[[HostRow], str | Text]]
+FOLDED: Final = ("power", "besides")
+WIDE: Final[Columns] = {
+    "host": _host,
+    "health": _health,
+    "release": _release,
+    "state": _state,
+    "unit": _any_unit,
+    "clock": _clock,
+    "sensors": _sensors,
+    "power": _power,
+    "waiting": _waiting,
+    "free": _free,
+    "life": _life,
+    "°C": _celsius,
+    "up": _up,
+}
+# For a terminal of 80 columns: what is well is not named.
+NARROW: Final[Columns] = {
+    "host": _host,
+    "health": _health,
+    "release": _release,
+    "state": _state,
+    "besides": _besides,
+    "free": _free,
+    "°C": _celsius,
+    "up": _up,
+}

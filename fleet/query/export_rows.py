@@ -37,11 +37,7 @@ READINGS: Final = (
     Column("unit", "text"),
     Column("quality", "text"),
 )
-AGGREGATES: Final = (
-    Column("first", "time"),
-    Column("first_ms", "count"),
-    Column("last", "time"),
-    Column("last_ms", "count"),
+STATISTICS: Final = (
     Column("area", "text"),
     Column("channel", "text"),
     Column("count", "count"),
@@ -52,20 +48,19 @@ AGGREGATES: Final = (
     Column("max", "float"),
     Column("unit", "text"),
 )
+AGGREGATES: Final = (
+    Column("first", "time"),
+    Column("first_ms", "count"),
+    Column("last", "time"),
+    Column("last_ms", "count"),
+    *STATISTICS,
+)
 BUCKETS: Final = (
     Column("start", "time"),
     Column("start_ms", "count"),
     Column("end", "time"),
     Column("end_ms", "count"),
-    Column("area", "text"),
-    Column("channel", "text"),
-    Column("count", "count"),
-    Column("bad", "count"),
-    Column("suspect", "count"),
-    Column("min", "float"),
-    Column("mean", "float"),
-    Column("max", "float"),
-    Column("unit", "text"),
+    *STATISTICS,
 )
 # The last column of each: the area's name for people, empty if it has none.
 NAME: Final = Column("name", "text")

@@ -19,7 +19,7 @@ from agent.edge.history import history as history_module
 from agent.edge.history.file import MAX_ASIDE, HistoryError
 from agent.edge.history.history import History
 from agent.edge.history.memtable import Sample
-from agent.edge.history.reader import Reader
+from agent.edge.history.reader import TOGETHER, Reader
 from agent.edge.timebase import Correction
 from agent.runtime import sqlite
 from agent.scheduling.watches.rounds import aggregate_of
@@ -192,6 +192,29 @@ def test_a_damaged_group_goes_alone(tmp_path: Path) -> None:
     history = open_history(path)
     assert "its checksum is wrong" in history.report
     assert found_in(history) == list(range(100, 200))
+    history.close()
+
+
+def test_damaged_groups_among_more_than_are_read_at_once_go_alone(tmp_path: Path) -> None:
+    """In the first two of three reads; the last is of one group, which is whole."""
+    path = tmp_path / "h.sqlite"
+    history, _ = filled(path, range(2 * TOGETHER * 2 + 3), group_readings=2)
+    with sqlite3.connect(path) as db:
+        sequences = [row[0] for row in db.execute("SELECT sequence FROM groups ORDER BY sequence")]
+        assert len(sequences) == 2 * TOGETHER + 1
+        gone = [3, TOGETHER, TOGETHER + 9]
+        for at in gone[:-1]:
+            db.execute("UPDATE columns SET crc = crc + 1 WHERE sequence = ?", (sequences[at],))
+        db.execute("DELETE FROM columns WHERE sequence = ?", (sequences[gone[-1]],))
+    db.close()
+    expected = [i for i in range(2 * TOGETHER * 2 + 3) if i // 2 not in gone]
+    assert found_in(history) == expected
+    assert found_in(history) == expected  # again, most of them from the cache
+    history.commit()
+    told = history.notices()
+    assert [text.split(" is damaged")[0].split()[-1] for text in told] == [
+        str(sequences[at]) for at in gone[:-1]
+    ]
     history.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_left
 from typing import Final, NamedTuple
 
@@ -17,6 +18,7 @@ from sensors.quality.flags import BAD
 NAN: Final = float("nan")
 NAN32: Final = Float32Column.of([NAN]).data
 ZERO32: Final = bytes(4)
+TIME: Final = struct.Struct("<q")
 
 
 class RecordBatch(Struct, frozen=True):
@@ -159,7 +161,7 @@ def decode(layout: str, data: bytes, shift_ms: int = 0) -> RecordBatch:
     n, rest = divmod(len(data), sum([width for _, width, _ in columns]))
     if rest or not n:
         raise ValueError(f"{len(data)} bytes do not fit the layout {layout[:80]!r}")
-    found: dict[str, dict[str, bytes]] = {kind: {} for kind in "tsvrqa"}
+    found: dict[str, dict[str, bytes]] = {"t": {}, "s": {}, "v": {}, "r": {}, "q": {}, "a": {}}
     at = 0
     for kind, width, channel in columns:
         end = at + n * width
@@ -169,10 +171,9 @@ def decode(layout: str, data: bytes, shift_ms: int = 0) -> RecordBatch:
     time_ms = found["t"][""]
     if shift_ms:
         time_ms = Int64Column.of([t + shift_ms for t in Int64Column(time_ms).numbers()]).data
-    first, last = Int64Column(time_ms[:8] + time_ms[-8:]).numbers()
     return RecordBatch(
-        first,
-        last,
+        TIME.unpack_from(time_ms)[0],
+        TIME.unpack_from(time_ms, len(time_ms) - 8)[0],
         time_ms,
         found["s"].get(""),
         found["v"],

@@ -52,6 +52,7 @@ class GroupCache:
 
 
 def _bytes(batch: RecordBatch) -> int:
-    columns = [*batch.values.values(), *batch.raw.values(), *batch.quality.values()]
-    columns += [batch.time_ms, batch.source_time_ms or b"", batch.age_ms or b""]
-    return sum(map(len, columns))
+    """Of its columns, from their number: each has an entry for each reading. O(1)."""
+    eights = 1 + (batch.source_time_ms is not None)
+    fours = len(batch.values) + len(batch.raw) + (batch.age_ms is not None)
+    return len(batch) * (8 * eights + 4 * fours + len(batch.quality))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
@@ -178,7 +178,7 @@ def problems(db: sqlite3.Connection) -> list[tuple[int, str]]:
     return found
 
 
-def columns_problem(stored: tuple[int, object] | None) -> str:
+def columns_problem(stored: Sequence[Any] | None) -> str:
     """What is wrong with a row of `columns`, (crc, data), or ""."""
     if stored is None:
         return "its columns are missing"

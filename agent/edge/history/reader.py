@@ -36,6 +36,12 @@ GROUPS: Final = "SELECT sequence, shift_ms, layout, first_ms, last_ms, count" + 
 STATISTICS_TOO: Final = (
     "SELECT sequence, shift_ms, layout, first_ms, last_ms, statistics" + OVERLAPPING
 )
+# So many groups are read with one statement. One text for all numbers: SQLite compiles it once.
+TOGETHER: Final = 32
+COLUMNS: Final = {
+    count: f"SELECT sequence, crc, data FROM columns WHERE sequence IN ({', '.join('?' * count)})"  # noqa: S608 - a constant
+    for count in (1, TOGETHER)
+}
 
 
 class Source(Protocol):
@@ -205,32 +211,38 @@ class Reader:
     def _batches(self, rows: list[Any]) -> list[RecordBatch | None]:
         """The pieces of the rows' groups; None for a group damaged, or dropped meanwhile."""
         found = self._history.cache.take([row[:2] for row in rows])
-        return [
-            batch if batch is not None else self._read(row)
-            for row, batch in zip(rows, found, strict=True)
-        ]
+        missing = [place for place, batch in enumerate(found) if batch is None]
+        for start in range(0, len(missing), TOGETHER):
+            places = missing[start : start + TOGETHER]
+            read = self._read([rows[place] for place in places])
+            for place in places:
+                found[place] = read.get(rows[place][0])
+        return found
 
-    def _read(self, row: Any) -> RecordBatch | None:
-        sequence, shift_ms, layout, first_ms, last_ms = row[:5]
+    def _read(self, rows: list[Any]) -> dict[int, RecordBatch]:
+        """The groups of at most `TOGETHER` rows by sequence, from the file."""
         assert self._db is not None
-        stored = self._db.execute(
-            "SELECT crc, data FROM columns WHERE sequence = ?", (sequence,)
-        ).fetchone()
-        if stored is None:
-            return None
-        problem = columns_problem(stored)
-        if not problem:
-            try:
-                batch = decode(layout, stored[1], shift_ms)
-            except (ValueError, KeyError) as error:
-                problem = str(error)
-            else:
-                if (batch.first_ms, batch.last_ms) == (first_ms, last_ms):
-                    self._history.cache.put((sequence, shift_ms), batch)
-                    return batch
-                problem = "its times contradict its columns"
-        self._history.doubt(sequence, problem)
-        return None
+        known = {row[0]: row for row in rows}
+        sequences = list(known)
+        if len(sequences) > 1:  # SQLite reads a repeated one once
+            sequences += sequences[-1:] * (TOGETHER - len(sequences))
+        found = {}
+        for sequence, *stored in self._db.execute(COLUMNS[len(sequences)], sequences):
+            _, shift_ms, layout, first_ms, last_ms = known[sequence][:5]
+            problem = columns_problem(stored)
+            if not problem:
+                try:
+                    batch = decode(layout, stored[1], shift_ms)
+                except (ValueError, KeyError) as error:
+                    problem = str(error)
+                else:
+                    if (batch.first_ms, batch.last_ms) == (first_ms, last_ms):
+                        self._history.cache.put((sequence, shift_ms), batch)
+                        found[sequence] = batch
+                        continue
+                    problem = "its times contradict its columns"
+            self._history.doubt(sequence, problem)
+        return found
 
 
 def _wanted(batches: list[RecordBatch], channels: tuple[str, ...]) -> list[str]:
