@@ -22,7 +22,7 @@ from agent.wire.overlay import Notification, Origin
 from agent.wire.topics import Publish
 
 # How often it is looked whether what was withheld may leave.
-LOOK_S: Final = 0.05
+LOOK_S: Final = 0.1
 
 
 class _Released(Struct, frozen=True):
@@ -59,6 +59,7 @@ class TopicSpool:
         # Whether an output may not leave now, since another master may have its topic.
         self.withholds: Callable[[Notification], bool] = lambda _: False
         self._withheld: list[Notification] = []
+        self._resting: set[str] = set()  # their histories
         self._look_s = 0.0
         # Topics of whose states the disk has copies, which it needs until it has all of them.
         self.copied: set[str] = set()
@@ -74,14 +75,22 @@ class TopicSpool:
         return self._look_s if self._withheld else None
 
     def to_publish(self, most: int, now: float) -> list[Notification]:
-        """Up to so many outputs that leave now. Those that may not stay in their places."""
-        self._released.extendleft(reversed(self._withheld))
-        self._withheld = []
+        """Those of the next `most` outputs that leave now. The others stay, and those of their
+        topics that follow, until they are looked at again. O(most + those that stay)."""
+        if self._withheld and self._look_s <= now:
+            self._released.extendleft(reversed(self._withheld))
+            self._withheld, self._resting = [], set()
         going: list[Notification] = []
-        while self._released and len(going) < most and len(self._withheld) < most:
+        for _ in range(min(most, len(self._released))):
             each = self._released.popleft()
-            (self._withheld if self.withholds(each) else going).append(each)
-        self._look_s = now + LOOK_S
+            history = each.origin.history
+            if history in self._resting or self.withholds(each):
+                if not self._withheld:
+                    self._look_s = now + LOOK_S
+                self._withheld.append(each)
+                self._resting.add(history)
+            else:
+                going.append(each)
         return going
 
     @property

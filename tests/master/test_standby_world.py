@@ -66,6 +66,18 @@ def test_a_master_that_is_cut_off_puts_nothing_out(world):
     assert world.masters["a"].where(next(iter(standby.disk.records))) == standby.name
 
 
+def test_a_topic_is_taken_over_when_its_outputs_have_room(world):
+    world, standby = world
+    standby.has_room = lambda _: False
+    world.crash("a")
+    world.run(8.0)
+    assert not standby.works
+    del standby.has_room
+    world.run(1.0)
+    assert standby.works
+    world.check_end()
+
+
 def test_without_a_majority_nothing_is_taken_over(world):
     world, standby = world
     for name in world.names:
