@@ -171,7 +171,7 @@ class TopicPlane:
         reactor.performs(Feed, self._processors.feed)
         reactor.performs(TakeCheckpoint, lambda each: processors.take_checkpoint(each.name))
         reactor.performs(Release, self._offer)
-        reactor.performs(TellOperator, self._tell)
+        reactor.performs(TellOperator, lambda each: say(f"{each.line}\n"))
         self._processors.on_trouble = push.topics.tell_trouble
         self._restore(kept, units, guarded)
         self.moves = TopicMoves(reactor, self._topics, push, self._left)
@@ -481,9 +481,6 @@ class TopicPlane:
 
     def _start(self, started: StartProcessor) -> None:
         self._processors.start(started, self._came.append)
-
-    def _tell(self, instruction: TellOperator) -> None:
-        self._say(f"{instruction.line}\n")
 
 
 def _answer(operator: OperatorPlane, asker: Asker, report: TopicReport) -> None:
