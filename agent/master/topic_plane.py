@@ -164,14 +164,14 @@ class TopicPlane:
         reactor.performs(SendReport, self._report)
         reactor.performs(AskInbox, self._ask_inbox)
         reactor.performs(AskReadings, self._ask_readings)
-        reactor.performs(StartProcessor, self._start)
+        reactor.performs(StartProcessor, lambda each: processors.start(each, self._came.append))
         reactor.performs(StopProcessor, lambda each: processors.stop(each.name))
         reactor.performs(EnableProcessor, lambda each: processors.enable(each.name))
         reactor.performs(KeepTopic, self._keep)
         reactor.performs(Feed, self._processors.feed)
         reactor.performs(TakeCheckpoint, lambda each: processors.take_checkpoint(each.name))
         reactor.performs(Release, self._offer)
-        reactor.performs(TellOperator, lambda each: say(f"{each.line}\n"))
+        reactor.performs(TellOperator, self._tell)
         self._processors.on_trouble = push.topics.tell_trouble
         self._restore(kept, units, guarded)
         self.moves = TopicMoves(reactor, self._topics, push, self._left)
@@ -479,8 +479,8 @@ class TopicPlane:
     def _answered(self, name: str, epoch: int, answer: Answer, _now: float) -> None:
         self._came.append(RoundAnswered(name, epoch, answer, round(self._wall() * 1e3)))
 
-    def _start(self, started: StartProcessor) -> None:
-        self._processors.start(started, self._came.append)
+    def _tell(self, instruction: TellOperator) -> None:
+        self._say(f"{instruction.line}\n")
 
 
 def _answer(operator: OperatorPlane, asker: Asker, report: TopicReport) -> None:
