@@ -13,6 +13,8 @@ from agent.wire.base import MAX_DERIVED_TOGETHER
 
 # Values that wait for a device that sleeps; beyond it the oldest are dropped, and counted.
 MOST_WAITING: Final = 2_000
+# For all devices of a master together: some 50 MB of memory.
+MOST_IN_ALL: Final = 100_000
 # Without an acknowledgement. A node stores readings every ten seconds, unless configured otherwise.
 RESEND_S: Final = 30.0
 
@@ -48,9 +50,12 @@ class Delivery:
             return None
         self._last = value.position
         self._waiting.append(value)
-        excess = max(0, len(self._waiting) - self._most)
-        self.dropped += excess
-        return tuple([self._waiting.popleft() for _ in range(excess)])
+        return self.drop(max(0, len(self._waiting) - self._most))
+
+    def drop(self, count: int) -> tuple[Waiting, ...]:
+        """Drop so many of those that wait, the oldest first; returns them."""
+        self.dropped += count
+        return tuple([self._waiting.popleft() for _ in range(count)])
 
     def due(self, link: object, now: float) -> tuple[Waiting, ...]:
         """The values to send now on this link, None if the node is away. O(values)."""

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from agent.derived.delivery import Delivery, Waiting
+from agent.derived.delivery import MOST_IN_ALL, Delivery, Waiting
 from agent.derived.last_values import Device, LastValues
 from agent.master.state import State
 from agent.runtime.console import Say
@@ -62,6 +62,7 @@ class DerivedPlane:
         last_values: LastValues,
         wall: Callable[[], float],
         say: Say,
+        most: int = MOST_IN_ALL,
     ) -> None:
         self._reactor = reactor
         self._state = state
@@ -71,6 +72,8 @@ class DerivedPlane:
         self._say = say
         # By source: of a clone whose subscription was lost, the values go on waiting.
         self._deliveries: dict[str, Delivery] = {}
+        self._most = most
+        self._waiting = 0  # in all of them
         self._news: set[str] = set()  # sources of which something may be sent at once
         self._look_s: float | None = None
         self._changed: set[str] = set()
@@ -160,17 +163,25 @@ class DerivedPlane:
         dropped = delivery.put(value)
         if dropped is None:
             return False
-        if dropped and delivery.dropped == len(dropped):
-            self._say(
-                f"device {device} has been away for long: the oldest of what its clone computed "
-                f"is dropped, so that {len(delivery)} sets of values wait\n"
-            )
-        self._remove(delivery, dropped)
+        self._waiting += 1
+        self._drop(delivery, dropped)
+        if self._waiting > self._most:
+            longest = max(self._deliveries.values(), key=len)
+            self._drop(longest, longest.drop(1))
         self._news.add(source)
         return True
 
+    def _drop(self, delivery: Delivery, dropped: tuple[Waiting, ...]) -> None:
+        if dropped and delivery.dropped == len(dropped):
+            self._say(
+                f"device {delivery.device} has been away for long: the oldest of what its clone "
+                f"computed is dropped, so that {len(delivery)} sets of values wait\n"
+            )
+        self._remove(delivery, dropped)
+
     def _remove(self, delivery: Delivery, gone: Iterable[Waiting]) -> None:
         for each in gone:
+            self._waiting -= 1
             key = _key(delivery.device, delivery.source, each.position)
             self._state.remove(WAITING, key)
 

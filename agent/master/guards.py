@@ -10,9 +10,11 @@ from typing import Final, Protocol
 import msgspec
 from msgspec import Struct
 
+from agent.alerts.notifications import history_of
 from agent.master.handover_messages import update_parts
 from agent.master.handover_plane import HandoverPlane
 from agent.master.lease_plane import LeasePlane
+from agent.master.paced import Paced
 from agent.master.state import State
 from agent.master.topic_moves import TopicMoves
 from agent.master.topic_shadows import TopicShadows
@@ -21,8 +23,10 @@ from agent.placement.handover import Checkpoint, Work
 from agent.placement.primary import Primary
 from agent.placement.world import Kind, Unit
 from agent.runtime.console import Say
+from agent.topics.contents import OUTPUT
 from agent.topics.events import Release
 from agent.wire import handover as w
+from agent.wire.overlay import Notification
 
 KIND: Final[Kind] = "processor"
 # Kind of the documents in the state.
@@ -31,6 +35,10 @@ GUARD: Final = "standby"
 AGAIN_S: Final = 1.0
 # In one of so many turns it is asked for a standby in place of one that is dead.
 ASKED: Final = 4
+# Whole checkpoints that are on their way to one standby, and how long its word is waited for: when
+# it was restarted, those of all its units are due at once.
+MOST_WHOLE: Final = 2
+WHOLE_AGAIN_S: Final = 3.0
 # Numbers of a process: none sends so many checkpoints a second.
 PROCESS: Final = 1 << 20
 
@@ -57,12 +65,12 @@ class Topics(Protocol):
 class _Guard:
     """`seed`: the number of the checkpoint with which the standby began, 0 if it has to begin anew;
     it has the inbox up to `told`, and the outputs below `beyond`. `ready`: it waits for
-    checkpoints. `sent`: the number of the last one, and up to where the standby has all then."""
+    checkpoints. `sent`: the number of the last one, and up to where the standby has all then.
+    `seeded`: the standby has said that it began. `ends`: who waits until there is no standby."""
 
     __slots__ = (
-        "again_s", "at", "beyond", "gone", "incarnation", "machine", "number", "other", "ready",
-        "refused",
-        "removed", "seed", "sent", "told", "unit", "void", "waiting",
+        "again_s", "at", "beyond", "ends", "gone", "incarnation", "machine", "number", "other",
+        "ready", "refused", "removed", "seed", "seeded", "sent", "told", "unit", "void", "waiting",
     )  # fmt: skip
 
     def __init__(self, unit: Unit, other: str, incarnation: str) -> None:
@@ -74,8 +82,8 @@ class _Guard:
         self.again_s = 0.0
         self.refused = ""
         self.ready = False
-        self.seed = self.told = self.beyond = 0
-        self.sent = (0, 0, 0)
+        self.begin_anew()
+        self.ends: list[Callable[[str], object]] = []
         # What was made and waits, and the first checkpoint with it.
         self.waiting: Release | None = None
         self.number: int | None = None
@@ -86,6 +94,7 @@ class _Guard:
 
     def begin_anew(self) -> None:
         """The standby has nothing of the unit."""
+        self.seeded = False
         self.seed = self.told = self.beyond = 0
         self.sent = (0, 0, 0)
 
@@ -120,6 +129,7 @@ class Guards:
         self._turns = 0
         self._say = say
         self._guards: dict[Unit, _Guard] = {}
+        self._whole: Paced[_Guard] = Paced(MOST_WHOLE, WHOLE_AGAIN_S)
         for name, kept in kept_guards(state).items():
             guard = _Guard(Unit(KIND, name), kept.role.other, kept.incarnation)
             self._guards[guard.unit] = guard
@@ -167,13 +177,41 @@ class Guards:
         self._look(guard)
         return True
 
+    def withholds(self, output: Notification) -> bool:
+        """Whether an output of a topic may not leave now: a standby may have taken the topic over.
+        It puts out the same then, and a subscriber that has had 10,000 others since would take what
+        comes from here for new."""
+        attributes = output.attributes
+        guard = self._guards.get(Unit(KIND, str(attributes.get("topic", ""))))
+        if guard is None or guard.gone or attributes.get("kind") != OUTPUT:
+            return False
+        machine = guard.machine
+        if machine is None or machine.state == "naming":
+            return False
+        if machine.puts_out(self._leases.held()):
+            return False
+        return output.origin.history == history_of(f"topic/{guard.unit.name}", guard.incarnation)
+
+    def waits_for(self, unit: Unit) -> str:
+        """Why a unit that is to be free is not yet; empty if it is."""
+        guard = self._guards.get(unit)
+        return "" if guard is None else f"its standby at {guard.other} has not let it go yet"
+
+    def when_free(self, unit: Unit, then: Callable[[str], object]) -> None:
+        """Dismiss its standby, and call `then` when it has none, with a line if that had taken the
+        unit over."""
+        if self.free(unit):
+            then("")
+        else:
+            self._guards[unit].ends.append(then)
+
     def free(self, unit: Unit) -> bool:
         """Whether it has no standby; if it has one, that is dismissed."""
         guard = self._guards.get(unit)
         if guard is None:
             return True
         if guard.machine is None:
-            del self._guards[unit]
+            self._end(guard)
             return True
         if guard.machine.state == "guarded":
             self._perform(guard, guard.machine.dismiss())
@@ -184,6 +222,7 @@ class Guards:
     def turn(self, now: float) -> None:
         """Name standbys, say again what got no answer."""
         held = self._leases.held()
+        self._send_whole()
         if held is not None:
             self._name_one()
             self._replace_one()
@@ -234,7 +273,7 @@ class Guards:
         machine = guard.machine
         if machine is None or not guard.ready:
             if machine is None and not self._moves.lives(guard.unit):
-                del self._guards[guard.unit]
+                self._end(guard)
                 return
             self._ask(guard)
         if machine is not None and held is not None:
@@ -277,15 +316,19 @@ class Guards:
             case w.StandbyRefuse(reason):
                 guard.refused = f"does not stand by: {reason}"
                 guard.ready = False
+                self._whole.ended(guard.other, guard)
             case w.StandbyTook(epoch) if machine is not None:
                 self._perform(guard, machine.handle(t.TakenOver(unit, machine.term, epoch)))
             case w.StandbyKept(term, number) if machine is not None:
                 self._perform(guard, machine.handle(t.Kept(unit, term, number)))
                 if guard.sent[0] == number and machine.kept >= number:
                     _, guard.told, guard.beyond = guard.sent
+                if number >= guard.seed > 0:
+                    self._is_seeded(guard)
                 self._look(guard)
             case w.StandbyDismissed(term, number) if machine is not None:
                 self._perform(guard, machine.handle(t.Dismissed(unit, term, number)))
+        self._send_whole()
 
     def _is_ready(self, guard: _Guard, term: int) -> None:
         if self._leases.dead(guard.other, term) or term < guard.at:
@@ -314,10 +357,26 @@ class Guards:
             return
         guard.ready = True
         guard.begin_anew()
+        self._whole.ended(guard.other, guard)
         if machine.state == "guarded":
             self._perform(guard, machine.handle(t.Saved(Checkpoint())))
         elif (held := self._leases.held()) is not None:
             self._perform(guard, machine.handle(t.Leased(held)))
+
+    def _is_seeded(self, guard: _Guard) -> None:
+        self._whole.ended(guard.other, guard)
+        if not guard.seeded:
+            guard.seeded = True
+            self._repeat(guard)  # What was made meanwhile was not sent.
+
+    def _send_whole(self) -> None:
+        """Send whole checkpoints that waited for others."""
+        for guard in self._whole.next(self._clock()):
+            self._repeat(guard)
+
+    def _repeat(self, guard: _Guard) -> None:
+        if guard.machine is not None and (held := self._leases.held()) is not None:
+            self._perform(guard, guard.machine.handle(t.Leased(held)))
 
     # --- what the machine says -----------------------------------------------------------------
 
@@ -360,7 +419,7 @@ class Guards:
             return
         if machine.state == "alone":
             if self._guards.get(guard.unit) is guard:
-                del self._guards[guard.unit]
+                self._end(guard)
                 self._number = max(self._number, machine.number + 1)
                 self._let_go(guard)
                 self._handovers.freed(guard.unit)
@@ -392,6 +451,9 @@ class Guards:
             return  # Its outputs are nowhere yet.
         if last < guard.told:
             guard.begin_anew()  # The inbox was lost, and is another.
+        whole = not guard.seeded
+        if whole and not self._whole.begins(guard.other, guard, self._clock()):
+            return  # `_send_whole` follows.
         body, told, beyond = self._shadows.checkpoint(name, guard.told, guard.beyond, waiting)
         guard.seed = guard.seed or update.number
         guard.sent = update.number, told, beyond
@@ -404,6 +466,7 @@ class Guards:
     def _is_lost(self, guard: _Guard) -> None:
         machine = guard.machine
         assert machine is not None
+        self._shadows.disown(guard.unit.name, guard.incarnation)
         self._say(f"{guard.unit} was taken over by {guard.other}, while this master was away\n")
         if self._moves.lives(guard.unit):
             self._handovers.lost(guard.unit, machine.epoch, guard.other)
@@ -415,7 +478,13 @@ class Guards:
         """Only when it is on disk that it lives elsewhere: else it would work here again."""
         if guard.removed or self._handovers.where(guard.unit) is not None:
             self._state.remove(GUARD, guard.unit.name)
-            del self._guards[guard.unit]
+            self._end(guard)
+
+    def _end(self, guard: _Guard) -> None:
+        del self._guards[guard.unit]
+        line = f"{guard.other} had taken it over, and goes on: remove it there, too"
+        for then in guard.ends:
+            then(line if guard.removed else "")
 
 
 def kept_guards(state: State) -> dict[str, Kept]:

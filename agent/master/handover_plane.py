@@ -93,6 +93,8 @@ class HandoverPlane:
         self.stays: Callable[[Unit], str] = lambda _: ""
         # Whether a unit has no standby elsewhere; if it has one, `freed` follows.
         self.free: Callable[[Unit], bool] = lambda _: True
+        # Why it still has one.
+        self.waits_for: Callable[[Unit], str] = lambda _: ""
         # Gets what is said between an owner and its standby.
         self.on_standby: Callable[[Unit, str, Any], object] = lambda *_: None
         operator.takes(w.MoveUnit, self._asked)
@@ -291,7 +293,9 @@ class HandoverPlane:
             self._work_off()
 
     def _start(self, entry: MovingUnit, move: Move) -> None:
-        if not self.free(move.unit):
+        waits = not self.free(move.unit)
+        move.trouble = self.waits_for(move.unit) if waits else ""
+        if waits:
             return
         holder, now = entry.holder, self._clock()
         if holder.epoch is not None:

@@ -244,7 +244,11 @@ class PushPlane:
         self._commit.take([each for each in instructions if not isinstance(each, s.Accepted)])
 
     def _publish(self, instruction: s.PublishSpooled) -> None:
-        self._announce(instruction.notification)
+        notification = instruction.notification
+        if self.topics.withholds(notification):
+            self._spool_has(s.Undeliverable(notification.origin))
+        else:
+            self._announce(notification)
 
     def _announce(self, notification: Notification) -> None:
         self._tell_broker(overlay.Publish(notification, stays_here(notification)))
@@ -339,10 +343,11 @@ class PushPlane:
             return 0.0
         if self._commit.refusing:
             return self._commit.next_due
-        if self._brought or self.topics.released:
+        if self._brought:
             return 0.0
         parts: Iterable[float | None] = (
             self._commit.next_due,
+            self.topics.next_due,
             self._broker.next_tick,
             self._spool.next_tick,
             self._inboxes.next_tick,
@@ -354,8 +359,9 @@ class PushPlane:
         if not self._commit.refusing:
             if self._brought:
                 self._spool_has(self._brought.popleft())
-            for _ in range(min(TURN, len(self.topics.released))):
-                self._announce(self.topics.released.popleft())
+            if _is_due(self.topics.next_due, now):
+                for each in self.topics.to_publish(TURN, now):
+                    self._announce(each)
             if _is_due(self._broker.next_tick, now):
                 self._tell_broker(overlay.Tick())
             if _is_due(self._spool.next_tick, now):

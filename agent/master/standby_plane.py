@@ -9,6 +9,7 @@ both have it (docs/decisions/0050-standbys.md).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -29,6 +30,8 @@ from agent.wire.topics import TopicStatus
 # How often it is looked who is alive, while that matters to somebody.
 LOOK_S: Final = 0.25
 IDLE_S: Final = 1.0
+# How long an operator waits until the standby of a topic that was removed is dismissed.
+PATIENCE_S: Final = 1.0
 TO_OWNER: Final = (
     w.StandbyReady,
     w.StandbyRefuse,
@@ -65,10 +68,15 @@ class StandbyPlane:
         self._standbys = Standbys(
             clock, state, leases, handovers, topics.shadows, lambda: push.refusing, wall, say
         )
+        # Who waits for that, and until when.
+        self._removed: list[tuple[Unit, Callable[[str], object], float]] = []
         self._due_s = clock() + IDLE_S
         topics.waits = self._guards.waits
         topics.guarded = self._described
+        topics.when_alone = self._when_alone
+        push.topics.withholds = self._guards.withholds
         handovers.free = self._guards.free
+        handovers.waits_for = self._guards.waits_for
         handovers.on_standby = self._heard
         reactor.add_timer(self)
 
@@ -82,6 +90,21 @@ class StandbyPlane:
             self._guards.heard(unit, sender, message)
         else:
             self._standbys.heard(unit, sender, message)
+
+    def _when_alone(self, name: str, then: Callable[[str], object]) -> None:
+        """Call `then` when a topic that was removed has no standby any more, or soon with a line
+        that says so."""
+        if not self._leases.judges:
+            then("")
+            return
+        waits = Unit(KIND, name), then, self._clock() + PATIENCE_S
+        self._removed.append(waits)
+        self._guards.when_free(waits[0], partial(self._is_alone, waits))
+
+    def _is_alone(self, waits: tuple[Unit, Callable[[str], object], float], line: str) -> None:
+        if waits in self._removed:
+            self._removed.remove(waits)
+            waits[1](line)
 
     def _described(self, status: TopicStatus) -> TopicStatus:
         """A topic's status with its standby's part."""
@@ -101,6 +124,9 @@ class StandbyPlane:
 
     def tick(self, now: float) -> None:
         """Keep this master's lease, judge others."""
+        for waits in [each for each in self._removed if each[2] <= now]:
+            line = self._guards.waits_for(waits[0])
+            self._is_alone(waits, f"{line}: if this master dies before, it may live on there")
         if self._guards or self._standbys or self._shadows.wanted:
             self._leases.turn({*self._guards.watched(), *self._standbys.watched()})
             self._guards.turn(now)

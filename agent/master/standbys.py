@@ -47,7 +47,8 @@ class _Standby:
     began."""
 
     __slots__ = (
-        "at", "gathered", "heard_s", "machine", "named", "ready_s", "seed", "shadow", "told",
+        "at", "crowded", "gathered", "heard_s", "machine", "named", "ready_s", "seed", "shadow",
+        "told",
     )  # fmt: skip
 
     def __init__(self, unit: Unit, owner: str, named: Named, at: int, now: float) -> None:
@@ -60,6 +61,7 @@ class _Standby:
         self.gathered = Gathered()
         self.seed = 0
         self.shadow: Shadow | None = None
+        self.crowded = False  # whether the operator was told that it waits for room
 
 
 class Standbys:
@@ -120,8 +122,21 @@ class Standbys:
             elif machine.judges and each.shadow is not None:
                 dead = self._leases.dead(machine.primary, machine.term)
                 # While it holds the lease of that term, its owner waits for its word.
-                if dead and self._leases.held() == each.at and not self._refusing():
+                works = dead and self._leases.held() == each.at and not self._refusing()
+                if works and self._has_room(unit, each):
                     self._take_over(unit, each)
+
+    def _has_room(self, unit: Unit, each: _Standby) -> bool:
+        """Whether its outputs have room in the spool, besides those of others that are on their way
+        to the disk."""
+        under_way = [o for o in self._standbys.values() if o.machine.state == "taking_over"]
+        shadows = [o.shadow for o in (*under_way, each) if o.shadow is not None]
+        if self._shadows.has_room([told for o in shadows for told in o.outputs.values()]):
+            return True
+        if not each.crowded:
+            each.crowded = True
+            self._say(f"{unit} is not taken over yet: too much waits here for other masters\n")
+        return False
 
     def _say_ready(self, unit: Unit, each: _Standby) -> None:
         each.told = True

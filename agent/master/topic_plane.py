@@ -131,9 +131,11 @@ class TopicPlane:
             moved=self._moved,
             guarded=self._described,
         )
+        # Gets what tells an operator that a removed topic has no standby any more, or why it has.
+        self.when_alone: Callable[[str, Callable[[str], object]], object] = lambda _, then: then("")
         # Adds what there is of a topic's standby.
         self.guarded: Callable[[TopicStatus], TopicStatus] = lambda status: status
-        # Whether what a topic made has to wait for its standby; `let_go` follows.
+        # Whether what a topic made waits for its standby; `let_go` follows.
         self.waits: Callable[[Release], bool] = lambda _: False
         # Tells where topics of this master went.
         self.mover: Departures | None = None
@@ -153,7 +155,7 @@ class TopicPlane:
         self.on_created: Callable[[str], str] = lambda _: ""
         # Gets the name of a topic that was removed, not of one that moved away.
         self.on_removed: Callable[[str], object] = lambda _: None
-        self._new = ""
+        self._new = self._removed = ""
         public.takes(Publish, self._publish)
         for kind in (CreateTopic, RemoveTopic, EnableTopic, ListTopics):
             operator.takes(kind, self._asked)
@@ -162,12 +164,12 @@ class TopicPlane:
         reactor.performs(SendReport, self._report)
         reactor.performs(AskInbox, self._ask_inbox)
         reactor.performs(AskReadings, self._ask_readings)
-        reactor.performs(StartProcessor, self._start)
-        reactor.performs(StopProcessor, self._stop)
-        reactor.performs(EnableProcessor, self._enable)
+        reactor.performs(StartProcessor, lambda each: processors.start(each, self._came.append))
+        reactor.performs(StopProcessor, lambda each: processors.stop(each.name))
+        reactor.performs(EnableProcessor, lambda each: processors.enable(each.name))
         reactor.performs(KeepTopic, self._keep)
         reactor.performs(Feed, self._processors.feed)
-        reactor.performs(TakeCheckpoint, self._take_checkpoint)
+        reactor.performs(TakeCheckpoint, lambda each: processors.take_checkpoint(each.name))
         reactor.performs(Release, self._offer)
         reactor.performs(TellOperator, self._tell)
         self._processors.on_trouble = push.topics.tell_trouble
@@ -326,8 +328,9 @@ class TopicPlane:
             return
         if isinstance(request, CreateTopic) and request.topic.name not in self._topics:
             self._new = request.topic.name
+        self._removed = request.name if isinstance(request, RemoveTopic) else ""
         self._handle(TopicAsked(origin, request))
-        self._new = ""
+        self._new = self._removed = ""
 
     def _described(self, status: TopicStatus) -> TopicStatus:
         return self.guarded(status)
@@ -347,14 +350,20 @@ class TopicPlane:
         return to
 
     def _report(self, instruction: SendReport) -> None:
-        new = self._new if instruction.report.ok else ""
-        reply = partial(self._reply, instruction.peer, instruction.report, new)
+        peer, report = instruction.peer, instruction.report
+        new, removed = (self._new, self._removed) if report.ok else ("", "")
+        reply: Callable[[], object] = partial(self._reply, peer, report, new)
+        if removed:
+            reply = partial(self.when_alone, removed, partial(self._is_alone, peer, report))
         self._state.when_durable(partial(self._push.topics.when_kept, reply))
 
     def _reply(self, peer: Asker, report: TopicReport, new: str) -> None:
         if new and new in self._topics and (line := self.on_created(new)):
             report = msgspec.structs.replace(report, message=line[:512])
         _answer(self._operator, peer, report)
+
+    def _is_alone(self, peer: Asker, report: TopicReport, line: str) -> None:
+        _answer(self._operator, peer, msgspec.structs.replace(report, message=line[:512]))
 
     # --- on disk -------------------------------------------------------------------------------
 
@@ -469,18 +478,6 @@ class TopicPlane:
 
     def _answered(self, name: str, epoch: int, answer: Answer, _now: float) -> None:
         self._came.append(RoundAnswered(name, epoch, answer, round(self._wall() * 1e3)))
-
-    def _start(self, started: StartProcessor) -> None:
-        self._processors.start(started, self._came.append)
-
-    def _stop(self, instruction: StopProcessor) -> None:
-        self._processors.stop(instruction.name)
-
-    def _enable(self, instruction: EnableProcessor) -> None:
-        self._processors.enable(instruction.name)
-
-    def _take_checkpoint(self, instruction: TakeCheckpoint) -> None:
-        self._processors.take_checkpoint(instruction.name)
 
     def _tell(self, instruction: TellOperator) -> None:
         self._say(f"{instruction.line}\n")

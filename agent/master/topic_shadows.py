@@ -74,6 +74,10 @@ class TopicShadows:
         )
         return body, inbox.last, progress.put_out
 
+    def disown(self, name: str, incarnation: str) -> None:
+        """Another master has taken it over, with all that it put out here."""
+        self._push.topics.disown(name, incarnation)
+
     # --- at the standby ------------------------------------------------------------------------
 
     def why_not(self, named: Named) -> str:
@@ -93,6 +97,10 @@ class TopicShadows:
         """What the shadow has need not be kept for it."""
         client = f"{STANDBY}{named.topic.name}"
         self._push.take(self._inboxes.forget_known(client, named.incarnation, shadow.knows))
+
+    def has_room(self, outputs: Sequence[Notification]) -> bool:
+        """Whether these may be taken over: alerts of nodes here must not make way for them."""
+        return self._push.topics.has_room_for(outputs)
 
     def end(self, named: Named) -> None:
         """No inbox stands by any more."""

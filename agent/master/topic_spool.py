@@ -6,7 +6,7 @@ from __future__ import annotations
 import secrets
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -20,6 +20,9 @@ from agent.topics.contents import input_of, trouble_of
 from agent.topics.events import ForgetCopy, ForgetProgress, Progress, SaveProgress
 from agent.wire.overlay import Notification, Origin
 from agent.wire.topics import Publish
+
+# How often it is looked whether what was withheld may leave.
+LOOK_S: Final = 0.1
 
 
 class _Released(Struct, frozen=True):
@@ -52,12 +55,43 @@ class TopicSpool:
         self._run = secrets.token_hex(16)
         self._unnumbered = 0
         # Outputs that are on stable storage, to be published in the next turns.
-        self.released: deque[Notification] = deque()
+        self._released: deque[Notification] = deque()
+        # Whether an output may not leave now, since another master may have its topic.
+        self.withholds: Callable[[Notification], bool] = lambda _: False
+        self._withheld: list[Notification] = []
+        self._resting: set[str] = set()  # their histories
+        self._look_s = 0.0
         # Topics of whose states the disk has copies, which it needs until it has all of them.
         self.copied: set[str] = set()
         # What is still on its way to subscribers' masters, and what waits for that.
         self._leaving: list[tuple[set[Origin], Callable[[], object]]] = []
         reactor.performs(_Released, self._are_released)
+
+    @property
+    def next_due(self) -> float | None:
+        """When `to_publish` is to be asked; None if there is nothing."""
+        if self._released:
+            return 0.0
+        return self._look_s if self._withheld else None
+
+    def to_publish(self, most: int, now: float) -> list[Notification]:
+        """Those of the next `most` outputs that leave now. The others stay, and those of their
+        topics that follow, until they are looked at again. O(most + those that stay)."""
+        if self._withheld and self._look_s <= now:
+            self._released.extendleft(reversed(self._withheld))
+            self._withheld, self._resting = [], set()
+        going: list[Notification] = []
+        for _ in range(min(most, len(self._released))):
+            each = self._released.popleft()
+            history = each.origin.history
+            if history in self._resting or self.withholds(each):
+                if not self._withheld:
+                    self._look_s = now + LOOK_S
+                self._withheld.append(each)
+                self._resting.add(history)
+            else:
+                going.append(each)
+        return going
 
     @property
     def crowded(self) -> bool:
@@ -145,9 +179,23 @@ class TopicSpool:
         self, name: str, progress: Progress, outputs: Sequence[Notification]
     ) -> tuple[list[Any], Callable[[], object]]:
         """The same of a topic that is taken over: what is to be written, in the transaction that
-        takes it, and what publishes them then. There is no asking for room: the oldest make it."""
+        takes it, and what publishes them then. The caller has asked for room."""
         changes, fresh = self._spooled(name, progress, outputs)
-        return changes, lambda: self.released.extend(fresh)
+        return changes, lambda: self._released.extend(fresh)
+
+    def has_room_for(self, outputs: Sequence[Notification]) -> bool:
+        """Whether these leave half of the spool to the nodes' alerts. O(outputs)."""
+        return not outputs or self._spool.has_room_for(outputs)
+
+    def disown(self, name: str, incarnation: str) -> None:
+        """Another master has the topic, and all that it put out here: no more of it leaves.
+        O(spooled)."""
+        history = history_of(f"topic/{name}", incarnation)
+        self._released = deque([each for each in self._released if each.origin.history != history])
+        self._withheld = [each for each in self._withheld if each.origin.history != history]
+        for origin in self._spool.of(history):
+            self._spool_has(s.Settled(origin))
+            self.left(origin)
 
     def forget_copy(self, name: str) -> list[ForgetCopy]:
         """What makes the disk forget the copy of a topic's state that it has."""
@@ -181,5 +229,5 @@ class TopicSpool:
         self._commit.after_commit(_Released((), then))
 
     def _are_released(self, instruction: _Released) -> None:
-        self.released += instruction.notifications
+        self._released += instruction.notifications
         instruction.then()

@@ -22,6 +22,7 @@ from agent.wire.edge_config import (
 from agent.wire.master_config import (
     MasterConfig,
     MasterIdentity,
+    MasterPlacement,
     MasterSockets,
     MasterState,
     PoolMember,
@@ -43,6 +44,9 @@ from fleet.inventory.parties import CLIENT, OPERATOR, HostOf, Keys, Party
 
 CONFIGURATION: Final = "/etc/sanderling"
 STATE: Final = "/var/lib/sanderling"
+# Masters that others are found through, and the file with their keys.
+MOST_BOOTSTRAP: Final = 3
+BOOTSTRAP_KEYS: Final = "keys/bootstrap.public"
 
 
 class HostFile(NamedTuple):
@@ -147,7 +151,21 @@ def master_config(
         scheduling=master.scheduling,
         liveness=master.liveness,
         records=records,
+        placement=_placement(fleet),
     )
+
+
+def _placement(fleet: Inventory) -> MasterPlacement:
+    """The masters that others are found through: the first ones, the same in all files."""
+    if not fleet.placement.find:
+        return MasterPlacement()
+    found = tuple([_public_address(iad) for iad in _bootstrap(fleet)])
+    return MasterPlacement(bootstrap=found, bootstrap_keys=BOOTSTRAP_KEYS)
+
+
+def _bootstrap(fleet: Inventory) -> tuple[Iad, ...]:
+    """The IADs at whose masters the others begin to look."""
+    return fleet.iad[:MOST_BOOTSTRAP]
 
 
 def areas_of(iad: Iad, visiting: Iterable[HostOf] = ()) -> tuple[str, ...]:
@@ -193,7 +211,7 @@ def allow_list(fleet: Inventory, iad: Iad, keys: Keys) -> AllowFile:
         operator=tuple([row for party in operators for row in allowed(party)]),
         iad=tuple(
             [
-                AllowedIad(name=row.name, keys=row.keys)
+                AllowedIad(name=row.name, keys=row.keys, partner=fleet.placement.find)
                 for i in fleet.iad
                 if i is not iad
                 for row in allowed(Party("master", i.name))
@@ -225,7 +243,15 @@ def _master_files(fleet: Inventory, iad: Iad, keys: Keys) -> tuple[HostFile, ...
             _public(_keys_of(name), keys.public_file(Party("master", name)))
             for name in dict.fromkeys(others)
         ],
+        *_bootstrap_keys(fleet, keys),
     )
+
+
+def _bootstrap_keys(fleet: Inventory, keys: Keys) -> list[HostFile]:
+    if not fleet.placement.find:
+        return []
+    found = [keys.public_file(Party("master", iad.name)) for iad in _bootstrap(fleet)]
+    return [_public(BOOTSTRAP_KEYS, b"".join(found))]
 
 
 def pool_members(fleet: Inventory) -> dict[str, PoolMember]:

@@ -308,9 +308,16 @@ class Overlay(Section, frozen=True):
 
 
 class Placement(Section, frozen=True):
-    """What `fleet placement follow` does with what masters recorded
-    (docs/run/placement.md#follow-the-load)."""
+    """Whether masters find each other, and what `fleet placement follow` does with what they
+    recorded (docs/run/placement.md)."""
 
+    find: Annotated[
+        bool,
+        Meta(
+            description="Whether masters find each other, all of them partners: their files get "
+            "`placement.bootstrap`, their allow-lists `partner`."
+        ),
+    ] = False
     follow: Annotated[
         bool,
         Meta(description="Whether it makes the moves that it plans; if not, it only names them."),

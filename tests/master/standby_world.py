@@ -13,13 +13,14 @@ from collections import deque
 import msgspec
 
 from agent.alerts.inbox_handover import InboxCopy
+from agent.alerts.notifications import history_of
 from agent.master.guards import KIND, Guards, kept_guards
 from agent.master.lease_plane import LeasePlane
 from agent.master.request_plane import RequestOrigin
 from agent.master.standby_plane import TO_OWNER
 from agent.master.standbys import Standbys
 from agent.placement.world import Unit
-from agent.topics.contents import inputs_of
+from agent.topics.contents import OUTPUT, inputs_of
 from agent.topics.events import Progress, Release
 from agent.topics.shadow import Checkpoint, Named
 from agent.wire.codec import Decoder, encode
@@ -31,7 +32,10 @@ from agent.wire.unions import PublicRequest
 
 UNIT = Unit(KIND, "t")
 TOPIC = Topic("t", standby=True)
+HISTORY = history_of("topic/t", "inc")
 STEP_S = 0.05
+# So many outputs a subscriber recognises when they come again.
+MEMORY = 30
 
 
 class Broken(AssertionError):
@@ -184,6 +188,13 @@ class Master:
     def incarnation(self, name):
         return "" if self.progress is None else "inc"
 
+    def disown(self, name, incarnation):
+        self.spool.clear()
+        self.disk.write(self.disk.spool.clear, lambda: None)
+
+    def has_room(self, outputs):
+        return True
+
     def named(self, name):
         return msgspec.msgpack.encode(Named(TOPIC, "inc"))
 
@@ -227,14 +238,18 @@ class Master:
         self._put_out()
         if self.works and self.progress is not None and self.making is None:
             self._make()
-        written = [origin for origin in self.spool if origin in self.disk.spool]
+        written = [o for o in self.spool if o in self.disk.spool and not self.withholds(o)]
         for origin in [each for each in written if self.world.random.random() < 0.3]:
             self.world.publish(self.spool.pop(origin))
             self.disk.write(lambda origin=origin: self.disk.spool.pop(origin, None), lambda: None)
 
+    def withholds(self, origin):
+        return self.guards.withholds(self.spool[origin])
+
     def _make(self):
         number = self.progress.put_out
-        made = Notification(Origin(self.name, "h", number), 0, {"n": self.world.random.random()})
+        told = {"n": self.world.random.random(), "topic": "t", "kind": OUTPUT}
+        made = Notification(Origin(self.name, HISTORY, number), 0, told)
         self.progress = Progress("inc", put_out=number + 1, position=number + 1)
         release = self.making = Release("t", 1, self.progress, (made,))
         if not self.guards.waits(release):
@@ -288,6 +303,8 @@ class World:
         self.cut = set()
         self.links = {(one, two): deque() for one in names for two in names if one != two}
         self.out = {}  # outputs by number
+        self.came = set()
+        self.known = {}  # those that the subscriber remembers, the oldest first
         self.decoder = Decoder(PublicRequest)
         self.masters = {name: Master(self, name) for name in names}
         for name, master in self.masters.items():
@@ -302,6 +319,14 @@ class World:
         number = notification.origin.sequence
         if self.out.setdefault(number, notification) != notification:
             raise Broken(f"output {number} is {self.out[number]} and {notification}")
+        if number in self.known:
+            return
+        if number in self.came:
+            raise Broken(f"output {number} comes for the second time after it was forgotten")
+        self.came.add(number)
+        self.known[number] = None
+        if len(self.known) > MEMORY:
+            del self.known[next(iter(self.known))]
 
     def step(self):
         self.now += STEP_S

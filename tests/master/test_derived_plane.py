@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 import random
+import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agent.derived.last_values import LastValues
 from agent.master.derived_plane import LAST, WAITING, DerivedPlane
@@ -274,6 +278,50 @@ def test_the_operator_is_told_once_that_values_are_dropped(
     assert site.plane.waiting()[DEVICE] == 3
     assert len(site.state.all(WAITING)) == 3
     assert len(site.said) == 1
+
+
+@given(st.lists(st.sampled_from([*"abcd", "taken", "kill"]), max_size=40))
+@settings(max_examples=20)
+def test_what_waits_at_a_master_is_bounded_and_the_longest_queue_gives_way(steps) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        site = Site(Path(folder))
+        wall = lambda: WALL  # noqa: E731 - it is one
+        put_out = Counter[str]()
+        kept: dict[str, list[int]] = {name: [] for name in "abcd"}
+
+        def start() -> DerivedPlane:
+            plane = DerivedPlane(
+                Reactor(lambda: 0.0), site.state, site, LastValues(), wall, site.said.append, most=6
+            )
+            for name in kept:
+                plane.keep(f"iad/{name}", ())
+            plane.begun()
+            return plane
+
+        plane = start()
+        for step in steps:
+            if step == "kill":
+                plane = start()
+            elif step == "taken":
+                site.link_to = lambda _: None  # type: ignore[method-assign]
+                site.node_on = lambda *_: "a"  # type: ignore[method-assign]
+                plane.taken("link", DerivedTaken("boot", "of-a", max(kept["a"], default=0)))
+                kept["a"] = []
+            else:
+                put_out[step] += 1
+                plane.on_output(
+                    f"iad/{step}", f"of-{step}", put_out[step], 0, {"v": 1}, lambda: None
+                )
+                kept[step].append(put_out[step])
+                if sum(map(len, kept.values())) > 6:
+                    assert sum(plane.waiting().values()) == 6
+                    longest = max(map(len, kept.values()))
+                    (name,) = [n for n in kept if len(kept[n]) > plane.waiting()[f"iad/{n}"]]
+                    assert len(kept[name]) == longest
+                    kept[name].pop(0)
+            assert plane.waiting() == Counter({f"iad/{n}": len(each) for n, each in kept.items()})
+            on_disk = {f"iad/{n} of-{n} {at:016d}" for n, each in kept.items() for at in each}
+            assert set(site.state.all(WAITING)) == on_disk
 
 
 @pytest.mark.parametrize("seed", range(6))

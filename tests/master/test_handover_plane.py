@@ -152,6 +152,21 @@ def test_what_was_copied_is_forgotten_with_its_handover(world):
     assert not world.a.things.copied
 
 
+def test_a_move_that_waits_for_a_standby_says_so(world):
+    world.a.plane.free = lambda _: False
+    world.a.plane.waits_for = lambda _: "its standby at c has not let it go yet"
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle()
+    (move,) = world.a.plane.moves
+    assert (move.state, move.trouble) == ("planned", "its standby at c has not let it go yet")
+    world.a.plane.free = lambda _: True
+    world.a.plane.freed(UNIT)
+    world.settle()
+    assert owners(world) == ["b"]
+    (move,) = world.a.plane.moves
+    assert (move.state, move.trouble) == ("settled", "")
+
+
 def test_a_target_that_cannot_load_it_leaves_it_where_it_is(world):
     world.b.things.refuses = "no processor comfort_index here"
     world.a.plane.begin(UNIT, "b", "plan")

@@ -164,7 +164,24 @@ def test_a_topic_with_a_standby_is_restarted_and_moved_and_removed(guarded, mast
     owner, _ = guarded.settled()
     guarded.more()
     guarded.stream.check()
-    assert masters.ask(owner, RemoveTopic("r", "counted")).ok
+    removed = masters.ask(owner, RemoveTopic("r", "counted"))
+    assert (removed.ok, removed.message) == (True, "")
+    for iad in IADS:
+        masters[iad].wait_until(
+            lambda counters: not counters["standbys_elsewhere"] + counters["standbys_here"]
+        )
+
+
+@pytest.mark.long
+def test_who_removes_a_topic_whose_standby_is_silent_is_told_so(guarded, masters):
+    owner, standby = guarded.settled()
+    masters[standby].process.send_signal(signal.SIGSTOP)
+    try:
+        removed = masters.ask(owner, RemoveTopic("r", "counted"))
+    finally:
+        masters[standby].process.send_signal(signal.SIGCONT)
+    assert removed.ok
+    assert f"its standby at {standby} has not let it go yet" in removed.message
     for iad in IADS:
         masters[iad].wait_until(
             lambda counters: not counters["standbys_elsewhere"] + counters["standbys_here"]

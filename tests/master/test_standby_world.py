@@ -4,7 +4,7 @@ end it works at one master."""
 import pytest
 
 from tests.examples import share
-from tests.master.standby_world import World, campaign
+from tests.master.standby_world import MEMORY, Broken, Master, World, campaign
 
 
 def names(seed):
@@ -66,6 +66,18 @@ def test_a_master_that_is_cut_off_puts_nothing_out(world):
     assert world.masters["a"].where(next(iter(standby.disk.records))) == standby.name
 
 
+def test_a_topic_is_taken_over_when_its_outputs_have_room(world):
+    world, standby = world
+    standby.has_room = lambda _: False
+    world.crash("a")
+    world.run(8.0)
+    assert not standby.works
+    del standby.has_room
+    world.run(1.0)
+    assert standby.works
+    world.check_end()
+
+
 def test_without_a_majority_nothing_is_taken_over(world):
     world, standby = world
     for name in world.names:
@@ -118,3 +130,36 @@ def test_a_standby_without_which_the_owner_went_on_takes_nothing_over(seed):
     world.run(10.0)
     assert not world.masters[name].works
     world.check_end()
+
+
+@pytest.mark.parametrize("part", ["both", "withholds", "disown"])
+def test_an_owner_that_returns_late_puts_nothing_out_that_its_subscriber_forgot(part, monkeypatch):
+    """With a part left out it does."""
+    if part == "withholds":
+        monkeypatch.setattr(Master, "withholds", lambda *_: False)
+    if part == "disown":
+        monkeypatch.setattr(Master, "disown", lambda *_: None)
+    world = World(1, losses=0.0)
+    world.run(5.0)
+    owner = world.masters["a"]
+    # Its outputs have come, but it dies before it hears so.
+    while not (late := [each.sequence for each in owner.disk.spool if each.sequence in world.came]):
+        world.step()
+    world.crash("a")
+    while max(world.out) < max(late) + 2 * MEMORY:
+        world.step()
+    (standby,) = world.works()
+    owner.start()
+    world.cut = {("a", standby), (standby, "a")}
+    if part == "withholds":
+        with pytest.raises(Broken, match="second time"):
+            world.run(3.0)
+        return
+    world.run(3.0)
+    world.cut = set()
+    if part == "disown":
+        with pytest.raises(Broken, match="second time"):
+            world.check_end()
+        return
+    world.check_end()
+    assert not owner.disk.spool

@@ -90,7 +90,13 @@ def outlooks(
                     Outlook(period.name, masters, len(names), 0.0, None, None, (), trouble)
                 )
                 continue
-            view = View(renewed(facts, learned, period.hours))
+            try:
+                view = View(renewed(facts, learned, period.hours))
+            except PlacementError as error:
+                found.append(
+                    Outlook(period.name, masters, len(names), 0.0, None, None, (), str(error))
+                )
+                continue
             found.append(outlook(view, period.name, model, move_cost))
     return found
 

@@ -21,6 +21,7 @@ pin = "0.1.0-0123abcd"
 keep = 4
 
 [placement]
+find = true
 follow = true
 every_s = 600.0
 window_s = 1200.0

@@ -187,6 +187,24 @@ def test_the_pool_is_every_iad_where_others_reach_it():
     ]
 
 
+def test_masters_that_find_each_other_begin_at_the_first_ones_and_are_partners():
+    iads = "".join(
+        f'[[iad]]\nname = "iad{n}"\n[iad.master]\naddress = "10.{n}.0.10"\n' for n in range(1, 6)
+    )
+    for find in (True, False):
+        fleet = read(f'name = "f"\n[placement]\nfind = {str(find).lower()}\n{iads}')
+        for iad in fleet.iad:
+            keys = Numbered(fleet, frozenset())
+            at = next(each for each in hosts(fleet) if each.iad is iad)
+            files = {file.path: file.content for file in files_of(fleet, at, keys)}
+            made = config.parse(tomllib.loads(files["master.toml"].decode()), MasterConfig, "m")
+            first = tuple(f"tcp://10.{n}.0.10:5700" for n in (1, 2, 3)) if find else ()
+            assert made.placement.bootstrap == first
+            assert {each.partner for each in allow_list(fleet, iad, keys).iad} == {find}
+            known = b"".join(keys.public_file(Party("master", f"iad{n}")) for n in (1, 2, 3))
+            assert files.get(made.placement.bootstrap_keys) == (known if find else None)
+
+
 OPTIONS = st.recursive(
     st.booleans()
     | st.integers(-(2**63), 2**63 - 1)

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from agent.placement.world import PlacementError
 from agent.wire.placement import Listeners
 from fleet.placement import plans
-from fleet.placement.loop import screen
+from fleet.placement.loop import planning, screen
 from fleet.placement.loop.command import _written
 from fleet.placement.loop.planning import Period, outlooks, periods
 from tests.fleet.placement.loop.worlds import NOW, arrivals, learned, recorded, service
@@ -109,3 +110,14 @@ def test_a_master_that_went_is_left_out():
     masters = [recorded("iad1", ["comfort"]), recorded("iad2"), recorded("iad3", age_s=3_600.0)]
     (found,) = outlooks(learned(masters=masters), (Period("all", frozenset(range(24))),))
     assert found.masters == ("iad1", "iad2")
+
+
+def test_facts_that_make_no_world_are_one_line(monkeypatch):
+    def refuse(_facts):
+        raise PlacementError("iad1 has two masters")
+
+    monkeypatch.setattr(planning, "View", refuse)
+    day, night = outlooks(learned(), (Period("day", frozenset(range(24))), NIGHT))
+    assert (day.plan, day.topics, day.trouble) == (None, 1, "iad1 has two masters")
+    assert night.trouble == "no record is of these hours"
+    assert any("iad1 has two masters" in line for line in lines(day))
