@@ -29,6 +29,7 @@ from bench import (
     processing_hop,
     push,
     query,
+    ranks,
     simulation,
     slow_disk,
     take_over,
@@ -65,11 +66,12 @@ BENCHMARKS: dict[str, Callable[[], Iterable[Result]]] = {
     "placement-events": placement_events.run,
     "homes-plan": homes_plan.run,
     "push": push.run,
+    "ranks": ranks.run,
     "loop-slow-disk": slow_disk.run,
     **{f"hostile-{name}": functools.partial(hostile.run, name) for name in hostile.ATTACKS},
 }
 # Benchmarks with options.
-WITH_OPTIONS = {"pipeline": pipeline.run, "push": push.run}
+WITH_OPTIONS = {"pipeline": pipeline.run, "push": push.run, "ranks": ranks.run}
 
 
 def main() -> None:
