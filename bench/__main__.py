@@ -35,6 +35,7 @@ from bench import (
     push,
     query,
     query_peers,
+    ranks,
     simulation,
     slow_disk,
     speed_page,
@@ -77,11 +78,12 @@ BENCHMARKS: dict[str, Callable[[], Iterable[Result]]] = {
     "placement-events": placement_events.run,
     "homes-plan": homes_plan.run,
     "push": push.run,
+    "ranks": ranks.run,
     "loop-slow-disk": slow_disk.run,
     **{f"hostile-{name}": functools.partial(hostile.run, name) for name in hostile.ATTACKS},
 }
 # Benchmarks with options.
-WITH_OPTIONS = {"pipeline": pipeline.run, "push": push.run}
+WITH_OPTIONS = {"pipeline": pipeline.run, "push": push.run, "ranks": ranks.run}
 
 
 def main() -> None:

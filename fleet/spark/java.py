@@ -72,7 +72,7 @@ def without_module(home: Path, version: int) -> Path:
     """A JAVA_HOME that runs `home`'s Java without requesting `MODULE`; created in the cache if
     missing. JavaError if the cache cannot be written."""
     script = SCRIPT.format(module=MODULE, java=shlex.quote(str(home / "bin" / "java")))
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sanderling"
+    cache = cache_folder()
     made = cache / f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
     if made.is_dir():
         return made
@@ -97,6 +97,11 @@ def without_module(home: Path, version: int) -> Path:
         text = f"{cache}: {error.strerror}; name another folder in $XDG_CACHE_HOME"
         raise JavaError(text) from None
     return made
+
+
+def cache_folder() -> Path:
+    """The user's folder for what can be made again; it may not exist yet."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sanderling"
 
 
 def _candidates() -> Iterator[Java]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from fleet.common import exits, extras
-from fleet.spark import interrupts, java, process
+from fleet.spark import archive, interrupts, java, process
 from fleet.spark.errors import EngineError, spoken, told
 from fleet.spark.masters import await_executor, is_local, reach
 
@@ -34,6 +34,7 @@ SETTINGS: Final = {
     # Location of tables created in SQL; Spark's default is the current folder.
     "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "sanderling-warehouse"),
 }
+OPTIONS: Final = "spark.driver.extraJavaOptions"
 STOP_TIMEOUT_S: Final = 30.0
 
 
@@ -75,11 +76,24 @@ def _start(name: str, master: str, settings: Mapping[str, str]) -> SparkSession:
         PySparkLogger.getLogger(logger).disabled = True
     conf = SparkConf(loadDefaults=False).setAppName(name).setMaster(master)
     conf.setAll(list(settings.items()))
-    needed = process.environment(master, java.find(), os.environ, process.memory_bytes())
+    java_home = java.find()
+    if is_local(master) and OPTIONS not in settings:
+        conf.setAll([(OPTIONS, " ".join(words)) for words in _archived(java_home)])
+    needed = process.environment(master, java_home, os.environ, process.memory_bytes())
     with process.applied(needed), process.log_file() as log:
         context = _context(conf, log)
     context.setLogLevel("WARN" if os.environ.get(process.LOG) else "ERROR")
     return SparkSession(context)
+
+
+def _archived(java_home: Path) -> Iterator[tuple[str, ...]]:
+    """Java's options for the archive of classes, if there are any and the user has chosen none."""
+    from pyspark.find_spark_home import _find_spark_home
+
+    home = Path(_find_spark_home())
+    chosen = "SPARK_CONF_DIR" in os.environ or (home / "conf" / "spark-defaults.conf").exists()
+    if not chosen and (words := archive.options(java_home, home / "jars")):
+        yield words
 
 
 def _context(conf: SparkConf, log: IO[bytes]) -> SparkContext:

@@ -14,6 +14,7 @@ from fleet.report.jobs.statistics import (
     nearest_rank,
     percentile,
     percentile_interval,
+    percentiles,
     ranked,
     round_width,
     share,
@@ -33,11 +34,35 @@ def test_percentiles_are_those_of_numpy(spark: SparkSession) -> None:
     frame = ranked(spark.createDataFrame(rows, "size int, x double"), ["size"], "x")
     found = frame.groupBy("size").agg(*(percentile("x", p) for p in LEVELS)).collect()
     assert len(found) == len(sizes)
-    for size, *percentiles in found:
-        for p, value in zip(LEVELS, percentiles, strict=True):
+    for size, *values in found:
+        for p, value in zip(LEVELS, values, strict=True):
             assert value == percentile_of_list(sorted(groups[size]), p)
             if size * round(10 * p) % 1_000:  # at a whole rank numpy may err by one
                 assert value == np.percentile(groups[size], p, method="inverted_cdf")
+
+
+def test_percentiles_without_ranks_are_exact(spark: SparkSession) -> None:
+    """Equal values, negative ones, zeros, a thousand bins and none at all."""
+    draw = random.Random(2)
+    groups: dict[str, list[float]] = {
+        "none": [],
+        "one": [7.25],
+        "same": [3.0] * 400,
+        "signs": [draw.choice((-1, 1)) * draw.lognormvariate(0, 9) for _ in range(999)] + [0.0] * 9,
+        "close": [100.0 + draw.random() for _ in range(1_001)],
+        "wide": [draw.lognormvariate(3, 1) for _ in range(3_000)],
+        "tiny": [draw.choice((-1, 1)) * 2.0 ** draw.uniform(-60, -15) for _ in range(500)],
+    }
+    values = [(g, x, -x) for g, values in groups.items() for x in values]
+    rows = [*values, *((g, None, None) for g in groups)]
+    draw.shuffle(rows)
+    frame = spark.createDataFrame(rows, "g string, x double, y double")
+    for p in (1.0, 50.0, 99.0):
+        found = percentiles(frame, ["g"], p, {"x": "x_p", "y": "y_p"}).collect()
+        assert len(found) == len(groups) - 1
+        for g, x, y in found:
+            assert x == percentile_of_list(sorted(groups[g]), p), (g, p)
+            assert y == percentile_of_list(sorted(-v for v in groups[g]), p), (g, p)
 
 
 def test_no_rank_is_off_by_a_rounding_error(spark: SparkSession) -> None:

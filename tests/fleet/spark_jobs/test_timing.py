@@ -5,11 +5,12 @@ from pyspark.sql import SparkSession
 
 from fleet.lake.schema.tables.base import SUBTASKS, TASKS
 from fleet.lake.schema.tables.requests import TIME_SPENT
-from fleet.report.jobs.timing import time_spent
+from fleet.report.jobs.timing import FEW, time_spent
 from tests.fleet.spark_jobs.recorded import found, frame, subtask, task
 
 
-def test_time_spent_by_hand(spark: SparkSession) -> None:
+@pytest.mark.parametrize("few", [0, FEW])
+def test_time_spent_by_hand(spark: SparkSession, few: int) -> None:
     tasks = [
         task(1, task="a", evaluated_ms=1.0, aggregated_ms=105.0),
         task(2, task="b", evaluated_ms=3.0, aggregated_ms=110.0),
@@ -32,7 +33,7 @@ def test_time_spent_by_hand(spark: SparkSession) -> None:
         subtask(5, task="a", iad="iad2", policy="fifo"),
     ]
     first, second = found(
-        time_spent(frame(spark, TASKS, tasks), frame(spark, SUBTASKS, subtasks)), TIME_SPENT
+        time_spent(frame(spark, TASKS, tasks), frame(spark, SUBTASKS, subtasks), few), TIME_SPENT
     )
     assert first == pytest.approx(
         {
