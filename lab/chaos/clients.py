@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final, Self
 
 from agent.client import Client, NoReplyError, SubscriptionError, WatchError
@@ -16,6 +17,7 @@ from lab.chaos.checker import LATENCY_MS
 from lab.chaos.history import Alert, Asked, History, Output, RoundSeen
 
 PATIENCE_S: Final = 3_600.0
+OPEN_S: Final = 30.0
 LOOK_S: Final = 0.2
 ASK_EVERY_S: Final = 0.15
 PUBLISH_EVERY_S: Final = 0.1
@@ -31,7 +33,8 @@ class Clients:
         self._history = history
         self._publics = publics
         self._areas = areas
-        self._begun_s = time.monotonic()
+        # Those who stay connected have begun when the faults do.
+        self._open = threading.Barrier(4)
         self._faults_over = threading.Event()
         self._over = threading.Event()
         self.failed: list[BaseException] = []
@@ -44,8 +47,12 @@ class Clients:
         self._hearing = [self._thread(self._hear, first), self._thread(self._take_outputs, last)]
 
     def __enter__(self) -> Self:
+        self._begun_s = time.monotonic()
         for each in (*self._asking, *self._hearing):
             each.start()
+        with suppress(threading.BrokenBarrierError):  # one has failed
+            self._open.wait(OPEN_S)
+        self._begun_s = time.monotonic()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -108,6 +115,7 @@ class Clients:
                 patience_s=PATIENCE_S,
             ) as rounds,
         ):
+            self._open.wait(OPEN_S)
             while not self._faults_over.is_set():
                 try:
                     each = rounds.wait(LOOK_S)
@@ -147,6 +155,7 @@ class Clients:
     def _subscribe(self, master: str, wanted: str, take: Callable[[object], None]) -> None:
         with Client(self._publics[master]) as client:
             heard = client.subscribe(wanted, id="log", durable=True, patience_s=PATIENCE_S)
+            self._open.wait(OPEN_S)
             while not self._over.is_set():
                 try:
                     each = heard.wait(LOOK_S)
