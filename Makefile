@@ -14,6 +14,9 @@ ARGS ?=
 # Most tests wait for processes that they started: two workers a processor.
 WORKERS ?= 4
 
+# No test takes half an hour: one that does hangs, and its stacks are printed.
+HANGS := --timeout 1800
+
 # What the debug build checks: bounds. Percentiles as published, laws of large numbers and standard errors
 # are of the arithmetic, and are held against the release build.
 CHECKED := tests/core --ignore=tests/core/test_simulation_masstree.py \
@@ -59,22 +62,22 @@ test-kubernetes: $(DONE)/dev $(DONE)/core ## Build a kube-apiserver (minutes, on
 	@SANDERLING_KUBERNETES=$(if $(filter record,$(ARGS)),record,1) $(BIN)/pytest --must-run tests/kubernetes
 
 test-long: $(DONE)/dev $(DONE)/core ## Run the tests that take long: kills, big lakes, hours of failures (10 minutes)
-	@SANDERLING_KILLS=$(or $(KILLS),20) SANDERLING_EXAMPLES=all $(BIN)/pytest -m "long or hypothesis" -n 2 --durations=30
+	@SANDERLING_KILLS=$(or $(KILLS),20) SANDERLING_EXAMPLES=all $(BIN)/pytest -m "long or hypothesis" -n 2 $(HANGS) --durations=30
 
 torture: $(DONE)/dev $(DONE)/core ## Set up, then cut the edge agent's power, over and over (minutes)
 	@$(BIN)/python -m tests.torture $(ARGS)
 
 test-systemd: $(DONE)/dev $(DONE)/core ## Test the unit under a real systemd (minutes; root, systemd-container)
-	@SANDERLING_SYSTEMD=1 $(BIN)/pytest --must-run --durations=30 tests/systemd
+	@SANDERLING_SYSTEMD=1 $(BIN)/pytest --must-run $(HANGS) --durations=30 tests/systemd
 
 test-debian13: ## Run the tests on a bare Debian 13, as a user without rights (10 minutes; root)
 	@WORKERS=$(WORKERS) tools/test_debian13.sh $(ARGS)
 
 test-hosts: $(DONE)/dev $(DONE)/core ## Deploy to nine Debian hosts that boot here (10 minutes; root)
-	@SANDERLING_HOSTS=$(if $(filter results,$(ARGS)),results,1) $(BIN)/pytest --must-run --durations=30 tests/hosts
+	@SANDERLING_HOSTS=$(if $(filter results,$(ARGS)),results,1) $(BIN)/pytest --must-run $(HANGS) --durations=30 tests/hosts
 
 test-image: $(DONE)/dev $(DONE)/core ## Boot cards of an image in QEMU (minutes; ARGS=slow: a Pi 3, too)
-	@SANDERLING_IMAGE=$(if $(filter slow,$(ARGS)),slow,1) $(BIN)/pytest --must-run --durations=30 tests/image tests/fleet/release/test_real.py
+	@SANDERLING_IMAGE=$(if $(filter slow,$(ARGS)),slow,1) $(BIN)/pytest --must-run $(HANGS) --durations=30 tests/image tests/fleet/release/test_real.py
 
 lint: $(DONE)/dev $(DONE)/core ## Set up, then run the checks without the tests
 	@echo "Checking style, types and imports …"
