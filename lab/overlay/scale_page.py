@@ -170,7 +170,7 @@ def best_shapes() -> Table:
             ("subscriptions a hundred times as often", 1.0, 100.0),
         )
     ]
-    return Table("Which shape", ("", "clusters"), rows)
+    return Table("Choice of a shape", ("", "clusters"), rows)
 
 
 def write(found: Findings, origin: Provenance, folder: Path) -> list[Path]:

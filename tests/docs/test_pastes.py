@@ -87,7 +87,7 @@ OF_A_DEMO = [
     ("docs/use/ask.md", "From a terminal"),
     ("docs/use/ask.md", "Into a file"),
     ("docs/use/demo.md", "Queries by hand"),
-    ("docs/use/push.md", "What an alert says"),
+    ("docs/use/push.md", "Contents of an alert"),
     ("docs/understand/styles.md", "From a terminal"),
     ("docs/use/subscriptions.md", "From a terminal"),
     ("docs/use/topics.md", "From a terminal"),

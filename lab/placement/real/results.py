@@ -107,7 +107,7 @@ def _models(campaigns: Sequence[Campaign]) -> Table:
         *("discipline", "runs", "cores", "scale of CPU times", "overhead, ms", "interference"),
         *("variance of speed", "trees"),
     )
-    return Table("What was fitted", headings, rows)
+    return Table("Fitted models", headings, rows)
 
 
 def _latencies(campaigns: Sequence[Campaign]) -> Table:
