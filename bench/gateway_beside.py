@@ -1,4 +1,4 @@
-"""What an open console costs the other classes: queries of one client beside it, and without.
+"""Cost of an open console to the other classes: queries of one client beside it, and without.
 
 A real fleet of one IAD, its nodes unloaded; the client asks for aggregates of a minute at a fixed
 rate, whatever came back before, so that what waits counts. Slices with the console open (a browser

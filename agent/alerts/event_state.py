@@ -1,4 +1,4 @@
-"""What a master keeps of its nodes' events: which were recorded, open faults, raised triggers."""
+"""State of a master's node events: recorded ones, open faults, raised triggers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client publishes to topics."""
+"""Publications of a client to topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an anchor does with what comes to it: readings of its device, outputs of the clone."""
+"""Data flow of an anchor: readings of its device in, outputs of the clone out."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a home master keeps for devices with a clone: derived values, and the last known ones."""
+"""A home master's store for devices with a clone: derived values, and the last known ones."""

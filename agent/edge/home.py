@@ -1,4 +1,4 @@
-"""Which of several masters is this node's home, kept across restarts in a small file."""
+"""The node's home among several masters, kept across restarts in a small file."""
 
 # ruff: noqa: PTH105, PTH123 - pathlib takes 0.6 MiB; see history.file
 

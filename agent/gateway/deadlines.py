@@ -1,4 +1,4 @@
-"""What the gateway itself saw of answers: how long they took, against objective and budgets."""
+"""Latencies of the gateway's own queries, against their objectives and budgets."""
 
 from __future__ import annotations
 

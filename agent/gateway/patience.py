@@ -1,4 +1,4 @@
-"""Which connections are let go: those that keep a place and do not get on.
+"""Connection timeouts: closes connections that hold a slot and make no progress.
 
 A connection costs a place among `http.most_connections`, and uvicorn waits for ever: for a request
 that never comes or never ends, and, once it has closed, for a reader that takes nothing.

@@ -1,4 +1,4 @@
-"""What is raised now: by the log of alerts, and by what the master says of areas."""
+"""Alerts raised now: from the log of alerts, and from what the master says of areas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an endpoint is, what it reads of a request, and what it replies."""
+"""Endpoints: how one reads a request and replies."""
 
 from __future__ import annotations
 

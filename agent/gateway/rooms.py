@@ -1,4 +1,4 @@
-"""What each area shows now: its newest values, whether they still come, and their recent course.
+"""Current state of each area: newest values, whether they still come, and their recent course.
 
 Pure: answers and the time go in, what changed comes out.
 """

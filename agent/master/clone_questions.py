@@ -1,4 +1,4 @@
-"""What masters ask each other about clones: under which topics they go, and to end them."""
+"""Requests between masters about clones: their topics' names, and their end."""
 
 from __future__ import annotations
 

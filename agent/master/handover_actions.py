@@ -1,4 +1,4 @@
-"""What the machines of a handover say is carried out here: on units, on the disk, over the link."""
+"""Executes the instructions of handovers: on units, on the disk, over the link."""
 
 from __future__ import annotations
 

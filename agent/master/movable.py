@@ -1,4 +1,4 @@
-"""What may be handed over live between masters, as the handover plane sees it."""
+"""Interface of units that are handed over live between masters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a master measures of itself for placement: its topics, its subscribers, its homes."""
+"""A master's measurements for placement: its topics, its subscribers, its homes."""
 
 from __future__ import annotations
 

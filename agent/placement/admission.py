@@ -1,5 +1,5 @@
-"""What a move of drift needs before it begins: grants of its target and of the masters of its
-peers, and its gain by what these know then.
+"""Admission of a drift move: grants of its target and of the masters of its peers, and its gain by
+their newest facts.
 
 The master where the unit lives asks them all. When each has granted, and its newest facts are here,
 the gain is checked again; then each is told that the move begins. Whoever has lost its grant

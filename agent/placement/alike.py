@@ -1,4 +1,4 @@
-"""When facts are as good as unchanged: what is measured always differs a little."""
+"""Tolerance for unchanged facts: measurements always differ a little."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What it costs a master to be full: the papers' four answers behind one interface.
+"""Cost of load at a master: the papers' four models behind one interface.
 
 The cost of a master is a function of its account alone, in seconds of delay a second, so a unit's
 price is exactly by how much it raises the cost of all (a toll, in Flock's game). An infinite price

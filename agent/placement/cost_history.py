@@ -1,4 +1,4 @@
-"""What the placement that a master sees has cost lately."""
+"""Recent cost of the placement that a master sees."""
 
 from __future__ import annotations
 

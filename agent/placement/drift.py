@@ -1,4 +1,4 @@
-"""Which move a unit wants next: its pin's, its plan's, or one that lowers the cost.
+"""A unit's next move: its pin's, its plan's, or one that lowers the cost.
 
 Pins come before plans, and plans before drift. Drift is Flock with three changes that make it end:
 the price has the toll g(D + D_i) − g(D), both masters grant one move at a time and check the gain

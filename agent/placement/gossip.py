@@ -1,5 +1,5 @@
-"""What masters tell each other: versioned, lossy, idempotent. A message says all that its master
-knows of itself, so whatever is lost, doubled or late, the newest one that came stands."""
+"""Gossip between masters: versioned, lossy, idempotent. A message holds all that its master knows of
+itself, so after losses, duplicates and delays the newest one stands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the two masters of a handover say to each other, to their disks and to their workers.
+"""Messages of a handover: between its two masters, to their disks and to their workers.
 
 The source owns the unit until the target's `taken` is on disk. From there the target works under a
 lease, which began when it said that it was ready, and ends before the source takes the unit back:

@@ -1,4 +1,4 @@
-"""How live masters and planners ask a latency model: what one plans, the other admits."""
+"""Admission by a latency model, the same for live masters and planners."""
 
 from __future__ import annotations
 

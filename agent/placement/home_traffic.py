@@ -1,4 +1,4 @@
-"""What edge nodes and masters exchange by way of the nodes' home, read from the home's records."""
+"""Traffic between edge nodes and masters through the nodes' home, read from the home's records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which masters are alive, by the word of a majority: each holds a lease from the others.
+"""Leases of masters: one is alive while a majority of the others says so.
 
 A master asks every member for its lease again and again, in a *term* of its own. It holds the lease
 while a majority has granted it, counted from before it asked, and a tenth shorter than they count

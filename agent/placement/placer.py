@@ -1,5 +1,4 @@
-"""Which move a master begins next with the units that live there: by pins, plans, arrivals and
-drift, one at a time."""
+"""Placer: the next move of a master's units, by pins, plans, arrivals and drift, one at a time."""
 
 from __future__ import annotations
 

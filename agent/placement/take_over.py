@@ -1,4 +1,4 @@
-"""What the owner of a unit and its standby say to each other, to their disks and to their workers.
+"""Messages of a take-over: between a unit's owner and its standby, to their disks and workers.
 
 The owner has a unit in a *term* of its own (`agent.placement.member_lease`), and puts out only
 while it holds the lease of that term. It gives each checkpoint to its standby once it has it on

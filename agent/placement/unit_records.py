@@ -1,4 +1,4 @@
-"""What a master writes of the units that it moves."""
+"""Records of the units that a master moves."""
 
 from __future__ import annotations
 

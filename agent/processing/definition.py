@@ -1,4 +1,4 @@
-"""What a processor is and what it may take, as its topic says."""
+"""Definition of a processor and its limits, as its topic gives them."""
 
 from __future__ import annotations
 

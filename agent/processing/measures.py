@@ -1,4 +1,4 @@
-"""What is measured of a processor, on the master's clock; CPU time is the worker's."""
+"""Measurements of a processor, on the master's clock; CPU time is the worker's."""
 
 from __future__ import annotations
 

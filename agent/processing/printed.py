@@ -1,4 +1,4 @@
-"""What processors print, for the operator's log: so many lines in a while, the rest counted."""
+"""Output that processors print, for the operator's log: rate-limited, the rest counted."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What every agent process is made of: event loop, signals, disk writer, SQLite, command line."""
+"""Runtime of every agent process: event loop, signals, disk writer, SQLite, command line."""

@@ -1,4 +1,4 @@
-"""What is held of a window: a node keeps some days, or has just started."""
+"""The part of a window that nodes hold: a node keeps some days, or has just started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was found for sets of areas: applications repeat theirs."""
+"""Cache of the nodes found for sets of areas: applications repeat theirs."""
 
 from __future__ import annotations
 

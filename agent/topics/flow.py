@@ -1,5 +1,5 @@
-"""What a topic does with what comes to it: messages of its inbox, readings, outputs of its
-processor, and word of what is on the disk."""
+"""Data flow of a topic: messages of its inbox, readings, outputs of its processor, and disk
+acknowledgements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has changed in a processor's state: a few bytes in place of a megabyte.
+"""Delta of a processor's state: a few bytes in place of a megabyte.
 
 A patch is a list of pieces: a range of the earlier state, or bytes of the later one.
 """

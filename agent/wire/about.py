@@ -1,4 +1,4 @@
-"""What a master knows of areas and services without asking a node: form `about` of a query."""
+"""Form `about` of a query: areas and services that a master knows without asking a node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What masters of one pool tell each other of who is alive (`agent.placement.member_lease`)."""
+"""Messages of leases between the masters of one pool (`agent.placement.member_lease`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What predicts the latency of co-located topics: the seam between models and planners."""
+"""Interface of latency models: prediction for co-located topics, as planners use it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to do so that a master has the clones of its inventory. Pure."""
+"""Changes that give a master the clones of its inventory. Pure."""
 
 from __future__ import annotations
 

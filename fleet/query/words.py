@@ -1,4 +1,4 @@
-"""What an answer leaves open, in words: names that nobody knows, windows that are not held."""
+"""Remarks on an answer, in words: unknown names, windows that are not held."""
 
 from __future__ import annotations
 

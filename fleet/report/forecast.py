@@ -1,5 +1,4 @@
-"""How long a report will take, said beforehand: from what there is to read, and from how long the
-last one took."""
+"""Forecast of a report's duration: from the amount of data, and from the last report's duration."""
 
 from __future__ import annotations
 

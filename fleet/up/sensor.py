@@ -1,4 +1,4 @@
-"""What `fleet up --sensor` names: a driver, and what tells its sensor from another; pure."""
+"""Argument of `fleet up --sensor`: a driver, and its sensor's address; pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was promised to clients, held against a history; pure. A line for each broken promise."""
+"""Checker of a history against the promises to clients; pure. A line for each broken promise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which processes a history hurts, when and how: drawn from its seed; pure."""
+"""Plan of faults: processes, times and kinds, drawn from a seed; pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients did and saw in one run, by a clock that they share."""
+"""History of one run: what clients did and saw, by a clock that they share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far the derived values of each source are in the history's file.
+"""Positions of derived values in the history's file, by source.
 
 A position moves in the transaction that stores its values. In the tail it stands in the values' own
 record. So after a power cut there are exactly the values up to the position that is found.

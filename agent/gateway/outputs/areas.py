@@ -1,5 +1,5 @@
-"""What each area has, for those who keep documents about it: channels, triggers, and since when it
-is missed."""
+"""Channels and triggers of each area, and the time since when it is missing, for outputs that keep
+documents about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every output is: it takes rooms and alerts from the gateway, and says how it is doing."""
+"""Interface of outputs: each takes rooms and alerts from the gateway, and reports its state."""
 
 from __future__ import annotations
 

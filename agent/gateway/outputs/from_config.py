@@ -1,4 +1,4 @@
-"""What outputs make of their configuration: filters as functions, secrets out of files."""
+"""Configuration of outputs: filters as functions, secrets out of files."""
 
 from __future__ import annotations
 

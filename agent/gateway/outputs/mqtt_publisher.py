@@ -1,4 +1,4 @@
-"""What an MQTT output publishes, and when: a state machine without a socket.
+"""MQTT publisher: a state machine without a socket.
 
 Alerts come first, each with QoS 1 and behind the cursor only when the broker has it; then what is
 retained (discovery documents, availability, raised triggers), then readings, which are never

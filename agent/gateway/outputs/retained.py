@@ -1,4 +1,4 @@
-"""What a broker retains for a gateway, against what it shall retain.
+"""Retained messages: what a broker has for a gateway against what it should have.
 
 A topic stands in a ledger on disk from before it is first published until the broker has confirmed
 its empty payload, so nothing that was ever retained is forgotten: a topic that is no longer wanted

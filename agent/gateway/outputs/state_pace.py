@@ -1,4 +1,4 @@
-"""When the readings of an area are told: often enough to be of use, seldom enough for a recorder.
+"""Rate of an area's state messages: often enough to be of use, seldom enough for a recorder.
 
 A value that has left the deadband is told at most every `every_s`, an unchanged one every
 `heartbeat_s`. Readings are told at once when somebody asks anew, as long as the area has a token

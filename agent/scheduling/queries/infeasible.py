@@ -1,4 +1,4 @@
-"""What a client might ask instead of an infeasible SLO, in words."""
+"""Advice for an infeasible SLO: the objectives that could be kept, in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a master knows of its areas without asking a node: channels, units, raised triggers."""
+"""Catalog of a master's areas, known without asking a node: channels, units, raised triggers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How well latency models predict runs that they were not trained on, beside a replicate run."""
+"""Accuracy of latency models on runs that they were not trained on, beside a replicate run."""
 
 from __future__ import annotations
 

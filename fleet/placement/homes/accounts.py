@@ -1,4 +1,4 @@
-"""What a placement of homes costs, kept up to date, and what moves would bring."""
+"""Cost of a placement of homes, kept up to date, and the gain of each move."""
 
 from __future__ import annotations
 

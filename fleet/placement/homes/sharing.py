@@ -1,4 +1,4 @@
-"""What a server over its limits processes itself, and what the cloud does for it."""
+"""Split of an overloaded server's work: its own part, and the cloud's."""
 
 from __future__ import annotations
 

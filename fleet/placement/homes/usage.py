@@ -1,4 +1,4 @@
-"""What homes take of their servers: spools, once for each topic, and load."""
+"""Use of servers by homes: spools, once for each topic, and load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the lake's models say of masters and topics, as the facts that masters tell each other.
+"""Facts of masters and topics from the lake's models, in the form that masters gossip.
 
 So the planners of live masters plan from logs, too: they get a `View` of these facts.
 """

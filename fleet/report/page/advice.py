@@ -1,4 +1,4 @@
-"""What an operator should do about the findings of a report; pure."""
+"""Advice for the findings of a report; pure."""
 
 from __future__ import annotations
 

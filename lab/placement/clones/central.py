@@ -1,5 +1,5 @@
-"""Who knows everything: annealing, greedy, best response. On arrays, apart from the product's
-prices, so that either checks the other."""
+"""Central planners with full knowledge: annealing, greedy, best response. On arrays, apart from the
+product's prices, so that either checks the other."""
 
 from __future__ import annotations
 

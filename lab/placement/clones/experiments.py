@@ -1,4 +1,4 @@
-"""What is run: the paper's setting as printed, games with scaled capacities, equilibria of a few
+"""The experiments: the paper's setting as printed, games with scaled capacities, equilibria of a few
 clones, faults and changes, and many clones."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How far every method is from the cheapest homes there are, in cases small enough to know them."""
+"""Distance of every method from the optimum, in cases small enough to solve exactly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How well latency models predict the simulated broker, beside a second run of the same sets."""
+"""Accuracy of latency models on the simulated broker, beside a second run of the same sets."""
 
 from __future__ import annotations
 
