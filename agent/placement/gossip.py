@@ -1,5 +1,5 @@
-"""Gossip between masters: versioned, lossy, idempotent. A message holds all that its master knows of
-itself, so after losses, duplicates and delays the newest one stands."""
+"""Gossip between masters: versioned, lossy, idempotent. A message holds all that its master knows
+of itself, so after losses, duplicates and delays the newest one stands."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The experiments: the paper's setting as printed, games with scaled capacities, equilibria of a few
-clones, faults and changes, and many clones."""
+"""The experiments: the paper's setting as printed, games with scaled capacities, equilibria of a
+few clones, faults and changes, and many clones."""
 
 from __future__ import annotations
 
