@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from agent.master.latency_model import model_of
 from agent.master.place import partners_of, place_of
 from agent.master.webhooks import hooks_of
 from agent.metrics.library import problem
@@ -42,6 +43,7 @@ def main() -> None:
         place_of(config)
         partners_of(config)
         hooks_of(config, folder)
+        model_of(config, folder)
     except ConfigError as error:
         fail(f"{given.config}: {error}", UNUSABLE)
     if given.check:

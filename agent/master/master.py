@@ -26,6 +26,7 @@ from agent.master.event_take_over import node_states
 from agent.master.guards import kept_guards
 from agent.master.handover_plane import HandoverPlane
 from agent.master.home_plane import HomePlane
+from agent.master.latency_model import model_of
 from agent.master.lease_plane import LeasePlane, suspended_too
 from agent.master.membership_plane import MembershipPlane
 from agent.master.metrics_plane import MetricsPlane
@@ -64,6 +65,7 @@ from agent.net.options import IO_THREADS
 from agent.net.router import NODES_WAITING
 from agent.net.secure_sockets import SecureSockets
 from agent.placement.home_traffic import HomeTraffic
+from agent.placement.latency_model import LatencyModel
 from agent.runtime.console import listening, operator_log
 from agent.runtime.disk_writer import DiskWriterThread
 from agent.runtime.reactor import Reactor
@@ -127,12 +129,9 @@ class Master:
             saved = node_states(self._state, self._notifications)
             self._records = Records(self._reactor, config.records, folder, self._writer)
             sockets = config.sockets
-            self._addresses = {
-                "public": sockets.public,
-                "nodes": sockets.nodes,
-                "operator": sockets.operator,
-            }
-            self._connect(config, saved)
+            kinds = ("public", "nodes", "operator")
+            self._addresses = {kind: getattr(sockets, kind) for kind in kinds}
+            self._connect(config, saved, model_of(config, folder))
             self._call_out(config, folder)
             self._trade(config, folder, run)
             self._metrics = MetricsPlane(
@@ -147,7 +146,9 @@ class Master:
             self._metrics.shows(KEY_EXPIRY, lambda: self._secure_sockets.key_expiry_s)
             undo.pop_all()
 
-    def _connect(self, config: MasterConfig, saved: list[SaveNodeState]) -> None:
+    def _connect(
+        self, config: MasterConfig, saved: list[SaveNodeState], model: LatencyModel | None
+    ) -> None:
         reactor, sockets = self._reactor, config.sockets
         secure_sockets = self._secure_sockets
         secure_sockets.attend(reactor)
@@ -307,6 +308,7 @@ class Master:
             listeners=self._push.topics_named,
             homes=self._homes.choices,
             traffic=traffic,
+            model=model,
         )
         PlacementRecorder(
             reactor,

@@ -21,6 +21,7 @@ from agent.placement.admission import Admission
 from agent.placement.cost_history import CostHistory
 from agent.placement.gossip import Gossip
 from agent.placement.home_traffic import HomeTraffic
+from agent.placement.latency_model import LatencyModel
 from agent.placement.moves import Move
 from agent.placement.placer import Placer
 from agent.placement.view import View, believed
@@ -54,7 +55,7 @@ class PlacementPlane:
     """Connects gossip and `Placer` to sockets, disk, topics and the mover. `sizes` gives the bytes
     of processors, `listeners` how many subscriptions name a topic, `homes` the clients that live
     here, with the masters that each may choose from, `traffic` what nodes exchange with whom.
-    `epoch` is greater than at any earlier start."""
+    `epoch` is greater than at any earlier start, `model` a trained one of latencies."""
 
     def __init__(
         self,
@@ -74,6 +75,7 @@ class PlacementPlane:
         listeners: Callable[[], Mapping[str, int]] = dict,
         homes: Callable[[], Sequence[tuple[str, Collection[str]]]] = tuple,
         traffic: HomeTraffic | None = None,
+        model: LatencyModel | None = None,
     ) -> None:
         self._clock = reactor.clock
         self._iad = config.iad.name
@@ -88,6 +90,7 @@ class PlacementPlane:
         self._say = say
         self._mover = mover
         self._homes = homes
+        self._model = model
         self._measured = Measured(
             config,
             self._partners,
@@ -238,7 +241,8 @@ class PlacementPlane:
     def view(self, now: float, first: Sequence[str] = ()) -> View:
         """The placement as far as it is known: masters that are silent do not count. In doubt those
         named `first` are believed."""
-        return View([self.facts(), *believed(self._gossip.fresh(now).values(), first)])
+        told = believed(self._gossip.fresh(now).values(), first)
+        return View([self.facts(), *told], self._model)
 
     def topics_elsewhere(self) -> dict[str, str]:
         """The topics of which other masters told lately, each with its IAD. O(those)."""

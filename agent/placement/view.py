@@ -59,9 +59,11 @@ class View:
     """A world of masters that are not silent, and where the units live. What contradicts itself in
     what masters told is left out, and said in `troubles`."""
 
-    def __init__(self, facts: Iterable[PlacementFacts]) -> None:
+    def __init__(self, facts: Iterable[PlacementFacts], model: Colocation | None = None) -> None:
         """`facts`: of each master the newest, in the order in which they are believed in doubt,
-        one's own first. O(masters² + units · masters)."""
+        one's own first. `model`: of latencies at every master; by default one that nobody has
+        trained, with the master's cores. O(masters² + units · masters)."""
+        self.model = model
         told = [_without_stand_ins(each) for each in facts]
         self.facts: dict[str, PlacementFacts] = {each.iad: each for each in told}
         self.troubles: list[str] = []
@@ -72,12 +74,16 @@ class View:
         self.placement = Placement(self._world(topics))
         self._place(topics)
         self._pin(told)
-        self.price = Price(self.placement, congestion_of(self.world))
+        self.price = Price(self.placement, self.congestion())
 
     @property
     def world(self) -> World:
         """Its facts."""
         return self.placement.world
+
+    def congestion(self) -> Congestion:
+        """What a full master costs, for prices in this world."""
+        return congestion_of(self.world, self.model)
 
     def units(self, iad: str = "") -> list[Unit]:
         """All units that may move, or those of one master."""
@@ -294,7 +300,7 @@ class View:
         topic = self.world.topics.get(unit.name)
         if unit.kind != "processor" or topic is None or topic.objective is None:
             return None
-        tail = _Tail(self.world)
+        tail = _Tail(self.world, self.model)
         latency_s = tail.latency_s(self.world.masters[at], topic.name)
         return latency_s if latency_s > topic.objective.seconds else None
 
@@ -313,9 +319,11 @@ class View:
 
 
 class _Tail:
-    """The latency model with the masters' cores; one set of numbers for each number of cores."""
+    """A latency model: the trained one, or the untrained with the masters' cores; one set of
+    numbers for each number of cores."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, model: Colocation | None = None) -> None:
+        self._model = model
         self._names = {name: n for n, name in enumerate(world.topics)}
         self._topics = list(world.topics.values())
         self._goals = [each.objective for each in self._topics]
@@ -338,7 +346,7 @@ class _Tail:
         if (found := self._by_cores.get(master.cores)) is None:
             goals = [goal or Objective() for goal in self._goals]
             found = self._by_cores[master.cores] = Candidates(
-                model_of(master.cores),
+                self._model or model_of(master.cores),
                 [max(each.service_s, 1e-6) for each in self._topics],
                 self._rates,
                 [0] * len(self._topics),
@@ -350,17 +358,16 @@ class _Tail:
 
 def model_of(cores: int) -> Colocation:
     """The latency of processors that share one queue by deadline, with a worker a core; a topic's
-    messages go one at a time. Not trained: `fleet placement train` makes better ones, for
-    planners."""
+    messages go one at a time. Not trained: `fleet placement train` makes better ones."""
     return Colocation(
         shared=True, serial=True, cores=float(cores), interference=0.0, overhead_s=OVERHEAD_S
     )
 
 
-def congestion_of(world: World) -> Congestion:
-    """What live masters go by: hard limits, how long messages wait, and the objectives of
-    topics."""
-    return Together([Limits(), Waiting(WAITING_S), LearnedTail(_Tail(world).feasible)])
+def congestion_of(world: World, model: Colocation | None = None) -> Congestion:
+    """What live masters go by: hard limits, how long messages wait, and the objectives of topics
+    by a latency model, the untrained one by default."""
+    return Together([Limits(), Waiting(WAITING_S), LearnedTail(_Tail(world, model).feasible)])
 
 
 def believed(facts: Iterable[PlacementFacts], first: Sequence[str]) -> list[PlacementFacts]:

@@ -353,6 +353,13 @@ class MasterPlacement(Section, frozen=True):
             "that are pinned or move.",
         ),
     ] = 12
+    model: Annotated[
+        str,
+        Meta(
+            description="File with a latency model (`fleet placement train`): whether topics "
+            "keep their objectives on a master is judged by it. Empty: by untrained formulas."
+        ),
+    ] = ""
     frozen: Annotated[
         bool,
         Meta(description="Neither take nor give units, unless an operator has said otherwise."),

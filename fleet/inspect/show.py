@@ -110,6 +110,10 @@ class NoSecrets:
         """Nothing, either."""
         return b""
 
+    def latency_model(self, path: str) -> bytes:
+        """The latency model in this file."""
+        return self._store.latency_model(path)
+
 
 def run(
     folder: Folder, iads: Sequence[str], groups: Sequence[str], limit: str, *, as_json: bool

@@ -47,6 +47,8 @@ STATE: Final = "/var/lib/sanderling"
 # Masters that others are found through, and the file with their keys.
 MOST_BOOTSTRAP: Final = 3
 BOOTSTRAP_KEYS: Final = "keys/bootstrap.public"
+# The latency model of the whole fleet, at each master that has none of its own.
+LATENCY_MODEL: Final = "latency-model.json"
 
 
 class HostFile(NamedTuple):
@@ -151,16 +153,20 @@ def master_config(
         scheduling=master.scheduling,
         liveness=master.liveness,
         records=records,
-        placement=_placement(fleet),
+        placement=_placement(fleet, iad),
     )
 
 
-def _placement(fleet: Inventory) -> MasterPlacement:
-    """The masters that others are found through: the first ones, the same in all files."""
+def _placement(fleet: Inventory, iad: Iad) -> MasterPlacement:
+    """What the inventory says of the IAD's master, the model of all, and the masters that others
+    are found through: the first ones, the same in all files."""
+    section = iad.master.placement
+    if fleet.placement.model and not section.model:
+        section = replace(section, model=LATENCY_MODEL)
     if not fleet.placement.find:
-        return MasterPlacement()
-    found = tuple([_public_address(iad) for iad in _bootstrap(fleet)])
-    return MasterPlacement(bootstrap=found, bootstrap_keys=BOOTSTRAP_KEYS)
+        return section
+    found = tuple([_public_address(each) for each in _bootstrap(fleet)])
+    return replace(section, bootstrap=found, bootstrap_keys=BOOTSTRAP_KEYS)
 
 
 def _bootstrap(fleet: Inventory) -> tuple[Iad, ...]:
@@ -244,6 +250,11 @@ def _master_files(fleet: Inventory, iad: Iad, keys: Keys) -> tuple[HostFile, ...
             for name in dict.fromkeys(others)
         ],
         *_bootstrap_keys(fleet, keys),
+        *(
+            [HostFile(LATENCY_MODEL, keys.latency_model(fleet.placement.model))]
+            if fleet.placement.model and not iad.master.placement.model
+            else []
+        ),
     )
 
 

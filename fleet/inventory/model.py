@@ -22,6 +22,7 @@ from agent.wire.master_config import (
     MasterAutoscale,
     MasterClients,
     MasterLiveness,
+    MasterPlacement,
     MasterRecords,
     MasterScheduling,
     Offered,
@@ -246,6 +247,7 @@ class Master(Section, frozen=True):
     autoscale: MasterAutoscale = MasterAutoscale()
     clients: MasterClients = MasterClients()
     records: MasterRecords = MasterRecords()
+    placement: MasterPlacement = MasterPlacement()
     metrics: Metrics = Metrics()
     webhook: Annotated[
         tuple[Receiver, ...],
@@ -318,6 +320,13 @@ class Placement(Section, frozen=True):
             "`placement.bootstrap`, their allow-lists `partner`."
         ),
     ] = False
+    model: Annotated[
+        str,
+        Meta(
+            description="Latency model for all masters, a file that `fleet placement train` has "
+            "written, from the fleet's folder: it is deployed with their configuration."
+        ),
+    ] = ""
     follow: Annotated[
         bool,
         Meta(description="Whether it makes the moves that it plans; if not, it only names them."),

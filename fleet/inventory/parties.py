@@ -45,6 +45,10 @@ class Keys(Protocol):
         """The file with the secrets that an IAD's master signs a webhook's requests with."""
         ...
 
+    def latency_model(self, path: str) -> bytes:
+        """The latency model in this file of the fleet's folder."""
+        ...
+
 
 class HostOf(NamedTuple):
     """A host of the fleet: the master of an IAD, or one of its nodes."""

@@ -27,6 +27,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from _core.colocation.model_file import ModelError, decode
 from agent.net.keys import KeyFiles
 from agent.wire.config import ConfigError
 from fleet.inventory.effective import port_of
@@ -164,6 +165,18 @@ class Store:
         if content is None:
             raise KeyStoreError(f"{found} has no secret yet; fleet keys init makes what is missing")
         return content
+
+    def latency_model(self, path: str) -> bytes:
+        """The latency model in this file of the fleet's folder, which is no secret; KeyStoreError
+        if it is none."""
+        try:
+            data = (self.folder.root / path).read_bytes()
+            decode(data)
+        except OSError as error:
+            raise KeyStoreError(f"placement.model: {path}: {error.strerror}") from None
+        except ModelError as error:
+            raise KeyStoreError(f"placement.model: {path}: {error}") from None
+        return data
 
     def keys(self, party: Party) -> tuple[CurveKey, ...]:
         """A party's keys, revoked or not, the current one first; () if it has none."""

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 from msgspec import Struct
 
-from _core.colocation.model import Colocation
 from agent.placement.moves import Move
 from agent.placement.price import Price
-from agent.placement.view import View, congestion_of, model_of, named
+from agent.placement.view import View, model_of, named
 from agent.placement.world import PlacementError, Unit
 from agent.wire.placement import MAX_PLACED, PlannedMove
 
@@ -61,11 +60,11 @@ def missing(planner: str) -> list[str]:
     return [each for each in LIBRARIES[planner] if find_spec(each) is None]
 
 
-def plan(view: View, planner: str, model: Colocation | None = None, move_cost: float = 0.0) -> Plan:
-    """What a planner would do. `model`: of latencies; by default one that nobody has trained.
-    PlacementError, in one line, if there is no plan."""
+def plan(view: View, planner: str, move_cost: float = 0.0) -> Plan:
+    """What a planner would do, by the latency model of the view. PlacementError, in one line, if
+    there is no plan."""
     if planner == "price":
-        return least_price(view, model, move_cost)
+        return least_price(view, move_cost)
     placement = view.placement
     if planner == "homes":
         from fleet.placement.homes.planner import Homes
@@ -74,27 +73,32 @@ def plan(view: View, planner: str, model: Colocation | None = None, move_cost: f
     if planner == "flows":
         from fleet.placement.flows import Flows
 
-        moves = Flows(congestion_of(placement.world), move_cost).plan(placement)
+        moves = Flows(view.congestion(), move_cost).plan(placement)
         return _costed(view, planner, moves)
-    packing = _packing(view, planner, model)
+    packing = _packing(view, planner)
     return _costed(view, planner, packing.plan(placement.copy()), infeasible(view, packing))
 
 
-def least_price(view: View, model: Colocation | None = None, move_cost: float = 0.0) -> Plan:
+def least_price(view: View, move_cost: float = 0.0) -> Plan:
     """The cheapest placement that local search by price finds, from the placement as it is and from
     packings; a move has to gain more than `move_cost`, so a plan of many moves for little does not
     win. PlacementError as for `plan`."""
     from fleet.placement.local import improved
 
-    packing = _packing(view, "ffd", model)
+    packing = _packing(view, "ffd")
     named_alone = infeasible(view, packing)
     starts: list[Sequence[Move]] = [()]
     for planner in PACKED:
         # Too few masters for all objectives: what there is may still be bettered.
         with suppress(PlacementError):
-            starts.append(_packing(view, planner, model).plan(view.placement.copy()))
+            starts.append(_packing(view, planner).plan(view.placement.copy()))
     found = [
-        _costed(view, "price", improved(view.placement, start, move_cost), named_alone)
+        _costed(
+            view,
+            "price",
+            improved(view.placement, view.congestion(), start, move_cost),
+            named_alone,
+        )
         for start in starts
     ]
 
@@ -105,13 +109,13 @@ def least_price(view: View, model: Colocation | None = None, move_cost: float = 
     return min(found, key=lambda made: (cost(made), len(made.moves)))
 
 
-def fewest_masters(view: View, model: Colocation | None = None) -> int:
+def fewest_masters(view: View) -> int:
     """How many masters keep the objectives of all topics, by the packings that need no library.
     PlacementError if all of them do not."""
     needed = []
     for planner in PACKED:
         after = view.placement.copy()
-        for move in _packing(view, planner, model).plan(view.placement.copy()):
+        for move in _packing(view, planner).plan(view.placement.copy()):
             after.move(move.unit, after.world.master(move.target))
         needed.append(len({at for unit, at in after.items() if unit.kind == "processor"}))
     return min(needed)
@@ -127,11 +131,11 @@ def infeasible(view: View, packing: Packing) -> list[str]:
     ]
 
 
-def _packing(view: View, planner: str, model: Colocation | None) -> Packing:
+def _packing(view: View, planner: str) -> Packing:
     from fleet.placement.processors import Packing
 
     cores = min((each.cores for each in view.world.masters), default=1)
-    return Packing(model or model_of(cores), _packer(planner))
+    return Packing(view.model or model_of(cores), _packer(planner))
 
 
 def _costed(
@@ -142,7 +146,7 @@ def _costed(
         raise PlacementError(f"the plan has {len(moves)} moves, at most {MAX_PLACED} can be made")
     placement = view.placement.copy()
     world = placement.world
-    price = Price(placement, congestion_of(world))
+    price = Price(placement, view.congestion())
     units = view.units()
     cost, masters = _total(price, units), _in_use(view)
     planned = []

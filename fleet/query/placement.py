@@ -97,9 +97,8 @@ class Asker(Struct, frozen=True):
         if isinstance(report, int):
             return report
         try:
-            view = view_of(report)
-            latency = None if trained is None else trained[1]
-            made = plans.plan(view, planner, latency, report.move_cost)
+            view = view_of(report, None if trained is None else trained[1])
+            made = plans.plan(view, planner, report.move_cost)
         except PlacementError as error:
             return exits.fail(f"no plan: {error}", exits.FAILED)
         if file is not None and made.moves:
@@ -256,9 +255,9 @@ def _left(report: PlacementReport, iad: str) -> str:
     return f"{iad} still has {len(left)} unit{'s' * (len(left) != 1)}: {why}"
 
 
-def view_of(report: PlacementReport) -> View:
-    """The placement that a master reports: what is silent does not count."""
-    return View([each.facts for each in report.known if not each.silent])
+def view_of(report: PlacementReport, model: Colocation | None = None) -> View:
+    """The placement that a master reports, with a latency model: what is silent does not count."""
+    return View([each.facts for each in report.known if not each.silent], model)
 
 
 def _model(file: Path) -> tuple[ModelFile, Colocation]:

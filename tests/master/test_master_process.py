@@ -244,6 +244,19 @@ def test_check_says_that_a_good_file_is_good(master):
     assert (run.returncode, run.stdout) == (0, f"{master.config}: ok\n")
 
 
+def test_a_damaged_latency_model_is_one_line(master):
+    master.config.write_text(master.config.read_text() + '\n[placement]\nmodel = "model.json"\n')
+    (master.folder / "model.json").write_bytes(b"{")
+    for options in (["--check"], []):
+        run = subprocess.run(
+            [COMMAND, "--config", master.config, *options],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert run.returncode == 2
+        assert f"placement.model: {master.folder / 'model.json'}: not a latency model" in run.stderr
+        assert run.stderr.count("\n") == 1
+
+
 def test_it_takes_all_files_that_the_system_lets_it_have(start_master):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(1_024, hard), hard))

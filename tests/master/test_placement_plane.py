@@ -8,6 +8,7 @@ from itertools import count
 import pytest
 from msgspec.structs import replace
 
+from agent.master.latency_model import model_of
 from agent.master.movable import MoveStatus
 from agent.master.placement_plane import PlacementPlane
 from agent.master.request_plane import RequestOrigin
@@ -38,6 +39,7 @@ from agent.wire.placement import (
 )
 from agent.wire.principals import Sender
 from agent.wire.topics import Clone, Topic, TopicStatus
+from tests.master.test_latency_model import trained
 
 NAMES = ("iad1", "iad2", "iad3")
 ONE_WAY_S = {("iad1", "iad2"): 0.010, ("iad1", "iad3"): 0.040, ("iad2", "iad3"): 0.030}
@@ -75,6 +77,7 @@ class Site:
             partners=[each.iad for each in self.config.pool if each.iad != self.iad],
             mover=self, epoch=next(self.epochs), listeners=lambda: self.heard,
             sizes=lambda: self.sizes, homes=lambda: self.homes, traffic=self.traffic,
+            model=model_of(self.config, self.folder),
         )  # fmt: skip
 
     def restart(self):
@@ -756,3 +759,15 @@ def test_a_report_names_as_many_masters_as_it_may(world):
     report = world[1].ask(ShowPlacement("s"))
     assert len(report.known) == MAX_TOLD_MASTERS
     assert report.known[0].facts.iad == "iad1"
+
+
+def test_a_trained_model_is_what_a_master_goes_by(tmp_path):
+    (tmp_path / "model.json").write_bytes(trained())
+    world = World(tmp_path, model="model.json")
+    world[2].kept["old"] = TopicStatus(Topic("old"), "none")
+    world.run(20.0)
+    line = world[1].create("new", slo=Slo(90.0, 10.0), processor="comfort_index")
+    # Untrained formulas say 1.5 ms.
+    assert line.startswith("topic new is infeasible alone: it would get p90 = 20")
+    for site in world.sites.values():
+        site.state.close()

@@ -82,10 +82,10 @@ def _decided(
     # A move may cost at some master more than at others: the dearest word counts.
     move_cost = max(each.move_cost for each in reports)
     try:
-        view = View(renewed(facts, learned))
+        view = View(renewed(facts, learned), model)
         if view.troubles:
             return Decision(masters, f"does nothing: {view.troubles[0]}")
-        made = plans.least_price(view, model, move_cost)
+        made = plans.least_price(view, move_cost)
     except PlacementError as error:
         return Decision(masters, f"does nothing: {error}")
     return _worth(masters, made, move_cost)

@@ -91,40 +91,38 @@ def outlooks(
                 )
                 continue
             try:
-                view = View(renewed(facts, learned, period.hours))
+                view = View(renewed(facts, learned, period.hours), model)
             except PlacementError as error:
                 found.append(
                     Outlook(period.name, masters, len(names), 0.0, None, None, (), str(error))
                 )
                 continue
-            found.append(outlook(view, period.name, model, move_cost))
+            found.append(outlook(view, period.name, move_cost))
     return found
 
 
-def outlook(view: View, name: str, model: Colocation | None, move_cost: float) -> Outlook:
+def outlook(view: View, name: str, move_cost: float) -> Outlook:
     """What a placement needs, and the cheapest one that keeps its objectives."""
     topics = view.world.topics
     per_s = sum(view.world.rates[topic] for topic in topics)
     masters = tuple(each.name for each in view.world.masters)
     trouble, needed = "", None
     try:
-        needed = plans.fewest_masters(view, model)
+        needed = plans.fewest_masters(view)
     except PlacementError as error:
         trouble = str(error)
     try:
-        made = plans.least_price(view, model, move_cost)
+        made = plans.least_price(view, move_cost)
     except PlacementError as error:
         return Outlook(name, masters, len(topics), per_s, needed, None, (), trouble or str(error))
     after = view.placement.copy()
     for move in made.moves:
         after.move(Unit(move.unit.kind, move.unit.name), after.world.master(move.target))
-    return Outlook(
-        name, masters, len(topics), per_s, needed, made, _expected(view, after, model), trouble
-    )
+    return Outlook(name, masters, len(topics), per_s, needed, made, _expected(view, after), trouble)
 
 
-def _expected(view: View, after: Placement, model: Colocation | None) -> tuple[Expected, ...]:
-    before_s, after_s = (_latencies(each, model) for each in (view.placement, after))
+def _expected(view: View, after: Placement) -> tuple[Expected, ...]:
+    before_s, after_s = (_latencies(each, view.model) for each in (view.placement, after))
     found = []
     for name, topic in view.world.topics.items():
         unit = Unit("processor", name)

@@ -14,10 +14,12 @@ from agent.wire.edge_config import EdgeConfig
 from agent.wire.master_config import MasterConfig
 from fleet.common import toml
 from fleet.inventory.files import allow_list, edge_config, files_of, master_config
+from fleet.inventory.folder import Folder
 from fleet.inventory.model import Inventory
 from fleet.inventory.parties import Party, hosts, parties
 from fleet.inventory.problems import problems, warnings
 from fleet.inventory.selection import one_host
+from fleet.keys.store import KeyStoreError, Store
 from tests.examples import examples
 from tests.fleet.inventory.inventories import PLAIN, read, sound
 
@@ -40,6 +42,9 @@ class Numbered:
 
     def webhook_file(self, iad: str, webhook: str) -> bytes:
         return f"secret of {webhook} of {iad}\n".encode()
+
+    def latency_model(self, path: str) -> bytes:
+        return f"model in {path}\n".encode()
 
 
 @given(sound(), st.data())
@@ -108,6 +113,34 @@ def test_each_host_has_its_own_secret_and_the_publics_it_needs():
     others = {"keys/master.secret", "keys/iad-iad2.public"}
     assert master.keys() == {"master.toml", "allow.toml", *others}
     assert master["keys/iad-iad2.public"] == b"public of master iad2\n"
+
+
+def test_the_latency_model_of_the_fleet_goes_to_every_master_without_one_of_its_own():
+    own = '[iad.master.placement]\nmodel = "/srv/own.json"\nstorage_bytes = 1e6\n'
+    fleet = read(
+        PLAIN.replace("[[iad.node]]", own + "[[iad.node]]", 1) + '[placement]\nmodel = "m.json"\n'
+    )
+    assert problems(fleet) == []
+    first, second = (
+        {each.path: each for each in files_of(fleet, one_host(fleet, name), Numbered(fleet))}
+        for name in ("iad1/master", "iad2/master")
+    )
+    assert "latency-model.json" not in first
+    assert master_config(fleet, fleet.iad[0]).placement.model == "/srv/own.json"
+    assert master_config(fleet, fleet.iad[0]).placement.storage_bytes == 1e6
+    assert second["latency-model.json"].content == b"model in m.json\n"
+    assert second["latency-model.json"].restart
+    assert master_config(fleet, fleet.iad[1]).placement.model == "latency-model.json"
+
+
+def test_a_latency_model_that_is_none_is_one_line(tmp_path):
+    (tmp_path / "fleet.toml").write_text(PLAIN)
+    store = Store(Folder(tmp_path))
+    for content, says in ((None, "No such file"), (b"{}", "not a latency model: ")):
+        if content is not None:
+            (tmp_path / "m.json").write_bytes(content)
+        with pytest.raises(KeyStoreError, match=f"placement.model: m.json: {says}"):
+            store.latency_model("m.json")
 
 
 MOVING = PLAIN.replace(

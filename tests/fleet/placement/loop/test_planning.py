@@ -113,7 +113,7 @@ def test_a_master_that_went_is_left_out():
 
 
 def test_facts_that_make_no_world_are_one_line(monkeypatch):
-    def refuse(_facts):
+    def refuse(*_):
         raise PlacementError("iad1 has two masters")
 
     monkeypatch.setattr(planning, "View", refuse)
