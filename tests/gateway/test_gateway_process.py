@@ -8,7 +8,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -18,54 +17,17 @@ from agent.gateway import tokens
 from fleet.cli.commands import run
 from fleet.common import exits
 from fleet.simulation.layout import building_fleet, part_of
-from fleet.testbed.ports import free_ports
 from fleet.testbed.testbed import Testbed
 from testkit.waiting import PATIENCE_S, wait_until
 from tests.gateway.conftest import ask
+from tests.gateway.process import COMMAND, ROOT, Process
 
-ROOT = Path(__file__).parents[2]
-COMMAND = (sys.executable, "-m", "agent.gateway.main")
 QUERY = {
     "areas": ["b1"],
     "window": {"last_s": 60},
     "slo": {"percentile": 99, "latency_ms": 5_000},
     "form": "aggregate",
 }
-
-
-class Process:
-    """The gateway with the configuration `text`, and what it wrote."""
-
-    def __init__(self, folder, text=""):
-        self.port = free_ports(1)[0]
-        self.config = folder / "gateway.toml"
-        self.config.write_text(f'{text}\n[http]\nlisten = "127.0.0.1:{self.port}"\n')
-        self.access = str(folder / "access.json")
-        self.log = folder / "gateway.log"
-
-    def __enter__(self):
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*COMMAND, "--config", self.config, "--exit-on-stdin-eof"],
-                stdin=subprocess.PIPE,
-                stderr=log,
-                cwd=ROOT,
-            )
-        wait_until(self.said, lambda text: "listening on" in text, processes=[self.process])
-        return self
-
-    def said(self):
-        return self.log.read_text()
-
-    def end(self, number=signal.SIGTERM):
-        os.kill(self.process.pid, number)
-        return self.process.wait(PATIENCE_S)
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        self.process.stdin.close()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -54,13 +54,15 @@ class Mosquitto:
 
 
 class Listener:
-    """Keeps the newest payload of each topic, and how many came."""
+    """Keeps the newest payload of each topic, all that came, and in `again` what the broker says
+    that it sent before."""
 
     def __init__(self, port, pattern="#", **options):
         from paho.mqtt.client import Client
         from paho.mqtt.enums import CallbackAPIVersion
 
-        self.newest, self.came, self.lock = {}, [], threading.Lock()
+        self.newest, self.came, self.again = {}, [], []
+        self.lock = threading.Lock()
         self.subscribed = threading.Event()
         session = options.get("session", "")
         self.client = Client(CallbackAPIVersion.VERSION2, session, clean_session=not session)
@@ -78,6 +80,8 @@ class Listener:
         with self.lock:
             self.came.append((message.topic, bytes(message.payload)))
             self.newest[message.topic] = bytes(message.payload)
+            if message.dup:
+                self.again.append(bytes(message.payload))
 
     def retained(self):
         """What there is, without what was emptied."""
