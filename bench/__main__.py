@@ -1,5 +1,6 @@
 """Run all benchmarks, or those named: ``python -m bench [--page] [name …]``; one line of JSON per
-result. With --page the results go to docs/results/speed.md, too."""
+result. With --page the results go to docs/results/speed.md, too. One that cannot run here is a line
+on stderr, as is one that fails; the others run all the same."""
 
 import functools
 import sys
@@ -42,7 +43,7 @@ from bench import (
     take_over,
     too_large,
 )
-from bench.output import Result, report
+from bench.output import CannotRunError, Result, report
 
 # By the names of their measures, so that one can be run alone.
 BENCHMARKS: dict[str, Callable[[], Iterable[Result]]] = {
@@ -96,8 +97,24 @@ def main() -> None:
     for name in names:
         if name not in BENCHMARKS:
             sys.exit(f"error: no benchmark {name!r}; known: {', '.join(BENCHMARKS)}")
-        results = BENCHMARKS[name]()
+    failed = [name for name in names if not reported(name, page)]
+    if failed:
+        sys.exit(f"error: failed: {', '.join(failed)}")
+
+
+def reported(name: str, page: bool) -> bool:
+    """Run this one and print its results; false: it failed."""
+    # Not all are generators: some have run when they return.
+    results = (each for run in (BENCHMARKS[name],) for each in run())
+    try:
         report(speed_page.kept(results, Path("docs/results")) if page else results)
+    except CannotRunError as error:
+        print(f"{name}: skipped, as this host lacks {error}", file=sys.stderr)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - an hour of others is left to run
+        told = " ".join(str(error).split()) or "no reason given"
+        print(f"{name}: failed: {type(error).__name__}: {told}", file=sys.stderr)
+        return False
+    return True
 
 
 if __name__ == "__main__":

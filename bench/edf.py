@@ -64,8 +64,8 @@ def run() -> list[Result]:
     )
     peer = "heapq of tuples, from Python"
     return [
-        result("edf-python", python_s, "ns", peer, heapq_s),
-        result("edf-cython", cython_s, "ns", peer, heapq_s),
+        result("edf-python", python_s, "ns", peer, heapq_s, least_ratio=2.5),
+        result("edf-cython", cython_s, "ns", peer, heapq_s, least_ratio=5.0),
     ]
 
 

@@ -97,9 +97,18 @@ def run() -> list[Result]:
     imports = "bare Python with zmq, sqlite3, msgspec"
     floor = bare(lambda process: resident_mib(process.pid))
     return [
-        result("edge-rss", rss, "MiB", imports, floor, one_sensor=rss_one, helpers_mib=mib),
-        result("edge-cpu", percent, "% of a core", "the aim", 1.0, all_drivers=percent_all),
-        result("edge-start", start_s, "ms", imports, bare_s),
+        result(
+            "edge-rss",
+            rss,
+            "MiB",
+            imports,
+            floor,
+            least_ratio=1 / 1.25,
+            one_sensor=rss_one,
+            helpers_mib=mib,
+        ),
+        result("edge-cpu", percent, "% of a core", most=1.0, all_drivers=percent_all),
+        result("edge-start", start_s, "ms", imports, bare_s, least_ratio=0.2),
         week(),
         *triggers(),
     ]

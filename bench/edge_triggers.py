@@ -85,8 +85,8 @@ def triggers() -> list[Result]:
             node.close()
     floor = "without triggers"
     return [
-        result("edge-triggers-thresholds", plain, "us", floor, without),
-        result("edge-triggers-rates", rates, "us", floor, without),
+        result("edge-triggers-thresholds", plain, "us", floor, without, least_ratio=0.8),
+        result("edge-triggers-rates", rates, "us", floor, without, least_ratio=0.8),
     ]
 
 

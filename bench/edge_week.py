@@ -141,8 +141,7 @@ def week() -> Result:
     )
     kib = [int(line) for line in done.stdout.split()]
     percent = 100 * (kib[-1] - kib[0]) / kib[0]
-    # Negative growth has no ratio to the goal.
-    return result("edge-week", max(percent, 0.001), "% grown", "the aim", 1.0, kib=kib)
+    return result("edge-week", percent, "% grown", most=1.0, kib=kib)
 
 
 if __name__ == "__main__":

@@ -307,14 +307,12 @@ def measure(streams: int, alerts: int) -> Measured:
 def run() -> Iterable[Result]:
     """The results."""
     found = measure(STREAMS, ALERTS)
+    yield result("gateway: alert to browser, p99", found.p99_s, "ms", most=0.25, p50=found.p50_ms)
+    yield result("gateway: frame of 1,000 areas", max(found.frames), "B", most=12_000)
     yield result(
-        "gateway: alert to browser, p99", found.p99_s, "ms", "goal", 0.25, p50=found.p50_ms
+        f"gateway: memory, {STREAMS} streams", found.full_mib, "MiB", most=80.0, **found.costs
     )
-    yield result("gateway: frame of 1,000 areas", max(found.frames), "B", "goal", 12_000)
-    yield result(
-        f"gateway: memory, {STREAMS} streams", found.full_mib, "MiB", "goal", 80.0, **found.costs
-    )
-    yield result("gateway: end with streams open", found.ended_s, "s", "goal", 2.0)
+    yield result("gateway: end with streams open", found.ended_s, "s", most=2.0)
 
 
 def idle() -> Iterable[Result]:
@@ -323,4 +321,4 @@ def idle() -> Iterable[Result]:
     of = f"{IDLE_STREAMS:,} browsers"
     yield result(f"gateway: memory, {of}", found.full_mib, "MiB", **found.costs)
     yield result(f"gateway: alert to one of {of}, p99", found.p99_s, "ms", p50=found.p50_ms)
-    yield result(f"gateway: end with {of}", found.ended_s, "s", "goal", 2.0)
+    yield result(f"gateway: end with {of}", found.ended_s, "s", most=2.0)

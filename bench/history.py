@@ -103,10 +103,10 @@ def seconds(work: Callable[[], object]) -> Callable[[], float]:
 
 
 def run() -> list[Result]:
-    """Goals: history-series within 5 times the flat file (a ratio of 0.2 or more), with the groups
-    in the pods' cache; history-aggregate faster than DuckDB; history-bytes within its budget.
-    history-merge, of two sensors' readings by turns, 10 times as fast as a sort in Python.
-    history-series-first informs: every group is read from the file and checked."""
+    """Goals: history-series-first, of which every group is read from the file and checked, within 5
+    times the flat file, as history-series, with the groups in the pods' cache; history-aggregate
+    faster than DuckDB; history-bytes within its budget; history-merge, of two sensors' readings by
+    turns, 10 times as fast as a sort in Python."""
     import duckdb
 
     with tempfile.TemporaryDirectory() as folder:
@@ -141,12 +141,12 @@ def run() -> list[Result]:
             reader.series(start_ms, end_ms)
 
         # Separately, because DuckDB evicts our data from the processor's caches.
-        series_s, flat_s = interleaved(
+        series_s, first_s, flat_s = interleaved(
             ROUNDS,
             seconds(lambda: reader.series(start_ms, end_ms)),
+            seconds(first),
             seconds(lambda: _read(flat)),
         )
-        (first_s,) = interleaved(ROUNDS, seconds(first))
         aggregate_s, duckdb_s = interleaved(
             ROUNDS,
             seconds(lambda: reader.aggregate(start_ms, end_ms)),
@@ -161,17 +161,26 @@ def run() -> list[Result]:
         reader.close()
         history.close()
     bytes_a_day = day()
+    flat_file = "the same bytes from a flat file"
     return [
-        result("history-series", series_s, "us", "the same bytes from a flat file", flat_s),
-        result("history-series-first", first_s, "us", "the same bytes from a flat file", flat_s),
-        result("history-merge", merge_s, "us", "a sort in plain Python", sort_s),
-        result("history-aggregate", aggregate_s, "us", "DuckDB, its own table", duckdb_s),
+        result("history-series", series_s, "us", flat_file, flat_s, least_ratio=0.2),
+        result("history-series-first", first_s, "us", flat_file, flat_s, least_ratio=0.2),
+        result("history-merge", merge_s, "us", "a sort in plain Python", sort_s, least_ratio=10.0),
+        result(
+            "history-aggregate",
+            aggregate_s,
+            "us",
+            "DuckDB, its own table",
+            duckdb_s,
+            least_ratio=1.0,
+        ),
         result(
             "history-bytes",
             bytes_a_day["pages_mb"],
             "MB a day, in pages",
             "the budget",
             BUDGET_MB,
+            most=BUDGET_MB,
             written_mb=bytes_a_day["written_mb"],
         ),
     ]

@@ -50,7 +50,7 @@ def plan(name: str, case: Case) -> Result:
         "s",
         "greedy alone",
         greedy_s,
-        goal_s=GOAL_S,
+        most=GOAL_S,
         clients=case.clients,
         topics=case.topics,
         servers=case.servers,

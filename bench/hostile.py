@@ -282,6 +282,8 @@ def measure(name: str) -> Result:
         "ms",
         "the same client before",
         before_s,
+        least_ratio=0.67,
+        also={"at most 64 MiB more": peak[0] - resident <= 64.0},
         times=round(apart.p99_s / before_s, 2),
         p99_after_ms=round(back_s * 1e3, 2),
         rss_mib={"before": round(resident), "peak": round(peak[0]), "after": round(after)},

@@ -153,7 +153,7 @@ def run() -> Iterator[Result]:
         cpu_us_a_subtask=round(best.cpu_s / best.queries / FANOUT * 1e6, 1),
         per_core_s=round(per_core_s),
         times_paper=round(per_core_s / PAPER_PER_S, 1),
-        goal_met=best.per_s / max(1.0, cores) >= GOAL * PAPER_PER_S,
+        least=GOAL * PAPER_PER_S * max(1.0, cores),
     )
 
 

@@ -110,11 +110,11 @@ def run() -> list[Result]:
             "ms",
             "all accounts and the whole cost from scratch",
             whole,
+            most=GOAL_S,
             p99_ms=round(taken[int(len(taken) * 0.99)] * 1e3, 4),
             mean_ms={kind: round(sum(t) / len(t) * 1e3, 4) for kind, t in times.items()},
             clients=CLIENTS,
             topics=TOPICS,
             servers=SERVERS,
-            goal_ms=GOAL_S * 1e3,
         )
     ]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 KEYS = ("iad", "policy")
 NAMES = {"queueing_ms": "queueing_p99_ms", "unloaded_ms": "unloaded_p99_ms"}
 WARM_UP = 200_000
+MOST_GROWTH = 1.3  # from the smallest size
 
 
 def run(arguments: Sequence[str] = ()) -> Iterator[Result]:
@@ -43,11 +44,12 @@ def run(arguments: Sequence[str] = ()) -> Iterator[Result]:
             us = cpu_s / subtasks * 1e6
             least_us = least_us or us
             yield result(
-                "ranks",
+                f"ranks-{millions:g}-million",
                 cpu_s / subtasks,
                 "us",
                 "ranks of a sort",
                 sorted_s / subtasks,
+                also={f"growth ≤ {MOST_GROWTH:g}": us / least_us <= MOST_GROWTH},
                 subtasks=subtasks,
                 growth=round(us / least_us, 3),
             )

@@ -17,7 +17,10 @@ from lab import pages
 from lab.provenance import load_average
 
 NAME: Final = "speed"
-HEADINGS: Final = ("measure", "here", "beside it", "ratio", "load average", "date")
+HEADINGS: Final = (
+    "measure", "here", "beside it", "ratio", "goal", "goal met", "load average", "date",
+)  # fmt: skip
+MET: Final = {True: "yes", False: "**no**", None: "–"}
 
 
 def kept(results: Iterable[Result], folder: Path) -> Iterator[Result]:
@@ -31,6 +34,8 @@ def kept(results: Iterable[Result], folder: Path) -> Iterator[Result]:
             f"{each['value']:,g} {each['unit']}",
             each["peer"] or "–",
             "–" if each["ratio"] is None else f"{each['ratio']:.2f}",
+            each["goal"] or "–",
+            MET[each["goal_met"]],
             f"{load_average():.1f}",
             time.strftime("%Y-%m-%d"),
         ]

@@ -20,6 +20,7 @@ from agent.overlay.scot import BrokerId
 from agent.wire.base import TRIGGER_RAISED
 from agent.wire.codec import encode
 from agent.wire.messages import Hello, NodeEvent, NodeEvents
+from bench.output import CannotRunError
 from bench.processes import agent, cpu_s, process, ready
 from bench.push import mqtt
 from bench.push.clients import Measured, MqttAlert, Specification
@@ -174,10 +175,10 @@ class Mosquitto:
 
 
 def program() -> str:
-    """Path of mosquitto; exits with instructions if there is none."""
+    """Path of mosquitto; `CannotRunError` if there is none."""
     found = shutil.which("mosquitto", path=os.environ.get("PATH", "") + ":/usr/sbin")
     if found is None:
-        sys.exit("error: no mosquitto to measure beside; apt-get install mosquitto")
+        raise CannotRunError("mosquitto; apt-get install mosquitto")
     return found
 
 
