@@ -15,7 +15,7 @@ MAX_FRAME: Final = 65 * 2**20
 READ_AT_ONCE: Final = 256 * 1_024
 
 decode_request: Final = msgspec.msgpack.Decoder(Request).decode
-decode_answer: Final = msgspec.msgpack.Decoder(Answer).decode
+_decode_answer: Final = msgspec.msgpack.Decoder(Answer).decode
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
@@ -26,7 +26,15 @@ def frame(message: Request | Answer) -> bytes:
 
 
 class FrameError(ValueError):
-    """What was received is no frame."""
+    """What was received is no frame, or no answer."""
+
+
+def decode_answer(body: bytes) -> Answer:
+    """The answer in a frame; FrameError. A worker, in which user code runs, is never trusted."""
+    try:
+        return _decode_answer(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FrameError(f"no answer: {error}") from None
 
 
 class Frames:

@@ -256,7 +256,7 @@ class WorkerPool:
             for body in process.frames.take(data):
                 answer: Answer = decode_answer(body)
                 self._events.append(msgspec.structs.replace(answer, worker=process.number))
-        except (FrameError, msgspec.DecodeError, UnicodeDecodeError):
+        except FrameError:
             self._ignore(process, process.socket.fileno())
             self._events.append(Babbled(process.number))
         self._handle_all()

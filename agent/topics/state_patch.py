@@ -15,6 +15,10 @@ RUN = 32
 WINDOW = 1 << 16
 TRIES = 64
 
+# A state's limit, as `StateBytes` of agent.processing.definition: a patch may name one range a million
+# times, and seven kilobytes of it stand for a gigabyte.
+MAX_STATE_BYTES = 64 * 2**20
+
 Piece = tuple[int, int] | bytes
 _decode = msgspec.msgpack.Decoder(list[Piece]).decode
 
@@ -26,20 +30,24 @@ def patch(before: bytes, after: bytes) -> bytes:
 
 
 def applied(before: bytes, patch_: bytes) -> bytes:
-    """The later state. ValueError if this is no patch of it."""
+    """The later state. ValueError if this is no patch of it, or if it were larger than a state
+    may be."""
     try:
         pieces = _decode(patch_)
     except msgspec.MsgspecError as error:
         raise ValueError(f"no patch: {error}") from None
-    made = []
+    made, size = [], 0
     for piece in pieces:
         if isinstance(piece, bytes):
-            made.append(piece)
-            continue
-        start, end = piece
-        if not 0 <= start <= end <= len(before):
-            raise ValueError("a patch of another state")
-        made.append(before[start:end])
+            start, end = 0, len(piece)
+        else:
+            start, end = piece
+            if not 0 <= start <= end <= len(before):
+                raise ValueError("a patch of another state")
+        size += end - start
+        if size > MAX_STATE_BYTES:
+            raise ValueError(f"a patch that makes more than {MAX_STATE_BYTES >> 20} MiB")
+        made.append(piece if isinstance(piece, bytes) else before[start:end])
     return b"".join(made)
 
 

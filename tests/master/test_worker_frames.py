@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -63,3 +64,13 @@ def test_a_length_beyond_all_bounds_is_refused_before_its_body_comes():
     assert Frames().take(LENGTH.pack(MAX_FRAME)) == []
     with pytest.raises(FrameError):
         Frames().take(frame(WorkerReady(0)) + LENGTH.pack(MAX_FRAME + 1))
+
+
+# An answer with a field that nobody knows: an array in an array, and so on.
+NESTED = b"\x97" + msgspec.msgpack.encode(ANSWERS[-1])[1:] + b"\x91" * 100_000 + b"\xc0"
+
+
+@pytest.mark.parametrize("body", [b"", b"\xc1", b"\x92\xa6Failed\x01", b"\xa1\xff", NESTED])
+def test_what_is_no_answer_is_told_as_such(body):
+    with pytest.raises(FrameError):
+        decode_answer(body)

@@ -86,6 +86,14 @@ def babbles():
         except OSError:
             pass
 
+def nests():
+    body = b"\\x97\\xa6Failed\\x01\\x02\\xa1t\\x00\\xc2" + b"\\x91" * 90_000 + b"\\xc0"
+    for fd in range(3, 4096):
+        try:
+            os.write(fd, len(body).to_bytes(4, "big") + body)
+        except OSError:
+            pass
+
 def closes():
     os.closerange(3, 4096)
 
@@ -146,6 +154,7 @@ ENDS = {
     "leaks": "it found no more memory",
     "dies": "its worker ended with status 3",
     "babbles": "its worker wrote what is no answer",
+    "nests": "its worker wrote what is no answer",
     "closes": "its worker",
 }
 

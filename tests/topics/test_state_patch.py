@@ -1,13 +1,15 @@
 """Patches of a processor's state: always exact, and small where little has changed."""
 
 import random
+from typing import get_args
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.topics.state_patch import applied, patch
+from agent.processing.definition import StateBytes
+from agent.topics.state_patch import MAX_STATE_BYTES, applied, patch
 
 PARTS = st.lists(st.sampled_from([b"", b"a", b"\x00" * 40, bytes(range(64)), b"xyz" * 30]))
 
@@ -43,3 +45,12 @@ def test_what_is_no_patch_of_this_state_is_told():
     for before, wrong in [(b"x", made), (b"", b"\xc1"), (b"", b"\x91\x92\xff\x00")]:
         with pytest.raises(ValueError, match="patch"):
             applied(before, wrong)
+
+
+def test_a_patch_makes_no_more_than_a_state_may_have():
+    bomb = msgspec.msgpack.encode([(0, 1 << 20)] * 1_000)
+    assert len(bomb) < 10_000
+    with pytest.raises(ValueError, match="a patch that makes more than 64 MiB"):
+        applied(b"x" * (1 << 20), bomb)
+    [limit] = [each.le for each in get_args(StateBytes)[1:]]
+    assert limit == MAX_STATE_BYTES
