@@ -37,6 +37,7 @@ from fleet.inventory.effective import (
     pods_of,
     sensors_of,
     triggers_of,
+    units_of,
     visitors,
 )
 from fleet.inventory.model import Iad, Inventory, Node
@@ -151,16 +152,18 @@ def master_config(
         scheduling=master.scheduling,
         liveness=master.liveness,
         records=records,
-        placement=_placement(fleet),
+        placement=_placement(fleet, iad),
     )
 
 
-def _placement(fleet: Inventory) -> MasterPlacement:
-    """The masters that others are found through: the first ones, the same in all files."""
+def _placement(fleet: Inventory, iad: Iad) -> MasterPlacement:
+    """What the IAD's master takes of units, and the masters that others are found through: the
+    first ones, the same in all files."""
+    made = MasterPlacement(**units_of(fleet, iad))
     if not fleet.placement.find:
-        return MasterPlacement()
+        return made
     found = tuple([_public_address(iad) for iad in _bootstrap(fleet)])
-    return MasterPlacement(bootstrap=found, bootstrap_keys=BOOTSTRAP_KEYS)
+    return replace(made, bootstrap=found, bootstrap_keys=BOOTSTRAP_KEYS)
 
 
 def _bootstrap(fleet: Inventory) -> tuple[Iad, ...]:
