@@ -283,32 +283,33 @@ class MasterState(Section, frozen=True):
 ANY_HOST: Final = ("tcp://*:", "tcp://0.0.0.0:", "tcp://[::]:")
 
 
+# For states and inboxes of units; CPU-seconds a second; seconds of delay a second.
+UnitBytes = Annotated[float, Meta(ge=0.0, le=1e18)]
+UnitCompute = Annotated[float, Meta(ge=0.0, le=65_536.0)]
+MostProcessors = Annotated[Count, Meta(le=256)]
+Cost = Annotated[float, Meta(ge=0.0, le=1e6)]
+Partners = Annotated[tuple[Name, ...], Meta(max_length=1024)]
+
+
 class MasterPlacement(Section, frozen=True):
     """What this master takes of units that may live on any master, such as topics."""
 
     storage_bytes: Annotated[
-        float, Meta(ge=0.0, le=1e18, description="Bytes for states and inboxes; 0: no limit.")
+        UnitBytes, Meta(description="Bytes for states and inboxes; 0: no limit.")
     ] = 0.0
     compute: Annotated[
-        float,
-        Meta(ge=0.0, le=65_536.0, description="CPU-seconds a second for them; 0: all cores."),
+        UnitCompute, Meta(description="CPU-seconds a second for them; 0: all cores.")
     ] = 0.0
     most_processors: Annotated[
-        Count, Meta(le=256, description="Topics that may come to live here.")
+        MostProcessors, Meta(description="Topics that may come to live here.")
     ] = 32
     opening_cost: Annotated[
-        float,
-        Meta(
-            ge=0.0,
-            le=1e6,
-            description="Price of having any unit at all, in seconds of delay a second.",
-        ),
+        Cost,
+        Meta(description="Price of having any unit at all, in seconds of delay a second."),
     ] = 0.0
     move_cost: Annotated[
-        float,
+        Cost,
         Meta(
-            ge=0.0,
-            le=1e6,
             description="A new topic moves, and drift moves a unit, only if that saves more, in "
             "seconds of delay a second.",
         ),
@@ -324,9 +325,8 @@ class MasterPlacement(Section, frozen=True):
         ),
     ] = False
     partners: Annotated[
-        tuple[Name, ...],
+        Partners,
         Meta(
-            max_length=1024,
             description="IADs of the overlay's neighbours that are this operator's, too: units "
             "move to their masters as to those of the pool, which know what is measured here.",
         ),

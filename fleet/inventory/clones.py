@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agent.wire.clones import CloneOf
+from agent.wire.messages import Slo
 from fleet.inventory.effective import clone_of
 from fleet.inventory.model import Iad, Inventory
 
@@ -22,8 +23,12 @@ def clones_of(fleet: Inventory, iad: Iad) -> list[CloneOf]:
                 parameters=wanted.set,
                 every_s=wanted.every_s,
                 channels=wanted.channels,
+                service=wanted.service,
                 peers=tuple([each for each in dict.fromkeys(wanted.peers) if each != device]),
+                peers_where=wanted.peers_where,
                 leaves=wanted.leaves,
+                slo=wanted.slo and Slo(wanted.slo.percentile, wanted.slo.latency_ms),
+                limits=wanted.limits,
                 standby=wanted.standby and wanted.leaves,  # else it is a contradiction
             )
         )

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from agent.overlay.scot import BrokerId
+from typing import Any
+
+from msgspec.structs import fields
+
+from agent.overlay.scot import BrokerId, ScotError
 from agent.wire.edge_config import EdgeHistory, EdgePods, EdgeSensor, EdgeTrigger
-from fleet.inventory.model import DeviceClone, Group, Homes, Iad, Inventory, JumpHost, Node
+from fleet.inventory.model import DeviceClone, Group, Homes, Iad, Inventory, JumpHost, Node, Units
 from fleet.inventory.overlay_plan import OverlayPlan
 from fleet.inventory.parties import HostOf
 
@@ -108,3 +112,28 @@ def overlay_of(fleet: Inventory) -> OverlayPlan | None:
         if iad.overlay is not None
     }
     return OverlayPlan(fleet.overlay.links, fleet.overlay.clusters, places)
+
+
+def units_of(fleet: Inventory, iad: Iad) -> dict[str, Any]:
+    """What the IAD's master takes of units: its own settings, else the fleet's. Without those that
+    neither has, which are the master's own defaults."""
+    own, common = iad.master.placement, fleet.placement
+    found = {
+        each.name: getattr(common if getattr(own, each.name) is None else own, each.name)
+        for each in fields(Units)
+    }
+    if own.partners is None and common.partners is not None:
+        near = neighbours_of(fleet, iad)
+        found["partners"] = tuple([name for name in common.partners if name in near])
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def neighbours_of(fleet: Inventory, iad: Iad) -> frozenset[str]:
+    """The IADs that are its neighbours in the overlay; none while the overlay has mistakes."""
+    plan = overlay_of(fleet)
+    if plan is None or iad.name not in plan.places:
+        return frozenset()
+    try:
+        return frozenset(plan.neighbours(iad.name))
+    except (ScotError, KeyError):
+        return frozenset()

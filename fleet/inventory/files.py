@@ -37,6 +37,7 @@ from fleet.inventory.effective import (
     pods_of,
     sensors_of,
     triggers_of,
+    units_of,
     visitors,
 )
 from fleet.inventory.model import Iad, Inventory, Node
@@ -47,7 +48,7 @@ STATE: Final = "/var/lib/sanderling"
 # Masters that others are found through, and the file with their keys.
 MOST_BOOTSTRAP: Final = 3
 BOOTSTRAP_KEYS: Final = "keys/bootstrap.public"
-# The latency model of the whole fleet, at each master that has none of its own.
+# A master's latency model beside its configuration.
 LATENCY_MODEL: Final = "latency-model.json"
 
 
@@ -158,15 +159,16 @@ def master_config(
 
 
 def _placement(fleet: Inventory, iad: Iad) -> MasterPlacement:
-    """What the inventory says of the IAD's master, the model of all, and the masters that others
-    are found through: the first ones, the same in all files."""
-    section = iad.master.placement
-    if fleet.placement.model and not section.model:
-        section = replace(section, model=LATENCY_MODEL)
+    """What the IAD's master takes of units, and the masters that others are found through: the
+    first ones, the same in all files."""
+    units = units_of(fleet, iad)
+    if units.get("model"):
+        units["model"] = LATENCY_MODEL
+    made = MasterPlacement(**units)
     if not fleet.placement.find:
-        return section
+        return made
     found = tuple([_public_address(each) for each in _bootstrap(fleet)])
-    return replace(section, bootstrap=found, bootstrap_keys=BOOTSTRAP_KEYS)
+    return replace(made, bootstrap=found, bootstrap_keys=BOOTSTRAP_KEYS)
 
 
 def _bootstrap(fleet: Inventory) -> tuple[Iad, ...]:
@@ -250,11 +252,11 @@ def _master_files(fleet: Inventory, iad: Iad, keys: Keys) -> tuple[HostFile, ...
             for name in dict.fromkeys(others)
         ],
         *_bootstrap_keys(fleet, keys),
-        *(
-            [HostFile(LATENCY_MODEL, keys.latency_model(fleet.placement.model))]
-            if fleet.placement.model and not iad.master.placement.model
-            else []
-        ),
+        *[
+            HostFile(LATENCY_MODEL, keys.latency_model(path))
+            for name, path in units_of(fleet, iad).items()
+            if name == "model" and path
+        ],
     )
 
 

@@ -8,7 +8,18 @@ import msgspec
 from msgspec import Meta
 
 from agent.wire.about import RoomName
-from agent.wire.base import MAX_AREAS, MAX_CHANNELS, MAX_MASTERS, Area, Channel, Name
+from agent.wire.base import (
+    LONGEST_TIMEOUT_MS,
+    MAX_AREAS,
+    MAX_CHANNELS,
+    MAX_MASTERS,
+    Area,
+    Channel,
+    Finite,
+    Name,
+    SloPercentile,
+    Text,
+)
 from agent.wire.clones import Device
 from agent.wire.config import DAY_S, File, Metrics, Section
 from agent.wire.edge_config import (
@@ -19,13 +30,17 @@ from agent.wire.edge_config import (
     EdgeTrigger,
 )
 from agent.wire.master_config import (
+    Cost,
     MasterAutoscale,
     MasterClients,
     MasterLiveness,
-    MasterPlacement,
     MasterRecords,
     MasterScheduling,
+    MostProcessors,
     Offered,
+    Partners,
+    UnitBytes,
+    UnitCompute,
 )
 from agent.wire.overlay_config import Cluster, OverlayAdvertisement
 from agent.wire.topics import MAX_PARAMETERS, MAX_PEERS, Interval, Parameter, ProcessorName
@@ -126,6 +141,17 @@ class Homes(Section, frozen=True):
     ] = 0.0
 
 
+class CloneObjective(Section, frozen=True):
+    """Objective for the time from a message's arrival until the clone has processed it."""
+
+    percentile: Annotated[
+        SloPercentile, Meta(description="The percentile of these times, such as 90.")
+    ]
+    latency_ms: Annotated[
+        float, Meta(gt=0.0, le=LONGEST_TIMEOUT_MS, description="At most so many milliseconds.")
+    ]
+
+
 class DeviceClone(Section, frozen=True):
     """A node's clone (docs/use/clones.md), which `fleet clone apply` has made."""
 
@@ -151,6 +177,24 @@ class DeviceClone(Section, frozen=True):
             "itself out.",
         ),
     ] = ()
+    peers_where: Annotated[
+        Text,
+        Meta(
+            description="A filter, such as 'temperature > 30': it hears clones whose outputs match."
+        ),
+    ] = ""
+    service: Annotated[Name, Meta(description="The service that reads the node.")] = "default"
+    slo: Annotated[
+        CloneObjective | None, Meta(description="How fast it is to be; left out: no objective.")
+    ] = None
+    limits: Annotated[
+        dict[Channel, Finite],
+        Meta(
+            max_length=MAX_PARAMETERS,
+            description="What its processor may take, where that is not the usual: cpu_s, "
+            "memory_bytes, waiting and others (docs/use/processors.md).",
+        ),
+    ] = msgspec.field(default_factory=dict)
     leaves: Annotated[
         bool,
         Meta(description="Whether it may live at other IADs' masters, under a pseudonym."),
@@ -212,6 +256,52 @@ class Node(Section, frozen=True):
     metrics: Metrics | None = None
 
 
+class Units(Section, frozen=True):
+    """What a master takes of units, such as topics and clones, and whether they move by themselves
+    (docs/run/placement.md). What is left out of `[iad.master.placement]` is as `[placement]` has
+    it; what is left out there, too, is the master's own default."""
+
+    model: Annotated[
+        str | None,
+        Meta(
+            description="Latency model, a file that `fleet placement train` has written, from the "
+            "fleet's folder: it is deployed with the configuration.",
+        ),
+    ] = None
+    drift: Annotated[
+        bool | None,
+        Meta(description="Whether units move by themselves when another master is cheaper."),
+    ] = None
+    move_cost: Annotated[
+        Cost | None,
+        Meta(description="They move only if that saves more, in seconds of delay a second."),
+    ] = None
+    opening_cost: Annotated[
+        Cost | None,
+        Meta(description="Price of having any unit at all, in seconds of delay a second."),
+    ] = None
+    compute: Annotated[
+        UnitCompute | None, Meta(description="CPU-seconds a second for units; 0: all cores.")
+    ] = None
+    storage_bytes: Annotated[
+        UnitBytes | None, Meta(description="Bytes for states and inboxes; 0: no limit.")
+    ] = None
+    most_processors: Annotated[
+        MostProcessors | None, Meta(description="Topics and clones that may come to live there.")
+    ] = None
+    partners: Annotated[
+        Partners | None,
+        Meta(
+            description="IADs to whose masters units may move beside those of the pool: neighbours "
+            "in the overlay. In `[placement]` each master takes those that are its neighbours."
+        ),
+    ] = None
+    alone: Annotated[
+        bool | None,
+        Meta(description="Tell no other master what is measured, give and take no units."),
+    ] = None
+
+
 class Master(Section, frozen=True):
     """An IAD's master: where it runs and listens."""
 
@@ -247,7 +337,7 @@ class Master(Section, frozen=True):
     autoscale: MasterAutoscale = MasterAutoscale()
     clients: MasterClients = MasterClients()
     records: MasterRecords = MasterRecords()
-    placement: MasterPlacement = MasterPlacement()
+    placement: Units = Units()
     metrics: Metrics = Metrics()
     webhook: Annotated[
         tuple[Receiver, ...],
@@ -309,9 +399,10 @@ class Overlay(Section, frozen=True):
     ] = "idr"
 
 
-class Placement(Section, frozen=True):
-    """Whether masters find each other, and what `fleet placement follow` does with what they
-    recorded (docs/run/placement.md)."""
+class Placement(Units, frozen=True):
+    """What all masters take of units, and whether these move by themselves; whether masters find
+    each other; and what `fleet placement follow` does with what they recorded
+    (docs/run/placement.md)."""
 
     find: Annotated[
         bool,
@@ -320,13 +411,6 @@ class Placement(Section, frozen=True):
             "`placement.bootstrap`, their allow-lists `partner`."
         ),
     ] = False
-    model: Annotated[
-        str,
-        Meta(
-            description="Latency model for all masters, a file that `fleet placement train` has "
-            "written, from the fleet's folder: it is deployed with their configuration."
-        ),
-    ] = ""
     follow: Annotated[
         bool,
         Meta(description="Whether it makes the moves that it plans; if not, it only names them."),

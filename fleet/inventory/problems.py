@@ -16,6 +16,7 @@ from fleet.inventory.contradictions import (
     places,
     sensors,
     triggers,
+    units,
     webhooks,
 )
 from fleet.inventory.files import edge_config, master_config, pool_members
@@ -37,6 +38,7 @@ def problems(fleet: Inventory) -> list[str]:
         sensors,
         triggers,
         overlay,
+        units,
         webhooks,
     )
     found = [line for subject in subjects for line in subject.check(fleet)]

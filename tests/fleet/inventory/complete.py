@@ -21,10 +21,19 @@ pin = "0.1.0-0123abcd"
 keep = 4
 
 [placement]
+model = "latency-model.json"
 find = true
 follow = true
 every_s = 600.0
 window_s = 1200.0
+drift = true
+move_cost = 0.02
+opening_cost = 0.5
+compute = 1.5
+storage_bytes = 1e9
+most_processors = 64
+partners = ["iad2", "iad3"]
+alone = false
 
 [rooms]
 "b1/f1" = "First floor"
@@ -70,7 +79,9 @@ pods = { count = 2, containers = true, emulate = "pi4" }
 homes = { other = ["iad3"] }
 clone = { processor = "comfort_index", set = { index = "discomfort" }, every_s = 5.0, \
 channels = ["temperature", "humidity"], peers = ["iad1/n1", "iad1/n2"], leaves = true, \
-standby = true }
+standby = true, peers_where = "discomfort > 24", service = "climate", \
+slo = { percentile = 90.0, latency_ms = 200.0 }, \
+limits = { memory_bytes = 67108864, cpu_s = 0.5 } }
 [[group.sensor]]
 driver = "dht"
 name = "desk"
@@ -143,6 +154,16 @@ most_watches = 50
 most_subscriptions = 60
 most_connections = 2048
 watched_readings_per_s = 50000.0
+[iad.master.placement]
+model = "latency-model.json"
+drift = false
+move_cost = 0.03
+opening_cost = 0.0
+compute = 0.5
+storage_bytes = 1e8
+most_processors = 16
+partners = ["iad2"]
+alone = true
 [iad.master.records]
 directory = "/srv/records"
 rotate_bytes = 8192

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agent.wire.clones import CloneOf
+from agent.wire.messages import Slo
 from fleet.inventory.clones import clones_of
 from fleet.inventory.problems import problems
 from tests.fleet.inventory.inventories import PLAIN, read
@@ -70,3 +71,35 @@ def test_peers_that_could_not_be_heard_are_named():
     ]
     fleet = read(PLAIN.replace('name = "sensing"\n', f"{GROUP}leaves = true\n", 1))
     assert problems(fleet) == []
+
+
+def with_more(where="temperature > 30", limits="cpu_s = 0.5, waiting = 50"):
+    more = f"peers_where = '{where}', service = 'climate', limits = {{ {limits} }}"
+    slo = "{ percentile = 90, latency_ms = 200 }"
+    clone = f"clone = {{ processor = 'p', leaves = true, slo = {slo}, {more} }}"
+    return read(PLAIN.replace('name = "n1"\n', f'name = "n1"\n{clone}\n', 1))
+
+
+def test_a_clone_has_what_the_command_line_can_give_it():
+    fleet = with_more()
+    assert problems(fleet) == []
+    (clone,) = clones_of(fleet, fleet.iad[0])
+    assert clone == CloneOf(
+        "iad1/n1",
+        "p",
+        service="climate",
+        peers_where="temperature > 30",
+        slo=Slo(90.0, 200.0),
+        limits={"cpu_s": 0.5, "waiting": 50.0},
+        leaves=True,
+    )
+
+
+def test_filters_and_limits_of_clones_are_looked_at():
+    (line,) = problems(with_more(where="temperature >"))
+    assert line.startswith("iad1/n1: clone.peers_where 'temperature >': ")
+    (line,) = problems(with_more(limits="cpu = 1"))
+    assert line.startswith("iad1/n1: clone.limits has cpu; ")
+    assert problems(with_more(limits="cpu_s = -1")) == [
+        "iad1/n1: clone.limits: Expected `float` > 0.0 - at `$.cpu_s`"
+    ]

@@ -7,11 +7,12 @@ import tomllib
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from agent.net.allow_list import AllowFile
 from agent.wire import config
 from agent.wire.edge_config import EdgeConfig
-from agent.wire.master_config import MasterConfig
+from agent.wire.master_config import MasterConfig, MasterPlacement
 from fleet.common import toml
 from fleet.inventory.files import allow_list, edge_config, files_of, master_config
 from fleet.inventory.folder import Folder
@@ -116,7 +117,7 @@ def test_each_host_has_its_own_secret_and_the_publics_it_needs():
 
 
 def test_the_latency_model_of_the_fleet_goes_to_every_master_without_one_of_its_own():
-    own = '[iad.master.placement]\nmodel = "/srv/own.json"\nstorage_bytes = 1e6\n'
+    own = '[iad.master.placement]\nmodel = "own.json"\nstorage_bytes = 1e6\n'
     fleet = read(
         PLAIN.replace("[[iad.node]]", own + "[[iad.node]]", 1) + '[placement]\nmodel = "m.json"\n'
     )
@@ -125,8 +126,8 @@ def test_the_latency_model_of_the_fleet_goes_to_every_master_without_one_of_its_
         {each.path: each for each in files_of(fleet, one_host(fleet, name), Numbered(fleet))}
         for name in ("iad1/master", "iad2/master")
     )
-    assert "latency-model.json" not in first
-    assert master_config(fleet, fleet.iad[0]).placement.model == "/srv/own.json"
+    assert first["latency-model.json"].content == b"model in own.json\n"
+    assert master_config(fleet, fleet.iad[0]).placement.model == "latency-model.json"
     assert master_config(fleet, fleet.iad[0]).placement.storage_bytes == 1e6
     assert second["latency-model.json"].content == b"model in m.json\n"
     assert second["latency-model.json"].restart
@@ -236,6 +237,28 @@ def test_masters_that_find_each_other_begin_at_the_first_ones_and_are_partners()
             assert {each.partner for each in allow_list(fleet, iad, keys).iad} == {find}
             known = b"".join(keys.public_file(Party("master", f"iad{n}")) for n in (1, 2, 3))
             assert files.get(made.placement.bootstrap_keys) == (known if find else None)
+
+
+def test_units_of_all_masters_move_by_themselves_if_the_inventory_says_so():
+    """What one master says itself goes before what the fleet has; the rest is its default."""
+    more = "[placement]\ndrift = true\nmove_cost = 0.5\nmost_processors = 100\n"
+    text = PLAIN.replace(
+        "[iad.master]\n", "[iad.master]\nplacement = { drift = false, compute = 2 }\n", 1
+    )
+    fleet = read(text + more)
+    assert problems(fleet) == []
+    first, second = (master_config(fleet, iad).placement for iad in fleet.iad)
+    common = MasterPlacement(move_cost=0.5, most_processors=100)
+    assert first == replace(common, drift=False, compute=2.0)
+    assert second == replace(common, drift=True)
+    fleet = read(PLAIN)
+    assert {master_config(fleet, iad).placement for iad in fleet.iad} == {MasterPlacement()}
+    fleet = read(text + more)
+    keys = Numbered(fleet)
+    files = {host.name: files_of(fleet, host, keys) for host in hosts(fleet) if not host.node}
+    written = [file.content for own in files.values() for file in own if file.path == "master.toml"]
+    made = [config.parse(tomllib.loads(text.decode()), MasterConfig, "m") for text in written]
+    assert [each.placement.drift for each in made] == [False, True]
 
 
 OPTIONS = st.recursive(

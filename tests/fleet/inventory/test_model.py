@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from contextlib import nullcontext
@@ -83,7 +84,7 @@ def _patterns(schema: object):
 def test_every_number_is_bounded():
     whole = tomllib.loads(PLAIN)
     # Of a table that may be left out there are not several.
-    single = {"history", "pods", "homes", "clone", "metrics", "overlay"}
+    single = {"history", "pods", "homes", "clone", "slo", "metrics", "overlay"}
     found = [
         (tuple([s for i, s in enumerate(place) if s != 0 or place[i - 1] not in single]), kind)
         for place, kind in numbers(Inventory)
@@ -92,7 +93,8 @@ def test_every_number_is_bounded():
     for place, kind in found:
         assert kind.le is not None, place
         assert kind.ge is not None or kind.gt is not None, place
-        for value, good in ((kind.le, True), (kind.le + 1, False)):
+        beyond = max(kind.le + 1, math.nextafter(kind.le, math.inf))
+        for value, good in ((kind.le, True), (beyond, False)):
             complete = _complete(with_value(whole, place, value))
             with nullcontext() if good else pytest.raises(ConfigError, match=" must be "):
                 parse(complete, Inventory, "fleet.toml")
@@ -114,6 +116,12 @@ def _complete(table: dict) -> dict:
             row["homes"].setdefault("other", ["iad2"])
         if "clone" in row:
             row["clone"].setdefault("processor", "comfort_index")
+            if "slo" in row["clone"]:
+                row["clone"]["slo"] = {
+                    "percentile": 90.0,
+                    "latency_ms": 10.0,
+                    **row["clone"]["slo"],
+                }
         for trigger in row.get("trigger", ()):
             trigger.update(name="hot", condition="temperature > 30")
     return table

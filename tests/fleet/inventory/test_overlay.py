@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from agent.master.place import place_of
+from agent.master.place import partners_of, place_of
 from agent.overlay.scot import BrokerId
 from agent.wire.overlay_config import MasterOverlay, OverlayAdvertisement, OverlayNeighbour
 from fleet.inventory.files import files_of, master_config
@@ -125,3 +125,33 @@ def test_who_has_no_place_is_told_so() -> None:
     fleet = read(placed("", iad3='vertex = "x"') + "[overlay]\n")
     assert problems(fleet) == []
     assert "iad1 has no place in the overlay: its alerts stay in it" in warnings(fleet)
+
+
+def test_partners_are_neighbours_of_each_master_that_names_them() -> None:
+    """The fleet's list is the same for all: each takes those that it can reach."""
+    common = '[placement]\npartners = ["iad1", "iad3", "iad4"]\n'
+    fleet = read(placed(LINKS, **FOUR) + common)
+    assert problems(fleet) == []
+    partners = [master_config(fleet, iad).placement.partners for iad in fleet.iad]
+    assert partners == [("iad3",), ("iad1", "iad4"), ("iad1", "iad4"), ("iad3",)]
+    for iad in fleet.iad:
+        assert set(partners_of(master_config(fleet, iad))) >= set(
+            master_config(fleet, iad).placement.partners
+        )
+    own = 'name = "iad3"\nmaster.placement.partners = ["iad4"]\n'
+    fleet = read(placed(LINKS, **FOUR).replace('name = "iad3"\n', own) + common)
+    assert problems(fleet) == []
+    assert master_config(fleet, fleet.iad[2]).placement.partners == ("iad4",)
+
+
+def test_partners_that_cannot_be_reached_are_named() -> None:
+    own = 'name = "iad3"\nmaster.placement.partners = ["{}"]\n'
+    text = placed(LINKS, **FOUR)
+    for other in ("iad2", "iad3", "iad5"):
+        (line,) = problems(read(text.replace('name = "iad3"\n', own.format(other))))
+        assert line.startswith(
+            f"iad3/master: placement.partners has {other}, which is neither in its pool nor its "
+            "neighbour in the overlay; "
+        )
+    (line,) = problems(read(text + '[placement]\npartners = ["iad9"]\n'))
+    assert line.startswith("placement.partners has iad9, which is no IAD; ")

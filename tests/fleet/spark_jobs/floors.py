@@ -4,14 +4,10 @@ on one floor at a time."""
 from __future__ import annotations
 
 import json
-import selectors
 import signal
-import socket
-import threading
 import time
-from collections import deque
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,6 +15,7 @@ from agent.client import Client, Operator
 from agent.wire.messages import Slo
 from agent.wire.topics import CreateTopic, ListTopics, Topic
 from fleet.testbed.ports import free_address
+from testkit.distance import Distances
 from testkit.waiting import PATIENCE_S, wait_until
 from tests.master.handover_masters import IADS, section
 from tests.master.push_rig import PushMaster
@@ -43,68 +40,6 @@ rate_per_s = 100000.0
 """
 
 
-class Distance:
-    """A proxy before `address` that passes everything on `way_s` later, both ways."""
-
-    def __init__(self, address: str, way_s: float) -> None:
-        self._target = ("127.0.0.1", int(address.rpartition(":")[2]))
-        self._way_s = way_s
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.address = f"tcp://127.0.0.1:{self._listening.getsockname()[1]}"
-        self._wake, self._waker = socket.socketpair()
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._listening, selectors.EVENT_READ)
-        self._selector.register(self._wake, selectors.EVENT_READ)
-        self._opened = [self._listening, self._wake, self._waker]
-        # Of one delay: in the order of their times.
-        self._late: deque[tuple[float, socket.socket, bytes]] = deque()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def close(self) -> None:
-        self._waker.send(b"x")
-        self._thread.join()
-        self._selector.close()
-        for each in self._opened:
-            each.close()
-
-    def _run(self) -> None:
-        while True:
-            pause_s = max(0.0, self._late[0][0] - time.monotonic()) if self._late else None
-            for key, _ in self._selector.select(pause_s):
-                if key.fileobj is self._wake:
-                    return
-                if key.fileobj is self._listening:
-                    self._accept()
-                else:
-                    self._take(key.fileobj, key.data)
-            while self._late and self._late[0][0] <= time.monotonic():
-                _, sink, data = self._late.popleft()
-                with suppress(OSError):
-                    sink.sendall(data) if data else sink.shutdown(socket.SHUT_WR)
-
-    def _accept(self) -> None:
-        near, _ = self._listening.accept()
-        try:
-            far = socket.create_connection(self._target)
-        except OSError:
-            near.close()
-            return
-        self._opened += [near, far]
-        for source, sink in ((near, far), (far, near)):
-            source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._selector.register(source, selectors.EVENT_READ, sink)
-
-    def _take(self, source: socket.socket, sink: socket.socket) -> None:
-        try:
-            data = source.recv(1 << 16)
-        except OSError:
-            data = b""
-        self._late.append((time.monotonic() + self._way_s, sink, data))
-        if not data:
-            self._selector.unregister(source)
-
-
 class Building:
     """The masters `a`, `s` and `b`, as a run in `folder`; `a` and `b` are floors. With `way_s` a
     byte takes so long from one master to another."""
@@ -114,8 +49,8 @@ class Building:
     ) -> None:
         self.folder = folder
         own = {iad: free_address() for iad in IADS}
-        self.ways = {iad: Distance(each, way_s) for iad, each in own.items()} if way_s else {}
-        addresses = own | {iad: each.address for iad, each in self.ways.items()}
+        self.ways = Distances()
+        addresses = {iad: self.ways.add(each, way_s) for iad, each in own.items()} if way_s else own
         more = MORE.format(record_s=record_s, move_cost=move_cost)
         self.all = {
             iad: PushMaster(folder / iad, iad, address, section(iad, addresses) + more)
@@ -133,8 +68,7 @@ class Building:
     def stop(self) -> None:
         for master in self.all.values():
             master.stop(signal.SIGTERM)
-        for way in self.ways.values():
-            way.close()
+        self.ways.close()
 
     def create(self, floor: str, *names: str) -> None:
         for name in names:
