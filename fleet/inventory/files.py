@@ -158,11 +158,13 @@ def master_config(
 
 
 def _placement(fleet: Inventory, iad: Iad) -> MasterPlacement:
-    """What the inventory says of the IAD's master, the model of all, and the masters that others
-    are found through: the first ones, the same in all files."""
+    """What the inventory says of the IAD's master, the model and the delegate of all, and the
+    masters that others are found through: the first ones, the same in all files."""
     section = iad.master.placement
     if fleet.placement.model and not section.model:
         section = replace(section, model=LATENCY_MODEL)
+    if fleet.placement.delegate and not section.delegate:
+        section = replace(section, delegate=fleet.placement.delegate)
     if not fleet.placement.find:
         return section
     found = tuple([_public_address(each) for each in _bootstrap(fleet)])

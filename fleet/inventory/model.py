@@ -320,6 +320,13 @@ class Placement(Section, frozen=True):
             "`placement.bootstrap`, their allow-lists `partner`."
         ),
     ] = False
+    delegate: Annotated[
+        Name | None,
+        Meta(
+            description="IAD of the master that takes topics for which no other has room within "
+            "its limits; left out: none."
+        ),
+    ] = None
     model: Annotated[
         str,
         Meta(
