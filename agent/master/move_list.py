@@ -134,7 +134,8 @@ def told(status: MoveStatus) -> UnitMove:
         status.unit.name,
         status.source,
         status.target,
-        status.reason,
+        # Operators of earlier versions do not know the word.
+        "arrival" if status.reason == "delegate" else status.reason,
         status.state,
         round(status.since_s * 1e3),
         status.pause_ms,

@@ -57,6 +57,12 @@ def partners_of(config: MasterConfig) -> dict[str, tuple[str, str]]:
         if iad not in partners and iad not in known:
             raise ConfigError(f"placement.partners: {iad} is no neighbour in the overlay")
         partners.setdefault(iad, known.get(iad, ("", "")))
+    delegate, placement = config.placement.delegate, config.placement
+    if delegate and not placement.bootstrap and delegate not in {own, *partners}:
+        raise ConfigError(
+            f"placement.delegate: {delegate} is no master of the pool and no partner; known are "
+            f"{', '.join(sorted({own, *partners}))}"
+        )
     return partners
 
 

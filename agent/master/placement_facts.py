@@ -56,6 +56,7 @@ class Topics(Protocol):
     peer_arrivals: dict[str, Counter[tuple[str, str]]]
     on_created: Callable[[str], str]
     on_removed: Callable[[str], object]
+    placed: Callable[[TopicStatus], TopicStatus]
 
     @property
     def statuses(self) -> tuple[TopicStatus, ...]:
@@ -144,6 +145,7 @@ class Measured:
             homes=tuple(self._home_facts(delays)),
             delays=tuple(delays),
             pins=tuple(pinned[:MAX_PINS]),
+            delegate=config.delegate,
         )
         return fitting(facts)
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, get_args
 
+from msgspec.structs import replace
+
 from agent.master.movable import Mover
 from agent.master.operator_plane import OperatorPlane
 from agent.master.peers import Peers
@@ -41,6 +43,7 @@ from agent.wire.placement import (
     SameFacts,
     ShowPlacement,
 )
+from agent.wire.topics import TopicStatus
 
 # How often moves are looked after, while there are any.
 LOOK_S: Final = 0.25
@@ -48,6 +51,7 @@ LOOK_S: Final = 0.25
 SHARE: Final = 20.0
 # A new topic is placed when all masters have told what they have, or after so many intervals.
 PATIENCE: Final = 3.0
+NO_ROOM: Final = "no other master has room within the limits"
 OVER: Final = frozenset({"settled", "aborted"})
 
 
@@ -123,6 +127,7 @@ class PlacementPlane:
         for kind in get_args(PlacementRequest):
             operator.takes(kind, self._asked)
         topics.on_created = self._arrived
+        topics.placed = self._placed
         topics.on_removed = self._removed
         reactor.add_timer(self)
 
@@ -312,7 +317,7 @@ class PlacementPlane:
             return
         self._tell_troubles(view.troubles)
         if costs:
-            self._costs.take(view.price.total(), now)
+            self._costs.take(view.cost(), now)
         waited = placer.waiting
         unheard = self._gossip.unheard(self._partners)
         move = self._admission.next_move(view, moving, now, unheard)
@@ -348,6 +353,19 @@ class PlacementPlane:
             return ""
         return self._place(self._view_or_none(now), unit)
 
+    def _placed(self, status: TopicStatus) -> TopicStatus:
+        """A topic's status, with the word that it is delegated to this master."""
+        unit = Unit("processor", status.topic.name)
+        if self._delegate() != self._iad or self._placer.pins.get(unit):
+            return status
+        return replace(status, delegated=f"{self._iad}: {NO_ROOM}")
+
+    def _delegate(self) -> str:
+        """The master that takes what no other has room for, as far as it is known."""
+        told = self._gossip.fresh(self._clock()).values()
+        words = [self._config.delegate, *[each.delegate for each in told]]
+        return next((word for word in words if word), "")
+
     def _removed(self, name: str) -> None:
         """A topic's pin goes with it: another one of its name is another topic."""
         unit = Unit("processor", name)
@@ -363,7 +381,11 @@ class PlacementPlane:
             return trouble
         move = self._placer.arrived(view, unit)
         if move is None:
-            return ""
+            if self._iad == view.delegate and unit in view.delegated():
+                return f"it stays at the delegate {self._iad}: {NO_ROOM}"
+            return view.no_room(unit)
+        if move.reason == "delegate":
+            return f"it is delegated to {move.target}: {NO_ROOM}"
         saved = (
             "" if math.isinf(move.gain) else f", which saves {move.gain:.3g} s of delay a second"
         )

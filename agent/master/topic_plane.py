@@ -129,12 +129,14 @@ class TopicPlane:
             areas=areas,
             nearest=nearest,
             moved=self._moved,
-            guarded=self._described,
+            guarded=lambda status: self.placed(self.guarded(status)),
         )
         # Gets what tells an operator that a removed topic has no standby any more, or why it has.
         self.when_alone: Callable[[str, Callable[[str], object]], object] = lambda _, then: then("")
         # Adds what there is of a topic's standby.
         self.guarded: Callable[[TopicStatus], TopicStatus] = lambda status: status
+        # Adds whether it is delegated.
+        self.placed: Callable[[TopicStatus], TopicStatus] = lambda status: status
         # Whether what a topic made waits for its standby; `let_go` follows.
         self.waits: Callable[[Release], bool] = lambda _: False
         # Tells where topics of this master went.
@@ -331,9 +333,6 @@ class TopicPlane:
         self._removed = request.name if isinstance(request, RemoveTopic) else ""
         self._handle(TopicAsked(origin, request))
         self._new = self._removed = ""
-
-    def _described(self, status: TopicStatus) -> TopicStatus:
-        return self.guarded(status)
 
     def _moved(self) -> dict[str, str]:
         return self.mover.departed(KIND) if self.mover is not None else {}

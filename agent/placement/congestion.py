@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
+from typing import Final
 
 from agent.placement.placement import Account, Placement
 from agent.placement.world import Master, World, checked
 
 # Sums of floats that were added and taken away again may be off by this share.
 ROUNDING = 1e-9
+# What a processor costs at the delegate, in seconds of delay a second: more than the opening of a
+# master and a move may, and little enough for a float to tell nanoseconds beside it.
+DELEGATED_S: Final = 1e7
 
 
 class Addition:
@@ -250,6 +254,24 @@ class Waiting(Congestion):
         master = placement.world.masters[at]
         load = placement.accounts[at].load + plus.load
         return f"would have a load of {load:g}, less than {master.compute:g} is served"
+
+
+class LastResort(Congestion):
+    """A master that takes the processors for which no other has room, and no others: each costs
+    `DELEGATED_S` there, more than anything else can cost. So it comes there only where all other
+    prices are infinite, goes back when one is not, and plans have as few there as they can. It is a
+    function of the account as all costs are, so drift ends as without it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def check(self, world: World) -> None:
+        world.master(self.name)
+
+    def cost(self, placement: Placement, at: int, plus: Addition) -> float:
+        if placement.world.masters[at].name != self.name:
+            return 0.0
+        return DELEGATED_S * (len(placement.accounts[at].processors) + (plus.processor is not None))
 
 
 class LearnedTail(Congestion):

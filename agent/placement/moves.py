@@ -11,10 +11,17 @@ from msgspec import Struct
 from agent.placement.placement import Placement
 from agent.placement.world import PlacementError, Unit
 
-Reason = Literal["pin", "drain", "arrival", "plan", "drift"]
+Reason = Literal["pin", "drain", "arrival", "delegate", "plan", "drift"]
 
 # The word of a reason against another: a move for a greater one wins over one under way.
-PRECEDENCE: Final[dict[Reason, int]] = {"drift": 0, "arrival": 1, "plan": 2, "drain": 3, "pin": 4}
+PRECEDENCE: Final[dict[Reason, int]] = {
+    "drift": 0,
+    "arrival": 1,
+    "delegate": 1,  # an arrival that no other master has room for
+    "plan": 2,
+    "drain": 3,
+    "pin": 4,
+}
 
 
 class Move(Struct, frozen=True):

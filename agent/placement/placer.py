@@ -109,8 +109,9 @@ class Placer:
         move = None if self._held(view.world, unit) else drift.wanted(unit)
         if move is None or move.reason != "drift":
             return move  # Pins and draining are seen to anyhow.
-        self._wish(unit, move.target, "arrival")
-        return replace(move, reason="arrival")
+        reason: Reason = "delegate" if move.target == view.delegate else "arrival"
+        self._wish(unit, move.target, reason)
+        return replace(move, reason=reason)
 
     # -- moves -----------------------------------------------------------------------------------
 

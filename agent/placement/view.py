@@ -11,8 +11,10 @@ from msgspec.structs import replace
 
 from _core.colocation.model import Candidates, Colocation
 from agent.placement.congestion import (
+    DELEGATED_S,
     ROUNDING,
     Congestion,
+    LastResort,
     LearnedTail,
     Limits,
     Together,
@@ -46,6 +48,7 @@ MAX_COUNTED: Final = 32
 UNKNOWN_S: Final = 0.05
 # Of a topic whose processor nobody has measured.
 UNKNOWN_CPU_S: Final = 0.001
+MAX_REASONS: Final = 3  # of masters without room that are told
 MAX_TOGETHER: Final = 32  # that the latency model takes
 OVERHEAD_S: Final = 0.0005
 # Of waiting: a master's load is spread evenly over its cores, each with a queue of its own in which
@@ -66,6 +69,8 @@ class View:
         self.model = model
         told = [_without_stand_ins(each) for each in facts]
         self.facts: dict[str, PlacementFacts] = {each.iad: each for each in told}
+        # The master that takes what no other has room for; "" if none is named, or it is silent.
+        self.delegate = next((each.delegate for each in told if each.delegate in self.facts), "")
         self.troubles: list[str] = []
         # Peers of a topic that no master here has told.
         self.unseen: dict[str, list[str]] = {}
@@ -83,7 +88,21 @@ class View:
 
     def congestion(self) -> Congestion:
         """What a full master costs, for prices in this world."""
-        return congestion_of(self.world, self.model)
+        return congestion_of(self.world, self.model, self.delegate)
+
+    def delegated(self) -> list[Unit]:
+        """The topics that live at the delegate because no other master had room, or has not given
+        them back yet."""
+        if not self.delegate:
+            return []
+        pins = self.world.pins
+        here = self.units(self.delegate)
+        return [unit for unit in here if unit.kind == "processor" and unit not in pins]
+
+    def cost(self) -> float:
+        """The cost of the placement, in seconds of delay a second, without what delegation adds to
+        prices."""
+        return net(self.price.total(), processors_at(self.placement, self.delegate))
 
     def units(self, iad: str = "") -> list[Unit]:
         """All units that may move, or those of one master."""
@@ -317,6 +336,15 @@ class View:
             f"{_seconds(least)}, its objective is {_seconds(goal.seconds)}"
         )
 
+    def no_room(self, unit: Unit) -> str:
+        """Why no master may have a unit; empty if one may."""
+        rows = self.price.why(unit)
+        if any(row.price < inf for row in rows):
+            return ""
+        told = "; ".join(f"{row.master} {row.reason}" for row in rows[:MAX_REASONS])
+        more = "" if self.delegate else "; no master is named that takes the rest"
+        return f"no master has room for {unit}: {told}{more}"
+
 
 class _Tail:
     """A latency model: the trained one, or the untrained with the masters' cores; one set of
@@ -364,10 +392,22 @@ def model_of(cores: int) -> Colocation:
     )
 
 
-def congestion_of(world: World, model: Colocation | None = None) -> Congestion:
-    """What live masters go by: hard limits, how long messages wait, and the objectives of topics
-    by a latency model, the untrained one by default."""
-    return Together([Limits(), Waiting(WAITING_S), LearnedTail(_Tail(world, model).feasible)])
+def congestion_of(world: World, model: Colocation | None = None, delegate: str = "") -> Congestion:
+    """What live masters go by: hard limits, how long messages wait, the objectives of topics by a
+    latency model, the untrained one by default, and a master that takes the rest."""
+    parts = [Limits(), Waiting(WAITING_S), LearnedTail(_Tail(world, model).feasible)]
+    return Together([*parts, LastResort(delegate)] if delegate else parts)
+
+
+def net(cost: float, delegated: int) -> float:
+    """A cost without what it has for so many processors at the delegate."""
+    return max(0.0, cost - DELEGATED_S * delegated)
+
+
+def processors_at(placement: Placement, iad: str) -> int:
+    """How many processors live at a master; 0 if it is not in this world."""
+    at = placement.world.number.get(iad)
+    return 0 if at is None else len(placement.accounts[at].processors)
 
 
 def believed(facts: Iterable[PlacementFacts], first: Sequence[str]) -> list[PlacementFacts]:

@@ -353,6 +353,14 @@ class MasterPlacement(Section, frozen=True):
             "that are pinned or move.",
         ),
     ] = 12
+    delegate: Annotated[
+        str,
+        Meta(
+            pattern=r"^([A-Za-z0-9_.-]{1,64})?$(?!\n)",
+            description="IAD of the master that takes topics for which no other has room within "
+            "its limits, this one or a partner; the same at all masters. Empty: none.",
+        ),
+    ] = ""
     model: Annotated[
         str,
         Meta(

@@ -124,7 +124,8 @@ class PinnedUnit(WireStruct, frozen=True):
 class PlacementFacts(Message, frozen=True, tag="placement_facts", omit_defaults=True):
     """What a master has and measures. `epoch` is greater than that of any earlier process of it,
     `number` counts its messages; the next one comes in `next_s`. Limits that are absent are
-    none. `wants`: it has something to place, or somebody looks, and wants to hear the same."""
+    none. `wants`: it has something to place, or somebody looks, and wants to hear the same.
+    `delegate`: the master that takes what no other has room for."""
 
     iad: Name
     epoch: Count
@@ -142,6 +143,7 @@ class PlacementFacts(Message, frozen=True, tag="placement_facts", omit_defaults=
     delays: Annotated[tuple[Delay, ...], Meta(max_length=MAX_TOLD_MASTERS)] = ()
     pins: Annotated[tuple[PinnedUnit, ...], Meta(max_length=MAX_PINS)] = ()
     wants: bool = False
+    delegate: MaybeName = ""
 
 
 class SameFacts(Message, frozen=True, tag="same_facts"):

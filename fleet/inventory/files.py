@@ -164,6 +164,8 @@ def _placement(fleet: Inventory, iad: Iad) -> MasterPlacement:
     units = units_of(fleet, iad)
     if units.get("model"):
         units["model"] = LATENCY_MODEL
+    if fleet.placement.delegate:
+        units["delegate"] = fleet.placement.delegate
     made = MasterPlacement(**units)
     if not fleet.placement.find:
         return made

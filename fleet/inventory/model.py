@@ -411,6 +411,13 @@ class Placement(Units, frozen=True):
             "`placement.bootstrap`, their allow-lists `partner`."
         ),
     ] = False
+    delegate: Annotated[
+        Name | None,
+        Meta(
+            description="IAD of the master that takes topics for which no other has room within "
+            "its limits; left out: none."
+        ),
+    ] = None
     follow: Annotated[
         bool,
         Meta(description="Whether it makes the moves that it plans; if not, it only names them."),

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from agent.placement.congestion import Congestion
+from agent.placement.congestion import DELEGATED_S, Congestion
 from agent.placement.moves import Move, check_plan
 from agent.placement.placement import Placement
 from agent.placement.price import Price
@@ -166,7 +166,8 @@ class _Search:
     def _mean(self) -> float:
         """The mean price of a unit that has one."""
         prices = [self.price.at(unit, self._where(unit)) for unit in self.units]
-        finite = [price for price in prices if price < inf]
+        # What no other master has room for is dear at the delegate, and says nothing of the others.
+        finite = [price for price in prices if price < DELEGATED_S]
         return sum(finite) / max(1, len(finite))
 
     def _ruined(self) -> list[Unit]:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 from msgspec import Struct
 
+from agent.placement.congestion import DELEGATED_S
 from agent.placement.moves import Move
 from agent.placement.price import Price
-from agent.placement.view import View, model_of, named
+from agent.placement.view import View, model_of, named, net, processors_at
 from agent.placement.world import PlacementError, Unit
 from agent.wire.placement import MAX_PLACED, PlannedMove
 
@@ -45,13 +46,15 @@ class PlanError(ValueError):
 
 class Plan(Struct, frozen=True):
     """Moves, in order, and what the placement costs before and after them, in seconds of delay a
-    second: None if an objective or a limit is not kept. `masters` counts those in use."""
+    second: None if an objective or a limit is not kept. `masters` counts those in use,
+    `delegated` the processors at the delegate."""
 
     planner: str
     moves: tuple[PlannedMove, ...]
     cost: tuple[float | None, float | None]
     masters: tuple[int, int]
     infeasible: tuple[str, ...] = ()
+    delegated: tuple[int, int] = (0, 0)
     version: Literal[1] = 1
 
 
@@ -69,7 +72,8 @@ def plan(view: View, planner: str, move_cost: float = 0.0) -> Plan:
     if planner == "homes":
         from fleet.placement.homes.planner import Homes
 
-        return _costed(view, planner, Homes(move_cost=move_cost).plan(placement.copy()))
+        homes = Homes(_delegate_s(view), move_cost)
+        return _costed(view, planner, homes.plan(placement.copy()))
     if planner == "flows":
         from fleet.placement.flows import Flows
 
@@ -104,7 +108,8 @@ def least_price(view: View, move_cost: float = 0.0) -> Plan:
 
     def cost(made: Plan) -> float:
         after = made.cost[1]
-        return inf if after is None else after + move_cost * len(made.moves)
+        gross = inf if after is None else after + DELEGATED_S * made.delegated[1]
+        return gross + move_cost * len(made.moves)
 
     return min(found, key=lambda made: (cost(made), len(made.moves)))
 
@@ -135,7 +140,15 @@ def _packing(view: View, planner: str) -> Packing:
     from fleet.placement.processors import Packing
 
     cores = min((each.cores for each in view.world.masters), default=1)
-    return Packing(view.model or model_of(cores), _packer(planner))
+    return Packing(view.model or model_of(cores), _packer(planner), delegate=view.delegate)
+
+
+def _delegate_s(view: View) -> float | None:
+    """The longest delay from a master to the delegate; None without one."""
+    if not view.delegate:
+        return None
+    at = view.world.master(view.delegate)
+    return max(row[at] for row in view.world.between)
 
 
 def _costed(
@@ -149,6 +162,7 @@ def _costed(
     price = Price(placement, view.congestion())
     units = view.units()
     cost, masters = _total(price, units), _in_use(view)
+    delegated = processors_at(placement, view.delegate)
     planned = []
     for move in moves:
         target = world.master(move.target)
@@ -157,14 +171,17 @@ def _costed(
             price.at(move.unit, target),
         )
         gain = before - after if isfinite(before) and isfinite(after) else 0.0
+        gain = 0.0 if abs(gain) >= DELEGATED_S / 2 else gain  # To or from the delegate.
         placement.move(move.unit, target)
         planned.append(PlannedMove(named(move.unit), str(move.source), move.target, round(gain, 9)))
+    after_delegated = processors_at(placement, view.delegate)
     return Plan(
         planner,
         tuple(planned),
-        (_finite(cost), _finite(_total(price, units))),
+        (_finite(net(cost, delegated)), _finite(net(_total(price, units), after_delegated))),
         (masters, len({placement.where(unit) for unit in units})),
         tuple(infeasible),
+        (delegated, after_delegated),
     )
 
 

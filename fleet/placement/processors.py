@@ -46,6 +46,7 @@ class _Case(Struct, frozen=True):
     most: list[int]  # topics, by master
     compute: list[float]  # that homes and clones leave, by master
     open: list[int]
+    usual: list[int]  # of these all but the delegate
     kept: dict[int, list[int]]  # master → topics that stay there whatever is planned
 
     def fits(self, at: int, chosen: Sequence[int]) -> bool:
@@ -78,12 +79,15 @@ class Packing:
         headroom: Headroom | None = None,
         *,
         periodic: bool = False,
+        delegate: str = "",
     ) -> None:
-        """`periodic`: publishers send at fixed intervals; that takes less headroom by default."""
+        """`periodic`: publishers send at fixed intervals; that takes less headroom by default.
+        `delegate`: a master that gets only what the others have no room for."""
         self.model = model
         self.planner = planner
         self.headroom = headroom or (PERIODIC if periodic else POISSON)
         self.periodic = periodic
+        self.delegate = delegate
 
     def plan(self, placement: Placement) -> list[Move]:
         """The moves that lead to a new packing; PlacementError if the masters are too few."""
@@ -92,7 +96,7 @@ class Packing:
         bins = {at: list(topics) for at, topics in case.kept.items()}
         rest: list[int] = []
         for topic in sorted(set(case.numbers) - fixed, key=lambda each: (-case.load[each], each)):
-            takes = (at for at in bins if at in case.open and case.fits(at, [*bins[at], topic]))
+            takes = (at for at in bins if at in case.usual and case.fits(at, [*bins[at], topic]))
             at = next(takes, None)
             (rest if at is None else bins[at]).append(topic)
         target = {topic: at for at, topics in bins.items() for topic in topics}
@@ -107,7 +111,7 @@ class Packing:
         def size(at: int) -> tuple[float, int]:
             return case.compute[at], case.most[at]
 
-        places = sorted((at for at in case.open if at not in case.kept), key=size, reverse=True)
+        places = sorted((at for at in case.usual if at not in case.kept), key=size, reverse=True)
         rest = list(topics)
         needed = 0
         chosen: list[tuple[list[int], list[int]]] = []  # a bin, and masters of its size
@@ -121,9 +125,13 @@ class Packing:
             needed = len(chosen) + len(planned)
             chosen += [(each, group) for each in planned[: len(group)]]
             rest = [topic for each in planned[len(group) :] for topic in each]
-        if rest or (topics and not places):
+        if not rest:
+            return _assigned(placement, case, chosen, places)
+        at = next((at for at in case.open if at not in case.usual), None)
+        if at is None or not case.fits(at, [*case.kept.get(at, ()), *rest]):
             raise _too_few(max(needed, 1), "masters without pinned ones", len(places))
-        return _assigned(placement, case, chosen, places)
+        found = _assigned(placement, case, chosen, places) if chosen else {}
+        return found | dict.fromkeys(rest, at)
 
     def infeasible_alone(self, placement: Placement) -> list[Alone]:
         """The topics that no placement helps, with the latency that each would get."""
@@ -181,6 +189,7 @@ class Packing:
                 for master, load in zip(world.masters, others, strict=True)
             ],
             free,
+            [at for at in free if world.masters[at].name != self.delegate],
             kept,
         )
 

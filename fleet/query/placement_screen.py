@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from rich.console import Console
 
+from agent.placement.congestion import DELEGATED_S
 from agent.placement.price import Row
 from agent.placement.view import View
 from agent.placement.world import Unit
@@ -78,6 +79,9 @@ def show(screen: Console, report: PlacementReport, view: View) -> None:
     for trouble in view.troubles:
         line(screen, trouble, style="yellow")
     _show_standbys(screen, view)
+    for unit in view.delegated():
+        why = "no other master has room within the limits"
+        line(screen, f"{unit} is delegated to {view.delegate}: {why}", style="yellow")
     for unit in units:
         if unit.kind == "processor" and (trouble := view.infeasible(unit)):
             line(screen, trouble, style="yellow")
@@ -133,10 +137,19 @@ def show_why(
         if row.price == inf:
             table.add_row(row.master, "∞", "", "", "", "", row.reason)
         else:
-            parts = (row.price, row.client_s, row.peers_s, row.congestion_s, row.opening_s)
+            last = row.master == view.delegate and row.price >= DELEGATED_S
+            off = DELEGATED_S if last else 0.0
+            parts = (
+                row.price - off,
+                row.client_s,
+                row.peers_s,
+                row.congestion_s - off,
+                row.opening_s,
+            )
             # To the microsecond: a master that is nearly idle costs next to nothing.
             told = [f"{round(1e3 * each, 3):.3g}" if isfinite(each) else "∞" for each in parts]
-            table.add_row(row.master, *told, "it lives here" if row.here else "")
+            why = ["it lives here"] * row.here + ["only where no other has room"] * last
+            table.add_row(row.master, *told, ", ".join(why))
     show_table(screen, table)
     for each in report.known:
         if each.silent:
@@ -172,6 +185,8 @@ def show_plan(screen: Console, plan: Plan, file: Path | None) -> None:
         f"{plan.planner}: {count} move{'s' * (count != 1)}; masters in use {plan.masters[0]} → "
         f"{plan.masters[1]}; delay {before} → {after}",
     )
+    if any(plan.delegated):
+        line(screen, f"delegated topics {plan.delegated[0]} → {plan.delegated[1]}")
     if file is not None:
         line(screen, f"the plan is in {file}: fleet placement apply {file}")
 

@@ -68,6 +68,8 @@ def show_topic(screen: Console, status: TopicStatus) -> None:
     if status.taken_ms is not None:
         when = local_time(status.taken_ms, datetime.now().astimezone())
         line(screen, f"  taken over from {status.taken_from}, which was dead, {when}")
+    if status.delegated:
+        line(screen, f"  delegated to {printable(status.delegated)}", style="yellow")
     if status.trouble:
         line(screen, f"  {printable(status.trouble)}", style="yellow")
 

@@ -771,3 +771,64 @@ def test_a_trained_model_is_what_a_master_goes_by(tmp_path):
     assert line.startswith("topic new is infeasible alone: it would get p90 = 20")
     for site in world.sites.values():
         site.state.close()
+
+
+@pytest.fixture
+def delegating(tmp_path):
+    """Two masters with room for one topic each, and a third one that takes the rest."""
+
+    def made(delegate):
+        world = World(tmp_path, most_processors=1, delegate=delegate)
+        world[3].state.close()
+        most = 8 if delegate else 1
+        world.sites["iad3"] = Site(world, "iad3", tmp_path, most_processors=most, delegate=delegate)
+        for number, name in ((1, "a"), (2, "b")):
+            world[number].kept[name] = TopicStatus(Topic(name), "ready")
+        world.run(20.0)
+        worlds.append(world)
+        return world
+
+    worlds = []
+    yield made
+    for world in worlds:
+        for site in world.sites.values():
+            site.state.close()
+
+
+def test_a_topic_that_no_master_has_room_for_goes_to_the_delegate_and_is_told(delegating):
+    world = delegating("iad3")
+    line = world[1].create("c")
+    assert line == "it is delegated to iad3: no other master has room within the limits"
+    world.run(1.0)
+    assert world[1].begun() == [("c", "iad3", "delegate")]
+    world[1].finish()
+    status = world[3].placed(world[3].kept["c"])
+    assert status.delegated == "iad3: no other master has room within the limits"
+    assert world[1].placed(world[1].kept["a"]).delegated == ""
+    # One that is made there stays there, and its master says why.
+    assert world[3].create("d") == (
+        "it stays at the delegate iad3: no other master has room within the limits"
+    )
+    # An operator's word is none of necessity.
+    assert world[3].ask(PinUnit("p", UnitName("processor", "c"), "iad3")).ok
+    assert world[3].placed(world[3].kept["c"]).delegated == ""
+    # The penalty is no delay: the cost that is told is what it is without.
+    assert world[3].ask(ShowPlacement("s")).costs[-1].cost < 1.0
+
+
+def test_a_topic_at_the_delegate_goes_to_a_master_that_has_room(delegating):
+    world = delegating("iad3")
+    world[2].remove("b")
+    world.run(20.0)
+    assert world[3].create("c").startswith("it moves to iad2")
+
+
+def test_without_a_delegate_a_topic_that_no_master_has_room_for_is_told(delegating):
+    world = delegating("")
+    world[3].kept["z"] = TopicStatus(Topic("z"), "ready")
+    world.run(20.0)
+    line = world[1].create("c")
+    assert line.startswith("no master has room for processor c: iad1 would have 2 processors, at")
+    assert line.endswith("; no master is named that takes the rest")
+    world.run(5.0)
+    assert world[1].begun() == []

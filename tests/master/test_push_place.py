@@ -139,3 +139,14 @@ def test_units_move_within_the_pool_and_to_neighbours_that_are_named():
     assert partners(pool=("iad1", "iad9"), partners=("iad2",), alone=True) == {}
     with pytest.raises(ConfigError, match=r"^placement.partners: iad8 is no neighbour in the over"):
         partners(partners=("iad8",))
+
+
+def test_the_delegate_is_a_master_that_can_be_known():
+    pool = ("iad1", "iad9")
+    for name in pool:
+        assert partners(pool=pool, delegate=name)
+    with pytest.raises(
+        ConfigError, match=r"^placement.delegate: iad7 is no master of the pool"
+    ):
+        partners(pool=pool, delegate="iad7")
+    assert partners(pool=pool, delegate="iad7", bootstrap=("ipc:///run/b",))

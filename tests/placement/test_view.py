@@ -7,6 +7,7 @@ from math import inf
 import pytest
 
 from agent.placement.arrival_rates import Rates
+from agent.placement.drift import Drift
 from agent.placement.placer import Placer
 from agent.placement.view import MAX_COUNTED, UNKNOWN_S, View, model_of
 from agent.placement.world import PlacementError, Unit
@@ -295,3 +296,47 @@ def test_no_home_takes_the_name_of_what_stands_for_a_masters_subscribers():
         ]
     )
     assert view.where(Unit("home", "@iad2")) == "iad2"
+
+
+def crowded(delegate="iad3", **more):
+    """Two topics at a master with room for one; another one that has none."""
+    topics = tuple([busy(name, 1.0) for name in "ab"])
+    return View(
+        [
+            facts("iad1", topics=topics, most_processors=1, delegate=delegate),
+            facts("iad2", **{"most_processors": 0, **more}),
+            facts("iad3"),
+        ]
+    )
+
+
+def test_what_no_other_master_has_room_for_goes_to_the_delegate():
+    view = crowded()
+    unit = Unit("processor", "a")
+    drift = Drift(view.price, lambda _: 0.01)
+    assert drift.wanted(unit).target == "iad3"
+    # Where there is room at another master it goes there, however far that is.
+    roomy = Drift(crowded(most_processors=1).price, lambda _: 0.01)
+    assert roomy.wanted(unit).target == "iad2"
+    view.placement.move(unit, 2)
+    assert (view.delegated(), view.cost() < 1.0) == ([unit], True)
+    assert drift.wanted(unit) is None
+    assert drift.wanted(Unit("processor", "b")) is None
+    # And it comes back where there is room again.
+    view.placement.move(Unit("processor", "b"), 2)
+    assert drift.wanted(unit).target == "iad1"
+
+
+def test_a_delegate_that_nobody_hears_takes_nothing():
+    assert crowded("iad9").delegate == ""
+    view = crowded("")
+    view.placement.remove(Unit("processor", "b"))
+    view.placement.move(Unit("processor", "a"), 2)
+    assert view.delegated() == []
+
+
+def test_a_pinned_topic_is_not_delegated():
+    told = [facts("iad1", delegate="iad2"), facts("iad2", topics=(busy("a", 1.0),))]
+    assert View(told).delegated() == [Unit("processor", "a")]
+    told[1] = facts("iad2", topics=(busy("a", 1.0),), pins=(pin("a", "iad2"),))
+    assert View(told).delegated() == []

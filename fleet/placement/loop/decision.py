@@ -145,6 +145,9 @@ def _worth(masters: tuple[str, ...], made: Plan, move_cost: float) -> Decision:
         why = f"{moves}, {what}: now a limit or an objective is not kept"
         return Decision(masters, why, made)
     gain = before - after
+    if (back := made.delegated[0] - made.delegated[1]) > 0:
+        why = f"{moves}, {what}: {back} topic{'s' * (back != 1)} fewer at the delegate"
+        return Decision(masters, why, made)
     if gain <= costs:
         why = f"stays: {moves} would save {_rate(gain)}, and cost {_rate(costs)}"
         return Decision(masters, why)

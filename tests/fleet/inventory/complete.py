@@ -21,6 +21,7 @@ pin = "0.1.0-0123abcd"
 keep = 4
 
 [placement]
+delegate = "iad2"
 model = "latency-model.json"
 find = true
 follow = true

@@ -134,6 +134,14 @@ def test_the_latency_model_of_the_fleet_goes_to_every_master_without_one_of_its_
     assert master_config(fleet, fleet.iad[1]).placement.model == "latency-model.json"
 
 
+def test_the_delegate_of_the_fleet_is_named_to_every_master():
+    fleet = read(PLAIN + '[placement]\ndelegate = "iad2"\n')
+    assert problems(fleet) == []
+    assert [master_config(fleet, iad).placement.delegate for iad in fleet.iad] == ["iad2"] * 2
+    (line,) = problems(read(PLAIN + '[placement]\ndelegate = "iad3"\n'))
+    assert line == "placement.delegate is iad3, which is no IAD; did you mean iad2?"
+
+
 def test_a_latency_model_that_is_none_is_one_line(tmp_path):
     (tmp_path / "fleet.toml").write_text(PLAIN)
     store = Store(Folder(tmp_path))

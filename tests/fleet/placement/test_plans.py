@@ -6,6 +6,7 @@ import random
 import sys
 
 import pytest
+from msgspec import structs
 
 from agent.placement.view import View
 from agent.placement.world import Flow, PlacementError, Unit
@@ -154,3 +155,61 @@ def test_the_assignment_costs_as_little_as_scipys():
         if rows:
             best = zip(*linear_sum_assignment(cost), strict=True)
             assert total == pytest.approx(sum(cost[row][column] for row, column in best))
+
+
+def crowded(*, at_delegate=0, room=1):
+    """Three topics; two masters with room for `room` each, and iad3, which takes the rest."""
+    names = [f"t{n}" for n in range(1, 4)]
+    here, there = names[: 3 - at_delegate], names[3 - at_delegate :]
+    return View(
+        [
+            PlacementFacts(
+                "iad1", 1, 1, 5.0, most_processors=room, delegate="iad3",
+                topics=tuple([topic(name) for name in here]),
+            ),
+            PlacementFacts("iad2", 1, 1, 5.0, most_processors=room),
+            PlacementFacts("iad3", 1, 1, 5.0, topics=tuple([topic(name) for name in there])),
+        ]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("planner", ["ffd", "balanced", "lfs", "exact", "price"])
+def test_a_plan_delegates_what_does_not_fit_and_no_more(planner):
+    made = plans.plan(crowded(), planner)
+    assert sorted(each.target for each in made.moves) == ["iad2", "iad3"]
+    assert made.delegated == (0, 1)
+    assert made.cost[1] is not None
+    assert made.cost[1] < 1e3
+    back = plans.plan(crowded(at_delegate=3, room=2), planner)
+    assert back.delegated == (3, 0)
+    assert not any(each.target == "iad3" for each in back.moves)
+    assert all(abs(each.gain) < 1e3 for each in back.moves)
+
+
+def test_without_room_at_the_delegate_there_is_no_plan():
+    with pytest.raises(PlacementError, match="the processors need 3 masters"):
+        plans.plan(
+            View(
+                [
+                    PlacementFacts(
+                        "iad1",
+                        1,
+                        1,
+                        5.0,
+                        most_processors=1,
+                        delegate="iad2",
+                        topics=tuple([topic(name) for name in ("a", "b", "c")]),
+                    ),
+                    PlacementFacts("iad2", 1, 1, 5.0, most_processors=1),
+                ]
+            ),
+            "ffd",
+        )
+
+
+def test_homes_are_planned_beside_a_delegate():
+    home = HomeFacts("n", {"iad1": 1.0, "iad2": 9.0}, publishes={"t1": 1.0})
+    view = view_of(homes=(home,))
+    facts = [structs.replace(each, delegate="iad2") for each in view.facts.values()]
+    made = plans.plan(View(facts), "homes", move_cost=0.001)
+    assert [(each.unit.name, each.target) for each in made.moves] == [("n", "iad1")]

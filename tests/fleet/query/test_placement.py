@@ -298,3 +298,22 @@ def test_a_subscription_is_moved_by_name(monkeypatch, capsys, report, status, sh
     out, err = capsys.readouterr()
     assert out == shown
     assert report.message in err
+
+
+def test_what_is_delegated_is_told_and_its_price_is_without_the_penalty():
+    first, *others = REPORT.known
+    facts = structs.replace(first.facts, mode="open", pins=(), delegate="iad1")
+    report = structs.replace(REPORT, known=(structs.replace(first, facts=facts), *others))
+    view = view_of(report)
+    lines = shown(placement_screen.show, report, view)
+    assert (
+        "processor comfort is delegated to iad1: no other master has room within the limits"
+        in lines
+    )
+    rows = view.price.why(view.unit("comfort"))
+    lines = shown(placement_screen.show_why, report, view, view.unit("comfort"), rows)
+    row = next(line for line in lines if line.startswith("iad1"))
+    assert row.endswith("it lives here, only where no other has room")
+    assert "e+" not in row
+    plan = Plan("ffd", (PlannedMove(UNIT, "iad1", "iad2"),), (1.0, 0.5), (2, 1), delegated=(1, 0))
+    assert shown(placement_screen.show_plan, plan, None)[-1] == "delegated topics 1 → 0"

@@ -76,6 +76,12 @@ def test_a_standby_and_a_take_over_are_shown():
     assert taken.startswith("  taken over from iad3, which was dead, ")
 
 
+def test_a_topic_at_the_delegate_says_so():
+    status = TopicStatus(Topic("notes"), "none", delegated="iad9: no room within the limits")
+    *_, line = shown(topic_screen.show_topic, status)
+    assert line == "  delegated to iad9: no room within the limits"
+
+
 def test_what_is_wrong_is_shown_without_moving_the_cursor():
     assert shown(topic_screen.show_unhealthy, (WELL, NOTES)) == []
     lines = shown(topic_screen.show_unhealthy, (WELL, ILL))

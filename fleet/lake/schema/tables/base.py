@@ -183,7 +183,7 @@ MOVES: Final = Table(
         Column("source", "string", "", "the IAD whose master it left"),
         Column("target", "string", "", "the IAD whose master took it"),
         Column("state", "string", "", "state reached: settled, or where the move ended"),
-        Column("reason", "string", "", "pin, drain, arrival, plan or drift"),
+        Column("reason", "string", "", "pin, drain, arrival, delegate, plan or drift"),
         Column("pause_ms", "double", "ms", "for how long nobody served it", nullable=True),
         Column("moved_ms", "double", "ms", "from `time` until the move was over"),
     ),

@@ -72,7 +72,7 @@ MOVE_EFFECTS: Final = Table(
         Column("start_s", "double", "s", "when it began, by that master's monotonic clock"),
         Column("time", "timestamp", "UTC", "the same, by its wall clock"),
         Column("target", "string", "", "the IAD whose master took it"),
-        Column("reason", "string", "", "pin, drain, arrival, plan or drift"),
+        Column("reason", "string", "", "pin, drain, arrival, delegate, plan or drift"),
         Column("pause_ms", "double", "ms", "for how long nobody served it", nullable=True),
         Column("percentile", "double", "%", "percentile of its objective", nullable=True),
         Column("slo_ms", "double", "ms", "latency of its objective", nullable=True),
