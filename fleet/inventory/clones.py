@@ -27,7 +27,7 @@ def clones_of(fleet: Inventory, iad: Iad) -> list[CloneOf]:
                 peers=tuple([each for each in dict.fromkeys(wanted.peers) if each != device]),
                 peers_where=wanted.peers_where,
                 leaves=wanted.leaves,
-                slo=wanted.slo and Slo(wanted.slo.percentile, wanted.slo.latency_ms),
+                slo=None if (slo := wanted.slo) is None else Slo(slo.percentile, slo.latency_ms),
                 limits=wanted.limits,
                 standby=wanted.standby and wanted.leaves,  # else it is a contradiction
             )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from fleet.cli.options import SEED
+from fleet.cli.options import SEED, results_folder
 from fleet.terminal.installing import require
 
 
@@ -111,4 +111,48 @@ def placement_real(lakes: tuple[Path, ...], seed: int, results: Path) -> int:
     return command.run(lakes, results, seed)
 
 
-COMMANDS = (homes, placement_topics, placement_clones, placement_real)
+@click.command(short_help="Let clones move by themselves between real masters.")
+@click.option(
+    "--masters", type=click.IntRange(2, 100), default=12, show_default=True, help="Real masters."
+)
+@click.option(
+    "--clones",
+    type=click.IntRange(2, 1_000),
+    default=100,
+    show_default=True,
+    help="Clones; their devices are simulated.",
+)
+@click.option(
+    "--every",
+    "every_s",
+    type=click.FloatRange(0.2, 60.0),
+    default=5.0,
+    show_default=True,
+    help="Seconds between two readings of a device.",
+)
+@SEED
+@click.option(
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("var/placement-flock"),
+    show_default=True,
+    help="Where the masters' files are kept, a folder for each run.",
+)
+@results_folder("placement-flock.csv and .md go")
+def placement_flock(
+    masters: int, clones: int, every_s: float, seed: int, directory: Path, results: Path | None
+) -> int:
+    """Let clones move by themselves (Flock) between real masters that are 5 to 55 ms apart.
+
+    Begins with each clone at its device's master, and ends when none has moved for half a minute.
+    Prints and writes rounds, moves, cost beside a central plan, pauses, and what subscribers got.
+    Takes some five minutes. Exit status: 0 done, 1 it did not settle, or a master failed.
+    """
+    from lab.placement.flock import command
+    from lab.placement.flock.world import Setting
+
+    setting = Setting(masters=masters, clones=clones, every_s=every_s)
+    return command.command(setting, seed, directory, results or directory)
+
+
+COMMANDS = (homes, placement_topics, placement_clones, placement_real, placement_flock)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from agent.client import Operator
@@ -33,13 +34,13 @@ def section(iad, addresses):
 class Masters:
     """They run until `stop`."""
 
-    def __init__(self, folder: Path, **besides: str) -> None:
-        """`besides`: what is in their configurations, too, by IAD."""
+    def __init__(self, folder: Path, reach: Callable[[str], str] = str, **besides: str) -> None:
+        """`besides`: what is in their configurations, too, by IAD. `reach`: where masters have an
+        address of another one, such as at a proxy before it."""
         addresses = {iad: free_address() for iad in IADS}
+        near = {iad: reach(address) for iad, address in addresses.items()}
         self.all = {
-            iad: PushMaster(
-                folder / iad, iad, address, section(iad, addresses) + besides.get(iad, "")
-            )
+            iad: PushMaster(folder / iad, iad, address, section(iad, near) + besides.get(iad, ""))
             for iad, address in addresses.items()
         }
         self.wait_for_links()
@@ -95,11 +96,12 @@ class Masters:
 
     # --- kills -----------------------------------------------------------------------------------
 
-    def kill_at(self, iad, state) -> None:
-        """Start it anew, to be killed when a handover is so far."""
+    def kill_at(self, iad, state, other="") -> None:
+        """Start it anew, to be killed when a handover is so far, and the `other` at that moment."""
         master = self[iad]
         master.stop()
-        master.command = (sys.executable, KILLED, state)
+        also = f"@{self[other].process.pid}" if other else ""
+        master.command = (sys.executable, KILLED, f"{state}{also}")
         master.start()
         self.wait_for_links()
 

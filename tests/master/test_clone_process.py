@@ -13,6 +13,7 @@ import pytest
 from agent.client import Client, Operator
 from agent.wire.clones import CloneOf, CreateClone, ListClones, RemoveClone
 from agent.wire.handover import ListMoves, MoveUnit
+from agent.wire.placement import PinUnit, SetPlacementMode, ShowPlacement, UnitName
 from agent.wire.topics import ListTopics, RemoveTopic
 from fleet.testbed.ports import free_address
 from testkit.agent_process import AgentProcess
@@ -100,6 +101,8 @@ class Clones:
                 return operator.ask_topic(request, PATIENCE_MS)
             if isinstance(request, MoveUnit | ListMoves):
                 return operator.ask_move(request, PATIENCE_MS)
+            if isinstance(request, PinUnit | SetPlacementMode | ShowPlacement):
+                return operator.ask_placement(request, PATIENCE_MS)
             return operator.ask_clone(request, PATIENCE_MS)
 
     def create(self, iad, **options):
@@ -190,6 +193,49 @@ def test_a_clone_that_stays_is_told_to_nobody_and_does_not_move(clones):
     seen = b"".join(tap.bytes for tap in clones.taps.values())
     for secret in (*NODES.values(), *ROOMS.values(), "temperature_was"):
         assert secret.encode() not in seen
+
+
+def test_a_clone_hears_others_by_what_they_put_out(clones):
+    """Without knowing of which devices they are."""
+    clones.create("b", leaves=True)
+    clones.create("a", leaves=True, peers_where="temperature_was > -300")
+    clones.wait("a", lambda clone: clone.output.get("heard", 0) > 2)
+    assert clones.goes_on("b").output["heard"] == 0
+    ended = clones.ask("a", RemoveClone("r", f"a/{NODES['a']}"))
+    assert ended.ok, ended.message
+    clones.create("a", leaves=True, peers_where="temperature_was > 1000")
+    clones.goes_on("b")
+    assert clones.goes_on("a").output["heard"] == 0
+
+
+def test_what_operators_order_holds_for_clones_as_for_all_units(clones):
+    """A clone begins at the master of its device, the nearest. It follows a pin, stays where the
+    other master is frozen, and leaves a master that drains as soon as it may."""
+    topic = clones.create("a", leaves=True)
+    clones.wait("a", lambda clone: clone.iad == "a" and clone.outputs)
+    unit = UnitName("processor", topic)
+
+    def order(iad, request):
+        report = clones.ask(iad, request)
+        assert report.ok, report.message
+
+    def modes(at):
+        known = clones.ask(at, ShowPlacement("s")).known
+        return {each.facts.iad: each.facts.mode for each in known if not each.silent}
+
+    wait_until(lambda: modes("a"), lambda found: found.keys() == {"a", "b"})
+    order("a", PinUnit("p", unit, "b"))
+    clones.wait("a", lambda clone: clone.iad == "b")
+    clones.goes_on("a")
+    order("b", PinUnit("u", unit))
+    order("a", SetPlacementMode("f", "a", "frozen"))
+    wait_until(lambda: modes("b"), lambda found: found["a"] == "frozen")
+    order("b", SetPlacementMode("d", "b", "draining"))
+    assert clones.goes_on("a").iad == "b"
+    order("a", SetPlacementMode("o", "a", "open"))
+    clones.wait("a", lambda clone: clone.iad == "a")
+    clones.goes_on("a")
+    assert topic not in names(clones, "b")
 
 
 def names(clones, iad):

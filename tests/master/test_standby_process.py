@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -20,6 +21,7 @@ from tests.master.handover_masters import IADS, PATIENCE_MS, Masters
 from tests.master.test_clone_process import EDGE, NODE
 from tests.master.test_handover_process import Stream
 from tests.master.worker_rig import package
+from tests.trust.tap import Tap
 
 TOPIC = Topic("counted", processor="count", standby=True)
 # What it puts out is another thing each time that it is made.
@@ -27,6 +29,11 @@ CODE = """
 import os
 
 def heard(message, state):
+    state["seen"] = state.get("seen", 0) + 1
+    return [{"seen": state["seen"]}]
+
+def marked(message, state):
+    state["mark"] = "state-of-the-clone"
     state["seen"] = state.get("seen", 0) + 1
     return [{"seen": state["seen"]}]
 
@@ -39,7 +46,8 @@ def count(message, state):
 @pytest.fixture(autouse=True)
 def acme(tmp_path, monkeypatch):
     """A package with a processor that counts, for the workers of the masters."""
-    folder = package(tmp_path / "acme", CODE, count="acme:count", heard="acme:heard")
+    names = {name: f"acme:{name}" for name in ("count", "heard", "marked")}
+    folder = package(tmp_path / "acme", CODE, **names)
     monkeypatch.setenv("PYTHONPATH", str(folder))
 
 
@@ -188,25 +196,69 @@ def test_who_removes_a_topic_whose_standby_is_silent_is_told_so(guarded, masters
         )
 
 
-@pytest.fixture
-def device(masters, tmp_path):
+@contextmanager
+def node(masters, tmp_path, name="n1", room="b1/a/r1"):
     """A node at `a`, whose readings its clone gets there."""
     config = tmp_path / "edge.toml"
-    areas = "b1/a/r1"
-    config.write_text(NODE.format(name="n1", room=areas, address=masters["a"].nodes))
+    config.write_text(NODE.format(name=name, room=room, address=masters["a"].nodes))
     node = subprocess.Popen(
         [EDGE, "--config", config, "--exit-on-stdin-eof"], stdin=subprocess.PIPE
     )
-    yield "a/n1"
+    masters["a"].wait_for(masters["a"].status, lambda status: status.nodes)
+    yield f"a/{name}"
     node.kill()
     node.wait()
     node.stdin.close()
 
 
+@pytest.fixture
+def device(masters, tmp_path):
+    with node(masters, tmp_path) as device:
+        yield device
+
+
+def test_a_standby_learns_of_a_clone_what_leaves_anyway_and_no_more(tmp_path):
+    """Checkpoints with state, outputs and readings cross the border under the pseudonym."""
+    secrets = {"name": "pi-dunlin", "room": "b1/a/r413-lab"}
+    taps = []
+
+    def tapped(address):
+        taps.append(Tap(address))
+        return taps[-1].address
+
+    with ExitStack() as stack:
+        masters = Masters(tmp_path, tapped, s="[placement]\nfrozen = true\n")
+        stack.callback(lambda: [tap.close() for tap in taps])
+        stack.callback(masters.stop)
+        device = stack.enter_context(node(masters, tmp_path, **secrets))
+        clone = CloneOf(
+            device, "marked", every_s=0.1, channels=("temperature",), leaves=True, standby=True
+        )
+        with Operator(masters["a"].operator) as operator:
+            report = operator.ask_clone(CreateClone("c", clone), PATIENCE_MS)
+            assert report.ok, report.message
+            topic = report.clones[0].topic
+
+            def outputs():
+                return operator.ask_clone(ListClones("l"), PATIENCE_MS).clones[0].outputs
+
+            def guarded():
+                topics = [each for iad in "ab" for each in masters.ask(iad, ListTopics("l")).topics]
+                return next((each.standby for each in topics if each.topic.name == topic), "")
+
+            wait_until(guarded, lambda standby: standby in ("a", "b", "s"))
+            before = outputs()
+            wait_until(outputs, lambda found: found >= before + 5)
+        seen = b"".join(tap.bytes for tap in taps)
+        # So it can be read: the pseudonym, and the processor's state in a checkpoint.
+        assert topic.encode() in seen
+        assert b"state-of-the-clone" in seen
+        for secret in secrets.values():
+            assert secret.encode() not in seen
+
+
 @pytest.mark.long
 def test_a_clone_outlives_the_master_where_it_lives_and_its_device_does_not_notice(masters, device):
-    masters["a"].wait_for(masters["a"].status, lambda status: status.nodes)
-
     def ask(request):
         with Operator(masters["a"].operator) as operator:
             return operator.ask_clone(request, PATIENCE_MS)

@@ -1,0 +1,1 @@
+"""Experiment: clones that move by themselves between real masters (Flock, live)."""
