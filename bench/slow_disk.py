@@ -1,17 +1,16 @@
 """Queries and heartbeats of a real master and a real node while every fsync takes half a second.
 
-A preloaded library delays fsync and its variants; it reads the delay from a file at each call, so
-that the delay can change and end within one run. Meanwhile a simulated node reports 100 alerts a
-second to the master, and a durable subscriber receives them. The real node, which serves the
-queries, syncs each alert before it reports it, so it raises as many as its disk permits: every
-second reading crosses its trigger. A relay between it and the master observes its heartbeats.
+A preloaded library delays fsync and its variants; the delay can change and end within one run.
+Meanwhile a simulated node reports 100 alerts a second to the master, and a durable subscriber
+receives them. The real node, which serves the queries, syncs each alert before it reports it, so it
+raises as many as its disk permits: every second reading crosses its trigger. A relay
+between it and the master observes its heartbeats.
 """
 
 from __future__ import annotations
 
 import os
 import statistics
-import subprocess
 import tempfile
 import threading
 import time
@@ -45,6 +44,7 @@ from agent.wire.unions import PublicReply
 from bench.output import Result, report, result
 from bench.processes import agent, master, process
 from fleet.testbed.ports import free_address
+from testkit.preload import Preload
 
 DELAY_MS: Final = 500
 ALERTS_PER_S: Final = 100
@@ -56,41 +56,6 @@ SETTLING_S: Final = 0.5
 MEASURING_S: Final = 1.4
 MODES: Final = ("none", "master", "both")
 
-DELAYS: Final = """
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <fcntl.h>
-#include <stdlib.h>
-#include <time.h>
-#include <unistd.h>
-#define SLICE_MS 10
-static long delay_ms(void) {
-    char digits[16] = {0};
-    const char *path = getenv("SYNC_DELAY_MS_IN");
-    int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    if (file < 0) return 0;
-    long ms = read(file, digits, sizeof digits - 1) > 0 ? atol(digits) : 0;
-    close(file);
-    return ms;
-}
-static void wait_a_while(void) {
-    const struct timespec slice = {0, SLICE_MS * 1000000L};
-    for (long waited = 0; waited < delay_ms(); waited += SLICE_MS) nanosleep(&slice, NULL);
-}
-int fsync(int fd) {
-    wait_a_while();
-    return ((int (*)(int))dlsym(RTLD_NEXT, "fsync"))(fd);
-}
-int fdatasync(int fd) {
-    wait_a_while();
-    return ((int (*)(int))dlsym(RTLD_NEXT, "fdatasync"))(fd);
-}
-int sync_file_range(int fd, off64_t offset, off64_t bytes, unsigned int flags) {
-    wait_a_while();
-    return ((int (*)(int, off64_t, off64_t, unsigned int))dlsym(RTLD_NEXT, "sync_file_range"))(
-        fd, offset, bytes, flags);
-}
-"""
 EDGE: Final = """
 [node]
 name = "n1"
@@ -121,31 +86,16 @@ class Measured:
         self.lost = 0
 
 
-class Disks:
+class Disks(Preload):
     """The delay of each process's disk."""
 
     def __init__(self, folder: Path) -> None:
-        self._files = {name: folder / f"delay-{name}" for name in ("master", "node")}
-        source, self._library = folder / "delays.c", folder / "delays.so"
-        source.write_text(DELAYS)
-        compiler = ["gcc", "-shared", "-fPIC", "-O1", str(source), "-o", str(self._library)]
-        subprocess.run([*compiler, "-ldl"], check=True)
-        self.set("none")
+        super().__init__(folder, ("master", "node"))
 
     def set(self, mode: str) -> None:
         """Delay no disk, the master's, or both."""
         self.delay("master", 0 if mode == "none" else DELAY_MS)
         self.delay("node", DELAY_MS if mode == "both" else 0)
-
-    def delay(self, name: str, delay_ms: int) -> None:
-        """Set the delay of one disk, which also applies to an fsync in progress."""
-        whole = self._files[name].with_suffix(".new")
-        whole.write_text(str(delay_ms))
-        whole.replace(self._files[name])
-
-    def command(self, name: str) -> tuple[str, ...]:
-        """The prefix that runs a command on this disk."""
-        return "env", f"LD_PRELOAD={self._library}", f"SYNC_DELAY_MS_IN={self._files[name]}"
 
 
 class Relay(threading.Thread):

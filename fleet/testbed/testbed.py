@@ -12,7 +12,7 @@ from __future__ import annotations
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Self
@@ -43,6 +43,11 @@ Triggers = tuple[edge_config.EdgeTrigger, ...]
 NO_TRIGGERS: Final[Mapping[str, Triggers]] = MappingProxyType({})
 Sensors = Mapping[str, edge_config.EdgeSensor]
 NO_SENSORS: Final[Sensors] = MappingProxyType({})
+# The address at which a process (the first name; "*" is any) reaches another one (the second),
+# which listens at the third.
+Route = Callable[[str, str, str], str]
+# The prefix of a process's command, by its name.
+Under = Callable[[str], Sequence[str]]
 
 
 class TestbedError(RuntimeError):
@@ -73,7 +78,7 @@ class Testbed:
     instead, and services are set up between them. With `overlay` alerts travel between them, of the
     `triggers` that all nodes of an IAD have. A node replays its room, or reads what `sensors` has
     under its name. With `usual_port` the first master listens for clients where pages say, if
-    nobody else does.
+    nobody else does. `route` puts something between processes, `under` before their commands.
 
     A context manager: leaving it stops every process. Should this process die without leaving it,
     the children stop too, because their standard input ends.
@@ -95,6 +100,8 @@ class Testbed:
         triggers: Mapping[str, Triggers] = NO_TRIGGERS,
         sensors: Sensors = NO_SENSORS,
         usual_port: bool = False,
+        route: Route = lambda _source, _target, address: address,
+        under: Under = lambda _name: (),
     ) -> None:
         self.plan = plan
         self.directory = directory
@@ -107,6 +114,8 @@ class Testbed:
         self._triggers = triggers
         self._sensors = sensors
         self._usual_port = usual_port
+        self._route = route
+        self._under = under
         self._claims: list[socket.socket] = []
         self._others: dict[str, list[str]] = {}
         self._children: dict[str, processes.Child] = {}
@@ -257,7 +266,7 @@ class Testbed:
     def spawn(self, name: str) -> None:
         """Start the master of an IAD, a node, the DRS or one that was added; also again after it
         ended."""
-        command = [*self.command(name), "--exit-on-stdin-eof"]
+        command = [*self._under(name), *self.command(name), "--exit-on-stdin-eof"]
         log = self._folder(name) / "output.log"
         with processes.interrupts_deferred():
             self._children[name] = processes.Child(name, command, log, self._leash)
@@ -327,6 +336,14 @@ class Testbed:
         child.signal(signal.SIGKILL)
         child.wait(STOP_PATIENCE_S)
 
+    def stop(self, names: Iterable[str]) -> None:
+        """End processes with SIGTERM; `spawn` starts them again."""
+        processes.stop([self._children.pop(name) for name in names], STOP_PATIENCE_S)
+
+    def folder(self, name: str) -> Path:
+        """Folder of a process: its configuration, log and state."""
+        return self._folder(name)
+
     def _operator(self, iad: str) -> Operator:
         if iad not in self._operators:
             self._operators[iad] = Operator(self.operator(iad))
@@ -343,23 +360,26 @@ class Testbed:
         own = self._sockets[iad.name]
         members = () if self._market else self.plan.iads
         sold = CAPABILITIES if self._market else ()
+        advertised = self._route("*", iad.name, own.public)
+        directory = self._route(iad.name, DRS, self.directory_address)
         return master_config.MasterConfig(
             iad=master_config.MasterIdentity(name=iad.name),
             sockets=master_config.MasterSockets(
-                public=own.public, nodes=own.nodes, operator=own.operator
+                public=own.public,
+                nodes=own.nodes,
+                operator=own.operator,
+                advertise=advertised if advertised != own.public else "",
             ),
             pool=tuple(
                 master_config.PoolMember(
-                    iad=other.name, address=self.public(other.name), areas=other.areas
+                    iad=other.name, address=self._reached(iad.name, other.name), areas=other.areas
                 )
                 for other in members
             ),
             offers=tuple(
                 master_config.Offered(capability=capability, areas=iad.areas) for capability in sold
             ),
-            market=master_config.MasterMarket(
-                directories=(self.directory_address,) if self._market else ()
-            ),
+            market=master_config.MasterMarket(directories=(directory,) if self._market else ()),
             scheduling=master_config.MasterScheduling(policy=self._policy),
             liveness=self._liveness,
             autoscale=self._autoscale,
@@ -372,7 +392,11 @@ class Testbed:
     def _overlay_section(self, iad: IadLayout) -> overlay_config.MasterOverlay:
         if self._overlay is None:
             return overlay_config.MasterOverlay()
-        return self._overlay.section(iad.name, lambda other: (self.public(other), ""))
+        return self._overlay.section(iad.name, lambda other: (self._reached(iad.name, other), ""))
+
+    def _reached(self, source: str, target: str) -> str:
+        public = self.public(target)
+        return public if source == target else self._route(source, target, public)
 
     def _neighbours(self, iad: IadLayout) -> tuple[str, ...]:
         """All masters are one operator's."""
@@ -385,7 +409,8 @@ class Testbed:
         return edge_config.EdgeConfig(
             node=edge_config.EdgeIdentity(name=node.name, areas=(node.area,)),
             master=edge_config.EdgeMaster(
-                address=self._sockets[iad.name].nodes, reconnect_longest_s=2.0
+                address=self._route(node.name, iad.name, self._sockets[iad.name].nodes),
+                reconnect_longest_s=2.0,
             ),
             sensor=(self._sensors.get(node.name) or self._replayed(node.room),),
             trigger=self._triggers.get(iad.name, ()),

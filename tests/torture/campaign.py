@@ -9,9 +9,9 @@ from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
 
+from testkit.damage import damaged
 from tests.torture.agents import chain
 from tests.torture.cuts import Recording, cuts, images, judged, laid_out, played, scratch
-from tests.torture.damage import damaged
 from tests.torture.judge import judge, judge_damaged
 
 LENGTH: Final = 110  # beats of a script

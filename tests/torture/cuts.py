@@ -15,6 +15,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
+from testkit.damage import HISTORY
 from tests.torture import recording
 from tests.torture.disk import Disk, Rules, Survival, drawn
 from tests.torture.judge import Truth, judge
@@ -22,7 +23,6 @@ from tests.torture.recording import CLOSE, MARK, OPEN, SYNC, Control, Operation
 from tests.torture.script import Script, script
 
 ROOT: Final = Path(__file__).parents[2]
-HISTORY: Final = "history.sqlite"
 RULES: Final[tuple[Rules, ...]] = ("strict", "ordered")
 PLAY_S: Final = 120.0
 

@@ -15,7 +15,7 @@ from agent.wire.messages import Answer
 from agent.wire.operator import IadStatus
 from fleet.testbed.processes import interrupts_deferred
 from fleet.testbed.testbed import Testbed, TestbedError
-from testkit.waiting import PATIENCE_S
+from testkit.waiting import PATIENCE_S, wait_until
 from tests.fleet.conftest import SMALL, listens, recording, small_bed
 
 ALL = [node.area for node in SMALL.nodes]
@@ -43,6 +43,34 @@ def whole(statuses: dict[str, IadStatus]) -> bool:
 
 def gaps(answer: Answer) -> dict[str, str]:
     return {gap.area: gap.reason for gap in answer.missing}
+
+
+def test_a_route_is_taken_between_processes_and_a_prefix_before_their_commands(
+    tmp_path: Path,
+) -> None:
+    ways: set[tuple[str, str]] = set()
+
+    def route(source: str, target: str, address: str) -> str:
+        ways.add((source, target))
+        return address.replace("127.0.0.1", "localhost") if source == "iad1" else address
+
+    with Testbed(SMALL, tmp_path, route=route, under=lambda name: ("env", f"N={name}")) as bed:
+        config = (bed.folder("iad1") / "config.toml").read_text()
+        assert f"localhost:{bed.public('iad2').rpartition(':')[2]}" in config
+        assert bed.public("iad1") in config
+        nodes = {(node.name, iad.name) for iad in SMALL.iads for node in iad.nodes}
+        assert ways >= {("iad1", "iad2"), ("iad2", "iad1"), *nodes}
+        bed.spawn("iad1")
+        environment = Path(f"/proc/{bed.child('iad1').pid}/environ")
+        wait_until(environment.read_bytes, lambda text: b"N=iad1" in text)
+
+
+def test_a_process_that_was_stopped_is_none_that_ended_by_itself(bed: Testbed) -> None:
+    bed.stop([NODE.name])
+    bed.check()
+    bed.wait_until(lambda statuses: not whole(statuses))
+    bed.spawn(NODE.name)
+    bed.wait_until(whole)
 
 
 @pytest.mark.parametrize("iad", ["iad1", "iad2"])

@@ -7,8 +7,10 @@ is put aside must be reported.
 from __future__ import annotations
 
 from random import Random
+from typing import Final
 
-from tests.torture.cuts import HISTORY
+# The file of an edge node that holds most.
+HISTORY: Final = "history.sqlite"
 
 
 def damaged(files: dict[str, bytes], draw: Random) -> tuple[dict[str, bytes], str]:
