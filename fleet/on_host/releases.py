@@ -5,10 +5,13 @@ from __future__ import annotations
 import compileall
 import contextlib
 import hashlib
+import lzma
 import os
 import shutil
 import signal
+import stat
 import tarfile
+from collections.abc import Iterator
 from typing import Any
 
 from fleet.on_host.files import current, read_json, sync_file_system, sync_folder
@@ -18,6 +21,8 @@ from fleet.on_host.places import JOURNAL, RELEASES
 # Maximum silence of the operator during an upload.
 PATIENCE_S = 30
 CHUNK = 1 << 18
+# What a bundle may become; a release takes a twentieth of it.
+MAX_UNPACKED = 1 << 31
 
 
 def stage(host: Host, request: Json, source: Any) -> Json:
@@ -36,7 +41,11 @@ def stage(host: Host, request: Json, source: Any) -> Json:
     if digest != request["sha256"]:
         os.unlink(upload)
         raise Failure("the bundle arrived damaged, and was removed", "lost")
-    unpack(upload, folder, release)
+    try:
+        unpack(upload, folder, release)
+    except Failure:
+        os.unlink(upload)
+        raise
     os.unlink(upload)
     return {"ok": True}
 
@@ -70,17 +79,22 @@ def receive(upload: str, offset: int, size: int, source: Any) -> None:
 
 
 def unpack(bundle: str, folder: str, release: str) -> None:
-    """Unpack into a temporary folder; rename it when everything is on stable storage."""
+    """Unpack into a temporary folder; rename it when everything is on stable storage. A bundle is
+    written by root: what it holds is checked, though its sha256 is the one that the operator has,
+    who may have got it from elsewhere."""
     partial = f"{folder}/{release}.partial"
     shutil.rmtree(partial, ignore_errors=True)
     os.mkdir(partial, 0o755)
     try:
-        with tarfile.open(bundle, "r:xz") as archive:
-            if hasattr(tarfile, "fully_trusted_filter"):  # its sha256 is the operator's
-                archive.extraction_filter = tarfile.fully_trusted_filter
-            archive.extractall(partial)  # noqa: S202 - as above
-        with open(f"{partial}/RELEASE", encoding="utf-8") as file:
-            said = file.read().strip()
+        try:
+            with tarfile.open(bundle, "r:xz") as archive:
+                if hasattr(tarfile, "fully_trusted_filter"):  # `checked` knows what a release has
+                    archive.extraction_filter = tarfile.fully_trusted_filter
+                archive.extractall(partial, checked(archive))  # noqa: S202 - as above
+            with open(f"{partial}/RELEASE", encoding="utf-8") as file:
+                said = file.read(256).strip()
+        except (tarfile.TarError, lzma.LZMAError, EOFError, ValueError, FileNotFoundError) as error:
+            raise Failure(f"the bundle is none: {' '.join(str(error).split())}") from None
         if said != release:
             raise Failure(f"the bundle holds release {said}, not {release}")
         if not has_byte_code(f"{partial}/lib"):
@@ -93,6 +107,29 @@ def unpack(bundle: str, folder: str, release: str) -> None:
     shutil.rmtree(f"{folder}/{release}", ignore_errors=True)
     os.rename(partial, f"{folder}/{release}")
     sync_folder(folder)
+
+
+def checked(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """The files, folders and links of a bundle, each below its folder; Failure for anything else,
+    and when they take more than a release ever does."""
+    size = 0
+    for member in archive:
+        place = os.path.normpath(member.name)
+        if not (member.isreg() or member.isdir() or member.issym()) or _leaves(place):
+            raise Failure(f"the bundle holds {member.name!r}, which no release has")
+        if member.issym() and _leaves(os.path.join(os.path.dirname(place), member.linkname)):
+            raise Failure(f"the bundle holds {member.name!r}, a link to {member.linkname!r}")
+        if member.mode & (stat.S_ISUID | stat.S_ISGID):
+            raise Failure(f"the bundle holds {member.name!r}, which would run with other rights")
+        size += member.size
+        if size > MAX_UNPACKED:
+            raise Failure(f"the bundle becomes more than {MAX_UNPACKED >> 30} GiB")
+        yield member
+
+
+def _leaves(path: str) -> bool:
+    path = os.path.normpath(path)
+    return path.startswith("/") or path.split("/")[0] == ".."
 
 
 def has_byte_code(folder: str) -> bool:

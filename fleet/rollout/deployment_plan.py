@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import lzma
 import tarfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from fleet.inspect.facts import Facts
 from fleet.inventory.effective import release_of
@@ -23,6 +24,9 @@ from fleet.rollout.events import Planned
 from fleet.rollout.prerequisites import obstacles, room
 from fleet.ssh.errors import HostError
 from fleet.terminal.output import once
+
+# A unit, a rule or a script, in bytes.
+MAX_SHARED: Final = 1 << 20
 
 
 class HostPlan(NamedTuple):
@@ -153,13 +157,18 @@ class Planner:
 
 
 def read_shared(bundle: Path) -> dict[str, bytes]:
-    """The files of a bundle's share/sanderling, by name. The whole bundle is decompressed."""
+    """The files of a bundle's share/sanderling, by name; HostError if it is no bundle. The whole
+    bundle is decompressed."""
     found = {}
-    with tarfile.open(bundle, "r:xz") as archive:
-        for member in archive:
-            folder, _, name = member.name.removeprefix("./").rpartition("/")
-            if folder == SHARE and member.isfile():
-                file = archive.extractfile(member)
-                assert file is not None
-                found[name] = file.read()
+    try:
+        with tarfile.open(bundle, "r:xz") as archive:
+            for member in archive:
+                folder, _, name = member.name.removeprefix("./").rpartition("/")
+                if folder == SHARE and member.isreg() and member.size <= MAX_SHARED:
+                    file = archive.extractfile(member)
+                    assert file is not None
+                    found[name] = file.read()
+    except (tarfile.TarError, lzma.LZMAError, EOFError, ValueError) as error:
+        line = " ".join(str(error).split())
+        raise HostError("failed", f"{bundle} is no bundle: {line}; build it again") from None
     return found
