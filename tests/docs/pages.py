@@ -27,15 +27,15 @@ COLUMNS = 80
 # A hung page ends here; no page takes a tenth of it.
 PATIENCE_S = 300.0
 COMMANDS = re.compile(
-    r"(\$ )?([A-Z_]+=\S+ )?(\(?(apt|cat|cp|echo|eval|export|fleet|install|journalctl|kill|make"
-    r"|mkdir|python3|sanderling-\w+|ssh-\w+|sudo|systemctl|umask|until)\b|\.venv/bin/)"
+    r"(\$ )?([A-Z_]+=\S+ )?(\(?(apt|cat|cp|curl|echo|eval|export|fleet|install|journalctl|kill|make"
+    r"|mkdir|python3|sanderling-\w+|ssh-\w+|sudo|systemctl|touch|umask|until)\b|\.venv/bin/)"
 )
 CALL = re.compile(
     r"(?:^|[\s(|&;])(?:\S*/)?"
     r"((?:fleet|sanderling-\w+) (?:'[^']*'|\"[^\"]*\"|[^'\"|&;>)])*)"
 )
 # What agents say is for the journal; then the probe, JSON, and the line about a failed command.
-AGENTS = re.compile(r"sanderling-|\d\d:\d\d:\d\dZ |\{|<\d")
+AGENTS = re.compile(r"sanderling-|gateway: |\d\d:\d\d:\d\dZ |\{|<\d")
 
 
 ROOMS = ("use", "run", "understand", "papers")

@@ -100,6 +100,7 @@ RISES, FALLS = "rate(humidity) > 0/min", "rate(humidity) < 0/min"
 HOSTS = "needs hosts: tests/hosts, by make test-hosts as root"
 IMAGES = "needs a card or QEMU: tests/image, by make test-image"
 DEMO = "needs the demo itself: tests/fleet/demo/test_demo.py"
+PAGE = "needs a page or a broker: tests/docs/test_pastes_gateway.py"
 LAB = "takes minutes to hours: tests/lab run its parts"
 SPARK = "needs a JVM: tests/fleet/spark, tests/fleet/spark_jobs and make test-long"
 REASONS = {
@@ -113,8 +114,10 @@ REASONS = {
     "tests/master/test_derived_process.py",
     ("docs/run/deploy.md", "Deploying"): HOSTS,
     "docs/understand/directory.md": "one foreground process, which the market's page starts, too",
-    "docs/run/gateway.md": "needs a fleet: tests/gateway/test_gateway_process.py",
-    "docs/use/outputs.md": "needs a broker: tests/gateway/outputs/test_mqtt_mosquitto.py",
+    ("docs/run/gateway.md", "Start it"): PAGE,
+    ("docs/run/gateway.md", "Tokens"): PAGE,
+    ("docs/run/gateway.md", "The API"): "needs a fleet: tests/gateway/test_gateway_process.py",
+    "docs/use/outputs.md": PAGE,
     FIRST: "the rest needs a card: tests/image/test_first_fleet.py pastes the page, to its end",
     "docs/run/flashing.md": IMAGES,
     "docs/understand/history.md": "needs a node that has run for a while: tests/edge",

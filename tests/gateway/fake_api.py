@@ -32,6 +32,18 @@ CSP = (
 # What views show that never changes: of a fleet, its placement, plans and outputs.
 VIEWS = json.loads((Path(__file__).parent / "views.json").read_text())
 
+SERVICES = [
+    {"name": "humidity", "capability": "humidity", "areas": ["b1"]},
+    {
+        "name": "temperature",
+        "capability": "temperature",
+        "percentile": 99.0,
+        "latency_ms": 500.0,
+        "rate_per_s": 20.0,
+        "areas": ["b1"],
+    },
+]
+
 
 class FakeApi:
     """The server. `requests` is what was asked of it, `resumed` the Last-Event-IDs of streams."""
@@ -144,6 +156,7 @@ class FakeApi:
                 ),
             ),
             Route("/areas", answers(self._areas)),
+            Route("/services", answers({"services": SERVICES})),
             Route(
                 "/now",
                 answers(

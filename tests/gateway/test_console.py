@@ -145,6 +145,20 @@ def test_a_question_asked_by_keyboard_is_answered_in_words(tab, served):
 
 
 @pytest.mark.long
+def test_services_are_offered_with_what_they_promise(tab, gateway):
+    tab.open(f"{gateway.url}#/ask", 1280)
+    tab.wait_for("document.querySelectorAll('#services option').length == 2")
+    offered = "[...document.querySelectorAll('#services option')].map(o => [o.value, o.label])"
+    assert tab.evaluate(offered) == [
+        ["humidity", "humidity"],
+        ["temperature", "temperature, p99 ≤ 500 ms"],
+    ]
+    # There is none of the usual name.
+    tab.wait_for("document.querySelector('[list=services]').value == 'humidity'")
+    assert "/api/v1/deadlines" not in gateway.requests
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("latency", "starts", "tells"),
     [

@@ -76,6 +76,9 @@ function Areas({ chosen, set, known }) {
   </div>`;
 }
 
+/** What a service gives, and its objective if one was agreed on. */
+const promise = (s) => [s.capability || "all channels", s.latency_ms ? `p${s.percentile} ≤ ${ms(s.latency_ms)}` : ""].filter(Boolean).join(", ");
+
 /** kept, late, partial or refused: a state and a sentence. */
 export function verdict(answer, slo) {
   const objective = `p${slo.percentile} ≤ ${ms(slo.latency_ms)}`;
@@ -93,13 +96,7 @@ function lateness(answer, slo) {
   const told = [];
   for (const task of answer.tasks ?? []) {
     if (task.total_ms > task.budget_ms) {
-      const why = [
-        ["waiting in its queues", task.queueing_ms],
-        ["on the way", task.communication_ms],
-        ["reading and computing", task.execution_ms],
-      ].filter(([, value]) => Number.isFinite(value));
-      const most = why.sort((a, b) => b[1] - a[1])[0];
-      told.push(`${task.iad} took ${ms(task.total_ms)} of its budget of ${ms(task.budget_ms)}${most ? `, most of it ${most[0]} (${ms(most[1])})` : ""}.`);
+      told.push(`${task.iad} took ${ms(task.total_ms)} of its budget of ${ms(task.budget_ms)}.`);
     }
   }
   const slowest = (answer.tasks ?? []).reduce((a, b) => (b.total_ms > (a?.total_ms ?? -1) ? b : a), null);
@@ -131,16 +128,15 @@ function Result({ answer, asked }) {
   const [state, headline, more] = verdict(answer, slo);
   const tasks = answer.tasks ?? [];
   const most = Math.max(slo.latency_ms, answer.elapsed_ms ?? 0, ...tasks.map((t) => t.total_ms ?? 0)) * 1.05;
-  const queued = tasks.some((t) => Number.isFinite(t.queueing_ms));
   return html`<section class="card result ${state}" aria-labelledby="result">
     <h2 id="result" tabindex="-1"><${Icon} kind=${SHAPE[state]} /> ${headline}</h2>
     ${more ? html`<p>${sentence(more)}</p>` : null}
     ${answer.missing?.length ? html`<h3>What is missing</h3><ul>${answer.missing.map((m) => html`<li key=${m.area}><b>${nameOf(m.area) || m.area}</b>: ${missing(m.reason)}${m.message ? ` (${m.message})` : ""}${m.nearest?.length ? html`; did you mean ${m.nearest[0]}?` : ""}</li>`)}</ul>` : null}
     ${tasks.length ? html`<h3>Budgets, and what came late</h3>
       ${lateness(answer, slo).map((text) => html`<p>${text}</p>`)}
-      <${Table} caption="Each domain's budget and time; the line in the bar is the budget" hidden head=${["Domain", "Time against budget", { n: "Time" }, { n: "Budget" }, { n: "Areas" }, ...(queued ? [{ n: "Queue" }] : [])]}
-        rows=${tasks.map((t) => ({ key: t.iad, mark: t.total_ms > t.budget_ms ? "bad" : "", cells: [t.iad, html`<${Bar} value=${t.total_ms} limit=${t.budget_ms} most=${most} />`, ms(t.total_ms), `p${number(t.percentile, 2).replace(/\.?0+$/, "")} ≤ ${ms(t.budget_ms)}`, `${t.coverage?.answered ?? "–"}/${t.coverage?.asked ?? "–"}`, ...(queued ? [ms(t.queueing_ms)] : [])] }))} />
-      ${queued ? null : html`<p class="quiet">How long it queued inside a domain is told to that domain’s operator only: see <a href="#/deadlines">Deadlines</a>.</p>`}` : null}
+      <${Table} caption="Each domain's budget and time; the line in the bar is the budget" hidden head=${["Domain", "Time against budget", { n: "Time" }, { n: "Budget" }, { n: "Areas" }]}
+        rows=${tasks.map((t) => ({ key: t.iad, mark: t.total_ms > t.budget_ms ? "bad" : "", cells: [t.iad, html`<${Bar} value=${t.total_ms} limit=${t.budget_ms} most=${most} />`, ms(t.total_ms), `p${number(t.percentile, 2).replace(/\.?0+$/, "")} ≤ ${ms(t.budget_ms)}`, `${t.coverage?.answered ?? "–"}/${t.coverage?.asked ?? "–"}`] }))} />
+      <p class="quiet">How long it queued in a domain is told to nobody outside. ${may("operator") ? html`Queues of this domain’s nodes are in <a href="#/deadlines">Deadlines</a>` : "Its operator sees queues of nodes in Deadlines"}, times of each subtask in the <code>fleet report</code>.</p>` : null}
     ${answer.results?.length ? html`<h3>Readings</h3><${Results} results=${answer.results} />` : null}
     <details><summary>The answer as it came</summary><pre tabindex="0">${JSON.stringify(answer, null, 1)}</pre></details>
   </section>`;
@@ -160,12 +156,9 @@ export default function Ask({ asked }) {
     const stop = new AbortController();
     // Without completion, areas and services are typed.
     allAreas(stop.signal).then((found) => setKnown(offers(found)), () => {});
-    get("deadlines", stop.signal).then(({ kinds }) => {
-      // Those that this page watches first: they are sure to have readings.
-      const own = kinds.filter((kind) => kind.label === "console");
-      const seen = [...new Set([...own, ...kinds].map((kind) => kind.service))];
-      setServices(seen);
-      if (!asked.service && seen.length && !seen.includes("default")) setService(seen[0]);
+    get("services", stop.signal).then(({ services: found }) => {
+      setServices(found);
+      if (!asked.service && found.length && !found.some(({ name }) => name === "default")) setService(found[0].name);
     }, () => {});
     return () => stop.abort();
   }, []);
@@ -202,7 +195,7 @@ export default function Ask({ asked }) {
         <span>within</span>
         <label><span class="unseen">Milliseconds</span><input type="number" min="1" max="900000" step="any" required value=${latency} onInput=${(e) => setLatency(e.target.valueAsNumber)} /></label><span>ms</span>
       </fieldset>
-      <label>Service <input list="services" value=${service} placeholder="default" autocomplete="off" spellcheck="false" onInput=${(e) => setService(e.target.value.trim())} /><datalist id="services">${services.map((s) => html`<option value=${s} />`)}</datalist></label>
+      <label>Service <input list="services" value=${service} placeholder="default" autocomplete="off" spellcheck="false" onInput=${(e) => setService(e.target.value.trim())} /><datalist id="services">${services.map((s) => html`<option value=${s.name}>${promise(s)}</option>`)}</datalist></label>
       <button class="main" disabled=${state.waiting || !may("asker")}>${state.waiting ? "Asking …" : "Ask"}</button>
     </form>
     <div role="status" aria-live="polite">${state.waiting ? html`<p class="quiet">Asking ${list(chosen)} …</p>` : null}</div>
