@@ -178,6 +178,28 @@ def changes(address: str) -> Iterator[int]:
         time.sleep(len(sockets) * len(frames) / 1_000.0)
 
 
+def unread(address: str) -> Iterator[int]:
+    """Queries for 400 unknown areas, whose answers have some 30 KB: 400 a second over eight
+    connections that read none of them."""
+    asked = tuple(f"x{n}/{'y' * 40}" for n in range(400))
+    frame = encode(Query("a", asked, WINDOW, SLO), JSON)
+    sockets = []
+    for _ in range(8):
+        made = zmq.Context.instance().socket(zmq.DEALER)
+        for option, value in ((zmq.LINGER, 0), (zmq.RCVHWM, 1), (zmq.RCVBUF, 1 << 16)):
+            made.setsockopt(option, value)
+        made.connect(address)
+        sockets.append(made)
+    while True:
+        sent = 0
+        for each in sockets:
+            if each.poll(0, zmq.POLLOUT):
+                each.send(frame)
+                sent += len(frame)
+        yield sent
+        time.sleep(len(sockets) / 400.0)
+
+
 ATTACKS: dict[str, Callable[[str], Iterator[int]]] = {
     "arrays": arrays,
     "areas": areas,
@@ -185,6 +207,7 @@ ATTACKS: dict[str, Callable[[str], Iterator[int]]] = {
     "partial": partial,
     "watches": watches,
     "changes": changes,
+    "unread": unread,
 }
 
 

@@ -236,3 +236,18 @@ def test_numbers_no_message_may_hold(master, context, join):
         assert socket.poll(PATIENCE_MS), change
         answer, _ = Decoder(u.PublicReply).decode(socket.recv())
         assert (answer.status, answer.reason, answer.id) == ("refused", "malformed", "q1"), change
+
+
+@pytest.mark.usefixtures("intact")
+def test_a_message_of_several_parts_is_refused_in_words(master, context):
+    client = context.socket(zmq.DEALER)
+    client.linger = 0
+    client.connect(master.public)
+    whole = encode(m.Query("q", ("b1",), m.Window(last_s=60), m.Slo(99.0, 100.0)), JSON)
+    for parts in ([whole[:20], whole[20:]], [whole] * 5, [b"", whole, b""]):
+        client.send_multipart(parts)
+        assert client.poll(PATIENCE_MS)
+        answer = Decoder(u.PublicReply).decode(client.recv_multipart()[-1])[0]
+        assert (answer.status, answer.reason) == ("refused", "malformed")
+        assert answer.message == "empty frame, or a message of several: a message here is one frame"
+    client.close()

@@ -273,6 +273,14 @@ def test_opening_watches_takes_of_the_clients_rate_and_ending_them_nothing(rig):
     ]
 
 
+def test_a_cancel_of_an_unknown_id_is_answered_as_if_it_had_been_open(rig):
+    """The reply to an earlier one may have been lost."""
+    for _ in range(2):
+        rig.take(Cancel("unknown"))
+    rig.let_pass()
+    assert rig.replies == [Watching("unknown", "cancelled")] * 2
+
+
 def test_a_watch_that_is_sent_again_and_again_takes_of_the_rate(rig):
     for _ in range(11):
         rig.take(PERIODIC, SLOW)

@@ -3,10 +3,11 @@
 import re
 
 import pytest
+from msgspec.structs import replace
 
 from agent.wire import messages as m
 from agent.wire.buckets import Buckets, ChannelBuckets, grid_of
-from agent.wire.codec import Decoder, WireError, encode
+from agent.wire.codec import JSON, MESSAGEPACK, Decoder, WireError, encode
 from agent.wire.messages import Window
 from agent.wire.packed import Float32Column, UInt32Column
 from agent.wire.unions import PublicReply, PublicRequest
@@ -21,6 +22,21 @@ def test_an_absolute_window_does_not_look_at_the_clock():
     window = Window(start_ms=5, end_ms=9)
     assert window.bounds_ms(123) == (5, 9)
     assert window.length_s == 0.004
+
+
+@pytest.mark.parametrize("codec", [JSON, MESSAGEPACK])
+def test_start_and_end_may_be_any_distance_apart_and_relative_windows_have_366_days(codec):
+    """As docs/understand/wire.md says."""
+    decoder = Decoder(PublicRequest)
+    longest = Window(start_ms=0, end_ms=2**53 - 1)
+    asked = replace(query(), window=longest)
+    assert decoder.decode(encode(asked, codec))[0].window == longest
+    year_s = 366 * 86_400.0
+    for window in (Window(last_s=year_s), Window(last_s=1.0, ago_s=year_s)):
+        assert decoder.decode(encode(replace(query(), window=window), codec))[0].window == window
+    for window in (Window(last_s=year_s + 1.0), Window(last_s=1.0, ago_s=year_s + 1.0)):
+        with pytest.raises(WireError, match="31622400"):
+            decoder.decode(encode(replace(query(), window=window), codec))
 
 
 def test_length_of_a_relative_window():
