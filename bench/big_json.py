@@ -19,7 +19,7 @@ from agent.client import Client, Operator
 from agent.wire.codec import JSON, encode
 from agent.wire.messages import Query, Slo, Window
 from bench.output import Result, report, result
-from bench.processes import agent, master, process, ready
+from bench.processes import PATIENCE_MS, agent, master, process, ready
 from fleet.testbed.ports import free_address
 
 ROOMS = 32
@@ -98,7 +98,7 @@ def run() -> list[Result]:
             (home / "edge.toml").write_text(text)
             stack.enter_context(process(edge, "--config", str(home / "edge.toml")))
         with Operator(f"ipc://{folder}/operator") as operator:
-            while len(operator.status().nodes) < 2:
+            while len(operator.status(PATIENCE_MS).nodes) < 2:
                 time.sleep(0.05)
         client = stack.enter_context(Client(public))
         other = stack.enter_context(process(sys.executable, "-m", "bench.big_json", "ask", public))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from agent.client import Operator
 from bench.output import Result, report, result
-from bench.processes import cpu_s, master
+from bench.processes import PATIENCE_MS, cpu_s, master
 from fleet.testbed.ports import free_address
 
 FILES = 1_024
@@ -50,7 +50,7 @@ def measure(flooded: str) -> Result:
         at_limit = burnt_percent(pid)
         files = len(list(Path(f"/proc/{pid}/fd").iterdir()))
         with Operator(f"ipc://{folder}/operator") as operator:
-            lost = operator.status().counters["records_lost"]
+            lost = operator.status(PATIENCE_MS).counters["records_lost"]
     return result(
         f"file-limit-{flooded}", at_limit, "% of a core", "before", alone,
         files=files, limit=FILES, records_lost=lost, most=GOAL_PERCENT,

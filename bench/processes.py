@@ -11,6 +11,8 @@ from pathlib import Path
 
 from agent.client import Operator
 
+PATIENCE_MS = 60_000  # with what starts on a machine that is at work
+
 MASTER = """
 [iad]
 name = "iad1"
@@ -84,5 +86,5 @@ def master(
     arguments = (*under, agent("master"), "--config", str(config), "--exit-on-stdin-eof")
     with process(*arguments) as child:
         with Operator(f"ipc://{folder}/operator") as operator:
-            operator.status(10_000)
+            operator.status(PATIENCE_MS)
         yield child.pid

@@ -42,7 +42,7 @@ from agent.wire.messages import (
 from agent.wire.push import AcknowledgeNotifications, Notified, Subscribe
 from agent.wire.unions import PublicReply
 from bench.output import Result, report, result
-from bench.processes import agent, master, process
+from bench.processes import PATIENCE_MS, agent, master, process
 from fleet.testbed.ports import free_address
 from testkit.preload import Preload
 
@@ -238,7 +238,7 @@ def measure() -> tuple[dict[str, list[Measured]], Load]:
         config = ("--config", str(folder / "edge.toml"), "--exit-on-stdin-eof")
         stack.enter_context(process(*disks.command("node"), agent("edge"), *config))
         operator = stack.enter_context(Operator(f"ipc://{folder}/operator"))
-        while not any(node.state == "live" for node in operator.status(20_000).nodes):
+        while not any(node.state == "live" for node in operator.status(PATIENCE_MS).nodes):
             pass
         context = stack.enter_context(zmq.Context())
         context.setsockopt(zmq.LINGER, 0)
@@ -252,7 +252,7 @@ def measure() -> tuple[dict[str, list[Measured]], Load]:
                 since_s = time.monotonic()
                 load.run(MEASURING_S, measured)
                 relay.take(measured, since_s)
-                nodes_seen = operator.status(20_000).nodes
+                nodes_seen = operator.status(PATIENCE_MS).nodes
                 measured.lost = sum(node.state != "live" for node in nodes_seen)
         disks.set("none")
         load.run(SETTLING_S + MEASURING_S, Measured())

@@ -18,14 +18,13 @@ from pathlib import Path
 from agent.client import Client, Operator
 from bench.big_json import EDGE, GOAL, PHASE_S, PHASES, SMALL, p99, small_queries
 from bench.output import Result, report, result
-from bench.processes import agent, cpu_s, master, process
+from bench.processes import PATIENCE_MS, agent, cpu_s, master, process
 from fleet.testbed.ports import free_address
 
 ROWS = 3 * 86_400
 SENSORS = 3
 LARGE = ["b1/large"]
 ASKED = 50
-PATIENCE_MS = 60_000
 FURTHER_SENSOR = """
 [[sensor]]
 name = "further{number}"

@@ -79,18 +79,21 @@ class Interrupts:
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
         """End the process groups that `others` finds, with SIGTERM until GRACE_S; `cut_off` at
-        LIMIT_S. Groups that appear later are ended, too: Java may be about to start."""
+        LIMIT_S, whatever fails before. Groups that appear later are ended, too: Java may be about
+        to start."""
         began_s = clock()
         asked: set[int] = set()
-        while (passed_s := clock() - began_s) < LIMIT_S:
-            for group in others():
-                if passed_s < GRACE_S and group in asked:
-                    continue
-                asked.add(group)
-                with suppress(ProcessLookupError, PermissionError):
-                    kill(group, signal.SIGTERM if passed_s < GRACE_S else signal.SIGKILL)
-            pause(LOOK_S)
-        cut_off()
+        try:
+            while (passed_s := clock() - began_s) < LIMIT_S:
+                for group in others():
+                    if passed_s < GRACE_S and group in asked:
+                        continue
+                    asked.add(group)
+                    with suppress(ProcessLookupError, PermissionError):
+                        kill(group, signal.SIGTERM if passed_s < GRACE_S else signal.SIGKILL)
+                pause(LOOK_S)
+        finally:
+            cut_off()
 
     def at_exit(self) -> None:
         """Exit here: unloading libraries would take a second on a busy machine, for nothing."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fleet.spark.interrupts import GRACE_S, LIMIT_S, LOOK_S, Interrupts
+from fleet.spark.interrupts import DELETE_S, GRACE_S, LIMIT_S, LOOK_S, Interrupts
 
 # A child that does not mind SIGTERM, and a thread that the end of a process waits for.
 STUBBORN = """\
@@ -106,6 +106,91 @@ def test_a_child_is_asked_once_then_killed():
 
 def test_a_child_that_starts_late_is_ended_too():
     assert ended(LIMIT_S, first_s=GRACE_S + LOOK_S)[0] == (7, signal.SIGKILL)
+
+
+def test_two_seconds_have_room_for_all_that_is_waited_for():
+    """The cut-off, a look, the line of another thread, temporary files on a disk that stands
+    still; what is left is for a busy machine."""
+    assert LIMIT_S + LOOK_S + 2 * DELETE_S <= 1.8
+
+
+def test_it_is_cut_off_when_its_children_cannot_be_found():
+    clock, cut_off = Clock(), []
+
+    def others():
+        raise OSError("too many open files")
+
+    with suppress(OSError):
+        Interrupts().end(others, lambda: cut_off.append(clock()), clock=clock, pause=clock.pause)
+    assert cut_off == [100.0]
+
+
+# A command under `heard`, of which the clock of the cut-off passes in its pauses alone; it says how
+# long it waited before the cut-off, and where its main thread was. What blocks does so for ever.
+HELD = """\
+import functools, os, signal, socket, sys, threading, time
+from fleet.spark import interrupts
+
+now_s = [0.0]
+
+def pause(seconds):
+    now_s[0] += seconds
+
+def cut_off(self, real=interrupts.Interrupts.cut_off):
+    # The injected clock runs ahead: the main thread comes to its wait first.
+    held.wait()
+    os.write(1, f"{now_s[0]:.2f}\\n".encode())
+    real(self)
+
+interrupts.Interrupts.cut_off = cut_off
+interrupts.Interrupts.end = functools.partialmethod(
+    interrupts.Interrupts.end, clock=lambda: now_s[0], pause=pause
+)
+held, never, lock = threading.Event(), threading.Event(), threading.Lock()
+here, there = socket.socketpair()
+lock.acquire()
+
+def press():
+    os.kill(os.getpid(), signal.SIGINT)
+    never.wait()
+
+def block(how):
+    held.set()
+    how()
+
+HOLDS = {
+    "a wait for Java": lambda: here.recv(1),
+    "a lock": lock.acquire,
+    "a pause of the stream": lambda: time.sleep(1e6),
+}
+signal.signal(signal.SIGINT, signal.default_int_handler)
+place, how = sys.argv[1:]
+with interrupts.heard():
+    try:
+        press()
+    except KeyboardInterrupt:
+        if place == "swallowed":
+            block(HOLDS[how])
+    finally:
+        block(HOLDS[how])
+"""
+HOLDS = ("a wait for Java", "a lock", "a pause of the stream")
+
+
+@pytest.mark.parametrize("how", HOLDS)
+@pytest.mark.parametrize("place", ["swallowed", "in a context that closes"])
+def test_nothing_holds_the_exit_past_the_cut_off(place, how):
+    """By a clock that is passed in: the cut-off comes LIMIT_S after Ctrl-C, wherever the main
+    thread is, and the process ends there."""
+    done = subprocess.run(
+        [sys.executable, "-c", HELD, place, how],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (130, "fleet: interrupted\n")
+    assert LIMIT_S <= float(done.stdout) <= LIMIT_S + LOOK_S + 0.01
 
 
 def test_ctrl_c_that_is_ignored_stays_ignored():
