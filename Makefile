@@ -33,7 +33,7 @@ COMPILED := $(CORE) $(wildcard agent/edge/*.pyx)
 PIP_PROGRESS := sed -nuE -e 's,^ *Downloading ([^ ]*/)?([^ /]*\.(whl|tar\.gz))( .*|$$),  \2\4,p' \
 	-e 's,^ *Building wheel for ([^ ]*) .*started.*,  unpacking \1 …,p'
 
-.PHONY: help setup pipeline demo test test-kubernetes test-debian13 test-systemd test-hosts test-image test-long torture lint bench docs lock upgrade clean
+.PHONY: help setup pipeline demo test test-kubernetes test-debian13 test-systemd test-hosts test-image test-long torture fuzz lint bench docs lock upgrade clean
 
 help: ## List the targets
 	@echo "Usage: make <target> [PYTHON=python3.12]"
@@ -66,6 +66,9 @@ test-long: $(DONE)/dev $(DONE)/core ## Run the tests that take long: kills, big 
 
 torture: $(DONE)/dev $(DONE)/core ## Set up, then cut the edge agent's power, over and over (minutes)
 	@$(BIN)/python -m tests.torture $(ARGS)
+
+fuzz: $(DONE)/dev $(DONE)/core $(DONE)/core-debug ## Send mutated frames to every socket (FRAMES=10000000; SEED=text)
+	@PYTHONPATH=build/debug:. $(BIN)/python -m tests.fuzz --frames $(or $(FRAMES),1000000) --seed '$(or $(SEED),1)'
 
 test-systemd: $(DONE)/dev $(DONE)/core ## Test the unit under a real systemd (minutes; root, systemd-container)
 	@SANDERLING_SYSTEMD=1 $(BIN)/pytest --must-run $(HANGS) --durations=30 tests/systemd

@@ -15,8 +15,8 @@ RUN = 32
 WINDOW = 1 << 16
 TRIES = 64
 
-# A state's limit, as `StateBytes` of agent.processing.definition: a patch may name one range a million
-# times, and seven kilobytes of it stand for a gigabyte.
+# A state's limit, as `StateBytes` of agent.processing.definition. A patch may name one range many
+# times: seven kilobytes stand for a gigabyte.
 MAX_STATE_BYTES = 64 * 2**20
 
 Piece = tuple[int, int] | bytes
