@@ -8,7 +8,10 @@ nothing left to send, and the set of received sequences above it. The sender rep
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
+from itertools import islice
+from math import inf
 from typing import Generic, TypeVar
 
 from msgspec import Struct
@@ -42,20 +45,27 @@ class _Taken:
         if oldest > self.mark:
             self.mark = oldest
             self.sequences = dict.fromkeys(each for each in self.sequences if each >= oldest)
-        for each in list(self.sequences)[: max(0, len(self.sequences) - MAX_REMEMBERED)]:
+        for each in list(islice(self.sequences, max(0, len(self.sequences) - MAX_REMEMBERED))):
             del self.sequences[each]
 
 
 class DedupWindow(Generic[History]):
     """Deduplication windows by history, in memory; the caller persists them. Beyond
     `most_histories` the least recently updated history is forgotten: of all, or of the owner that
-    has most, so that one which invents histories pushes out its own."""
+    has most, so that one which invents histories pushes out its own. Beyond `most_sequences` above
+    the marks of all, likewise of the owner that has most of these."""
 
     def __init__(
-        self, most_histories: int, owner: Callable[[History], Hashable] = lambda _: None
+        self,
+        most_histories: int,
+        owner: Callable[[History], Hashable] = lambda _: None,
+        most_sequences: float = inf,
     ) -> None:
         self._most = most_histories
+        self._most_sequences = most_sequences
         self._owner = owner
+        self._sequences: Counter[Hashable] = Counter()  # above the marks, by owner
+        self._total = 0
         self._histories: dict[History, _Taken] = {}
         # By owner; least recently updated first.
         self._of_owner: dict[Hashable, dict[History, None]] = {}
@@ -74,8 +84,19 @@ class DedupWindow(Generic[History]):
         O(owners) if one is evicted."""
         found = self._histories.pop(history, None) or _Taken(Taken())
         self._put(history, found)
+        before = len(found.sequences)
         found.take(sequences, oldest)
-        return [self._forget() for _ in range(len(self._histories) - self._most)]
+        self._count(self._owner(history), len(found.sequences) - before)
+        evicted = [self._forget() for _ in range(len(self._histories) - self._most)]
+        while self._total > self._most_sequences:
+            evicted.append(self._forget_of(max(self._sequences, key=self._sequences.__getitem__)))
+        return evicted
+
+    def _count(self, owner: Hashable, more: int) -> None:
+        self._total += more
+        self._sequences[owner] += more
+        if not self._sequences[owner]:
+            del self._sequences[owner]
 
     def _put(self, history: History, taken: _Taken) -> None:
         self._histories[history] = taken
@@ -87,10 +108,13 @@ class DedupWindow(Generic[History]):
 
     def _forget(self) -> History:
         """O(owners)."""
-        owner = max(self._of_owner, key=lambda each: len(self._of_owner[each]))
+        return self._forget_of(max(self._of_owner, key=lambda each: len(self._of_owner[each])))
+
+    def _forget_of(self, owner: Hashable) -> History:
         owned = self._of_owner[owner]
         history = next(iter(owned))
-        del self._histories[history], owned[history]
+        self._count(owner, -len(self._histories.pop(history).sequences))
+        del owned[history]
         if not owned:
             del self._of_owner[owner]
         return history
@@ -110,7 +134,9 @@ class DedupWindow(Generic[History]):
 
     def restore(self, history: History, taken: Taken) -> None:
         """Restore a window that `of` returned before a restart."""
-        self._put(history, _Taken(taken))
+        found = _Taken(taken)
+        self._put(history, found)
+        self._count(self._owner(history), len(found.sequences))
 
 
 class EventDedup:

@@ -50,6 +50,9 @@ FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
 # Histories of all nodes, including those from before a card was flashed anew.
 MAX_HISTORIES = 4_096
+# Sequences above the marks that are remembered for all clients: 18 MB, and 2 MB on disk. One that
+# leaves gaps in 4,096 histories would take 280 MB, for good.
+MAX_CLIENT_SEQUENCES = 1 << 18
 # Whoever is no node begins so: a node's name has no slash.
 CLIENTS = "client/"
 
@@ -85,6 +88,7 @@ class Spool:
         backlog_per_s: float = BACKLOG_PER_S,
         again_s: float = AGAIN_S,
         most_histories: int = MAX_HISTORIES,
+        most_client_sequences: int = MAX_CLIENT_SEQUENCES,
     ) -> None:
         self._most = most
         self._most_bytes = most_bytes
@@ -94,7 +98,7 @@ class Spool:
         # those of the nodes forgotten, nor those of other clients.
         self._node_windows: DedupWindow[tuple[str, str]] = DedupWindow(most_histories)
         self._client_windows: DedupWindow[tuple[str, str]] = DedupWindow(
-            most_histories, itemgetter(0)
+            most_histories, itemgetter(0), most_client_sequences
         )
         self._spooled: dict[Origin, _Spooled] = {}  # oldest first
         self._due: EdfQueue[_Spooled] = EdfQueue()

@@ -1,5 +1,7 @@
 """What was taken, against sets that forget nothing; and what is forgotten."""
 
+from operator import itemgetter
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -62,3 +64,23 @@ def test_the_history_not_heard_of_for_longest_is_forgotten():
     assert len(window) == 2
     assert window.knows("a", 1)
     assert not window.knows("b", 1)
+
+
+def test_beyond_the_sequences_of_all_the_owner_with_most_loses_its_oldest_history():
+    window = DedupWindow(100, itemgetter(0), most_sequences=10)
+    window.take(("ann", 1), [1, 2], 0)
+    window.take(("bob", 1), [1, 2, 3], 0)
+    window.take(("bob", 2), [1, 2, 3], 0)
+    assert window.take(("ann", 2), [1, 2], 0) == []
+    assert window.take(("ann", 1), [3], 0) == [("bob", 1)]
+    assert window.knows(("ann", 1), 1)
+    # What is below the marks takes no room, and what is forgotten gives back its own.
+    assert window.take(("bob", 2), [], 9) == []
+    assert window.take(("bob", 3), range(5), 0) == []
+    assert window.take(("bob", 3), [5], 0) == [("bob", 2), ("bob", 3)]
+    # After a restart, too.
+    again = DedupWindow(100, itemgetter(0), most_sequences=10)
+    for history, taken in window.all().items():
+        again.restore(history, taken)
+    assert again.take(("cyd", 1), range(5), 0) == []
+    assert again.take(("cyd", 1), [5], 0) == [("cyd", 1)]

@@ -1,5 +1,6 @@
 """The spool, step by step."""
 
+import itertools
 from itertools import pairwise
 
 import msgspec
@@ -348,3 +349,12 @@ def test_of_as_many_clients_as_there_is_room_for_the_one_heard_of_last_stays():
     for client in ("ann", "bob", "ann", "cid"):
         done = spool.handle(brought(1, node=f"client/{client}"), 0.0)
     assert ForgetTaken("client/bob", "h1") in done
+
+
+def test_a_client_that_leaves_gaps_in_many_histories_takes_bounded_memory():
+    spool = Spool(most_client_sequences=50)
+    forgotten = []
+    for history, number in itertools.product(range(4), range(1, 21)):
+        event = brought(number, node="client/ann", history=f"h{history}")
+        forgotten += [each for each in spool.handle(event, 0.0) if isinstance(each, ForgetTaken)]
+    assert forgotten == [ForgetTaken("client/ann", f"h{n}") for n in (0, 1)]
