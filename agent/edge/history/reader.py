@@ -19,7 +19,7 @@ from agent.edge.history.columns import (
     series_of,
     statistics_of,
 )
-from agent.edge.history.file import connect_to_read
+from agent.edge.history.database import connect_to_read
 from agent.edge.history.group_cache import GroupCache
 from agent.edge.history.group_table import columns_problem
 from agent.edge.history.row_groups import STATISTICS, channels_of
