@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from _core.colocation.model import Candidates, Colocation
 from agent.placement.congestion import (
     ROUNDING,
+    Combined,
     Congestion,
     LearnedTail,
     Limits,
-    Together,
     Waiting,
 )
 from agent.placement.headroom import POISSON, keep_objectives
@@ -360,7 +360,7 @@ def model_of(cores: int) -> Colocation:
 def congestion_of(world: World) -> Congestion:
     """What live masters go by: hard limits, how long messages wait, and the objectives of
     topics."""
-    return Together([Limits(), Waiting(WAITING_S), LearnedTail(_Tail(world).feasible)])
+    return Combined([Limits(), Waiting(WAITING_S), LearnedTail(_Tail(world).feasible)])
 
 
 def believed(facts: Iterable[PlacementFacts], first: Sequence[str]) -> list[PlacementFacts]:
