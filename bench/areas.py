@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable
 
 from agent.scheduling.pools import Pool
-from agent.scheduling.tasks.nodes import Node, NodeTable
+from agent.scheduling.tasks.entry import Node
+from agent.scheduling.tasks.nodes import NodeTable
 from agent.wire.areas import covers
 from agent.wire.market import Member, Service
 from agent.wire.messages import Hello

@@ -1,1 +1,1 @@
-"""Processes for tests, benchmarks and the lab: agents, an SSH server."""
+"""For tests, benchmarks and the lab: agents, an SSH server, an inventory with every feature."""

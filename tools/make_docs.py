@@ -25,6 +25,7 @@ from agent.scheduling import lifecycle
 from agent.topics import lifecycle as topics_lifecycle
 from agent.wire import (
     config,
+    config_words,
     directory,
     drs_config,
     edge_config,
@@ -66,7 +67,7 @@ def configuration() -> str:
         # Those that it shares with another file come last.
         own = sorted(msgspec.structs.fields(kind), key=lambda f: f.name not in kind.__annotations__)
         for section in own:
-            inner = config.section_of(section.type)
+            inner = config_words.section_of(section.type)
             assert inner is not None
             told.setdefault(inner, f"`{_title(section.name, section.type)}` of {command}")
             lines += _section(section.name, section.type, {})
@@ -77,7 +78,7 @@ def configuration() -> str:
 
 def _section(name: str, annotation: Any, told: Told) -> list[str]:
     """A section's table of keys, and those of the sections inside it."""
-    inner = config.section_of(annotation)
+    inner = config_words.section_of(annotation)
     assert inner is not None
     summary = _prose(inner.__doc__).split("\n\n")[0]
     lines = ["", f"### {_title(name, annotation)}", "", summary]
@@ -86,7 +87,7 @@ def _section(name: str, annotation: Any, told: Told) -> list[str]:
 
 def _title(name: str, annotation: Any) -> str:
     """How the table stands in the file."""
-    if config.is_table_of_sections(annotation):
+    if config_words.is_table_of_sections(annotation):
         return f"[{name}.NAME]"
     return f"[[{name}]]" if typing.get_origin(_bare(annotation)) is tuple else f"[{name}]"
 
@@ -96,7 +97,7 @@ def _keys(prefix: str, kind: type[config.Section], told: Told) -> list[str]:
     lines = ["", "| key | type | default | meaning |", "|---|---|---|---|"]
     below = []
     for field in msgspec.structs.fields(kind):
-        inner = config.section_of(field.type)
+        inner = config_words.section_of(field.type)
         if inner in told:
             several = "tables" if _title("", field.type).startswith("[[") else "table"
             lines.append(f"| `{field.name}` | {several} | | the keys of {told[inner]} |")

@@ -63,7 +63,7 @@ class Client(Connection[ClientReply]):
         address: str | Sequence[str],
         keys: KeyFiles | Sequence[KeyFiles] | None = None,
         *,
-        masters: Masters | None = None,
+        masters: Masters[Client] | None = None,
     ) -> None:
         """`address` may be those of several masters, as a sequence or with commas between. Queries,
         messages, watches and subscriptions go to the first of them that is there. A durable
@@ -78,7 +78,9 @@ class Client(Connection[ClientReply]):
             each_keys = [*keys]
         if len(each_keys) != len(addresses):
             raise ValueError(f"{len(addresses)} addresses, but keys for {len(each_keys)}")
-        self._masters = masters or Masters(dict(zip(addresses, each_keys, strict=True)))
+        self._masters: Masters[Client] = masters or Masters(
+            dict(zip(addresses, each_keys, strict=True))
+        )
         self._chooses = masters is None and len(self._masters.keys) > 1
         self._sent_by = self._publishes_by = self
         self._masters.clients[addresses[0]] = self

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final, Generic, TypeVar
 
 from agent.net.keys import KeyFiles
 
-if TYPE_CHECKING:
-    from agent.client.client import Client
+Client = TypeVar("Client")
 
 # Of several masters, one that is not connected after so long is away. A dead one costs this once:
 # it is asked again when the others are away, too.
 CONNECT_S: Final = 2.0
 
 
-class Masters:
+class Masters(Generic[Client]):
     """Their keys, by address, and the connections that there are."""
 
     def __init__(self, keys: dict[str, KeyFiles | None]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -26,14 +25,6 @@ def packed_schema(kind: type) -> dict[str, Any]:
 def prose(text: str | None) -> str:
     """A docstring as paragraphs."""
     return "\n\n".join(" ".join(part.split()) for part in (text or "").split("\n\n"))
-
-
-@cache
-def document(version: str) -> bytes:
-    """The document, in JSON."""
-    from agent.gateway.routes import ENDPOINTS  # which serve it
-
-    return msgspec.json.encode(describe(ENDPOINTS, version))
 
 
 def describe(endpoints: tuple[Endpoint, ...], version: str) -> dict[str, Any]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import html
-from typing import Any, Final
+from typing import Final
 
-from agent.gateway import openapi, tokens
+from agent.gateway import tokens
 from agent.gateway.outputs import readings_page
 from agent.gateway.problems import Problem
 from agent.gateway.requests import Asked, Endpoint, Parameter, Reply
@@ -103,11 +103,6 @@ def _static(asked: Asked, name: str) -> Reply:
     return Reply(found.body, found.media_type, 200, tuple(headers))
 
 
-async def described(asked: Asked) -> Reply:
-    """The API, described as OpenAPI 3.1."""
-    return Reply(await asyncio.to_thread(openapi.document, asked.gateway.version))
-
-
 async def metrics(asked: Asked) -> Reply:
     """Metrics of the gateway itself, for Prometheus."""
     gateway = asked.gateway
@@ -180,6 +175,4 @@ ENDPOINTS: Final = (
              media_type=METRICS),
     Endpoint("GET", "/metrics/readings", "viewer", metrics_of_readings,
              "Readings of all rooms, for Prometheus", None, media_type=METRICS),
-    Endpoint("GET", "/api/v1/openapi.json", "viewer", described, "This description",
-             dict[str, Any]),
 )  # fmt: skip

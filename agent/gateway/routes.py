@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Final
+import asyncio
+from functools import cache
+from typing import Any, Final
 
-from agent.gateway import api, pages, queries
-from agent.gateway.requests import Endpoint
+import msgspec
+
+from agent.gateway import api, openapi, pages, queries
+from agent.gateway.requests import Asked, Endpoint, Reply
+
+
+async def described(asked: Asked) -> Reply:
+    """The API, described as OpenAPI 3.1."""
+    return Reply(await asyncio.to_thread(description, asked.gateway.version))
+
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *api.ENDPOINTS,
     *queries.ENDPOINTS,
     *pages.ENDPOINTS,
-)
+    Endpoint("GET", "/api/v1/openapi.json", "viewer", described, "This description",
+             dict[str, Any]),
+)  # fmt: skip
 # By path, then by method. A path that ends in a slash has everything below it, but / itself.
 BY_PATH: Final[dict[str, dict[str, Endpoint]]] = {}
 for _each in ENDPOINTS:
     BY_PATH.setdefault(_each.path, {})[_each.method] = _each
+
+
+@cache
+def description(version: str) -> bytes:
+    """What `described` replies, in JSON."""
+    return msgspec.json.encode(openapi.describe(ENDPOINTS, version))
 
 
 def find(path: str) -> dict[str, Endpoint]:

@@ -350,7 +350,7 @@ class Buyer:
         negotiation = change.negotiation
         assert negotiation is not None
         if not negotiation.enough:
-            text = f"too few IADs accept these terms; {negotiation.advice}"
+            text = f"too few IADs accept these terms; {negotiation.explanation}"
             if isinstance(change.request, AddIad):
                 text = "not all IADs accept the terms of the larger pool; it stays as it is"
             return [*negotiation.release(), *self._fail(change, text, now)]

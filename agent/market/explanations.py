@@ -13,7 +13,7 @@ from agent.market.terms import in_words
 from agent.wire.market import Offer, Service, Terms
 
 
-def advice(
+def explain(
     rate_per_s: float,
     latency_ms: float,
     relax: float,

@@ -15,7 +15,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from _core.deadlines.order_statistics import task_percentile
-from agent.market.explanations import advice
+from agent.market.explanations import explain
 from agent.market.rollout import Retry, Send
 from agent.market.terms import in_words
 from agent.wire.areas import AreaSet
@@ -130,12 +130,12 @@ class Negotiation:
         return sorted(area for area in lost if not kept.covers(area))
 
     @property
-    def advice(self) -> str:
+    def explanation(self) -> str:
         """What the buyer may do if too few remain."""
         wanted = self._wanted
         answers = {iad: c.offer for iad, c in self._out.items()}
         short = wanted.fewest - len(self._candidates)
-        return advice(wanted.rate_per_s, wanted.latency_ms, wanted.relax, answers, short)
+        return explain(wanted.rate_per_s, wanted.latency_ms, wanted.relax, answers, short)
 
     # --- events ------------------------------------------------------------------------------
 

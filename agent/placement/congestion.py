@@ -293,7 +293,7 @@ class LearnedTail(Congestion):
         return f"a topic would miss its objective beside {others} other processors"
 
 
-class Together(Congestion):
+class Combined(Congestion):
     """Several kinds at once: their costs add up. At most one of them delegates."""
 
     def __init__(self, parts: Iterable[Congestion]) -> None:

@@ -13,11 +13,11 @@ from _core.colocation.model import Candidates, Colocation
 from agent.placement.congestion import (
     DELEGATED_S,
     ROUNDING,
+    Combined,
     Congestion,
     LastResort,
     LearnedTail,
     Limits,
-    Together,
     Waiting,
 )
 from agent.placement.headroom import POISSON, keep_objectives
@@ -396,7 +396,7 @@ def congestion_of(world: World, model: Colocation | None = None, delegate: str =
     """What live masters go by: hard limits, how long messages wait, the objectives of topics by a
     latency model, the untrained one by default, and a master that takes the rest."""
     parts = [Limits(), Waiting(WAITING_S), LearnedTail(_Tail(world, model).feasible)]
-    return Together([*parts, LastResort(delegate)] if delegate else parts)
+    return Combined([*parts, LastResort(delegate)] if delegate else parts)
 
 
 def net(cost: float, delegated: int) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -153,17 +153,3 @@ def parse(data: dict[str, Any], kind: type[C], source: str) -> C:
         # A misspelt name is a better message than the key that is missing because of it.
         line = refuse_unknown(data, kind) or explain(text, kind, path.rstrip("`"), data)
         raise ConfigError(f"{source}: {line}") from None
-
-
-def section_of(annotation: Any) -> type[Section] | None:
-    """The Section inside an annotation such as ``tuple[PoolMember, ...]``, if there is one."""
-    if isinstance(annotation, type) and issubclass(annotation, Section):
-        return annotation
-    return next((found for a in get_args(annotation) if (found := section_of(a))), None)
-
-
-def is_table_of_sections(annotation: Any) -> bool:
-    """Whether an annotation is a table whose names the user chooses: ``dict[str, PoolMember]``."""
-    if get_origin(annotation) is dict:
-        return True
-    return get_origin(annotation) is Annotated and is_table_of_sections(get_args(annotation)[0])

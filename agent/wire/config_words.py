@@ -5,12 +5,12 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator
-from typing import Any, Final, Literal, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
 import msgspec
+from msgspec import Struct
 
 from agent.wire.areas import AREA_PATTERN
-from agent.wire.config import is_table_of_sections, section_of
 
 KINDS: Final = {
     "float": "a number",
@@ -240,3 +240,17 @@ def _choices(annotation: Any) -> tuple[Any, ...]:
     if annotation is int:
         return (KINDS["int"],)
     return tuple([found for a in get_args(annotation) for found in _choices(a)])
+
+
+def section_of(annotation: Any) -> type[Struct] | None:
+    """The section inside an annotation such as ``tuple[PoolMember, ...]``, if there is one."""
+    if isinstance(annotation, type) and issubclass(annotation, Struct):
+        return annotation
+    return next((found for a in get_args(annotation) if (found := section_of(a))), None)
+
+
+def is_table_of_sections(annotation: Any) -> bool:
+    """Whether an annotation is a table whose names the user chooses: ``dict[str, PoolMember]``."""
+    if get_origin(annotation) is dict:
+        return True
+    return get_origin(annotation) is Annotated and is_table_of_sections(get_args(annotation)[0])

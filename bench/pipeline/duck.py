@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from bench.pipeline.measure import Measured, output, peak, rows_in, size_of
+from bench.pipeline.measured import Measured, output, peak, rows_in, size_of
 from fleet.lake.schema.folder import Lake
 from fleet.lake.schema.tables.base import NODES, READINGS
 from sensors.quality.flags import BAD

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from msgspec import Struct
 
+from bench.pipeline.measured import Measured, output, peak, rows_in, size_of
 from fleet.lake.schema.folder import Lake
 from fleet.lake.schema.tables.base import NODES, READINGS
 
@@ -22,26 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 HEAP: Final = "2g"  # for all sizes: memory that grows with the data would not fit
-OUTPUTS: Final = "measured"  # folder in the lake's
-
-
-class Measured(Struct, frozen=True):
-    """The cost of a step, without the start of its session, which is given separately. CPU time is
-    of all processes; `shuffled` is in bytes written, `output` in bytes on disk.
-
-    Memory, in bytes: `jvm` and `python` are the peaks of resident memory (driver and executors are
-    one JVM), `heap` is the live heap of the JVM at the end.
-    """
-
-    session_s: float
-    wall_s: float
-    cpu_s: float
-    rows: int
-    output: int
-    shuffled: int = 0
-    jvm: int = 0
-    heap: int = 0
-    python: int = 0
 
 
 def ingest(spark: SparkSession, lake: Lake) -> int:
@@ -74,18 +54,6 @@ def _written(
     made = job(read(spark, lake, READINGS), read(spark, lake, NODES))
     made.write.mode("overwrite").parquet(str(output(lake, name)))
     return rows_in(output(lake, name))
-
-
-def output(lake: Lake, name: str) -> Path:
-    """Folder for a step's output."""
-    return lake.root / OUTPUTS / name
-
-
-def rows_in(folder: Path) -> int:
-    """Rows of all Parquet files below `folder`."""
-    import pyarrow.parquet as pq
-
-    return sum(pq.read_metadata(file).num_rows for file in folder.rglob("*.parquet"))
 
 
 STEPS: Final = {"ingest": ingest, "climate": climate, "health": health}
@@ -139,17 +107,6 @@ def _heap(spark: SparkSession) -> int:
     machine.java.lang.System.gc()
     runtime = machine.java.lang.Runtime.getRuntime()
     return int(runtime.totalMemory() - runtime.freeMemory())
-
-
-def peak(process: int | str) -> int:
-    """Peak resident memory of a process, in bytes."""
-    lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
-
-
-def size_of(folder: Path) -> int:
-    """Their size in bytes."""
-    return sum(file.stat().st_size for file in folder.rglob("*.parquet"))
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from bench.pipeline.measure import Measured
+from bench.pipeline.measured import Measured
 from bench.pipeline.scale import Size
 from fleet.terminal.tables import Table
 

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from bench.pipeline.generate import Made, generate
-from bench.pipeline.measure import Measured
+from bench.pipeline.measured import Measured
 from fleet.lake.schema.folder import Lake
 
 ROOT: Final = Path(__file__).resolve().parents[2]

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fleet.cli.area_option import areas_to
 from fleet.cli.connecting import connecting
-from fleet.cli.options import AS_JSON, NAME, areas_to, patience
+from fleet.cli.options import AS_JSON, NAME, patience
 
 if TYPE_CHECKING:
     from agent.net.keys import KeyFiles

@@ -13,6 +13,7 @@ import click
 
 from fleet.cli import completion
 from fleet.cli.about import areas, channels, services
+from fleet.cli.area_option import areas_to
 from fleet.cli.clone import clone
 from fleet.cli.connecting import connecting
 from fleet.cli.deploy import deploy, replace, rollback
@@ -35,7 +36,6 @@ from fleet.cli.options import (
     SERVICE,
     Number,
     answer_timeout,
-    areas_to,
     last,
     run_directory,
 )

@@ -1,5 +1,4 @@
-"""Shell completion of names: from the inventory, and of areas from the master that would be asked.
-It never raises, and waits for a master a moment only."""
+"""Shell completion of names from the inventory; it never raises."""
 
 from __future__ import annotations
 
@@ -76,38 +75,3 @@ NODES: Final = _names(lambda fleet: [f"{i.name}/{n.name}" for i in fleet.iad for
 IADS: Final = _names(lambda fleet: [iad.name for iad in fleet.iad])
 GROUPS: Final = _names(lambda fleet: [group.name for group in fleet.group])
 LIMIT: Final[Completer] = _limit
-
-
-def _areas(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Completes an area, each with the name of its room."""
-    import contextlib
-    import io
-
-    known: dict[str, str] = {}
-    # The shell shows what is printed in the middle of the line that is being typed.
-    with contextlib.suppress(Exception), contextlib.redirect_stderr(io.StringIO()):
-        from fleet.cli.connecting import connecting
-        from fleet.query.known_areas import known_areas
-
-        def ask(master: str, keys: Any) -> int:
-            known.update(known_areas(master, keys))
-            return 0
-
-        given = ("address", "of_iad", "folder", "key", "server_keys")
-        connecting("master", several=True)(ask)(
-            **{name: context.params.get(name) for name in given}
-        )
-    below = {
-        each: known.get(each, "")
-        for area in known
-        for end in range(area.count("/") + 1)
-        for each in ["/".join(area.split("/")[: end + 1])]
-    }
-    return [
-        CompletionItem(area, help=name or None)
-        for area, name in sorted(below.items())
-        if area.startswith(begun)
-    ]
-
-
-AREAS: Final[Completer] = _areas

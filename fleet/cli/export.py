@@ -7,19 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fleet.cli.area_option import areas_to
 from fleet.cli.connecting import connecting
 from fleet.cli.lake import TIME
-from fleet.cli.options import (
-    CHANNELS,
-    ENDED,
-    INTERVAL,
-    SERIES,
-    SERVICE,
-    SLO,
-    answer_timeout,
-    areas_to,
-    last,
-)
+from fleet.cli.options import CHANNELS, ENDED, INTERVAL, SERIES, SERVICE, SLO, answer_timeout, last
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -177,7 +177,7 @@ def _bars(mapped: int) -> Iterator[Callable[[Step], None]]:
         TransferSpeedColumn,
     )
 
-    from fleet.terminal.output import progress
+    from fleet.terminal.screen import progress
 
     columns = (
         TextColumn("{task.description:<9}"),

@@ -260,19 +260,6 @@ YES = click.option("--yes", is_flag=True, help="Do it without asking.")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
-def areas_to(what: str, *, required: bool = True) -> Callable[[F], F]:
-    """The option for areas to `what`."""
-    return click.option(
-        "--area",
-        "areas",
-        type=AREA,
-        multiple=True,
-        required=required,
-        shell_complete=completion.AREAS,
-        help=f"Area to {what}; give it again for more.",
-    )
-
-
 def patience(default: str, what: str) -> Callable[[F], F]:
     """The option for how long a command waits for its reply."""
     return click.option(

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fleet.cli.area_option import areas_to
 from fleet.cli.asking import asks
 from fleet.cli.grouped import Grouped
-from fleet.cli.options import CHANNEL, NAME, SLO, Number, areas_to
+from fleet.cli.options import CHANNEL, NAME, SLO, Number
 
 if TYPE_CHECKING:
     from fleet.query.service import Asker

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from fleet.cli.area_option import areas_to
 from fleet.cli.connecting import connecting
 from fleet.cli.options import (
     CHANNELS,
@@ -17,7 +18,6 @@ from fleet.cli.options import (
     SERVICE,
     TIMEOUT,
     WINDOW,
-    areas_to,
 )
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from fleet.inventory.problems import problems
 from fleet.inventory.selection import select
 from fleet.keys.store import Store
 from fleet.terminal import screen
-from fleet.terminal.output import progress, say, write_json
+from fleet.terminal.output import say, write_json
 
 
 class DoctorReport(Struct, frozen=True):
@@ -69,7 +69,7 @@ def run(
         Finding("error", "inventory", "inventory", line, "correct it in fleet.toml")
         for line in problems(fleet)
     ]
-    to = progress()
+    to = screen.progress()
     with (
         Connections(folder, fleet, keep=False) as connections,
         to.status(f"looking at {len(hosts)} hosts …") as shown,

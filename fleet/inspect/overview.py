@@ -20,7 +20,7 @@ from fleet.inventory.folder import Folder
 from fleet.inventory.model import Inventory
 from fleet.inventory.parties import HostOf
 from fleet.terminal import screen
-from fleet.terminal.output import progress, write_json, write_json_line
+from fleet.terminal.output import write_json, write_json_line
 
 
 class Options(NamedTuple):
@@ -69,7 +69,7 @@ def status_of(found: FleetStatus) -> int:
 def _with_progress(
     state: Callable[[Callable[[int], None]], FleetStatus], hosts: int
 ) -> FleetStatus:
-    to = progress()
+    to = screen.progress()
     if not to.is_terminal:
         return state(lambda _: None)
     with to.status(f"asking {hosts} hosts …") as shown:

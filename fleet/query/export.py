@@ -206,7 +206,7 @@ def _bar(options: Options) -> Iterator[Callable[[float, int], object]]:
     """A progress bar on the terminal, unless the rows themselves go there."""
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 
-    console = output.progress()
+    console = screen.progress()
     is_shown = console.is_terminal and (options.target is not None or not sys.stdout.isatty())
     columns = (
         BarColumn(bar_width=20),

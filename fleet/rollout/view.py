@@ -24,7 +24,7 @@ from fleet.rollout.events import (
     Staged,
     Switched,
 )
-from fleet.terminal import output
+from fleet.terminal import output, screen
 
 DOING: Final[dict[Do, str]] = {
     "gather": "looking",
@@ -122,11 +122,11 @@ class Moving(UnderWay):
 @contextmanager
 def shown(total: int) -> Iterator[Lines | Moving]:
     """Context manager: the progress display of a deployment."""
-    screen: Console = output.progress()
-    if not screen.is_terminal:
+    console: Console = screen.progress()
+    if not console.is_terminal:
         yield Lines(output.say)
         return
-    with output.hosts_bar(screen) as progress:
+    with output.hosts_bar(console) as progress:
         yield Moving(progress, total)
 
 

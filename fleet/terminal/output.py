@@ -79,14 +79,6 @@ def say_as_it_is(text: str) -> None:
     sys.stderr.flush()
 
 
-def progress() -> Console:
-    """Console for progress output: colours and moving lines only on a terminal, no colours with
-    NO_COLOR."""
-    from fleet.terminal.screen import console
-
-    return console(stderr=True)
-
-
 def hosts_bar(console: Console) -> Progress:
     """A transient progress bar over many hosts: number, elapsed time, and as its description the
     latest event."""

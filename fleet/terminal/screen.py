@@ -74,6 +74,12 @@ def console(*, stderr: bool = False) -> Console:
     return Console(file=stream, width=width, highlight=False, soft_wrap=False, markup=False)
 
 
+def progress() -> Console:
+    """Console for progress output: colours and moving lines only on a terminal, no colours with
+    NO_COLOR."""
+    return console(stderr=True)
+
+
 def line(screen: Console, text: str | Text, style: str = "") -> None:
     """Print one line of any length; on a terminal it is folded between words."""
     drawn = text if isinstance(text, Text) else Text(text)

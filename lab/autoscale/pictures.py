@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from fleet.simulation.pictures import COLOURS, pyplot, save
+from lab.autoscale.experiment import COLUMNS, NAME, Experiment
 from lab.autoscale.measures import Second
-from lab.autoscale.results import COLUMNS, NAME, Experiment
 
 
 def draw(experiment: Experiment, seconds: dict[str, list[Second]], path: Path) -> None:

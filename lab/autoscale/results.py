@@ -6,37 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from msgspec import Struct
 from msgspec.structs import asdict
 
-from agent.wire.master_config import MasterAutoscale
 from fleet.terminal.tables import Table
 from lab import pages
+from lab.autoscale.experiment import COLUMNS, NAME, Experiment
 from lab.autoscale.measures import Second, StepResult, by_second, by_step
-from lab.autoscale.workload import Step, StepsRun
-from lab.provenance import Provenance
-
-COLUMNS: Final = {"real": "Real processes", "virtual": "Virtual time"}
-NAME: Final = "autoscaling"
-
-
-class Experiment(Struct, frozen=True):
-    """The parameters and results of the experiment."""
-
-    rates_per_s: tuple[float, ...]
-    seconds: float
-    nodes: int
-    seed: int
-    origin: Provenance
-    rules: MasterAutoscale
-    steps: tuple[Step, ...]
-    real: StepsRun
-    virtual: StepsRun
-
-    @property
-    def runs(self) -> dict[str, StepsRun]:
-        """Both runs by name."""
-        return {"real": self.real, "virtual": self.virtual}
 
 
 def write(experiment: Experiment, folder: Path) -> list[Path]:

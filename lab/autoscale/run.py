@@ -22,7 +22,8 @@ from fleet.testbed.run_folder import RunFolderError, run_folder
 from fleet.testbed.run_records import read_records
 from fleet.testbed.testbed import Testbed, TestbedError
 from lab import provenance
-from lab.autoscale.results import Experiment, write
+from lab.autoscale.experiment import Experiment
+from lab.autoscale.results import write
 from lab.autoscale.virtual import VirtualSteps
 from lab.autoscale.workload import (
     RULES,

@@ -246,3 +246,35 @@ def _thinned(times: np.ndarray, longest: np.ndarray) -> list[tuple[float, float]
         (float(times[at : at + step][-1]), float(longest[at : at + step].max()))
         for at in range(0, len(times), step)
     ]
+
+
+ORDER: Final = ("idr", "snr", "tid")
+
+
+SHORT: Final[dict[Bottleneck, str]] = {
+    "links": "All links are short of bandwidth",
+    "iLinks": "iLinks are short of bandwidth",
+    "brokers": "Brokers are short of time",
+}
+
+
+def runs(
+    results: Sequence[BurstResult], bottleneck: Bottleneck, rate: int, contender: str
+) -> list[BurstResult]:
+    """Of one contender in one case, by seed."""
+    return [
+        each
+        for each in results
+        if (each.case.bottleneck, each.case.rate_per_min, each.case.contender)
+        == (bottleneck, rate, contender)
+    ]
+
+
+def rates(results: Sequence[BurstResult]) -> list[int]:
+    """The rates of the runs, ascending."""
+    return sorted({each.case.rate_per_min for each in results})
+
+
+def bottlenecks(results: Sequence[BurstResult]) -> list[Bottleneck]:
+    """The bottlenecks of the runs."""
+    return list(dict.fromkeys(each.case.bottleneck for each in results))

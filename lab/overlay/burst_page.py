@@ -10,23 +10,17 @@ from typing import Final
 from fleet.terminal.tables import Table
 from lab import pages
 from lab.overlay import pictures
-from lab.overlay.burst import BurstResult
+from lab.overlay.burst import ORDER, SHORT, BurstResult, bottlenecks, rates, runs
 from lab.overlay.contenders import CONTENDERS
 from lab.overlay.model import Bottleneck
 from lab.overlay.sizes_page import change, percent
 from lab.provenance import Provenance
 
 NAME: Final = "overlay-burst"
-ORDER: Final = ("idr", "snr", "tid")
 # OctopiA section VIII, percent: IDR's mean delay against SNR's, by rate.
 PAPER: Final = {60_000: -21.0, 80_000: -17.7, 100_000: -17.5}
 PAPER_MESSAGES: Final = 0.3
 CUSTODY: Final = "Have"
-SHORT: Final[dict[Bottleneck, str]] = {
-    "links": "All links are short of bandwidth",
-    "iLinks": "iLinks are short of bandwidth",
-    "brokers": "Brokers are short of time",
-}
 
 
 def notifications(result: BurstResult) -> int:
@@ -38,28 +32,6 @@ def notifications(result: BurstResult) -> int:
 def custody(result: BurstResult) -> int:
     """Messages of custody, which confirm notifications."""
     return result.messages.get(CUSTODY, 0)
-
-
-def runs(
-    results: Sequence[BurstResult], bottleneck: Bottleneck, rate: int, contender: str
-) -> list[BurstResult]:
-    """Of one contender in one case, by seed."""
-    return [
-        each
-        for each in results
-        if (each.case.bottleneck, each.case.rate_per_min, each.case.contender)
-        == (bottleneck, rate, contender)
-    ]
-
-
-def rates(results: Sequence[BurstResult]) -> list[int]:
-    """The rates of the runs, ascending."""
-    return sorted({each.case.rate_per_min for each in results})
-
-
-def bottlenecks(results: Sequence[BurstResult]) -> list[Bottleneck]:
-    """The bottlenecks of the runs."""
-    return list(dict.fromkeys(each.case.bottleneck for each in results))
 
 
 def gain(

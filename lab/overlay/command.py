@@ -155,14 +155,14 @@ def size_cases(extent: Extent, seed: int) -> list[Sizes]:
         Sizes(experiment, contender, count, seed, extent.publishers)
         for experiment, each in counts
         for count in reversed(each)
-        for contender in (sizes_page.OCTOPIA, sizes_page.BASELINE)
+        for contender in (sizes.OCTOPIA, sizes.BASELINE)
     ]
 
 
 def _burst(job: _Job) -> list[Path]:
     results = job.results(burst.measure, burst_cases(job.extent, job.options.seed))
     for table in (
-        *(burst_page.table(results, each) for each in burst_page.bottlenecks(results)),
+        *(burst_page.table(results, each) for each in burst.bottlenecks(results)),
         burst_page.summary(results),
     ):
         table.show(job.console)
@@ -175,7 +175,7 @@ def burst_cases(extent: Extent, seed: int) -> list[Burst]:
         Burst(contender, rate, extent.size, bottleneck, seed + draw, extent.crowd)
         for bottleneck in extent.bottlenecks
         for rate in extent.rates_per_min
-        for contender in burst_page.ORDER
+        for contender in burst.ORDER
         for draw in range(extent.draws)
     ]
 

@@ -23,8 +23,7 @@ SALT: Final = "overlay"
 
 def draw_sizes(costs: Sequence[Cost], path: Path) -> None:
     """A row of panels for advertisements and one for subscriptions; bars side by side."""
-    from lab.overlay.sizes import EXPERIMENTS
-    from lab.overlay.sizes_page import measures_of, pairs
+    from lab.overlay.sizes import EXPERIMENTS, measures_of, pairs
 
     figure, axes = pyplot(SALT).subplots(2, 3, figsize=(11, 6))
     for row, experiment in enumerate(EXPERIMENTS):
@@ -48,7 +47,7 @@ def draw_sizes(costs: Sequence[Cost], path: Path) -> None:
 def draw_bursts(results: Sequence[BurstResult], path: Path) -> None:
     """The longest delay of each thousand deliveries over time, in the first draw: bottlenecks from
     top to bottom, rates from left to right."""
-    from lab.overlay.burst_page import ORDER, SHORT, bottlenecks, rates, runs
+    from lab.overlay.burst import ORDER, SHORT, bottlenecks, rates, runs
 
     down, across = bottlenecks(results), rates(results)
     latest = max([1.0, *(each.stable_s for each in results)])
@@ -99,7 +98,7 @@ def draw_scale(
 
 
 def _agreement(axes: Any, results: Sequence[Measured]) -> None:
-    from lab.overlay.scale_page import COLUMNS
+    from lab.overlay.scale import COLUMNS
 
     for number, (title, name, _) in enumerate(COLUMNS):
         expected = [getattr(each.expected, name) for each in results]

@@ -209,3 +209,13 @@ def _told(scot: Scot) -> Callable[[BrokerId], AnyBroker]:
         return made
 
     return make
+
+
+# (what, its name in both `Measured` and `Expected`, digits)
+COLUMNS: Final = (
+    ("SRT", "srt", 2),
+    ("PRT", "prt", 1),
+    ("messages an advertisement", "advertisement_messages", 2),
+    ("a subscription", "subscription_messages", 2),
+    ("a notification", "notification_messages", 2),
+)

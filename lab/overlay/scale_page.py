@@ -14,19 +14,11 @@ from lab.overlay import formulas, pictures
 from lab.overlay.alone import Done
 from lab.overlay.formulas import Expected
 from lab.overlay.memory import Resident
-from lab.overlay.scale import MILLION, ON_PAPER, Measured
+from lab.overlay.scale import COLUMNS, MILLION, ON_PAPER, Measured
 from lab.overlay.topology import spread
 from lab.provenance import Provenance
 
 NAME: Final = "overlay-scale"
-# (what, its name in both `Measured` and `Expected`, digits)
-COLUMNS: Final = (
-    ("SRT", "srt", 2),
-    ("PRT", "prt", 1),
-    ("messages an advertisement", "advertisement_messages", 2),
-    ("a subscription", "subscription_messages", 2),
-    ("a notification", "notification_messages", 2),
-)
 START: Final = ("a broker's start", "start_messages", 2)
 
 

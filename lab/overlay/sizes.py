@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Literal, get_args
 
 from msgspec import Struct
@@ -114,3 +114,70 @@ def _cost(case: Sizes, world: World, reached: Sequence[Reach]) -> Cost:
         delay_mean_ms=sum(delays_ms) / len(delays_ms),
         delay_most_ms=max(delays_ms),
     )
+
+
+OCTOPIA: Final = "snr"  # tables and their messages are the same with dynamic routing
+
+
+BASELINE: Final = "tid"
+
+
+class Measure(Struct, frozen=True):
+    """A column of the comparison: the quantity, and the paper's reduction of it (percent)."""
+
+    title: str
+    of: Callable[[Cost], float]
+    form: str
+    paper: dict[Experiment, float]
+
+
+MEASURES: Final = (
+    Measure(
+        "SRT entries a broker",
+        lambda cost: cost.srt_mean,
+        ".1f",
+        {"advertisements": -93.0},
+    ),
+    Measure(
+        "PRT entries a broker",
+        lambda cost: cost.prt_mean,
+        ".1f",
+        {"subscriptions": 33.0},
+    ),
+    Measure(
+        "messages each",
+        lambda cost: cost.messages / cost.case.count,
+        ".2f",
+        {"advertisements": -98.9, "subscriptions": 48.6},
+    ),
+    Measure(
+        "delay, ms",
+        lambda cost: cost.delay_mean_ms,
+        ".1f",
+        {"advertisements": -63.5, "subscriptions": -33.0},
+    ),
+)
+
+
+def measures_of(experiment: Experiment) -> list[Measure]:
+    """The columns that apply."""
+    return [measure for measure in MEASURES if experiment in measure.paper]
+
+
+class Pair(Struct, frozen=True):
+    """The two contenders in one case."""
+
+    count: int
+    ours: Cost
+    theirs: Cost
+
+
+def pairs(costs: Sequence[Cost], experiment: Experiment) -> list[Pair]:
+    """By count."""
+    found = {
+        (cost.case.contender, cost.case.count): cost
+        for cost in costs
+        if cost.case.experiment == experiment
+    }
+    counts = sorted({count for _, count in found})
+    return [Pair(n, found[OCTOPIA, n], found[BASELINE, n]) for n in counts]

@@ -3,64 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
-
-from msgspec import Struct
 
 from fleet.terminal.tables import Table
 from lab import pages
 from lab.overlay import pictures
 from lab.overlay.contenders import CONTENDERS
-from lab.overlay.sizes import EXPERIMENTS, Cost, Experiment
+from lab.overlay.sizes import EXPERIMENTS, Cost, Experiment, measures_of, pairs
 from lab.provenance import Provenance
 
 NAME: Final = "overlay-tables"
-OCTOPIA: Final = "snr"  # tables and their messages are the same with dynamic routing
-BASELINE: Final = "tid"
-
-
-class Measure(Struct, frozen=True):
-    """A column of the comparison: the quantity, and the paper's reduction of it (percent)."""
-
-    title: str
-    of: Callable[[Cost], float]
-    form: str
-    paper: dict[Experiment, float]
-
-
-MEASURES: Final = (
-    Measure(
-        "SRT entries a broker",
-        lambda cost: cost.srt_mean,
-        ".1f",
-        {"advertisements": -93.0},
-    ),
-    Measure(
-        "PRT entries a broker",
-        lambda cost: cost.prt_mean,
-        ".1f",
-        {"subscriptions": 33.0},
-    ),
-    Measure(
-        "messages each",
-        lambda cost: cost.messages / cost.case.count,
-        ".2f",
-        {"advertisements": -98.9, "subscriptions": 48.6},
-    ),
-    Measure(
-        "delay, ms",
-        lambda cost: cost.delay_mean_ms,
-        ".1f",
-        {"advertisements": -63.5, "subscriptions": -33.0},
-    ),
-)
-
-
-def measures_of(experiment: Experiment) -> list[Measure]:
-    """The columns that apply."""
-    return [measure for measure in MEASURES if experiment in measure.paper]
 
 
 def change(ours: float, theirs: float) -> float:
@@ -72,25 +26,6 @@ def percent(number: float) -> str:
     """With its sign."""
     # Zero is added to avoid -0.0 %.
     return "–" if math.isnan(number) else f"{round(number, 1) + 0.0:+.1f} %"
-
-
-class Pair(Struct, frozen=True):
-    """The two contenders in one case."""
-
-    count: int
-    ours: Cost
-    theirs: Cost
-
-
-def pairs(costs: Sequence[Cost], experiment: Experiment) -> list[Pair]:
-    """By count."""
-    found = {
-        (cost.case.contender, cost.case.count): cost
-        for cost in costs
-        if cost.case.experiment == experiment
-    }
-    counts = sorted({count for _, count in found})
-    return [Pair(n, found[OCTOPIA, n], found[BASELINE, n]) for n in counts]
 
 
 def table(costs: Sequence[Cost], experiment: Experiment) -> Table:

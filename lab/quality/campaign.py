@@ -20,6 +20,7 @@ from lab.quality.recordings import (
     Recording,
     Series,
 )
+from lab.statistics import Interval, share
 from sensors.quality.flags import BAD, CHECKSUM, DRIFT, NO_RESPONSE, OUT_OF_RANGE, SPIKE
 from sensors.quality.limits import limits_for
 
@@ -320,3 +321,20 @@ def run_all(work: Callable[[Any], Result], given: Iterable[Any], jobs: int) -> R
     context = multiprocessing.get_context("spawn")  # no fork: see simulation.workers
     with ProcessPoolExecutor(jobs, mp_context=context) as pool:
         return Result.of(pool.map(work, given, chunksize=4))
+
+
+class Row(Struct, frozen=True):
+    """One kind and size of fault: the number injected, the number found, and their median delay."""
+
+    part: str
+    channel: str
+    kind: str
+    size: str
+    n: int
+    found: int
+    delay_s: float | None
+
+    @property
+    def share(self) -> Interval:
+        """The share that was found."""
+        return share(self.found, self.n)

@@ -13,7 +13,7 @@ from lab.quality.recordings import Label, Recording
 from sensors.quality import flags
 
 if TYPE_CHECKING:
-    from lab.quality.results import Row
+    from lab.quality.campaign import Row
 
 DAY_S: Final = 86_400.0
 SHOWN: Final = {

@@ -13,7 +13,7 @@ from msgspec import Struct
 from fleet.terminal.tables import Table
 from lab import pages
 from lab.provenance import Provenance
-from lab.quality.campaign import Alarms, Real, Result, Trial
+from lab.quality.campaign import Alarms, Real, Result, Row, Trial
 from lab.quality.cost import Cost
 from lab.quality.injection import sizes
 from lab.quality.recordings import Label, Recording
@@ -43,23 +43,6 @@ class QualityReport(Struct, frozen=True):
         alarms = (self.real.healthy, at_rooms(self.every_second.alarms))
         few = all(len(each.told) < MAX_ALARMS * each.weeks for each in alarms)
         return few and not self.real.missed
-
-
-class Row(Struct, frozen=True):
-    """One kind and size of fault: the number injected, the number found, and their median delay."""
-
-    part: str
-    channel: str
-    kind: str
-    size: str
-    n: int
-    found: int
-    delay_s: float | None
-
-    @property
-    def share(self) -> Interval:
-        """The share that was found."""
-        return share(self.found, self.n)
 
 
 def at_rooms(alarms: Alarms) -> Alarms:

@@ -8,8 +8,8 @@ from typing import Any
 
 from fleet.simulation.pictures import COLOURS, pyplot, save
 from fleet.simulation.policies import policy_name
+from lab.testbed.analysis import SOURCES, Analysis, Experiment, Found, PolicyRuns
 from lab.testbed.measures import CLASSES, SLO_MS, interval, p99_ms
-from lab.testbed.results import SOURCES, Analysis, Experiment, Found, PolicyRuns
 
 PANELS_A_ROW = 3
 HIGHEST_MS = 1_700.0

@@ -24,6 +24,7 @@ from fleet.testbed.run_folder import RunFolderError, run_folder
 from fleet.testbed.run_records import read_records
 from fleet.testbed.testbed import Testbed, TestbedError
 from lab import provenance
+from lab.testbed.analysis import Analysis, Experiment, PolicyRuns
 from lab.testbed.calibration import CalibrationError, Trial, calibrated, trial
 from lab.testbed.loads import Again, Load, Turn, perform_again, turns_of
 from lab.testbed.measures import Pair, Run, crossing
@@ -31,9 +32,6 @@ from lab.testbed.real import RealFleet
 from lab.testbed.results import (
     TABLE_III_POLICY,
     TABLE_III_RATE_PER_S,
-    Analysis,
-    Experiment,
-    PolicyRuns,
     table_gains,
     table_goals,
     table_iii,

@@ -1,4 +1,4 @@
-"""The ledger of taken events beside a set that never forgets."""
+"""The dedup window of taken events beside a set that never forgets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agent.alerts.dedup_window import MAX_HISTORIES, MAX_REMEMBERED, EventDedup,
 from tests.examples import examples
 
 
-class LedgerModel(RuleBasedStateMachine):
+class DedupModel(RuleBasedStateMachine):
     """A node whose waiting events may arrive in any order, any number of times."""
 
     def __init__(self) -> None:
@@ -63,10 +63,10 @@ class LedgerModel(RuleBasedStateMachine):
         assert not self.dedup.knows("n1", "h2", self.next - 1)
 
 
-LedgerModel.TestCase.settings = settings(
+DedupModel.TestCase.settings = settings(
     max_examples=examples(100), stateful_step_count=40, deadline=None
 )
-TestLedgerModel = LedgerModel.TestCase
+TestDedupModel = DedupModel.TestCase
 
 
 def test_it_remembers_little_of_a_node_whose_events_are_acknowledged() -> None:

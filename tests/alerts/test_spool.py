@@ -130,7 +130,7 @@ def test_a_full_message_that_comes_again_is_no_news():
     spool.check_invariants()
 
 
-def test_what_is_still_spooled_is_known_though_the_ledger_forgot_it():
+def test_what_is_still_spooled_is_known_though_the_window_forgot_it():
     spool = Spool(most_histories=1)
     spool.handle(brought(1), 0.0)
     spool.handle(brought(1, history="h2"), 0.0)

@@ -14,7 +14,8 @@ import pytest
 from agent.edge.events.faults import Faults, Happening
 from agent.edge.events.trigger_config import read_triggers
 from agent.edge.events.trigger_runner import RETRY_S, Alerts
-from agent.edge.history.file import ADDED_TO_EVENTS, HistoryError
+from agent.edge.history.database import ADDED_TO_EVENTS
+from agent.edge.history.file import HistoryError
 from agent.edge.history.history import History
 from agent.edge.history.memtable import Sample
 from agent.edge.node_time import Moment

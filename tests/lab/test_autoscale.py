@@ -12,8 +12,9 @@ from msgspec.structs import replace
 from agent.wire.master_config import MasterAutoscale
 from fleet.cli.commands import run
 from fleet.common import extras
+from lab.autoscale.experiment import Experiment
 from lab.autoscale.measures import by_second, by_step
-from lab.autoscale.results import Experiment, write
+from lab.autoscale.results import write
 from lab.autoscale.run import Options, command_line, virtual_run
 from lab.autoscale.workload import (
     RULES,

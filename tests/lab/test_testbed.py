@@ -27,6 +27,7 @@ from lab.provenance import Provenance
 from lab.testbed import calibration as testbed_calibration
 from lab.testbed import run as testbed_run
 from lab.testbed import trace as testbed_trace
+from lab.testbed.analysis import Analysis, Experiment, PolicyRuns
 from lab.testbed.calibration import CalibrationError, calibrated, root, trial
 from lab.testbed.loads import Again, Load, Turn, perform_again, turns_of
 from lab.testbed.measures import (
@@ -50,15 +51,7 @@ from lab.testbed.measures import (
     run_of,
 )
 from lab.testbed.options import Asked, options_of, sized
-from lab.testbed.results import (
-    Analysis,
-    Experiment,
-    PolicyRuns,
-    table_gains,
-    table_iii,
-    table_iv,
-    write,
-)
+from lab.testbed.results import table_gains, table_iii, table_iv, write
 from lab.testbed.steps import steps_of
 from lab.testbed.trace import Drawn, Shape, drawn, known
 from lab.testbed.virtual import Effort, Job, Sweep, perform

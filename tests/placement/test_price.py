@@ -11,11 +11,11 @@ import pytest
 
 from agent.placement.congestion import (
     Addition,
+    Combined,
     Congestion,
     Delegation,
     LearnedTail,
     Limits,
-    Together,
     Waiting,
 )
 from agent.placement.placement import Placement
@@ -116,7 +116,7 @@ KINDS: dict[str, tuple[Congestion, Naive]] = {
     "limits with a delegate": (Limits(CLOUD, FAR_S / 2), named),
     "delegation": (Delegation(FAR_S / 2), delegating),
     "waiting": (Waiting(DELTA_S), waiting),
-    "learned tail": (Together([Limits(), LearnedTail(few)]), tails),
+    "learned tail": (Combined([Limits(), LearnedTail(few)]), tails),
 }
 
 
@@ -255,7 +255,7 @@ def test_with_a_delegate_the_topic_goes_there_and_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrapped", [lambda each: each, lambda each: Together([LearnedTail(few), each])]
+    "wrapped", [lambda each: each, lambda each: Combined([LearnedTail(few), each])]
 )
 def test_a_delegate_that_is_no_master_is_refused(wrapped: Callable[[Limits], Congestion]) -> None:
     with pytest.raises(PlacementError) as refused:
@@ -338,4 +338,4 @@ def test_who_stands_in_for_those_at_a_master_does_not_open_it() -> None:
 
 def test_two_kinds_may_not_both_delegate() -> None:
     with pytest.raises(ValueError, match="two kinds"):
-        Together([Delegation(1.0), Limits("cloud", 1.0)])
+        Combined([Delegation(1.0), Limits("cloud", 1.0)])

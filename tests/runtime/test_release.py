@@ -6,7 +6,7 @@ import pytest
 
 from agent.master.master import Master
 from agent.runtime.release import release
-from agent.scheduling.tasks.nodes import Node
+from agent.scheduling.tasks.entry import Node
 from agent.wire.config import parse
 from agent.wire.master_config import MasterConfig
 from tests.scheduling.oracle import hello

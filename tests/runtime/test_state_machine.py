@@ -32,8 +32,7 @@ from agent.runtime.state_machine import (
 from agent.scheduling.events import ANYONE
 from agent.scheduling.queries.entry import QueryEntry
 from agent.scheduling.shared_budget import Holding, SharedBudget
-from agent.scheduling.tasks.entry import SubtaskEntry, TaskEntry
-from agent.scheduling.tasks.nodes import Node
+from agent.scheduling.tasks.entry import Node, SubtaskEntry, TaskEntry
 from agent.scheduling.watches.alerts import WatchedAlerts
 from agent.scheduling.watches.events import SavedWatch
 from agent.scheduling.watches.rounds import RoundEntry, WatchEntry

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from agent.market.terms import common_areas
 from agent.scheduling.pools import Offers
 from agent.scheduling.tasks.contracts import Contract
-from agent.scheduling.tasks.nodes import Node, NodeTable
+from agent.scheduling.tasks.entry import Node
+from agent.scheduling.tasks.nodes import NodeTable
 from agent.wire.areas import AreaSet
 from agent.wire.market import Member
 from agent.wire.messages import Hello

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.scheduling.tasks.deadlines import DeadlineEstimator
-from agent.wire.config import ConfigError, is_table_of_sections, load, parse, section_of
-from agent.wire.config_words import PATTERNS
+from agent.wire.config import ConfigError, load, parse
+from agent.wire.config_words import PATTERNS, is_table_of_sections, section_of
 from agent.wire.drs_config import DrsConfig
 from agent.wire.edge_config import EdgeConfig
 from agent.wire.master_config import MasterConfig

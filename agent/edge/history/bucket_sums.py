@@ -1,4 +1,4 @@
-"""Buckets of a window, summed up from pieces of the history."""
+"""Buckets of a window, summed up from record batches of the history."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Sums:
         self._sums: dict[str, BucketSums] = {}
 
     def add(self, batch: RecordBatch, names: Iterable[str]) -> None:
-        """Add these channels of a piece. O(readings), in compiled code."""
+        """Add these channels of a record batch. O(readings), in compiled code."""
         for name in names:
             values = Float32Column(batch.column(name) or b"").native
             self._of(name).add(batch.time_ms, values, batch.flags(name), BAD, gaps_are_bad=True)
 
     def add_total(self, name: str, time_ms: int, found: Statistics) -> None:
-        """Add a channel of a piece that lies in the bucket of `time_ms`, if it is wanted. O(1)."""
+        """Add a channel of a batch that lies in the bucket of `time_ms`, if it is wanted. O(1)."""
         if not self._channels or name in self._channels:
             low, high, n = found.low, found.high, found.n
             self._of(name).add_total(time_ms, n, low, high, found.total, found.bad, found.suspect)

@@ -1,4 +1,4 @@
-"""Pieces (record batches): one sensor's readings as packed columns, stored and sent as they are."""
+"""Record batches: one sensor's readings as packed columns, stored and sent as they are."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RecordBatch(Struct, frozen=True):
     age_ms: bytes | None
 
     def cut(self, start_ms: int, end_ms: int) -> RecordBatch | None:
-        """The readings of [start_ms, end_ms); None if there are none. A piece inside the window is
+        """The readings of [start_ms, end_ms); None if there are none. A batch inside the window is
         returned unchanged, without reading its values."""
         if self.first_ms >= start_ms and self.last_ms < end_ms:
             return self
@@ -132,7 +132,7 @@ def statistics_of(column: bytes, flags: bytes | None, time_ms: bytes | None = No
 
 
 def layout_of(batch: RecordBatch) -> str:
-    """The layout string of a piece, as defined in `agent.edge.history.row_groups`."""
+    """The layout string of a record batch, as defined in `agent.edge.history.row_groups`."""
     names = ["t8"]
     if batch.source_time_ms is not None:
         names.append("s8")
@@ -144,7 +144,7 @@ def layout_of(batch: RecordBatch) -> str:
 
 
 def encode(batch: RecordBatch) -> tuple[str, bytes]:
-    """A piece as stored: (layout, data), as defined in `agent.edge.history.row_groups`."""
+    """A record batch as stored: (layout, data), as defined in `agent.edge.history.row_groups`."""
     columns = [batch.time_ms]
     if batch.source_time_ms is not None:
         columns.append(batch.source_time_ms)
@@ -187,7 +187,7 @@ def merge(batches: list[RecordBatch], names: list[str] | None = None) -> RecordB
     """The readings of `batches` in time order, equal times in the order given; O(n) if few of them
     overlap.
 
-    `names` are the channels wanted, by default all, each with its raw values. Columns that a piece
+    `names` are the channels wanted, by default all, each with its raw values. Columns that a batch
     lacks are filled with defaults: NaN, good, age 0, source time equal to the time.
     """
     # Within a group times increase.
@@ -226,7 +226,7 @@ def merge(batches: list[RecordBatch], names: list[str] | None = None) -> RecordB
 
 
 def series_of(batch: RecordBatch) -> Series:
-    """A piece in its wire form; columns with only default values are omitted."""
+    """A record batch in its wire form; columns with only default values are omitted."""
     source, age_ms = batch.source_time_ms, batch.age_ms
     return Series(
         Int64Column(batch.time_ms),

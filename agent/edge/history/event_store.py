@@ -7,12 +7,8 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from agent.edge.history.file import (
-    ADDED_TO_EVENTS,
-    HistoryError,
-    connect_to_read,
-    transaction,
-)
+from agent.edge.history.database import ADDED_TO_EVENTS, connect_to_read, transaction
+from agent.edge.history.file import HistoryError
 from agent.runtime import sqlite
 from agent.wire.base import TRIGGER_CLEARED, TRIGGER_RAISED
 from agent.wire.messages import NodeEvent

@@ -22,7 +22,7 @@ class GroupCache:
         self._lock = threading.Lock()
 
     def take(self, keys: list[tuple[int, int]]) -> list[RecordBatch | None]:
-        """The cached pieces of `keys`, in their order; None for a miss."""
+        """The cached record batches of `keys`, in their order; None for a miss."""
         with self._lock:
             pop = self._batches.pop
             found = [pop(key, None) for key in keys]

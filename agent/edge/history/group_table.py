@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct
 
 from agent.edge.history.columns import RecordBatch, encode, statistics_of
-from agent.edge.history.file import MAX_QUARANTINED, connect_to_read
+from agent.edge.history.database import connect_to_read
 from agent.edge.history.row_groups import ROW, STATISTICS, row_crc, row_problem
 from agent.edge.timebase import STEP_MS
 from agent.runtime import sqlite
@@ -240,3 +240,6 @@ def _take_over(
     db.execute(INSERT, (*row, crc))
     db.execute(INSERT_COLUMNS, (row[0], *stored))
     return int(row[2])
+
+
+MAX_QUARANTINED: Final = 32  # damaged groups that are kept

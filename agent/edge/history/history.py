@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Final
 
 from agent.edge.history import derived_positions, group_table, wal
 from agent.edge.history.columns import encode
+from agent.edge.history.database import connect_to_read, transaction
 from agent.edge.history.event_store import EventStore
-from agent.edge.history.file import HistoryError, connect_to_read, hold, transaction
+from agent.edge.history.file import HistoryError, hold
 from agent.edge.history.group_cache import GroupCache
 from agent.edge.history.group_table import Complete
 from agent.edge.history.memtable import RowGroup, Sample

@@ -19,7 +19,7 @@ from agent.edge.history.columns import (
     series_of,
     statistics_of,
 )
-from agent.edge.history.file import connect_to_read
+from agent.edge.history.database import connect_to_read
 from agent.edge.history.group_cache import GroupCache
 from agent.edge.history.group_table import columns_problem
 from agent.edge.history.row_groups import STATISTICS, channels_of
@@ -183,7 +183,7 @@ class Reader:
     def _look(
         self, query: str, start_ms: int, end_ms: int, channels: tuple[str, ...]
     ) -> tuple[list[Any], list[tuple[int, RecordBatch]]]:
-        """The rows of the file's groups in the window, and the pieces that are only in memory."""
+        """The rows of the file's groups in the window, and the batches that are only in memory."""
         # Memory first: a group committed in between is in both then, with the same sequence.
         recent = self._history.recent(start_ms, end_ms)
         batches = [each for each in recent.batches if not channels or _wanted([each[1]], channels)]
@@ -209,7 +209,7 @@ class Reader:
         return self._db
 
     def _batches(self, rows: list[Any]) -> list[RecordBatch | None]:
-        """The pieces of the rows' groups; None for a group damaged, or dropped meanwhile."""
+        """The batches of the rows' groups; None for a group damaged, or dropped meanwhile."""
         found = self._history.cache.take([row[:2] for row in rows])
         missing = [place for place, batch in enumerate(found) if batch is None]
         for start in range(0, len(missing), TOGETHER):

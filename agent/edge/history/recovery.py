@@ -16,15 +16,9 @@ from msgspec.structs import replace
 
 from agent.edge.history import derived_positions, group_table, wal
 from agent.edge.history.columns import decode, merge
+from agent.edge.history.database import transaction
 from agent.edge.history.event_store import salvage_events
-from agent.edge.history.file import (
-    Broken,
-    HistoryError,
-    Newer,
-    open_checked,
-    put_aside,
-    transaction,
-)
+from agent.edge.history.file import Broken, HistoryError, Newer, open_checked, put_aside
 from agent.edge.history.group_table import Complete
 from agent.edge.history.row_groups import OPENING
 from agent.runtime import sqlite

@@ -8,7 +8,7 @@ from agent.edge.history.columns import RecordBatch
 
 
 class Recent(Struct, frozen=True):
-    """Pieces of the groups in memory, by sequence, and which groups to read from the file.
+    """Record batches of the groups in memory, by sequence, and which groups to read from the file.
 
     Groups in `held`, and all from `before` on, are not read from the file: memory has them
     completely. `before` is None if the file has nothing for the window; `immutable` means that the

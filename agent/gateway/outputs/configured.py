@@ -7,7 +7,7 @@ from agent.gateway.outputs.base import Output, Sources
 
 
 def outputs_of(config: GatewayConfig, sources: Sources) -> list[Output]:
-    """Make them; ConfigError in one line for a file that cannot be used, OSError for a ledger that
+    """Make them; ConfigError in one line for a file that cannot be used, OSError for a store that
     cannot. The cursors of outputs that are not there any more are forgotten."""
     made: list[Output] = []
     # Each loads what it needs, and the others nothing.

@@ -15,9 +15,9 @@ from agent.gateway.outputs.alert_line import AlertLine
 from agent.gateway.outputs.base import Health, OutputState, Sources
 from agent.gateway.outputs.from_config import configured_matcher, secret_line, tls_context
 from agent.gateway.outputs.home_assistant import Discovery
-from agent.gateway.outputs.mqtt_ledger import MqttLedger
 from agent.gateway.outputs.mqtt_publisher import MqttPublisher
 from agent.gateway.outputs.mqtt_session import Broker, Session, SessionEvent
+from agent.gateway.outputs.retained_store import RetainedStore
 from agent.gateway.outputs.state_pace import Rules
 from agent.gateway.outputs.topics import Topics
 from agent.gateway.outputs.worker import Handed, Worker, WorkerOutput
@@ -56,7 +56,7 @@ class Transport(Protocol):
 
 
 class MqttOutput(WorkerOutput):
-    """`clock` is monotonic seconds. ConfigError for files that cannot be used, OSError for a ledger
+    """`clock` is monotonic seconds. ConfigError for files that cannot be used, OSError for a store
     that cannot."""
 
     kind = KIND
@@ -80,13 +80,13 @@ class MqttOutput(WorkerOutput):
             version = release() or "checkout"
             discovery = Discovery(topics, sources.gateway, config.discovery, version)
         self._broker = _broker(config, sources, topics, discovery)
-        self._ledger = MqttLedger(
+        self._store = RetainedStore(
             str(sources.folder / LEDGER), f"{config.host}:{config.port}", self._say
         )
         self._machine = MqttPublisher(
             topics,
             discovery,
-            self._ledger.topics,
+            self._store.topics,
             AlertLine(
                 sources.alerts.cursor(self.name),
                 Retrying(jitter=jitter),
@@ -118,7 +118,7 @@ class MqttOutput(WorkerOutput):
     def stop(self) -> None:
         """Say that this gateway is away, and end."""
         super().stop()
-        self._ledger.close()
+        self._store.close()
 
     def state(self) -> OutputState:
         """How it is doing now."""
@@ -204,7 +204,7 @@ class MqttOutput(WorkerOutput):
                 if self._session is not None:
                     self._session.publish(instruction)
             case e.Write(changes):
-                self._has(e.Written(changes, self._ledger.write(changes)))
+                self._has(e.Written(changes, self._store.write(changes)))
             case e.ReadAlerts(after, most):
                 self._has(e.AlertsRead(self._sources.alerts.read(after, most)))
             case e.MoveCursor(position):

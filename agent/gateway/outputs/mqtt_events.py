@@ -40,7 +40,7 @@ class Delivered(_Struct, frozen=True):
 
 
 class Written(_Struct, frozen=True):
-    """The ledger has what `Write` said; or it has not, and `why` says why."""
+    """The store has what `Write` said; or it has not, and `why` says why."""
 
     wrote: Mapping[str, Components | None]
     why: str = ""
@@ -118,7 +118,7 @@ class Publish(_Struct, frozen=True):
 
 
 class Write(_Struct, frozen=True):
-    """Write this to the ledger, answered by `Written`: components of a topic, None for a topic that
+    """Write this to the store, answered by `Written`: components of a topic, None for a topic that
     goes."""
 
     changes: Mapping[str, Components | None]

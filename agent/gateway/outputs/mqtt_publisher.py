@@ -70,7 +70,7 @@ REFUSED: Final = 403
 class MqttPublisher:
     """Events in, instructions out; `now` is monotonic seconds.
 
-    `ledger` is what the disk has (`Retained`), `discovery` None where nobody discovers, `jitter`
+    `store` is what the disk has (`Retained`), `discovery` None where nobody discovers, `jitter`
     returns random numbers in [0, 1). An area that is missing among all rooms for `keep_s` is
     removed with all that was retained for it. O(1) an event and message, O(areas) a session.
     """
@@ -79,7 +79,7 @@ class MqttPublisher:
         self,
         topics: Topics,
         discovery: Discovery | None,
-        ledger: Mapping[str, Components],
+        store: Mapping[str, Components],
         alerts: AlertLine[Entry],
         *,
         rules: Rules,
@@ -88,7 +88,7 @@ class MqttPublisher:
     ) -> None:
         self.state = "new"  # then connecting, connected, waiting, connecting, …
         self.alerts = alerts
-        self.retained = Retained(ledger)
+        self.retained = Retained(store)
         self.states = 0  # messages with readings that were handed over
         self.last_error = ""
         self._topics = topics
@@ -167,7 +167,7 @@ class MqttPublisher:
         return None if self.state == "new" else min(due)
 
     def _start(self, now: float) -> None:
-        """What the ledger has of earlier runs is not measured until it is seen again."""
+        """What the store has of earlier runs is not measured until it is seen again."""
         self._look_s = now + LOOK_S
         self.retained.want(self._topics.status, OFFLINE)
         for topic in sorted(self.retained.topics):
@@ -312,14 +312,14 @@ class MqttPublisher:
             self._pace.changed(area.area, area.values(), area.channels, now)
             self._pace.again(area.area, now + (SETTLE_S if self._discovery else 0.0))
 
-    # --- the ledger ----------------------------------------------------------------------------
+    # --- the store -------------------------------------------------------------------------------
 
     def _written(self, event: Written, now: float) -> list[MqttInstruction]:
         self._writing = False
         failed, self._write_fails = self._write_fails, bool(event.why)
         if not event.why:
             self.retained.written(event.wrote)
-            return [Tell("the ledger takes entries again")] if failed else []
+            return [Tell("the store of retained topics takes entries again")] if failed else []
         self._write_again_s = now + WRITE_AGAIN_S
         return [] if failed else [Tell(f"nothing new is published: {event.why}")]
 

@@ -1,6 +1,6 @@
 """Retained messages: what a broker has for a gateway against what it should have.
 
-A topic stands in a ledger on disk from before it is first published until the broker has confirmed
+A topic stands in a store on disk from before it is first published until the broker has confirmed
 its empty payload, so nothing that was ever retained is forgotten: a topic that is no longer wanted
 is emptied, also after a restart of the gateway, a change of its configuration, or while the broker
 was away. A broker may come back empty, so everything is published again with each session.
@@ -32,20 +32,20 @@ class Document(NamedTuple):
 
 
 class Retained:
-    """`ledger` is what the disk has: topics, each with the components that Home Assistant may have.
+    """`store` is what the disk has: topics, each with the components that Home Assistant may have.
 
     The caller writes what `to_write` returns and reports with `written`; publishes what `next`
     returns and reports with `confirmed`. All O(1) a topic, `connected` O(topics).
     """
 
-    def __init__(self, ledger: Mapping[str, Components]) -> None:
-        self._ledger: dict[str, Components] = dict(ledger)
+    def __init__(self, store: Mapping[str, Components]) -> None:
+        self._store: dict[str, Components] = dict(store)
         self._wanted: dict[str, Document] = {}
         self._left: set[str] = set()
         self._had: dict[str, bytes] = {}  # confirmed in this session
         self._under_way: dict[str, bytes] = {}
         self._to_look: dict[str, None] = {}  # in this order
-        # To be written first, and changes of the ledger that may be lost.
+        # To be written first, and changes of the store that may be lost.
         self._to_record: dict[str, Components] = {}
         self._behind: dict[str, Components | None] = {}
         self._connected = False
@@ -53,7 +53,7 @@ class Retained:
     @property
     def topics(self) -> frozenset[str]:
         """Every topic that may be retained."""
-        return frozenset(self._ledger) | frozenset(self._to_record)
+        return frozenset(self._store) | frozenset(self._to_record)
 
     @property
     def waiting(self) -> int:
@@ -72,7 +72,7 @@ class Retained:
             return
         if document is None:
             self._wanted.pop(topic, None)
-            if self._to_record.pop(topic, None) is not None and topic not in self._ledger:
+            if self._to_record.pop(topic, None) is not None and topic not in self._store:
                 self._behind[topic] = None  # the disk may have it
         else:
             self._wanted[topic] = document
@@ -86,7 +86,7 @@ class Retained:
         """A session has begun; nothing is known of what the broker has."""
         self.disconnected()
         self._connected = True
-        for topic in [*self._wanted, *self._ledger]:
+        for topic in [*self._wanted, *self._store]:
             self._look(topic)
 
     def disconnected(self) -> None:
@@ -102,7 +102,7 @@ class Retained:
             self._had.pop(topic, None)
             self._look(topic)
 
-    # --- the ledger ----------------------------------------------------------------------------
+    # --- the store -------------------------------------------------------------------------------
 
     def to_write(self) -> dict[str, Components | None]:
         """What the disk is to have: components of a topic, None for a topic that goes. What may be
@@ -118,7 +118,7 @@ class Retained:
                 self._behind.pop(topic, None)
             if components is not None and self._to_record.get(topic) == components:
                 del self._to_record[topic]
-                self._ledger[topic] = components
+                self._store[topic] = components
                 self._look(topic)
 
     # --- the broker ----------------------------------------------------------------------------
@@ -136,7 +136,7 @@ class Retained:
         return found
 
     def _payload(self, topic: str) -> bytes | None:
-        document, kept = self._wanted.get(topic), self._ledger.get(topic)
+        document, kept = self._wanted.get(topic), self._store.get(topic)
         if document is None:
             stays = kept is None or topic in self._left or self._had.get(topic) == EMPTY
             return None if stays else EMPTY
@@ -160,14 +160,14 @@ class Retained:
 
     def _settle(self, topic: str, payload: bytes) -> None:
         if payload == EMPTY:
-            del self._ledger[topic], self._had[topic]
+            del self._store[topic], self._had[topic]
             self._behind[topic] = None
             return
         document = self._wanted.get(topic)
-        if document is None or not (gone := _gone(self._ledger[topic], document)):
+        if document is None or not (gone := _gone(self._store[topic], document)):
             return
         if payload == document.payload_for(gone):
-            self._ledger[topic] = self._behind[topic] = dict(document.components)
+            self._store[topic] = self._behind[topic] = dict(document.components)
 
     def _look(self, topic: str) -> None:
         if self._connected and topic not in self._under_way:
@@ -176,7 +176,7 @@ class Retained:
     def check_invariants(self) -> None:
         """For tests: what must hold between any two events."""
         assert not self._to_look.keys() & self._under_way.keys()
-        assert self._under_way.keys() <= self._ledger.keys()
+        assert self._under_way.keys() <= self._store.keys()
         assert self._connected or not (self._to_look or self._under_way)
 
 

@@ -46,8 +46,7 @@ from agent.scheduling.queries.answers import (
     within,
 )
 from agent.scheduling.queries.classes import QueryClasses
-from agent.scheduling.queries.entry import QueryEntry, Share
-from agent.scheduling.queries.first_answers import FirstAnswers
+from agent.scheduling.queries.entry import FirstAnswers, QueryEntry, Share
 from agent.scheduling.queries.infeasible import instead
 from agent.scheduling.queries.records import query_record
 from agent.scheduling.shared_budget import (

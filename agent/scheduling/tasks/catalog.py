@@ -9,8 +9,9 @@ from agent.scheduling.admission import ClientRates, Refused, cost_of
 from agent.scheduling.events import TaskArrived
 from agent.scheduling.nearest import without_node
 from agent.scheduling.tasks.contracts import Contract, Contracts
+from agent.scheduling.tasks.entry import Node
 from agent.scheduling.tasks.joining import KnownNodes
-from agent.scheduling.tasks.nodes import Node, NodeTable
+from agent.scheduling.tasks.nodes import NodeTable
 from agent.scheduling.tasks.planner import JOINING
 from agent.wire.about import EVERYWHERE, About, ChannelInfo, Raised
 from agent.wire.areas import covers

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 
 from _core.queue.policy import DEMOTED, DEMOTING, POLICIES, hopeless, policy_key
 from agent.scheduling.events import Instruction, SendToNode
-from agent.scheduling.tasks.entry import SubtaskEntry, TaskEntry
-from agent.scheduling.tasks.nodes import Node
+from agent.scheduling.tasks.entry import Node, SubtaskEntry, TaskEntry
 from agent.wire.base import Policy
 from agent.wire.messages import Subtask
 

@@ -1,26 +1,30 @@
-"""State of a task and its subtasks while they are served."""
+"""State of a task, of its subtasks while they are served, and of the edge nodes that serve them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import math
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
 
 from _core.deadlines.class_advance import limited_advance
+from _core.queue.edf import EdfQueue
 from agent.runtime.state_machine import StateMachine
 from agent.scheduling.admission import Refused
 from agent.scheduling.events import Peer
 from agent.scheduling.lifecycle import (
+    NODE_TRANSITIONS,
     SUBTASK_TRANSITIONS,
     TASK_TRANSITIONS,
 )
 from agent.scheduling.result_budget import ResultBudget, gap_of
-from agent.scheduling.shared_budget import Holding
+from agent.scheduling.shared_budget import CHANNEL_BYTES, TIME_BYTES, Holding
 from agent.scheduling.tasks.deadlines import Deadline
+from agent.scheduling.tasks.response_times import ResponseTimes
 from agent.wire.base import Policy
-from agent.wire.messages import AreaResult, Budget, Missing, MissingReason, Task, TooLarge
-
-if TYPE_CHECKING:
-    from agent.scheduling.tasks.nodes import Node
-
+from agent.wire.codec import MAX_SUBTASK_SERIES_BYTES
+from agent.wire.messages import AreaResult, Budget, Hello, Missing, MissingReason, Task, TooLarge
+from agent.wire.operator import NodeStatus
 
 # A regression follows its farthest samples: one query for all years would hide, for tens of
 # thousands of samples, the cost of minutes and hours. Longer windows count as a day.
@@ -143,3 +147,80 @@ class SubtaskEntry(StateMachine):
     def lose_too_large(self, found: TooLarge, most: int) -> None:
         """Record that its readings are more than the `most` bytes that fit."""
         self.parent.missing.extend(gap_of(area, found, most) for area in self.areas)
+
+
+class Node(StateMachine):
+    """One edge node. Its queue lives here; the node itself holds none."""
+
+    __slots__ = (
+        "address", "allowed", "beat_s", "busy", "bytes_per_s", "column", "displaced", "hello",
+        "joined_s", "moved_s", "name", "peer", "pods", "queue", "quiet_until_s", "response_times",
+        "seen_s", "strangers", "told_pods", "watched",
+    )  # fmt: skip
+
+    TRANSITIONS = NODE_TRANSITIONS
+
+    def __init__(self, name: str, column: int) -> None:
+        super().__init__()
+        self.name = name
+        self.column = column
+        self.queue: EdfQueue[SubtaskEntry] = EdfQueue()
+        self.busy: dict[int, SubtaskEntry] = {}
+        self.response_times = ResponseTimes()
+        # Bytes per second of window of the most recent series that it sent.
+        self.bytes_per_s: float | None = None
+        self.hello: Hello
+        self.joined_s = -math.inf
+        # When it last changed its areas.
+        self.moved_s = -math.inf
+        # As in `Sender.areas`, when its areas were last compared with them.
+        self.allowed: tuple[str, ...] | None = None
+        self.peer: Peer = None
+        self.address = ""
+        self.pods = 0
+        # The number of pods that the node was told over this link, until it reports its own.
+        self.told_pods: int | None = None
+        self.seen_s = 0.0
+        self.beat_s = 0.0
+        self.watched = False
+        # Subtasks that its pods run for a previous master: only their ids are known here.
+        self.strangers: set[int] = set()
+        # Incarnations that were replaced by a later one: a second machine under the same name.
+        self.displaced: deque[str] = deque(maxlen=8)
+        # Until then the operator is not told again that there are two.
+        self.quiet_until_s = -math.inf
+
+    def __repr__(self) -> str:
+        return f"<node {self.name} {self.state}, {len(self.queue)} queued, {len(self.busy)} busy>"
+
+    def expected_bytes(self, channels: Sequence[str], window_s: float) -> float:
+        """The expected size of a series from this node."""
+        per_s = self.bytes_per_s
+        if per_s is None:
+            per_s = TIME_BYTES + CHANNEL_BYTES * len(channels or self.hello.channels)
+        return min(per_s * window_s, MAX_SUBTASK_SERIES_BYTES)
+
+    @property
+    def idle_pods(self) -> int:
+        """Idle pods; none while the node is not live. Negative while more are busy than the node
+        shall have."""
+        if self.state != "live":
+            return 0
+        # A node that was told to have fewer pods applies that before it reads later messages.
+        pods = self.pods if self.told_pods is None else min(self.pods, self.told_pods)
+        return pods - len(self.busy) - len(self.strangers)
+
+    def status(self, unloaded_samples: int) -> NodeStatus:
+        """For the operator."""
+        assert self.state in ("live", "lost", "left")
+        return NodeStatus(
+            node=self.name,
+            state=self.state,  # type: ignore[arg-type]  # narrowed by the assert above
+            areas=self.hello.areas,
+            pods=self.pods,
+            idle_pods=max(0, self.idle_pods),
+            queued=len(self.queue),
+            unloaded_samples=unloaded_samples,
+            emulates=self.hello.emulates,
+            version=self.hello.release,
+        )

@@ -22,10 +22,10 @@ from agent.scheduling.events import (
 )
 from agent.scheduling.tasks.deadlines import DeadlineEstimator
 from agent.scheduling.tasks.dispatch import Dispatcher
-from agent.scheduling.tasks.entry import SubtaskEntry
+from agent.scheduling.tasks.entry import Node, SubtaskEntry
 from agent.scheduling.tasks.joining import KnownNodes
 from agent.scheduling.tasks.node_claims import QUIET_S, why_not_theirs
-from agent.scheduling.tasks.nodes import Node, NodeTable
+from agent.scheduling.tasks.nodes import NodeTable
 from agent.scheduling.timers import Timers
 from agent.wire.messages import (
     Heartbeat,

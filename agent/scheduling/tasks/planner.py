@@ -13,9 +13,9 @@ from agent.scheduling.admission import Refused
 from agent.scheduling.nearest import without_node
 from agent.scheduling.tasks.contracts import Contract, Contracts
 from agent.scheduling.tasks.deadlines import DeadlineEstimator
-from agent.scheduling.tasks.entry import TaskEntry
+from agent.scheduling.tasks.entry import Node, TaskEntry
 from agent.scheduling.tasks.joining import KnownNodes, Lacking
-from agent.scheduling.tasks.nodes import Node, NodeTable
+from agent.scheduling.tasks.nodes import NodeTable
 from agent.wire.areas import AreaSet, above
 from agent.wire.buckets import BUCKET_BYTES
 from agent.wire.codec import MAX_SERIES_BYTES

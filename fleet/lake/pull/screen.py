@@ -10,7 +10,7 @@ from typing import Protocol
 from rich.progress import Progress
 
 from fleet.lake.pull.outcome import HostPulled, counted
-from fleet.terminal import output
+from fleet.terminal import output, screen
 from fleet.terminal.units import size
 
 
@@ -76,7 +76,7 @@ class Moving:
 @contextmanager
 def shown(total: int) -> Iterator[View]:
     """Context manager: the progress display of a pull."""
-    console = output.progress()
+    console = screen.progress()
     if not console.is_terminal:
         yield Lines(total)
         return

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
 from fleet.placement.homes.case import NOWHERE, Case, Floats, Ints
-from fleet.placement.homes.sharing import Sharing
 from fleet.placement.homes.usage import Usage
 
 
@@ -280,3 +280,21 @@ def _sums(values: Floats, begins: Ints) -> Floats:
     found = np.add.reduceat(padded, begins[:-1], axis=0)
     found[begins[1:] == begins[:-1]] = 0.0
     return np.asarray(found)
+
+
+class Sharing(Protocol):
+    """Which share of each topic a server processes itself. It depends on that server alone, so
+    that a placement has one price, whatever the order of its moves."""
+
+    def shares(self, accounts: Accounts, server: int) -> Floats:
+        """T shares of 0 to 1, by what lives there now."""
+
+    def outlook(self, accounts: Accounts, topics: Ints) -> Floats:
+        """The share that a publisher of each of these topics would find at each server."""
+
+    def toll(self, accounts: Accounts, added: Floats, load: Floats, deliveries: Floats) -> Floats:
+        """What `added` bytes (clients × S) and the load of each client would cost at each server,
+        beyond what `outlook` says; a client has that many `deliveries`."""
+
+    def relief(self, accounts: Accounts, homes: Ints, freed: Floats, load: Floats) -> Floats:
+        """What it would bring each client's home to lose so many bytes, and its load."""

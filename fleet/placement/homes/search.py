@@ -8,9 +8,8 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from fleet.placement.homes.accounts import Accounts
+from fleet.placement.homes.accounts import Accounts, Sharing
 from fleet.placement.homes.case import NOWHERE, Case, Ints
-from fleet.placement.homes.sharing import Sharing
 
 EPSILON: Final = 1e-9  # of the whole price: what rounding may pretend to gain
 PASSES: Final = 60

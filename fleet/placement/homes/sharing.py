@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,24 +10,6 @@ from fleet.placement.homes.case import Floats, Ints
 
 if TYPE_CHECKING:
     from fleet.placement.homes.accounts import Accounts
-
-
-class Sharing(Protocol):
-    """Which share of each topic a server processes itself. It depends on that server alone, so
-    that a placement has one price, whatever the order of its moves."""
-
-    def shares(self, accounts: Accounts, server: int) -> Floats:
-        """T shares of 0 to 1, by what lives there now."""
-
-    def outlook(self, accounts: Accounts, topics: Ints) -> Floats:
-        """The share that a publisher of each of these topics would find at each server."""
-
-    def toll(self, accounts: Accounts, added: Floats, load: Floats, deliveries: Floats) -> Floats:
-        """What `added` bytes (clients × S) and the load of each client would cost at each server,
-        beyond what `outlook` says; a client has that many `deliveries`."""
-
-    def relief(self, accounts: Accounts, homes: Ints, freed: Floats, load: Floats) -> Floats:
-        """What it would bring each client's home to lose so many bytes, and its load."""
 
 
 class Ratio:

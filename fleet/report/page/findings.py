@@ -9,8 +9,8 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
 
 from fleet.report.jobs.requests import MIXED, NONE
 from fleet.report.jobs.worst import worst_first
-from fleet.report.page.advice import advice
 from fleet.report.page.markup import Row
+from fleet.report.page.recommendations import recommendations
 from fleet.report.page.sections.climate import unit_of
 from fleet.report.page.sections.time_spent import PARTS
 from fleet.report.page.shown import Shown
@@ -32,7 +32,7 @@ def found(shown: Shown) -> dict[str, Any]:
         "sensors": _sensors(shown),
         "lost": _lost(shown),
     }
-    return {**facts, "todo": advice(facts)}
+    return {**facts, "todo": recommendations(facts)}
 
 
 def _rooms(shown: Shown) -> list[Row]:

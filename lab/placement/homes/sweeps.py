@@ -8,12 +8,12 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from fleet.placement.homes.accounts import Accounts
+from fleet.placement.homes.accounts import Accounts, Sharing
 from fleet.placement.homes.baselines import nearest_homes, otos_homes, random_homes
 from fleet.placement.homes.case import Case, Floats, Ints
 from fleet.placement.homes.reloc import reloc_homes
 from fleet.placement.homes.search import Effort, greedy_homes, improve
-from fleet.placement.homes.sharing import PerTopic, Ratio, Sharing
+from fleet.placement.homes.sharing import PerTopic, Ratio
 from lab.placement.homes.draw import Setting, draw
 
 RANDOM: Final = "random"

@@ -24,7 +24,7 @@ from fleet.inventory.problems import problems, warnings
 from fleet.rollout.deployment_plan import Planner
 from fleet.rollout.keys.push import write_local
 from fleet.rollout.session import switch_request
-from tests.fleet.inventory.complete import TEXT, complete
+from testkit.complete_inventory import TEXT, complete
 from tests.fleet.keys.rig import store
 
 FLEET = complete()

@@ -12,7 +12,7 @@ from fleet.inventory.parties import Party
 from fleet.keys import backup as b
 from fleet.keys.errors import KeyStoreError
 from fleet.keys.store import Store
-from tests.fleet.inventory.complete import complete
+from testkit.complete_inventory import complete
 from tests.fleet.keys.rig import store
 
 FLEET = complete()

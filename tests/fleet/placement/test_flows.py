@@ -8,7 +8,7 @@ from math import inf
 
 import pytest
 
-from agent.placement.congestion import Limits, Together, Waiting
+from agent.placement.congestion import Combined, Limits, Waiting
 from agent.placement.placement import Placement
 from agent.placement.price import Price
 from agent.placement.world import Flow, Link, Master, Pin, Topic, Unit, World
@@ -86,7 +86,7 @@ def test_pins_frozen_masters_and_limits_are_kept_and_homes_stay() -> None:
     assert Unit("processor", "t0") in units
     assert not {Unit("processor", "t1"), pinned} & set(units)
     assert all(placement.where(unit) != 3 for unit in units)
-    moves = Flows(Together([Limits(), WAITING]), sweeps=5).plan(placement)
+    moves = Flows(Combined([Limits(), WAITING]), sweeps=5).plan(placement)
     assert moves
     assert all("m3" not in (move.source, move.target) for move in moves)
     assert {move.unit for move in moves} <= set(units)

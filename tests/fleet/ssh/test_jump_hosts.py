@@ -29,8 +29,8 @@ from fleet.ssh.connect import Login, login_of, open_login
 from fleet.ssh.errors import HostError
 from fleet.ssh.jump_hosts import JumpHost
 from fleet.ssh.remote import packed, run_program
+from testkit.complete_inventory import TEXT, complete
 from testkit.ssh_server import Host
-from tests.fleet.inventory.complete import TEXT, complete
 from tests.fleet.inventory.inventories import PLAIN, read
 from tests.fleet.keys.rig import store
 from tests.fleet.ssh.test_connect import Doorman, Server, make_key, refused

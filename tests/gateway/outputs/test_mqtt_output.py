@@ -12,8 +12,8 @@ from agent.gateway.outputs.alert_line import AlertLine
 from agent.gateway.outputs.configured import outputs_of
 from agent.gateway.outputs.home_assistant import Discovery
 from agent.gateway.outputs.mqtt import MqttOutput
-from agent.gateway.outputs.mqtt_ledger import MqttLedger
 from agent.gateway.outputs.mqtt_publisher import WINDOW, MqttPublisher
+from agent.gateway.outputs.retained_store import RetainedStore
 from agent.gateway.outputs.state_pace import Rules
 from agent.gateway.outputs.topics import Topics
 from agent.runtime.retrying import Retrying
@@ -52,7 +52,7 @@ def rig(tmp_path):
     made.close()
 
 
-def test_rooms_and_alerts_come_to_the_broker_and_the_ledger_is_kept(rig):
+def test_rooms_and_alerts_come_to_the_broker_and_the_store_is_kept(rig):
     came = {}
     config = GatewayMqtt(address="mqtt://127.0.0.1", discovery="")
     output = MqttOutput(config, rig.sources, opened=lambda _: FakeSession(came))
@@ -68,19 +68,19 @@ def test_rooms_and_alerts_come_to_the_broker_and_the_ledger_is_kept(rig):
         output.stop()
     assert came["closed"] is True
     assert output.state().state == "stopped"
-    ledger = MqttLedger(str(rig.folder / "mqtt.sqlite"), "127.0.0.1:1883", rig.said.append)
+    store = RetainedStore(str(rig.folder / "mqtt.sqlite"), "127.0.0.1:1883", rig.said.append)
     topics = [TOPICS.status, TOPICS.availability("b1/r1"), TOPICS.raised("hot", "b1/r1")]
-    assert sorted(ledger.topics) == sorted(topics)
-    ledger.close()
+    assert sorted(store.topics) == sorted(topics)
+    store.close()
 
 
-def test_a_ledger_on_a_full_disk_says_why(rig, tmp_path):
-    ledger = MqttLedger(str(tmp_path / "l.sqlite"), "h:1", rig.said.append)
-    ledger._file.execute("PRAGMA max_page_count = 1")
-    why = ledger.write({f"topic {n}": {"temperature": "sensor"} for n in range(500)})
+def test_a_store_on_a_full_disk_says_why(rig, tmp_path):
+    store = RetainedStore(str(tmp_path / "l.sqlite"), "h:1", rig.said.append)
+    store._file.execute("PRAGMA max_page_count = 1")
+    why = store.write({f"topic {n}": {"temperature": "sensor"} for n in range(500)})
     assert "full" in why
     assert "\n" not in why
-    ledger.close()
+    store.close()
 
 
 @given(st.lists(st.tuples(st.text(max_size=30), st.binary(max_size=40)), max_size=40))

@@ -23,7 +23,7 @@ OTHERWISE: Final = "it is not well: look at it"
 LATE_PERCENT: Final = 5.0
 
 
-class Advice(NamedTuple):
+class Recommendation(NamedTuple):
     """Something to do: where, why and what; the section of the page that says more."""
 
     where: str
@@ -31,7 +31,7 @@ class Advice(NamedTuple):
     section: str
 
 
-def advice(facts: Mapping[str, Any]) -> list[Advice]:
+def recommendations(facts: Mapping[str, Any]) -> list[Recommendation]:
     """What to do about the findings, what concerns rooms first."""
     return [
         *_sensors(facts["sensors"]),
@@ -40,7 +40,7 @@ def advice(facts: Mapping[str, Any]) -> list[Advice]:
     ]
 
 
-def _sensors(sensors: Row) -> Iterator[Advice]:
+def _sensors(sensors: Row) -> Iterator[Recommendation]:
     for row in sensors["worst"]:
         remedy = REMEDIES.get(row["verdict"], OTHERWISE).format(
             last="–" if row["last"] is None else minute(row["last"]),
@@ -48,32 +48,36 @@ def _sensors(sensors: Row) -> Iterator[Advice]:
             gap_s="–" if row["gap_s"] is None else digits(row["gap_s"]),
         )
         name = f"{plain(row['area'], 40)}, {plain(row['channel'], 40)}"
-        yield Advice(name, f"{remedy} ({plain(row['iad'])}/{plain(row['node'])}).", "health")
+        yield Recommendation(
+            name, f"{remedy} ({plain(row['iad'])}/{plain(row['node'])}).", "health"
+        )
     if sensors["more"]:
-        yield Advice("Others", f"{whole(sensors['more'])} more channels are not well.", "health")
+        yield Recommendation(
+            "Others", f"{whole(sensors['more'])} more channels are not well.", "health"
+        )
 
 
-def _objectives(objectives: Row, deadlines: Row | None) -> Iterator[Advice]:
+def _objectives(objectives: Row, deadlines: Row | None) -> Iterator[Recommendation]:
     best = objectives["by_policy"][0]["policy"] if objectives["compared"] else None
     missed = [row for row in objectives["missed"] if best in (None, row["policy"])]
     for row in missed:
         asked = f"p{row['percentile']:g} ≤ {digits(row['slo_ms'])} ms"
         took = "" if row["p99_ms"] is None else f", 99 % came within {digits(row['p99_ms'])} ms"
-        yield Advice(
+        yield Recommendation(
             f"Class {plain(row['class'], 40)}",
             f"{share(row['attainment'])} of its queries kept {asked}{took}: give it a looser "
             "objective, or its nodes more pods.",
             "objectives",
         )
     if objectives["nowhere"]:
-        yield Advice(
+        yield Recommendation(
             "Unknown areas",
             f"{whole(objectives['nowhere'])} queries reached no node: they asked for areas that "
             "nobody covers, or whose nodes were down.",
             "objectives",
         )
     if deadlines and deadlines["up"] and deadlines["violations"] > LATE_PERCENT:
-        yield Advice(
+        yield Recommendation(
             plain(f"{deadlines['iad']}/{deadlines['node']}", 40),
             f"{percent(deadlines['violations'])} of its subtasks were dispatched late: give it up "
             f"to {whole(deadlines['pods'])} pods, or switch its master's auto-scaler on.",
@@ -81,7 +85,7 @@ def _objectives(objectives: Row, deadlines: Row | None) -> Iterator[Advice]:
         )
 
 
-def _losses(lost: list[tuple[float, str]]) -> Iterator[Advice]:
+def _losses(lost: list[tuple[float, str]]) -> Iterator[Recommendation]:
     for count, what in lost:
         if "expired" in what:
             remedy = "pull more often than nodes delete: by a timer, once a day."
@@ -89,4 +93,4 @@ def _losses(lost: list[tuple[float, str]]) -> Iterator[Advice]:
             remedy = "the hosts and what they said are listed; pull again."
         else:
             remedy = "the reasons are listed; nothing else was lost."
-        yield Advice(f"{whole(count)} {what}", remedy, "sources")
+        yield Recommendation(f"{whole(count)} {what}", remedy, "sources")

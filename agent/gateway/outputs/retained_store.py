@@ -1,4 +1,4 @@
-"""The ledger of what a gateway has had retained, a row a topic, on disk."""
+"""The topics that a gateway has had retained, a row each, on disk."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TABLE: Final = (
 )
 
 
-class MqttLedger:
+class RetainedStore:
     """Of one broker; another broker has its own rows in the same file. OSError in one line if the
     file cannot be used. A broken one is put aside: what stood in it may be retained for ever."""
 
@@ -28,7 +28,9 @@ class MqttLedger:
         self._holder, self._file, self.topics = open_alone(
             path,
             self._opened,
-            lambda why, aside: say(f"the ledger is broken ({why}), and is now {aside}\n"),
+            lambda why, aside: say(
+                f"the store of retained topics is broken ({why}), and is now {aside}\n"
+            ),
             f"{path} is in use by another gateway",
             any_thread=True,
         )
@@ -57,7 +59,7 @@ class MqttLedger:
                 self._file.executemany("INSERT OR REPLACE INTO retained VALUES (?, ?, ?)", kept)
                 self._file.executemany("DELETE FROM retained WHERE broker = ? AND topic = ?", gone)
         except DAMAGE as error:
-            return " ".join(f"the ledger cannot be written: {error}".split())
+            return " ".join(f"the store of retained topics cannot be written: {error}".split())
         return ""
 
     def close(self) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import tomllib
 from typing import Final
 
+from agent.wire import config
 from fleet.inventory.model import Inventory
-from tests.fleet.inventory.inventories import read
 
 TEXT: Final = """
 name = "everything"
@@ -244,4 +245,4 @@ address = "10.4.0.10"
 
 def complete() -> Inventory:
     """Without contradictions."""
-    return read(TEXT)
+    return config.parse(tomllib.loads(TEXT), Inventory, "fleet.toml")

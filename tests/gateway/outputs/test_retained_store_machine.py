@@ -1,5 +1,5 @@
 """Whatever comes, goes and dies: the broker ends with what the rooms have, and never has anything
-that the ledger does not know."""
+that the store does not know."""
 
 import json
 
@@ -172,7 +172,7 @@ class Publishing(RuleBasedStateMachine):
             self.machine.check_invariants()
 
     @invariant()
-    def nothing_is_retained_that_is_not_in_the_ledger(self):
+    def nothing_is_retained_that_is_not_in_the_store(self):
         if self.machine is not None:
             assert self.broker.retained.keys() <= self.disk.keys()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from fleet.report.jobs.worst import VERDICTS
-from fleet.report.page.advice import REMEDIES, advice
+from fleet.report.page.recommendations import REMEDIES, recommendations
 
 LAST = datetime(2026, 11, 20, 12, 30, tzinfo=UTC)
 WELL = {
@@ -42,7 +42,7 @@ def missed(policy="edfq", p99_ms=640.0):
 
 
 def said(**facts):
-    return [f"{each.where}: {each.what}" for each in advice({**WELL, **facts})]
+    return [f"{each.where}: {each.what}" for each in recommendations({**WELL, **facts})]
 
 
 def test_where_all_is_well_there_is_nothing_to_do():

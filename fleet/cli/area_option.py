@@ -1,0 +1,59 @@
+"""The option for areas. A shell completes them from the master that would be asked; that never
+raises, and waits for the master a moment only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from fleet.cli.connecting import connecting
+from fleet.cli.options import AREA
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def areas_to(what: str, *, required: bool = True) -> Callable[[F], F]:
+    """The option for areas to `what`."""
+    return click.option(
+        "--area",
+        "areas",
+        type=AREA,
+        multiple=True,
+        required=required,
+        shell_complete=_areas,
+        help=f"Area to {what}; give it again for more.",
+    )
+
+
+def _areas(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Completes an area, each with the name of its room."""
+    import contextlib
+    import io
+
+    known: dict[str, str] = {}
+    # The shell shows what is printed in the middle of the line that is being typed.
+    with contextlib.suppress(Exception), contextlib.redirect_stderr(io.StringIO()):
+        from fleet.query.known_areas import known_areas
+
+        def ask(master: str, keys: Any) -> int:
+            known.update(known_areas(master, keys))
+            return 0
+
+        given = ("address", "of_iad", "folder", "key", "server_keys")
+        connecting("master", several=True)(ask)(
+            **{name: context.params.get(name) for name in given}
+        )
+    below = {
+        each: known.get(each, "")
+        for area in known
+        for end in range(area.count("/") + 1)
+        for each in ["/".join(area.split("/")[: end + 1])]
+    }
+    return [
+        CompletionItem(area, help=name or None)
+        for area, name in sorted(below.items())
+        if area.startswith(begun)
+    ]
