@@ -287,7 +287,13 @@ class MasterPlacement(Section, frozen=True):
     """What this master takes of units that may live on any master, such as topics."""
 
     storage_bytes: Annotated[
-        float, Meta(ge=0.0, le=1e18, description="Bytes for states and inboxes; 0: no limit.")
+        float,
+        Meta(
+            ge=0.0,
+            le=1e18,
+            description="Bytes for states and inboxes of topics; 0: no limit. Not counted: "
+            "outputs on their way, and inboxes of subscribers.",
+        ),
     ] = 0.0
     compute: Annotated[
         float,
