@@ -145,6 +145,16 @@ class Inboxes:
         O(subscriptions)."""
         return [key for key in self._by_key if key[0].startswith(prefix)]
 
+    def bytes_for(self, prefix: str) -> dict[str, int]:
+        """The bytes that are kept for each client whose name has this prefix, by the rest of the
+        name. O(subscriptions)."""
+        found: dict[str, int] = {}
+        for (client, _), inbox in self._by_key.items():
+            if client.startswith(prefix):
+                name = client.removeprefix(prefix)
+                found[name] = found.get(name, 0) + inbox.bytes
+        return found
+
     def topics_named(self) -> Counter[str]:
         """How many subscriptions of clients name each topic. O(subscriptions)."""
         found: Counter[str] = Counter()

@@ -50,7 +50,7 @@ from agent.master.standby_plane import StandbyPlane
 from agent.master.state import State
 from agent.master.subscriber_homes import SubscriberHomes
 from agent.master.task_plane import TaskPlane
-from agent.master.topic_plane import TopicPlane
+from agent.master.topic_plane import CLIENT, TopicPlane
 from agent.master.watch_plane import WatchPlane
 from agent.master.webhooks import hooks_of
 from agent.metrics.families import (
@@ -304,7 +304,7 @@ class Master:
             partners=membership.partners,
             mover=self._handovers,
             epoch=self._push.epoch,
-            sizes=self._processors.sizes,
+            sizes=lambda: self._processors.sizes(self._push.bytes_for(CLIENT)),
             listeners=self._push.topics_named,
             homes=self._homes.choices,
             traffic=traffic,

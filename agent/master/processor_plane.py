@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -148,10 +148,16 @@ class ProcessorPlane:
             cpu_s=counters.cpu_s,
         )
 
-    def sizes(self) -> dict[str, int]:
-        """The bytes of each processor's state and of what waits for it."""
+    def sizes(self, inboxes: Mapping[str, int]) -> dict[str, int]:
+        """The bytes of each processor's state and of what waits for it, given those in the topics'
+        inboxes: published messages stay there until a checkpoint has them, also while they wait in
+        the queue. Readings are in the queue only."""
         found = self._processing.status(self._clock())
-        return {each.processor: each.state_bytes + each.waiting_bytes for each in found}
+        return {
+            each.processor: each.state_bytes
+            + max(each.waiting_bytes, inboxes.get(each.processor, 0))
+            for each in found
+        }
 
     def start(self, started: StartProcessor, tell: Tell) -> None:
         """Begin; `tell` takes what follows."""

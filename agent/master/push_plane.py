@@ -311,6 +311,10 @@ class PushPlane:
         """Client and id of the subscriptions of all clients whose name has this prefix."""
         return self._inboxes.kept_for(prefix)
 
+    def bytes_for(self, prefix: str) -> dict[str, int]:
+        """The bytes in inboxes of clients whose name has this prefix, by the rest of the name."""
+        return self._inboxes.bytes_for(prefix)
+
     def topics_named(self) -> Counter[str]:
         """How many subscriptions name each topic. O(subscriptions)."""
         return self._inboxes.topics_named()

@@ -55,7 +55,7 @@ class Topic(Struct, frozen=True):
 
     Without a processor each publisher's home processes that publisher's messages (RELOC). With one,
     messages go from the publisher's home to the processor's master, and on to the subscribers'.
-    `state_bytes` are stored there: the processor's state, and what waits for it. `peer_rate`: the
+    `state_bytes` are stored there: the processor's state, and its inbox. `peer_rate`: the
     messages a second that a processor takes from other units besides; their ways are flows.
     """
 

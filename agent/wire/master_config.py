@@ -295,7 +295,11 @@ class MasterPlacement(Section, frozen=True):
     """What this master takes of units that may live on any master, such as topics."""
 
     storage_bytes: Annotated[
-        UnitBytes, Meta(description="Bytes for states and inboxes; 0: no limit.")
+        UnitBytes,
+        Meta(
+            description="Bytes for states and inboxes of topics; 0: no limit. Not counted: "
+            "outputs on their way, and inboxes of subscribers."
+        ),
     ] = 0.0
     compute: Annotated[
         UnitCompute, Meta(description="CPU-seconds a second for them; 0: all cores.")

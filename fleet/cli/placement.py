@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 ROOM = "fleet.query.placement"
 # Those of fleet.placement.plans; help imports nothing heavy.
-PLANNERS = ("balanced", "ffd", "lfs", "lfs-ffd", "exact", "homes", "price", "flows")
+PLANNERS = ("balanced", "ffd", "lfs", "lfs-ffd", "exact", "homes", "price", "flows", "repair")
 UNIT = click.argument("unit", metavar="UNIT")
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -57,8 +57,8 @@ def why(unit: str, ask: Asker) -> int:
     type=click.Choice(PLANNERS),
     default="ffd",
     show_default=True,
-    help="homes places homes, price all where they are cheapest, the others topics, on the fewest "
-    "masters.",
+    help="homes places homes, price all where they are cheapest, repair moves the fewest topics so "
+    "that all keep their objectives, the others place topics, on the fewest masters.",
 )
 @click.option("--dry", is_flag=True, help="Print the plan only; write no file.")
 @click.option(
@@ -73,7 +73,7 @@ def why(unit: str, ask: Asker) -> int:
 def plan(planner: str, dry: bool, file: Path, model: Path | None, ask: Asker) -> int:
     """Plan all places anew, here, from what a master knows; nothing is moved.
 
-    Planners but balanced, ffd and price need the extra `placement`.
+    Planners but balanced, ffd, price, flows and repair need the extra `placement`.
     """
     return ask.plan(planner, None if dry else file, model)
 

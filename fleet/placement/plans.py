@@ -22,7 +22,17 @@ from agent.wire.placement import MAX_PLACED, PlannedMove
 if TYPE_CHECKING:
     from fleet.placement.processors import Packing
 
-PLANNERS: Final = ("balanced", "ffd", "lfs", "lfs-ffd", "exact", "homes", "price", "flows")
+PLANNERS: Final = (
+    "balanced",
+    "ffd",
+    "lfs",
+    "lfs-ffd",
+    "exact",
+    "homes",
+    "price",
+    "flows",
+    "repair",
+)
 # What a planner needs besides the agent's own libraries: the extra `placement`.
 LIBRARIES: Final = {
     "balanced": (),
@@ -33,6 +43,7 @@ LIBRARIES: Final = {
     "homes": ("numpy", "scipy"),
     "price": (),
     "flows": (),
+    "repair": (),
 }
 # Packings that the search by price begins from, besides the placement as it is.
 PACKED: Final = ("ffd", "balanced")
@@ -79,6 +90,10 @@ def plan(view: View, planner: str, move_cost: float = 0.0) -> Plan:
 
         moves = Flows(view.congestion(), move_cost).plan(placement)
         return _costed(view, planner, moves)
+    if planner == "repair":
+        from fleet.placement.feedback import Repair
+
+        return _costed(view, planner, Repair(view).plan())
     packing = _packing(view, planner)
     return _costed(view, planner, packing.plan(placement.copy()), infeasible(view, packing))
 

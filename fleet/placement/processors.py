@@ -35,7 +35,7 @@ class Alone(Struct, frozen=True):
     objective: Objective
 
 
-class _Case(Struct, frozen=True):
+class Case(Struct, frozen=True):
     """The processors of a world as a problem: topics by number, and the masters that take some."""
 
     names: list[str]
@@ -91,7 +91,7 @@ class Packing:
 
     def plan(self, placement: Placement) -> list[Move]:
         """The moves that lead to a new packing; PlacementError if the masters are too few."""
-        case = self._case(placement)
+        case = self.case(placement)
         fixed = {topic for topics in case.kept.values() for topic in topics}
         bins = {at: list(topics) for at, topics in case.kept.items()}
         rest: list[int] = []
@@ -101,9 +101,9 @@ class Packing:
             (rest if at is None else bins[at]).append(topic)
         target = {topic: at for at, topics in bins.items() for topic in topics}
         target.update(self._packed(placement, case, rest))
-        return _moves(placement, case, target)
+        return moves_of(placement, case, target)
 
-    def _packed(self, placement: Placement, case: _Case, topics: Sequence[int]) -> dict[int, int]:
+    def _packed(self, placement: Placement, case: Case, topics: Sequence[int]) -> dict[int, int]:
         """The master of each of these, on masters that keep nothing: those with the greatest limits
         are filled first. Of more bins than masters the fullest are taken, before these any with a
         topic that no smaller master takes."""
@@ -135,7 +135,7 @@ class Packing:
 
     def infeasible_alone(self, placement: Placement) -> list[Alone]:
         """The topics that no placement helps, with the latency that each would get."""
-        case = self._case(placement)
+        case = self.case(placement)
         return [
             Alone(
                 case.names[number],
@@ -146,7 +146,8 @@ class Packing:
             if goal is not None and not any(case.fits(at, [number]) for at in case.open)
         ]
 
-    def _case(self, placement: Placement) -> _Case:
+    def case(self, placement: Placement, headroom: Headroom | None = None) -> Case:
+        """The processors of a placement; `headroom`: another one than that of plans."""
         world = placement.world
         topics = [topic for topic in world.topics.values() if topic.processor]
         # In the queue one without an objective is taken for one with the usual one.
@@ -177,11 +178,11 @@ class Packing:
             - sum(world.load_of(Unit("processor", name)) for name in account.processors)
             for account in placement.accounts
         ]
-        return _Case(
+        return Case(
             [topic.name for topic in topics],
             list(range(len(topics))),
             [topic.load for topic in seen],
-            latency.candidates(self.model, seen, self.headroom),
+            latency.candidates(self.model, seen, headroom or self.headroom),
             [topic.objective for topic in topics],
             [min(MOST, master.max_processors) for master in world.masters],
             [
@@ -200,7 +201,7 @@ def _sum(load: Sequence[float], topics: Sequence[int]) -> float:
 
 def _assigned(
     placement: Placement,
-    case: _Case,
+    case: Case,
     chosen: Sequence[tuple[list[int], list[int]]],
     places: Sequence[int],
 ) -> dict[int, int]:
@@ -269,7 +270,8 @@ def _too_few(needed: int, what: str, there: int) -> PlacementError:
     return PlacementError(f"the processors need {needed} {what}, {there} can take them")
 
 
-def _moves(placement: Placement, case: _Case, target: dict[int, int]) -> list[Move]:
+def moves_of(placement: Placement, case: Case, target: dict[int, int]) -> list[Move]:
+    """The moves of topics, by number, that are not at their targets."""
     masters = placement.world.masters
     moves = []
     for number, at in sorted(target.items()):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
+from math import comb
 from typing import Final
 
 from fleet.placement.packing import Bins
@@ -15,6 +16,8 @@ from fleet.placement.packing import Bins
 # Whether the master of the bin at this place may have these topics, and keeps their objectives.
 Fits = Callable[[int, Sequence[int]], bool]
 
+# Sets of topics that are tried at most; beyond, the heaviest go.
+MOST_TRIED: Final = 20_000
 FEW: Final = 2  # topics of a master that is worth emptying
 
 
@@ -65,7 +68,7 @@ def repaired(
     `keep` is `fits` by default; one with less headroom saves moves, for who stays is measured
     and who comes is predicted. Topics go where they fit. Of each bin that is not kept the
     fewest topics go: of those sets one that other bins take without a new master, the lightest.
-    O(bins · 2^most) questions at worst, and each is about one bin.
+    O(bins · most · `MOST_TRIED`) questions at worst, and each is about one bin.
     """
     keep = keep or fits
     found = [list(each) for each in bins]
@@ -90,7 +93,7 @@ def _relieve(
     for count in range(1, most_gone + 1):
         choices = [
             gone
-            for gone in combinations(free, count)
+            for gone in _sets(free, count, load)
             if count == most_gone or keep(place, [t for t in topics if t not in gone])
         ]
         choices.sort(key=lambda gone: sum(load[topic] for topic in gone))
@@ -107,6 +110,13 @@ def _relieve(
                 best_fit(bins, topic, load, fits)
             return list(gone)
     return []  # Nothing here may go.
+
+
+def _sets(topics: Sequence[int], count: int, load: Sequence[float]) -> Iterable[Sequence[int]]:
+    """All sets of so many topics, or the heaviest alone if those are too many to try."""
+    if comb(len(topics), count) <= MOST_TRIED:
+        return combinations(topics, count)
+    return [sorted(topics, key=lambda topic: (-load[topic], topic))[:count]]
 
 
 def _absorbed(bins: Bins, topics: Iterable[int], load: Sequence[float], fits: Fits) -> bool:

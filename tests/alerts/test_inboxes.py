@@ -295,6 +295,19 @@ def test_bytes_are_bounded_and_what_came_last_stays():
     assert rig.inboxes.waiting == 1
 
 
+def test_the_bytes_of_clients_are_told_by_what_follows_a_prefix():
+    rig = Rig(window=1)
+    rig.subscribe(durable=True, client="topic/a")
+    rig.subscribe(durable=True, client="c")
+    assert rig.inboxes.bytes_for("topic/") == {"a": 0}
+    rig.come(1, padding=1_000)
+    few = rig.inboxes.bytes_for("topic/")["a"]
+    assert few > 1_000
+    rig.come(2, 3, padding=1_000)
+    assert rig.inboxes.bytes_for("topic/") == {"a": 3 * few}
+    assert rig.inboxes.bytes_for("none/") == {}
+
+
 def test_what_a_publisher_lost_takes_a_position():
     rig = Rig()
     rig.subscribe(durable=True)

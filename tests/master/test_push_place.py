@@ -145,8 +145,6 @@ def test_the_delegate_is_a_master_that_can_be_known():
     pool = ("iad1", "iad9")
     for name in pool:
         assert partners(pool=pool, delegate=name)
-    with pytest.raises(
-        ConfigError, match=r"^placement.delegate: iad7 is no master of the pool"
-    ):
+    with pytest.raises(ConfigError, match=r"^placement.delegate: iad7 is no master of the pool"):
         partners(pool=pool, delegate="iad7")
     assert partners(pool=pool, delegate="iad7", bootstrap=("ipc:///run/b",))

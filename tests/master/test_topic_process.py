@@ -16,6 +16,7 @@ import pytest
 
 from agent.client import Client, Operator
 from agent.wire.messages import Slo
+from agent.wire.placement import ShowPlacement
 from agent.wire.topics import CreateTopic, Publish, Published, Topic
 from agent.wire.unions import PublicReply
 from fleet.testbed.ports import free_address
@@ -119,6 +120,22 @@ def test_a_processor_that_raises_is_shown_and_others_go_on(tmp_path):
             assert status.trouble == "RuntimeError: it is fragile (acme.py, line 7)"
             client.publish("counted", {"n": 2})
             assert next(outputs).notification.attributes["seen"] == 2
+    finally:
+        master.stop()
+
+
+@pytest.mark.usefixtures("patient_clients")
+def test_what_waits_in_an_inbox_counts_against_the_storage_of_a_master(tmp_path):
+    """More than the 64 messages that a processor's queue takes: the rest is in the inbox only."""
+    master = PushMaster(tmp_path / "iad1", "iad1")
+    try:
+        create(master, Topic("broken", processor="fragile"))
+        with Client(master.public) as client, Operator(master.operator) as operator:
+            for number in range(100):
+                client.publish("broken", {"n": number, "text": "x" * 500})
+            report = operator.ask_placement(ShowPlacement("s"), PATIENCE_S * 1e3)
+        (topic,) = report.known[0].facts.topics
+        assert topic.state_bytes > 90 * 500
     finally:
         master.stop()
 

@@ -17,6 +17,7 @@ from agent.placement.view import View
 from agent.placement.world import PlacementError
 from agent.wire.placement import PlacementFacts, PlacementReport
 from fleet.placement import plans
+from fleet.placement.feedback import missed
 from fleet.placement.loop.learned import Learned, groups, renewed
 from fleet.placement.plans import Plan
 
@@ -85,10 +86,35 @@ def _decided(
         view = View(renewed(facts, learned), model)
         if view.troubles:
             return Decision(masters, f"does nothing: {view.troubles[0]}")
+        if (mended := _mended(masters, view)) is not None:
+            return mended
         made = plans.least_price(view, move_cost)
     except PlacementError as error:
         return Decision(masters, f"does nothing: {error}")
     return _worth(masters, made, move_cost)
+
+
+def _mended(masters: tuple[str, ...], view: View) -> Decision | None:
+    """The fewest moves that mend objectives that are not kept, if there are any: what is cheapest
+    comes when all are kept."""
+    try:
+        made = plans.plan(view, "repair")
+    except PlacementError:
+        return None  # No master has room: the whole may still be placed otherwise.
+    if not made.moves:
+        return None
+    misses = missed(view)
+    why = str(misses[0]) if misses else "now an objective is not kept"
+    more = f" and {len(misses) - 1} more" if len(misses) > 1 else ""
+    return Decision(masters, f"{_named(made)}: {why}{more}", made)
+
+
+def _named(made: Plan) -> str:
+    """How many moves, and the first ones."""
+    count = len(made.moves)
+    what = ", ".join(f"{each.unit.name} {each.source} → {each.target}" for each in made.moves[:3])
+    what += f" and {count - 3} more" if count > 3 else ""
+    return f"{count} move{'s' * (count != 1)}, {what}"
 
 
 def _moving(reports: Sequence[PlacementReport]) -> str:
@@ -139,19 +165,17 @@ def _worth(masters: tuple[str, ...], made: Plan, move_cost: float) -> Decision:
     if after is None:
         return Decision(masters, f"stays: {moves} would not keep all limits and objectives")
     costs = move_cost * count
-    what = ", ".join(f"{each.unit.name} {each.source} → {each.target}" for each in made.moves[:3])
-    what += f" and {count - 3} more" if count > 3 else ""
+    what = _named(made)
     if before is None:
-        why = f"{moves}, {what}: now a limit or an objective is not kept"
-        return Decision(masters, why, made)
+        return Decision(masters, f"{what}: now a limit or an objective is not kept", made)
     gain = before - after
     if (back := made.delegated[0] - made.delegated[1]) > 0:
-        why = f"{moves}, {what}: {back} topic{'s' * (back != 1)} fewer at the delegate"
+        why = f"{what}: {back} topic{'s' * (back != 1)} fewer at the delegate"
         return Decision(masters, why, made)
     if gain <= costs:
         why = f"stays: {moves} would save {_rate(gain)}, and cost {_rate(costs)}"
         return Decision(masters, why)
-    return Decision(masters, f"{moves}, {what}: saves {_rate(gain)}, costs {_rate(costs)}", made)
+    return Decision(masters, f"{what}: saves {_rate(gain)}, costs {_rate(costs)}", made)
 
 
 def _rate(seconds: float) -> str:

@@ -220,6 +220,12 @@ def busiest(
     }
 
 
+def _lasting(recorded_ms: float | None, now_ms: float | None) -> float | None:
+    """The latency that a topic had and still has: what a move has mended is not mended again."""
+    known = [each for each in (recorded_ms, now_ms) if each is not None]
+    return min(known, default=None)
+
+
 def _delays(told: Iterable[Delay], recorded: Iterable[Delay]) -> Iterable[Delay]:
     return {each.iad: each for each in (*told, *recorded)}.values()
 
@@ -236,7 +242,7 @@ def _topic(
             found,
             processor=service.processor,
             cpu_ms=told.cpu_ms if service.cpu_ms is None else service.cpu_ms,
-            latency_ms=service.achieved_ms,
+            latency_ms=_lasting(service.achieved_ms, told.latency_ms),
             state_bytes=max(told.state_bytes, float(service.state_bytes)),
             slo=told.slo or service.slo,
         )
