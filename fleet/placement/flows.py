@@ -4,7 +4,7 @@ anew again and again, colder and colder; then parts are taken away and placed an
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import exp, inf
 from typing import Final
 
@@ -24,15 +24,24 @@ PARTS: Final = (0.02, 0.0002)
 # Places that are so many temperatures dearer than the cheapest are not drawn.
 COLDER: Final = 12.0
 PASSES: Final = 20
+# Of parts: how often all of one goes to one master, and how many masters that have none of it are
+# tried for it.
+GATHERED: Final = 0.2
+OTHERS: Final = 3
+# Worlds of at most so many placements are searched to the end, in at most so many looks at a unit.
+FEW: Final = 1e6
+LOOKS: Final = 60_000
 ROUNDING: Final = 1e-9
 
 
 class Flows(Struct, frozen=True):
     """The planner `flows`: annealing, then ruin and recreate, by the same prices as drift.
 
-    It begins twice: from where the units are, and from where they would be had they arrived by
-    load, the greatest first. A move is made only where it brings more than `move_cost`, given the
-    others.
+    It begins three times: from where the units are; from where they would be had they arrived by
+    load, the greatest first; and from where those that talk to each other, directly or by way of
+    others, are all at one master if one has room for them. Single moves rarely bring together what
+    is apart in two groups. A few units on a few masters are then searched to the end. A move is
+    made only where it brings more than `move_cost`, given the others.
     """
 
     congestion: Congestion
@@ -45,15 +54,22 @@ class Flows(Struct, frozen=True):
         """Moves, the greatest gain first; the placement stays as it is. O((sweeps + 5 · tries) ·
         units · degree · masters)."""
         units = movable(placement)
-        starts = [_Search(placement, self.congestion, units, self.seed) for _ in range(2)]
-        if not starts[1].arrive():
-            del starts[1]
+        present, arrived, gathered = [
+            _Search(placement, self.congestion, units, self.seed) for _ in range(3)
+        ]
+        starts = [present]
         if len(units) > 1:
+            starts += [arrived] if arrived.arrive() else []
             for search in starts:
                 search.anneal(self.sweeps)
+            # Heat would take this one apart again.
+            starts += [gathered] if gathered.gather() else []
+            for search in starts:
                 search.ruin(self.tries * len(units))
                 search.descend()
         best = min(starts, key=lambda search: search.price.total())
+        if len(placement.world.masters) ** len(units) <= FEW:
+            best.exhaust(LOOKS)
         best.settle(placement, self.move_cost)
         return check_plan(placement, _moves(placement, best.price, units))
 
@@ -97,6 +113,35 @@ class _Search:
         self._restore(order, before)
         return False
 
+    def gather(self) -> bool:
+        """Place all units anew, those that are connected by flows at one master: the greatest load
+        first, each group where it costs least, one for which no master has room by price alone.
+        False, and nothing changes, if a unit finds no place. O(units · degree · masters)."""
+        before = [self._where(unit) for unit in self.units]
+        self._take_all(self.units)
+        masters = range(len(self.placement.world.masters))
+        for group in self._groups():
+            if self._place_together(group, masters) == inf and self._arrive_all(group) == inf:
+                self._restore(self.units, before)
+                return False
+        return True
+
+    def _groups(self) -> list[list[Unit]]:
+        """Units that are connected by flows, each after a neighbour; the greatest load first."""
+        load, peers = self.placement.world.load_of, self.placement.world.peers
+        left = dict.fromkeys(self.units)
+        groups = []
+        while left:
+            group = [next(iter(left))]
+            del left[group[0]]
+            for unit in group:  # which grows
+                near = [each for each in peers.get(unit, ()) if each in left]
+                group += near
+                for each in near:
+                    del left[each]
+            groups.append(group)
+        return sorted(groups, key=lambda group: -sum(map(load, group)))
+
     def anneal(self, sweeps: int) -> None:
         """Each unit in turn is drawn anew, by exp(−price / temperature)."""
         rng, mean = self._rng, self._mean()
@@ -125,9 +170,10 @@ class _Search:
         best, cost, least = self._places(), 0.0, 0.0
         for n in range(tries):
             heat = mean * PARTS[0] * (PARTS[1] / PARTS[0]) ** (n / tries)
-            ruined = self._ruined()
+            together = self._rng.random() < GATHERED
+            ruined = self._ruined(together=together)
             before = [self._where(unit) for unit in ruined]
-            change = self._recreate(ruined)
+            change = self._recreate(ruined, together=together)
             if change > 0 and self._rng.random() >= exp(-change / heat):
                 self._restore(ruined, before)
                 continue
@@ -148,6 +194,46 @@ class _Search:
                     moved = True
             if not moved:
                 return
+
+    def exhaust(self, looks: int) -> bool:
+        """Put all units where they cost least together, by branch and bound: one that comes later
+        costs at least what it would now, since those that come before it only make it dearer (but
+        where messages are delegated; then a better one may be missed). Whether that many looks at
+        a unit were enough; if not, it is the best that was seen. Never dearer than before."""
+        order = [unit for group in self._groups() for unit in group]
+        best, least = self._places(), self._take_all(order)
+        left = looks
+
+        def descend(depth: int, paid: float) -> None:
+            nonlocal best, least, left
+            if depth == len(order):
+                if paid < least - ROUNDING:
+                    best, least = self._places(), paid
+                return
+            left -= len(order) - depth
+            if left < 0:
+                return
+            prices = self.price.all(order[depth])
+            rest = sum(min(self.price.all(unit)) for unit in order[depth + 1 :])
+            for price, at in sorted(zip(prices, range(len(prices)), strict=True)):
+                if paid + price + rest >= least - ROUNDING:
+                    break
+                self._place(order[depth], at)
+                descend(depth + 1, paid + price)
+                self._take(order[depth])
+
+        descend(0, 0.0)
+        for unit in order:
+            self._place(unit, best[unit])
+        return left >= 0
+
+    def _take_all(self, units: Sequence[Unit]) -> float:
+        """Take them away; what they cost together."""
+        paid = 0.0
+        for unit in units:
+            paid += self.price.at(unit, self._where(unit))
+            self._take(unit)
+        return paid
 
     def settle(self, present: Placement, move_cost: float) -> None:
         """Units go back whose move brings no more than it costs, given the others."""
@@ -170,8 +256,9 @@ class _Search:
         finite = [price for price in prices if price < DELEGATED_S]
         return sum(finite) / max(1, len(finite))
 
-    def _ruined(self) -> list[Unit]:
-        """A random unit with some of its peers and of those that live with it or with them."""
+    def _ruined(self, *, together: bool) -> list[Unit]:
+        """A random unit with some of its peers and of those that live with it or with them; if they
+        are to come together, with as many of its peers and of theirs as there may be."""
         rng, world = self._rng, self.placement.world
         most = rng.randint(2, min(RUINED, max(2, len(self.units))))
         found = {rng.choice(self.units): None}
@@ -179,45 +266,83 @@ class _Search:
         while queue and len(found) < most:
             unit = queue.pop(rng.randrange(len(queue)))
             near = [each for each in world.peers.get(unit, ()) if each in self._movable]
-            near += self._at[self._where(unit)]
+            if not together:
+                near += self._at[self._where(unit)]
             for each in rng.sample(near, len(near)):
                 if len(found) >= most:
                     break
-                if each not in found and rng.random() < 0.5:
+                if each not in found and (together or rng.random() < 0.5):
                     found[each] = None
                     queue.append(each)
         return rng.sample(list(found), len(found))
 
-    def _recreate(self, ruined: Sequence[Unit]) -> float:
-        """By how much the cost rises; infinite if a unit found no place, and stays nowhere."""
+    def _recreate(self, ruined: Sequence[Unit], *, together: bool = False) -> float:
+        """By how much the cost rises; infinite if a unit found no place, and stays nowhere. If they
+        go `together`, to one of their masters or of a few others, if one has room for all."""
         change = 0.0
+        lived = {self._where(unit): None for unit in ruined}
         for unit in ruined:
             price = self.price.at(unit, self._where(unit))
             change -= price if price < inf else 0.0
             self._take(unit)
-        for unit in ruined:
+        if together:
+            masters = len(self.placement.world.masters)
+            lived |= dict.fromkeys(self._rng.sample(range(masters), min(OTHERS, masters)))
+            if (paid := self._place_together(ruined, lived)) < inf:
+                return change + paid
+        return change + self._arrive_all(ruined)
+
+    def _arrive_all(self, units: Iterable[Unit]) -> float:
+        """Put units that are nowhere where each costs least, in order; what that costs. Infinite if
+        one found no place, and stays nowhere."""
+        paid = 0.0
+        for unit in units:
             prices = self.price.all(unit)
             least = min(prices)
             if least == inf:
                 return inf
-            change += least
-            target = prices.index(least)
-            self.placement.put(unit, target)
-            self._put(unit, target)
-        return change
+            paid += least
+            self._place(unit, prices.index(least))
+        return paid
+
+    def _place_together(self, units: Sequence[Unit], masters: Iterable[int]) -> float:
+        """Put units that are nowhere at that one of these masters where all of them cost least;
+        what that costs. Infinite, and they stay nowhere, if none has room for all."""
+        tried = [(self._cost_of_all(units, at), at) for at in masters]
+        least, target = min(tried)
+        if least < inf:
+            for unit in units:
+                self._place(unit, target)
+        return least
+
+    def _cost_of_all(self, units: Sequence[Unit], at: int) -> float:
+        paid = 0.0
+        put = []
+        for unit in units:
+            price = self.price.at(unit, at)
+            paid += price
+            if price == inf:
+                break
+            self._place(unit, at)
+            put.append(unit)
+        for unit in put:
+            self._take(unit)
+        return paid
 
     def _restore(self, ruined: Sequence[Unit], before: Sequence[int]) -> None:
         for unit, at in zip(ruined, before, strict=True):
             if self.placement.where(unit) is not None:
                 self._take(unit)
-            self.placement.put(unit, at)
-            self._put(unit, at)
+            self._place(unit, at)
 
     def _move(self, unit: Unit, target: int) -> None:
         if self._where(unit) != target:
             self._take(unit)
-            self.placement.put(unit, target)
-            self._put(unit, target)
+            self._place(unit, target)
+
+    def _place(self, unit: Unit, at: int) -> None:
+        self.placement.put(unit, at)
+        self._put(unit, at)
 
     def _take(self, unit: Unit) -> None:
         del self._at[self.placement.remove(unit)][unit]

@@ -170,3 +170,14 @@ def test_the_exponent_is_that_of_the_sizes():
     k, c, _ = tables.exponent(rows)
     assert k == pytest.approx(1.5, abs=0.01)
     assert c == pytest.approx(3.0, rel=0.05)
+
+
+def test_a_plan_of_the_worst_of_the_few_games_is_the_optimum():
+    """Its clones are apart in a way that no single move mends."""
+    game = draw(Setting(8, 5, 0.3, delta=1.0), 8)
+    flock = experiments.arrived(game, 8_000)
+    flock.run(100)
+    least = every(game).least
+    assert game.cost(places(flock.placement, 8)) > 1.5 * least
+    planned = experiments.planned(flock, game, experiments.Extent(), 0.0)
+    assert game.cost(planned) == pytest.approx(least)

@@ -1,6 +1,7 @@
 """`sanderling-master` that ends by SIGKILL as soon as a handover enters a state:
 ``killed_master.py source:draining …``, or ``target:draining:written`` when the record of that state
-is on disk; the rest are the master's own arguments."""
+is on disk; the rest are the master's own arguments. With ``source:draining@4711`` the process of
+that number is killed a moment before."""
 
 import os
 import signal
@@ -16,12 +17,14 @@ from agent.runtime.state_machine import StateMachine
 SIDES = {"source": Source, "target": Target}
 
 
-def die():
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def kill_at(side, state, written=""):
+def kill_at(at, other=""):
     """Patch the machines of this process."""
+    side, state, written = f"{at}:".split(":")[:3]
+
+    def die():
+        for process in filter(None, (other, os.getpid())):
+            os.kill(int(process), signal.SIGKILL)
+
     become, handle = StateMachine.become, Holder.handle
 
     def become_or_die(self, to):
@@ -44,5 +47,5 @@ def kill_at(side, state, written=""):
 
 
 if __name__ == "__main__":
-    kill_at(*sys.argv.pop(1).split(":"))
+    kill_at(*sys.argv.pop(1).split("@"))
     main.main()

@@ -4,6 +4,7 @@ nothing is lost, doubled or reordered, and each lives at one master in the end."
 from __future__ import annotations
 
 import itertools
+import signal
 
 import pytest
 
@@ -124,17 +125,19 @@ def test_a_topic_moves_under_a_stream_and_back(masters, context, capsys):
     assert masters.ask("a", ListTopics("l")).moved == {}
 
 
-def kill_and_move(masters, context, iad, state):
-    """Move the topic from a to b; one of them is killed as soon as it is so far."""
+def kill_and_move(masters, context, state, *killed):
+    """Move the topic from a to b; as soon as the first of `killed` is so far, all of them are."""
     masters.create("a", TOPIC)
-    masters.kill_at(iad, state)
+    masters.kill_at(killed[0], state, *killed[1:])
     stream = Stream(context, masters)
     stream.publish(3)
     masters.move("counted", "a", "b")
-    process = masters[iad].process
-    assert stream.until(lambda: process.poll() is not None)
+    processes = [masters[iad].process for iad in killed]
+    assert stream.until(lambda: None not in [each.poll() for each in processes])
+    assert [each.returncode for each in processes] == [-signal.SIGKILL] * len(killed)
     stream.publish(3)
-    masters.restart(iad)
+    for iad in killed:
+        masters.restart(iad)
     stream.until(lambda: False, 0.1)
     homes = []
 
@@ -148,8 +151,7 @@ def kill_and_move(masters, context, iad, state):
     stream.publish(3)
     stream.check()
     # It can be moved on.
-    other = {"a": "b", "b": "a"}[homes[0]]
-    stream.move(homes[0], other)
+    stream.move(homes[0], OTHER[homes[0]])
     stream.publish(3)
     stream.check()
 
@@ -163,11 +165,13 @@ STATES = [
     *[("b", f"target:{state}") for state in TARGET],
     ("b", "target:draining:written"),
 ]
+OTHER = {"a": "b", "b": "a"}
 SHORT = ("b", "target:handed")
 
 
 def test_a_master_is_killed_during_a_move_and_nothing_is_lost(masters, context):
-    kill_and_move(masters, context, *SHORT)
+    iad, state = SHORT
+    kill_and_move(masters, context, state, iad)
 
 
 @pytest.mark.parametrize(
@@ -175,4 +179,11 @@ def test_a_master_is_killed_during_a_move_and_nothing_is_lost(masters, context):
     [pytest.param(*each, marks=campaign(n, 3)) for n, each in enumerate(STATES) if each != SHORT],
 )
 def test_a_master_is_killed_at_every_state(masters, context, iad, state):
-    kill_and_move(masters, context, iad, state)
+    kill_and_move(masters, context, state, iad)
+
+
+@pytest.mark.parametrize(
+    ("iad", "state"), [pytest.param(*each, marks=campaign(n, 7)) for n, each in enumerate(STATES)]
+)
+def test_both_masters_are_killed_at_once_at_every_state(masters, context, iad, state):
+    kill_and_move(masters, context, state, iad, OTHER[iad])

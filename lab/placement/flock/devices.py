@@ -99,3 +99,5 @@ class Devices:
         while not self._ended.is_set():
             for socket, _ in poller.poll(LOOK_MS):
                 devices[socket].serve()
+        for socket in devices:
+            socket.close()
