@@ -25,18 +25,20 @@ then raises its epoch above that set's, and sends its set, `updates(own, NOTHING
 neighbours.
 
 No home is forgotten: the homes are those of the overlay, whose factors are fixed while it runs.
-Memory, per home: its version, at most `most_items` items, its last `kept_changes` changes, and one
-set of at most `most_items` that is still arriving.
+Memory, per home: its version, at most `most_items` items of `most_bytes` together, its last
+`kept_changes` changes, and one set of at most as many that is still arriving.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from types import MappingProxyType
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 KEPT_CHANGES = 64
 MAX_ITEMS = 100_000
+# Of the items of one home: four times what the filters of all users of a master may have.
+MAX_BYTES = 1 << 25
 ITEMS_OF_A_PART = 100
 # A home accepts earlier sets of its own up to this far above its start epoch. There is room above
 # that: a broker that claims the highest possible epoch does not lock a home out.
@@ -100,11 +102,12 @@ _OUTBID = Effect[Any, Any]("outbid", _NO_ITEMS, _NO_ITEMS)
 class _Set(Generic[Home, Name, Item]):
     """The state of one home: its items, the recent changes, and a later set that is arriving."""
 
-    __slots__ = ("arrived", "arriving", "changes", "items", "version")
+    __slots__ = ("arrived", "arriving", "bytes", "bytes_arrived", "changes", "items", "version")
 
     def __init__(self, version: Version) -> None:
         self.version = version
         self.items: dict[Name, Item] = {}
+        self.bytes = self.bytes_arrived = 0
         # A list, because an empty deque allocates room for 64 entries, and most homes have no
         # changes.
         self.changes: list[Delta[Home, Name, Item]] = []
@@ -121,14 +124,20 @@ class AntiEntropy(Generic[Home, Name, Item]):
         epoch: int,
         most_items: int = MAX_ITEMS,
         kept_changes: int = KEPT_CHANGES,
+        *,
+        size: Callable[[Item], int] = lambda _: 0,
+        most_bytes: int = MAX_BYTES,
     ) -> None:
-        """`epoch` is at least 1 and higher than at any earlier start of this home."""
+        """`epoch` is at least 1 and higher than at any earlier start of this home; `size` gives the
+        bytes of an item, of which a home of others may have `most_bytes`."""
         if epoch < 1:
             raise ValueError(f"epochs begin at 1, not {epoch}")
         self.own = own
         self._most_epoch = epoch + MAX_OUTBID
         self._most_items = most_items
         self._kept_changes = kept_changes
+        self._size = size
+        self._most_bytes = most_bytes
         self._sets: dict[Home, _Set[Home, Name, Item]] = {own: _Set(Version(epoch, 0))}
         self._count = 0
 
@@ -213,6 +222,8 @@ class AntiEntropy(Generic[Home, Name, Item]):
         if change.version == (known.version.epoch, known.version.number + 1):
             if change.name not in known.items and len(known.items) >= self._most_items:
                 return _REFUSED
+            if known.bytes + self._more_bytes(known, change) > self._most_bytes:
+                return _REFUSED
             return self._apply(known, change)
         # The first change of an epoch applies to the empty set.
         if change.version.number == 1:
@@ -229,11 +240,16 @@ class AntiEntropy(Generic[Home, Name, Item]):
             # failed.
             if part.start > 0:
                 return _GAP if part.version > known.arriving else _WAITING
-            known.arriving, known.arrived = part.version, []
+            known.arriving, known.arrived, known.bytes_arrived = part.version, [], 0
         have = len(known.arrived)
         if part.start > have:
             return _GAP
-        known.arrived += part.items[have - part.start :]
+        new = part.items[have - part.start :]
+        known.bytes_arrived += sum(self._size(item) for _, item in new)
+        if known.bytes_arrived > self._most_bytes:
+            known.arriving, known.arrived, known.bytes_arrived = NOTHING, [], 0
+            return _REFUSED
+        known.arrived += new
         if len(known.arrived) < part.total:
             return _WAITING
         return self._replace(known, part.version, dict(known.arrived), ())
@@ -242,6 +258,7 @@ class AntiEntropy(Generic[Home, Name, Item]):
         self, known: _Set[Home, Name, Item], change: Delta[Home, Name, Item]
     ) -> Effect[Name, Item]:
         items, name = known.items, change.name
+        known.bytes += self._more_bytes(known, change)
         removed = {name: items.pop(name)} if name in items else {}
         added = _items_of(change)
         items.update(added)
@@ -253,6 +270,10 @@ class AntiEntropy(Generic[Home, Name, Item]):
         if known.arriving <= known.version:
             known.arriving, known.arrived = NOTHING, []
         return Effect("news", removed, added)
+
+    def _more_bytes(self, known: _Set[Home, Name, Item], change: Delta[Home, Name, Item]) -> int:
+        more = 0 if change.item is None else self._size(change.item)
+        return more - (self._size(known.items[change.name]) if change.name in known.items else 0)
 
     def _replace(
         self,
@@ -267,6 +288,7 @@ class AntiEntropy(Generic[Home, Name, Item]):
         added = {n: item for n, item in items.items() if n not in before or n in removed}
         self._count += len(items) - len(before)
         known.items, known.version = items, version
+        known.bytes = sum(map(self._size, items.values()))
         known.changes = list(changes)
         known.arriving, known.arrived = NOTHING, []
         return Effect("news", removed, added)

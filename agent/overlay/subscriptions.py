@@ -12,7 +12,13 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from agent.overlay.anti_entropy import NOTHING, AntiEntropy, Version
-from agent.overlay.anti_entropy_codec import SubscriptionUpdate, fits, replica, subscription_update
+from agent.overlay.anti_entropy_codec import (
+    SubscriptionUpdate,
+    fits,
+    replica,
+    size_of,
+    subscription_update,
+)
 from agent.overlay.matcher import Matcher
 from agent.overlay.scot import BrokerId, Scot
 from agent.wire.overlay import HomeVersion, SubscriptionPart, SubscriptionVersions
@@ -37,7 +43,7 @@ class Subscriptions:
         self._own = own.vertex
         self._cluster = own.cluster
         self._scot = scot
-        self._replicas: AntiEntropy[str, int, Filter] = AntiEntropy(own.vertex, epoch)
+        self._replicas: AntiEntropy[str, int, Filter] = AntiEntropy(own.vertex, epoch, size=size_of)
         self._matcher: Matcher[tuple[str, int]] = Matcher()
         # Names of the subscriptions here, and back.
         self._keys: dict[str, int] = {}

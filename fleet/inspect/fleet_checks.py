@@ -7,9 +7,12 @@ from datetime import datetime, timedelta
 from statistics import median
 from typing import Final, NamedTuple
 
-from fleet.inspect.findings import Finding
+from agent.overlay.scot import ScotError
+from agent.wire.operator import IadStatus
+from fleet.inspect.findings import Finding, named
 from fleet.inspect.machine_checks import SKEW_S
 from fleet.inspect.seen import HostSeen, IadSeen
+from fleet.inventory.effective import overlay_of
 from fleet.inventory.model import Inventory
 from fleet.inventory.parties import Party
 
@@ -17,6 +20,8 @@ SOON: Final = timedelta(days=30)
 # This many clocks that agree are trusted more than this machine's.
 ENOUGH_CLOCKS: Final = 3
 HERE: Final = "this machine"
+# Counters of a master; on their way to others they are sent again.
+GIVEN_UP: Final = ("spooled_given_up", "notifications_dropped")
 KEYS: Final = "keys"
 # Only images need them.
 IMAGE_TOOLS: Final = ("mmdebstrap", "qemu-aarch64-static", "mcopy", "bmaptool")
@@ -76,6 +81,7 @@ def iad_findings(
     down = {seen.host.iad.name for seen in hosts if seen.host.node is None and seen.error}
     inventory = {iad.name: {node.name for node in iad.node} for iad in fleet.iad}
     local = {iad.name for iad in fleet.iad if iad.master.local}
+    neighbours = _neighbours(fleet)
     for seen in iads:
         if seen.status is None:
             remedy = f"`fleet logs tail --limit {seen.iad}/master`"
@@ -90,11 +96,43 @@ def iad_findings(
             what = f"its master does not reach the one of {other}"
             remedy = "is that one running, are the ports open, was either deployed with old keys?"
             yield Finding("error", seen.iad, "iad_unreachable", what, remedy)
+        yield from _overlay(seen.iad, seen.status, neighbours.get(seen.iad, ()))
+        yield from _lost(seen.iad, seen.status)
         for node in seen.status.nodes:
             if node.node not in inventory[seen.iad] and node.state == "live":
                 what = f"node {node.node} is live, but not in the inventory"
                 remedy = "add it to fleet.toml, or put it out of service"
                 yield Finding("warning", seen.iad, "stranger", what, remedy)
+
+
+def _neighbours(fleet: Inventory) -> Mapping[str, Sequence[str]]:
+    """The neighbours in the overlay, by IAD; none if the inventory has no overlay, or a wrong
+    one."""
+    if (plan := overlay_of(fleet)) is None:
+        return {}
+    try:
+        return {iad: plan.neighbours(iad) for iad in plan.places}
+    except (KeyError, ScotError):
+        return {}
+
+
+def _overlay(iad: str, status: IadStatus, neighbours: Sequence[str]) -> Iterator[Finding]:
+    missing = len(neighbours) - status.counters.get("overlay_links_up", len(neighbours))
+    if missing > 0:
+        what = f"{missing} of its {len(neighbours)} links in the overlay are down"
+        remedy = f"is each of {named(neighbours)} running, are the ports open, the keys deployed?"
+        yield Finding("error", iad, "overlay_link", what, remedy)
+
+
+def _lost(iad: str, status: IadStatus) -> Iterator[Finding]:
+    """What was lost since the master's start."""
+    tail = f"`fleet logs tail --limit {iad}/master`"
+    if records := status.counters.get("records_lost", 0):
+        what = f"{records} of its records were lost: its disk was full, slow or refused them"
+        yield Finding("warning", iad, "records_lost", what, f"the master's disk; {tail}")
+    if given_up := sum(status.counters.get(name, 0) for name in GIVEN_UP):
+        what = f"{given_up} notifications were given up: a subscriber was away for too long"
+        yield Finding("note", iad, "notifications_given_up", what, "subscribers learn of each gap")
 
 
 def between_hosts(hosts: Sequence[HostSeen], sources: str) -> Iterator[Finding]:

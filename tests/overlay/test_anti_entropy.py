@@ -269,3 +269,34 @@ def test_views_cannot_be_written():
     home = home_with({"x": 1})
     with pytest.raises(TypeError):
         home.items("home")["y"] = 2
+
+
+def of_bytes(most):
+    return AntiEntropy("other", 1, size=len, most_bytes=most)
+
+
+def test_a_home_whose_items_are_too_large_together_is_refused_by_changes():
+    home, other = AntiEntropy("home", 1), of_bytes(10)
+    assert other.take(home.put("x", "1234")).kind == "news"
+    assert other.take(home.put("y", "12345")).kind == "news"
+    assert other.take(home.put("x", "12345")).kind == "news"
+    full = other.version("home")
+    assert other.take(home.put("z", "1")) == ("refused", {}, {})
+    assert (other.version("home"), len(other)) == (full, 2)
+    # What is taken away makes room.
+    other = of_bytes(10)
+    home = home_with({"x": "1234567890"})
+    copy_to(home, other)
+    other.take(home.withdraw("x"))
+    assert other.take(home.put("y", "0987654321")).kind == "news"
+
+
+def test_a_home_whose_items_are_too_large_together_is_refused_as_a_whole():
+    home = home_with(dict.fromkeys(range(100), "12345"))
+    other = of_bytes(499)
+    kinds = [effect.kind for effect in copy_to(home, other, most=10)]
+    assert kinds[-1] == "refused"
+    assert set(kinds[:-1]) == {"waiting"}
+    assert len(other) == 0
+    assert not other._sets["home"].arrived
+    assert [e.kind for e in copy_to(home, of_bytes(500), most=10)][-1] == "news"

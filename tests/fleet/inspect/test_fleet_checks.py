@@ -19,7 +19,7 @@ from fleet.inspect.fleet_checks import (
     machine_here,
 )
 from fleet.inspect.seen import HostSeen, IadSeen
-from fleet.inventory.model import Iad, Inventory, Master
+from fleet.inventory.model import Iad, Inventory, Master, Overlay, Place
 from fleet.inventory.parties import HostOf, Party
 from fleet.ssh.errors import HostError
 from tests.fleet.inspect.seen_data import IAD, case
@@ -88,6 +88,32 @@ def test_masters_that_do_not_reach_each_other_and_nodes_that_nobody_knows():
         ("error", "iad4", "iad_unreachable"),
         ("warning", "iad4", "stranger"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("counters", "found"),
+    [
+        ({"overlay_links_up": 1, "records_lost": 0, "spooled_given_up": 0}, []),
+        ({}, []),
+        ({"overlay_links_up": 0}, [("error", "iad4", "overlay_link")]),
+        ({"records_lost": 7}, [("warning", "iad4", "records_lost")]),
+        ({"spooled_given_up": 1, "notifications_dropped": 2},
+         [("note", "iad4", "notifications_given_up")]),
+    ],
+)  # fmt: skip
+def test_what_a_master_counts_and_nobody_would_look_at(counters, found):
+    status = replace(STATUS, counters=counters)
+    pairs = zip(FLEET.iad, "ab", strict=True)
+    iads = tuple(replace(iad, overlay=Place(vertex=vertex)) for iad, vertex in pairs)
+    two = replace(FLEET, overlay=Overlay(links=(("a", "b"),)), iad=iads)
+    assert checks(iad_findings(two, [IadSeen("iad4", "a", status)], [])) == found
+
+
+def test_an_overlay_that_is_none_is_the_inventorys_problem_alone():
+    fleet = replace(FLEET, overlay=Overlay(links=(("a", "b"), ("b", "a"))))
+    fleet = replace(fleet, iad=(replace(IAD, overlay=Place(vertex="x")), OTHER))
+    status = replace(STATUS, counters={"overlay_links_up": 0})
+    assert checks(iad_findings(fleet, [IadSeen("iad4", "a", status)], [])) == []
 
 
 def test_a_topic_in_trouble_is_its_master_s():
