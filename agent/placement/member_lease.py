@@ -23,6 +23,9 @@ SHORTER: Final = 0.1
 # How much faster or slower than it should a master's clock may run: (1 − SHORTER) / (1 − APART) is
 # less than 1 / (1 + APART).
 APART: Final = 0.05
+# A term this far beyond what is known of a master is no term: one word of one member must not use
+# up all numbers that there are. A master that dies with each lease gets there in ten days.
+MAX_AHEAD: Final = 1 << 20
 
 
 class Terms(Struct, frozen=True, array_like=True):
@@ -107,11 +110,12 @@ class LeaseTiming(Struct, frozen=True):
 class MemberLease:
     """A master's own lease, and its word on others. One at each master; `members` are the same at
     all, this one among them. `terms` is what was on disk at the start, `life` a number that no
-    earlier process of this master had. All attributes but `granted`, `until`, `said` are immutable
-    values. O(members) each."""
+    earlier process of this master had. All attributes but `granted`, `until`, `said`, `asked` are
+    immutable values. O(members) each."""
 
     __slots__ = (
         "ask_s",
+        "asked",
         "granted",
         "life",
         "looked_s",
@@ -147,6 +151,7 @@ class MemberLease:
         self.granted: dict[str, float] = {}  # by member, when this term was asked for
         self.until: dict[str, float] = {}  # by master, when the grant to it ends
         self.said: dict[str, dict[str, int]] = {}  # by master and member, which term is over
+        self.asked: dict[str, int] = {}  # by master, the last term that it asked for
 
     @property
     def majority(self) -> int:
@@ -232,6 +237,7 @@ class MemberLease:
             # While it is only being written nobody is told: it may be lost with this process.
             known = self.terms.over.get(sender, 0) == over
             return [Tell(sender, Over(sender, over))] if known else []
+        self.asked[sender] = renew.term
         self.until[sender] = now + self.timing.lease_s
         return [Tell(sender, Granted(renew.term, renew.life, renew.asked))]
 
@@ -241,13 +247,15 @@ class MemberLease:
         if over >= term:
             return [] if sender == self.me else [Tell(sender, Over(master, over))]
         known = master in self.members and master != self.me
+        if term > max(over, self.asked.get(master, 0)) + MAX_AHEAD:
+            return []
         if not known or self.wanted.over.get(master, 0) >= term or not self.silent(master, now):
             return []
         return self._keep(Terms(self.wanted.own, {**self.wanted.over, master: term}))
 
     def _ended(self, term: int, now: float) -> list[Instruction]:
         """A member grants this term no more. While a majority does, it is as good as any."""
-        if term < self.wanted.own or now < self.until_s:
+        if not self.wanted.own <= term <= self.wanted.own + MAX_AHEAD or now < self.until_s:
             return []
         self.granted = {}
         return self._keep(Terms(term + 1, self.wanted.over))

@@ -90,6 +90,7 @@ class Node:
         for name in ("granted", "until"):
             setattr(new.lease, name, dict(getattr(self.lease, name)))
         new.lease.said = {each: dict(said) for each, said in self.lease.said.items()}
+        new.lease.asked = dict(self.lease.asked)
         if self.primary is not None:
             new.primary = _shallow(self.primary)
         if self.standby is not None:

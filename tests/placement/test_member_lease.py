@@ -12,6 +12,7 @@ from agent.placement import member_lease
 from agent.placement.handover import Checkpoint, Work
 from agent.placement.member_lease import (
     APART,
+    MAX_AHEAD,
     Granted,
     Judge,
     Keep,
@@ -259,6 +260,22 @@ def test_a_holder_that_counts_as_long_as_the_members_is_noticed(
     monkeypatch.setattr(member_lease, "SHORTER", shorter)
     with pytest.raises(AssertionError):
         any(troubled(seed).at < 0 for seed in range(500))
+
+
+def test_one_word_does_not_use_up_all_terms():
+    """On disk it would last for ever: a master that asks for a term that no number has is dead."""
+    one = lease("a")
+    assert one.handle(Over("a", 2**53 - 1), "b", 10.0) == []
+    assert one.handle(Over("a", 1 + MAX_AHEAD), "b", 10.0) == [Keep(Terms(2 + MAX_AHEAD, {}))]
+    one = lease("b")
+    assert one.handle(Judge("a", 2**53 - 1), "c", 10.0) == []
+    assert one.judge("a", 2**53 - 1, 10.0)[:1] != [Keep(Terms(1, {"a": 2**53 - 1}))]
+    # One that is far ahead itself is judged all the same.
+    one.handle(Renew(2 + MAX_AHEAD, 7, 10.0), "a", 10.0)
+    late = 11.0 + TIMING.lease_s
+    assert one.handle(Judge("a", 2 + MAX_AHEAD), "c", late) == [
+        Keep(Terms(1, {"a": 2 + MAX_AHEAD}))
+    ]
 
 
 def test_a_word_on_one_that_is_no_member_is_not_kept():
