@@ -13,7 +13,7 @@ from fleet.placement.packing import Planner, Problem, balanced, ffd, lfs
 from tests.oracles import colocation as oracle
 
 TOPICS = 70
-MOST = 6
+MAX_TOPICS = 6
 SETS = 2_000
 ROUNDS = 5
 CORES, INTERFERENCE = 4.0, 0.08
@@ -60,7 +60,7 @@ def candidates(*, shared: bool, trees: int = TREES) -> Candidates:
 def sets() -> list[list[int]]:
     """Random sets of six."""
     draw = random.Random(3)
-    return [draw.sample(range(TOPICS), MOST) for _ in range(SETS)]
+    return [draw.sample(range(TOPICS), MAX_TOPICS) for _ in range(SETS)]
 
 
 def asked(model: Candidates) -> float:
@@ -91,8 +91,8 @@ def run() -> list[Result]:
     )
     peer = "the formulas in Python, without trees"
     return [
-        result("colocation-threads", own_s, "us", peer, python_s, trees=TREES, topics=MOST),
-        result("colocation-queue", shared_s, "us", peer, python_s, trees=TREES, topics=MOST),
+        result("colocation-threads", own_s, "us", peer, python_s, trees=TREES, topics=MAX_TOPICS),
+        result("colocation-queue", shared_s, "us", peer, python_s, trees=TREES, topics=MAX_TOPICS),
     ]
 
 
@@ -102,7 +102,7 @@ def packing() -> list[Result]:
     numbers = list(range(TOPICS))
     alone = [model.latencies([number])[0] for number in numbers]
     load = [topic[0] * topic[1] for topic in topics()]
-    problem = Problem(numbers, alone, load, MOST, model.feasible)
+    problem = Problem(numbers, alone, load, MAX_TOPICS, model.feasible)
 
     def timed(plan: Planner) -> float:
         started = time.perf_counter()

@@ -16,7 +16,7 @@ import zmq
 # Smaller frames are copied by pyzmq and not counted; libzmq queues at most 1,000 per peer.
 LARGE: Final = 1 << 16
 MAX_A_PEER: Final = 1 << 26
-MOST: Final = 1 << 28
+MAX_BYTES: Final = 1 << 28
 
 
 class _Frames:
@@ -35,7 +35,7 @@ class Unsent:
 
     __slots__ = ("_by_payer", "_by_peer", "_most", "_most_a_peer", "bytes", "tell")
 
-    def __init__(self, most_a_peer: int = MAX_A_PEER, most: int = MOST) -> None:
+    def __init__(self, most_a_peer: int = MAX_A_PEER, most: int = MAX_BYTES) -> None:
         self._most_a_peer = most_a_peer
         self._most = most
         self._by_peer: dict[Hashable, _Frames] = {}
