@@ -13,7 +13,7 @@ from fleet.placement.packing import Planner, Problem, balanced, ffd, lfs
 from tests.oracles import colocation as oracle
 
 TOPICS = 70
-MOST = 6
+MAX_TOPICS = 6
 SETS = 2_000
 ROUNDS = 5
 GOAL_S = 10e-6
@@ -61,7 +61,7 @@ def candidates(*, shared: bool, trees: int = TREES) -> Candidates:
 def sets() -> list[list[int]]:
     """Random sets of six."""
     draw = random.Random(3)
-    return [draw.sample(range(TOPICS), MOST) for _ in range(SETS)]
+    return [draw.sample(range(TOPICS), MAX_TOPICS) for _ in range(SETS)]
 
 
 def asked(model: Candidates) -> float:
@@ -93,7 +93,14 @@ def run() -> list[Result]:
     peer = "the formulas in Python, without trees"
     return [
         result(
-            "colocation-threads", own_s, "us", peer, python_s, most=GOAL_S, trees=TREES, topics=MOST
+            "colocation-threads",
+            own_s,
+            "us",
+            peer,
+            python_s,
+            most=GOAL_S,
+            trees=TREES,
+            topics=MAX_TOPICS,
         ),
         result(
             "colocation-queue",
@@ -103,7 +110,7 @@ def run() -> list[Result]:
             python_s,
             most=GOAL_S,
             trees=TREES,
-            topics=MOST,
+            topics=MAX_TOPICS,
         ),
     ]
 
@@ -114,7 +121,7 @@ def packing() -> list[Result]:
     numbers = list(range(TOPICS))
     alone = [model.latencies([number])[0] for number in numbers]
     load = [topic[0] * topic[1] for topic in topics()]
-    problem = Problem(numbers, alone, load, MOST, model.feasible)
+    problem = Problem(numbers, alone, load, MAX_TOPICS, model.feasible)
 
     def timed(plan: Planner) -> float:
         started = time.perf_counter()

@@ -27,7 +27,7 @@ Process = Callable[[Message, State], Iterable[Output] | None]
 MAX_AREAS: Final = 4_096
 # An output has at most so many, `area` and `time_ms` included.
 MAX_NAMES: Final = 29
-LONGEST_NAME: Final = 32
+MAX_NAME: Final = 32
 LARGEST: Final = 1e300
 
 

@@ -8,7 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 Found = TypeVar("Found")
 
@@ -21,7 +21,7 @@ def wait_until(
     look: Callable[[], Found],
     holds: Callable[[Found], object] = bool,
     *,
-    processes: Iterable[subprocess.Popen[str]] = (),
+    processes: Iterable[subprocess.Popen[Any]] = (),
     patience_s: float = PATIENCE_S,
     pause_s: float = PAUSE_S,
     what: str = "",

@@ -41,7 +41,7 @@ from agent.wire.push import Lost
 STANDBY = "standby/"
 FORWARDING = "moved/"
 # What a standby inbox had no room for is known one by one, up to so many.
-MOST_DROPPED = 10_000
+MAX_DROPPED = 10_000
 # What a standby inbox learns at once: a group commit takes four times as much.
 PART = 1_024
 
@@ -321,7 +321,7 @@ class MovableInboxes(Inboxes):
             del collected[oldest]
             dropped = self._dropped.setdefault(inbox.number, {})
             dropped[oldest.key] = None
-            if len(dropped) > MOST_DROPPED:
+            if len(dropped) > MAX_DROPPED:
                 del dropped[next(iter(dropped))]
         return changes
 

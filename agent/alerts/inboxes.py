@@ -45,7 +45,7 @@ from agent.wire.predicates import Filter
 from agent.wire.push import Subscribe, Subscribed
 
 # Undelivered items of one durable subscription.
-MOST = 1_000
+MAX_ITEMS = 1_000
 MAX_BYTES = 1 << 20
 # Undelivered items of one that is not durable, whose client may be slow.
 MAX_QUEUED = 256
@@ -83,7 +83,7 @@ class Inboxes:
         self,
         read_filter: Callable[[str | Filter], Filter],
         *,
-        most: int = MOST,
+        most: int = MAX_ITEMS,
         most_bytes: int = MAX_BYTES,
         most_queued: int = MAX_QUEUED,
         most_remembered: int = MAX_REMEMBERED,

@@ -38,7 +38,7 @@ from agent.runtime.back_off import pause_after
 from agent.runtime.state_machine import StateMachine
 from agent.wire.overlay import Notification, Origin
 
-MOST = 10_000
+MAX_SPOOLED = 10_000
 MAX_BYTES = 16 << 20
 # Rate of republishing; new notifications overtake republished ones.
 BACKLOG_PER_S = 100.0
@@ -47,7 +47,7 @@ BURST = 20
 # that.
 AGAIN_S = 300.0
 FIRST_PAUSE_S = 1.0
-LONGEST_PAUSE_S = 60.0
+MAX_PAUSE_S = 60.0
 # Histories of all nodes, including those from before a card was flashed anew.
 MAX_HISTORIES = 4_096
 # Sequences above the marks that are remembered for all clients: 18 MB, and 2 MB on disk. One that
@@ -83,7 +83,7 @@ class Spool:
     def __init__(
         self,
         *,
-        most: int = MOST,
+        most: int = MAX_SPOOLED,
         most_bytes: int = MAX_BYTES,
         backlog_per_s: float = BACKLOG_PER_S,
         again_s: float = AGAIN_S,
@@ -302,7 +302,7 @@ class Spool:
         if entry is None or entry.state == "waiting":
             return []
         self.counters["spooled_undeliverable"] += 1
-        pause_s = pause_after(entry.refusals, FIRST_PAUSE_S, LONGEST_PAUSE_S)
+        pause_s = pause_after(entry.refusals, FIRST_PAUSE_S, MAX_PAUSE_S)
         entry.refusals += 1
         self._due.remove(entry.handle)
         self._wait(entry, now + pause_s)

@@ -29,7 +29,7 @@ from agent.client.subscriptions import NAMES, Notifications, SubscriptionError, 
 from agent.client.watches import Rounds
 from agent.net.keys import KeyFiles
 from agent.wire.about import EVERYWHERE
-from agent.wire.base import LONGEST_TIMEOUT_MS, TIMEOUT_FACTOR, Form, QueryForm
+from agent.wire.base import MAX_TIMEOUT_MS, TIMEOUT_FACTOR, Form, QueryForm
 from agent.wire.codec import encode
 from agent.wire.messages import Answer, Query, Slo, Window
 from agent.wire.predicate_language import read_filter
@@ -135,7 +135,7 @@ class Client(Connection[ClientReply]):
         if window is None:
             window = Window(last_s=last_s)
         if timeout_ms is None:
-            timeout_ms = min(latency_ms * TIMEOUT_FACTOR, LONGEST_TIMEOUT_MS)
+            timeout_ms = min(latency_ms * TIMEOUT_FACTOR, MAX_TIMEOUT_MS)
         query = Query(
             id="",
             areas=tuple(areas),

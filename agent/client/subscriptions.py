@@ -29,7 +29,7 @@ from agent.wire.push import (
 # An unanswered request to subscribe is repeated after the first of these; the interval doubles each
 # time, up to the second.
 ANSWER_S = 5.0
-LONGEST_ANSWER_S = 60.0
+MAX_ANSWER_S = 60.0
 # Renewal interval if the master does not state how long a client may be silent.
 RENEW_S = 60.0
 CANCEL_MS = 1_000.0
@@ -383,7 +383,7 @@ class Notifications:
         if self._in_vain == MAX_IN_VAIN:
             self._state, self._message = "refused", self._kept_nothing or ""
             return
-        self._wait_s = min(2 * self._wait_s, LONGEST_ANSWER_S)
+        self._wait_s = min(2 * self._wait_s, MAX_ANSWER_S)
         self.on_word(f"no word from the master for {self._silent_s():.0f} s; asking again")
         self._ask()
 

@@ -18,7 +18,7 @@ from agent.wire.watches import Acknowledge, Cancel, Round, Watch, Watching
 
 # A watch is sent again after silence for the sum of: its interval, at most the first of these; its
 # answer timeout; and the second, for late readings at the master and for transmission.
-LONGEST_QUIET_S = 30.0
+MAX_QUIET_S = 30.0
 QUIET_GRACE_S = 5.0
 CANCEL_MS = 1_000.0
 
@@ -64,7 +64,7 @@ class Rounds:
         self._detach = detach
         self._patience_s = patience_s
         timeout_ms = watch.timeout_ms or watch.slo.latency_ms * TIMEOUT_FACTOR
-        self._quiet_s = min(watch.interval_s, LONGEST_QUIET_S) + timeout_ms / 1e3 + QUIET_GRACE_S
+        self._quiet_s = min(watch.interval_s, MAX_QUIET_S) + timeout_ms / 1e3 + QUIET_GRACE_S
         self._state = ""  # "" until the master's first reply
         self._last = self.after
         self._received: deque[Round] = deque()

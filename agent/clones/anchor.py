@@ -19,10 +19,10 @@ from agent.wire.predicates import Filter, Predicate
 from agent.wire.push import AcknowledgeNotifications
 
 FIRST_PAUSE_S: Final = 1.0
-LONGEST_PAUSE_S: Final = 30.0
+MAX_PAUSE_S: Final = 30.0
 # The objective of a round, whose answer is due before the next round.
 PERCENTILE: Final = 99.0
-LONGEST_ROUND_S: Final = 10.0
+MAX_ROUND_S: Final = 10.0
 TAKEN_NAMES: Final = frozenset({*RESERVED, PEER, "time_ms"})
 
 
@@ -55,7 +55,7 @@ class Anchor(StateMachine):
         self.rounds = self.rounds_failed = self.missed = 0
         # Its place among the timers.
         self.due_s, self.handle = math.inf, -1
-        self.pauses = BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+        self.pauses = BackOff(FIRST_PAUSE_S, MAX_PAUSE_S)
         self.trouble = ""
 
     def __repr__(self) -> str:
@@ -93,7 +93,7 @@ class Anchor(StateMachine):
     def task(self, iad: str) -> Task:
         """The next round's. It is for the nodes of this IAD only."""
         clone = self.kept.clone
-        latency_ms = min(clone.every_s, LONGEST_ROUND_S) * 1e3
+        latency_ms = min(clone.every_s, MAX_ROUND_S) * 1e3
         return Task(
             f"{self.kept.topic.name[:48]}.{self.rounds}",
             clone.areas,

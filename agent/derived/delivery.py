@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 from agent.wire.base import MAX_DERIVED_TOGETHER
 
 # Values that wait for a device that sleeps; beyond it the oldest are dropped, and counted.
-MOST_WAITING: Final = 2_000
+MAX_WAITING: Final = 2_000
 # For all devices of a master together: some 50 MB of memory.
-MOST_IN_ALL: Final = 100_000
+MAX_IN_ALL: Final = 100_000
 # Without an acknowledgement. A node stores readings every ten seconds, unless configured otherwise.
 RESEND_S: Final = 30.0
 
@@ -30,7 +30,7 @@ class Waiting(NamedTuple):
 class Delivery:
     """The values of one device's clone, `source`, that its node does not have yet."""
 
-    def __init__(self, device: str, source: str, most: int = MOST_WAITING) -> None:
+    def __init__(self, device: str, source: str, most: int = MAX_WAITING) -> None:
         self.device = device
         self.source = source
         self.dropped = 0

@@ -13,8 +13,8 @@ from agent.wire.base import MAX_COUNTED, Channel, Form
 from agent.wire.messages import Aggregate, AreaResult, ChannelAggregate, Series
 from agent.wire.packed import Float32Column, Int64Column
 
-MOST_AREAS: Final = 64  # of a device
-MOST_CHANNELS: Final = 64  # of an area, and of what the clone computes
+MAX_AREAS: Final = 64  # of a device
+MAX_CHANNELS: Final = 64  # of an area, and of what the clone computes
 
 # Time in ms since 1970 UTC, and value.
 Known = tuple[int, float]
@@ -51,7 +51,7 @@ class LastValues:
         """The device has a clone from now on, and these areas. `before` was known of it in an
         earlier run."""
         known = self._devices.get(device) or before or Device(())
-        known.areas = tuple(areas)[:MOST_AREAS]
+        known.areas = tuple(areas)[:MAX_AREAS]
         self._devices[device] = known
         self._areas = None
 
@@ -66,7 +66,7 @@ class LastValues:
         if known is None:
             return
         if area not in known.readings:
-            if len(known.readings) >= MOST_AREAS:
+            if len(known.readings) >= MAX_AREAS:
                 return
             self._areas = None
         _update(known.readings.setdefault(area, {}), time_ms, values)
@@ -105,7 +105,7 @@ class LastValues:
 
 def _update(channels: Channels, time_ms: int, values: Mapping[str, float]) -> None:
     for name, value in values.items():
-        if math.isfinite(value) and (name in channels or len(channels) < MOST_CHANNELS):
+        if math.isfinite(value) and (name in channels or len(channels) < MAX_CHANNELS):
             channels[name] = (time_ms, value)
 
 

@@ -46,7 +46,7 @@ MAX_PLACES_IN_ALL: Final = 800_000
 # Delay before the end of a lease is tried again after the disk refused it.
 AGAIN_S: Final = 1.0
 # Leases that end at once, after an outage for instance: the others end in the loop's next turns.
-MOST_EXPIRED: Final = 64
+MAX_EXPIRED: Final = 64
 
 
 class Leader:
@@ -113,7 +113,7 @@ class Leader:
             # The account stays: its keys may be newer than those known elsewhere.
             entries.append(DirectoryEntry(0, entry.account))
             areas += offered_areas(entry.offerings)
-            if areas >= MAX_AREAS or len(entries) >= MOST_EXPIRED:
+            if areas >= MAX_AREAS or len(entries) >= MAX_EXPIRED:
                 break
         return self._edit(entries) if entries else None
 

@@ -54,7 +54,7 @@ READ_PATIENCE_S: Final = 1.0  # with one directory, before the next is asked
 READ_PAUSE_S: Final = 0.1  # before all are asked again that refused, or were not there
 WRITE_PATIENCE_S: Final = 3.0
 FIRST_PAUSE_S: Final = 0.2
-LONGEST_PAUSE_S: Final = 5.0
+MAX_PAUSE_S: Final = 5.0
 QUIET_FAILURES: Final = 2  # connections take a moment while all processes start
 ACCOUNTS_EVERY_S: Final = 1.0  # at most so often, however many strangers call
 RENEW_AFTER: Final = 1 / 3  # of a lease: two renewals may be lost
@@ -110,7 +110,7 @@ class Registrar(EventMachine[Instructions]):
         self._known = False  # the leader has the record, as far as known
         self._writing = ""  # id of the write that is on its way
         self._due = float("inf")  # of the registration
-        self._pauses = BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S, jitter=jitter)
+        self._pauses = BackOff(FIRST_PAUSE_S, MAX_PAUSE_S, jitter=jitter)
         self._told = ""  # the failure that the operator heard of last
         self._reads: dict[str, _Read] = {}
         self._accounts_due = float("inf")

@@ -33,7 +33,7 @@ from agent.wire.drs_config import DrsConfig
 from agent.wire.principals import Sender
 
 # Twice as many as there may be parties, but for those of which the limit of files has no room.
-MOST_CONNECTIONS: Final = 20_000
+MAX_CONNECTIONS: Final = 20_000
 UNREAD: Final = "the reply was dropped: too much waits to be read by you, or by all parties"
 
 
@@ -70,7 +70,7 @@ class Server:
         directory, mirror = self._store.load(), config.mirror
         self._secure_sockets.attend(self._reactor)
         self._router = self._secure_sockets.router(
-            "drs", config.sockets.public, most_connections=MOST_CONNECTIONS
+            "drs", config.sockets.public, most_connections=MAX_CONNECTIONS
         )
         self._router.refuse = self._refuse
         turns = FairTurns(self._router, self._take, self._over_rate, clock=self._reactor.clock)

@@ -41,7 +41,7 @@ from agent.runtime.disk_writer import DiskWriterThread
 from agent.runtime.release import release
 from agent.runtime.signals import StopSignal
 from agent.wire import codec, config, edge_config
-from agent.wire.base import LONGEST_TEXT
+from agent.wire.base import MAX_TEXT
 from agent.wire.messages import Hello, HelloWanted, NodeEvent
 
 if TYPE_CHECKING:
@@ -442,7 +442,7 @@ class EdgeNode:
                 synchronised=happening.moment.synchronised,
                 sensor=happening.sensor,
                 channel=happening.channel,
-                text=happening.text[:LONGEST_TEXT],
+                text=happening.text[:MAX_TEXT],
                 trigger=happening.trigger,
                 value=happening.value,
                 areas=happening.areas,

@@ -24,13 +24,13 @@ NOTICE: Final = 5
 INFO: Final = 6
 
 QUIET_S: Final = 60.0  # pause after the first complaint of a cause; doubles with each one written
-LONGEST_QUIET_S: Final = 86_400.0
+MAX_QUIET_S: Final = 86_400.0
 # After this long without a complaint, the next one and its recovery are logged at once.
 SETTLED_S: Final = 4 * 3_600.0
-LONGEST_LINE: Final = 500
+MAX_LINE: Final = 500
 # A driver's text may contain anything: causes beyond this number count as one.
 MAX_CAUSES: Final = 8
-LONGEST_CAUSE: Final = 120
+MAX_CAUSE: Final = 120
 _QUOTES: Final = "'\"`"
 _NO_DIGITS: Final = dict.fromkeys(map(ord, "0123456789"))
 
@@ -42,7 +42,7 @@ def cause_of(text: str) -> str:
             parts = text.split(quote)
             alone = parts[-1] if len(parts) % 2 == 0 else ""  # after a lone apostrophe
             text = "".join(parts[::2]) + alone
-    return text.translate(_NO_DIGITS)[:LONGEST_CAUSE]
+    return text.translate(_NO_DIGITS)[:MAX_CAUSE]
 
 
 class _Cause:
@@ -51,7 +51,7 @@ class _Cause:
     __slots__ = ("pauses", "quiet_until_s", "withheld")
 
     def __init__(self) -> None:
-        self.pauses = BackOff(QUIET_S, LONGEST_QUIET_S)
+        self.pauses = BackOff(QUIET_S, MAX_QUIET_S)
         self.quiet_until_s = -float("inf")
         self.withheld = 0
 
@@ -145,8 +145,8 @@ class Reporter:
     def tell(self, line: str, *, priority: int = INFO, kind: str = "", sensor: str = "") -> None:
         """Write a line."""
         line = " ".join(line.split())
-        if len(line) > LONGEST_LINE:
-            line = line[: LONGEST_LINE - 2] + " …"
+        if len(line) > MAX_LINE:
+            line = line[: MAX_LINE - 2] + " …"
         fields = {
             "PRIORITY": str(priority),
             "SANDERLING_NODE": self._node,

@@ -20,7 +20,7 @@ from agent.wire.push import Gap
 
 POLL_S: Final = 0.25
 PATIENCE_S: Final = 30.0
-LONGEST_PAUSE_S: Final = 30.0
+MAX_PAUSE_S: Final = 30.0
 DISK_AGAIN_S: Final = 2.0
 FAILURES: Final = (NoReplyError, SubscriptionError, ValueError, OSError, zmq.ZMQError)
 
@@ -62,7 +62,7 @@ class AlertFeed:
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        pauses = BackOff(0.5, LONGEST_PAUSE_S, jitter=random)
+        pauses = BackOff(0.5, MAX_PAUSE_S, jitter=random)
         while not self._stop.is_set():
             try:
                 with self._connect() as client:

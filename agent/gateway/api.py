@@ -34,9 +34,9 @@ LOOKS_S: Final = 60.0
 # And waits so long for the first answer.
 FIRST_S: Final = 3.0
 PAGE: Final = 500
-MOST: Final = 10_000
+MAX_PAGE: Final = 10_000
 OPERATOR_MS: Final = 2_000.0
-LONGEST_DOCUMENT: Final = 16 << 20
+MAX_DOCUMENT: Final = 16 << 20
 NO_RUNS: Final = b'{"real":[],"virtual":[]}'
 
 AREA = Parameter("area", "Only this area, and those below it.")
@@ -173,7 +173,7 @@ async def _look(asked: Asked) -> None:
 
 async def areas(asked: Asked) -> Reply:
     """All areas, page by page."""
-    limit, cursor = asked.number("limit", PAGE, 1, MOST), asked.area("cursor")
+    limit, cursor = asked.number("limit", PAGE, 1, MAX_PAGE), asked.area("cursor")
     await _look(asked)
     found = sorted(
         (room for room in asked.gateway.hub.rooms if room.area > cursor),
@@ -281,8 +281,8 @@ async def _document(asked: Asked, named: str) -> bytes:
 
     def read() -> bytes:
         with path.open("rb") as file:
-            text = file.read(LONGEST_DOCUMENT + 1)
-        if len(text) > LONGEST_DOCUMENT:
+            text = file.read(MAX_DOCUMENT + 1)
+        if len(text) > MAX_DOCUMENT:
             raise ValueError("it is too large")
         msgspec.json.decode(text)
         return text

@@ -10,7 +10,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from agent.gateway.output_config import GatewayOutputs
-from agent.wire.base import LONGEST_TIMEOUT_MS, Area, Name, Text
+from agent.wire.base import MAX_TIMEOUT_MS, Area, Name, Text
 from agent.wire.config import (
     HIGHEST_PORT,
     ConfigError,
@@ -244,7 +244,7 @@ class GatewayConsole(Section, frozen=True):
         float,
         Meta(
             ge=100.0,
-            le=LONGEST_TIMEOUT_MS,
+            le=MAX_TIMEOUT_MS,
             description="The watch's objective, in milliseconds: a loose one lets all else go "
             "first.",
         ),
@@ -275,7 +275,7 @@ class GatewayQueries(Section, frozen=True):
     ] = 4
     longest_timeout_ms: Annotated[
         float,
-        Meta(gt=0.0, le=LONGEST_TIMEOUT_MS, description="Longest answer timeout that is taken."),
+        Meta(gt=0.0, le=MAX_TIMEOUT_MS, description="Longest answer timeout that is taken."),
     ] = 60_000.0
 
 

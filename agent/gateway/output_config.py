@@ -10,7 +10,7 @@ from msgspec import Meta
 from agent.wire.base import Name, Text
 from agent.wire.config import HIGHEST_PORT, File, Section
 from agent.wire.webhook_config import (
-    LONGEST_URL,
+    MAX_URL,
     Authorities,
     GiveUpS,
     TimeoutS,
@@ -21,7 +21,7 @@ from agent.wire.webhook_config import (
 MAX_NTFY: Final = 16
 MAX_RECIPIENTS: Final = 16
 
-Url = Annotated[str, Meta(max_length=LONGEST_URL)]
+Url = Annotated[str, Meta(max_length=MAX_URL)]
 User = Annotated[str, Meta(max_length=256, pattern=r"^[^\x00-\x1f\x7f]*$(?!\n)")]
 # No line break, which would begin another header.
 MailAddress = Annotated[str, Meta(max_length=254, pattern=r"^[!-?A-~]+@[!-?A-~]+$(?!\n)")]

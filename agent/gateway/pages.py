@@ -33,7 +33,7 @@ async def login(asked: Asked) -> Reply:
     """Use a one-time link up: a session, and on to the page."""
     access = asked.gateway.config.access
     code = asked.text("code")
-    if not code or len(code) > tokens.LONGEST_TOKEN:
+    if not code or len(code) > tokens.MAX_TOKEN:
         return _sorry(asked)
     if asked.request.method == "HEAD":  # who only looks at a link does not use it up
         raise Problem(405, "wrong_method", "use GET", headers={"Allow": "GET"})

@@ -14,7 +14,7 @@ from agent.gateway.asking import BusyError
 from agent.gateway.problems import Problem, of_refusal
 from agent.gateway.requests import Asked, Endpoint, Parameter, Reply, bad, json_reply
 from agent.gateway.rooms import UNITS
-from agent.wire.base import LONGEST_WINDOW_S, TIMEOUT_FACTOR
+from agent.wire.base import MAX_WINDOW_S, TIMEOUT_FACTOR
 from agent.wire.buckets import MAX_BUCKETS, Buckets, ChannelBuckets
 from agent.wire.codec import HEADER_BYTES, encode
 from agent.wire.codec import JSON as WIRE_JSON
@@ -146,7 +146,7 @@ def _window(asked: Asked) -> Window:
     start, end = asked.text("start"), asked.text("end")
     if not start and not end:
         last_s = asked.seconds("last", "24h")
-        if last_s > LONGEST_WINDOW_S:
+        if last_s > MAX_WINDOW_S:
             raise bad("last is at most 366 days")
         return Window(last_s=last_s)
     if asked.text("last"):

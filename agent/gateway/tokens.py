@@ -35,9 +35,9 @@ LINK_S: Final = 600.0
 MAX_TOKENS: Final = 1_000
 MAX_LINKS: Final = 32
 MAX_SESSIONS: Final = 1_000
-LONGEST_FILE: Final = 4 << 20
+MAX_FILE: Final = 4 << 20
 # No longer text is hashed.
-LONGEST_TOKEN: Final = 128
+MAX_TOKEN: Final = 128
 
 T = TypeVar("T")
 Hash = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$(?!\n)")]
@@ -208,7 +208,7 @@ def read(path: str) -> AccessFile:
         with regular_file(path) as (file, status):
             if status.st_mode & 0o077:
                 raise ConfigError(f"{path}: others may use it; chmod 600 {path}")
-            while len(text) <= LONGEST_FILE and (more := os.read(file, 1 << 20)):
+            while len(text) <= MAX_FILE and (more := os.read(file, 1 << 20)):
                 text += more
         return msgspec.json.decode(text, type=AccessFile)
     except FileNotFoundError:
@@ -297,7 +297,7 @@ class Access:
 
     def find(self, secret: str) -> Caller | None:
         """Whose token or session this is; None if it is not valid now."""
-        if len(secret) > LONGEST_TOKEN:
+        if len(secret) > MAX_TOKEN:
             return None
         self.refresh()
         return self._valid(self._by_hash.get(hash_of(secret)))

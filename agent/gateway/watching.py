@@ -23,11 +23,11 @@ ABOUT_EVERY_S: Final = 30.0
 ABOUT_MS: Final = 3_000.0
 # Before the first round there is one answer at once, for this last time at least.
 FIRST_S: Final = 60.0
-LONGEST_FIRST_MS: Final = 4_000.0
+MAX_FIRST_MS: Final = 4_000.0
 # A silent master is given up, and asked by another connection.
 PATIENCE_S: Final = 20.0
 CANCEL_MS: Final = 300.0
-LONGEST_PAUSE_S: Final = 10.0
+MAX_PAUSE_S: Final = 10.0
 LABEL: Final = "console"
 # What may go wrong with a master that is away, restarts, or refuses.
 FAILURES: Final = (NoReplyError, WatchError, ValueError, OSError, zmq.ZMQError)
@@ -84,7 +84,7 @@ class Watching:
             self._thread.join(timeout_s)
 
     def _run(self, stop: threading.Event) -> None:
-        pauses = BackOff(0.5, LONGEST_PAUSE_S, jitter=random)
+        pauses = BackOff(0.5, MAX_PAUSE_S, jitter=random)
         while not stop.is_set():
             began_s = time.monotonic()
             try:
@@ -93,7 +93,7 @@ class Watching:
             except FAILURES as error:
                 if not stop.is_set():
                     self._tell.told("away", " ".join(str(error).split()))
-            if time.monotonic() - began_s > LONGEST_PAUSE_S:
+            if time.monotonic() - began_s > MAX_PAUSE_S:
                 pauses.reset()
             stop.wait(pauses.next())
 
@@ -161,7 +161,7 @@ class _Turn:
             percentile=slo.percentile,
             latency_ms=slo.latency_ms,
             form="aggregate",
-            timeout_ms=min(LONGEST_FIRST_MS, 2.0 * slo.latency_ms),
+            timeout_ms=min(MAX_FIRST_MS, 2.0 * slo.latency_ms),
             service=service,
             label=LABEL,
         )

@@ -24,7 +24,7 @@ from agent.market.buyer_events import (
 )
 from agent.market.changes import ChangeInProgress, ChangesInProgress, member_of
 from agent.market.explanations import counted
-from agent.market.negotiation import LONGEST_ROUND_S, ROUND_SHARE, Negotiation, Wanted, wanted_by
+from agent.market.negotiation import MAX_ROUND_S, ROUND_SHARE, Negotiation, Wanted, wanted_by
 from agent.market.rollout import Contact, MembershipRollout, Owned, numbered
 from agent.market.terms import Instruction, ReplyAddress, Tick, common_areas
 from agent.wire.areas import AreaSet
@@ -330,7 +330,7 @@ class Buyer:
             wanted,
             sellers,
             rates,
-            round_s=min(LONGEST_ROUND_S, ROUND_SHARE * (change.until_s - change.started_s)),
+            round_s=min(MAX_ROUND_S, ROUND_SHARE * (change.until_s - change.started_s)),
             new_id=self._new_id,
             patience_s=change.patient_until_s - now,
         )

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from agent.wire.base import LONGEST_TIMEOUT_MS
+from agent.wire.base import MAX_TIMEOUT_MS
 from agent.wire.market import Terms
 
 # Counter-offers are rounded to this many digits, in the seller's favour, because people read them.
@@ -147,7 +147,7 @@ def _longer(
         return None
     # θ times x̄ is the same for every budget.
     budget_ms = decay_per_s(terms.percentile, 1.0, len(means_s)) / decay * 1e3
-    if not budget_ms < min(LONGEST_TIMEOUT_MS / 2, terms.budget_ms * FARTHEST):
+    if not budget_ms < min(MAX_TIMEOUT_MS / 2, terms.budget_ms * FARTHEST):
         return None
     return replace(
         terms, budget_ms=_rounded(max(budget_ms, terms.budget_ms, LEAST_BUDGET_MS), math.ceil)

@@ -23,7 +23,7 @@ from agent.wire.market import Member, Offer, Propose, Release, Terms
 from agent.wire.operator import CreateService, Step
 
 # A round waits for a quarter of the set-up's time, and at most this long.
-LONGEST_ROUND_S = 2.0
+MAX_ROUND_S = 2.0
 ROUND_SHARE = 0.25
 # Counter-offers accepted from one IAD; more would only cost the buyer time.
 MAX_COUNTERS = 3

@@ -21,7 +21,7 @@ from agent.wire.market import Join, Joined, Leave, Member, Propose, Release, Ser
 from agent.wire.operator import CreateService
 
 FIRST_RETRY_S = 0.05
-LONGEST_RETRY_S = 30.0
+MAX_RETRY_S = 30.0
 STAGE_S = 30.0
 # Interval at which a settled pool is sent again, so that a member that lost its disk regains its
 # services.
@@ -89,7 +89,7 @@ class Retry:
 
     def __init__(self, now: float) -> None:
         self.due_s = now
-        self._pauses = BackOff(FIRST_RETRY_S, LONGEST_RETRY_S)
+        self._pauses = BackOff(FIRST_RETRY_S, MAX_RETRY_S)
 
     def sent(self, now: float) -> None:
         """It was sent at `now`."""

@@ -20,9 +20,9 @@ from agent.wire.topics import RemoveTopic, TopicReport
 # Before the dot in the `id` of what is sent: a refusal comes with it.
 PREFIX: Final = "clone"
 # Questions without an answer: of older ones nobody waits for it.
-MOST: Final = 1_024
+MAX_OPEN_QUESTIONS: Final = 1_024
 # Masters that send on to one another are asked no more for now.
-MOST_MOVES: Final = 8
+MAX_MOVES: Final = 8
 NOT_OURS: Final = "this master tells and ends clones for masters of its pool only"
 
 
@@ -108,7 +108,7 @@ class CloneQuestions:
         self._numbers += 1
         id_ = f"{PREFIX}.{self._numbers}"
         self._asked[id_] = asked
-        if len(self._asked) > MOST:
+        if len(self._asked) > MAX_OPEN_QUESTIONS:
             del self._asked[next(iter(self._asked))]
         return id_
 
@@ -128,7 +128,7 @@ class CloneQuestions:
         if (asked := self._answered(iad, answer.id)) is None or not asked.topic:
             return
         device, topic, moves = asked.device, asked.topic, asked.moves + 1
-        if answer.moved and moves > MOST_MOVES:
+        if answer.moved and moves > MAX_MOVES:
             line = f"the master of {iad} says that it lives at {answer.moved}, and others deny it"
             self._came(TopicEnded(device, ok=False, message=line))
         elif answer.moved == self._iad:

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from agent.derived.delivery import MOST_IN_ALL, Delivery, Waiting
+from agent.derived.delivery import MAX_IN_ALL, Delivery, Waiting
 from agent.derived.last_values import Device, LastValues
 from agent.master.state import State
 from agent.runtime.console import Say
@@ -62,7 +62,7 @@ class DerivedPlane:
         last_values: LastValues,
         wall: Callable[[], float],
         say: Say,
-        most: int = MOST_IN_ALL,
+        most: int = MAX_IN_ALL,
     ) -> None:
         self._reactor = reactor
         self._state = state

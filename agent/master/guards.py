@@ -37,7 +37,7 @@ AGAIN_S: Final = 1.0
 ASKED: Final = 4
 # Whole checkpoints that are on their way to one standby, and how long its word is waited for: when
 # it was restarted, those of all its units are due at once.
-MOST_WHOLE: Final = 2
+MAX_WHOLE: Final = 2
 WHOLE_AGAIN_S: Final = 3.0
 # Numbers of a process: none sends so many checkpoints a second.
 PROCESS: Final = 1 << 20
@@ -129,7 +129,7 @@ class Guards:
         self._turns = 0
         self._say = say
         self._guards: dict[Unit, _Guard] = {}
-        self._whole: Paced[_Guard] = Paced(MOST_WHOLE, WHOLE_AGAIN_S)
+        self._whole: Paced[_Guard] = Paced(MAX_WHOLE, WHOLE_AGAIN_S)
         for name, kept in kept_guards(state).items():
             guard = _Guard(Unit(KIND, name), kept.role.other, kept.incarnation)
             self._guards[guard.unit] = guard

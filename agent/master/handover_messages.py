@@ -8,7 +8,7 @@ from agent.placement import handover as h
 from agent.placement.take_over import Update as StandbyUpdate
 from agent.placement.world import Unit
 from agent.wire import handover as w
-from agent.wire.base import LONGEST_TEXT
+from agent.wire.base import MAX_TEXT
 
 MAX_BYTES = w.MAX_PARTS * w.MAX_PART_BYTES
 
@@ -21,7 +21,7 @@ def written(message: h.Message) -> Iterator[w.HandoverMessage]:
         case h.Grant(_, attempt):
             yield w.MoveGrant(attempt)
         case h.Refuse(_, attempt, reason):
-            yield w.MoveRefuse(attempt, reason[:LONGEST_TEXT])
+            yield w.MoveRefuse(attempt, reason[:MAX_TEXT])
         case h.Copy(_, attempt, checkpoint):
             yield from _parts(attempt, 0, checkpoint.state)
         case h.Ready(_, attempt):

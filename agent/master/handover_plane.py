@@ -35,7 +35,7 @@ from agent.wire import handover as w
 from agent.wire.records import MoveRecord
 
 # Units on their way to this master at a time.
-MOST_COMING: Final = 8
+MAX_COMING: Final = 8
 
 
 class HandoverPlane:
@@ -418,8 +418,8 @@ class HandoverPlane:
             for entry in self._timed
             if isinstance(entry.holder.machine, Target) and entry.holder.unit != unit
         ]
-        if len(coming) >= MOST_COMING:
-            return f"{MOST_COMING} units are on their way there; try again later"
+        if len(coming) >= MAX_COMING:
+            return f"{MAX_COMING} units are on their way there; try again later"
         return self.admits(unit, sender)
 
     def _not_taken(self, iad: str, attempt: int, line: str) -> None:

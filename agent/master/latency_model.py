@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent.placement.latency_model import MOST_READ, LatencyModel, ModelError, trained
+from agent.placement.latency_model import MAX_READ_BYTES, LatencyModel, ModelError, trained
 from agent.wire.config import ConfigError
 from agent.wire.master_config import MasterConfig
 
@@ -17,7 +17,7 @@ def model_of(config: MasterConfig, folder: Path) -> LatencyModel | None:
     path = folder / config.placement.model
     try:
         with path.open("rb") as file:
-            return trained(file.read(MOST_READ))
+            return trained(file.read(MAX_READ_BYTES))
     except OSError as error:
         raise ConfigError(f"placement.model: {path}: {error.strerror}") from None
     except ModelError as error:

@@ -14,8 +14,8 @@ from agent.placement.world import Unit
 from agent.wire.handover import UnitMove
 from agent.wire.records import MoveRecord
 
-MOST_AT_ONCE: Final = 2
-MOST_WAITING: Final = 1_000
+MAX_AT_ONCE: Final = 2
+MAX_WAITING: Final = 1_000
 KEPT: Final = 64  # that have ended
 
 
@@ -68,7 +68,7 @@ class MoveList:
     @property
     def full(self) -> bool:
         """Whether no more may wait."""
-        return len(self._waiting) >= MOST_WAITING
+        return len(self._waiting) >= MAX_WAITING
 
     def has(self, unit: Unit) -> bool:
         """Whether the unit waits for its move, or is being moved. O(moves)."""
@@ -83,7 +83,7 @@ class MoveList:
     def next(self) -> Move | None:
         """The one that is to begin now, if there are not too many under way."""
         under_way = sum(not each.over for each in self._moves) - len(self._waiting)
-        return self._waiting.popleft() if self._waiting and under_way < MOST_AT_ONCE else None
+        return self._waiting.popleft() if self._waiting and under_way < MAX_AT_ONCE else None
 
     def over(self, move: Move, trouble: str, now: float) -> MoveRecord:
         """It has ended; returns its record."""

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from agent.master.reply_writer import ReplyWriter
 from agent.net.router import REVOKED, Router
-from agent.net.unsent import MAX_A_PEER, MOST
+from agent.net.unsent import MAX_A_PEER, MAX_BYTES
 from agent.runtime.reactor import Reactor
 from agent.scheduling.shared_budget import payer_of
 from agent.wire.base import Message
@@ -20,7 +20,7 @@ from agent.wire.principals import Sender
 
 UNREAD = (
     "the answer was dropped, as too much waits to be read: more than "
-    f"{MAX_A_PEER >> 20} MiB by you, or {MOST >> 20} MiB by all clients"
+    f"{MAX_A_PEER >> 20} MiB by you, or {MAX_BYTES >> 20} MiB by all clients"
 )
 
 

@@ -29,7 +29,7 @@ TAKEN: Final = "taken_over"
 # For how long an owner may ask for nothing that has told nothing yet.
 PATIENCE_S: Final = 60.0
 # Units for which a master stands by.
-MOST: Final = 1_280
+MAX_STANDBYS: Final = 1_280
 
 
 class TakenOver(Struct, frozen=True, array_like=True):
@@ -213,8 +213,8 @@ class Standbys:
             return "its pool has less than three masters"
         if self._refusing():
             return "its disk takes nothing now"
-        if len(self._standbys) >= MOST:
-            return f"it stands by for {MOST} units already"
+        if len(self._standbys) >= MAX_STANDBYS:
+            return f"it stands by for {MAX_STANDBYS} units already"
         return self._shadows.why_not(named)
 
     def _refuse(self, to: str, unit: Unit, reason: str) -> None:

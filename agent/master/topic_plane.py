@@ -84,7 +84,7 @@ CLIENT: Final = "topic/"
 TURN: Final = 64
 RETRY_S: Final = 0.5
 # Senders of a topic's messages that are told apart; other masters name them.
-MOST_COUNTED: Final = 1_024
+MAX_COUNTED: Final = 1_024
 CROWDED: Final = "too much waits for masters that are away; try again later"
 NOT_NOW: Final = "this master's disk takes nothing now; try again later"
 
@@ -491,7 +491,7 @@ def _answer(operator: OperatorPlane, asker: Asker, report: TopicReport) -> None:
 
 def _count(counted: Counter[Any], sender: Hashable) -> None:
     """Of too many the first ones count."""
-    if sender in counted or len(counted) < MOST_COUNTED:
+    if sender in counted or len(counted) < MAX_COUNTED:
         counted[sender] += 1
 
 

@@ -19,7 +19,7 @@ from agent.wire.webhook_config import MasterWebhook
 
 # Bytes, as in the Standard Webhooks specification.
 SHORTEST_KEY: Final = 24
-LONGEST_KEY: Final = 64
+MAX_KEY: Final = 64
 MAX_KEYS: Final = 2
 PREFIX: Final = "whsec_"
 
@@ -63,9 +63,9 @@ def keys_in(text: str, path: str) -> tuple[bytes, ...]:
             key = base64.b64decode(word, validate=True)
         except binascii.Error:
             key = b""
-        if not SHORTEST_KEY <= len(key) <= LONGEST_KEY:
+        if not SHORTEST_KEY <= len(key) <= MAX_KEY:
             raise ConfigError(
-                f"{path}: line {number} is no key ({SHORTEST_KEY} to {LONGEST_KEY} bytes in "
+                f"{path}: line {number} is no key ({SHORTEST_KEY} to {MAX_KEY} bytes in "
                 "Base64); openssl rand -base64 32 makes one"
             )
         keys.append(key)

@@ -40,7 +40,7 @@ from agent.processing.events import (
 from processors.base import Output, Process, ProcessorError
 from processors.registry import open_processor
 
-LONGEST_TEXT: Final = 300
+MAX_TEXT: Final = 300
 # A state of at most so many bytes goes to the master with each message, and ties its processor to
 # no worker.
 SMALL_BYTES: Final = 4_096
@@ -187,7 +187,7 @@ def _line(error: BaseException) -> str:
             said += f" ({file.rpartition('/')[2]}, line {line})"
     # It goes to the master's log: no control characters, no lone surrogates.
     said = "".join(sign if sign.isprintable() else " " for sign in said)
-    return " ".join(said.split())[:LONGEST_TEXT]
+    return " ".join(said.split())[:MAX_TEXT]
 
 
 def _end_with_master() -> None:

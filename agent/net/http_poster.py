@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from agent.runtime.retrying import Answered
 from agent.wire.webhook_config import Target
 
-LONGEST_LINE: Final = 200
+MAX_LINE: Final = 200
 
 
 class Request(NamedTuple):
@@ -85,7 +85,7 @@ def _read(connection: HTTPConnection) -> Answered:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())[:LONGEST_LINE]
+    return " ".join(text.split())[:MAX_LINE]
 
 
 def _cut(connection: HTTPConnection, late: threading.Event) -> None:

@@ -63,7 +63,7 @@ RESERVED_FILES: Final = 256
 # Freed memory is returned to the system if the process grew by this much, at this minimum interval.
 TRIM_BYTES: Final = 24 << 20
 TRIM_S: Final = 5.0
-LONGEST_TRIM_S: Final = 300.0
+MAX_TRIM_S: Final = 300.0
 
 ACCEPTED: Final = int(zmq.EVENT_ACCEPTED)
 GONE: Final = (int(zmq.EVENT_DISCONNECTED), int(zmq.EVENT_CLOSED))
@@ -185,8 +185,8 @@ class Trimmer:
     def trimmed(self, before: int, after: int, now: float) -> None:
         """Record the effect of a trim: after one that freed little the next waits longer."""
         if before - after < TRIM_BYTES // 2:
-            self._pause_s = min(LONGEST_TRIM_S, 2 * self._pause_s)
-            if self._pause_s == LONGEST_TRIM_S:
+            self._pause_s = min(MAX_TRIM_S, 2 * self._pause_s)
+            if self._pause_s == MAX_TRIM_S:
                 self._least = after  # the memory is in use
         else:
             self._pause_s = TRIM_S

@@ -26,7 +26,7 @@ import zmq
 from agent.wire.config import ConfigError
 
 MAX_KEYS: Final = 2
-LONGEST_FILE: Final = 65_536
+MAX_FILE: Final = 65_536
 _Z85: Final = re.compile(r"[0-9a-zA-Z.:+=^!/*?&<>()\[\]{}@%$#-]{40}")
 _DATE: Final = re.compile(r"\b(made|expires) (\d{4}-\d\d-\d\d(?:T\d\d:\d\d:\d\dZ)?)(?=[\s,;]|$)")
 
@@ -169,7 +169,7 @@ def _text(path: str, *, secret: bool) -> str:
         with regular_file(path) as (file, status):
             if secret:
                 _refuse_open_doors(path, status)
-            return os.read(file, LONGEST_FILE).decode("ascii")
+            return os.read(file, MAX_FILE).decode("ascii")
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: no key file, which is plain text") from None
     except OSError as error:

@@ -18,7 +18,7 @@ import zmq
 # Smaller frames are copied by pyzmq; libzmq queues at most 1,000 per peer, which may be 64 MB.
 LARGE: Final = 1 << 16
 MAX_A_PEER: Final = 1 << 26
-MOST: Final = 1 << 28
+MAX_BYTES: Final = 1 << 28
 # What ZMTP adds to a frame: flags and a size of one byte, or of eight from 256 bytes on; with keys
 # a command's name, a nonce, an authenticator and the inner flags, too.
 SHORT_HEADER, LONG_HEADER, SHORT_BYTES = 2, 9, 255
@@ -41,7 +41,7 @@ class Unsent:
 
     __slots__ = ("_by_payer", "_by_peer", "_most", "_most_a_peer", "bytes", "tell")
 
-    def __init__(self, most_a_peer: int = MAX_A_PEER, most: int = MOST) -> None:
+    def __init__(self, most_a_peer: int = MAX_A_PEER, most: int = MAX_BYTES) -> None:
         self._most_a_peer = most_a_peer
         self._most = most
         self._by_peer: dict[Hashable, _Frames] = {}

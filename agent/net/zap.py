@@ -16,7 +16,7 @@ ENDPOINT: Final = "inproc://zeromq.zap.01"
 VERSION: Final = b"1.0"
 # Requests handled before the process's other sockets get their turn.
 TURN: Final = 64
-LARGEST_REQUEST: Final = 4_096
+MAX_REQUEST: Final = 4_096
 # A temporary error: libzmq ends the connection without a word, and its client connects anew.
 AGAIN: Final = b"300"
 
@@ -73,7 +73,7 @@ class Zap:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         # Not a REP socket: an unreadable request would block that for ever.
-        self.socket = prepare(context.socket(zmq.ROUTER), LARGEST_REQUEST)
+        self.socket = prepare(context.socket(zmq.ROUTER), MAX_REQUEST)
         self.socket.bind(ENDPOINT)
         self._decide = decide
         self._clock = clock

@@ -35,7 +35,7 @@ SILENCE_S = 3.5
 # until something is taken.
 STUCK_S = 30.0
 FIRST_PAUSE_S = 5.0
-LONGEST_PAUSE_S = 60.0
+MAX_PAUSE_S = 60.0
 WINDOW = 64
 CONFIRMED_EACH = 16
 # Custody resends all it holds when a link comes up (`Limits.most_held`), beside table updates: that
@@ -157,7 +157,7 @@ class Session(StateMachine):
         # When a message was last confirmed, or none was outstanding.
         self._moved_s = 0.0
         self._paused_until_s = 0.0
-        self._pauses = BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+        self._pauses = BackOff(FIRST_PAUSE_S, MAX_PAUSE_S)
         self._greeting: OverlayHello | None = None
         self._greeted_s = 0.0
         # When the next greeting, or the next heartbeat, is due.

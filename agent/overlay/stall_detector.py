@@ -13,7 +13,7 @@ from agent.runtime.back_off import BackOff
 
 # For a neighbour not heard of since the last pause, the pause doubles.
 FIRST_PAUSE_S = 5.0
-LONGEST_PAUSE_S = 60.0
+MAX_PAUSE_S = 60.0
 
 
 class StallDetector:
@@ -58,6 +58,6 @@ class StallDetector:
             neighbour = next(iter(self._asked))
             del self._asked[neighbour]
             if neighbour not in self._pauses:
-                self._pauses[neighbour] = BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+                self._pauses[neighbour] = BackOff(FIRST_PAUSE_S, MAX_PAUSE_S)
             found.append((neighbour, self._pauses[neighbour].next()))
         return found

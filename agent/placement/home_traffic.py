@@ -8,7 +8,7 @@ from typing import Final
 from agent.wire.records import AnyRecord, NodeEventRecord, SubtaskRecord, TaskRecord
 
 # Tasks whose subtasks have returned and whose record has not come yet, or the other way round.
-MOST_OPEN: Final = 1_024
+MAX_OPEN: Final = 1_024
 SAMPLES: Final = 64
 # Who asks waits for the question and for the answer.
 WAYS: Final = 2
@@ -45,7 +45,7 @@ class HomeTraffic:
             nodes.append(record.node)
         else:
             self._answered[record.task] = [record.node]
-            if len(self._answered) > MOST_OPEN:
+            if len(self._answered) > MAX_OPEN:
                 self._answered.popitem(last=False)
 
     def _take_task(self, record: TaskRecord) -> None:
@@ -53,7 +53,7 @@ class HomeTraffic:
         for node in self._answered.pop(record.task, ()):
             self._count(node, origin, WAYS)
         self._origins[record.task] = origin
-        if len(self._origins) > MOST_OPEN:
+        if len(self._origins) > MAX_OPEN:
             self._origins.popitem(last=False)
 
     def delay_ms(self, node: str) -> float | None:

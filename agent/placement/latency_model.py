@@ -10,7 +10,7 @@ from _core.colocation.model_file import MAX_BYTES, ModelError, decode
 __all__ = ["LatencyModel", "ModelError", "trained"]
 
 # One more is too many, and is refused.
-MOST_READ: Final = MAX_BYTES + 1
+MAX_READ_BYTES: Final = MAX_BYTES + 1
 
 
 def trained(data: bytes) -> LatencyModel:

@@ -34,7 +34,7 @@ SILENT: Final = 30  # and with one that says nothing
 STALE: Final = 60  # an address is kept after its master was heard by anybody
 PROBE: Final = 12  # between looks at an address outside the active view
 MIX: Final = 48  # between exchanges of one partner for another
-LONGEST_PAUSE: Final = 64
+MAX_PAUSE: Final = 64
 # Addresses in store, and partners at most, those that are needed included.
 MAX_ADDRESSES: Final = 512
 MAX_ACTIVE: Final = 64
@@ -278,7 +278,7 @@ class Membership:
         if (known := self._known.get(name)) is None:
             return
         self.counters["members_failed"] += 1
-        pause = pause_after(known.failures, 1.0, LONGEST_PAUSE) * self._random.uniform(0.5, 1.0)
+        pause = pause_after(known.failures, 1.0, MAX_PAUSE) * self._random.uniform(0.5, 1.0)
         known.dial_s = now + pause * self._round_s
         known.failures += 1
         if known.other:

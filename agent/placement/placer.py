@@ -20,7 +20,7 @@ from agent.wire.placement import Mode, PlacementFacts
 # Longer than a handover takes, its lease included.
 GRANT_S: Final = 60.0
 FIRST_PAUSE_S: Final = 5.0
-LONGEST_PAUSE_S: Final = 300.0
+MAX_PAUSE_S: Final = 300.0
 # Failures after which the move of a plan or of an arrival is given up.
 ENOUGH: Final = 5
 # One that cannot even begin is given up later: a plan's other moves may have to make room first.
@@ -152,7 +152,7 @@ class Placer:
             self._forget(unit)
             return
         self.troubles[unit] = why
-        _, pauses = self._pauses.get(unit, (now, BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S)))
+        _, pauses = self._pauses.get(unit, (now, BackOff(FIRST_PAUSE_S, MAX_PAUSE_S)))
         self._pauses[unit] = now + pauses.next(), pauses
         if pauses.failures >= ENOUGH:
             self._wishes.pop(unit, None)
@@ -163,7 +163,7 @@ class Placer:
         if self.grants.granted(move, now):  # What came before it has its own.
             self.grants.release(unit)
         self.troubles[unit] = why
-        _, pauses = self._pauses.get(unit, (now, BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S)))
+        _, pauses = self._pauses.get(unit, (now, BackOff(FIRST_PAUSE_S, MAX_PAUSE_S)))
         self._pauses[unit] = now + pause_s, pauses
 
     def admits(

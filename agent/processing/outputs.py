@@ -9,10 +9,10 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from agent.wire.base import LONGEST_TEXT, Finite
+from agent.wire.base import MAX_TEXT, Finite
 
 MAX_FIELDS: Final = 64
-Text = Annotated[str, Meta(max_length=LONGEST_TEXT)]
+Text = Annotated[str, Meta(max_length=MAX_TEXT)]
 Whole = Annotated[int, Meta(ge=-(2**53), le=2**53)]
 Name = Annotated[str, Meta(max_length=32)]
 Output = Annotated[

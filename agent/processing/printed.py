@@ -6,7 +6,7 @@ from typing import Final
 
 WINDOW_S: Final = 10.0
 MAX_LINES: Final = 20  # in a window
-LONGEST_LINE: Final = 300
+MAX_LINE: Final = 300
 
 
 class PrintedLines:
@@ -21,7 +21,7 @@ class PrintedLines:
     def take(self, data: bytes, now: float) -> list[str]:
         """The lines to be logged once `data` was printed. O(bytes)."""
         *lines, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > LONGEST_LINE:
+        if len(self._rest) > MAX_LINE:
             lines.append(self._rest)
             self._rest = b""
         told = self._begin_window(now)
@@ -53,6 +53,6 @@ class PrintedLines:
 
 
 def _shown(line: bytes) -> str:
-    text = line[: LONGEST_LINE + 1].decode(errors="replace")
+    text = line[: MAX_LINE + 1].decode(errors="replace")
     shown = "".join([char if char.isprintable() else " " for char in text]).rstrip()
-    return shown if len(shown) <= LONGEST_LINE else shown[:LONGEST_LINE] + "…"
+    return shown if len(shown) <= MAX_LINE else shown[:MAX_LINE] + "…"

@@ -47,7 +47,7 @@ from agent.processing.worker import Request, Worker
 from agent.runtime.back_off import BackOff
 
 FIRST_PAUSE_S: Final = 1.0  # before a worker is started that never became ready
-LONGEST_PAUSE_S: Final = 60.0
+MAX_PAUSE_S: Final = 60.0
 
 
 class Processing(Dispatch):
@@ -57,7 +57,7 @@ class Processing(Dispatch):
         super().__init__()
         self._processors: dict[str, Processor] = {}
         self._wanted = workers
-        self._worker_back_off = BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+        self._worker_back_off = BackOff(FIRST_PAUSE_S, MAX_PAUSE_S)
 
     # --- interface ---
 

@@ -13,7 +13,7 @@ from agent.runtime.back_off import BackOff
 from agent.runtime.state_machine import StateMachine
 
 FIRST_PAUSE_S: Final = 1.0
-LONGEST_PAUSE_S: Final = 300.0
+MAX_PAUSE_S: Final = 300.0
 
 
 class Input:
@@ -108,7 +108,7 @@ class Processor(StateMachine):
         # Its places in the queue and among the timers.
         self.queued: int | None = None
         self.timer: int | None = None
-        self._back_off = BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+        self._back_off = BackOff(FIRST_PAUSE_S, MAX_PAUSE_S)
 
     def __repr__(self) -> str:
         return f"processor {self.definition.name}"

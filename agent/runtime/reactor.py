@@ -16,7 +16,7 @@ from agent.runtime.signals import StopSignal
 # core.
 WAITED_S = 1e-3
 # poll's timeout overflows above 24 days.
-LONGEST_POLL_MS = 60_000
+MAX_POLL_MS = 60_000
 
 P = ParamSpec("P")
 
@@ -162,7 +162,7 @@ class Reactor:
         # Rounded up: a poll that returns too early would only be repeated.
         if due == math.inf:
             return None
-        return min(LONGEST_POLL_MS, max(0, math.ceil((due - self.clock()) * 1e3)))
+        return min(MAX_POLL_MS, max(0, math.ceil((due - self.clock()) * 1e3)))
 
 
 def _first_due(parts: Iterable[Timekeeper]) -> float:

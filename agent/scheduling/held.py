@@ -13,7 +13,7 @@ from agent.wire.messages import AreaResult
 # window.
 SLACK_S: Final = 60.0
 SLACK_SHARE: Final = 0.1
-MOST_MS: Final = 1 << 53
+MAX_MS: Final = 1 << 53
 
 
 def with_held(results: Iterable[AreaResult], asked_s: float) -> tuple[AreaResult, ...]:
@@ -40,4 +40,4 @@ def _ends_ms(result: AreaResult) -> tuple[int, int] | None:
         return None
     ends = result.series.time_ms.ends
     # What no message may say: a node may claim any time.
-    return ends if min(ends) > -MOST_MS and max(ends) < MOST_MS else None
+    return ends if min(ends) > -MAX_MS and max(ends) < MAX_MS else None

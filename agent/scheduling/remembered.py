@@ -7,19 +7,19 @@ from typing import Final, Generic, TypeVar
 T = TypeVar("T")
 
 # Bounds the memory: 1,024 sets of 32 areas, or 32 of the largest ones.
-MOST_AREAS: Final = 32_768
-MOST_SETS: Final = 1_024
+MAX_AREAS: Final = 32_768
+MAX_SETS: Final = 1_024
 
 
 class Remembered(Generic[T]):
-    """What was found for each tuple of areas. It is cleared when it has `MOST_SETS` of them, or
-    `MOST_AREAS` in all: what is asked again is soon there again."""
+    """What was found for each tuple of areas. It is cleared when it has `MAX_SETS` of them, or
+    `MAX_AREAS` in all: what is asked again is soon there again."""
 
     __slots__ = ("_found", "_room")
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, ...], T] = {}
-        self._room = MOST_AREAS
+        self._room = MAX_AREAS
 
     def __len__(self) -> int:
         return len(self._found)
@@ -30,7 +30,7 @@ class Remembered(Generic[T]):
 
     def keep(self, areas: tuple[str, ...], found: T) -> T:
         """Remember and return what was found."""
-        if len(areas) > self._room or len(self._found) >= MOST_SETS:
+        if len(areas) > self._room or len(self._found) >= MAX_SETS:
             self.clear()
         self._room -= len(areas)
         self._found[areas] = found
@@ -39,4 +39,4 @@ class Remembered(Generic[T]):
     def clear(self) -> None:
         """Forget all: what the sets are compared with has changed."""
         self._found.clear()
-        self._room = MOST_AREAS
+        self._room = MAX_AREAS

@@ -14,7 +14,7 @@ from typing import Final
 from agent.wire.principals import Sender
 
 # Twice the size of the largest answer, so that it fits if there are no others; a Pi has as much.
-MOST: Final = 1 << 28
+MAX_HELD_BYTES: Final = 1 << 28
 # A node that was not asked before is assumed to have one reading a second: a time, and a value and
 # a flag for every channel.
 TIME_BYTES: Final = 8
@@ -22,8 +22,8 @@ CHANNEL_BYTES: Final = 5
 # Forms whose answers may be large.
 SIZED: Final = ("series", "buckets")
 FULL: Final = (
-    f"answers here hold all they may, {MOST >> 20} MiB together and of it as much for one sender "
-    "as is left: read yours, and ask again later or for less"
+    f"answers here hold all they may, {MAX_HELD_BYTES >> 20} MiB together and of it as much for "
+    "one sender as is left: read yours, and ask again later or for less"
 )
 
 
@@ -54,7 +54,7 @@ class SharedBudget:
 
     __slots__ = ("_held", "_most", "collect", "total")
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MAX_HELD_BYTES) -> None:
         self._most = most
         self._held: dict[Hashable, int] = {}
         self.total = 0

@@ -10,7 +10,7 @@ import msgspec
 
 from agent.alerts.notifications import history_of
 from agent.topics.events import Output, Progress
-from agent.wire.base import LONGEST_TEXT
+from agent.wire.base import MAX_TEXT
 from agent.wire.messages import Answer
 from agent.wire.overlay import Notification, Origin
 from agent.wire.predicates import MAX_ATTRIBUTES, Filter, Predicate
@@ -90,7 +90,7 @@ def trouble_of(
     iad: str, origin: Origin, time_ms: int, topic: str, what: str, text: str
 ) -> Notification:
     """The notification that tells of a topic's processor."""
-    told = {"iad": iad, "topic": topic, "kind": TROUBLE, "what": what, "text": text[:LONGEST_TEXT]}
+    told = {"iad": iad, "topic": topic, "kind": TROUBLE, "what": what, "text": text[:MAX_TEXT]}
     return Notification(origin, time_ms, {**told})
 
 

@@ -15,11 +15,11 @@ from agent.topics.lifecycle import TOPIC_TRANSITIONS
 from agent.wire.topics import Topic
 
 FIRST_PAUSE_S = 1.0
-LONGEST_PAUSE_S = 30.0
+MAX_PAUSE_S = 30.0
 # Messages whose checkpoint is missing: half of what an inbox sends without an acknowledgement.
 MANY = 32
 # Messages or outputs that wait behind a transaction before no more readings are asked for.
-MOST_WAITING = 1_000
+MAX_WAITING = 1_000
 
 
 class Input(Struct):
@@ -73,7 +73,7 @@ class TopicEntry(StateMachine):
         self.retry_s = self.renew_s = math.inf
         # Its place among the timers.
         self.due_s, self.handle = math.inf, -1
-        self.pauses = BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+        self.pauses = BackOff(FIRST_PAUSE_S, MAX_PAUSE_S)
         self.received = self.put_out = self.missed = self.rounds = self.rounds_failed = 0
         self.trouble = ""
         # What is wrong with outputs, each told once: a few sentences, but with each message.
@@ -102,7 +102,7 @@ class TopicEntry(StateMachine):
         """Whether so much waits behind a transaction that no more readings are asked for: masters
         that are away, or the disk, may hold it up for as long as they like."""
         waits = self.releasing or not self.owns
-        return waits and max(len(self.made), len(self.inputs)) >= MOST_WAITING
+        return waits and max(len(self.made), len(self.inputs)) >= MAX_WAITING
 
     def accept(self, time_ms: int, body: bytes, inbox: int | None, peer: str = "") -> Input:
         """Take a message in."""

@@ -50,7 +50,7 @@ RENEW_S = 20.0
 AGAIN_S = 0.25
 # The objective of a round's query, whose answer is due before the next round.
 PERCENTILE = 99.0
-LONGEST_ROUND_S = 10.0
+MAX_ROUND_S = 10.0
 
 Instructions = list[TopicsInstruction]
 ProcessorEvent = Emitted | Checkpointed | Held | Resumed
@@ -185,7 +185,7 @@ class Flow:
             entry.rounds_failed += 1
             return []
         entry.round_open = True
-        latency_ms = min(every_s, LONGEST_ROUND_S) * 1e3
+        latency_ms = min(every_s, MAX_ROUND_S) * 1e3
         query = Query(
             id=f"{topic.name[:48]}.{entry.rounds}",
             areas=topic.areas,

@@ -23,8 +23,8 @@ from agent.wire.overlay import Notification, Origin
 from agent.wire.topics import Topic
 
 # As many messages as an inbox remembers, and fewer if there are many shadows: of all of them.
-MOST_KNOWN: Final = 10_000
-MOST_KNOWN_IN_ALL: Final = 500_000
+MAX_KNOWN: Final = 10_000
+MAX_KNOWN_IN_ALL: Final = 500_000
 
 
 class Named(Struct, frozen=True, array_like=True):
@@ -79,7 +79,7 @@ class Shadow:
         self._last = max(self._last, inbox.last)
         for position in [each for each in self._contents if each <= progress.inbox]:
             del self._contents[position]
-        most = min(MOST_KNOWN, MOST_KNOWN_IN_ALL // shadows) + len(self._contents)
+        most = min(MAX_KNOWN, MAX_KNOWN_IN_ALL // shadows) + len(self._contents)
         for key in list(islice(self._known, max(0, len(self._known) - most))):
             del self._known[key]
         self.outputs.update({each.origin: each for each in checkpoint.outputs})

@@ -45,7 +45,7 @@ from agent.wire.topics import (
 )
 
 # A thousand clones, and others.
-MOST = 1_280
+MAX_TOPICS = 1_280
 
 
 class Topics:
@@ -69,7 +69,7 @@ class Topics:
         nearest: Callable[[str, AreaSet], str] = lambda *_: "",
         moved: Callable[[], dict[str, str]] = dict,
         guarded: Callable[[TopicStatus], TopicStatus] = lambda status: status,
-        most: int = MOST,
+        most: int = MAX_TOPICS,
     ) -> None:
         self._flow = Flow(iad)
         self._new_incarnation = new_incarnation

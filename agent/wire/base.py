@@ -10,7 +10,7 @@ from agent.wire.areas import AREA_PATTERN
 
 MAX_AREAS = 1_024
 MAX_CHANNELS = 64
-LONGEST_TEXT = 512
+MAX_TEXT = 512
 MAX_EVENTS = 128  # in one message
 MAX_EVENT_AREAS = 16
 MAX_DERIVED = 16  # channels that a clone computes for its device
@@ -19,8 +19,8 @@ MAX_MASTERS = 16  # that a node may choose from
 # Kinds of events that both ends know.
 TRIGGER_RAISED: Final = "trigger_raised"
 TRIGGER_CLEARED: Final = "trigger_cleared"
-LONGEST_WINDOW_S = 366 * 86_400.0
-LONGEST_TIMEOUT_MS = 3_600_000.0
+MAX_WINDOW_S = 366 * 86_400.0
+MAX_TIMEOUT_MS = 3_600_000.0
 # Default answer timeout, as a multiple of the SLO's latency.
 TIMEOUT_FACTOR = 4.0
 
@@ -31,8 +31,8 @@ Channel = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]{0,31}$(?!\n)")]
 RAW: Final = "_raw"  # suffix of a channel's name: its values before calibration
 Identifier = Annotated[str, Meta(min_length=1, max_length=64)]
 Label = Annotated[str, Meta(max_length=32)]
-Text = Annotated[str, Meta(max_length=LONGEST_TEXT)]
-Milliseconds = Annotated[float, Meta(ge=0.0, le=LONGEST_TIMEOUT_MS)]
+Text = Annotated[str, Meta(max_length=MAX_TEXT)]
+Milliseconds = Annotated[float, Meta(ge=0.0, le=MAX_TIMEOUT_MS)]
 Percentile = Annotated[float, Meta(gt=0.0, lt=100.0)]
 # Percentiles that a client may request: with any fanout, p_t (DSSP Eq. 2) still differs from 100.
 SloPercentile = Annotated[float, Meta(ge=0.001, le=99.9999)]

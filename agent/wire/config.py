@@ -22,7 +22,7 @@ File = Annotated[str, Meta(max_length=4_096, pattern=r"^[^\x00]*$")]
 
 DAY_S: Final = 86_400.0
 HIGHEST_PORT: Final = 65_535
-LONGEST_IPC_PATH: Final = 107  # bytes, in Linux's sockaddr_un
+MAX_IPC_PATH: Final = 107  # bytes, in Linux's sockaddr_un
 # Hosts whose traffic stays on this machine.
 LOOPBACK: Final = ("127.0.0.1", "localhost")
 
@@ -78,10 +78,9 @@ def require_usable(address: str, key: str, *, keyed: bool = False) -> None:
     """Raise ValueError unless `address` is usable; without keys it must be on this host."""
     kind, _, rest = address.partition("://")
     if kind == "ipc":
-        if not rest.isprintable() or not 0 < len(rest.encode()) <= LONGEST_IPC_PATH or rest == "*":
+        if not rest.isprintable() or not 0 < len(rest.encode()) <= MAX_IPC_PATH or rest == "*":
             raise ValueError(
-                f"{key} = {address!r} is not ipc://path with a path of at most "
-                f"{LONGEST_IPC_PATH} bytes"
+                f"{key} = {address!r} is not ipc://path with a path of at most {MAX_IPC_PATH} bytes"
             )
         return
     host, _, port = rest.rpartition(":")

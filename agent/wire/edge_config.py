@@ -29,7 +29,7 @@ from agent.wire.config import (
 )
 
 LEAST_RETENTION_BYTES: Final = 1 << 20
-LONGEST_CONDITION: Final = 256
+MAX_CONDITION: Final = 256
 MAX_TRIGGERS: Final = 64
 Limit = Annotated[float, Meta(ge=-1e9, le=1e9)]
 
@@ -194,7 +194,7 @@ class EdgeTrigger(Section, frozen=True):
         str,
         Meta(
             min_length=1,
-            max_length=LONGEST_CONDITION,
+            max_length=MAX_CONDITION,
             description="What raises it, such as temperature > 30 or rate(temperature) > 2/min; "
             "and, or and parentheses join comparisons of one sensor's channels.",
         ),
@@ -202,7 +202,7 @@ class EdgeTrigger(Section, frozen=True):
     clear: Annotated[
         str,
         Meta(
-            max_length=LONGEST_CONDITION,
+            max_length=MAX_CONDITION,
             description="What clears it, such as temperature < 28; empty: that the condition does "
             "not hold.",
         ),

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 class HardwareProfile(NamedTuple):
     """Service time of one subtask: lognormal with `mean_s` seconds and log-scale `sigma`.
 
-    A share `by_size` of it, 0..1, is proportional to the window's length, up to `LONGEST_WINDOW_S`;
+    A share `by_size` of it, 0..1, is proportional to the window's length, up to `MAX_WINDOW_S`;
     `mean_s` is then the mean over windows of uniform length, and `sigma` that of the noise.
     """
 
@@ -27,11 +27,11 @@ class HardwareProfile(NamedTuple):
 
     def expected_s(self, window_s: float) -> float:
         """The mean service time for a window of this length, in seconds."""
-        longest = min(window_s, LONGEST_WINDOW_S) / LONGEST_WINDOW_S
+        longest = min(window_s, MAX_WINDOW_S) / MAX_WINDOW_S
         return self.mean_s * ((1.0 - self.by_size) + self.by_size * 2.0 * longest)
 
 
-LONGEST_WINDOW_S: Final = 10_800.0
+MAX_WINDOW_S: Final = 10_800.0
 SIGMA: Final = 0.66
 # Sigma of the noise around the size-dependent part, so that FIFO sustains the same load as with
 # SIGMA.

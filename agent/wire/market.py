@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, UnsetType
 
 from agent.wire.base import (
-    LONGEST_TIMEOUT_MS,
+    MAX_TIMEOUT_MS,
     Address,
     Area,
     Areas,
@@ -33,7 +33,7 @@ class Terms(WireStruct, frozen=True):
 
     rate_per_s: Rate
     percentile: Percentile
-    budget_ms: Annotated[float, Meta(gt=0.0, le=LONGEST_TIMEOUT_MS)]
+    budget_ms: Annotated[float, Meta(gt=0.0, le=MAX_TIMEOUT_MS)]
 
 
 class Member(WireStruct, frozen=True):

@@ -9,7 +9,7 @@ from msgspec import Meta
 from agent.wire.base import Address, Message, Name, WireStruct
 
 MAX_TOLD_ADDRESSES: Final = 16
-LONGEST_AGE_MS: Final = 86_400_000
+MAX_AGE_MS: Final = 86_400_000
 
 
 class MemberAddress(WireStruct, frozen=True, array_like=True):
@@ -17,7 +17,7 @@ class MemberAddress(WireStruct, frozen=True, array_like=True):
 
     iad: Name
     address: Address
-    age_ms: Annotated[int, Meta(ge=0, le=LONGEST_AGE_MS)]
+    age_ms: Annotated[int, Meta(ge=0, le=MAX_AGE_MS)]
 
 
 class Members(Message, frozen=True, tag="members", omit_defaults=True):

@@ -16,11 +16,11 @@ from msgspec import UNSET, Meta, UnsetType, field
 from _core.columns.series import summary
 from agent.wire.about import About, AskedAreas, RoomName, ServiceInfo, Units, check_areas
 from agent.wire.base import (
-    LONGEST_TIMEOUT_MS,
-    LONGEST_WINDOW_S,
     MAX_EVENT_AREAS,
     MAX_EVENTS,
     MAX_MASTERS,
+    MAX_TIMEOUT_MS,
+    MAX_WINDOW_S,
     Area,
     Areas,
     Channel,
@@ -74,8 +74,8 @@ class Window(WireStruct, frozen=True, omit_defaults=True):
     node's own clock, or the wall-clock interval from `start_ms` (inclusive) to `end_ms`
     (exclusive), in milliseconds since 1970 UTC."""
 
-    last_s: Annotated[float, Meta(gt=0.0, le=LONGEST_WINDOW_S)] | None = None
-    ago_s: Annotated[float, Meta(ge=0.0, le=LONGEST_WINDOW_S)] = 0.0
+    last_s: Annotated[float, Meta(gt=0.0, le=MAX_WINDOW_S)] | None = None
+    ago_s: Annotated[float, Meta(ge=0.0, le=MAX_WINDOW_S)] = 0.0
     start_ms: Annotated[int, Meta(ge=0, lt=2**53)] | None = None
     end_ms: Annotated[int, Meta(ge=0, lt=2**53)] | None = None
 
@@ -117,7 +117,7 @@ class Slo(WireStruct, frozen=True):
     `latency_ms` (p_q and x_q of DSSP)."""
 
     percentile: SloPercentile
-    latency_ms: Annotated[float, Meta(gt=0.0, le=LONGEST_TIMEOUT_MS)]
+    latency_ms: Annotated[float, Meta(gt=0.0, le=MAX_TIMEOUT_MS)]
 
 
 class Summary(NamedTuple):
@@ -286,14 +286,14 @@ class Query(Message, frozen=True, tag="query", omit_defaults=True):
     slo: Slo
     channels: Channels = ()
     form: QueryForm = "series"
-    timeout_ms: Annotated[float, Meta(gt=0.0, le=LONGEST_TIMEOUT_MS)] | None = None
+    timeout_ms: Annotated[float, Meta(gt=0.0, le=MAX_TIMEOUT_MS)] | None = None
     service: Name = "default"
     label: Label = ""
     emulation_seed: Annotated[int, Meta(ge=0, lt=2**53)] | None = None
     takes_too_large: bool = False
     stale_ok: bool = False
     buckets: BucketCount | None = None
-    bucket_s: Annotated[float, Meta(gt=0.0, le=LONGEST_WINDOW_S)] | None = None
+    bucket_s: Annotated[float, Meta(gt=0.0, le=MAX_WINDOW_S)] | None = None
 
     def __post_init__(self) -> None:
         check_areas(self.areas, self.form)

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from agent.wire.base import (
-    LONGEST_TIMEOUT_MS,
     MAX_EVENT_AREAS,
+    MAX_TIMEOUT_MS,
     Area,
     Areas,
     Channel,
@@ -125,7 +125,7 @@ class CreateService(Message, frozen=True, tag="create_service", omit_defaults=Tr
     fewest: Annotated[int, Meta(ge=1, le=MAX_MEMBERS)] = 1
     relax: Annotated[float, Meta(ge=1.0, le=100.0)] = 1.0
     redundant: bool = False
-    timeout_ms: Annotated[float, Meta(gt=0.0, le=LONGEST_TIMEOUT_MS)] = 10_000.0
+    timeout_ms: Annotated[float, Meta(gt=0.0, le=MAX_TIMEOUT_MS)] = 10_000.0
 
 
 class AddIad(Message, frozen=True, tag="add_iad"):

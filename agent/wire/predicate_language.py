@@ -21,7 +21,7 @@ import json
 from functools import lru_cache
 from typing import Final, NoReturn
 
-from agent.wire.base import LONGEST_TEXT
+from agent.wire.base import MAX_TEXT
 from agent.wire.predicate_logic import (
     ORDER,
     Alternatives,
@@ -42,7 +42,7 @@ from agent.wire.predicates import (
 )
 from agent.wire.tokens import Token, TokenReader, token_pattern
 
-LARGEST_NUMBER: Final = 1e300
+MAX_NUMBER: Final = 1e300
 # Predicates that are handled while parentheses are multiplied out: more than any filter has that is
 # small enough, so that a short text cannot take a tenth of a second.
 WORK: Final = 2_048
@@ -206,7 +206,7 @@ class _Reader(TokenReader):
             value: Value = self._string(token)
         elif token.kind == "number":
             value = float(token.text)
-            if abs(value) > LARGEST_NUMBER:
+            if abs(value) > MAX_NUMBER:
                 self.fail("a number that is not so large")
         elif token.text in ("true", "false"):
             value = token.text == "true"
@@ -223,8 +223,8 @@ class _Reader(TokenReader):
             self.fail(
                 'a string with no other escapes than \\" \\\\ \\/ \\b \\f \\n \\r \\t \\u00e9'
             )
-        if len(text) > LONGEST_TEXT:
-            self.fail(f"a string of at most {LONGEST_TEXT} characters")
+        if len(text) > MAX_TEXT:
+            self.fail(f"a string of at most {MAX_TEXT} characters")
         return text
 
     def _limit(self, what: str, count: int, most: int, word: Token) -> None:

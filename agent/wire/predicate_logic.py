@@ -18,9 +18,9 @@ from agent.wire.predicates import (
 )
 
 ORDER: Final = ("<", "<=", ">", ">=")
-LONGEST_SHOWN: Final = 120
+MAX_SHOWN: Final = 120
 # Of so many on one attribute it is found out which two contradict each other.
-MOST_PAIRED: Final = 12
+MAX_PAIRED: Final = 12
 
 T = TypeVar("T")
 
@@ -237,7 +237,7 @@ def _possible(predicates: Sequence[Predicate]) -> bool:
 
 def _why_not(predicates: Sequence[Predicate]) -> str:
     # If two predicates contradict each other, naming just these is clearer.
-    for at, one in enumerate(predicates[:MOST_PAIRED]):
+    for at, one in enumerate(predicates[:MAX_PAIRED]):
         if not _possible([one]):
             return f"{_shown([one])} never holds"
         for other in predicates[:at]:
@@ -248,7 +248,7 @@ def _why_not(predicates: Sequence[Predicate]) -> str:
 
 def _shown(conjunction: Conjunction | Sequence[Predicate]) -> str:
     text = write_conjunction(conjunction)
-    return text if len(text) <= LONGEST_SHOWN else text[:LONGEST_SHOWN] + "…"
+    return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"
 
 
 def _makes_sense(predicate: Predicate) -> bool:

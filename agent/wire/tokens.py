@@ -10,7 +10,7 @@ from msgspec import Struct
 
 # Deeper than any sensible text, and far below the limit of Python's stack.
 MAX_NESTED: Final = 32
-LONGEST_SHOWN: Final = 20
+MAX_SHOWN: Final = 20
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ class TokenReader:
     def fail(self, expected: str, token: Token | None = None) -> NoReturn:
         """Raise the error that `expected` was expected at `token`, by default the current one."""
         found = token or self.token
-        text = found.text if len(found.text) <= LONGEST_SHOWN else found.text[:LONGEST_SHOWN] + "…"
+        text = found.text if len(found.text) <= MAX_SHOWN else found.text[:MAX_SHOWN] + "…"
         there = repr(text) if found.text else "the end"
         self.refuse(f"expected {expected}; got {there}", found)
 

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from agent.wire.base import (
-    LONGEST_TIMEOUT_MS,
-    LONGEST_WINDOW_S,
+    MAX_TIMEOUT_MS,
+    MAX_WINDOW_S,
     Area,
     Areas,
     Channels,
@@ -46,14 +46,14 @@ class Watch(Message, frozen=True, tag="watch", omit_defaults=True):
     areas: Areas
     slo: Slo
     style: Style
-    interval_s: Annotated[float, Meta(ge=0.05, le=LONGEST_WINDOW_S)]
-    window_s: Annotated[float, Meta(gt=0.0, le=LONGEST_WINDOW_S)] | None = None
-    lasting_s: Annotated[float, Meta(gt=0.0, le=LONGEST_WINDOW_S)] | None = None
+    interval_s: Annotated[float, Meta(ge=0.05, le=MAX_WINDOW_S)]
+    window_s: Annotated[float, Meta(gt=0.0, le=MAX_WINDOW_S)] | None = None
+    lasting_s: Annotated[float, Meta(gt=0.0, le=MAX_WINDOW_S)] | None = None
     trigger: Text = ""
     on: Text = ""
     channels: Channels = ()
     form: Form = "series"
-    timeout_ms: Annotated[float, Meta(gt=0.0, le=LONGEST_TIMEOUT_MS)] | None = None
+    timeout_ms: Annotated[float, Meta(gt=0.0, le=MAX_TIMEOUT_MS)] | None = None
     service: Name = "default"
     label: Label = ""
     after: Count | None = None

@@ -10,7 +10,7 @@ from msgspec import Meta
 from agent.wire.base import Name, Text
 from agent.wire.config import HIGHEST_PORT, File, Positive, Section
 
-LONGEST_URL = 2_048
+MAX_URL = 2_048
 # Per master, as each has a thread.
 MAX_WEBHOOKS = 16
 
@@ -49,7 +49,7 @@ class Receiver(Section, frozen=True):
 
     name: Annotated[Name, Meta(description="What it is called here, and in what is posted.")]
     url: Annotated[
-        str, Meta(max_length=LONGEST_URL, description="http://… or https://…; said to nobody.")
+        str, Meta(max_length=MAX_URL, description="http://… or https://…; said to nobody.")
     ]
     filter: Annotated[
         Text, Meta(min_length=1, description="What is posted: a filter (subscriptions.md).")

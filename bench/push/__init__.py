@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 CASES: Final = {"own": (5_000, 5.0), "shared": (100, 50.0)}
 PEERS: Final = {"tree": "mosquitto, clients filter all", "topics": "mosquitto, by topic"}
 LEAST_P99: Final = {"own": 1.0, "shared": 0.5}
-MOST_BYTES: Final = 110.0  # of a delivery
+MAX_BYTES: Final = 110.0  # of a delivery
 
 
 def run(arguments: Sequence[str] = ()) -> Iterator[Result]:
@@ -90,5 +90,5 @@ def _results(name: str, found: dict[str, Contender]) -> Iterator[Result]:
         "bytes",
         PEERS["topics"],
         topics.payload / topics.messages,
-        most=MOST_BYTES if name == "own" else None,
+        most=MAX_BYTES if name == "own" else None,
     )

@@ -28,6 +28,7 @@ from bench.push.workload import Event, Wanted
 from fleet.common.toml import dump
 from fleet.inventory.overlay_plan import OverlayPlan
 from fleet.testbed.ports import free_address
+from testkit.waiting import wait_until
 
 PLAN: Final = OverlayPlan(
     (("a", "b"),),
@@ -95,16 +96,15 @@ class Masters:
 
     def wait_until(self, iads: Iterable[str] = tuple(PLAN.places), **counters: int) -> None:
         """Wait until the masters' counters have these values."""
-        give_up = time.monotonic() + PATIENCE_S
         for iad in iads:
             with Operator(f"ipc://{self._folder}/{iad}/operator") as operator:
-                while True:
-                    found = operator.status(60_000).counters
-                    if all(found[name] == count for name, count in counters.items()):
-                        break
-                    if time.monotonic() > give_up:
-                        sys.exit(f"error: {iad} has {found}, not {counters}")
-                    time.sleep(0.05)
+                wait_until(
+                    lambda asked=operator: asked.status(60_000).counters,  # type: ignore[misc]
+                    lambda found: counters.items() <= found.items(),
+                    patience_s=PATIENCE_S,
+                    pause_s=0.05,
+                    what=f"{iad} is not at {counters}, but",
+                )
 
     def links_lost(self) -> int:
         """Number of times a link between two of them went down, at either end."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fleet.inventory.folder import Folder
 
 # As the wire's `Text`, which is not imported for the sake of --help.
-LONGEST_TEXT = 512
+MAX_TEXT = 512
 V = TypeVar("V")
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -112,8 +112,8 @@ def _identifier(text: str) -> str:
 
 
 def _condition(text: str) -> str:
-    if len(text) > LONGEST_TEXT:
-        raise ValueError(f"it has {len(text)} characters; at most {LONGEST_TEXT} are read")
+    if len(text) > MAX_TEXT:
+        raise ValueError(f"it has {len(text)} characters; at most {MAX_TEXT} are read")
     return _encodable(text)
 
 

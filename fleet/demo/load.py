@@ -25,7 +25,7 @@ from fleet.testbed.testbed import Testbed
 POLICIES: Final[tuple[Policy, ...]] = ("fifo", "edfq")
 LOOK_EVERY_S: Final = 1.0
 # Long enough for a hundred response times of every node, at a load that two cores easily carry.
-LONGEST_WARM_UP_S: Final = 15.0
+MAX_WARM_UP_S: Final = 15.0
 WARM_UP_RATE_PER_S: Final = 8.0
 
 
@@ -74,7 +74,7 @@ def warm_up(
 ) -> None:
     """Ask every node by itself, so that deadlines rest on what was measured."""
     show.heading("7  Warm-up")
-    seconds = min(LONGEST_WARM_UP_S, options.seconds / 2)
+    seconds = min(MAX_WARM_UP_S, options.seconds / 2)
     trace = workload.warm_up(
         bed.plan,
         seconds=seconds,

@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 from fleet.common.exits import CommandError
 
 # IEEE 802.11-2020, 9.4.2.2 and J.4.1.
-LONGEST_SSID: Final = 32
+MAX_SSID: Final = 32
 SHORTEST_PASSWORD: Final = 8
-LONGEST_PASSWORD: Final = 63
+MAX_PASSWORD: Final = 63
 ROUNDS: Final = 4_096
 KEY_BYTES: Final = 32
 COUNTRY: Final = re.compile(r"[A-Z]{2}")
@@ -38,16 +38,16 @@ class Wifi(NamedTuple):
 def network(ssid: str, country: str, password: str) -> Wifi:
     """The network of this name. CommandError, which never shows the password."""
     name = ssid.encode()
-    if not 1 <= len(name) <= LONGEST_SSID or not ssid.isprintable():
-        raise CommandError(f"--wifi: a network's name has 1 to {LONGEST_SSID} printable bytes")
+    if not 1 <= len(name) <= MAX_SSID or not ssid.isprintable():
+        raise CommandError(f"--wifi: a network's name has 1 to {MAX_SSID} printable bytes")
     if not COUNTRY.fullmatch(country):
         raise CommandError("--wifi-country: two capital letters, such as DE (ISO 3166-1)")
     if not (password.isascii() and password.isprintable()):
         raise CommandError("the Wi-Fi password has characters that WPA2 does not know")
-    if not SHORTEST_PASSWORD <= len(password) <= LONGEST_PASSWORD:
+    if not SHORTEST_PASSWORD <= len(password) <= MAX_PASSWORD:
         raise CommandError(
             f"the Wi-Fi password has {len(password)} characters; WPA2 takes "
-            f"{SHORTEST_PASSWORD} to {LONGEST_PASSWORD}"
+            f"{SHORTEST_PASSWORD} to {MAX_PASSWORD}"
         )
     key = hashlib.pbkdf2_hmac("sha1", password.encode(), name, ROUNDS, KEY_BYTES)
     return Wifi(ssid, country, key.hex())

@@ -16,7 +16,7 @@ from msgspec import Struct
 # before it.
 HOLD_S: Final = 0.7
 # Digits of microseconds since 1970; longer numbers are no plausible time.
-LONGEST_TIME: Final = 16
+MAX_TIME: Final = 16
 
 
 class Entry(NamedTuple):
@@ -102,7 +102,7 @@ def entry(host: str, line: str) -> Entry | None:
     priority = _one(row.get("PRIORITY"))
     time_us = _one(row.get("__REALTIME_TIMESTAMP"))
     return Entry(
-        time_us=int(time_us) if time_us.isdecimal() and len(time_us) <= LONGEST_TIME else 0,
+        time_us=int(time_us) if time_us.isdecimal() and len(time_us) <= MAX_TIME else 0,
         host=host,
         # The unit that a line of systemd's is about is in this field; the other has systemd's own
         # scope.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 # A longer line is returned in pieces, so that a host cannot fill this machine's memory.
-LONGEST_LINE: Final = 64 * 1024
+MAX_LINE: Final = 64 * 1024
 
 
 class Lines:
@@ -17,13 +17,13 @@ class Lines:
     def feed(self, data: bytes) -> list[str]:
         """The lines that `data` completes. O(bytes)."""
         self._rest += data
-        if b"\n" not in data and len(self._rest) <= LONGEST_LINE:
+        if b"\n" not in data and len(self._rest) <= MAX_LINE:
             return []
         *whole, rest = bytes(self._rest).split(b"\n")
         lines = [piece for line in whole for piece in _pieces(line)]
-        while len(rest) > LONGEST_LINE:
-            lines.append(rest[:LONGEST_LINE])
-            rest = rest[LONGEST_LINE:]
+        while len(rest) > MAX_LINE:
+            lines.append(rest[:MAX_LINE])
+            rest = rest[MAX_LINE:]
         self._rest = bytearray(rest)
         return [_text(line) for line in lines]
 
@@ -34,9 +34,9 @@ class Lines:
 
 
 def _pieces(line: bytes) -> list[bytes]:
-    if len(line) <= LONGEST_LINE:
+    if len(line) <= MAX_LINE:
         return [line]
-    return [line[i : i + LONGEST_LINE] for i in range(0, len(line), LONGEST_LINE)]
+    return [line[i : i + MAX_LINE] for i in range(0, len(line), MAX_LINE)]
 
 
 def _text(line: bytes) -> str:

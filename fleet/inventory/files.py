@@ -46,7 +46,7 @@ from fleet.inventory.parties import CLIENT, OPERATOR, HostOf, Keys, Party
 CONFIGURATION: Final = "/etc/sanderling"
 STATE: Final = "/var/lib/sanderling"
 # Masters that others are found through, and the file with their keys.
-MOST_BOOTSTRAP: Final = 3
+MAX_BOOTSTRAP: Final = 3
 BOOTSTRAP_KEYS: Final = "keys/bootstrap.public"
 # A master's latency model beside its configuration.
 LATENCY_MODEL: Final = "latency-model.json"
@@ -175,7 +175,7 @@ def _placement(fleet: Inventory, iad: Iad) -> MasterPlacement:
 
 def _bootstrap(fleet: Inventory) -> tuple[Iad, ...]:
     """The IADs at whose masters the others begin to look."""
-    return fleet.iad[:MOST_BOOTSTRAP]
+    return fleet.iad[:MAX_BOOTSTRAP]
 
 
 def areas_of(iad: Iad, visiting: Iterable[HostOf] = ()) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from fleet.inventory.model import Iad, Inventory, Master, Node
 Role = Literal["master", "node", "client", "operator"]
 # The name of a master's host within its IAD; reserved among nodes.
 MASTER: Final = "master"
-LONGEST_LABEL: Final = 63  # of a host name: RFC 1035, 2.3.4
+MAX_LABEL: Final = 63  # of a host name: RFC 1035, 2.3.4
 UNITS: Final = {"node": "sanderling-edge.service", "master": "sanderling-master.service"}
 
 
@@ -98,7 +98,7 @@ def hosts(fleet: Inventory) -> Iterator[HostOf]:
 def hostname_of(name: str) -> str:
     """The host name of ``iad4/n3``: ``iad4-n3``; lower case, with ``-`` for all other
     characters."""
-    label = re.sub(r"[^a-z0-9]+", "-", name.lower())[:LONGEST_LABEL]
+    label = re.sub(r"[^a-z0-9]+", "-", name.lower())[:MAX_LABEL]
     return label.strip("-") or "node"
 
 

@@ -15,7 +15,7 @@ import threading
 from typing import Any
 
 MAX_LINES = 5
-LONGEST_LINE = 300
+MAX_LINE = 300
 CONNECT_S = 3.0
 # Kernel messages about a failing card, file system or power supply.
 CARD = re.compile(
@@ -63,7 +63,7 @@ def _entry(row: dict[str, Any]) -> dict[str, Any]:
         said = bytes(said).decode(errors="replace")
     return {
         "time_s": int(row.get("__REALTIME_TIMESTAMP") or 0) / 1e6,
-        "text": str(said or "").strip()[:LONGEST_LINE],
+        "text": str(said or "").strip()[:MAX_LINE],
         "kind": str(row.get("SANDERLING_KIND") or ""),
         "sensor": str(row.get("SANDERLING_SENSOR") or ""),
     }

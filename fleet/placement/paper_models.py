@@ -17,7 +17,7 @@ DEGREE: Final = 4
 ITERATIONS: Final = 1_000  # of L-BFGS, at most
 # The logarithm of a latency that is believed: networks go anywhere beyond what they were shown.
 LEAST_LOG: Final = -12.0
-MOST_LOG: Final = 12.0
+MAX_LOG: Final = 12.0
 
 
 def features(topics: Sequence[Topic]) -> list[list[float]]:
@@ -53,7 +53,7 @@ class PaperModel:
     def latencies(self, topics: Sequence[Topic]) -> list[float]:
         """See LatencyModel. KeyError for a number of topics that no run had."""
         found = self._models[len(topics)].predict(features(topics))
-        return [exp(min(max(float(each), LEAST_LOG), MOST_LOG)) for each in found]
+        return [exp(min(max(float(each), LEAST_LOG), MAX_LOG)) for each in found]
 
 
 def _polynomial(rows: Any, logs: Any) -> Any:

@@ -23,7 +23,7 @@ from agent.placement.world import Objective, PlacementError, Unit
 from fleet.placement import latency
 from fleet.placement.packing import Planner, Problem, either
 
-MOST: Final = 32  # processors that the model takes
+MAX_PROCESSORS: Final = 32  # processors that the model takes
 NO_WORK_S: Final = 1e-6  # the service time of a processor that has none
 
 
@@ -184,7 +184,7 @@ class Packing:
             [topic.load for topic in seen],
             latency.candidates(self.model, seen, headroom or self.headroom),
             [topic.objective for topic in topics],
-            [min(MOST, master.max_processors) for master in world.masters],
+            [min(MAX_PROCESSORS, master.max_processors) for master in world.masters],
             [
                 max(master.compute - load, 0.0)
                 for master, load in zip(world.masters, others, strict=True)

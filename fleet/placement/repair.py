@@ -17,7 +17,7 @@ from fleet.placement.packing import Bins
 Fits = Callable[[int, Sequence[int]], bool]
 
 # Sets of topics that are tried at most; beyond, the heaviest go.
-MOST_TRIED: Final = 20_000
+MAX_TRIED: Final = 20_000
 FEW: Final = 2  # topics of a master that is worth emptying
 
 
@@ -68,7 +68,7 @@ def repaired(
     `keep` is `fits` by default; one with less headroom saves moves, for who stays is measured
     and who comes is predicted. Topics go where they fit. Of each bin that is not kept the
     fewest topics go: of those sets one that other bins take without a new master, the lightest.
-    O(bins · most · `MOST_TRIED`) questions at worst, and each is about one bin.
+    O(bins · most · `MAX_TRIED`) questions at worst, and each is about one bin.
     """
     keep = keep or fits
     found = [list(each) for each in bins]
@@ -114,7 +114,7 @@ def _relieve(
 
 def _sets(topics: Sequence[int], count: int, load: Sequence[float]) -> Iterable[Sequence[int]]:
     """All sets of so many topics, or the heaviest alone if those are too many to try."""
-    if comb(len(topics), count) <= MOST_TRIED:
+    if comb(len(topics), count) <= MAX_TRIED:
         return combinations(topics, count)
     return [sorted(topics, key=lambda topic: (-load[topic], topic))[:count]]
 

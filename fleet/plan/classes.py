@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from agent.wire.base import LONGEST_TIMEOUT_MS, Name, SloPercentile
+from agent.wire.base import MAX_TIMEOUT_MS, Name, SloPercentile
 from agent.wire.config import ConfigError, Count, Section, load
 from fleet.simulation.layout import FleetLayout
 from fleet.simulation.workload import PERCENTILE, TABLE_II
@@ -25,7 +25,7 @@ class ClassSection(Section, frozen=True):
 
     name: ClassName
     share: Annotated[float, Meta(gt=0.0, le=1.0)]
-    slo_ms: Annotated[float, Meta(ge=LEAST_SLO_MS, le=LONGEST_TIMEOUT_MS)]
+    slo_ms: Annotated[float, Meta(ge=LEAST_SLO_MS, le=MAX_TIMEOUT_MS)]
     percentile: SloPercentile = PERCENTILE
     iads: Some = 1
     nodes: Some = 1

@@ -28,7 +28,7 @@ MAX_SAMPLES: Final = 100_000
 LEAST_SHARE: Final = 0.01
 # If this share of a class's queries to one IAD go to the same IAD, it is a hot spot.
 HOT: Final = 0.95
-LONGEST_NAME: Final = 32
+MAX_NAME: Final = 32
 
 Row = Mapping[str, Any]
 Shape = tuple[int, int]
@@ -194,7 +194,7 @@ def _classes(rows: Iterable[Row]) -> tuple[tuple[AskedClass, ...], int]:
     classes = []
     for key in sorted(by_class, key=lambda key: (-_queries(by_class[key]), key)):
         label, _, percentile, slo_ms = key
-        name = "".join(c if c.isprintable() else "?" for c in label.strip())[:LONGEST_NAME].strip()
+        name = "".join(c if c.isprintable() else "?" for c in label.strip())[:MAX_NAME].strip()
         names[name] += 1
         if names[name] > 1:
             name = f"{name} ({names[name]})"

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from agent.wire.base import LONGEST_TIMEOUT_MS
+from agent.wire.base import MAX_TIMEOUT_MS
 from agent.wire.config import ConfigError
 from agent.wire.records import AnyRecord, QueryRecord, SubtaskRecord, TaskRecord, decode_record
 from fleet.simulation.virtual import TESTBED_DELAYS
@@ -22,7 +22,7 @@ from fleet.simulation.virtual import TESTBED_DELAYS
 # Minimum of queries (tasks) with complete records; with fewer, the testbed's means are used.
 LEAST_MEASURED: Final = 30
 # The longest answer timeout, plus the evaluation before it.
-LONGEST_RECORD_MS: Final = 2.0 * LONGEST_TIMEOUT_MS
+MAX_RECORD_MS: Final = 2.0 * MAX_TIMEOUT_MS
 # Of IADs and nodes: they are printed.
 NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
 
@@ -84,7 +84,7 @@ class _ImpossibleError(Exception):
 def _check_order(*times_ms: float) -> None:
     """ValueError unless the times of a record are ascending and the answer took no longer than
     permitted."""
-    if not all(a <= b for a, b in itertools.pairwise((*times_ms, LONGEST_RECORD_MS))):
+    if not all(a <= b for a, b in itertools.pairwise((*times_ms, MAX_RECORD_MS))):
         raise _ImpossibleError
 
 

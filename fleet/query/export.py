@@ -28,7 +28,7 @@ from fleet.terminal import output, screen
 PASSING: Final = ("over_rate", "overloaded")
 LATE: Final = ("timeout", "iad_unreachable")
 PAUSES_S: Final = (1.0, 2.0, 4.0, 8.0)
-MOST_SAID: Final = 16
+MAX_SAID: Final = 16
 FIRST_BUCKETS: Final = 100
 ABOUT_MS: Final = 5_000.0
 
@@ -224,11 +224,11 @@ def _bar(options: Options) -> Iterator[Callable[[float, int], object]]:
 def _say(told: Told, options: Options) -> int:
     """Say on stderr what was written, and what is missing; the exit status."""
     missing = told.missing()
-    for gap, count in missing[:MOST_SAID]:
+    for gap, count in missing[:MAX_SAID]:
         part = "" if count == told.slices else f", of {count} of {told.slices} parts of the window"
         output.say(f"missing {gap.area}: {gap.message or screen.GAPS[gap.reason]}{part}")
-    if len(missing) > MOST_SAID:
-        output.say(f"{len(missing) - MOST_SAID} more are missing")
+    if len(missing) > MAX_SAID:
+        output.say(f"{len(missing) - MAX_SAID} more are missing")
     what = {"series": "readings", "aggregate": "aggregates"}.get(options.form, "buckets")
     where = options.target or "stdout"
     areas = f"{len(told.areas)} area{'' if len(told.areas) == 1 else 's'}"

@@ -17,7 +17,7 @@ STYLES = {"accepted": "green", "serves": "green", "refused": "red", "no answer":
 # Maximum number of a member's areas that are named; the others are counted.
 NAMED_AREAS = 3
 # Maximum length of IAD names for which lines fit 80 columns.
-LONGEST_NAME = 24
+MAX_NAME = 24
 
 
 def show_report(screen: Console, report: ServiceReport) -> None:
@@ -71,7 +71,7 @@ def show_pool(screen: Console, service: Service) -> None:
 
 def _long_names(iads: Iterable[str]) -> tuple[str, ...]:
     """The column of names, if one is so long that it must be folded."""
-    return ("IAD",) if any(len(iad) > LONGEST_NAME for iad in iads) else ()
+    return ("IAD",) if any(len(iad) > MAX_NAME for iad in iads) else ()
 
 
 def _coverage(report: ServiceReport) -> str:

@@ -11,7 +11,7 @@ from typing import Final
 from agent.wire.messages import Window
 
 FIRST_MS: Final = 60_000
-LONGEST_MS: Final = 86_400_000
+MAX_MS: Final = 86_400_000
 SHORTEST_MS: Final = 1_000
 # Values in an answer: a few megabytes here, and less than a frame at any node.
 WANTED: Final = 100_000
@@ -29,7 +29,7 @@ class Slices:
         first_ms: int = FIRST_MS,
         wanted: int = WANTED,
         step_ms: int = SHORTEST_MS,
-        longest_ms: int = LONGEST_MS,
+        longest_ms: int = MAX_MS,
     ) -> None:
         """Slices are as long as some number of `step_ms`, all but the last."""
         if start_ms >= end_ms:

@@ -17,13 +17,13 @@ from fleet.rollout.workers import carry_out
 
 # Idle time after which a connection is closed: steps follow each other within moments, unless a
 # host waits for its turn.
-MOST_IDLE: Final = 4
+MAX_IDLE: Final = 4
 
 
 class Idle:
     """Sessions that are idle between two steps. Used by several threads."""
 
-    def __init__(self, most: int = MOST_IDLE) -> None:
+    def __init__(self, most: int = MAX_IDLE) -> None:
         self._most = most
         self._lock = threading.Lock()
         self._sessions: dict[str, Session] = {}  # whose step ended last comes last

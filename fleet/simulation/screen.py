@@ -16,7 +16,7 @@ from fleet.terminal import screen
 POLICY_NAMES: Final = {"fifo": "FIFO", "edfq": "EDFQ"}
 BAR_WIDTH: Final = 24
 # The longest text beside a bar, with its margins.
-LONGEST_WORD: Final = len("10,000/30,000 answers") + 5
+MAX_WORD: Final = len("10,000/30,000 answers") + 5
 Advance = Callable[[float, str], None]
 """How much is done, of the total, and a word about it."""
 
@@ -48,7 +48,7 @@ class DemoScreen:
         if not self.bars.is_terminal:
             yield lambda _done, _word: None
             return
-        if len(text) + BAR_WIDTH + LONGEST_WORD > self.bars.width:
+        if len(text) + BAR_WIDTH + MAX_WORD > self.bars.width:
             # On a line of its own, so that nothing is truncated.
             screen.line(self.bars, f"{text} …")
             text = ""

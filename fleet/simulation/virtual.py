@@ -42,7 +42,7 @@ from agent.wire.messages import Aggregate, Answer, Hello, Series, Subtask, Subta
 from agent.wire.packed import Int64Column
 from fleet.simulation.layout import FleetLayout, IadLayout, NodeLayout
 from fleet.simulation.measures import Outcome
-from fleet.simulation.workload import LONGEST_WINDOW_S, Arrival
+from fleet.simulation.workload import MAX_WINDOW_S, Arrival
 
 # Number of unloaded response times in each node's window before the first query.
 WARM_SAMPLES: Final = 10_000
@@ -86,7 +86,7 @@ def warm_times(
     draw_window = random.Random(f"warm windows {node.name}")
     windows_s, served_s = array("d"), array("d")
     for _ in range(samples):
-        windows_s.append(draw_window.uniform(1.0, LONGEST_WINDOW_S))
+        windows_s.append(draw_window.uniform(1.0, MAX_WINDOW_S))
         served_s.append(service(node, draw.getrandbits(53), windows_s[-1]))
     return windows_s, served_s
 

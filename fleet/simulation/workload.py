@@ -18,7 +18,7 @@ from msgspec import Struct
 from agent.wire.messages import Query, Slo, Window
 from fleet.simulation.layout import PRELOAD_ROWS, FleetLayout
 
-LONGEST_WINDOW_S: Final = 10_800.0
+MAX_WINDOW_S: Final = 10_800.0
 PERCENTILE: Final = 99.0
 # Label of a run; its queries are in no class.
 WARM_UP: Final = "warm-up"
@@ -107,7 +107,7 @@ def arrivals(
             for iad in iads
             for node in draw.sample(iad.nodes, min(kind.nodes, len(iad.nodes)))
         ]
-        last_s = draw.uniform(1.0, min(LONGEST_WINDOW_S, history_s))
+        last_s = draw.uniform(1.0, min(MAX_WINDOW_S, history_s))
         yield Arrival(
             number=number,
             at_s=at_s,
@@ -144,7 +144,7 @@ def warm_up(
     trace = []
     for number in range(round(seconds * rate_per_s * len(nodes))):
         scheduler, area = nodes[number % len(nodes)]
-        last_s = draw.uniform(1.0, LONGEST_WINDOW_S)
+        last_s = draw.uniform(1.0, MAX_WINDOW_S)
         trace.append(
             Arrival(
                 number=number,

@@ -44,7 +44,7 @@ MAIN: Final = """from fleet.on_host.program import start
 start(globals().get("REQUEST"), globals().get("ARCHIVE", b""))
 """
 # Room for the facts of a host with many files; a host cannot fill this machine's memory.
-LONGEST_LINE: Final = 16 << 20
+MAX_LINE: Final = 16 << 20
 MAX_STDERR: Final = 4_096
 RECEIVE: Final = 65_536
 # Long-running programs send a line regularly (`beat`): silence is a lost connection.
@@ -148,8 +148,8 @@ def _lines(channel: paramiko.Channel) -> Iterator[Answer]:
     rest = b""
     while piece := channel.recv(RECEIVE):
         *lines, rest = (rest + piece).split(b"\n")
-        if len(rest) > LONGEST_LINE:
-            raise HostError("failed", f"the host wrote more than {LONGEST_LINE} bytes in one line")
+        if len(rest) > MAX_LINE:
+            raise HostError("failed", f"the host wrote more than {MAX_LINE} bytes in one line")
         for line in lines:
             try:
                 yield json.loads(line)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from agent.wire.base import LONGEST_TIMEOUT_MS, LONGEST_WINDOW_S
+from agent.wire.base import MAX_TIMEOUT_MS, MAX_WINDOW_S
 from agent.wire.figures import percentile_in_words
 from agent.wire.messages import Slo
 
@@ -38,7 +38,7 @@ def parse_duration(text: str) -> float:
 def parse_window(text: str) -> float:
     """Length of a window in seconds: a duration above zero, at most 366 days."""
     seconds = parse_duration(text)
-    if not 0 < seconds <= LONGEST_WINDOW_S:
+    if not 0 < seconds <= MAX_WINDOW_S:
         raise UnitError(f"{text!r} is no length of a window; it is above 0 and at most 366d")
     return seconds
 
@@ -46,7 +46,7 @@ def parse_window(text: str) -> float:
 def parse_interval(text: str) -> float:
     """Seconds from one round of a watch to the next: from 50 ms to 366 days."""
     seconds = parse_duration(text)
-    if not SHORTEST_INTERVAL_S <= seconds <= LONGEST_WINDOW_S:
+    if not SHORTEST_INTERVAL_S <= seconds <= MAX_WINDOW_S:
         raise UnitError(f"{text!r} is no time between rounds; it is from 50ms to 366d")
     return seconds
 
@@ -54,7 +54,7 @@ def parse_interval(text: str) -> float:
 def parse_ago(text: str) -> float:
     """How long ago a window ended, in seconds: a duration of at most 366 days."""
     seconds = parse_duration(text)
-    if seconds > LONGEST_WINDOW_S:
+    if seconds > MAX_WINDOW_S:
         raise UnitError(f"{text!r} is longer ago than 366d")
     return seconds
 
@@ -62,7 +62,7 @@ def parse_ago(text: str) -> float:
 def parse_timeout(text: str) -> float:
     """Milliseconds of a timeout: a duration above zero, at most one hour."""
     milliseconds = parse_duration(text) * 1e3
-    if not 0 < milliseconds <= LONGEST_TIMEOUT_MS:
+    if not 0 < milliseconds <= MAX_TIMEOUT_MS:
         raise UnitError(f"{text!r} is no time to wait; it is above 0 and at most 1h")
     return milliseconds
 

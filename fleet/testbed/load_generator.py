@@ -19,7 +19,7 @@ from fleet.simulation.workload import Arrival
 # How long a replay waits for an answer after the query's own answer timeout.
 GRACE_S: Final = 2.0
 # Maximum sleep, so that `tick` is called often enough for a progress bar.
-LONGEST_POLL_MS: Final = 200.0
+MAX_POLL_MS: Final = 200.0
 
 Tick = Callable[[float, int], None]
 """Called with the seconds since the start and the answers so far; may raise to end the run."""
@@ -86,7 +86,7 @@ class LoadGenerator:
         """The answers that arrive within `longest_s` seconds: the first, and all that are there
         then."""
         # Rounded up: a poll that ends slightly early would only be repeated.
-        wait_ms = math.ceil(min(max(0.0, longest_s * 1e3), LONGEST_POLL_MS))
+        wait_ms = math.ceil(min(max(0.0, longest_s * 1e3), MAX_POLL_MS))
         for socket, _ in self._poller.poll(wait_ms):
             yield self._of_socket[socket].receive(0)
 

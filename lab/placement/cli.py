@@ -9,6 +9,7 @@ import click
 
 from fleet.cli.options import SEED, results_folder
 from fleet.terminal.installing import require
+from lab.options import results_in
 
 
 @click.command(short_help="Compare homes by RELOC, its peers and ours.")
@@ -19,13 +20,7 @@ from fleet.terminal.installing import require
     show_default=True,
     help="Cases drawn at each point.",
 )
-@click.option(
-    "--results",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("var/placement-homes"),
-    show_default=True,
-    help="Where placement-homes.csv, .svg and .md go.",
-)
+@results_in("var/placement-homes", "placement-homes.csv, .svg and .md go")
 def homes(seeds: int, results: Path) -> int:
     """Compare homes by RELOC, its peers and ours, over locality, spool sizes and clusters.
 
@@ -42,13 +37,7 @@ def homes(seeds: int, results: Path) -> int:
 @click.command(short_help="Pack topics onto brokers (k-TCP): models and planners.")
 @click.option("--quick", is_flag=True, help="Half a minute: 20 topics, few training runs.")
 @SEED
-@click.option(
-    "--results",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("var/placement-topics"),
-    show_default=True,
-    help="Where placement-topics.csv, .svg and .md go.",
-)
+@results_in("var/placement-topics", "placement-topics.csv, .svg and .md go")
 def placement_topics(quick: bool, seed: int, results: Path) -> int:
     """Pack topics onto brokers (k-TCP): latency models, planners, and one queue for all.
 
@@ -64,13 +53,7 @@ def placement_topics(quick: bool, seed: int, results: Path) -> int:
 @click.command(short_help="Let clones move by themselves: Flock's rule and ours.")
 @click.option("--quick", is_flag=True, help="Half a minute: few clones, few games.")
 @SEED
-@click.option(
-    "--results",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("var/placement-clones"),
-    show_default=True,
-    help="Where placement-clones.csv, .svg and .md go.",
-)
+@results_in("var/placement-clones", "placement-clones.csv, .svg and .md go")
 def placement_clones(quick: bool, seed: int, results: Path) -> int:
     """Let clones move by themselves (Flock): the paper's rule, ours, and those who know all.
 
@@ -93,13 +76,7 @@ def placement_clones(quick: bool, seed: int, results: Path) -> int:
     help="Of a campaign of fleet placement measure; again for another discipline.",
 )
 @SEED
-@click.option(
-    "--results",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("var/placement-real"),
-    show_default=True,
-    help="Where placement-real.csv and .md go.",
-)
+@results_in("var/placement-real", "placement-real.csv and .md go")
 def placement_real(lakes: tuple[Path, ...], seed: int, results: Path) -> int:
     """Score latency models on runs of real masters: one queue, and a worker a topic.
 

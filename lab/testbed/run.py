@@ -43,7 +43,7 @@ from lab.testbed.steps import Steps, steps_of
 from lab.testbed.trace import Shape
 from lab.testbed.virtual import Effort, Sweep, Workers, perform, workers, worst_ratio
 
-LONGEST_WARM_UP_S: Final = 30.0
+MAX_WARM_UP_S: Final = 30.0
 # Overheads: start and warm-up; and between two runs, the last answers and the queues.
 START_S: Final = 40.0
 BETWEEN_S: Final = 2.0
@@ -191,7 +191,7 @@ def _measure(
             for progress in bed.start():
                 advance(progress.nodes_live, f"{progress.nodes_live}/{progress.nodes} nodes")
             fleet = RealFleet(bed, generator, options.directory / "runs")
-            fleet.warm_up(min(LONGEST_WARM_UP_S, options.seconds), options.seed)
+            fleet.warm_up(min(MAX_WARM_UP_S, options.seconds), options.seed)
         made = [_take_turn(fleet, turn, left, show) for turn in turns]
         iads = [iad.name for iad in plan.iads]
         folders = {iad: bed.records(iad) for iad in iads}

@@ -20,7 +20,7 @@ from _core.simulator import ServiceTimes, Trace
 from agent.wire.emulation import PROFILES
 from fleet.simulation.layout import FleetLayout
 from fleet.simulation.virtual import TESTBED_DELAYS
-from fleet.simulation.workload import LONGEST_WINDOW_S, PERCENTILE, TABLE_II, QueryClass
+from fleet.simulation.workload import MAX_WINDOW_S, PERCENTILE, TABLE_II, QueryClass
 from lab.testbed.measures import CLASSES
 
 Floats = npt.NDArray[np.float64]
@@ -70,7 +70,7 @@ def drawn(
     shares = np.cumsum([kind.share for kind in TABLE_II])
     table_ii = np.minimum(np.searchsorted(shares, draw.random(queries)), len(TABLE_II) - 1)
     scheduler = draw.integers(len(plan.iads), size=queries, dtype=np.int32)
-    window_s = draw.uniform(1.0, LONGEST_WINDOW_S, queries)
+    window_s = draw.uniform(1.0, MAX_WINDOW_S, queries)
     task_query, task_iad = _tasks(plan, table_ii, draw)
     task_kind = table_ii[task_query]
     sets = _Sets(plan)
@@ -188,7 +188,7 @@ def _service_s(
     """From dispatch to result, for each pair of a node and a window."""
     profiles = [PROFILES[each.profile] for each in plan.nodes]
     by_size = np.array([profile.by_size for profile in profiles])[node]
-    longest = np.minimum(window_s, LONGEST_WINDOW_S) / LONGEST_WINDOW_S
+    longest = np.minimum(window_s, MAX_WINDOW_S) / MAX_WINDOW_S
     mean_s = np.array([profile.mean_s for profile in profiles])[node]
     expected_s = mean_s * ((1.0 - by_size) + by_size * 2.0 * longest)
     if shape is None:
@@ -229,7 +229,7 @@ def known(
         sizes = SizeModel(COLD_START_S)
         for column in range(len(iad.nodes)):
             model.add_node()
-            window_s = draw.uniform(1.0, LONGEST_WINDOW_S, samples)
+            window_s = draw.uniform(1.0, MAX_WINDOW_S, samples)
             node = np.full(samples, first + column, np.int32)
             took_s = _service_s(plan, node, window_s, shape, draw)
             for size, unloaded_s in zip(window_s.tolist(), took_s.tolist(), strict=True):

@@ -9,8 +9,8 @@ from msgspec import Meta
 from agent.wire.base import Channel
 from agent.wire.config import Section
 from processors.base import (
-    LONGEST_NAME,
     MAX_AREAS,
+    MAX_NAME,
     MAX_NAMES,
     Message,
     Output,
@@ -29,7 +29,7 @@ SUM: Final = 1
 LEAST: Final = 2
 GREATEST: Final = 3
 # Outputs of one message; what is left comes with the next ones.
-MOST_AT_ONCE: Final = 64
+MAX_AT_ONCE: Final = 64
 
 
 class Parameters(Section, frozen=True):
@@ -55,9 +55,9 @@ def open_processor(parameters: Parameters) -> Process:
             f"{len(names)} names; at most {most} are put out"
         )
     longest = max(names, key=len)
-    if len(longest) > LONGEST_NAME:
+    if len(longest) > MAX_NAME:
         raise ProcessorError(
-            f"aggregate: {longest} has {len(longest)} characters; a name has at most {LONGEST_NAME}"
+            f"aggregate: {longest} has {len(longest)} characters; a name has at most {MAX_NAME}"
         )
     return Aggregate(parameters).process
 
@@ -110,7 +110,7 @@ class Aggregate:
             if start >= state["closed_ms"]:
                 break
             groups = windows[str(start)]
-            given = sorted(groups)[: MOST_AT_ONCE - len(outputs)]
+            given = sorted(groups)[: MAX_AT_ONCE - len(outputs)]
             outputs += [self._output(group, start, groups.pop(group)) for group in given]
             if groups:
                 state["waiting"] = True

@@ -29,10 +29,10 @@ from processors.base import (
     time_ms_of,
 )
 
-LONGEST_FORMULA = 512
+MAX_FORMULA = 512
 MAX_READINGS = 1_000  # of an area in its window; older ones are left out
 
-Formula = Annotated[str, Meta(min_length=1, max_length=LONGEST_FORMULA)]
+Formula = Annotated[str, Meta(min_length=1, max_length=MAX_FORMULA)]
 
 
 class Parameters(Section, frozen=True):
@@ -40,7 +40,7 @@ class Parameters(Section, frozen=True):
     no longer holds. Outputs carry the label `name`."""
 
     when: Formula
-    until: Annotated[str, Meta(max_length=LONGEST_FORMULA)] = ""
+    until: Annotated[str, Meta(max_length=MAX_FORMULA)] = ""
     name: Label = "threshold"
     for_s: Annotated[float, Meta(ge=0.0, le=86_400.0)] = 0.0
     window_s: Annotated[float, Meta(ge=0.0, le=86_400.0)] = 60.0

@@ -24,7 +24,7 @@ SILENCE_S: Final = 15.0  # timeout of a reader that should have written a line
 END_S: Final = 2.0  # timeout of a reader that was asked to end
 CPU_WINDOW_S: Final = 20.0  # over which processor time is judged
 FIRST_PAUSE_S: Final = 1.0
-LONGEST_PAUSE_S: Final = 300.0
+MAX_PAUSE_S: Final = 300.0
 PROVEN_S: Final = 600.0  # a reader that ran this long resets the pauses
 HISTORY_KEPT: Final = 20  # transitions shown in the error for an impossible event
 
@@ -243,7 +243,7 @@ class Supervisor:
     def _wait(self, now: float) -> float:
         if now - self._started_at >= PROVEN_S:
             self._pauses = 0
-        pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0**self._pauses)
+        pause_s = min(MAX_PAUSE_S, FIRST_PAUSE_S * 2.0**self._pauses)
         self._pauses = min(self._pauses + 1, 16)  # far beyond the longest
         self.state = State.WAITING
         self._due_at = now + pause_s

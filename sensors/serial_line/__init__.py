@@ -29,7 +29,7 @@ REASONS: Final = {
     errno.EAGAIN: "is in use by another program",
     errno.EBUSY: "is in use by another program",
 }
-LONGEST_WAIT_S: Final = 0.5
+MAX_WAIT_S: Final = 0.5
 
 
 class Pauses:
@@ -73,7 +73,7 @@ class SerialLine:
         self._port = port
         self._baud = baud
         self._layout = layout
-        self._wait_s = min(interval_s / 4, LONGEST_WAIT_S)
+        self._wait_s = min(interval_s / 4, MAX_WAIT_S)
         self._pauses = pauses or Pauses()
         self._clock = clock
         self._inbox = Inbox(layout, port)

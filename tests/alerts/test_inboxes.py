@@ -23,7 +23,7 @@ from agent.alerts.inbox_events import (
     UnsubscribeArrived,
 )
 from agent.alerts.inboxes import Inboxes
-from agent.alerts.spool import MOST as SPOOLED
+from agent.alerts.spool import MAX_SPOOLED as SPOOLED
 from agent.wire.predicates import Predicate
 from agent.wire.push import (
     AcknowledgeNotifications,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from agent.derived.last_values import MOST_AREAS, MOST_CHANNELS, Device, LastValues
+from agent.derived.last_values import MAX_AREAS, MAX_CHANNELS, Device, LastValues
 
 
 def areas(last: LastValues, area: str) -> list[str] | None:
@@ -28,12 +28,12 @@ def test_a_device_without_a_clone_is_unknown() -> None:
 def test_what_is_kept_of_a_device_is_bounded() -> None:
     last = LastValues()
     last.keep("iad1/n1", ())
-    for n in range(2 * MOST_AREAS):
-        last.read("iad1/n1", f"b1/r{n}", 5, {f"c{k}": 1.0 for k in range(2 * MOST_CHANNELS)})
+    for n in range(2 * MAX_AREAS):
+        last.read("iad1/n1", f"b1/r{n}", 5, {f"c{k}": 1.0 for k in range(2 * MAX_CHANNELS)})
     known = last.known("iad1/n1")
     assert known is not None
-    assert len(known.readings) == MOST_AREAS
-    assert {len(channels) for channels in known.readings.values()} == {MOST_CHANNELS}
+    assert len(known.readings) == MAX_AREAS
+    assert {len(channels) for channels in known.readings.values()} == {MAX_CHANNELS}
 
 
 def test_it_comes_back_from_disk() -> None:

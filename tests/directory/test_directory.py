@@ -100,7 +100,7 @@ def test_a_lease_that_ends_leaves_the_account():
 
 
 def test_leases_that_end_at_once_end_in_portions(monkeypatch):
-    monkeypatch.setattr(rules_of_writing, "MOST_EXPIRED", 3)
+    monkeypatch.setattr(rules_of_writing, "MAX_EXPIRED", 3)
     monkeypatch.setattr(rules_of_writing, "MAX_AREAS", 4)
     rules = primary()
     for name in "abcdefg":

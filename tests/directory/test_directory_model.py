@@ -13,7 +13,7 @@ from tests.directory.directory_oracle import AREAS, CAPABILITIES, KEYS, NAMES, D
 from tests.examples import examples
 
 ANYONE = Sender("anyone", "x")
-LONGEST_LEASE_S = 50.0
+MAX_LEASE_S = 50.0
 EVERY_S = 1.0
 
 names = st.sampled_from(NAMES)
@@ -41,7 +41,7 @@ class DirectoryMachine(RuleBasedStateMachine):
     # --- the primary ---------------------------------------------------------------------------
 
     def primary_starts(self):
-        self.leader = Leader(self.disk.load(), longest_lease_s=LONGEST_LEASE_S, now=self.now)
+        self.leader = Leader(self.disk.load(), longest_lease_s=MAX_LEASE_S, now=self.now)
 
     def ask(self, request, *, works=True):
         """What the server does; False if the disk refused."""
@@ -65,7 +65,7 @@ class DirectoryMachine(RuleBasedStateMachine):
         if not self.oracle.may_be(name, "iad", keys):
             assert reply.reason == "not_authorised"
             return
-        lease_s = min(lease_s, LONGEST_LEASE_S)
+        lease_s = min(lease_s, MAX_LEASE_S)
         assert reply == d.Registered("r", lease_s)
         self.oracle.kinds[name] = "iad"
         self.oracle.keys[name] = keys
@@ -78,7 +78,7 @@ class DirectoryMachine(RuleBasedStateMachine):
         if name not in self.oracle.records:
             assert reply.reason == "unknown"
             return
-        lease_s = min(self.oracle.records[name].lease_s, LONGEST_LEASE_S)
+        lease_s = min(self.oracle.records[name].lease_s, MAX_LEASE_S)
         assert reply == d.Registered("r", lease_s)
         self.oracle.ends[name] = self.now + lease_s
 
@@ -131,7 +131,7 @@ class DirectoryMachine(RuleBasedStateMachine):
         self.primary_starts()
         # Every record is there, with a whole lease.
         for name, record in self.oracle.records.items():
-            self.oracle.ends[name] = self.now + min(record.lease_s, LONGEST_LEASE_S)
+            self.oracle.ends[name] = self.now + min(record.lease_s, MAX_LEASE_S)
 
     @rule(capability=st.sampled_from(CAPABILITIES), asked=areas)
     def discover(self, capability, asked):

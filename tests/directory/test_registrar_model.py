@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from agent.directory.leader import Leader
-from agent.directory.registrar import LONGEST_PAUSE_S, READ_PATIENCE_S, WRITE_PATIENCE_S, Registrar
+from agent.directory.registrar import MAX_PAUSE_S, READ_PATIENCE_S, WRITE_PATIENCE_S, Registrar
 from agent.directory.registrar_events import (
     AccountsWanted,
     Answer,
@@ -38,7 +38,7 @@ PARTIES = {
 LEASE_S = 30.0
 DIRECTORIES = 2
 # One round of them that is cut short, then one that is not.
-LONGEST_ANSWER_S = (2 * DIRECTORIES + 1) * READ_PATIENCE_S + 0.5
+MAX_ANSWER_S = (2 * DIRECTORIES + 1) * READ_PATIENCE_S + 0.5
 FATES = ("answered", "question lost", "reply lost", "hangs")
 
 
@@ -80,7 +80,7 @@ class RegistrarMachine(RuleBasedStateMachine):
                         waiting += self.deliver(directory, request)
                     case Answer(ask, found):
                         asked_at = self.asked.pop(ask)  # KeyError: answered twice
-                        assert self.now - asked_at <= LONGEST_ANSWER_S
+                        assert self.now - asked_at <= MAX_ANSWER_S
                         if found is None:
                             assert self.now - asked_at >= READ_PATIENCE_S
                     case TellAccounts(accounts):
@@ -191,7 +191,7 @@ class RegistrarMachine(RuleBasedStateMachine):
         for directory in (0, 1):
             self.process_starts(directory)
         # A renewal that is not due before a third of the lease finds out that the file was lost.
-        self.pass_until(self.now + LEASE_S / 3 + WRITE_PATIENCE_S + LONGEST_PAUSE_S + 2.0)
+        self.pass_until(self.now + LEASE_S / 3 + WRITE_PATIENCE_S + MAX_PAUSE_S + 2.0)
         assert self.registrar.registered
         account = d.Account(self.registrant.name, self.registrant.kind, self.registrant.keys)
         assert self.leader.directory.accounts == (account,)
@@ -221,7 +221,7 @@ class RegistrarMachine(RuleBasedStateMachine):
 
     @invariant()
     def questions_are_answered_in_time(self):
-        assert all(self.now - at <= LONGEST_ANSWER_S for at in self.asked.values())
+        assert all(self.now - at <= MAX_ANSWER_S for at in self.asked.values())
 
 
 RegistrarMachine.TestCase.settings = settings(

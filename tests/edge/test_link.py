@@ -55,7 +55,7 @@ from tests.examples import examples
 
 HELLO = Hello("n1", "here", "history", ("b1/f4/r413",), ("temperature",), 2, "1.0")
 WELCOME = Welcome("here", 1.0)
-FIRST_S, LONGEST_S = 0.2, 30.0
+FIRST_S, MAX_S = 0.2, 30.0
 
 
 def subtask(number: int) -> Subtask:
@@ -63,7 +63,7 @@ def subtask(number: int) -> Subtask:
 
 
 def new_link(jitter: float = 0.5) -> Link:
-    return Link(HELLO, first_pause_s=FIRST_S, longest_pause_s=LONGEST_S, jitter=lambda: jitter)
+    return Link(HELLO, first_pause_s=FIRST_S, longest_pause_s=MAX_S, jitter=lambda: jitter)
 
 
 def joined() -> Link:
@@ -127,7 +127,7 @@ def test_pauses_double_up_to_the_longest_with_jitter(jitter: float, part: float)
         pauses.append(link.wake_at - now)
         now = link.wake_at
         assert kinds(link.handle(Tick(), now)) == [Open, Send]
-    full = [min(LONGEST_S, FIRST_S * 2**n) for n in range(10)]
+    full = [min(MAX_S, FIRST_S * 2**n) for n in range(10)]
     assert pauses == pytest.approx([part * pause for pause in full])
 
 
@@ -143,7 +143,7 @@ def test_a_rejected_hello_is_retried_ever_more_slowly_and_a_welcome_forgives() -
         pauses.append(link.wake_at - now)
         now = link.wake_at
         assert kinds(link.handle(Tick(), now)) == [Open, Send]
-    assert pauses == pytest.approx([min(LONGEST_S, FIRST_S * 2**n) for n in range(10)])
+    assert pauses == pytest.approx([min(MAX_S, FIRST_S * 2**n) for n in range(10)])
     link.handle(WELCOME, now)
     link.handle(Tick(), now + 9.0)
     assert link.wake_at == pytest.approx(now + 9.0 + FIRST_S)
@@ -342,7 +342,7 @@ def choosing(*, follow_s: float = 0.0, home: str = "iad1") -> Link:
     return Link(
         CHOOSING,
         first_pause_s=FIRST_S,
-        longest_pause_s=LONGEST_S,
+        longest_pause_s=MAX_S,
         jitter=lambda: 0.5,
         home=home,
         follow_s=follow_s,

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.edge.rate_limited_log import (
-    LONGEST_LINE,
-    LONGEST_QUIET_S,
+    MAX_LINE,
+    MAX_QUIET_S,
     NOTICE,
     QUIET_S,
     SETTLED_S,
@@ -63,7 +63,7 @@ def test_a_month_of_failures_is_kilobytes():
         log.reporter.complain("sensor", FAILURE, sensor="dht22", cause=FAILURE)
     assert log.bytes < 10_000
     assert log.times[:5] == [0, 60, 180, 420, 900]
-    assert max(b - a for a, b in pairwise(log.times)) <= LONGEST_QUIET_S
+    assert max(b - a for a, b in pairwise(log.times)) <= MAX_QUIET_S
     # Every failure up to the last line was written or counted.
     assert sum(1 + withheld(line) for _, line in log.lines) == log.times[-1] + 1
 
@@ -258,7 +258,7 @@ def test_lines_are_single_and_bounded():
     [(_, line)] = log.lines
     assert line.count("\n") == 1
     assert line.startswith("sanderling-edge room-413: a b cx")
-    assert len(line) <= LONGEST_LINE + len("sanderling-edge room-413: \n")
+    assert len(line) <= MAX_LINE + len("sanderling-edge room-413: \n")
     assert line.endswith(" …\n")
 
 

@@ -164,8 +164,8 @@ def test_a_room_that_is_gone_leaves_the_page(started, fleet, monkeypatch):
 
 
 def test_a_master_that_goes_and_comes_back_is_a_state(started, fleet, monkeypatch):
-    monkeypatch.setattr("agent.gateway.watching.LONGEST_PAUSE_S", 0.02)
-    monkeypatch.setattr("agent.gateway.alert_feed.LONGEST_PAUSE_S", 0.02)
+    monkeypatch.setattr("agent.gateway.watching.MAX_PAUSE_S", 0.02)
+    monkeypatch.setattr("agent.gateway.alert_feed.MAX_PAUSE_S", 0.02)
     with Reader(started, started.viewer) as events:
         events.until("snapshot", lambda told: told["source"]["state"] == "up")
         fleet.is_away = True

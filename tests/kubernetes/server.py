@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fleet.testbed.ports import free_ports
+from testkit.waiting import wait_until
 
 BIN = Path(__file__).parents[2] / "var" / "kubernetes" / "bin"
 TOKENS = {"master": "token-of-master", "guest": "token-of-guest", "admin": "token-of-admin"}
@@ -100,18 +100,18 @@ def _await_ready(server: Server, process: subprocess.Popen[bytes]) -> None:
     from urllib3.exceptions import HTTPError
 
     core = client.CoreV1Api(server.client("admin"))
-    deadline = time.monotonic() + STARTING_S
-    while True:
+
+    def is_ready() -> bool:
         try:
             core.read_namespace("default")  # the last that the server makes for itself
         except (HTTPError, client.ApiException):
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(
-                    f"no kube-apiserver:\n{server.log.read_text()[-3_000:]}"
-                ) from None
-            time.sleep(0.2)
-        else:
-            return
+            return False
+        return True
+
+    try:
+        wait_until(is_ready, processes=[process], patience_s=STARTING_S, pause_s=0.2)
+    except AssertionError:
+        raise RuntimeError(f"no kube-apiserver:\n{server.log.read_text()[-3_000:]}") from None
 
 
 def _set_up(server: Server) -> None:

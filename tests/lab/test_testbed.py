@@ -16,7 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from agent.scheduling.tasks.deadlines import DeadlineEstimator
-from agent.wire.base import LONGEST_TIMEOUT_MS, Policy
+from agent.wire.base import MAX_TIMEOUT_MS, Policy
 from agent.wire.records import NodeEventRecord, QueryRecord, SubtaskRecord, TaskRecord
 from fleet.cli.commands import run as fleet
 from fleet.simulation.layout import FleetLayout, IadLayout, NodeLayout, building_fleet, part_of
@@ -397,7 +397,7 @@ def test_the_simulator_does_what_the_schedulers_do(policy: Policy) -> None:
         warm_samples=0,
     )
     for plane in fleet._queries.values():
-        plane.scheduler._timeout_factor = LONGEST_TIMEOUT_MS  # the simulator knows no timeouts
+        plane.scheduler._timeout_factor = MAX_TIMEOUT_MS  # the simulator knows no timeouts
     outcomes = fleet.run(queries)
     expected = run_of("virtual", policy, 21.0, outcomes, first=job.first)
     run = perform(job)

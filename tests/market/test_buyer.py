@@ -8,7 +8,7 @@ import pytest
 
 from _core.deadlines.order_statistics import task_percentile
 from agent.market.buyer import STARTING_S
-from agent.market.rollout import LONGEST_RETRY_S, REFRESH_S, STAGE_S
+from agent.market.rollout import MAX_RETRY_S, REFRESH_S, STAGE_S
 from agent.market.seller import DRAIN_S
 from agent.wire.messages import Slo
 from agent.wire.operator import AddIad, DropService, RemoveIad
@@ -422,7 +422,7 @@ def test_an_unreachable_member_holds_a_departure_up_for_a_while_only():
     market.run(STAGE_S)
     assert "iad2" not in market.versions("climate")
     market.unreachable = set()
-    market.run(LONGEST_RETRY_S)
+    market.run(MAX_RETRY_S)
     assert len(set(market.versions("climate").values())) == 1
 
 
@@ -604,7 +604,7 @@ class Walk:
     def settle(self):
         """Everything arrives, beyond every timeout, hold, drain, stage and retry."""
         self.market.unreachable = set()
-        self.market.run(60.0 + 4 * STAGE_S + 2 * LONGEST_RETRY_S + DRAIN_S)
+        self.market.run(60.0 + 4 * STAGE_S + 2 * MAX_RETRY_S + DRAIN_S)
 
 
 @pytest.mark.parametrize("seeds", range(8))

@@ -20,7 +20,7 @@ BUDGETS_MS = st.floats(10.0, 10_000.0)
 MEANS_S = st.floats(0.001, 1.0)
 TERMS = st.builds(Terms, RATES, PERCENTILES, BUDGETS_MS)
 NODES = st.dictionaries(st.sampled_from("abcdef"), MEANS_S, min_size=1)
-MOST = st.integers(1, 64)
+MAX_PODS = st.integers(1, 64)
 DEMANDS = st.builds(e.Demand, st.floats(0.0, 100.0), st.floats(0.0, 50.0))
 
 
@@ -87,7 +87,7 @@ def test_a_simulated_node_keeps_the_budget_and_no_more(nodes: int, pods: int) ->
         assert sum(t <= budget_s for t in pooled) / len(pooled) * 100.0 > percentile
 
 
-@given(DEMANDS, MEANS_S, MOST)
+@given(DEMANDS, MEANS_S, MAX_PODS)
 def test_fewest_pods_is_the_first_that_meets_the_demand(
     asked: e.Demand, mean_s: float, most: int
 ) -> None:
@@ -117,7 +117,7 @@ def test_more_of_anything_asks_for_faster_nodes(terms: Terms, more: float, nodes
     assert e.largest_execution_s(rate, p + (100.0 - p) * (more - 1.0) / 3.0, x, nodes) <= t_e
 
 
-@given(TERMS, NODES, st.dictionaries(st.sampled_from("abcdef"), DEMANDS), MOST)
+@given(TERMS, NODES, st.dictionaries(st.sampled_from("abcdef"), DEMANDS), MAX_PODS)
 def test_a_counter_offer_is_affordable_and_no_harder_than_asked(
     terms: Terms, nodes: dict[str, float], sold: dict[str, e.Demand], most: int
 ) -> None:
@@ -142,7 +142,7 @@ def test_a_counter_offer_is_affordable_and_no_harder_than_asked(
         assert not e.affordable(nearer, nodes, sold, most)
 
 
-@given(TERMS, NODES, MOST)
+@given(TERMS, NODES, MAX_PODS)
 def test_the_rate_gives_way_first(terms: Terms, nodes: dict[str, float], most: int) -> None:
     slower = Terms(terms.rate_per_s / e.FARTHEST * 1.01, terms.percentile, terms.budget_ms)
     assume(terms.rate_per_s > 1.0 and e.affordable(slower, nodes, {}, most))
@@ -156,7 +156,7 @@ def test_no_terms_at_all_when_the_nodes_are_sold_out() -> None:
     assert e.counter_offer(Terms(50.0, 99.0, 100.0), {"a": 0.1}, sold, 8) is None
 
 
-@given(MEANS_S, st.lists(DEMANDS, max_size=6), MOST)
+@given(MEANS_S, st.lists(DEMANDS, max_size=6), MAX_PODS)
 def test_shares_add_up_to_what_the_node_needs(
     mean_s: float, demands: list[e.Demand], most: int
 ) -> None:
@@ -180,7 +180,7 @@ WILD_TERMS = st.builds(
 WILD_MEANS_S = st.dictionaries(st.sampled_from("abc"), st.floats(1e-9, 1e9), min_size=1)
 
 
-@given(WILD_TERMS, WILD_TERMS, WILD_MEANS_S, MOST)
+@given(WILD_TERMS, WILD_TERMS, WILD_MEANS_S, MAX_PODS)
 def test_no_terms_are_too_wild_to_be_reckoned_with(
     terms: Terms, before: Terms, means_s: dict[str, float], most: int
 ) -> None:

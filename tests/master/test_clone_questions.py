@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent.clones.events import TopicEnded
-from agent.master.clone_questions import MOST_MOVES, CloneQuestions
+from agent.master.clone_questions import MAX_MOVES, CloneQuestions
 from agent.wire.clones import CloneEnded, ClonesResolved, EndClone
 from agent.wire.topics import RemoveTopic, TopicReport
 
@@ -97,7 +97,7 @@ def test_masters_that_send_each_to_the_other_are_asked_again_later(home):
     while not home.came:
         iad, asked = home.sent[-1]
         home.answer(iad, asked.id, topic=TOPIC, ok=False, moved={"b": "c", "c": "b"}[iad])
-        assert len(home.sent) <= 2 * MOST_MOVES
+        assert len(home.sent) <= 2 * MAX_MOVES
     (ended,) = home.came
     assert not ended.ok
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.alerts.notifications import history_of
-from agent.master.guards import MOST_WHOLE, WHOLE_AGAIN_S, Guards
+from agent.master.guards import MAX_WHOLE, WHOLE_AGAIN_S, Guards
 from agent.master.paced import Paced
 from agent.placement.world import Unit
 from agent.topics.contents import OUTPUT
@@ -138,10 +138,10 @@ class Owner:
 def test_a_standby_that_was_restarted_gets_whole_checkpoints_a_few_at_a_time():
     owner = Owner(1_000)
     owner.name_all()
-    assert owner.run() == (MOST_WHOLE, {"b": 500, "c": 500})
+    assert owner.run() == (MAX_WHOLE, {"b": 500, "c": 500})
     owner.restart_standbys(term=2)
     most, sent = owner.run()
-    assert most == MOST_WHOLE
+    assert most == MAX_WHOLE
     assert sent == {"b": 500, "c": 500}
     assert all(owner.guards.told(Unit("processor", name)) in "bc" for name in owner.wanted)
 
@@ -150,14 +150,14 @@ def test_a_standby_that_does_not_answer_delays_no_other_and_is_tried_again_later
     owner = Owner(40)
     owner.name_all()
     sent = sum(to == "b" for to, _, each in owner.told if isinstance(each, w.StandbyUpdate))
-    assert sent == MOST_WHOLE
-    assert owner.run(lambda to: to == "c") == (MOST_WHOLE, {"c": 20})
+    assert sent == MAX_WHOLE
+    assert owner.run(lambda to: to == "c") == (MAX_WHOLE, {"c": 20})
     owner.now += WHOLE_AGAIN_S / 2
     owner.guards.turn(owner.now)
     assert not [each for to, _, each in owner.told if len(getattr(each, "body", b"")) > 1_000]
     owner.now += WHOLE_AGAIN_S
     owner.guards.turn(owner.now)
-    assert owner.run() == (MOST_WHOLE, {"b": 20})
+    assert owner.run() == (MAX_WHOLE, {"b": 20})
 
 
 def test_what_is_made_meanwhile_waits_for_its_turn():

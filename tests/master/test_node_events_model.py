@@ -49,7 +49,7 @@ from agent.wire.records import NodeEventRecord
 from tests.examples import examples
 from tests.master.held_writer import HeldWriter
 
-MOST = 150  # events that the store has room for
+MAX_EVENTS = 150  # events that the store has room for
 RATE_PER_S = 10.0
 BATCH = 5
 
@@ -85,7 +85,7 @@ class Store:
         event = NodeEvent(self.next, "fault_began", 0, synchronised=True)
         self.next += 1
         self.events[event.sequence] = event
-        while len(self.events) > MOST:
+        while len(self.events) > MAX_EVENTS:
             oldest = min(self.events)
             del self.events[oldest]
             self.given_up.add(oldest)
@@ -161,7 +161,7 @@ class FakeRecords:
 
     def recent(self, _kind: str) -> list[bytes]:
         # One call writes into one file, of which the last two are read.
-        return [msgspec.json.encode(record) for record in self.disk.records[-2 * MOST :]]
+        return [msgspec.json.encode(record) for record in self.disk.records[-2 * MAX_EVENTS :]]
 
 
 class FakeAlerts:
@@ -365,7 +365,7 @@ class StoreAndForward(RuleBasedStateMachine):
 
     # --- what happens ---
 
-    @rule(count=st.sampled_from([1, 1, 1, 2, 7, o.MAX_LIVE + 5, MOST + 10]))
+    @rule(count=st.sampled_from([1, 1, 1, 2, 7, o.MAX_LIVE + 5, MAX_EVENTS + 10]))
     def raise_events(self, count: int) -> None:
         events = [self.store.add() for _ in range(count)]
         self.raised |= {(self.store.history, event.sequence): event for event in events}

@@ -16,7 +16,7 @@ from agent.runtime.reactor import Reactor
 from agent.scheduling.events import PodsWanted
 from tests.examples import examples
 
-MOST = 8
+MAX_PODS = 8
 NODES = st.sampled_from(["n1", "n2"])
 SERVICES = st.sampled_from(["default", "climate", "alarm"])
 
@@ -41,7 +41,7 @@ class TableModel(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.state: Any = KeptState()
-        self.table = PodTable(self.state, MOST)
+        self.table = PodTable(self.state, MAX_PODS)
         self.needs: dict[tuple[str, str], int] = {}
         self.scaled: dict[str, int] = {}
 
@@ -57,15 +57,15 @@ class TableModel(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        self.table = PodTable(self.state, MOST)
+        self.table = PodTable(self.state, MAX_PODS)
 
     @invariant()
     def agrees(self) -> None:
         for node in ("n1", "n2"):
             floor = sum(n for (where, _), n in self.needs.items() if where == node)
-            floor = min(MOST, max(1, floor))
+            floor = min(MAX_PODS, max(1, floor))
             assert self.table.floor(node) == floor
-            assert self.table.total(node) == max(floor, min(MOST, self.scaled.get(node, 1)))
+            assert self.table.total(node) == max(floor, min(MAX_PODS, self.scaled.get(node, 1)))
         assert self.table.services == {name for (_, name), n in self.needs.items() if n}
         for node in set(self.table.nodes) ^ set(self.state.documents):
             raise AssertionError(f"{node} is in memory or on disk only")
@@ -90,7 +90,7 @@ class Tasks:
 
 def local(state: State) -> tuple[Provisioner, Tasks]:
     tasks: Any = Tasks()
-    return LocalProvisioner(Reactor(time.monotonic), tasks, PodTable(state, MOST)), tasks
+    return LocalProvisioner(Reactor(time.monotonic), tasks, PodTable(state, MAX_PODS)), tasks
 
 
 def test_a_node_has_what_its_services_need_or_what_the_auto_scaler_wants() -> None:

@@ -9,7 +9,7 @@ import zmq
 from agent.client import Operator
 from agent.wire import messages as m
 from agent.wire import unions as u
-from agent.wire.base import LONGEST_TIMEOUT_MS, LONGEST_WINDOW_S
+from agent.wire.base import MAX_TIMEOUT_MS, MAX_WINDOW_S
 from agent.wire.codec import MESSAGEPACK, Decoder, encode
 from agent.wire.records import SubtaskRecord, decode_record
 from tests.master.rig import PATIENCE_MS
@@ -18,12 +18,12 @@ POLICIES = ("sanderling", "edfq", "sanderling", "tedfq", "spr", "fifo")
 WINDOWS = (
     m.Window(last_s=5e-324),
     m.Window(last_s=60.0),
-    m.Window(last_s=LONGEST_WINDOW_S),
+    m.Window(last_s=MAX_WINDOW_S),
     m.Window(start_ms=0, end_ms=2**53 - 1),
 )
 ADVANCES_MS = (0.0, 5e-324, 100.0, 1e300, -1e300)
 PERCENTILES = (5e-324, 50.0, 99.0, 99.99999999999999)
-BUDGETS_MS = (0.0, 5e-324, 20.0, 500.0, LONGEST_TIMEOUT_MS)
+BUDGETS_MS = (0.0, 5e-324, 20.0, 500.0, MAX_TIMEOUT_MS)
 TIMEOUTS_MS = (0.0, 5.0, 300.0)
 ROUNDS = 80
 A_ROUND = 10

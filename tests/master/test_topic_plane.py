@@ -14,7 +14,7 @@ from agent.master.group_commit import RETRY_S
 from agent.master.push_plane import TURN
 from agent.master.request_plane import RequestOrigin as Where
 from agent.master.state import State
-from agent.master.topic_plane import CROWDED, MOST_COUNTED, NOT_NOW, TopicPlane
+from agent.master.topic_plane import CROWDED, MAX_COUNTED, NOT_NOW, TopicPlane
 from agent.topics.events import Checkpointed, Emitted, SaveProgress
 from agent.wire.messages import Slo
 from agent.wire.overlay import Notification, Origin
@@ -174,12 +174,12 @@ def test_messages_are_counted_by_where_they_were_published_and_who_names_the_top
 @pytest.mark.parametrize("kind", ["input", "output"])
 def test_who_names_senders_at_will_takes_no_memory_for_their_counts(rig, kind):
     rig.operate(CreateTopic("c", CLONE))
-    for n in range(MOST_COUNTED + 10):
+    for n in range(MAX_COUNTED + 10):
         own = {"topic": f"t{n}", "kind": kind, "peer": ""}
         told = Notification(Origin(f"iad{n}", "h", 0), 1, own)
         rig.topics._said(CLONE.name, "another", Notified("another", n + 1, told))
     counts = rig.topics.arrivals if kind == "input" else rig.topics.peer_arrivals
-    assert len(counts[CLONE.name]) == MOST_COUNTED
+    assert len(counts[CLONE.name]) == MAX_COUNTED
 
 
 def test_a_topic_that_moved_away_leaves_no_counts(rig):

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from agent.alerts.inboxes import MOST, WINDOW
+from agent.alerts.inboxes import MAX_ITEMS, WINDOW
 from agent.alerts.webhook import SUBSCRIBE_AGAIN_S
 from agent.master.group_commit import RETRY_S
 from agent.master.webhook_plane import WebhookPlane
@@ -153,7 +153,7 @@ def test_of_what_there_is_no_room_for_a_gap_is_posted(rig):
     rig.alert(1)
     rig.let_pass()
     rig.answer(DOWN)
-    count = WINDOW + MOST + 7
+    count = WINDOW + MAX_ITEMS + 7
     for number in range(2, count + 1):
         rig.alert(number)
     rig.let_pass()

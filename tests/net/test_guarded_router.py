@@ -19,6 +19,7 @@ from agent.net.zap import HandshakeLimit
 from agent.wire.config import ConfigError, Trust
 from agent.wire.principals import Sender
 from fleet.testbed.ports import free_address
+from testkit.waiting import wait_until
 from tests.net.conftest import PATIENCE_MS, ask, destroyed
 
 
@@ -311,7 +312,8 @@ def test_a_dealer_that_was_refused_tries_twice_early(serve, key, tmp_path):
         )
         sock = secure_sockets.dealer(served.address, 1_000, (served.key.public,))
         for attempt in range(1, EARLY_REDIALS + 1):
-            assert not sock.poll(300, zmq.POLLOUT)
+            wait_until(lambda times=attempt: served.secure_sockets.zap.refused >= times)
+            assert not sock.poll(0, zmq.POLLOUT)
             assert secure_sockets.next_due <= now + EARLY_REDIAL_S
             if attempt == EARLY_REDIALS:
                 served.secure_sockets.set_parties(

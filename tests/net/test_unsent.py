@@ -18,7 +18,7 @@ from agent.wire.packed import Int64Column
 from agent.wire.principals import Sender
 
 MIB = 1 << 20
-MOST = 8 * MIB
+MAX_BYTES = 8 * MIB
 
 
 class Tracker:
@@ -105,13 +105,13 @@ def test_a_peer_that_does_not_read_keeps_no_more_than_its_share(
     pair: tuple[Router, Any, bytes],
 ) -> None:
     bound, client, identity = pair
-    bound.unsent = Unsent(most_a_peer=MOST)
+    bound.unsent = Unsent(most_a_peer=MAX_BYTES)
     sent = 0
     while bound.send(identity, b"%8d" % sent + bytes(MIB)):
         sent += 1
         # Buffers of the kernel and one message on its way.
         assert sent < 64
-        assert bound.unsent.bytes <= MOST + MIB
+        assert bound.unsent.bytes <= MAX_BYTES + MIB
     assert bound.dropped == 1
     # What is small goes on, and in its order.
     assert bound.send(identity, b"small")
@@ -125,7 +125,7 @@ def test_a_peer_that_does_not_read_keeps_no_more_than_its_share(
 
 def test_who_does_not_read_its_answers_is_told(pair: tuple[Router, Any, bytes]) -> None:
     bound, client, identity = pair
-    bound.unsent = Unsent(most_a_peer=MOST)
+    bound.unsent = Unsent(most_a_peer=MAX_BYTES)
     plane = RequestPlane(
         Reactor(lambda: 0.0),
         bound,

@@ -19,7 +19,7 @@ from agent.wire.predicates import Predicate
 from tests.overlay.one_broker import B1, A, C, broker, does, told
 from tests.overlay.world import EVERYTHING
 
-MOST = MAX_OUTBID + 1  # of one that began with epoch 1
+MAX_EPOCH = MAX_OUTBID + 1  # of one that began with epoch 1
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_who_tells_of_a_later_own_set_is_outbid_before_all(lie) -> None:
     assert (C, own) in said
 
 
-@pytest.mark.parametrize("epoch", [MOST, MOST + 1, 2**48 - 1, 2**53 - 1])
+@pytest.mark.parametrize("epoch", [MAX_EPOCH, MAX_EPOCH + 1, 2**48 - 1, 2**53 - 1])
 def test_an_epoch_always_has_one_above_it(epoch: int) -> None:
     made = broker()
     does(made, Subscribe("s", EVERYTHING))
@@ -55,7 +55,7 @@ def test_an_epoch_always_has_one_above_it(epoch: int) -> None:
     # It goes on with what all believe.
     (first, _) = does(made, Subscribe("t", EVERYTHING))
     raw = msgspec.msgpack.encode(first[1])
-    assert msgspec.msgpack.decode(raw, type=OverlayMessage).epoch <= MOST + 1
+    assert msgspec.msgpack.decode(raw, type=OverlayMessage).epoch <= MAX_EPOCH + 1
 
 
 def test_epochs_beyond_all_are_no_messages() -> None:

@@ -28,7 +28,7 @@ from agent.wire.overlay_links import OverlayBeat, OverlayFrame, OverlayHello
 from tests.examples import examples
 
 WINDOW = 4
-MOST = 12
+MAX_QUEUED = 12
 # What of the other groups is lost is sent again by whoever keeps it.
 FLOWS = [
     Flow("a", 1, kept=False),
@@ -61,7 +61,7 @@ class End:
             hello,
             self.draw,
             window=WINDOW,
-            most_queued=MOST,
+            most_queued=MAX_QUEUED,
         )
 
     @property
@@ -119,7 +119,7 @@ class Links(RuleBasedStateMachine):
     @rule(
         n=st.integers(0, 1),
         flow=st.integers(0, len(FLOWS) - 1),
-        count=st.integers(1, MOST + WINDOW + 3),
+        count=st.integers(1, MAX_QUEUED + WINDOW + 3),
     )
     def put(self, n, flow, count):
         for _ in range(count):
@@ -170,7 +170,7 @@ class Links(RuleBasedStateMachine):
         if not self.ends:
             return
         for end in self.ends:
-            assert len(end.session) <= MOST
+            assert len(end.session) <= MAX_QUEUED
             went_in = self.other(end).went_in
             for (own, theirs), came in end.came_out.items():
                 put = went_in.get((theirs, own), [])
@@ -188,15 +188,15 @@ class Links(RuleBasedStateMachine):
         assert all(end.session.up for end in self.ends)
         for end in self.ends:
             before = end.put_so_far
-            for _ in range(MOST):
+            for _ in range(MAX_QUEUED):
                 end.put(self.now)
             self.all_arrives()
             for _ in range(4):
                 self.time_passes(1.0)
                 self.all_arrives()
-            assert end.put_so_far == before + MOST
-            assert self.other(end).came_out[end.pair[::-1]][-MOST:] == [
-                (0, number) for number in range(before + 1, before + MOST + 1)
+            assert end.put_so_far == before + MAX_QUEUED
+            assert self.other(end).came_out[end.pair[::-1]][-MAX_QUEUED:] == [
+                (0, number) for number in range(before + 1, before + MAX_QUEUED + 1)
             ]
 
 
@@ -210,7 +210,7 @@ Links.TestCase.settings = settings(
 TestLinks = Links.TestCase
 
 
-def up(*, window=WINDOW, most_queued=MOST, **options):
+def up(*, window=WINDOW, most_queued=MAX_QUEUED, **options):
     """A session that is up, of number 11, with one of number 7 at the other end."""
     numbers = iter(range(11, 1_000))
     hello = OverlayHello("a", "v", 0, "overlay", 1, 0, False)

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from agent.placement.home_traffic import MOST_OPEN, HomeTraffic
+from agent.placement.home_traffic import MAX_OPEN, HomeTraffic
 from agent.wire.records import NodeEventRecord
 from tests.metrics.test_from_records import subtask, task
 
@@ -52,7 +52,7 @@ def test_the_delay_is_half_of_the_least_round_trip_without_the_nodes_work(traffi
 
 
 def test_tasks_whose_other_half_never_comes_are_forgotten(traffic):
-    for number in range(MOST_OPEN + 10):
+    for number in range(MAX_OPEN + 10):
         traffic.take(answered(f"a{number}"))
         traffic.take(task(task=f"b{number}", origin="iad2"))
-    assert len(traffic._answered) == len(traffic._origins) == MOST_OPEN
+    assert len(traffic._answered) == len(traffic._origins) == MAX_OPEN

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.processing.printed import LONGEST_LINE, MAX_LINES, WINDOW_S, PrintedLines
+from agent.processing.printed import MAX_LINE, MAX_LINES, WINDOW_S, PrintedLines
 
 
 def test_lines_are_put_together_from_pieces():
@@ -29,7 +29,7 @@ def test_what_no_terminal_should_see_is_replaced():
 
 def test_a_line_without_an_end_is_told_in_pieces():
     lines = PrintedLines()
-    assert lines.take(b"x" * 10_000, 0.0) == ["x" * LONGEST_LINE + "…"]
+    assert lines.take(b"x" * 10_000, 0.0) == ["x" * MAX_LINE + "…"]
 
 
 @given(st.lists(st.tuples(st.binary(max_size=700), st.floats(0, 20)), max_size=30))
@@ -39,7 +39,7 @@ def test_never_more_than_so_many_lines(chunks):
     for data, seconds in chunks:
         now += seconds
         found = lines.take(data, now)
-        assert all(len(line) <= LONGEST_LINE + 1 and "\n" not in line for line in found)
+        assert all(len(line) <= MAX_LINE + 1 and "\n" not in line for line in found)
         told += [now] * len(found)
         # A window, and the one before, each with a line that counts.
         assert sum(now - at < WINDOW_S for at in told) <= 2 * (MAX_LINES + 1)

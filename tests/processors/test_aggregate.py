@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agent.processing.definition import Limits
 from agent.topics.contents import MAX_OWN
-from processors.aggregate import MOST_AT_ONCE, Parameters, open_processor
+from processors.aggregate import MAX_AT_ONCE, Parameters, open_processor
 from processors.base import MAX_NAMES, ProcessorError
 
 READINGS = st.lists(
@@ -65,7 +65,7 @@ def test_many_groups_come_out_in_parts_that_may_be_put_out():
         for n, area in enumerate(areas):
             message = {"area": area, "time_ms": window * 10_000 + n, "t": float(n)}
             outputs = process(message, state)
-            assert len(outputs) <= MOST_AT_ONCE <= Limits().outputs
+            assert len(outputs) <= MAX_AT_ONCE <= Limits().outputs
             found += outputs
     expected = [
         {"area": area, "time_ms": window * 10_000, "t": float(n)}

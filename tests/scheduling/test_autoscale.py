@@ -27,7 +27,7 @@ from agent.wire.records import SubtaskRecord
 from tests.examples import examples
 
 RULES = MasterAutoscale(enabled=True, window_s=10.0, cool_down_s=15.0)
-MOST = 6
+MAX_PODS = 6
 
 
 def finish(
@@ -40,7 +40,7 @@ class Rig:
     """An auto-scaler of one node that obeys at once, looked at once a second."""
 
     def __init__(self, pods: int = 1, floor: int = 1) -> None:
-        self.scaler = Autoscaler(RULES, MOST)
+        self.scaler = Autoscaler(RULES, MAX_PODS)
         self.now = 1_000.0
         self.pods = pods
         self.floor = floor
@@ -219,7 +219,7 @@ def test_limits_and_cool_down_hold_whatever_happens(
         for scale in scaled:
             assert scale.count != before
             assert scale.count >= max(before - 1, floor)
-            assert scale.count <= MOST or scale.count < before
+            assert scale.count <= MAX_PODS or scale.count < before
     for (before_s, _), (after_s, _) in pairwise(rig.changes):
         assert after_s - before_s >= RULES.cool_down_s
 

@@ -15,7 +15,7 @@ from agent.scheduling.events import (
     Tick,
 )
 from agent.wire import messages as m
-from agent.wire.base import LONGEST_TIMEOUT_MS, LONGEST_WINDOW_S
+from agent.wire.base import MAX_TIMEOUT_MS, MAX_WINDOW_S
 from agent.wire.codec import MESSAGEPACK, Decoder, encode
 from agent.wire.market import Member
 from agent.wire.unions import PublicRequest
@@ -23,12 +23,12 @@ from tests.scheduling.oracle import NODES, found
 from tests.scheduling.rigs import QueryRig, TaskRig
 
 LEAST = 5e-324
-ANY_MS = (0.0, LEAST, 1e-300, 50.0, 500.0, LONGEST_TIMEOUT_MS)
+ANY_MS = (0.0, LEAST, 1e-300, 50.0, 500.0, MAX_TIMEOUT_MS)
 SLO_MS = ANY_MS[1:]
 WINDOWS = (
     m.Window(last_s=LEAST),
     m.Window(last_s=60.0),
-    m.Window(last_s=LONGEST_WINDOW_S, ago_s=LONGEST_WINDOW_S),
+    m.Window(last_s=MAX_WINDOW_S, ago_s=MAX_WINDOW_S),
     m.Window(start_ms=0, end_ms=2**53 - 1),
     m.Window(start_ms=2**53 - 2, end_ms=2**53 - 1),
 )
@@ -88,7 +88,7 @@ def test_tasks(policy, start_s):
             if draw.random() < 0.1:
                 rig.do(PolicyChanged(draw.choice(list(POLICIES))), now)
             rig.do(Tick(), now)
-        rig.do(Tick(), now + LONGEST_TIMEOUT_MS / 1e3)
+        rig.do(Tick(), now + MAX_TIMEOUT_MS / 1e3)
         assert rig.scheduler.open_tasks == 0
         assert len(rig.results) == ROUNDS
 
@@ -108,6 +108,6 @@ def test_queries(start_s):
                     now += draw.choice(STEPS_S)
                     rig.do(TaskReturned(iad, result), now)
             rig.do(Tick(), now)
-        rig.do(Tick(), now + LONGEST_TIMEOUT_MS / 1e3)
+        rig.do(Tick(), now + MAX_TIMEOUT_MS / 1e3)
         assert rig.scheduler.open_queries == 0
         assert len(rig.answers) == ROUNDS

@@ -8,7 +8,7 @@ import pytest
 from agent.scheduling.events import NodeAlive, NodeJoined, TellOperator
 from agent.scheduling.tasks.node_claims import EARLIEST_MS, LATEST_MS, QUIET_S, EventClaims
 from agent.wire import messages as m
-from agent.wire.base import LONGEST_TEXT
+from agent.wire.base import MAX_TEXT
 from agent.wire.packed import Float32Column, Int64Column
 from agent.wire.principals import Sender
 from agent.wire.records import SubtaskRecord
@@ -57,7 +57,7 @@ def test_a_node_does_not_join_for_the_areas_of_others(areas, text):
     assert text in rejected.message
     assert not rig.scheduler.node_statuses()
     rig.join("n1", areas=("a" * 64 + "/" + "/".join(["b" * 60] * 7),), sender=OF_N1)
-    assert len(rig.replies[-1][1].message) <= LONGEST_TEXT
+    assert len(rig.replies[-1][1].message) <= MAX_TEXT
 
 
 def test_without_areas_in_the_allow_list_a_node_names_what_it_likes():

@@ -13,8 +13,8 @@ sets = st.lists(st.sampled_from("abc"), max_size=4).map(tuple)
 def test_it_tells_what_was_kept_last_or_nothing_and_has_a_bound(asked):
     oracle: dict[tuple[str, ...], int] = {}
     kept: Remembered[int] = Remembered()
-    most_areas, most_sets = remembered.MOST_AREAS, remembered.MOST_SETS
-    remembered.MOST_AREAS, remembered.MOST_SETS = 7, 3
+    most_areas, most_sets = remembered.MAX_AREAS, remembered.MAX_SETS
+    remembered.MAX_AREAS, remembered.MAX_SETS = 7, 3
     try:
         kept.clear()
         for number, areas in enumerate(asked):
@@ -31,7 +31,7 @@ def test_it_tells_what_was_kept_last_or_nothing_and_has_a_bound(asked):
             assert len(held) == len(kept) <= 3
             assert sum(map(len, held)) <= 7
     finally:
-        remembered.MOST_AREAS, remembered.MOST_SETS = most_areas, most_sets
+        remembered.MAX_AREAS, remembered.MAX_SETS = most_areas, most_sets
 
 
 def test_the_largest_set_that_may_be_asked_is_remembered():

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from agent.scheduling.events import ANYONE, PolicyChanged, QueryArrived, TaskArrived, Tick
 from agent.scheduling.queries.classes import QueryClasses
 from agent.wire import messages as m
-from agent.wire.base import LONGEST_TIMEOUT_MS
+from agent.wire.base import MAX_TIMEOUT_MS
 from agent.wire.market import Member
 from agent.wire.records import SubtaskRecord
 from tests.scheduling.oracle import found, task
@@ -163,7 +163,7 @@ def test_a_class_that_misses_is_advanced_at_the_cost_of_the_others():
 
 
 @pytest.mark.parametrize("percentile", [0.001, 99.9999])
-@pytest.mark.parametrize("slo_ms", [5e-324, LONGEST_TIMEOUT_MS])
+@pytest.mark.parametrize("slo_ms", [5e-324, MAX_TIMEOUT_MS])
 def test_whatever_a_query_may_ask_for_is_a_class(percentile, slo_ms):
     classes = QueryClasses()
     asked = replace(query(500.0), slo=m.Slo(percentile, slo_ms))

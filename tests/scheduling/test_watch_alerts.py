@@ -22,7 +22,7 @@ from agent.scheduling.watches.events import (
     SaveWatch,
     WatchArrived,
 )
-from agent.scheduling.watches.rounds import LONGEST_PAUSE_S, MAX_AHEAD
+from agent.scheduling.watches.rounds import MAX_AHEAD, MAX_PAUSE_S
 from agent.scheduling.watches.scheduler import EXPIRE_S, LAG_S, SETTLE_S
 from agent.wire.overlay import Notification, Origin
 from agent.wire.predicate_language import read_filter
@@ -365,7 +365,7 @@ def test_a_clock_that_is_set_back_keeps_no_round_waiting():
     rig.now -= 3_600.0
     rig.do(RoundsDue())
     assert len(rig.of(AskRound)) == 2
-    rig.now += LONGEST_PAUSE_S
+    rig.now += MAX_PAUSE_S
     rig.do(RoundsDue())
     assert len(rig.of(AskRound)) == 3
 

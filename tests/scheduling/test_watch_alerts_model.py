@@ -24,7 +24,7 @@ from agent.scheduling.watches.events import (
     SendWatch,
     WatchArrived,
 )
-from agent.scheduling.watches.rounds import LONGEST_PAUSE_S
+from agent.scheduling.watches.rounds import MAX_PAUSE_S
 from agent.scheduling.watches.scheduler import EXPIRE_S, LAG_S, SETTLE_S, WatchScheduler
 from agent.wire.messages import Slo
 from agent.wire.overlay import Notification, Origin
@@ -394,7 +394,7 @@ class AlertsMachine(WatchClient):
         assert self.scheduler.next_tick is None
 
     def come_to_rest(self):
-        quiet_s = LONGEST_PAUSE_S + SUBSCRIBE_AGAIN_S + SETTLE_S + LAG_S + 10.0
+        quiet_s = MAX_PAUSE_S + SUBSCRIBE_AGAIN_S + SETTLE_S + LAG_S + 10.0
         waits = 0
         for _ in range(3_000):
             self.let_inbox_speak()

@@ -17,7 +17,7 @@ from agent.scheduling.watches.events import (
     SendWatch,
     WatchArrived,
 )
-from agent.scheduling.watches.rounds import LONGEST_PAUSE_S, MAX_AHEAD, rounds_of
+from agent.scheduling.watches.rounds import MAX_AHEAD, MAX_PAUSE_S, rounds_of
 from agent.scheduling.watches.scheduler import EXPIRE_S, LAG_S, WatchScheduler
 from agent.wire.messages import Slo
 from agent.wire.principals import Sender
@@ -181,7 +181,7 @@ class WatchMachine(WatchClient):
                 self.the_client_acknowledges()
             elif due is None:
                 # A pause may be under way; after it, whatever was due before it must be here.
-                due, self.now = self.due_rounds(), self.now + LONGEST_PAUSE_S + 1.0
+                due, self.now = self.due_rounds(), self.now + MAX_PAUSE_S + 1.0
                 self.do(RoundsDue())
             else:
                 break

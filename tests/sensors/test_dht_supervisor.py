@@ -12,7 +12,7 @@ from sensors.dht.supervisor import (
     CPU_WINDOW_S,
     END_S,
     FIRST_PAUSE_S,
-    LONGEST_PAUSE_S,
+    MAX_PAUSE_S,
     PROVEN_S,
     READY_S,
     SILENCE_S,
@@ -120,7 +120,7 @@ def test_pauses_double_and_begin_anew_after_a_proven_reader() -> None:
             now += 0.5
         pauses.append(now - gone_at)
     doubled = [FIRST_PAUSE_S * 2**n for n in range(12)]
-    assert pauses == [min(pause, LONGEST_PAUSE_S) for pause in doubled]
+    assert pauses == [min(pause, MAX_PAUSE_S) for pause in doubled]
     supervisor.handle(Exited("ended with status 1"), now + PROVEN_S)
     assert supervisor.handle(Tick(), now + PROVEN_S + FIRST_PAUSE_S) == [Spawn(0.0)]
 
@@ -169,7 +169,7 @@ class World(RuleBasedStateMachine):
         self.asked_to_end = False
         self.began = False
         self.spawned_at: list[float] = []
-        self.gone_at = -LONGEST_PAUSE_S
+        self.gone_at = -MAX_PAUSE_S
         self.closed = False
         self.handle(Start())
 
@@ -249,7 +249,7 @@ class World(RuleBasedStateMachine):
         for _ in range(5):
             match self.supervisor.state:
                 case State.WAITING:
-                    self.now += LONGEST_PAUSE_S
+                    self.now += MAX_PAUSE_S
                     self.handle(Tick())
                 case State.ENDING:
                     self.now += END_S

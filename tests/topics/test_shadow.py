@@ -5,7 +5,7 @@ import pytest
 from agent.alerts.inbox_handover import InboxCopy
 from agent.topics.contents import inputs_of
 from agent.topics.events import Progress
-from agent.topics.shadow import MOST_KNOWN, Checkpoint, Shadow, named_by
+from agent.topics.shadow import MAX_KNOWN, Checkpoint, Shadow, named_by
 from agent.wire.overlay import Notification, Origin
 from agent.wire.push import Lost
 from agent.wire.topics import Topic
@@ -89,8 +89,8 @@ def test_outputs_stay_until_all_subscribers_have_them():
 
 
 def test_it_remembers_as_much_as_an_inbox():
-    shadow = Shadow(checkpoint(inbox(1, MOST_KNOWN), MOST_KNOWN))
-    shadow.follow(checkpoint(inbox(MOST_KNOWN + 1, MOST_KNOWN + 3), MOST_KNOWN + 2))
+    shadow = Shadow(checkpoint(inbox(1, MAX_KNOWN), MAX_KNOWN))
+    shadow.follow(checkpoint(inbox(MAX_KNOWN + 1, MAX_KNOWN + 3), MAX_KNOWN + 2))
     copy = shadow.copy().inbox
-    assert copy.last - copy.first == MOST_KNOWN  # and the one that no checkpoint covers
+    assert copy.last - copy.first == MAX_KNOWN  # and the one that no checkpoint covers
     assert len(copy.contents) == 1

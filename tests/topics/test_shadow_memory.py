@@ -3,12 +3,12 @@
 from agent.alerts.inbox_handover import InboxCopy
 from agent.topics.contents import inputs_of
 from agent.topics.events import Progress
-from agent.topics.shadow import MOST_KNOWN_IN_ALL, Checkpoint, Shadow
+from agent.topics.shadow import MAX_KNOWN_IN_ALL, Checkpoint, Shadow
 from agent.wire.overlay import Origin
 from agent.wire.topics import Topic
 
 SHADOWS = 1_000
-SHARE = MOST_KNOWN_IN_ALL // SHADOWS
+SHARE = MAX_KNOWN_IN_ALL // SHADOWS
 
 
 def checkpoint(first, count):

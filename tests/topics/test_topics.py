@@ -17,7 +17,7 @@ from agent.topics.events import (
     TopicAsked,
     TopicsDue,
 )
-from agent.topics.topics import MOST, RENEW_S
+from agent.topics.topics import MAX_TOPICS, RENEW_S
 from agent.wire.areas import AreaSet
 from agent.wire.messages import Answer, Coverage, Slo
 from agent.wire.push import Gap, Lost, Subscribed
@@ -79,7 +79,7 @@ def test_readings_go_through_the_processor():
 def test_no_more_readings_are_asked_for_than_can_be_put_out(monkeypatch):
     """The disk, or masters that are away, hold a release up."""
     most = 20
-    monkeypatch.setattr(entry, "MOST_WAITING", most)
+    monkeypatch.setattr(entry, "MAX_WAITING", most)
     world = World(READ)
     world.create()
     asked = 0
@@ -356,7 +356,7 @@ def test_the_number_of_topics_is_bounded():
     world.create(Topic("b"))
     report = world.create(Topic("c"))
     assert report.message == "2 topics are kept here; remove one, or take another master"
-    assert MOST >= 100
+    assert MAX_TOPICS >= 100
 
 
 @pytest.mark.parametrize(

@@ -76,11 +76,15 @@ def test_masters_register_with_keys_and_learn_whom_to_let_in(tmp_path, start):
     context = zmq.Context()
     try:
 
-        def connect(address, own, server):
+        def unconnected(own, server):
             socket = context.socket(zmq.DEALER)
             socket.linger = 0
             socket.setsockopt(zmq.IMMEDIATE, 1)
             Handshake(keys[own], keys[server].public).apply(socket)
+            return socket
+
+        def connect(address, own, server):
+            socket = unconnected(own, server)
             socket.connect(address)
             return socket
 
@@ -111,7 +115,12 @@ def test_masters_register_with_keys_and_learn_whom_to_let_in(tmp_path, start):
             if admitted:
                 break
         assert admitted
-        stranger = connect(public["iad1"], "stranger", "iad1")
-        assert not stranger.poll(300, zmq.POLLOUT)
+        stranger = unconnected("stranger", "iad1")
+        refusals = stranger.get_monitor_socket(zmq.EVENT_HANDSHAKE_FAILED_AUTH)
+        stranger.connect(public["iad1"])
+        assert refusals.poll(PATIENCE_MS)
+        assert not stranger.poll(0, zmq.POLLOUT)
+        stranger.disable_monitor()
+        refusals.close(0)
     finally:
         context.destroy(linger=0)

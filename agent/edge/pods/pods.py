@@ -18,7 +18,7 @@ from agent.edge.history.history import History
 from agent.edge.history.reader import Reader
 from agent.edge.history.window_size import TooLargeError
 from agent.wire import codec
-from agent.wire.base import LONGEST_TEXT
+from agent.wire.base import MAX_TEXT
 from agent.wire.buckets import grid_of
 from agent.wire.messages import Subtask, SubtaskResult
 from agent.wire.too_large import bytes_of, in_words, too_large
@@ -193,7 +193,7 @@ def execute(
         )
     except Exception as error:  # noqa: BLE001 - whatever it is, the pod lives and the master is told
         reader.close()  # a connection that failed once is not trusted again
-        text = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST_TEXT]
+        text = " ".join(f"{type(error).__name__}: {error}".split())[:MAX_TEXT]
         failed_ms = (time.monotonic() - started) * 1000
         return codec.encode(
             SubtaskResult(received.subtask.id, "error", wait_ms, failed_ms, message=text)

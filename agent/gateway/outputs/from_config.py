@@ -17,7 +17,7 @@ from agent.wire.predicate_values import condition, key
 from agent.wire.predicates import Filter, FilterError
 from agent.wire.webhook_config import target
 
-LONGEST_SECRET: Final = 4_096
+MAX_SECRET: Final = 4_096
 
 
 def configured_matcher(text: str, where: str) -> Callable[[Notification], bool]:
@@ -50,7 +50,7 @@ def secret_line(folder: Path, file: str, where: str) -> str:
         return ""
     path = str(folder / file)
     text = secret_text(path).strip("\r\n")
-    if not text or not text.isprintable() or len(text) > LONGEST_SECRET:
+    if not text or not text.isprintable() or len(text) > MAX_SECRET:
         raise ConfigError(f"{where}: {path} is not one line of text")
     return text
 

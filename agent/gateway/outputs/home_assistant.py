@@ -18,7 +18,7 @@ from agent.gateway.outputs.retained import Components
 from agent.gateway.outputs.topics import Topics
 
 BIRTH: Final = b"online"
-LONGEST_SLUG: Final = 40
+MAX_SLUG: Final = 40
 # Device classes that take the unit, by the channel's name without what numbers it.
 CLASSES: Final = {
     ("temperature", "°C"): "temperature",
@@ -31,7 +31,7 @@ _NOT_IN_AN_ID: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 def device_id(gateway: str, area: str) -> str:
     """Letters, digits, ``_`` and ``-`` only, readable, and different for different areas."""
-    slug = _NOT_IN_AN_ID.sub("_", area)[:LONGEST_SLUG]
+    slug = _NOT_IN_AN_ID.sub("_", area)[:MAX_SLUG]
     digest = sha256(f"{gateway}\n{area}".encode()).hexdigest()[:10]
     return f"sanderling_{slug}_{digest}"
 

@@ -23,8 +23,8 @@ from agent.runtime.retrying import Answered, Retrying
 
 KIND: Final = "email"
 TOGETHER: Final = 50
-LONGEST_SUBJECT: Final = 200
-LONGEST_LINE: Final = 200
+MAX_SUBJECT: Final = 200
+MAX_LINE: Final = 200
 DELIVERED: Final = Answered(250, "")
 # What means the same in HTTP, by the first digit of SMTP's reply.
 TEMPORARY: Final = 503
@@ -39,7 +39,7 @@ def letter(
     head = subject(entries[0], name_of)
     if len(entries) > 1:
         head += f", and {len(entries) - 1} more"
-    made["Subject"] = f"[{gateway}] {head}"[:LONGEST_SUBJECT]
+    made["Subject"] = f"[{gateway}] {head}"[:MAX_SUBJECT]
     made["From"] = sender
     made["To"] = ", ".join(to)
     made["Date"] = formatdate(entries[0].received_ms / 1e3)
@@ -110,7 +110,7 @@ def _worst(codes: Sequence[int], line: str) -> Answered:
 def _text(what: object) -> str:
     shown = what.decode("utf-8", "replace") if isinstance(what, bytes) else str(what)
     printable = "".join(c if c.isprintable() else " " for c in shown)
-    return " ".join(printable.split())[:LONGEST_LINE]
+    return " ".join(printable.split())[:MAX_LINE]
 
 
 def email_output(

@@ -52,7 +52,7 @@ WINDOW: Final = 64  # messages that the broker has not confirmed
 PER_S: Final = 200.0
 AT_ONCE: Final = 100.0
 SOME: Final = 20.0  # that are waited for, so that not each has a turn of its own
-LONGEST_PAUSE_S: Final = 60.0  # between attempts to connect; doubles from 1 s
+MAX_PAUSE_S: Final = 60.0  # between attempts to connect; doubles from 1 s
 STEADY_S: Final = 60.0  # a session of this length was none in vain
 # After Home Assistant's start: so many seconds by chance, then time for it to subscribe.
 JITTER_S: Final = 5.0
@@ -96,7 +96,7 @@ class MqttPublisher:
         self._areas = Areas(keep_s)
         self._pace = StatePace(rules)
         self._jitter = jitter
-        self._pauses = BackOff(1.0, LONGEST_PAUSE_S, jitter=jitter)
+        self._pauses = BackOff(1.0, MAX_PAUSE_S, jitter=jitter)
         self._connect_s = 0.0
         self._session_s = 0.0
         self._under_way: dict[int, tuple[str, int]] = {}  # topic, position of an alert or 0

@@ -25,7 +25,7 @@ CONNECT_S: Final = 10.0
 KEEP_ALIVE_S: Final = 30
 CLOSING_S: Final = 1.0
 # Of what a broker may send here; it is one word.
-LARGEST_PACKET: Final = 16_384
+MAX_PACKET: Final = 16_384
 # As many as a broker takes unless it says otherwise.
 IN_FLIGHT: Final = 20
 FAILURE: Final = 128  # reason codes from here on
@@ -111,7 +111,7 @@ class Session:
         from paho.mqtt.properties import Properties
 
         properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
-        properties.MaximumPacketSize = LARGEST_PACKET
+        properties.MaximumPacketSize = MAX_PACKET
         return {"properties": properties, "clean_start": True}
 
     # --- the loop --------------------------------------------------------------------------------

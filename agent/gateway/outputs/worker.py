@@ -18,7 +18,7 @@ from agent.gateway.rooms import Room
 
 STOPPING_S: Final = 0.9
 LOOK_S: Final = 10.0  # between looks at all rooms
-LONGEST_WAIT_S: Final = 60.0
+MAX_WAIT_S: Final = 60.0
 
 
 class Handed(NamedTuple):
@@ -127,7 +127,7 @@ class Worker:
         waits.register(self._wake, POLLIN)
         for fileno, mask in (others or {}).items():
             waits.register(fileno, mask)
-        longest_s = LONGEST_WAIT_S if timeout_s is None else min(timeout_s, LONGEST_WAIT_S)
+        longest_s = MAX_WAIT_S if timeout_s is None else min(timeout_s, MAX_WAIT_S)
         waits.poll(max(0.0, longest_s) * 1e3)
         with suppress(BlockingIOError):
             os.eventfd_read(self._wake)

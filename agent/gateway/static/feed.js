@@ -1,8 +1,8 @@
 // The one stream of the gateway: what it says becomes a state. Runs in a shared worker, so that all
 // tabs have one connection between them, and in the page where there are no shared workers.
 
-const MOST_ALERTS = 500;
-const MOST_SPARK = 60;
+const MAX_ALERTS = 500;
+const MAX_SPARK = 60;
 const AGAIN_MS = 5000;
 const EVENTS = ["snapshot", "rooms", "source", "alert", "gap", "raised"];
 const STATES = { l: "live", s: "stale", m: "missing" };
@@ -53,7 +53,7 @@ export function apply(state, type, data, now = Date.now()) {
       if (state.position !== null && data.position <= state.position) return false;
       state.position = data.position;
       if (isOfTopic(data)) return false;
-      state.alerts = [data, ...state.alerts].slice(0, MOST_ALERTS);
+      state.alerts = [data, ...state.alerts].slice(0, MAX_ALERTS);
       return true;
     case "raised":
       state.raised = data.raised;
@@ -82,7 +82,7 @@ function changes(state, data) {
       if (!quality) continue; // it has no such channel
       const value = column.values[i];
       const { unit = "", spark = [] } = before.channels[name] ?? {};
-      const longer = room.state === "live" ? [...spark, quality === "bad" ? null : value].slice(-MOST_SPARK) : spark;
+      const longer = room.state === "live" ? [...spark, quality === "bad" ? null : value].slice(-MAX_SPARK) : spark;
       room.channels[name] = { value, time_ms: data.time_ms - column.ages_s[i] * 1000, quality, unit, spark: longer };
     }
     state.rooms[room.area] = room;

@@ -28,7 +28,7 @@ from agent.master.kubernetes.deployments import (
 from agent.runtime.back_off import BackOff
 
 FIRST_PAUSE_S: Final = 0.5  # after a failure; doubles
-LONGEST_PAUSE_S: Final = 60.0
+MAX_PAUSE_S: Final = 60.0
 SETTLING_S: Final = 2.0  # between passes while pods start or end
 RESYNC_S: Final = 30.0  # between looks while nothing happens
 STOPPING_S: Final = 0.5  # for a request under way, when the master stops; pods stay as they are
@@ -91,7 +91,7 @@ class Pace:
     """The pause after each pass: doubling while passes fail."""
 
     def __init__(self) -> None:
-        self._pauses = BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+        self._pauses = BackOff(FIRST_PAUSE_S, MAX_PAUSE_S)
 
     def after(self, look: Look) -> float:
         """Seconds until the next pass, unless the desired state changes before."""

@@ -25,7 +25,7 @@ from agent.master.kubernetes.deployments import (
 from agent.wire.config import ConfigError
 
 TIMEOUT_S: Final = (5.0, 15.0)  # to connect, to answer
-LONGEST_MESSAGE: Final = 400
+MAX_MESSAGE: Final = 400
 NOT_FOUND: Final = 404
 # 401: credentials are renewed. 409: the object changed meanwhile; the next look sees it.
 TEMPORARY: Final = frozenset({401, 408, 409, 429})
@@ -161,4 +161,4 @@ def _message(error: Any) -> str:
 
 def one_line(text: str) -> str:
     """The text as one line of bounded length."""
-    return " ".join(text.split())[:LONGEST_MESSAGE]
+    return " ".join(text.split())[:MAX_MESSAGE]

@@ -20,7 +20,7 @@ APP: Final = "sanderling-pod"
 # updated.
 FINGERPRINT: Final = "sanderling/description"
 # With the suffix that a cluster adds for each container, a host name may have 63 characters.
-LONGEST_NAME_PART: Final = 20
+MAX_NAME_PART: Final = 20
 
 Manifest = dict[str, Any]
 
@@ -87,7 +87,7 @@ class Blueprint:
 
         Names of IADs and nodes may have capitals and underscores, Kubernetes' may not.
         """
-        plain = re.sub(r"[^a-z0-9]+", "-", node.lower())[:LONGEST_NAME_PART].strip("-")
+        plain = re.sub(r"[^a-z0-9]+", "-", node.lower())[:MAX_NAME_PART].strip("-")
         digest = hashlib.sha256(f"{self.iad}\n{node}".encode()).hexdigest()[:10]
         return "-".join(part for part in (APP, plain, digest) if part)
 

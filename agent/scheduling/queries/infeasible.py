@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import UNSET
 
-from agent.wire.base import LONGEST_TIMEOUT_MS
+from agent.wire.base import MAX_TIMEOUT_MS
 from agent.wire.figures import percentile_in_words
 from agent.wire.messages import Budget, Slo, TaskResult
 
@@ -32,7 +32,7 @@ def instead(slo: Slo, task_percentile: float, refusals: Iterable[TaskResult]) ->
 
 def _others(slo: Slo, task_percentile: float, told: list[tuple[Budget, ...]]) -> Iterator[str]:
     longest_ms = max(slo.latency_ms, *[each[0].budget_ms for each in told])
-    if (needed_ms := _rounded_up(longest_ms * HEADROOM)) <= LONGEST_TIMEOUT_MS:
+    if (needed_ms := _rounded_up(longest_ms * HEADROOM)) <= MAX_TIMEOUT_MS:
         yield in_words(slo.percentile, needed_ms)
     if any(len(each) < 2 for each in told):
         return

@@ -62,14 +62,14 @@ from agent.scheduling.shared_budget import (
 from agent.scheduling.tasks.joining import JOINING_S, SHARE
 from agent.scheduling.timers import Timers
 from agent.wire.areas import AreaSet
-from agent.wire.base import LONGEST_TIMEOUT_MS, RAW, TIMEOUT_FACTOR
+from agent.wire.base import MAX_TIMEOUT_MS, RAW, TIMEOUT_FACTOR
 from agent.wire.market import Member, Service
 from agent.wire.messages import Answer, Query, Task, TaskResult
 from agent.wire.principals import Sender
 
 # Share of the answer timeout reserved for the return of a partial task result, and its cap.
 RETURN_SHARE = 0.05
-LONGEST_RETURN_S = 0.1
+MAX_RETURN_S = 0.1
 
 
 # While this master starts, others may be starting, too: undelivered tasks are sent again.
@@ -251,7 +251,7 @@ class QueryScheduler:
 
     def _timeout_s(self, query: Query) -> float:
         timeout_ms = query.timeout_ms or query.slo.latency_ms * self._timeout_factor
-        return min(timeout_ms, LONGEST_TIMEOUT_MS) / 1e3
+        return min(timeout_ms, MAX_TIMEOUT_MS) / 1e3
 
     def _send(
         self,
@@ -272,7 +272,7 @@ class QueryScheduler:
                 window=query.window,
                 percentile=entry.task_percentile,
                 budget_ms=query.slo.latency_ms,
-                timeout_ms=(timeout_s - min(RETURN_SHARE * timeout_s, LONGEST_RETURN_S)) * 1e3,
+                timeout_ms=(timeout_s - min(RETURN_SHARE * timeout_s, MAX_RETURN_S)) * 1e3,
                 channels=channels,
                 form=query.form,
                 service=service,

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from _core.deadlines.order_statistics import NodeSet, UnloadedModel
 from _core.deadlines.size_regression import SizeModel
-from agent.wire.base import LONGEST_TIMEOUT_MS
+from agent.wire.base import MAX_TIMEOUT_MS
 from agent.wire.messages import Budget
 
 # From this many samples on, the prior counts little up to the percentile that they reach.
@@ -92,7 +92,7 @@ class DeadlineEstimator:
         the highest percentile of which x_u is within that time. `HALVINGS` quantiles."""
         nodes = self._model.node_set(columns)
         longer_ms = self._model.quantile(nodes, percentile, now) * 1e3
-        longer = Budget(percentile, min(longer_ms, LONGEST_TIMEOUT_MS))
+        longer = Budget(percentile, min(longer_ms, MAX_TIMEOUT_MS))
         low, high = LEAST_PERCENTILE, percentile
         if self._model.quantile(nodes, low, now) > budget_s:
             return (longer,)

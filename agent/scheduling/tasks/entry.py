@@ -28,7 +28,7 @@ from agent.wire.operator import NodeStatus
 
 # A regression follows its farthest samples: one query for all years would hide, for tens of
 # thousands of samples, the cost of minutes and hours. Longer windows count as a day.
-LONGEST_SIZE_S: Final = 86_400.0
+MAX_SIZE_S: Final = 86_400.0
 
 # IAD, wall time, start, task, label, policy, window, enqueued, deadline: see `records`.
 SubtaskHeading = tuple[str, int, float, str, str, Policy, float, float, float]
@@ -72,7 +72,7 @@ class TaskEntry(StateMachine):
         # From another IAD: it may advance its own classes up to this bound.
         self.advance_s = limited_advance(task.advance_ms / 1e3, self.budget_s)
         # Determines the expected time of its subtasks (`DeadlineEstimator.expected_s`).
-        self.size = min(task.window.length_s, LONGEST_SIZE_S)
+        self.size = min(task.window.length_s, MAX_SIZE_S)
         # One of its subtasks was demoted: the others need not be early either.
         self.hopeless = False
         self.policy = policy

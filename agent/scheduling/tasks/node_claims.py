@@ -34,7 +34,7 @@ ROUNDING: Final = 1e-9
 # A history may have channels of former configurations beside the 64 that a node announces.
 MAX_CHANNELS_OF_RESULT: Final = 1_024
 TIME_BYTES: Final = 8
-LONGEST_SHOWN: Final = 200  # characters of an area
+MAX_SHOWN: Final = 200  # characters of an area
 # Minimum time between two operator lines about the same name.
 QUIET_S: Final = 3_600.0
 
@@ -49,7 +49,7 @@ def _why_not_in(own: AreaSet, node: str, areas: Iterable[str]) -> str:
     outside = [area for area in areas if not own.covers(area)]
     if not outside:
         return ""
-    first = outside[0] if len(outside[0]) <= LONGEST_SHOWN else f"{outside[0][:LONGEST_SHOWN]}…"
+    first = outside[0] if len(outside[0]) <= MAX_SHOWN else f"{outside[0][:MAX_SHOWN]}…"
     more = f" and {len(outside) - 1} more" if len(outside) > 1 else ""
     return (
         f"the allow-list does not give {first}{more} to node {node}: correct its areas there, "

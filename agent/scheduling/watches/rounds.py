@@ -37,7 +37,7 @@ from agent.wire.watches import Round, Watch
 MAX_AHEAD = 8
 # A temporarily refused round is asked again after 0.25 s, 0.5 s …, one round at a time.
 FIRST_PAUSE_S = 0.25
-LONGEST_PAUSE_S = 30.0
+MAX_PAUSE_S = 30.0
 # A query's id has room for 64 characters: this many of the watch's, a dot and the number.
 ID_CHARACTERS = 48
 
@@ -102,7 +102,7 @@ class WatchEntry(StateMachine):
         self.seen_s = now
         # Temporarily refused: no query before this time.
         self.held_until_s = -math.inf
-        self.refusals = BackOff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+        self.refusals = BackOff(FIRST_PAUSE_S, MAX_PAUSE_S)
         # Why less comes than was asked for, in words; empty: nothing is wrong.
         self.trouble = ""
         # Whether its client was told about unknown channels of its trigger.
@@ -182,7 +182,7 @@ class WatchEntry(StateMachine):
 
     def set_back(self, now: float) -> None:
         """The clock was set back: no delay may exceed its maximum."""
-        self.held_until_s = min(self.held_until_s, now + LONGEST_PAUSE_S)
+        self.held_until_s = min(self.held_until_s, now + MAX_PAUSE_S)
         if self.alerts is not None:
             self.alerts.set_back(now)
 

@@ -49,7 +49,7 @@ from fleet.ssh.errors import HostError
 FILE_BYTES: Final = 16 << 20
 FILE_GROUPS: Final = 4096
 # No agent can be configured to a longer group.
-LONGEST_GROUP: Final = 128 << 20
+MAX_GROUP: Final = 128 << 20
 MAX_REFUSED: Final = 1000
 
 Size = Annotated[int, Meta(ge=0, le=(1 << 53) - 1)]
@@ -238,7 +238,7 @@ class HistoryTaker:
         if coming is None or self._history is None:
             raise HostError("failed", "the host sent bytes of no group")
         self._data += data
-        if len(self._data) > min(coming.bytes, LONGEST_GROUP):
+        if len(self._data) > min(coming.bytes, MAX_GROUP):
             raise HostError("failed", "the host sent more bytes of a group than it has")
         if len(self._data) == coming.bytes:
             self._coming, whole = None, bytes(self._data)

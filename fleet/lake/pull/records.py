@@ -32,7 +32,7 @@ from fleet.ssh.errors import HostError
 # Maximum amount that is taken again after a lost connection.
 SEGMENT_BYTES: Final = 8 << 20
 # No master writes a longer line; a host cannot fill this machine's disk with one.
-LONGEST_LINE: Final = 64 << 20
+MAX_LINE: Final = 64 << 20
 OFFSET_DIGITS: Final = 12
 DIGEST_DIGITS: Final = 8
 
@@ -140,8 +140,8 @@ class RecordsTaker:
         if self._part is None:
             self._part = _Part(self._lake)
         self._part.add(data)
-        if self._part.size > self._segment_bytes + LONGEST_LINE:
-            raise HostError("failed", f"it has a line of more than {LONGEST_LINE} bytes")
+        if self._part.size > self._segment_bytes + MAX_LINE:
+            raise HostError("failed", f"it has a line of more than {MAX_LINE} bytes")
 
     def _land(self, segment: Segment) -> None:
         part = self._part

@@ -12,7 +12,7 @@ SERVICES_MS: Final = (5.0, 10.0, 20.0, 40.0)
 # Of all topics together, of the cores: from idle to what still has a latency.
 LEAST_LOAD: Final = 0.15
 # One topic's messages are processed one after another: it has a core at most.
-MOST_OF_A_CORE: Final = 0.85
+MAX_OF_A_CORE: Final = 0.85
 FEWEST: Final = 3.0  # messages a second
 
 
@@ -54,6 +54,6 @@ def _case(draw: Random, size: int, cores: int, most_load: float) -> Case:
     found = []
     for part in parts:
         cpu_ms = draw.choice(SERVICES_MS)
-        share = min(whole * part / sum(parts), MOST_OF_A_CORE)
+        share = min(whole * part / sum(parts), MAX_OF_A_CORE)
         found.append(Load(cpu_ms, max(share * 1e3 / cpu_ms, FEWEST)))
     return tuple(found)

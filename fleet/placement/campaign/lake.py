@@ -14,7 +14,7 @@ from fleet.lake.schema.tables.base import PROCESSING
 from fleet.placement.campaign.stays import Interval
 
 # The newest; a model takes a few hundred runs, and this is what is held in memory.
-MOST: Final = 20_000
+MAX_ROWS: Final = 20_000
 SERVING: Final = ("ready", "running")
 # A processor that joins begins its interval a moment after those that it joins begin theirs.
 JOINED_S: Final = 0.05
@@ -45,7 +45,7 @@ def intervals(spark: SparkSession, lake: Lake, percentile: float) -> list[Interv
         # Of a crowd, no record says who was there all the time.
         .where((F.col("cut") == 0) & (F.col("apart_s") < JOINED_S))
         .orderBy(F.desc("time"), "iad", "start_s")
-        .limit(MOST)
+        .limit(MAX_ROWS)
         .drop("time", "listed", "unsound", "cut", "apart_s", "end_s")
         .collect()
     )

@@ -19,7 +19,7 @@ from fleet.placement.plans import Plan
 
 # What a master recorded last says nothing of now if the newest of all is so much newer.
 GONE: Final = timedelta(minutes=10)
-MOST_TOGETHER: Final = 32  # that the latency model takes
+MAX_TOGETHER: Final = 32  # that the latency model takes
 NO_WORK_S: Final = 1e-6
 
 
@@ -147,7 +147,7 @@ def _latencies(placement: Placement, model: Colocation | None) -> dict[str, floa
     found: dict[str, float] = {}
     for master, account in zip(world.masters, placement.accounts, strict=True):
         names = list(account.processors)
-        if not 0 < len(names) <= MOST_TOGETHER:
+        if not 0 < len(names) <= MAX_TOGETHER:
             continue
         seen = []
         for name in names:

@@ -21,7 +21,7 @@ SETS: Final = 60
 SIZES: Final = (1, 2, 3, 4, 5, 6)
 VIRTUAL_CORES: Final = 2
 VIRTUAL_S: Final = 10.0
-MOST_LOAD: Final = 0.9
+MAX_LOAD: Final = 0.9
 KINDS: Final = {"shared-queue": "one queue", "thread-a-topic": "a worker a topic"}
 
 
@@ -46,7 +46,7 @@ def run(lakes: Sequence[Path], folder: Path, seed: int) -> int:
 
 def _virtual(seed: int) -> Campaign:
     """Scores without a machine's noise."""
-    sets = cases(SETS, SIZES, VIRTUAL_CORES, MOST_LOAD, seed)
+    sets = cases(SETS, SIZES, VIRTUAL_CORES, MAX_LOAD, seed)
     model, stays = trained(virtual.campaign(sets, VIRTUAL_CORES, VIRTUAL_S, seed), PERCENTILE)
     scored = scores(stays, models(model.discipline, seed), seed)
     return Campaign("one queue, virtual time", model, stays, scored)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet.inspect.lines import LONGEST_LINE, Lines
+from fleet.inspect.lines import MAX_LINE, Lines
 from fleet.terminal.output import printable, say
 
 
@@ -22,7 +22,7 @@ def test_a_line_without_end_does_not_fill_the_memory():
     cut = Lines()
     found = [line for _ in range(40) for line in cut.feed(b"x" * 10_000)] + cut.end()
     assert "".join(found) == "x" * 400_000
-    assert max(map(len, found)) <= LONGEST_LINE
+    assert max(map(len, found)) <= MAX_LINE
 
 
 def test_what_moves_the_cursor_is_not_shown():

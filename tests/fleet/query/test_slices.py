@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet.query.slices import LONGEST_MS, SHORTEST_MS, WANTED, Slices
+from fleet.query.slices import MAX_MS, SHORTEST_MS, WANTED, Slices
 
 
 @given(
@@ -33,7 +33,7 @@ def test_slices_lie_side_by_side_and_hold_few_values(length_ms, per_s, refuses):
         at_ms, asked = window.end_ms, asked + 1
     assert at_ms == start_ms + length_ms
     assert slices.share == 1.0
-    assert asked <= 20 + length_ms / LONGEST_MS + length_ms / 1e3 * per_s / (WANTED / 4)
+    assert asked <= 20 + length_ms / MAX_MS + length_ms / 1e3 * per_s / (WANTED / 4)
 
 
 def test_a_slice_that_does_not_fit_is_halved_or_as_long_as_would_fit():

@@ -24,7 +24,7 @@ from fleet.rollout.events import (
 )
 from fleet.rollout.journal import opened
 from fleet.rollout.rollout import Member, Rollout, Share
-from fleet.rollout.runner import MOST_IDLE, Runner
+from fleet.rollout.runner import MAX_IDLE, Runner
 from fleet.rollout.session import Session
 from fleet.rollout.view import Lines
 from fleet.ssh.errors import HostError
@@ -122,7 +122,7 @@ def test_a_rollout_has_a_few_more_open_than_hosts_are_worked_on(
     ends = roll_out(server, Folder(tmp_path), 24, {"i/n5", "i/n6"})
     assert len(ends) == 24
     assert list(ends.values()).count("changed") == 21
-    assert connections.most <= PARALLEL + MOST_IDLE
+    assert connections.most <= PARALLEL + MAX_IDLE
     assert connections.open == 0
 
 

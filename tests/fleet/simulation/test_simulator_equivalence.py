@@ -26,7 +26,7 @@ from agent.scheduling.events import (
 )
 from agent.scheduling.tasks.entry import SubtaskEntry
 from agent.scheduling.tasks.scheduler import TaskScheduler
-from agent.wire.base import LONGEST_TIMEOUT_MS, Policy
+from agent.wire.base import MAX_TIMEOUT_MS, Policy
 from agent.wire.emulation import PROFILES, SIZED, service_time_s
 from agent.wire.messages import Subtask
 from agent.wire.records import SubtaskRecord
@@ -71,7 +71,7 @@ def virtual_fleet(policy: Policy) -> VirtualFleet:
         warm_samples=WARM_SAMPLES,
     )
     for plane in fleet._queries.values():
-        plane.scheduler._timeout_factor = LONGEST_TIMEOUT_MS
+        plane.scheduler._timeout_factor = MAX_TIMEOUT_MS
     return fleet
 
 

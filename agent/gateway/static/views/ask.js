@@ -15,7 +15,7 @@ const WINDOWS = [
   [259200, "last 3 days"],
 ];
 const PERCENTILES = [90, 95, 99, 99.9];
-const MOST_OFFERED = 12;
+const MAX_OFFERED = 12;
 
 /** What can be asked: every room and every part of the building that has some. */
 function offers(rooms) {
@@ -42,7 +42,7 @@ function Areas({ chosen, set, known }) {
   const input = useRef();
   const needle = text.trim().toLowerCase();
   const fitting = useMemo(
-    () => known.filter((o) => !chosen.includes(o.area) && `${o.area} ${o.say}`.toLowerCase().includes(needle)).slice(0, MOST_OFFERED),
+    () => known.filter((o) => !chosen.includes(o.area) && `${o.area} ${o.say}`.toLowerCase().includes(needle)).slice(0, MAX_OFFERED),
     [known, chosen, needle],
   );
   const add = (area) => {

@@ -6,9 +6,9 @@ import { useLive } from "../live.js";
 import { Age, Answered, Bar, Heading, Note, Table, Tile, Tiles, useGet } from "../parts.js";
 import { count, list, missing, ms, number, percent, refused, when, whole } from "../words.js";
 
-const MOST_LATE = 30;
-const MOST_NAMED = 5;
-const MOST_OPEN = 12;
+const MAX_LATE = 30;
+const MAX_NAMED = 5;
+const MAX_OPEN = 12;
 const NAMES = { edfq: "EDFQ (earliest deadline first)", fifo: "FIFO (order of arrival)", sanderling: "sanderling", spr: "SPR", tedfq: "T-EDFQ" };
 const KINDS = { console: "this page’s rooms", "console-ask": "asked on this page", http: "asked over HTTP", readings: "pictures of rooms" };
 
@@ -86,11 +86,11 @@ function grouped(tasks) {
 
 function Queues({ nodes }) {
   const busy = nodes.filter((n) => n.queued > 0).sort((a, b) => b.queued - a.queued);
-  const more = busy.length - MOST_NAMED;
-  const named = busy.slice(0, MOST_NAMED).map((n) => `${n.node} (${whole(n.queued)})`);
+  const more = busy.length - MAX_NAMED;
+  const named = busy.slice(0, MAX_NAMED).map((n) => `${n.node} (${whole(n.queued)})`);
   return html`<h2>Queues at nodes now</h2>
     <p>${busy.length ? html`<b>Work waits at ${count(busy.length, "node")}</b>: ${list(more > 0 ? [...named, `${more} more`] : named)}.` : "Nothing waits."}</p>
-    <details open=${nodes.length <= MOST_OPEN}><summary>${count(nodes.length, "node")}</summary><${Table} caption="Queues at nodes" hidden head=${["Node", "State", { n: "Waiting" }, { n: "Idle pods" }, { n: "Pods" }]}
+    <details open=${nodes.length <= MAX_OPEN}><summary>${count(nodes.length, "node")}</summary><${Table} caption="Queues at nodes" hidden head=${["Node", "State", { n: "Waiting" }, { n: "Idle pods" }, { n: "Pods" }]}
     rows=${[...nodes].sort((a, b) => b.queued - a.queued || a.node.localeCompare(b.node, "en", { numeric: true })).map((n) => ({ key: n.node, mark: n.queued && !n.idle_pods ? "warm" : "", cells: [n.node, n.state, whole(n.queued), whole(n.idle_pods), whole(n.pods)] }))} /></details>`;
 }
 
@@ -118,7 +118,7 @@ function Seen({ kinds, nodes }) {
   return html`
     <${Tiles}><${Tile} value=${whole(answers)} label="answers that this gateway saw" /><${Tile} value=${answers ? percent((answers - late) / answers, 1) : "–"} label="came in time" /><${Tile} value=${whole(late)} label="late or refused" state=${late ? "bad" : ""} /><${Tile} value=${whole(partial)} label="in time, but not whole" state=${partial ? "warm" : ""} /><//>
     <${Kinds} kinds=${kinds} />
-    <${Late} late=${notKept(kinds).slice(0, MOST_LATE)} />
+    <${Late} late=${notKept(kinds).slice(0, MAX_LATE)} />
     <${Domains} kinds=${kinds} />
     ${nodes.length ? html`<${Queues} nodes=${nodes} />` : html`<${Note}><p>${may("operator") && !session.operator ? "Queues of nodes are shown where the gateway’s configuration names the operator’s address." : "Queues of nodes are shown to their domain’s operator only."}</p><//>`}`;
 }

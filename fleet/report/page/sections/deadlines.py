@@ -8,7 +8,7 @@ from fleet.report.page import drawing, maps
 from fleet.report.page.markup import Picture, Row, Section, nothing, percent, render
 from fleet.report.page.shown import ROWS, Shown, grid, node_name
 
-MOST: Final = 12
+MAX_ROWS: Final = 12
 BARS: Final = 24
 TITLE: Final = "Deadline violations"
 
@@ -18,9 +18,8 @@ def section(shown: Shown) -> Section:
     from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
 
     frame = shown.frame("node_hours").withColumn("name", node_name())
-    hours = shown.top(
-        frame, (F.desc("missed"), F.desc("violations"), F.desc("subtasks"), "name", "hour"), MOST
-    )
+    order = (F.desc("missed"), F.desc("violations"), F.desc("subtasks"), "name", "hour")
+    hours = shown.top(frame, order, MAX_ROWS)
     if not hours.rows:
         return Section("deadlines", TITLE, nothing("No subtask had a deadline in this time."))
     rate = (100 * F.sum("missed") / F.sum("subtasks")).alias("value")

@@ -14,7 +14,7 @@ from fleet.report.page.markup import Picture, Row, Section, nothing, render
 from fleet.report.page.sections.climate import unit_of
 from fleet.report.page.shown import Shown, Top, node_name
 
-MOST: Final = 24
+MAX_ROWS: Final = 24
 # With fewer faulty sensors than this, healthy ones are shown beside them.
 FEWEST: Final = 8
 ACROSS: Final = 2
@@ -24,7 +24,7 @@ TITLE: Final = "Nodes and sensors"
 def section(shown: Shown) -> Section:
     """The number of healthy channels, pictures of the worst ones, and all findings."""
     top = shown.top(
-        shown.frame("sensor_health").withColumn("name", node_name()), worst_first(), MOST
+        shown.frame("sensor_health").withColumn("name", node_name()), worst_first(), MAX_ROWS
     )
     if not top.rows:
         return Section("health", TITLE, nothing("There are no readings of this time."))
@@ -50,7 +50,7 @@ def _verdicts(shown: Shown) -> list[Row]:
     verdicts = shown.top(
         shown.frame("sensor_health").groupBy("verdict").agg(F.count("*").alias("channels")),
         (F.col("verdict") != "ok", F.desc("channels"), "verdict"),
-        MOST,
+        MAX_ROWS,
     )
     return [{**row, "verdict": _verdict(row)} for row in verdicts.rows]
 

@@ -8,7 +8,7 @@ from fleet.report.page import drawing
 from fleet.report.page.markup import Picture, Row, Section, nothing, render
 from fleet.report.page.shown import Shown
 
-MOST: Final = 200
+MAX_ROWS: Final = 200
 LISTED: Final = 40
 TITLE: Final = "Queueing against load"
 # Of fewer queries a mean says little, and a 99th percentile of fewer than a hundred nothing.
@@ -25,7 +25,7 @@ NO_WINDOW: Final = "No run of queries under one policy was long enough for a who
 
 def section(shown: Shown) -> Section:
     """Mean and tail of queueing and response time over the rate of queries, for each policy."""
-    top = shown.top("load_curve", ("policy", "rate_per_s"), MOST)
+    top = shown.top("load_curve", ("policy", "rate_per_s"), MAX_ROWS)
     if not top.rows:
         return Section("load", TITLE, nothing(NO_WINDOW))
     drawn = [row for row in top.rows if row["queries"] >= FEWEST]

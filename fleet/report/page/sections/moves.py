@@ -8,7 +8,7 @@ from fleet.report.page import drawing
 from fleet.report.page.markup import Picture, Row, Section, nothing, render
 from fleet.report.page.shown import Shown
 
-MOST: Final = 48
+MAX_ROWS: Final = 48
 DRAWN: Final = 16
 TITLE: Final = "Before and after moves"
 
@@ -18,7 +18,7 @@ def section(shown: Shown) -> Section:
     from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
 
     frame = shown.frame("move_effects")
-    top = shown.top(frame, (F.desc("time"), "iad", "topic", "start_s"), MOST)
+    top = shown.top(frame, (F.desc("time"), "iad", "topic", "start_s"), MAX_ROWS)
     if not top.rows:
         return Section("moves", TITLE, nothing("No topic moved in this time."))
     both = F.col("before_achieved_ms").isNotNull() & F.col("after_achieved_ms").isNotNull()

@@ -9,7 +9,7 @@ from fleet.report.page.markup import Picture, Row, Section, nothing, render, sha
 from fleet.report.page.shown import Shown
 from fleet.simulation.workload import WARM_UP
 
-MOST: Final = 24
+MAX_ROWS: Final = 24
 DRAWN: Final = 16
 FEW: Final = 8
 TITLE: Final = "Who kept the SLO"
@@ -22,7 +22,7 @@ def section(shown: Shown) -> Section:
     whole = shown.frame("attainment")
     # A warm-up is not load that anybody asked for.
     top = shown.top(
-        whole.where(F.col("class") != WARM_UP), (F.desc("queries"), "class", "policy"), MOST
+        whole.where(F.col("class") != WARM_UP), (F.desc("queries"), "class", "policy"), MAX_ROWS
     )
     if not top.rows:
         return Section("objectives", TITLE, nothing("There were no queries in this time."))
@@ -35,7 +35,7 @@ def section(shown: Shown) -> Section:
         rows=[{**row, "is_bad": _is_missed(row)} for row in rows],
         more=top.more,
         has_warm_up=not whole.where(F.col("class") == WARM_UP).isEmpty(),
-        clients=shown.top("client", ("policy", "kind"), 2 * MOST).rows,
+        clients=shown.top("client", ("policy", "kind"), 2 * MAX_ROWS).rows,
     )
     return Section("objectives", TITLE, body, (picture,))
 

@@ -8,7 +8,7 @@ from fleet.report.page import findings
 from fleet.report.page.markup import Section, render
 from fleet.report.page.shown import Shown
 
-MOST: Final = 24
+MAX_ROWS: Final = 24
 COUNTS: Final = ("nodes", "queries", "tasks", "subtasks", "events", "readings", "pulls", "failed",
                  "expired_files", "expired_groups", "expired_readings", "quarantined")  # fmt: skip
 
@@ -29,7 +29,7 @@ def section(shown: Shown) -> Section:
     body = render(
         "overview.html",
         totals=totals,
-        iads=shown.top(frame, ("iad",), MOST),
+        iads=shown.top(frame, ("iad",), MAX_ROWS),
         **findings.found(shown),
     )
     return Section("overview", "At a glance", body)

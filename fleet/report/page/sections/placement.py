@@ -8,7 +8,7 @@ from fleet.report.page import drawing
 from fleet.report.page.markup import Picture, Row, Section, nothing, render
 from fleet.report.page.shown import Shown
 
-MOST: Final = 32
+MAX_ROWS: Final = 32
 DRAWN: Final = 16
 MOVES: Final = 24
 TITLE: Final = "Placement"
@@ -18,7 +18,7 @@ def section(shown: Shown) -> Section:
     """Load of each master against its cores; moves, those with the longest pauses first."""
     from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
 
-    masters = shown.top("master_load", (F.desc("most_load"), "iad"), MOST)
+    masters = shown.top("master_load", (F.desc("most_load"), "iad"), MAX_ROWS)
     pause = F.col("pause_ms").desc_nulls_last()
     moves = shown.top("moved", (pause, F.desc("moved_ms"), "iad", "kind", "unit", "start_s"), MOVES)
     if not masters.rows and not moves.rows:

@@ -8,7 +8,7 @@ from fleet.report.page import drawing
 from fleet.report.page.markup import Picture, Row, Section, nothing, render
 from fleet.report.page.shown import Shown
 
-MOST: Final = 48
+MAX_ROWS: Final = 48
 DRAWN: Final = 16
 # A topic that kept its objective in fewer of its minutes is marked.
 KEPT: Final = 0.95
@@ -21,7 +21,7 @@ def section(shown: Shown) -> Section:
 
     frame = shown.frame("processed")
     missed = (F.col("records") - F.col("kept")).desc()
-    top = shown.top(frame, (missed, F.desc("late"), F.desc("load"), "iad", "topic"), MOST)
+    top = shown.top(frame, (missed, F.desc("late"), F.desc("load"), "iad", "topic"), MAX_ROWS)
     if not top.rows:
         return Section("processing", TITLE, nothing("No topic had a processor in this time."))
     for row in top.rows:

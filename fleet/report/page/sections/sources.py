@@ -10,7 +10,7 @@ from fleet.lake.schema.tables.model import Table
 from fleet.report.page.markup import Section, render
 from fleet.report.page.shown import Shown
 
-MOST: Final = 12
+MAX_ROWS: Final = 12
 TITLE: Final = "Where the numbers come from"
 
 
@@ -33,8 +33,8 @@ def section(shown: Shown, made: Made) -> Section:
         "sources.html",
         made=made,
         pulls=shown.top(
-            pulled, (F.desc("failed"), F.desc("expired_readings"), "iad", "host"), MOST
+            pulled, (F.desc("failed"), F.desc("expired_readings"), "iad", "host"), MAX_ROWS
         ),
-        quarantine=shown.top("quarantined", (F.desc("items"), "iad", "reason"), MOST),
+        quarantine=shown.top("quarantined", (F.desc("items"), "iad", "reason"), MAX_ROWS),
     )
     return Section("sources", TITLE, body)

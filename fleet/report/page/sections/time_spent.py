@@ -8,7 +8,7 @@ from fleet.report.page import drawing
 from fleet.report.page.markup import Picture, Row, Section, nothing, render
 from fleet.report.page.shown import Shown
 
-MOST: Final = 32
+MAX_ROWS: Final = 32
 DRAWN: Final = 16
 TITLE: Final = "Where the time went"
 PARTS: Final = (
@@ -23,7 +23,7 @@ PARTS: Final = (
 
 def section(shown: Shown) -> Section:
     """The parts of a task's time, for each IAD and policy."""
-    top = shown.top("time_spent", ("iad", "policy"), MOST)
+    top = shown.top("time_spent", ("iad", "policy"), MAX_ROWS)
     if not top.rows:
         return Section("time", TITLE, nothing("No task was served completely in this time."))
     picture = _picture(top.rows[:DRAWN])

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from fleet.placement.campaign.cases import FEWEST, MOST_OF_A_CORE, arrivals, cases
+from fleet.placement.campaign.cases import FEWEST, MAX_OF_A_CORE, arrivals, cases
 
 
 def test_configurations_stay_within_the_loads_and_are_the_same_for_a_seed():
@@ -16,7 +16,7 @@ def test_configurations_stay_within_the_loads_and_are_the_same_for_a_seed():
         assert sum(load.cores for load in case) <= max(1.8, least) + 1e-9
         for load in case:
             assert load.rate >= FEWEST
-            assert load.cores <= MOST_OF_A_CORE + 1e-9
+            assert load.cores <= MAX_OF_A_CORE + 1e-9
     assert len(set(found)) == 60
 
 
