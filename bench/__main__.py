@@ -10,6 +10,7 @@ from pathlib import Path
 from bench import (
     about,
     areas,
+    bad_processors,
     big_json,
     cli_start,
     clones,
@@ -59,6 +60,7 @@ BENCHMARKS: dict[str, Callable[[], Iterable[Result]]] = {
     "dispatch": dispatch.run,
     "master-rate": master_rate.run,
     "processing-hop": processing_hop.run,
+    "bad-processors": bad_processors.run,
     "handover": handover.run,
     "take-over": take_over.run,
     "clones": clones.run,

@@ -116,6 +116,9 @@ class PlacementPlane:
         self._begun: dict[Unit, Move] = {}
         # New units, and until when other masters are waited for before they are placed.
         self._arriving: dict[Unit, float] = {}
+        # The master that takes what no other has room for, by this one's word or another's. It is
+        # asked for with each topic's status, so it is kept.
+        self._delegate = self._config.delegate
         self._told_troubles: set[str] = set()
         self._was_full = False
         self._tell_s = self._look_s = self._rested_s = now + self._config.every_s
@@ -155,6 +158,9 @@ class PlacementPlane:
 
     def _tell(self, now: float) -> None:
         self._measured.count(now)
+        if not self._config.delegate:
+            told = self._gossip.fresh(now).values()
+            self._delegate = next((each.delegate for each in told if each.delegate), "")
         due = self._gossip.due(self._partners, self._busy, now)
         own = self.facts() if due else PlacementFacts(self._iad, 0, 0, 1.0)
         for iad in due:
@@ -356,15 +362,9 @@ class PlacementPlane:
     def _placed(self, status: TopicStatus) -> TopicStatus:
         """A topic's status, with the word that it is delegated to this master."""
         unit = Unit("processor", status.topic.name)
-        if self._delegate() != self._iad or self._placer.pins.get(unit):
+        if self._delegate != self._iad or self._placer.pins.get(unit):
             return status
         return replace(status, delegated=f"{self._iad}: {NO_ROOM}")
-
-    def _delegate(self) -> str:
-        """The master that takes what no other has room for, as far as it is known."""
-        told = self._gossip.fresh(self._clock()).values()
-        words = [self._config.delegate, *[each.delegate for each in told]]
-        return next((word for word in words if word), "")
 
     def _removed(self, name: str) -> None:
         """A topic's pin goes with it: another one of its name is another topic."""
