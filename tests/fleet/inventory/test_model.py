@@ -83,7 +83,7 @@ def _patterns(schema: object):
 def test_every_number_is_bounded():
     whole = tomllib.loads(PLAIN)
     # Of a table that may be left out there are not several.
-    single = {"history", "pods", "homes", "clone", "metrics", "overlay"}
+    single = {"history", "pods", "homes", "clone", "slo", "metrics", "overlay"}
     found = [
         (tuple([s for i, s in enumerate(place) if s != 0 or place[i - 1] not in single]), kind)
         for place, kind in numbers(Inventory)
@@ -114,6 +114,8 @@ def _complete(table: dict) -> dict:
             row["homes"].setdefault("other", ["iad2"])
         if "clone" in row:
             row["clone"].setdefault("processor", "comfort_index")
+            if "slo" in row["clone"]:
+                row["clone"]["slo"] = {"percentile": 90, "latency_ms": 1, **row["clone"]["slo"]}
         for trigger in row.get("trigger", ()):
             trigger.update(name="hot", condition="temperature > 30")
     return table
