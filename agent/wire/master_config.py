@@ -284,7 +284,7 @@ ANY_HOST: Final = ("tcp://*:", "tcp://0.0.0.0:", "tcp://[::]:")
 
 
 # For states and inboxes of units; CPU-seconds a second; seconds of delay a second.
-UnitBytes = Annotated[float, Meta(ge=0.0, le=1e18)]
+UnitBytes = Annotated[float, Meta(ge=0.0, le=1e15)]
 UnitCompute = Annotated[float, Meta(ge=0.0, le=65_536.0)]
 MostProcessors = Annotated[Count, Meta(le=256)]
 Cost = Annotated[float, Meta(ge=0.0, le=1e6)]

@@ -17,9 +17,9 @@ def check(fleet: Inventory) -> Iterator[str]:
     for name in fleet.placement.partners or ():
         if name not in names:
             yield f"placement.partners has {name}, which is no IAD; {did_you_mean(name, names)}"
-    named = [iad for iad in fleet.iad if iad.master.placement.partners]
-    pool = frozenset(pool_members(fleet)) if named else frozenset()
-    for iad in named:
+    naming = [iad for iad in fleet.iad if iad.master.placement.partners]
+    pool = frozenset(pool_members(fleet)) if naming else frozenset()
+    for iad in naming:
         known = neighbours_of(fleet, iad) | (pool if iad.name in pool else frozenset())
         for name in iad.master.placement.partners or ():
             if name == iad.name or name not in known:

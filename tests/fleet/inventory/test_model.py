@@ -117,11 +117,7 @@ def _complete(table: dict) -> dict:
         if "clone" in row:
             row["clone"].setdefault("processor", "comfort_index")
             if "slo" in row["clone"]:
-                row["clone"]["slo"] = {
-                    "percentile": 90.0,
-                    "latency_ms": 10.0,
-                    **row["clone"]["slo"],
-                }
+                row["clone"]["slo"] = {"percentile": 90, "latency_ms": 1, **row["clone"]["slo"]}
         for trigger in row.get("trigger", ()):
             trigger.update(name="hot", condition="temperature > 30")
     return table
