@@ -149,7 +149,7 @@ class FakeApi:
                         "gateway": "gateway",
                         "version": "0.1.0",
                         "iad": "iad1",
-                        "iads": ["iad1"],
+                        "iads": ["iad1", "iad2", "iad3", "iad4"],
                         "every_s": 5.0,
                         "operator": True,
                     }

@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 
 from agent.gateway import tokens
+from fleet.simulation.layout import building_fleet, part_of
+from fleet.testbed.testbed import Testbed
 from testkit.browser import browser, program
 from testkit.waiting import wait_until
 from tests.gateway.building import Building
 from tests.gateway.fake import FakeGateway
 from tests.gateway.fake_api import VIEWS as MADE_UP
 from tests.gateway.fake_api import fake_api
+from tests.gateway.process import Process
 
 pytestmark = pytest.mark.skipif(
     program() is None, reason="no Chromium here; tools/missing_packages.sh long names its package"
@@ -39,6 +42,12 @@ FINDINGS = """
 axe.run(document, {resultTypes: ['violations']}).then(found => found.violations
   .filter(v => v.impact == 'serious' || v.impact == 'critical')
   .map(v => v.id + ': ' + v.nodes.map(n => n.html.slice(0, 160) + n.failureSummary).join(' | ')))
+"""
+# Elements of the view that come before its heading.
+TOO_EARLY = """
+[...document.querySelectorAll('main h2, main table, main section')]
+  .filter(e => document.querySelector('h1').compareDocumentPosition(e) & 2)
+  .map(e => e.outerHTML.slice(0, 120))
 """
 # What reaches beyond the window, but for what scrolls by itself.
 TOO_WIDE = """
@@ -72,6 +81,7 @@ def gateway():
 def find_no_fault(tab, gateway, width):
     assert tab.evaluate("document.documentElement.scrollWidth") == width
     assert tab.evaluate(TOO_WIDE) == []
+    assert tab.evaluate(TOO_EARLY) == []
     assert tab.complaints() == []
     assert [url for url in tab.requests() if not url.startswith(gateway.url)] == []
     tab.evaluate(AXE.read_text())
@@ -254,6 +264,49 @@ def test_who_may_not_see_nodes_is_told_so(tab):
         tab.open(f"{gateway.url}#/fleet", 1280)
         tab.wait_for("document.querySelector('main').innerText.includes('For operators')")
         assert "/api/v1/fleet" not in gateway.requests
+
+
+@pytest.mark.long
+def test_whose_nodes_the_fleet_shows_is_said(tab, served):
+    tab.open(f"{served.url}#/fleet", 1280)
+    whose = "This is the fleet of iad4: policy edfq"
+    tab.wait_for(f"document.querySelector('main').innerText.includes({json.dumps(whose)})")
+    tab.wait_for(
+        "document.querySelector('main').innerText.includes('Nodes of iad1, iad2 and iad3 are')"
+    )
+
+
+@pytest.mark.long
+def test_a_node_that_is_killed_shows_in_the_rooms(tab, tmp_path):
+    """A real master and its nodes behind a real gateway; the node comes back, too."""
+    with Testbed(part_of(building_fleet(emulate=False), 1, 2), tmp_path / "bed") as bed:
+        for _ in bed.start():
+            pass
+        first, second = bed.plan.nodes
+        folder = tmp_path / "gateway"
+        folder.mkdir()
+        text = f'[master]\naddresses = ["{bed.public("iad1")}"]\n[console]\nevery_s = 0.5\n'
+        with Process(folder, text) as made:
+            url = f"http://127.0.0.1:{made.port}/"
+            tab.open(f"{url}login?code={tokens.create_link(made.access, 'viewer')}", 1280)
+            tab.wait_for(SEEN.format(json.dumps(VIEWS["rooms"])))
+
+            def shows(area, *words):
+                row = (
+                    "[...document.querySelectorAll('.rooms .body .line')]"
+                    f".find(row => row.innerText.includes({json.dumps(area)}))?.innerText"
+                )
+                for word in words:
+                    tab.wait_for(f"{row}.includes({json.dumps(word)})")
+                return tab.evaluate(row)
+
+            assert "Stale" not in shows(first.area, "%")
+            bed.kill(first.name)
+            # Its last values stay, with their age.
+            shows(first.area, "Stale", "its sensor node is down", "%")
+            assert "Stale" not in shows(second.area, "%")
+            bed.spawn(first.name)
+            tab.wait_for("!document.querySelector('.rooms').innerText.includes('Stale')")
 
 
 @pytest.mark.long

@@ -126,8 +126,11 @@ function Seen({ kinds, nodes }) {
 export default function Deadlines() {
   useLive(5000);
   const found = useGet("deadlines", 5000);
-  return html`
+  // One element for the answer, one for the comparison: either may come first, and Preact would put
+  // it before its siblings.
+  return html`<div>
     <${Heading} text="Deadlines"><p class="lead">Who is late, and why.</p><//>
-    <${Answered} of=${found}>${(answer) => html`<${Seen} ...${answer} />`}<//>
-    <${Comparison} />`;
+    <section><${Answered} of=${found}>${(answer) => html`<${Seen} ...${answer} />`}<//></section>
+    <section><${Comparison} /></section>
+  </div>`;
 }

@@ -20,8 +20,16 @@ export function ailments(node, version) {
   return found;
 }
 
+/** Which nodes are not among these, though their rooms are. */
+function others(iad, iads) {
+  const names = (iads ?? []).filter((name) => name !== iad);
+  if (!names.length) return "";
+  return `Nodes of ${list(names)} are shown by a gateway whose configuration names that domain’s operator.`;
+}
+
 function Status({ status }) {
   const [only, show] = useState(false);
+  const [who] = useGet("session", 30_000); // domains are known once rooms were watched
   const version = status.version ?? "";
   const rows = status.nodes.map((node) => ({ node, ails: ailments(node, version) })).sort((a, b) => (b.node.state === "lost") - (a.node.state === "lost") || b.ails.length - a.ails.length || a.node.node.localeCompare(b.node.node, "en", { numeric: true }));
   const ill = rows.filter((r) => r.ails.length);
@@ -30,7 +38,7 @@ function Status({ status }) {
   return html`
     <${Tiles}><${Tile} value="${live}/${status.nodes.length}" label="nodes live" state=${live < status.nodes.length ? "bad" : ""} /><${Tile} value=${whole(sum("queued"))} label="subtasks waiting" /><${Tile} value="${sum("idle_pods")}/${sum("pods")}" label="pods idle" /><${Tile} value=${whole(status.open_queries ?? 0)} label="open questions" /><${Tile} value=${status.nodes.reduce((n, node) => n + (node.faults?.length ?? 0), 0)} label="open faults of sensors" /><//>
     ${status.unreachable_iads?.length ? html`<${Note} kind="bad"><p><b>Not reached:</b> ${list(status.unreachable_iads)}.</p><//>` : null}
-    <p>Domain ${status.iad}, policy ${status.policy}, release ${version || "of a checkout"}.</p>
+    <p>This is the fleet of <b>${status.iad}</b>: policy ${status.policy}, release ${version || "of a checkout"}. ${others(status.iad, who?.iads)}</p>
     <div class="tools"><label class="check"><input type="checkbox" checked=${only} onChange=${(e) => show(e.target.checked)} /> Only the ${count(ill.length, "node")} that ${ill.length === 1 ? "ails" : "ail"}</label></div>
     <${Table} caption="Nodes, those that ail first" hidden empty="No node ails." head=${["Node", "State", { text: "What ails it" }, { text: "Areas" }, { n: "Queue" }, { n: "Idle pods" }, { n: "Pods" }, "Release"]}
       rows=${(only ? ill : rows).map(({ node, ails }) => ({

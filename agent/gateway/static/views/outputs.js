@@ -16,8 +16,8 @@ export default function Outputs() {
       if (!outputs.length) return html`<${Note}><p><b>No output is set up.</b> Home Assistant, MQTT, InfluxDB, ntfy and e-mail are sections of the gateway’s <code>gateway.toml</code>, of <code>fleet up</code>’s in <code>outputs.toml</code> beside it: see <code>docs/use/outputs.md</code>.</p><//>`;
       const ill = outputs.filter((o) => shape(o.state) === "bad");
       return html`<p role="status">${ill.length ? html`<b>${count(ill.length, "output")} of ${outputs.length} ${ill.length === 1 ? "does" : "do"} not deliver.</b>` : outputs.length === 1 ? "The one output delivers." : `All ${count(outputs.length, "output")} deliver.`}</p>
-        <${Table} caption="Outputs" hidden head=${["Output", "State", { n: "Waiting" }, { n: "Delivered" }, { n: "Failed" }, { text: "Last error" }]}
-          rows=${outputs.map((o) => ({ key: `${o.kind} ${o.name}`, mark: shape(o.state) === "bad" ? "bad" : "", cells: [html`<b>${o.name}</b> <small>${KINDS[o.kind] ?? o.kind}</small>`, html`<${Mark} state=${shape(o.state)} word=${STATES[o.state]?.[1] ?? o.state} />`, whole(o.waiting), whole(o.delivered), whole(o.failed), o.last_error || "–"] }))} />
+        <${Table} caption="Outputs" hidden head=${["Output", { text: "State" }, { n: "Waiting" }, { n: "Delivered" }, { n: "Failed" }]}
+          rows=${outputs.map((o) => ({ key: `${o.kind} ${o.name}`, mark: shape(o.state) === "bad" ? "bad" : "", cells: [html`<b>${o.name}</b> <small>${KINDS[o.kind] ?? o.kind}</small>`, html`<${Mark} state=${shape(o.state)} word=${STATES[o.state]?.[1] ?? o.state} />${o.last_error ? html`<br /><small>${o.last_error}</small>` : null}`, whole(o.waiting), whole(o.delivered), whole(o.failed)] }))} />
         <p class="quiet">What waits is kept by the gateway and sent later, in order; readings that are replaced by newer ones are not.</p>`;
     }}<//>`;
 }
