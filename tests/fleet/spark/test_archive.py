@@ -111,8 +111,49 @@ def test_without_the_means_there_are_no_options(
     assert archive.options(home, jars) == ()
     cache.unlink()
     (home / archive.BASES[0]).unlink()
-    assert archive.options(home, jars) == ()
-    assert not cache.exists()
+    assert archive.options(home, jars) == ()  # there is no Java to make one
+    assert list(cache.iterdir()) == []
+
+
+JAVA = """\
+#!/bin/sh
+echo "$@" >> {folder}/calls
+for word do
+    case $word in -XX:SharedArchiveFile=*) echo base > "${{word#*=}}" ;; esac
+done
+exit {status}
+"""
+
+
+@pytest.fixture(params=[0, 1])
+def bare(request: pytest.FixtureRequest, tmp_path: Path, home: Path) -> tuple[Path, int]:
+    """A Java without an archive, as that of the wheel, which can make one or fails at it."""
+    (home / archive.BASES[0]).unlink()
+    java = home / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(JAVA.format(folder=tmp_path, status=request.param))
+    java.chmod(0o755)
+    return home, request.param
+
+
+def test_a_java_without_an_archive_of_its_own_gets_one_in_the_cache(
+    bare: tuple[Path, int], jars: Path, cache: Path, tmp_path: Path
+) -> None:
+    home, status = bare
+    options = archive.options(home, jars)
+    if status:
+        assert options == ()
+        assert list(cache.iterdir()) == []
+        return
+    part = written(options)
+    base = used(options[1:])
+    assert base.read_text() == "base\n"
+    part.write_bytes(WHOLE)
+    both = str(used(archive.options(home, jars)))
+    assert both.split(":") == [str(base), str(part).partition(".part")[0]]
+    assert sorted(cache.iterdir()) == sorted(map(Path, both.split(":")))
+    [call] = (tmp_path / "calls").read_text().splitlines()
+    assert call.startswith("-Xshare:dump ")
 
 
 def test_a_folder_that_spark_would_split_is_not_used(
