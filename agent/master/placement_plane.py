@@ -159,8 +159,8 @@ class PlacementPlane:
     def _tell(self, now: float) -> None:
         self._measured.count(now)
         if not self._config.delegate:
-            told = self._gossip.fresh(now).values()
-            self._delegate = next((each.delegate for each in told if each.delegate), "")
+            fresh = self._gossip.fresh(now).values()
+            self._delegate = next((each.delegate for each in fresh if each.delegate), "")
         due = self._gossip.due(self._partners, self._busy, now)
         own = self.facts() if due else PlacementFacts(self._iad, 0, 0, 1.0)
         for iad in due:

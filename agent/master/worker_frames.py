@@ -32,9 +32,10 @@ class FrameError(ValueError):
 def decode_answer(body: bytes) -> Answer:
     """The answer in a frame; FrameError. A worker, in which user code runs, is never trusted."""
     try:
-        return _decode_answer(body)
+        answer: Answer = _decode_answer(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FrameError(f"no answer: {error}") from None
+    return answer
 
 
 class Frames:

@@ -9,10 +9,10 @@ from msgspec import Meta
 
 from agent.wire.about import RoomName
 from agent.wire.base import (
-    LONGEST_TIMEOUT_MS,
     MAX_AREAS,
     MAX_CHANNELS,
     MAX_MASTERS,
+    MAX_TIMEOUT_MS,
     Area,
     Channel,
     Finite,
@@ -148,7 +148,7 @@ class CloneObjective(Section, frozen=True):
         SloPercentile, Meta(description="The percentile of these times, such as 90.")
     ]
     latency_ms: Annotated[
-        float, Meta(gt=0.0, le=LONGEST_TIMEOUT_MS, description="At most so many milliseconds.")
+        float, Meta(gt=0.0, le=MAX_TIMEOUT_MS, description="At most so many milliseconds.")
     ]
 
 

@@ -82,7 +82,7 @@ FACTS = {
     "most_processors", "opening_cost", "topics", "listeners", "homes", "delays", "pins", "wants",
     "name", "sources", "processor", "cpu_ms", "latency_ms", "state_bytes", "slo", "percentile",
     "per_s", "peers", "topic", "count", "p50_ms", "p90_ms", "age_s", "delays_ms", "publishes",
-    "hears", "exchanges", "unit", "kind", "standby", "taken_from", "taken_ms",
+    "hears", "exchanges", "unit", "kind", "standby", "taken_from", "taken_ms", "delegate",
 }  # fmt: skip
 TO_PARTNER = {
     "placement_facts": {"type", *FACTS},
