@@ -40,9 +40,8 @@ def fill(file: Path, times_ms: list[int]) -> None:
     database.close()
 
 
-def answering(file: str) -> Callable[[bytes], bytes]:
-    """What makes a reply of a request; for one thread."""
-    database = sqlite3.connect(file)
+def answering(database: sqlite3.Connection) -> Callable[[bytes], bytes]:
+    """A function that makes a reply of a request; for the connection's thread."""
     decode, encode = msgspec.msgpack.Decoder(Request).decode, msgspec.msgpack.Encoder().encode
 
     def answer(frame: bytes) -> bytes:
@@ -119,7 +118,7 @@ def _zenoh(address: str, file: str) -> None:
     def asked(query: Any) -> None:
         # The thread is the library's.
         thread = threading.get_ident()
-        answer = made.get(thread) or made.setdefault(thread, answering(file))
+        answer = made.get(thread) or made.setdefault(thread, answering(sqlite3.connect(file)))
         with query:
             query.reply(TOPIC, answer(bytes(query.payload)))
 
@@ -135,9 +134,9 @@ def main() -> None:
     kind, address, file = sys.argv[1:]
     match kind:
         case "nats":
-            asyncio.run(_nats(address, answering(file)))
+            asyncio.run(_nats(address, answering(sqlite3.connect(file))))
         case "mqtt":
-            _mqtt(address, answering(file))
+            _mqtt(address, answering(sqlite3.connect(file)))
         case "zenoh":
             _zenoh(address, file)
 

@@ -2,6 +2,7 @@
 on a host is one line."""
 
 import contextlib
+import sqlite3
 
 import msgspec
 import pytest
@@ -22,9 +23,14 @@ def file(tmp_path_factory):
     return made
 
 
+@pytest.fixture(scope="module")
+def answer(file):
+    with contextlib.closing(sqlite3.connect(file)) as database:
+        yield query_answerers.answering(database)
+
+
 @given(start=st.integers(-100, 5_000), length=st.integers(0, 5_000))
-def test_an_answer_has_the_rows_of_its_window(file, start, length):
-    answer = query_answerers.answering(str(file))
+def test_an_answer_has_the_rows_of_its_window(answer, start, length):
     request = query_answerers.Request(start, start + length)
     rows = msgspec.msgpack.decode(
         answer(msgspec.msgpack.encode(request)), type=query_answerers.Rows
