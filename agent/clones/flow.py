@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Final
 
 from msgspec.structs import replace
 
@@ -25,10 +24,8 @@ from agent.clones.events import (
     TellOperator,
     TellReading,
 )
+from agent.topics.flow import RENEW_S
 from agent.wire.push import Gap, Notified, Subscribe, Subscribed
-
-# An inbox detaches a client that is silent for a minute.
-RENEW_S: Final = 20.0
 
 Instructions = list[AnchorsInstruction]
 
