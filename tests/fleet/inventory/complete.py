@@ -22,6 +22,8 @@ keep = 4
 
 [placement]
 find = true
+delegate = "iad2"
+model = "model.json"
 follow = true
 every_s = 600.0
 window_s = 1200.0
@@ -127,6 +129,22 @@ window_samples = 5000
 window_s = 600.0
 cold_start_ms = 50.0
 timeout_factor = 3.0
+[iad.master.placement]
+storage_bytes = 1e9
+compute = 1.5
+most_processors = 16
+opening_cost = 0.5
+move_cost = 0.02
+drift = true
+alone = true
+partners = ["iad2"]
+bootstrap = ["tcp://10.2.0.10:5700"]
+bootstrap_keys = "keys/some.public"
+view = 8
+delegate = "iad4"
+model = "/srv/model.json"
+frozen = true
+every_s = 3.0
 [iad.master.liveness]
 heartbeat_s = 2.0
 lost_after = 4
