@@ -26,10 +26,19 @@ from fleet.rollout.keys.push import write_local
 from fleet.rollout.session import switch_request
 from testkit.complete_inventory import TEXT, complete
 from tests.fleet.keys.rig import store
+from tests.master.test_latency_model import trained
 
 FLEET = complete()
 KINDS = {"edge.toml": EdgeConfig, "master.toml": MasterConfig, "allow.toml": AllowFile}
 BARE = Facts(hostname="n", machine="x86_64", python="3.11", systemd=252)
+
+
+def stored(folder):
+    """The keys of the fleet, and its latency model beside them."""
+    keys = store(folder, FLEET)
+    assert FLEET.placement.model
+    (folder / FLEET.placement.model).write_bytes(trained())
+    return keys
 
 
 def used(value: object, found: dict[type, set[str]]) -> None:
@@ -92,7 +101,7 @@ def test_nothing_is_wrong_with_it(tmp_path):
 
 
 def test_every_agent_reads_what_it_is_given(tmp_path):
-    keys = store(tmp_path / "fleet", FLEET)
+    keys = stored(tmp_path / "fleet")
     for host in hosts(FLEET):
         folder = tmp_path / host.name
         files = files_of(FLEET, host, keys)
@@ -104,7 +113,7 @@ def test_every_agent_reads_what_it_is_given(tmp_path):
 
 def test_every_host_has_a_plan_that_its_program_understands(tmp_path):
     folder = Folder(tmp_path)
-    keys = store(tmp_path, FLEET)
+    keys = stored(tmp_path)
     for release in {release_of(FLEET, host) for host in hosts(FLEET)}:
         bundle = folder.releases / release / "x86_64-py3.11.tar.xz"
         bundle.parent.mkdir(parents=True)
