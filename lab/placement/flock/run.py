@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -70,8 +70,7 @@ def run(setting: Setting, world: World, folder: Path, say: Callable[[str], None]
         began_ms = (time.time() + quiet_s) * 1e3
         settled = _wait(masters, setting, quiet_s, say)
         view = masters.view()
-        check = Check()
-        heard = min(each.add_to(check) for each in listeners)
+        check, heard = _checked(listeners)
         statuses = [each for report in masters.clones() for each in report.clones]
         moves = masters.moves()
     say("plans …")
@@ -96,6 +95,18 @@ def _listener(masters: Masters, iad: str, stack: ExitStack) -> Listener:
     if not found.opened.wait(OPENED_S):
         raise FlockError(f"{iad}: no subscription after {OPENED_S:g} s")
     return found
+
+
+def _checked(listeners: Sequence[Listener]) -> tuple[Check, int]:
+    """What came to all of them, and how many topics came to each. What is missing between two that
+    came may be on its way: it is lost if it does not come for long."""
+    give_up_s = time.monotonic() + OPENED_S
+    while True:
+        check = Check()
+        heard = min(each.add_to(check) for each in listeners)
+        if not check.lost or time.monotonic() > give_up_s:
+            return check, heard
+        time.sleep(LOOK_EVERY_S)
 
 
 def _spread(world: World, count: int) -> list[str]:
