@@ -123,6 +123,61 @@ def test_the_way_to_a_room_by_keyboard_alone(tab, served):
     tab.wait_for("document.activeElement.tagName == 'H1'")
 
 
+# What can be used in a view; the focus is shown, and each was there.
+USABLE = """
+[...document.querySelectorAll('main :is(a[href], button, input, select, summary, [tabindex="0"])')]
+  .filter(e => !e.disabled && e.checkVisibility())
+"""
+VISIT = """
+(e => {
+  if (!e.closest('main')) return '';
+  e.dataset.visited = 1;
+  const style = getComputedStyle(e);
+  return style.outlineStyle == 'none' && style.boxShadow == 'none' ? e.outerHTML : '';
+})(document.activeElement)
+"""
+BY_KEYS = {
+    "Alerts": "alerts",
+    "Deadlines": "deadlines",
+    "Fleet": "fleet",
+    "Placement": "placement",
+    "What if": "what-if",
+    "Outputs": "outputs",
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", BY_KEYS)
+def test_a_view_is_opened_and_used_by_keyboard_alone(tab, served, name):
+    tab.open(served.url, 1280)
+    tab.wait_for(SEEN.format(json.dumps(VIEWS["rooms"])))
+    for _ in range(12):
+        tab.press("Tab")
+        if tab.evaluate(FOCUSED).startswith(name):
+            break
+    tab.press("Enter", "\r")
+    tab.wait_for(SEEN.format(json.dumps(VIEWS[BY_KEYS[name]])))
+    tab.wait_for(f"document.activeElement.tagName == 'H1' && {FOCUSED} == {json.dumps(name)}")
+    for _ in range(tab.evaluate(f"{USABLE}.length")):
+        tab.press("Tab")
+        assert tab.evaluate(VISIT) == "", "its focus cannot be seen"
+    left = f"{USABLE}.filter(e => !e.dataset.visited).map(e => e.outerHTML.slice(0, 120))"
+    assert tab.evaluate(left) == []
+
+
+@pytest.mark.long
+def test_another_load_is_tried_by_keyboard(tab, served):
+    tab.open(f"{served.url}#/what-if", 1280)
+    tab.wait_for(SEEN.format(json.dumps(VIEWS["what-if"])))
+    said = "document.querySelector('main').innerText.match(/Questions a second: ([\\d.]+)/)[1]"
+    before = float(tab.evaluate(said))
+    tab.evaluate("document.querySelector('input[type=range]').focus()")
+    tab.press("ArrowUp")
+    tab.wait_for(f"{said} > {before}")
+    tab.press("ArrowDown")
+    tab.wait_for(f"{said} == {before}")
+
+
 @pytest.mark.long
 def test_arrows_go_from_room_to_room(tab, served):
     tab.open(served.url, 1280)
