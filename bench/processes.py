@@ -84,5 +84,5 @@ def master(
     arguments = (*under, agent("master"), "--config", str(config), "--exit-on-stdin-eof")
     with process(*arguments) as child:
         with Operator(f"ipc://{folder}/operator") as operator:
-            operator.status(10_000)
+            operator.status(60_000)
         yield child.pid
