@@ -90,10 +90,18 @@ class MasterSocket:
         return self._socket in polled
 
     def messages(self) -> Iterator[MasterMessage]:
-        """The messages that arrived; the caller may close or replace the socket in between."""
-        # Checking first is cheaper than an exception at the end.
-        while self._socket is not None and int(self._socket.getsockopt(EVENTS)) & READABLE:
-            frame = self._socket.recv(zmq.NOBLOCK)
+        """The messages that arrived, of which `ready` saw one; the caller may close or replace the
+        socket in between."""
+        known = True
+        while self._socket is not None:
+            # Checking is cheaper than an exception at the end.
+            if not known and not int(self._socket.getsockopt(EVENTS)) & READABLE:
+                return
+            known = False
+            try:
+                frame = self._socket.recv(zmq.NOBLOCK)
+            except zmq.Again:
+                return
             try:
                 message, _ = self._decoder.decode(frame)
             except codec.WireError as error:

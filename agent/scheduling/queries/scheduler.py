@@ -151,8 +151,8 @@ class QueryScheduler:
     @property
     def next_tick(self) -> float | None:
         """When `Tick` is due next."""
-        due = (self._timers.next_due(), self._again.next_due())
-        return min((at for at in due if at is not None), default=None)
+        due_s = min(self._timers.first_s, self._again.first_s)
+        return None if due_s == math.inf else due_s
 
     def handle(self, event: QueryEvent, now: float) -> list[Instruction]:
         """Handle one event at monotonic time `now` (seconds); returns the instructions, in

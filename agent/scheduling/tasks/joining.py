@@ -102,13 +102,13 @@ class Joining:
         return entry in self._waiting
 
     @property
-    def next_due(self) -> float | None:
-        """When the first waiting time ends, or that of the nodes from before the start."""
-        due_s = self._timers.next_due()
+    def next_s(self) -> float:
+        """When the first waiting time ends, or that of the nodes from before the start; infinity:
+        never."""
+        due_s = self._timers.first_s
         if not self._known or self._started_s is None:
             return due_s
-        until_s = self._started_s + JOINING_S
-        return until_s if due_s is None else min(due_s, until_s)
+        return min(due_s, self._started_s + JOINING_S)
 
     def until(self, since_s: float, nodes: int) -> float:
         """Until when a task that arrived at `since_s` may wait, with this many nodes known."""

@@ -93,9 +93,9 @@ class NodeMembership:
         self.redispatched = 0
 
     @property
-    def next_tick(self) -> float | None:
-        """When `tick` is due next."""
-        return self._silences.next_due()
+    def next_s(self) -> float:
+        """When `tick` is due next; infinity: never."""
+        return self._silences.first_s
 
     def tick(self, now: float) -> None:
         """Mark silent nodes as lost."""

@@ -180,8 +180,8 @@ class TaskScheduler:
     @property
     def next_tick(self) -> float | None:
         """When `Tick` is due next."""
-        due = (self._timeouts.next_due(), self._membership.next_tick, self._joining.next_due)
-        return min((t for t in due if t is not None), default=None)
+        due_s = min(self._timeouts.first_s, self._membership.next_s, self._joining.next_s)
+        return None if due_s == math.inf else due_s
 
     def node_statuses(self) -> tuple[NodeStatus, ...]:
         """Every node that ever said hello, for the operator."""

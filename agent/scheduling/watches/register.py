@@ -287,7 +287,8 @@ class WatchTimers:
     @property
     def next_due(self) -> float | None:
         """When the first timer is due; None: there is none."""
-        return self._timers.next_due()
+        due_s = self._timers.first_s
+        return None if due_s == math.inf else due_s
 
     def due(self, now: float) -> Iterator[WatchEntry]:
         """The watches whose timers expire by `now`; their timers are removed."""
