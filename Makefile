@@ -30,7 +30,7 @@ COMPILED := $(CORE) $(wildcard agent/edge/*.pyx)
 PIP_PROGRESS := sed -nuE -e 's,^ *Downloading ([^ ]*/)?([^ /]*\.(whl|tar\.gz))( .*|$$),  \2\4,p' \
 	-e 's,^ *Building wheel for ([^ ]*) .*started.*,  unpacking \1 …,p'
 
-.PHONY: help setup pipeline demo test test-kubernetes test-debian13 test-systemd test-hosts test-image test-long torture lint bench docs lock upgrade clean
+.PHONY: help setup pipeline demo test test-kubernetes test-debian13 test-systemd test-hosts test-image test-long torture chaos soak lint bench docs lock upgrade clean
 
 help: ## List the targets
 	@echo "Usage: make <target> [PYTHON=python3.12]"
@@ -63,6 +63,12 @@ test-long: $(DONE)/dev $(DONE)/core ## Run the tests that take long: kills, big 
 
 torture: $(DONE)/dev $(DONE)/core ## Set up, then cut the edge agent's power, over and over (minutes)
 	@$(BIN)/python -m tests.torture $(ARGS)
+
+chaos: $(DONE)/dev $(DONE)/core ## Set up, then hurt fleets at random (half a minute each; HISTORIES=1000 SEED=1)
+	@$(BIN)/fleet lab chaos --histories $(or $(HISTORIES),1000) --seed $(or $(SEED),1) $(ARGS)
+
+soak: $(DONE)/dev $(DONE)/core ## Set up, then run everything for hours (HOURS=2, or MINUTES=30)
+	@$(BIN)/fleet lab soak --minutes $(or $(MINUTES),$(shell echo $$(( $(or $(HOURS),2) * 60 )))) $(ARGS)
 
 test-systemd: $(DONE)/dev $(DONE)/core ## Test the unit under a real systemd (minutes; root, systemd-container)
 	@SANDERLING_SYSTEMD=1 $(BIN)/pytest --must-run --durations=30 tests/systemd
