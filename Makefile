@@ -33,7 +33,7 @@ COMPILED := $(CORE) $(wildcard agent/edge/*.pyx)
 PIP_PROGRESS := sed -nuE -e 's,^ *Downloading ([^ ]*/)?([^ /]*\.(whl|tar\.gz))( .*|$$),  \2\4,p' \
 	-e 's,^ *Building wheel for ([^ ]*) .*started.*,  unpacking \1 …,p'
 
-.PHONY: help setup pipeline demo test test-kubernetes test-debian13 test-systemd test-hosts test-image test-long torture fuzz lint bench docs lock upgrade clean
+.PHONY: help setup pipeline demo test test-kubernetes test-debian13 test-systemd test-hosts test-image test-long torture chaos soak fuzz lint bench docs lock upgrade clean
 
 help: ## List the targets
 	@echo "Usage: make <target> [PYTHON=python3.12]"
@@ -69,6 +69,12 @@ torture: $(DONE)/dev $(DONE)/core ## Set up, then cut the edge agent's power, ov
 
 fuzz: $(DONE)/dev $(DONE)/core $(DONE)/core-debug ## Send mutated frames to every socket (FRAMES=10000000; SEED=text)
 	@PYTHONPATH=build/debug:. $(BIN)/python -m tests.fuzz --frames $(or $(FRAMES),1000000) --seed '$(or $(SEED),1)'
+
+chaos: $(DONE)/dev $(DONE)/core ## Set up, then hurt fleets at random (half a minute each; HISTORIES=1000 SEED=1)
+	@$(BIN)/fleet lab chaos --histories $(or $(HISTORIES),1000) --seed $(or $(SEED),1) $(ARGS)
+
+soak: $(DONE)/dev $(DONE)/core ## Set up, then run everything for hours (HOURS=2, or MINUTES=30)
+	@$(BIN)/fleet lab soak --minutes $(or $(MINUTES),$(shell echo $$(( $(or $(HOURS),2) * 60 )))) $(ARGS)
 
 test-systemd: $(DONE)/dev $(DONE)/core ## Test the unit under a real systemd (minutes; root, systemd-container)
 	@SANDERLING_SYSTEMD=1 $(BIN)/pytest --must-run $(HANGS) --durations=30 tests/systemd

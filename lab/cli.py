@@ -119,19 +119,81 @@ def faults(
     show_default=True,
     help="For so long each fleet is hurt.",
 )
+@click.option(
+    "--check",
+    "saved",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Instead, judge this saved history (SEED.jsonl) again.",
+)
 @SEED
 @run_directory("var/chaos")
 @results_folder("chaos.md goes")
-def chaos(histories: int, seconds: float, seed: int, directory: Path, results: Path | None) -> int:
-    """Kill and stop random processes of a fleet, and check everything that clients saw.
+def chaos(
+    histories: int,
+    seconds: float,
+    saved: Path | None,
+    seed: int,
+    directory: Path,
+    results: Path | None,
+) -> int:
+    """Hurt random processes of a fleet, their links, disks and clocks, and check what clients saw.
 
-    Queries are complete or say what is missing, streams have each round, alerts and a topic's
-    outputs come once, and one master has the topic. One history again: --histories 1 --seed N.
+    Queries are complete or say what is missing, watches have each round, alerts and a topic's
+    outputs come once, one master at a time has the topic, and no more is answered than was agreed.
+    One history again: --histories 1 --seed N. Needs gcc.
     Exit status: 0 all as promised, 1 not, 2 wrong usage, 130 interrupted.
     """
     from lab.chaos import command
 
+    if saved is not None:
+        return command.check(saved)
     options = command.Options(directory, histories, seconds, seed)
+    return command.run(options, results or directory)
+
+
+@lab.command(short_help="Run everything for hours: what grows, slows down or is lost.")
+@click.option(
+    "--minutes",
+    type=Number(1, 100_000),
+    default=120.0,
+    show_default=True,
+    help="Length of the run.",
+)
+@click.option(
+    "--rate",
+    "rate_per_s",
+    type=Number(0, 100, min_open=True),
+    default=6.0,
+    show_default=True,
+    help="Queries per second; 4 x 8 nodes sustain some 7.5 of the testbed's.",
+)
+@click.option("--iads", type=click.IntRange(3, 16), default=4, show_default=True, help="Masters.")
+@click.option(
+    "--nodes", type=click.IntRange(1, 8), default=8, show_default=True, help="Nodes of each."
+)
+@SEED
+@run_directory("var/soak")
+@results_folder("soak.md goes")
+def soak(
+    minutes: float,
+    rate_per_s: float,
+    iads: int,
+    nodes: int,
+    seed: int,
+    directory: Path,
+    results: Path | None,
+) -> int:
+    """Run masters, nodes, a gateway and their clients, and judge growth, latencies and losses.
+
+    Readings are kept for a minute and records rotate after 256 KiB, so that files reach their size
+    soon. A node and a master are restarted now and then. What a run is too short for is not shown.
+    Needs gcc and SciPy. Exit status: 0 nothing failed, 1 something did, 2 wrong usage, 130
+    interrupted.
+    """
+    require("scipy")
+    from lab.soak import run as command
+
+    options = command.Options(directory, minutes * 60.0, rate_per_s, iads, nodes, seed)
     return command.run(options, results or directory)
 
 

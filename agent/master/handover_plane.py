@@ -298,6 +298,8 @@ class HandoverPlane:
         if waits:
             return
         holder, now = entry.holder, self._clock()
+        if holder.machine is not None:
+            return  # it was taken over meanwhile, and comes back just now: when that has ended
         if holder.epoch is not None:
             entry.beginning = False
             made = holder.begin(move.target, secrets.randbits(52), now)

@@ -38,6 +38,9 @@ HOST: Final = "tcp://127.0.0.1"
 DRS: Final = "drs"
 CAPABILITIES: Final = ("temperature", "humidity")
 DEFAULT_LIVENESS: Final = master_config.MasterLiveness()
+# Written soon enough to show a query's records right after its answer.
+FLUSHED: Final = master_config.MasterRecords(flush_s=0.2)
+USUAL_HISTORY: Final = edge_config.EdgeHistory()
 NO_AUTOSCALE: Final = master_config.MasterAutoscale()
 Triggers = tuple[edge_config.EdgeTrigger, ...]
 NO_TRIGGERS: Final[Mapping[str, Triggers]] = MappingProxyType({})
@@ -77,8 +80,9 @@ class Testbed:
     Its IADs have a fixed pool, the service `default`; with `market` they register with a DRS
     instead, and services are set up between them. With `overlay` alerts travel between them, of the
     `triggers` that all nodes of an IAD have. A node replays its room, or reads what `sensors` has
-    under its name. With `usual_port` the first master listens for clients where pages say, if
-    nobody else does. `route` puts something between processes, `under` before their commands.
+    under its name; `history` is every node's, `records` every master's. With `usual_port` the first
+    master listens for clients where pages say, if nobody else does. `route` puts something between
+    processes, `under` before their commands.
 
     A context manager: leaving it stops every process. Should this process die without leaving it,
     the children stop too, because their standard input ends.
@@ -100,6 +104,8 @@ class Testbed:
         triggers: Mapping[str, Triggers] = NO_TRIGGERS,
         sensors: Sensors = NO_SENSORS,
         usual_port: bool = False,
+        history: edge_config.EdgeHistory = USUAL_HISTORY,
+        records: master_config.MasterRecords = FLUSHED,
         route: Route = lambda _source, _target, address: address,
         under: Under = lambda _name: (),
     ) -> None:
@@ -114,6 +120,8 @@ class Testbed:
         self._triggers = triggers
         self._sensors = sensors
         self._usual_port = usual_port
+        self._history = history
+        self._records = records
         self._route = route
         self._under = under
         self._claims: list[socket.socket] = []
@@ -385,8 +393,7 @@ class Testbed:
             autoscale=self._autoscale,
             overlay=self._overlay_section(iad),
             placement=master_config.MasterPlacement(partners=self._neighbours(iad)),
-            # Written soon enough to show a query's records right after its answer.
-            records=master_config.MasterRecords(flush_s=0.2),
+            records=self._records,
         )
 
     def _overlay_section(self, iad: IadLayout) -> overlay_config.MasterOverlay:
@@ -414,6 +421,7 @@ class Testbed:
             ),
             sensor=(self._sensors.get(node.name) or self._replayed(node.room),),
             trigger=self._triggers.get(iad.name, ()),
+            history=self._history,
             pods=edge_config.EdgePods(emulate=node.profile),
         )
 

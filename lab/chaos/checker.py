@@ -7,18 +7,27 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from agent.wire.base import TIMEOUT_FACTOR
-from lab.chaos.fault_plan import START_S
-from lab.chaos.history import Asked, History
+from fleet.testbed.page import GATEWAY
+from lab.chaos.fault_plan import APART, AWAY, START_S, STARTS, Fault, Kind
+from lab.chaos.history import Asked, Claim, Events, History, RoundSeen
 
-LATENCY_MS: Final = 500.0
 # From the answer timeout until a client on a busy machine has the answer.
 TRAVEL_S: Final = 2.0
+# After a fault of links, or of one that was away, others know within this time that it is back.
+RECOVERY_S: Final = 10.0
+# Reasons that a busy machine gives, too.
+SLOW: Final = frozenset({"timeout"})
+# A move there and back takes longer.
+MOVE_S: Final = 1.0
+STREAM: Final = "stream"
+ALERTED: Final = "on alerts"
 
 
 def broken(history: History) -> list[str]:
     """The promises that were broken. O(n log n) in what was seen."""
     return [
         *_answers(history),
+        *_rates(history),
         *_rounds(history),
         *_alerts(history),
         *_outputs(history),
@@ -29,42 +38,105 @@ def broken(history: History) -> list[str]:
 
 def _answers(history: History) -> Iterator[str]:
     """Complete or honestly partial, and in time, but where the master itself was away."""
-    limit_s = LATENCY_MS * TIMEOUT_FACTOR / 1e3 + TRAVEL_S
+    limit_s = history.latency_ms * TIMEOUT_FACTOR / 1e3 + TRAVEL_S
     for each in history.asked:
         where = f"query at {each.at_s:.1f} s to {each.master}"
         named = {area for area, _ in each.gaps}
+        away = _away(history, each)
         if each.status == "no reply":
-            if not _away(history, each):
+            if not away:
                 yield f"{where}: no reply, and it was not away"
             continue
-        if each.status not in ("complete", "partial"):
-            yield f"{where}: {each.status}"
-        if each.until_s - each.at_s > limit_s and not _away(history, each):
+        if each.until_s - each.at_s > limit_s and not away:
             yield f"{where}: answered after {each.until_s - each.at_s:.1f} s"
+        if each.status not in ("complete", "partial"):
+            if not _may_refuse(history, each, away=away):
+                yield f"{where}: {each.status} {each.reason}".rstrip()
+            continue
         if missing := sorted({*each.areas} - {*each.answered} - named):
             yield f"{where}: {each.status}, but nothing is said of {', '.join(missing)}"
         if each.status == "complete" and each.gaps:
             yield f"{where}: complete, with gaps"
         if each.status == "partial" and not each.gaps:
             yield f"{where}: partial, without a reason"
+        for area, reason in each.gaps:
+            if reason not in SLOW and not _excused(history, each, area):
+                yield f"{where}: {area} is missing ({reason}), and nothing had hurt it"
 
 
 def _away(history: History, asked: Asked) -> bool:
-    return any(
-        asked.master in fault.targets
-        and fault.from_s <= asked.until_s
-        and asked.at_s <= fault.until_s + START_S
-        for fault in history.faults
-    )
+    faults = _of(history, _asked_of(history, asked))
+    return any(_lasts(each, asked, AWAY, history.start_s) for each in faults)
+
+
+def _asked_of(history: History, asked: Asked) -> set[str]:
+    """The gateway asks the first master."""
+    first = min((iad for _, iad in history.homes.values()), default="")
+    return {asked.master, first} if asked.master == GATEWAY else {asked.master}
+
+
+def _may_refuse(history: History, asked: Asked, *, away: bool) -> bool:
+    """Beyond the agreed rate where a greedy client asks, too; a gateway whose master is away says
+    so."""
+    if asked.master == GATEWAY:
+        return away and asked.status.startswith("http 5")
+    greedy = any(each.greedy and each.master == asked.master for each in history.asked)
+    return asked.reason == "over_rate" and history.agreed is not None and greedy
+
+
+def _excused(history: History, asked: Asked, area: str) -> bool:
+    """Whether something had hurt the area's node, its master, the one that was asked, or ways
+    between them, and they had no time to recover."""
+    node, master = history.homes[area]
+    names = {node, master} | _asked_of(history, asked)
+    recovery_s = RECOVERY_S + history.start_s - START_S
+    return any(_lasts(each, asked, APART, recovery_s) for each in _of(history, names))
+
+
+def _of(history: History, names: Iterable[str]) -> list[Fault]:
+    wanted = {*names}
+    return [each for each in history.faults if not wanted.isdisjoint(each.targets)]
+
+
+def _lasts(fault: Fault, asked: Asked, kinds: frozenset[Kind], recovery_s: float) -> bool:
+    """Whether a fault of these kinds, or the recovery from it, lasted while the query did."""
+    until_s = fault.until_s + recovery_s
+    return fault.kind in kinds and fault.from_s <= asked.until_s and asked.at_s <= until_s
+
+
+def _rates(history: History) -> Iterator[str]:
+    """No more is answered than was agreed; a master that starts again has a full bucket."""
+    if (agreed := history.agreed) is None:
+        return
+    for master, asked in itertools.groupby(
+        sorted(history.asked, key=lambda each: each.master), lambda each: each.master
+    ):
+        if master == GATEWAY:
+            continue
+        done = [each for each in asked if each.status in ("complete", "partial")]
+        if not done:
+            continue
+        shares = sum(len(each.areas) for each in done) / agreed.areas
+        lasted_s = max(each.until_s for each in done) - min(each.at_s for each in done)
+        starts = sum(each.kind in STARTS for each in _of(history, {master}))
+        most = agreed.rate_per_s * lasted_s + agreed.burst * (1 + starts)
+        if shares > most:
+            yield f"{master} answered {shares:.0f} queries in {lasted_s:.1f} s, not {most:.0f}"
 
 
 def _rounds(history: History) -> Iterator[str]:
-    """Every round once, in order, each beginning where the one before ended."""
-    for before, after in itertools.pairwise(history.rounds):
-        if after.number != before.number + 1:
-            yield f"round {after.number} came after {before.number}"
-        elif after.start_ms != before.end_ms:
-            yield f"round {after.number} begins {after.start_ms - before.end_ms} ms apart"
+    """Every round of each watch once, in order; those of a stream each begin where the one before
+    ended."""
+    watches: dict[str, list[RoundSeen]] = {}
+    for each in history.rounds:
+        watches.setdefault(each.watch, []).append(each)
+    for watch, rounds in watches.items():
+        for before, after in itertools.pairwise(rounds):
+            expected = after.previous if watch == ALERTED else after.number - 1
+            if expected != before.number or after.number <= before.number:
+                yield f"{watch}: round {after.number} came after {before.number}"
+            elif watch == STREAM and after.start_ms != before.end_ms:
+                yield f"round {after.number} begins {after.start_ms - before.end_ms} ms apart"
 
 
 def _positions(name: str, positions: Sequence[int]) -> Iterator[str]:
@@ -74,20 +146,34 @@ def _positions(name: str, positions: Sequence[int]) -> Iterator[str]:
 
 
 def _alerts(history: History) -> Iterator[str]:
-    """Each alert since the first one once, and positions without a gap."""
+    """Each alert at least once at its master, once at the subscriber, and positions without a
+    gap."""
     yield from _positions("alerts", [each.position for each in history.alerts])
-    for area, last in sorted(history.events.items()):
-        heard = [each.number for each in history.alerts if each.area == area]
+    for events in history.events:
+        area = events.area
+        heard = [
+            each.number
+            for each in history.alerts
+            if (each.area, each.history) == (area, events.history)
+        ]
         yield from _twice(f"alert of {area}", heard)
-        if not heard:
-            if last:
-                yield f"no alert of {area} came"
-            continue
-        expected = {*range(min(heard), last + 1)} - {*history.others.get(area, ())}
-        if lost := sorted(expected - {*heard}):
+        spooled = {n for n in range(1, events.last + 1) if n < events.below or n in events.taken}
+        if not events.damaged and (left := sorted({*range(1, events.last + 1)} - spooled)):
+            yield f"events of {area} never came to its master: {left}"
+        if lost := sorted(_owed(events, spooled) - {*heard}):
             yield f"alerts of {area} were lost: {lost}"
+    known = {(each.area, each.history) for each in history.events}
+    for area in history.homes:
+        if not any(each.area == area and (area, each.history) in known for each in history.alerts):
+            yield f"no alert of {area} came"
     if any(not each.area for each in history.alerts):
         yield "a durable subscription has a gap"
+
+
+def _owed(events: Events, spooled: set[int]) -> set[int]:
+    """What the subscriber is to hear of."""
+    owed = {*range(events.first, events.last + 1)} - {*events.others}
+    return owed & spooled if events.damaged else owed
 
 
 def _outputs(history: History) -> Iterator[str]:
@@ -103,8 +189,23 @@ def _outputs(history: History) -> Iterator[str]:
 
 
 def _owners(history: History) -> Iterator[str]:
+    """One at the end, and at no time two: none says that it has the topic before and after another
+    one says so, sooner than it could have moved there and back."""
     if len(history.owners) != 1:
         yield f"the topic has {len(history.owners)} owners: {', '.join(history.owners) or 'none'}"
+    latest: dict[str, Claim] = {}
+    for claim in history.claims:
+        before = latest.get(claim.master)
+        for other in latest.values():
+            if (
+                before is not None
+                and other.master != claim.master
+                and before.until_s <= other.at_s
+                and other.until_s <= claim.at_s
+                and claim.until_s - before.at_s < MOVE_S
+            ):
+                yield f"{claim.master} and {other.master} both had the topic at {other.at_s:.1f} s"
+        latest[claim.master] = claim
 
 
 def _twice(name: str, numbers: Iterable[int]) -> Iterator[str]:

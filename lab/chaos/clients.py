@@ -2,49 +2,90 @@
 
 from __future__ import annotations
 
+import http.client
 import itertools
+import json
 import random
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import Final, Self
+from contextlib import closing, suppress
+from typing import Any, Final, Self
 
-from agent.client import Client, NoReplyError, SubscriptionError, WatchError
+from msgspec import Struct
+
+from agent.alerts.notifications import NUMBERS
+from agent.client import Client, NoReplyError, Operator, SubscriptionError, WatchError
 from agent.client.publishing import PublishError
+from agent.wire.base import TIMEOUT_FACTOR
+from agent.wire.handover import MoveUnit
+from agent.wire.messages import Query, Slo, Window
 from agent.wire.push import Notified
-from lab.chaos.checker import LATENCY_MS
-from lab.chaos.history import Alert, Asked, History, Output, RoundSeen
+from agent.wire.topics import ListTopics, TopicStatus
+from fleet.testbed.page import GATEWAY
+from lab.chaos.checker import ALERTED, STREAM, TRAVEL_S
+from lab.chaos.history import Alert, Asked, Claim, History, Output, RoundSeen
 
 PATIENCE_S: Final = 3_600.0
-OPEN_S: Final = 30.0
+OPEN_S: Final = 60.0
 LOOK_S: Final = 0.2
 ASK_EVERY_S: Final = 0.15
+GREEDY_EVERY_S: Final = 0.01
 PUBLISH_EVERY_S: Final = 0.1
+MOVE_EVERY_S: Final = 2.0
+OPERATOR_MS: Final = 500.0
 TOPIC: Final = "counted"
-# Events have so many numbers, one for each area of the node.
-NUMBERS: Final = 16
+STATES: Final = frozenset({"ready", "running"})
+# What each watch is opened with.
+WATCHES: Final[dict[str, dict[str, Any]]] = {
+    STREAM: {"style": "streaming"},
+    "periodic": {"style": "periodic", "window_s": 5.0},
+    ALERTED: {"style": "event", "on": 'trigger = "hot"'},
+}
+
+
+class Reached(Struct, frozen=True):
+    """How clients reach a fleet: masters' sockets for clients and for operators, by IAD; the
+    gateway's host:port, with a token; the service that is asked."""
+
+    publics: dict[str, str]
+    operators: dict[str, str]
+    gateway: tuple[str, str]
+    service: str = "default"
 
 
 class Clients:
-    """Askers at every master, and a stream, two durable subscriptions and a publisher at some."""
+    """Clients that ask every master and the gateway, watches, two durable subscriptions, a
+    publisher, and an operator who moves the topic; where a rate was agreed, one that exceeds it."""
 
-    def __init__(self, history: History, publics: dict[str, str], areas: Sequence[str]) -> None:
+    def __init__(
+        self,
+        history: History,
+        reached: Reached,
+        areas: Sequence[str],
+        ask_every_s: float = ASK_EVERY_S,
+    ) -> None:
         self._history = history
-        self._publics = publics
+        self._reached = reached
         self._areas = areas
-        # Those who stay connected have begun when the faults do.
-        self._open = threading.Barrier(4)
+        self._ask_every_s = ask_every_s
         self._faults_over = threading.Event()
         self._over = threading.Event()
         self.failed: list[BaseException] = []
-        first, second, *_, last = publics
-        self._asking = [
-            *(self._thread(self._ask, master) for master in publics),
-            self._thread(self._watch, second),
-            self._thread(self._publish, last),
-        ]
+        first, second, *_, last = reached.publics
         self._hearing = [self._thread(self._hear, first), self._thread(self._take_outputs, last)]
+        watching = [self._thread(self._watch, second, name) for name in WATCHES]
+        # Those who stay connected have begun when the faults do.
+        self._open = threading.Barrier(len(self._hearing) + len(watching) + 1)
+        self._asking = [
+            *(self._thread(self._ask, master) for master in reached.publics),
+            *watching,
+            self._thread(self._publish, last),
+            self._thread(self._operate),
+            self._thread(self._ask_gateway),
+        ]
+        if history.agreed is not None:
+            self._asking.append(self._thread(self._ask_too_much, first))
 
     def __enter__(self) -> Self:
         self._begun_s = time.monotonic()
@@ -71,48 +112,83 @@ class Clients:
         for each in self._asking:
             each.join()
 
-    def _thread(self, work: Callable[[str], None], master: str) -> threading.Thread:
-        return threading.Thread(target=self._guarded, args=(work, master))
+    def _thread(self, work: Callable[..., None], *of: str) -> threading.Thread:
+        return threading.Thread(target=self._guarded, args=(work, *of))
 
-    def _guarded(self, work: Callable[[str], None], master: str) -> None:
+    def _guarded(self, work: Callable[..., None], *of: str) -> None:
         try:
-            work(master)
+            work(*of)
         except BaseException as error:  # noqa: BLE001  # raised in the main thread
             self.failed.append(error)
 
+    # --- queries --------------------------------------------------------------------------------
+
     def _ask(self, master: str) -> None:
         draw = random.Random(f"{self._history.seed} {master}")
-        with Client(self._publics[master]) as client:
-            while not self._faults_over.wait(ASK_EVERY_S):
+        with Client(self._reached.publics[master]) as client:
+            while not self._faults_over.wait(self._ask_every_s):
                 areas = tuple(sorted(draw.sample(self._areas, draw.choice((1, 3)))))
-                at_s = self.now_s()
-                try:
-                    answer = client.query(areas, last_s=5.0, latency_ms=LATENCY_MS)
-                except NoReplyError:
-                    seen = Asked(at_s, self.now_s(), master, areas, "no reply")
-                else:
-                    seen = Asked(
-                        at_s,
-                        self.now_s(),
-                        master,
-                        areas,
-                        answer.status,
-                        tuple([each.area for each in answer.results]),
-                        tuple([(each.area, each.reason) for each in answer.missing]),
-                    )
-                self._history.asked.append(seen)
+                self._query(client, master, areas, greedy=False)
 
-    def _watch(self, master: str) -> None:
+    def _ask_too_much(self, master: str) -> None:
+        with Client(self._reached.publics[master]) as client:
+            while not self._faults_over.wait(GREEDY_EVERY_S):
+                self._query(client, master, tuple(self._areas), greedy=True)
+
+    def _query(self, client: Client, master: str, areas: tuple[str, ...], *, greedy: bool) -> None:
+        latency_ms = self._history.latency_ms
+        timeout_ms = latency_ms * TIMEOUT_FACTOR
+        query = Query(
+            "",
+            areas,
+            Window(last_s=5.0),
+            Slo(99.0, latency_ms),
+            form="aggregate",
+            timeout_ms=timeout_ms,
+            service=self._reached.service,
+        )
+        at_s = self.now_s()
+        try:
+            answer = client.answer_to(query, timeout_ms + TRAVEL_S * 1e3)
+        except NoReplyError:
+            seen = Asked(at_s, self.now_s(), master, areas, "no reply", greedy=greedy)
+        else:
+            seen = Asked(
+                at_s,
+                self.now_s(),
+                master,
+                areas,
+                answer.status,
+                tuple([each.area for each in answer.results]),
+                tuple([(each.area, each.reason) for each in answer.missing]),
+                answer.reason or "",
+                greedy,
+            )
+        self._history.asked.append(seen)
+
+    def _ask_gateway(self) -> None:
+        draw = random.Random(f"{self._history.seed} gateway")
+        while not self._faults_over.wait(self._ask_every_s):
+            areas = tuple(sorted(draw.sample(self._areas, draw.choice((1, 3)))))
+            at_s = self.now_s()
+            status, answered, gaps = _over_http(self._reached, areas, self._history.latency_ms)
+            seen = Asked(at_s, self.now_s(), GATEWAY, areas, status, answered, gaps)
+            self._history.asked.append(seen)
+
+    # --- watches --------------------------------------------------------------------------------
+
+    def _watch(self, master: str, name: str) -> None:
         with (
-            Client(self._publics[master]) as client,
+            Client(self._reached.publics[master]) as client,
             client.watch(
                 ["b1"],
-                style="streaming",
                 interval_s=0.5,
-                lasting_s=600.0,
-                latency_ms=LATENCY_MS,
+                lasting_s=PATIENCE_S,
+                latency_ms=self._history.latency_ms,
                 form="aggregate",
+                service=self._reached.service,
                 patience_s=PATIENCE_S,
+                **WATCHES[name],
             ) as rounds,
         ):
             self._open.wait(OPEN_S)
@@ -122,14 +198,17 @@ class Clients:
                 except (NoReplyError, WatchError):
                     continue
                 if each is not None:
-                    seen = RoundSeen(each.number, each.start_ms, each.end_ms)
+                    seen = RoundSeen(name, each.number, each.previous, each.start_ms, each.end_ms)
                     self._history.rounds.append(seen)
+
+    # --- subscriptions and a topic --------------------------------------------------------------
 
     def _hear(self, master: str) -> None:
         def take(each: Notified) -> Alert:
             told = each.notification
-            number = told.origin.sequence // NUMBERS
-            return Alert(each.position, str(told.attributes["area"]), number)
+            origin = told.origin
+            area = str(told.attributes["area"])
+            return Alert(each.position, area, origin.history, origin.sequence // NUMBERS)
 
         self._subscribe(
             master,
@@ -153,7 +232,7 @@ class Clients:
         )
 
     def _subscribe(self, master: str, wanted: str, take: Callable[[object], None]) -> None:
-        with Client(self._publics[master]) as client:
+        with Client(self._reached.publics[master]) as client:
             heard = client.subscribe(wanted, id="log", durable=True, patience_s=PATIENCE_S)
             self._open.wait(OPEN_S)
             while not self._over.is_set():
@@ -165,7 +244,7 @@ class Clients:
                     take(each)
 
     def _publish(self, master: str) -> None:
-        with Client(self._publics[master]) as client:
+        with Client(self._reached.publics[master]) as client:
             for n in itertools.count(1):
                 while not self._faults_over.wait(PUBLISH_EVERY_S):
                     try:
@@ -176,3 +255,76 @@ class Clients:
                 else:
                     return
                 self._history.published.append(n)
+
+    def _operate(self) -> None:
+        """Look who has the topic, again and again, and have it move."""
+        draw = random.Random(f"{self._history.seed} moves")
+        moved_s = self.now_s()
+        while not self._faults_over.wait(LOOK_S):
+            owners = [name for name in self._reached.operators if self._claims(name)]
+            if len(owners) == 1 and self.now_s() - moved_s > MOVE_EVERY_S:
+                moved_s = self.now_s()
+                target = draw.choice(
+                    [each for each in self._reached.operators if each != owners[0]]
+                )
+                self._move(owners[0], target)
+
+    def _claims(self, master: str) -> bool:
+        at_s = self.now_s()
+        if not (has := has_topic(self._reached.operators[master])):
+            return has
+        self._history.claims.append(Claim(at_s, self.now_s(), master))
+        return has
+
+    def _move(self, source: str, target: str) -> None:
+        at_s = self.now_s()
+        with Operator(self._reached.operators[source]) as operator:
+            try:
+                report = operator.ask_move(
+                    MoveUnit("chaos", "processor", TOPIC, target), OPERATOR_MS
+                )
+                said = "begun" if report.ok else report.message
+            except NoReplyError:
+                said = "no reply"
+        self._history.moves.append(f"{at_s:.1f} s: {source} to {target}: {said}")
+
+
+def has_topic(operator: str, timeout_ms: float = OPERATOR_MS) -> bool:
+    """Whether the master with that socket says that it has the topic; not, if it is silent."""
+    with Operator(operator) as asked, suppress(NoReplyError):
+        topics = asked.ask_topic(ListTopics("chaos"), timeout_ms).topics
+        return any(_is_kept(each) for each in topics)
+    return False
+
+
+def _is_kept(status: TopicStatus) -> bool:
+    return status.topic.name == TOPIC and status.state in STATES
+
+
+def _over_http(
+    reached: Reached, areas: Sequence[str], latency_ms: float
+) -> tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """The status of an answer, areas with a result, and gaps with their reasons."""
+    address, token = reached.gateway
+    body = {
+        "areas": areas,
+        "service": reached.service,
+        "window": {"last_s": 5.0},
+        "slo": {"percentile": 99.0, "latency_ms": latency_ms},
+        "form": "aggregate",
+    }
+    # The gateway itself waits a second beyond the answer timeout.
+    limit_s = latency_ms * TIMEOUT_FACTOR / 1e3 + 1.0 + TRAVEL_S
+    with closing(http.client.HTTPConnection(address, timeout=limit_s)) as connection:
+        try:
+            headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+            connection.request("POST", "/api/v1/query", json.dumps(body), headers)
+            reply = connection.getresponse()
+            text = reply.read()
+        except (OSError, http.client.HTTPException):
+            return "no reply", (), ()
+    if reply.status != http.client.OK:
+        return f"http {reply.status}", (), ()
+    answer = json.loads(text)
+    gaps = tuple([(each["area"], each["reason"]) for each in answer.get("missing", ())])
+    return answer["status"], tuple([each["area"] for each in answer.get("results", ())]), gaps

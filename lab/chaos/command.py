@@ -1,4 +1,5 @@
-"""`fleet lab chaos`: many histories, one after the other, and the page with what was broken."""
+"""`fleet lab chaos`: many histories, one after the other, and the page with what was broken; or one
+that was saved, judged again."""
 
 from __future__ import annotations
 
@@ -15,10 +16,13 @@ from fleet.terminal.tables import Table
 from fleet.testbed.run_folder import RunFolderError, run_folder
 from fleet.testbed.testbed import TestbedError
 from lab import pages, provenance
-from lab.chaos.fault_plan import Kind
+from lab.chaos.checker import broken
+from lab.chaos.fault_plan import Fault, Kind
+from lab.chaos.history import History, load, save
 from lab.chaos.run import run as run_history
 
 NAME = "chaos"
+SUFFIX = ".jsonl"
 
 
 class Options(Struct, frozen=True):
@@ -32,27 +36,30 @@ class Options(Struct, frozen=True):
 
 def run(options: Options, results: Path) -> int:
     """Run the histories, show and write what was broken; the exit status says whether something
-    was. The fleet's folder is kept of histories in which it was."""
+    was. Each history is saved; the fleet's folder is kept of those in which it was."""
     terminal = screen.console()
     origin = provenance.now(
         f"fleet lab chaos --histories {options.histories} --seconds {options.seconds:g} "
         f"--seed {options.seed}"
     )
-    faults: list[str] = []
+    histories: list[History] = []
     rows: list[tuple[str, str]] = []
     try:
         with run_folder(options.directory):
             for seed in range(options.seed, options.seed + options.histories):
                 folder = options.directory / str(seed)
                 folder.mkdir()
-                found = run_history(seed, folder, options.seconds, faults.append)
+                history = run_history(seed, folder, options.seconds, lambda _: None)
+                save(history, folder.with_suffix(SUFFIX))
+                found = broken(history)
                 for line in found:
                     rows.append((str(seed), line))
                     screen.line(terminal, f"{seed}: {line}", "bold red")
                 if not found:
                     shutil.rmtree(folder)
                     screen.line(terminal, f"{seed}: nothing broken", "dim")
-            page = pages.write(results, NAME, _tables(options, faults, rows), origin)
+                histories.append(history)
+            page = pages.write(results, NAME, _tables(histories, rows), origin)
     except KeyboardInterrupt:
         return exits.fail("interrupted; no process of the fleet is left", exits.INTERRUPTED)
     except (RunFolderError, TestbedError) as error:
@@ -63,15 +70,51 @@ def run(options: Options, results: Path) -> int:
     return exits.FAILED if wrong else exits.DONE
 
 
-def _tables(options: Options, faults: list[str], rows: list[tuple[str, str]]) -> dict[str, Table]:
+def check(path: Path) -> int:
+    """Judge a history that was saved; the exit status says whether a promise was broken."""
+    terminal = screen.console()
+    try:
+        history = load(path)
+    except (OSError, ValueError, KeyError) as error:
+        return exits.fail(f"{path} is no history: {error}", exits.FAILED)
+    for fault in history.faults:
+        screen.line(terminal, str(fault), "dim")
+    found = broken(history)
+    for line in found:
+        screen.line(terminal, line, "bold red")
+    screen.line(terminal, f"{history.seed}: {len(found) or 'no'} promises broken")
+    return exits.FAILED if found else exits.DONE
+
+
+def _tables(histories: list[History], rows: list[tuple[str, str]]) -> dict[str, Table]:
     wrong = len({seed for seed, _ in rows})
+    faults = [fault for each in histories for fault in each.faults]
     counted = [
-        ("histories", f"{options.histories:,}"),
-        ("faults", f"{len(faults):,}"),
-        *((kind, f"{sum(kind in each for each in faults):,}") for kind in get_args(Kind)),
-        ("histories in which a promise was broken", f"{wrong:,}"),
+        ("histories", len(histories)),
+        ("faults", len(faults)),
+        *((kind, sum(each.kind == kind for each in faults)) for kind in get_args(Kind)),
+        ("begun while another one lasted", sum(_overlapping(each.faults) for each in histories)),
+        ("queries", sum(len(each.asked) for each in histories)),
+        ("rounds of watches", sum(len(each.rounds) for each in histories)),
+        ("alerts", sum(len(each.alerts) for each in histories)),
+        ("messages put out", sum(len(each.outputs) for each in histories)),
+        ("moves of the topic begun", sum(_begun(each) for each in histories)),
+        ("histories in which a promise was broken", wrong),
     ]
+    shown = [(what, f"{count:,}") for what, count in counted]
     return {
-        "counts": Table("Counts", ("what", "count"), counted),
+        "counts": Table("Counts", ("what", "count"), shown),
         "broken": Table("Broken promises", ("seed", "what"), rows or [("–", "none")], left=2),
     }
+
+
+def _overlapping(faults: list[Fault]) -> int:
+    latest_s, count = 0.0, 0
+    for each in sorted(faults, key=lambda fault: fault.from_s):
+        count += each.from_s < latest_s
+        latest_s = max(latest_s, each.until_s)
+    return count
+
+
+def _begun(history: History) -> int:
+    return sum(each.endswith(": begun") for each in history.moves)

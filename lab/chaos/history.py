@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, get_origin, get_type_hints
+
+import msgspec
 from msgspec import Struct, field
 
-from lab.chaos.fault_plan import Fault
+from lab.chaos.fault_plan import START_S, Fault
+
+LATENCY_MS: Final = 500.0
 
 
-class Asked(Struct, frozen=True):
-    """A query to `master`; `status` is "no reply" if none came by then. `answered` are areas with a
-    result, `gaps` those without one and their reasons."""
+class Asked(Struct, frozen=True, omit_defaults=True):
+    """A query to `master`, or to the gateway; `status` is "no reply" if none came by then, and
+    "refused" for the `reason`. `answered` are areas with a result, `gaps` those without one and
+    their reasons. A `greedy` client asks more often than was agreed."""
 
     at_s: float
     until_s: float
@@ -18,22 +26,27 @@ class Asked(Struct, frozen=True):
     status: str
     answered: tuple[str, ...] = ()
     gaps: tuple[tuple[str, str], ...] = ()
+    reason: str = ""
+    greedy: bool = False
 
 
-class RoundSeen(Struct, frozen=True):
-    """A round of the stream."""
+class RoundSeen(Struct, frozen=True, omit_defaults=True):
+    """A round of a watch: the `previous` one that was sent, and its window."""
 
+    watch: str
     number: int
+    previous: int
     start_ms: int
     end_ms: int
 
 
-class Alert(Struct, frozen=True):
-    """A notification of the durable subscription: the `number`-th event of the node that covers
-    `area`, counted from 1; a gap if both are empty."""
+class Alert(Struct, frozen=True, omit_defaults=True):
+    """A notification of the durable subscription: the `number`-th event in that `history` of the
+    node that covers `area`, counted from 1; a gap if all are empty."""
 
     position: int
     area: str = ""
+    history: str = ""
     number: int = 0
 
 
@@ -45,20 +58,83 @@ class Output(Struct, frozen=True):
     seen: int
 
 
+class Events(Struct, frozen=True, omit_defaults=True):
+    """A history of the node that covers `area`, at the end: numbers of events are from `first`, the
+    first that the subscriber is owed, to `last`. `others` are no alerts; `taken` are those that the
+    master's alert store knows, `below` this number all. A `damaged` one owes what was taken."""
+
+    area: str
+    history: str
+    first: int
+    last: int
+    others: tuple[int, ...] = ()
+    below: int = 0
+    taken: tuple[int, ...] = ()
+    damaged: bool = False
+
+
+class Claim(Struct, frozen=True):
+    """At that time a master said that it has the topic."""
+
+    at_s: float
+    until_s: float
+    master: str
+
+
+class Agreed(Struct, frozen=True):
+    """Queries a second of one master's clients that ask all `areas`, and how many at once."""
+
+    rate_per_s: float
+    burst: float
+    areas: int
+
+
 class History(Struct):
-    """One run. `published` are the messages that a master took, in order; `events` the number of
-    the last event of each area's node when faults had ended, `others` events that are no alerts;
+    """One run. `homes` has, for each area, its node and its master; `published` are the messages
+    that a master took, in order; `moves` the moves of the topic that were begun, in a line each;
     `owners` the masters that had the topic at the end; `ended` processes that ended by themselves.
+    `latency_ms` is the objective of queries; within `start_s` a process has started, and joined.
     """
 
     seed: int
     faults: list[Fault] = field(default_factory=list)
+    homes: dict[str, tuple[str, str]] = field(default_factory=dict)
+    agreed: Agreed | None = None
     asked: list[Asked] = field(default_factory=list)
     rounds: list[RoundSeen] = field(default_factory=list)
     alerts: list[Alert] = field(default_factory=list)
     published: list[int] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
-    events: dict[str, int] = field(default_factory=dict)
-    others: dict[str, list[int]] = field(default_factory=dict)
+    events: list[Events] = field(default_factory=list)
+    moves: list[str] = field(default_factory=list)
+    claims: list[Claim] = field(default_factory=list)
     owners: list[str] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
+    latency_ms: float = LATENCY_MS
+    start_s: float = START_S
+
+
+def lines(history: History) -> Iterator[bytes]:
+    """A JSON line for each thing that was done or seen: the field's name and the thing."""
+    for name, kind in get_type_hints(History).items():
+        value = getattr(history, name)
+        for each in value if get_origin(kind) is list else (value,):
+            yield msgspec.json.encode((name, each)) + b"\n"
+
+
+def save(history: History, path: Path) -> None:
+    """Write the history as JSON lines."""
+    path.write_bytes(b"".join(lines(history)))
+
+
+def load(path: Path) -> History:
+    """A history that was saved; ValueError if the file is none, OSError if it cannot be read."""
+    kinds = get_type_hints(History)
+    found: dict[str, Any] = {}
+    for line in path.read_bytes().splitlines():
+        name, value = msgspec.json.decode(line, type=tuple[str, Any])
+        if get_origin(kinds[name]) is list:
+            found.setdefault(name, []).append(value)
+        else:
+            found[name] = value
+    return msgspec.convert(found, History)

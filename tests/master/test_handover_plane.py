@@ -167,6 +167,26 @@ def test_a_move_that_waits_for_a_standby_says_so(world):
     assert (move.state, move.trouble) == ("settled", "")
 
 
+def test_a_move_that_waited_while_its_unit_was_taken_over_goes_on_when_it_has_come_back(world):
+    world.a.plane.free = lambda _: False
+    world.a.plane.begin(UNIT, "c", "plan")
+    world.settle()
+    # Its standby at b takes it for dead, and has it from now on.
+    for things in (world.a.things.here, world.a.disk.things):
+        things.pop(UNIT)
+    for some in (world.a.things.working, world.a.things.owned):
+        some.discard(UNIT)
+    world.b.disk.things[UNIT] = world.b.things.here[UNIT] = 7
+    for some in (world.b.things.working, world.b.things.owned):
+        some.add(UNIT)
+    world.a.plane.free = lambda _: True
+    world.b.plane.begin(UNIT, "a", "plan")
+    world.settle(1.0)
+    world.settle(1.0)
+    assert owners(world) == workers(world) == ["c"]
+    assert [move.state for move in world.a.plane.moves] == ["settled"]
+
+
 def test_a_target_that_cannot_load_it_leaves_it_where_it_is(world):
     world.b.things.refuses = "no processor comfort_index here"
     world.a.plane.begin(UNIT, "b", "plan")

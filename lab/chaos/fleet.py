@@ -1,0 +1,180 @@
+"""The fleet of a history: real processes with a topic and a gateway, and what is between them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final, Self
+
+from agent.client import Operator
+from agent.overlay.scot import BrokerId
+from agent.scheduling.admission import AGREED_BURST
+from agent.wire.edge_config import EdgeChannel, EdgeHistory, EdgeSensor, EdgeTrigger
+from agent.wire.master_config import MasterRecords
+from agent.wire.messages import Slo
+from agent.wire.operator import CreateService
+from agent.wire.topics import CreateTopic, Topic
+from fleet.inventory.overlay_plan import OverlayPlan
+from fleet.simulation.layout import FleetLayout
+from fleet.testbed import page
+from fleet.testbed.page import GATEWAY
+from fleet.testbed.processes import agent_command
+from fleet.testbed.testbed import FLUSHED, USUAL_HISTORY, Testbed, TestbedError
+from lab.chaos.clients import TOPIC, Reached
+from lab.chaos.fault_plan import START_S
+from lab.chaos.history import Agreed
+from lab.chaos.network import Network
+from testkit.preload import Preload
+
+HOT: Final = EdgeTrigger(name="hot", condition="temperature > 22", clear="temperature < 20")
+# Readings from one time that it is hot to the next.
+PERIOD: Final = 40
+RATE_PER_S: Final = 20.0
+SLO_MS: Final = 3_000.0
+SERVICE: Final = "agreed"
+PROCESSOR: Final = """\
+def count(message, state):
+    state["seen"] = state.get("seen", 0) + 1
+    return [{"n": message["n"], "seen": state["seen"]}]
+"""
+
+
+def sensor(interval_s: float) -> EdgeSensor:
+    """A sensor that raises an alert every PERIOD readings, and clears it."""
+    return EdgeSensor(
+        driver="synthetic",
+        interval_s=interval_s,
+        options={"period_s": float(PERIOD), "noise": 0.0, "preload_rows": 600},
+        channels={"temperature": EdgeChannel(max_step=10.0, max_rate_per_s=1_000.0)},
+    )
+
+
+class Fleet:
+    """A fleet that can be hurt, with a topic and a gateway; with `market` its masters agree on a
+    rate, of a registration service. Each node has `of_nodes`, keeps readings as in `history`, and
+    masters keep `records`. A context manager."""
+
+    def __init__(
+        self,
+        layout: FleetLayout,
+        folder: Path,
+        of_nodes: EdgeSensor,
+        *,
+        market: bool = False,
+        history: EdgeHistory = USUAL_HISTORY,
+        records: MasterRecords = FLUSHED,
+    ) -> None:
+        self._layout = layout
+        self._of_nodes = of_nodes
+        self._history = history
+        self._records = records
+        self._folder = folder
+        self._market = market
+        self.homes = {node.area: (node.name, iad.name) for iad in layout.iads for node in iad.nodes}
+        self.agreed = Agreed(RATE_PER_S, AGREED_BURST, len(self.homes)) if market else None
+
+    def __enter__(self) -> Self:
+        layout, folder = self._layout, self._folder
+        with ExitStack() as stack:
+            stack.enter_context(_processor(folder / "processor"))
+            self.network = stack.enter_context(Network())
+            names = [*(iad.name for iad in layout.iads), *(node.name for node in layout.nodes)]
+            self.machine = Preload(folder, names)
+            self.bed = stack.enter_context(
+                Testbed(
+                    layout,
+                    folder,
+                    market=self._market,
+                    overlay=overlay_of(layout),
+                    triggers={iad.name: (HOT,) for iad in layout.iads},
+                    sensors={node.name: self._of_nodes for node in layout.nodes},
+                    history=self._history,
+                    records=self._records,
+                    route=self.network.route,
+                    under=lambda name: self.machine.command(name) if name in names else (),
+                )
+            )
+            begun_s = time.monotonic()
+            for _ in self.bed.start():
+                pass
+            # On a busy machine one takes as long as all of them on an idle one.
+            self.start_s = max(START_S, time.monotonic() - begun_s)
+            if self._market:
+                _agree(self.bed)
+            _create_topic(self.bed)
+            masters = [iad.name for iad in layout.iads]
+            self.reached = Reached(
+                {iad: self.bed.public(iad) for iad in masters},
+                {iad: self.bed.operator(iad) for iad in masters},
+                _start_gateway(self.bed),
+                SERVICE if self._market else "default",
+            )
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+
+def overlay_of(layout: FleetLayout) -> OverlayPlan:
+    """Every master is every other one's neighbour."""
+    places = {iad.name: BrokerId("a", n) for n, iad in enumerate(layout.iads)}
+    return OverlayPlan(links=(), clusters=len(places), places=places)
+
+
+def _agree(bed: Testbed) -> None:
+    areas = tuple([node.area for node in bed.plan.nodes])
+    request = CreateService(
+        "chaos",
+        SERVICE,
+        "temperature",
+        areas,
+        Slo(99.0, SLO_MS),
+        RATE_PER_S,
+        fewest=len(bed.plan.iads),
+    )
+    with Operator(bed.operator(bed.plan.iads[0].name)) as operator:
+        report = operator.ask_service(request)
+    if not report.ok:
+        raise TestbedError(report.message)
+
+
+def _start_gateway(bed: Testbed) -> tuple[str, str]:
+    """Its host:port, and a token that may ask."""
+    if why := page.start(bed):
+        raise TestbedError(why)
+    config = bed.directory / GATEWAY / page.CONFIG
+    command = [*agent_command("fleet"), "gateway", "token", "create", "chaos"]
+    command += ["--config", str(config), "--role", "asker"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return page.served_at(bed.directory)[7:-1], done.stdout.split()[-1]
+
+
+@contextmanager
+def _processor(folder: Path) -> Iterator[None]:
+    """A package with the topic's processor, on the path of the masters."""
+    info = folder / "counted-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: counted\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[sanderling.processors]\ncount = counted:count\n")
+    (folder / "counted.py").write_text(PROCESSOR)
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(folder.absolute()), *filter(None, [before])])
+    try:
+        yield
+    finally:
+        del os.environ["PYTHONPATH"]
+        if before is not None:
+            os.environ["PYTHONPATH"] = before
+
+
+def _create_topic(bed: Testbed) -> None:
+    topic = Topic(TOPIC, processor="count", standby=True)
+    with Operator(bed.operator(bed.plan.iads[0].name)) as operator:
+        report = operator.ask_topic(CreateTopic("chaos", topic))
+    if not report.ok:
+        raise TestbedError(report.message)

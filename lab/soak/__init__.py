@@ -1,0 +1,1 @@
+"""The whole product for hours, and whether it grows or slows down."""

@@ -1,0 +1,76 @@
+"""Samples what processes of a fleet take: memory, files, sockets, disk."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Self
+
+import psutil
+from msgspec import Struct
+
+from fleet.testbed.testbed import Testbed
+
+KINDS: Final = ("memory", "file descriptors", "sockets", "disk")
+
+
+class Series(Struct, frozen=True):
+    """What one process took (it has its own series again after a restart): its kind, and times in
+    seconds with KiB, a number, or bytes."""
+
+    name: str
+    pid: int
+    kind: str
+
+
+class Sampler:
+    """Looks every `every_s` seconds at the processes with these names; a context manager."""
+
+    def __init__(
+        self, bed: Testbed, names: list[str], every_s: float, now_s: Callable[[], float]
+    ) -> None:
+        self._bed = bed
+        self._names = names
+        self._every_s = every_s
+        self._now_s = now_s
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="sampler")
+        self.points: dict[Series, list[tuple[float, float]]] = {}
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._over.wait(self._every_s):
+            for name in self._names:
+                # It may be away just now.
+                with suppress(psutil.Error, KeyError, OSError):
+                    self._note(name, self._bed.child(name).pid)
+
+    def _note(self, name: str, pid: int) -> None:
+        process = psutil.Process(pid)
+        with process.oneshot():
+            values = (
+                process.memory_info().rss / 1024,
+                process.num_fds(),
+                len(process.net_connections("tcp")),
+                sum(_sizes(self._bed.folder(name))),
+            )
+        at_s = self._now_s()
+        for kind, value in zip(KINDS, values, strict=True):
+            self.points.setdefault(Series(name, pid, kind), []).append((at_s, float(value)))
+
+
+def _sizes(folder: Path) -> Iterator[int]:
+    """Sizes of its own files; folders of nodes are within their masters'."""
+    for path in (*folder.glob("*"), *folder.glob("records/*")):
+        with suppress(OSError):
+            if path.is_file():
+                yield path.stat().st_size

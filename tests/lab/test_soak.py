@@ -1,0 +1,100 @@
+"""Soak: a slope and its verdict, what is restarted, and three minutes of a real fleet."""
+
+import pytest
+
+from fleet.simulation.layout import building_fleet, part_of
+from lab.chaos.history import Asked, History
+from lab.soak.judge import DAY_S, SHORTEST_S, Slope, judge, slope, warm
+from lab.soak.run import Options, judged, latencies, restarts, soak
+from lab.soak.sampler import KINDS, Series
+
+
+def line(percent_a_day, noise=0.0, seconds=36_000, every_s=60):
+    return [
+        (float(at), 1_000.0 * (1 + percent_a_day / 100 * at / DAY_S) + noise * (-1) ** (at // 600))
+        for at in range(0, seconds, every_s)
+    ]
+
+
+@pytest.mark.parametrize("percent", [-3.0, 0.0, 0.5, 40.0])
+def test_the_slope_of_a_straight_line_is_found(percent):
+    found = slope(line(percent))
+    middle = percent / (1 + percent / 100 * 36_000 / DAY_S / 2)
+    assert found.percent_a_day == pytest.approx(middle, abs=1e-6, rel=0.01)
+    assert found.low == pytest.approx(found.high, abs=1e-6)
+
+
+def test_noise_widens_the_interval_around_the_slope():
+    calm, loud = slope(line(1.0, noise=1.0)), slope(line(1.0, noise=10.0))
+    assert loud.high - loud.low > 5 * (calm.high - calm.low) > 0
+    assert loud.low < 1.0 < loud.high
+
+
+@pytest.mark.parametrize(
+    ("points", "lasted_s", "verdict"),
+    [
+        (line(0.0), 36_000, "passed"),
+        (line(0.0), 60, "passed"),
+        (line(0.5), 36_000, "passed"),
+        (line(5.0), 36_000, "failed"),
+        (line(5.0), SHORTEST_S - 1, "not shown"),
+        (line(0.0, noise=20.0), 36_000, "not shown"),
+        (line(0.0)[:3], 36_000, "not shown"),
+        ([(0.0, 0.0), (1.0, 0.0)] * 20, 36_000, "not shown"),
+        ([], 0, "not shown"),
+    ],
+)
+def test_a_verdict_needs_an_interval_on_one_side_of_the_limit(points, lasted_s, verdict):
+    assert judge(slope(points), lasted_s, 1.0) == verdict
+
+
+def test_the_whole_interval_counts():
+    assert judge(Slope(0.5, 0.1, 1.1), SHORTEST_S, 1.0) == "not shown"
+    assert judge(Slope(1.5, 1.1, 2.0), SHORTEST_S, 1.0) == "failed"
+    assert judge(Slope(0.5, -1.0, 1.0), SHORTEST_S, 1.0) == "passed"
+
+
+def test_the_warm_up_is_a_third_of_a_run_and_at_most_half_an_hour():
+    assert warm(line(0.0), 3_000.0)[0] == (1_020.0, 1_000.0)
+    assert warm(line(0.0), 36_000.0)[0] == (1_800.0, 1_000.0)
+
+
+def test_the_worst_of_each_kind_is_judged_and_a_growth_before_the_end_of_the_warm_up_is_none():
+    warms_up = [(at, value if at > 1_000 else 1.0) for at, value in line(0.0, seconds=9_000)]
+    memory = KINDS[0]
+    lines = [
+        *judged(
+            {
+                Series("iad1", 1, memory): warms_up,
+                Series("iad2", 2, memory): line(30.0, seconds=9_000),
+                Series("iad1-n1", 3, memory): line(0.1, seconds=9_000),
+                Series("iad1-n2", 4, memory): warms_up,
+            },
+            9_000.0,
+        )
+    ]
+    assert [(each.process, each.verdict) for each in lines] == [
+        ("master (iad2)", "failed"),
+        ("node (iad1-n1)", "passed"),
+    ]
+
+
+def test_latencies_are_those_of_complete_answers():
+    asked = [Asked(2.0, 2.5, "iad1", ("a",), "complete"), Asked(1.0, 9.0, "iad1", (), "no reply")]
+    assert latencies(History(1, asked=asked)) == {Series("iad1", 0, "latency"): [(2.0, 500.0)]}
+
+
+def test_a_node_and_a_master_are_restarted_in_turn_and_all_others_run_on():
+    layout = part_of(building_fleet(), 3, 2)
+    planned = restarts(layout, 700.0)
+    assert [each.targets[0] for each in planned] == ["iad3-n2", "iad3"] * 3
+    assert [each.from_s for each in planned] == [100.0 * n for n in range(1, 7)]
+
+
+@pytest.mark.long
+def test_three_minutes_lose_nothing(tmp_path):
+    soaked = soak(Options(tmp_path, 120.0, 3.0, 3, 1, 1))
+    assert soaked.broken == []
+    assert not [each for each in soaked.lines if each.verdict == "failed"]
+    assert {each.kind for each in soaked.lines} == {*KINDS, "latency"}
+    assert soaked.streamed > 0
