@@ -17,6 +17,8 @@ FLUSH_S: Final = 0.5
 RETRY_S: Final = 1.0
 # Waiting continuations beyond which nothing new may begin, because the disk is slow.
 MAX_WAITING: Final = 1_024
+# What all files until now have: a later format gets a higher one, and is left as it is here.
+SCHEMA_VERSION: Final = 0
 TABLE = (
     "CREATE TABLE IF NOT EXISTS document (kind TEXT, key TEXT, body BLOB NOT NULL, "
     "PRIMARY KEY (kind, key)) WITHOUT ROWID"
@@ -191,5 +193,7 @@ def _transact(file: sqlite3.Connection, changes: dict[tuple[str, str], bytes | N
 
 
 def _prepare(file: sqlite3.Connection) -> None:
+    (version,) = file.execute("PRAGMA user_version").fetchone()
+    sqlite.require_version(version, SCHEMA_VERSION)
     file.execute(TABLE)
     sqlite.require_sound(file)

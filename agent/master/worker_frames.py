@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -15,7 +16,7 @@ MAX_FRAME: Final = 65 * 2**20
 READ_AT_ONCE: Final = 256 * 1_024
 
 decode_request: Final = msgspec.msgpack.Decoder(Request).decode
-_decode_answer: Final = msgspec.msgpack.Decoder(Answer).decode
+_decode_answer: Final[Callable[[bytes], Answer]] = msgspec.msgpack.Decoder(Answer).decode
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 

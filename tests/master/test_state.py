@@ -178,3 +178,15 @@ def test_two_masters_do_not_share_a_file(tmp_path):
         State(tmp_path / "s", Clock())
     first.close()
     State(tmp_path / "s", Clock()).close()
+
+
+def test_a_file_of_a_later_format_is_left_as_it_is(tmp_path):
+    path = tmp_path / "state.sqlite"
+    State(path, Clock()).close()
+    file = sqlite3.connect(path)
+    file.execute("PRAGMA user_version = 1")
+    file.close()
+    before = path.read_bytes()
+    with pytest.raises(OSError, match=r"cannot use .*: written by a newer version.*format 1"):
+        State(path, Clock())
+    assert path.read_bytes() == before
