@@ -9,6 +9,7 @@ the subscribers' masters drop duplicates by origin.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from operator import itemgetter
 
@@ -58,12 +59,15 @@ CLIENTS = "client/"
 
 
 class _Spooled(StateMachine):
-    __slots__ = ("bytes", "handle", "notification", "number", "refusals")
+    __slots__ = ("bytes", "client", "handle", "notification", "number", "refusals")
 
     TRANSITIONS = SPOOLED_TRANSITIONS
 
-    def __init__(self, number: int, notification: Notification, size: int) -> None:
+    def __init__(
+        self, number: int, notification: Notification, size: int, client: str = ""
+    ) -> None:
         super().__init__()
+        self.client = client  # that published it since the start; empty: nobody knows, or a node
         self.number = number
         self.notification = notification
         self.bytes = size
@@ -103,6 +107,9 @@ class Spool:
         self._spooled: dict[Origin, _Spooled] = {}  # oldest first
         self._due: EdfQueue[_Spooled] = EdfQueue()
         self._bytes = 0
+        # Of these, entries and bytes by client.
+        self._client_entries: Counter[str] = Counter()
+        self._client_bytes: Counter[str] = Counter()
         self._numbers = 0
         # The rate limit is respected if evenly spaced republications would end here.
         self._paced_until_s = -math.inf
@@ -137,6 +144,15 @@ class Spool:
     def crowded(self) -> bool:
         """Whether it is half full: the rest is for the nodes' alerts."""
         return len(self._spooled) * 2 >= self._most or self._bytes * 2 >= self._most_bytes
+
+    def is_crowded_by(self, client: str) -> bool:
+        """Whether a client has more here than it leaves free of that half, so that one which
+        publishes while masters are away leaves room for others. One alone has a quarter. O(1)."""
+        entries, size = self._client_entries[client], self._client_bytes[client]
+        return bool(entries) and (
+            (entries + len(self._spooled)) * 2 >= self._most
+            or (size + self._bytes) * 2 >= self._most_bytes
+        )
 
     def has_room_for(self, notifications: Collection[Notification]) -> bool:
         """Whether these leave half of it to the nodes' alerts. More than half at once have to push
@@ -229,7 +245,8 @@ class Spool:
             return [Accepted(event.token)]
         instructions: list[SpoolInstruction] = []
         for notification in new.values():
-            instructions += self._add(notification, now)
+            client = event.node if event.node.startswith(CLIENTS) else ""
+            instructions += self._add(notification, client, now)
         instructions += self._drop(now)
         instructions.append(SaveTaken(*history, window.of(history)))
         instructions += [ForgetTaken(*each) for each in forgotten]
@@ -239,10 +256,10 @@ class Spool:
     def _window_of(self, node: str) -> DedupWindow[tuple[str, str]]:
         return self._client_windows if node.startswith(CLIENTS) else self._node_windows
 
-    def _add(self, notification: Notification, now: float) -> list[SpoolInstruction]:
+    def _add(self, notification: Notification, client: str, now: float) -> list[SpoolInstruction]:
         body = msgspec.msgpack.encode(notification)
         self._numbers += 1
-        entry = _Spooled(self._numbers, notification, len(body))
+        entry = _Spooled(self._numbers, notification, len(body), client)
         self._keep(entry)
         self.counters["spooled"] += 1
         self._publish(entry, now)
@@ -251,6 +268,9 @@ class Spool:
     def _keep(self, entry: _Spooled) -> None:
         self._spooled[entry.notification.origin] = entry
         self._bytes += entry.bytes
+        if entry.client:
+            self._client_entries[entry.client] += 1
+            self._client_bytes[entry.client] += entry.bytes
 
     def _drop(self, now: float) -> list[SpoolInstruction]:
         """Drop the oldest notifications; the most recent one stays, however large it is."""
@@ -312,6 +332,11 @@ class Spool:
         entry.become(state)
         del self._spooled[entry.notification.origin]
         self._bytes -= entry.bytes
+        if client := entry.client:
+            self._client_entries[client] -= 1
+            self._client_bytes[client] -= entry.bytes
+            if not self._client_entries[client]:
+                del self._client_entries[client], self._client_bytes[client]
         self._due.remove(entry.handle)
         return ForgetSpooled(entry.number)
 
@@ -321,6 +346,9 @@ class Spool:
         assert self._bytes == sum(entry.bytes for entry in self._spooled.values())
         assert self._bytes <= self._most_bytes or len(self._spooled) == 1
         self._losses.check_invariants()
+        of_clients = Counter([e.client for e in self._spooled.values() if e.client])
+        assert of_clients == self._client_entries
+        assert self._client_bytes.keys() == of_clients.keys()
         numbers = [entry.number for entry in self._spooled.values()]
         assert numbers == sorted(numbers)
         assert {entry.state for entry in self._spooled.values()} <= {"waiting", "published"}

@@ -260,7 +260,7 @@ class TopicPlane:
             self._refuse(origin, message, refused.message)
         elif problem := why_not(message.attributes):
             self._refuse(origin, message, f"attributes: {problem}")
-        elif self._push.topics.crowded:
+        elif self._push.topics.crowded or self._push.topics.crowded_by(client_of(origin.sender)):
             self._refuse(origin, message, CROWDED)
         elif not self._push.topics.publish(
             client_of(origin.sender), message, partial(self._kept, origin, message)

@@ -99,6 +99,10 @@ class TopicSpool:
         and processors put out must not push the nodes' alerts out of the spool."""
         return self._spool.crowded
 
+    def crowded_by(self, client: str) -> bool:
+        """Whether so much of one client's waits that others would find no room."""
+        return self._spool.is_crowded_by(f"{CLIENTS}{client}")
+
     @property
     def refusing(self) -> bool:
         """Whether the disk refuses, and nothing new is taken."""

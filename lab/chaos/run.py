@@ -32,7 +32,7 @@ SENSOR: Final = sensor(0.05)
 # What has not come, and of which nothing has come for so long, is lost. A busy machine is slow, but
 # not for ever.
 HEAL_S: Final = 60.0
-LONGEST_HEAL_S: Final = 300.0
+MAX_HEAL_S: Final = 300.0
 OWNER_MS: Final = 5_000.0
 # Broken promises that time may mend.
 LATE: Final = ("lost", "came to its master", "not put out", "owners", "came")
@@ -101,7 +101,7 @@ def _first_heard(history: History, clients: Clients) -> dict[tuple[str, str], in
 def _heal(fleet: Fleet, history: History, first: dict[tuple[str, str], int]) -> None:
     """Until everything that was published and raised before has come, or no more of it comes."""
     give_up_s = time.monotonic() + HEAL_S
-    end_s = time.monotonic() + LONGEST_HEAL_S
+    end_s = time.monotonic() + MAX_HEAL_S
     owed = {area: _last_event(fleet, area) for area in fleet.homes}
     missing: list[str] = []
     while True:

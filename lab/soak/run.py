@@ -38,7 +38,7 @@ BROWSERS: Final = 3
 LATENCY_MS: Final = 3_000.0
 LIMIT_PERCENT: Final = 1.0
 SAMPLES: Final = 400
-LONGEST_SAMPLE_S: Final = 30.0
+MAX_SAMPLE_S: Final = 30.0
 RESTARTS: Final = 6
 AWAY_S: Final = 2.0
 # Three days of readings and months of records, in minutes.
@@ -84,7 +84,7 @@ def soak(options: Options) -> Soaked:
     ) as fleet:
         names = [iad.name for iad in layout.iads] + [node.name for node in layout.nodes] + [GATEWAY]
         begun_s = time.monotonic()
-        every_s = min(LONGEST_SAMPLE_S, options.seconds / SAMPLES)
+        every_s = min(MAX_SAMPLE_S, options.seconds / SAMPLES)
         with (
             Sampler(fleet.bed, names, every_s, lambda: time.monotonic() - begun_s) as sampler,
             Browsers(fleet.reached.gateway, BROWSERS) as browsers,

@@ -316,6 +316,30 @@ def test_it_is_crowded_when_it_is_half_full():
     assert spool.crowded
 
 
+def test_one_client_leaves_room_to_others_in_the_half_that_topics_may_fill():
+    spool = Spool(most=24)
+    taken = 0
+    while not spool.is_crowded_by("client/ann"):
+        taken += 1
+        spool.handle(brought(taken, node="client/ann", history="a"), 0.0)
+    assert taken == 6, "a quarter"
+    assert not spool.crowded
+    assert not spool.is_crowded_by("client/bob")
+    spool.handle(brought(1, node="client/bob", history="b"), 0.0)
+    spool.check_invariants()
+    for name in ("ann", "bob"):
+        origins = [each for each in spool._spooled if spool._spooled[each].client.endswith(name)]
+        for origin in origins:
+            spool.handle(Settled(origin), 1.0)
+        spool.check_invariants()
+    assert not spool.is_crowded_by("client/ann")
+    spool, taken = Spool(most_bytes=40 * len(body(1))), 0
+    while not spool.is_crowded_by("client/ann"):
+        taken += 1
+        spool.handle(brought(taken, node="client/ann", history="a"), 0.0)
+    assert 8 <= taken <= 11, "a quarter in bytes"
+
+
 def test_clients_that_choose_many_histories_do_not_make_those_of_nodes_forgotten():
     spool = Spool(most_histories=2)
     spool.handle(brought(1), 0.0)

@@ -14,6 +14,7 @@ from agent.master.group_commit import RETRY_S
 from agent.master.push_plane import TURN
 from agent.master.request_plane import RequestOrigin as Where
 from agent.master.state import State
+from agent.master.subscriber_plane import client_of
 from agent.master.topic_plane import CROWDED, MAX_COUNTED, NOT_NOW, TopicPlane
 from agent.topics.events import Checkpointed, Emitted, SaveProgress
 from agent.wire.messages import Slo
@@ -250,6 +251,16 @@ def test_topics_are_held_back_while_the_spool_is_half_full(rig, monkeypatch):
     monkeypatch.setattr(type(rig.plane._spool), "crowded", False)
     rig.let_pass(1.0)
     assert [each.attributes["at"] for each in rig.put_out()] == [1]
+
+
+def test_a_client_of_which_much_waits_is_refused_and_others_are_not(rig, monkeypatch):
+    rig.operate(CreateTopic("c", NOTES))
+    greedy = f"client/{client_of(ANYONE.sender)}"
+    monkeypatch.setattr(type(rig.plane._spool), "is_crowded_by", lambda _spool, who: who == greedy)
+    refused = rig.publish(Publish("p", "notes", {"vote": 3.0}, 1))
+    assert refused == Published("p", "refused", 1, CROWDED)
+    other = Where(b"other", b"M", Sender("client", "bob"))
+    assert rig.publish(Publish("p", "notes", {"vote": 3.0}, 1), other).state == "accepted"
 
 
 def test_one_topic_without_room_in_the_spool_does_not_hold_up_others(rig, monkeypatch):
