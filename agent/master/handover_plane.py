@@ -298,7 +298,8 @@ class HandoverPlane:
         if waits:
             return
         holder, now = entry.holder, self._clock()
-        if holder.machine is not None:
+        arrives = holder.machine is not None
+        if arrives:
             return  # it was taken over meanwhile, and comes back just now: when that has ended
         if holder.epoch is not None:
             entry.beginning = False
