@@ -290,7 +290,7 @@ class MasterPlacement(Section, frozen=True):
         float,
         Meta(
             ge=0.0,
-            le=1e18,
+            le=1e15,
             description="Bytes for states and inboxes of topics; 0: no limit. Not counted: "
             "outputs on their way, and inboxes of subscribers.",
         ),
