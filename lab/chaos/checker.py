@@ -17,6 +17,7 @@ TRAVEL_S: Final = 2.0
 RECOVERY_S: Final = 10.0
 # Reasons that a busy machine gives, too.
 SLOW: Final = frozenset({"timeout"})
+STEPPED: Final[frozenset[Kind]] = frozenset({"clock step"})
 # A move there and back takes longer.
 MOVE_S: Final = 1.0
 STREAM: Final = "stream"
@@ -60,7 +61,7 @@ def _answers(history: History) -> Iterator[str]:
         if each.status == "partial" and not each.gaps:
             yield f"{where}: partial, without a reason"
         for area, reason in each.gaps:
-            if reason not in SLOW and not _excused(history, each, area):
+            if reason not in SLOW and not _excused(history, each, area, reason):
                 yield f"{where}: {area} is missing ({reason}), and nothing had hurt it"
 
 
@@ -84,13 +85,17 @@ def _may_refuse(history: History, asked: Asked, *, away: bool) -> bool:
     return asked.reason == "over_rate" and history.agreed is not None and greedy
 
 
-def _excused(history: History, asked: Asked, area: str) -> bool:
+def _excused(history: History, asked: Asked, area: str, reason: str) -> bool:
     """Whether something had hurt the area's node, its master, the one that was asked, or ways
-    between them, and they had no time to recover."""
+    between them, and they had no time to recover. The window is of the node's wall clock: right
+    after a step nothing was read within it."""
     node, master = history.homes[area]
     names = {node, master} | _asked_of(history, asked)
     recovery_s = RECOVERY_S + history.start_s - START_S
-    return any(_lasts(each, asked, APART, recovery_s) for each in _of(history, names))
+    stepped = reason == "no_data" and any(
+        _lasts(each, asked, STEPPED, recovery_s) for each in _of(history, {node})
+    )
+    return stepped or any(_lasts(each, asked, APART, recovery_s) for each in _of(history, names))
 
 
 def _of(history: History, names: Iterable[str]) -> list[Fault]:
@@ -185,7 +190,8 @@ def _outputs(history: History) -> Iterator[str]:
         yield f"messages were published and not put out: {lost}"
     counted = sorted(each.seen for each in history.outputs)
     if counted != list(range(1, len(counted) + 1)):
-        yield f"the processor's state is not what it has done: {counted}"
+        off = [n for n, seen in enumerate(counted, 1) if n != seen]
+        yield f"the processor's state is not what it has done from message {off[0]} on"
 
 
 def _owners(history: History) -> Iterator[str]:

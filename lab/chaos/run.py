@@ -75,7 +75,7 @@ def live(
             say(str(fault))
         time.sleep(max(0.0, seconds - clients.now_s()))
         clients.ask_no_more()
-        history.ended = [child.how_it_ended() for child in fleet.bed.let_go()]
+        history.ended = [" ".join(child.how_it_ended().split()) for child in fleet.bed.let_go()]
         _heal(fleet, history, first)
     if clients.failed:
         raise clients.failed[0]

@@ -156,6 +156,16 @@ def test_a_gap_is_excused_until_the_stated_recovery_only(recovers_s):
     assert len(broken(replace(sound(), asked=[gap]))) == (recovers_s > DOWN.until_s + 10.0)
 
 
+@pytest.mark.parametrize(
+    ("node", "reason", "wrong"),
+    [("n2", "no_data", 0), ("n1", "no_data", 1), ("n2", "no_node", 1)],
+)
+def test_only_a_node_whose_clock_was_stepped_may_have_nothing_in_the_window(node, reason, wrong):
+    step = Fault("clock step", (node,), 40.0, 41.0, 30)
+    gap = Asked(40.0, 40.1, "iad1", ("r2",), "partial", (), (("r2", reason),))
+    assert len(broken(replace(sound(), faults=[step], asked=[gap]))) == wrong
+
+
 @pytest.mark.parametrize(("start_s", "wrong"), [(5.0, 1), (20.0, 0)])
 def test_a_process_is_away_until_it_has_had_the_time_that_the_fleet_took_to_start(start_s, wrong):
     late = Asked(DOWN.until_s + 6.0, DOWN.until_s + 9.0, "iad2", ("r2",), "no reply")
