@@ -23,12 +23,12 @@ def areas_to(what: str, *, required: bool = True) -> Callable[[F], F]:
         type=AREA,
         multiple=True,
         required=required,
-        shell_complete=_areas,
+        shell_complete=complete_area,
         help=f"Area to {what}; give it again for more.",
     )
 
 
-def _areas(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
+def complete_area(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
     """Completes an area, each with the name of its room."""
     import contextlib
     import io

@@ -14,7 +14,7 @@ from agent.wire import messages as m
 from agent.wire.about import About, ChannelInfo, Raised, ServiceInfo
 from agent.wire.buckets import Buckets, ChannelBuckets
 from agent.wire.packed import Float32Column, UInt32Column
-from fleet.cli import completion
+from fleet.cli import area_option
 from fleet.cli.commands import fleet
 from fleet.query import about, known_areas
 from fleet.terminal.buckets_screen import show_buckets
@@ -266,5 +266,6 @@ def test_gaps_are_told_and_make_it_partial(master, capsys):
 
 def test_the_commands_are_there():
     assert {"areas", "channels", "services"} <= fleet.commands.keys()
-    assert completion.AREAS is not None
+    options = {option.name: option for option in fleet.commands["areas"].params}
+    assert options["areas"]._custom_shell_complete is area_option.complete_area
     assert isinstance(fleet.commands["areas"], click.Command)
