@@ -251,7 +251,9 @@ class Standbys:
                 self._forget(unit)  # The owner asks again.
                 return
         each.seed, each.shadow = message.seed, shadow
-        self._shadows.covered(each.named, shadow)
+        if not self._shadows.covered(each.named, shadow):
+            self._forget(unit)  # The owner asks again.
+            return
         self._perform(unit, each, made)
 
     def _dismissed(self, unit: Unit, each: _Standby, dismiss: t.Dismiss) -> None:

@@ -78,6 +78,8 @@ class State:
 class Master:
     """One master, and what Guards, Standbys and LeasePlane use of it."""
 
+    has_no_inbox = False  # a move to here that was given up has ended it
+
     def __init__(self, world, name):
         self.world, self.name = world, name
         self.disk = Disk()
@@ -214,10 +216,10 @@ class Master:
         return "it is here" if self.progress is not None else ""
 
     def begin(self, named, now):
-        pass
+        self.has_no_inbox = False
 
     def covered(self, named, shadow):
-        pass
+        return not self.has_no_inbox
 
     def end(self, named):
         pass

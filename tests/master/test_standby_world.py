@@ -42,6 +42,18 @@ def test_a_dead_masters_topic_lives_elsewhere_within_a_lease_and_two_seconds(wor
     world.check_end()
 
 
+def test_a_standby_whose_inbox_went_with_a_move_is_asked_anew(world):
+    world, standby = world
+    standby.has_no_inbox = True
+    world.run(10.0)
+    assert not standby.has_no_inbox
+    (guard,) = world.masters["a"].guards._guards.values()
+    assert world.masters["a"].guards.told(guard.unit) == guard.other
+    world.crash("a")
+    world.run(10.0)
+    world.check_end()
+
+
 def test_what_is_made_waits_for_a_dead_standby_until_a_majority_has_said_so(world):
     world, standby = world
     world.crash(standby.name)
