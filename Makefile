@@ -33,7 +33,7 @@ COMPILED := $(CORE) $(wildcard agent/edge/*.pyx)
 PIP_PROGRESS := sed -nuE -e 's,^ *Downloading ([^ ]*/)?([^ /]*\.(whl|tar\.gz))( .*|$$),  \2\4,p' \
 	-e 's,^ *Building wheel for ([^ ]*) .*started.*,  unpacking \1 …,p'
 
-.PHONY: help setup pipeline demo test test-kubernetes test-debian13 test-systemd test-hosts test-image test-long torture chaos soak fuzz lint bench docs lock upgrade clean
+.PHONY: help setup pipeline demo test test-kubernetes test-debian13 test-systemd test-upgrades test-hosts test-image test-long torture chaos soak fuzz lint bench docs lock upgrade clean
 
 help: ## List the targets
 	@echo "Usage: make <target> [PYTHON=python3.12]"
@@ -81,6 +81,10 @@ test-systemd: $(DONE)/dev $(DONE)/core ## Test the unit under a real systemd (mi
 
 test-debian13: ## Run the tests on a bare Debian 13, as a user without rights (10 minutes; root)
 	@WORKERS=$(WORKERS) tools/test_debian13.sh $(ARGS)
+
+test-upgrades: $(DONE)/dev $(DONE)/core ## Test beside an earlier state of the code (builds it once: minutes)
+	@tools/build_previous.sh "$$($(BIN)/python -c 'from tests.upgrades.rig import COMMIT; print(COMMIT)')" >/dev/null
+	@$(BIN)/pytest --must-run $(HANGS) --durations=30 tests/upgrades
 
 test-hosts: $(DONE)/dev $(DONE)/core ## Deploy to nine Debian hosts that boot here (10 minutes; root)
 	@SANDERLING_HOSTS=$(if $(filter results,$(ARGS)),results,1) $(BIN)/pytest --must-run $(HANGS) --durations=30 tests/hosts
