@@ -13,9 +13,10 @@ from lab.provenance import Provenance
 RESULTS = Path(__file__).parents[2] / "docs/results"
 # Each has a writer in lab or bench.
 WRITTEN = (
-    "autoscaling", "failures", "overlay-burst", "overlay-real", "overlay-scale", "overlay-tables",
-    "pipeline", "placement-clones", "placement-homes", "placement-real", "placement-topics",
-    "policy-limits", "push", "quality", "simulation", "speed", "testbed", "testbed-sized",
+    "autoscaling", "chaos", "failures", "overlay-burst", "overlay-real", "overlay-scale",
+    "overlay-tables", "pipeline", "placement-clones", "placement-homes", "placement-real",
+    "placement-topics", "policy-limits", "push", "quality", "simulation", "speed", "testbed",
+    "testbed-sized",
 )  # fmt: skip
 ORIGIN = Provenance("fleet lab something --seed 1", 0.25, "2026-01-01")
 LOADS = Table("Loads", ("policy", "queries/s", "from"), [("EDFQ", "7.45 ± 0.08", "2 | 3")])
