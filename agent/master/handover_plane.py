@@ -298,8 +298,8 @@ class HandoverPlane:
         if waits:
             return
         holder, now = entry.holder, self._clock()
-        arrives = holder.machine is not None
-        if arrives:
+        arriving = holder.machine
+        if arriving is not None:
             return  # it was taken over meanwhile, and comes back just now: when that has ended
         if holder.epoch is not None:
             entry.beginning = False

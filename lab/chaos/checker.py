@@ -20,6 +20,8 @@ SLOW: Final = frozenset({"timeout"})
 STEPPED: Final[frozenset[Kind]] = frozenset({"clock step"})
 # A move there and back takes longer.
 MOVE_S: Final = 1.0
+# Of a unit with a standby, at its owner.
+LEASE_S: Final = 3.0
 STREAM: Final = "stream"
 ALERTED: Final = "on alerts"
 
@@ -201,6 +203,8 @@ def _owners(history: History) -> Iterator[str]:
         yield f"the topic has {len(history.owners)} owners: {', '.join(history.owners) or 'none'}"
     latest: dict[str, Claim] = {}
     for claim in history.claims:
+        if _out_of_date(history, claim):
+            continue
         before = latest.get(claim.master)
         for other in latest.values():
             if (
@@ -212,6 +216,16 @@ def _owners(history: History) -> Iterator[str]:
             ):
                 yield f"{claim.master} and {other.master} both had the topic at {other.at_s:.1f} s"
         latest[claim.master] = claim
+
+
+def _out_of_date(history: History, claim: Claim) -> bool:
+    """A master that stood still, or was cut off, does not know yet that another one took the topic
+    over: it puts nothing out before it has asked for its lease. That its outputs come once is
+    another promise."""
+    return any(
+        each.kind in APART and each.from_s <= claim.until_s and claim.at_s <= each.until_s + LEASE_S
+        for each in _of(history, {claim.master})
+    )
 
 
 def _twice(name: str, numbers: Iterable[int]) -> Iterator[str]:

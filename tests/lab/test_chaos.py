@@ -166,6 +166,13 @@ def test_only_a_node_whose_clock_was_stepped_may_have_nothing_in_the_window(node
     assert len(broken(replace(sound(), faults=[step], asked=[gap]))) == wrong
 
 
+@pytest.mark.parametrize(("thawed_s", "wrong"), [(9.0, 0), (5.0, 1)])
+def test_a_master_that_stood_still_may_claim_the_topic_until_it_has_asked_again(thawed_s, wrong):
+    still = Fault("freeze", ("iad1",), 4.0, thawed_s)
+    claims = [Claim(10.0, 10.1, "iad1"), Claim(10.2, 10.3, "iad2"), Claim(10.4, 10.5, "iad1")]
+    assert len(broken(replace(sound(), asked=[], faults=[still], claims=claims))) == wrong
+
+
 @pytest.mark.parametrize(("start_s", "wrong"), [(5.0, 1), (20.0, 0)])
 def test_a_process_is_away_until_it_has_had_the_time_that_the_fleet_took_to_start(start_s, wrong):
     late = Asked(DOWN.until_s + 6.0, DOWN.until_s + 9.0, "iad2", ("r2",), "no reply")

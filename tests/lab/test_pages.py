@@ -13,8 +13,9 @@ from lab.provenance import Provenance
 RESULTS = Path(__file__).parents[2] / "docs/results"
 # Each has a writer in lab or bench.
 WRITTEN = (
-    "autoscaling", "failures", "overlay-burst", "overlay-real", "overlay-scale", "overlay-tables",
-    "pipeline", "placement-clones", "placement-flock", "placement-homes", "placement-real",
+    "autoscaling", "chaos", "failures", "overlay-burst", "overlay-real", "overlay-scale",
+    "overlay-tables", "pipeline", "placement-clones", "placement-flock", "placement-homes",
+    "placement-real",
     "placement-topics", "policy-limits", "push", "quality", "simulation", "speed", "testbed",
     "testbed-sized",
 )  # fmt: skip
