@@ -5,6 +5,7 @@ of a message until the last, and allocates a partially received frame at full si
 therefore compares the bytes that the kernel received on each connection with those that the process
 took as complete messages, and cuts the connections that hold most if the difference is too large.
 It is a separate thread because libzmq keeps reading while the process's event loop is busy.
+Small answers that a connection does not read count as held by it, too (`agent/net/unsent.py`).
 
 It also counts connections, including those of sockets not for clients, as all share the process's
 limit of open files. At that limit libzmq accepts nothing, and its thread spins on a core.
@@ -30,6 +31,8 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple, TypeVar
 
 import zmq
+
+from agent.net.unsent import SmallUnsent
 
 # What the connections of a socket may hold together, and one alone. The largest message has 1 MiB,
 # and the complete messages waiting do not exceed what one connection may hold (OPEN_WAITING in
@@ -68,7 +71,7 @@ STOPPED: Final = int(zmq.EVENT_MONITOR_STOPPED)
 WATCHED: Final = ACCEPTED | sum(GONE) | STOPPED
 TCP_INFO_BYTES: Final = 256
 # struct tcp_info in linux/tcp.h: eight bytes, 24 words, then double words.
-BYTES_RECEIVED: Final = 128
+BYTES_ACKED, BYTES_RECEIVED = 120, 128
 
 
 Key = TypeVar("Key")
@@ -223,6 +226,7 @@ class Intake:
         self._clock = clock
         self._accounting = ByteAccounting()
         self.taken = self._accounting.taken
+        self.small_unsent = SmallUnsent()
         self._room = room
         self._most_connections = most_connections
         self._hosts: dict[int, str] = {}
@@ -235,7 +239,7 @@ class Intake:
         self._page = os.sysconf("SC_PAGE_SIZE")
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._info = ctypes.create_string_buffer(TCP_INFO_BYTES)
-        self._unread = array.array("i", [0])
+        self._queued = array.array("i", [0])
         resident = self.resident
         self._trimmer = Trimmer(resident, clock())
         self._looked_at = resident
@@ -330,6 +334,8 @@ class Intake:
     def _closed(self, fd: int) -> None:
         self._accounting.closed(fd)
         if self._hosts.pop(fd, None) is not None:
+            # Only then: a connection may have spoken before its event is read.
+            self.small_unsent.closed(fd)
             del self._names[fd], self._room.hosts[self, fd]
 
     def _look(self, now: float) -> None:
@@ -359,7 +365,7 @@ class Intake:
         for _ in range(min(len(self._unchecked), math.ceil(share * len(self._hosts)))):
             fd = self._unchecked.pop()
             if fd in self._hosts:
-                held = self._accounting.held(fd, self._read_of(fd), now, resident)
+                held = sum(self._held(fd, now, resident))
                 self._found += held
                 largest = max(largest, held)
         return largest > MAX_HELD_BY_ONE_BYTES or self._found > MAX_HELD_BYTES
@@ -367,31 +373,54 @@ class Intake:
     def _look_at_all(self, now: float, resident: int) -> None:
         self._looked_at = resident
         self._unchecked = []
-        held = {
-            fd: self._accounting.held(fd, self._read_of(fd), now, resident) for fd in self._hosts
-        }
-        for fd, size in excess(held):
-            host = self._hosts[fd]
+        held = {fd: self._held(fd, now, resident) for fd in self._hosts}
+        for fd, size in excess({fd: sum(parts) for fd, parts in held.items()}):
+            host, (unfinished, unread) = self._hosts[fd], held[fd]
             self._cut(fd, abort=True)
-            self._tell(
-                f"closed connections of {host}: unfinished messages of {size >> 10} KiB, "
-                "or more than is served"
-            )
+            if unread > unfinished:
+                self._tell(
+                    f"closed connections of {host}: answers of {unread >> 10} KiB that are not read"
+                )
+            else:
+                self._tell(
+                    f"closed connections of {host}: unfinished messages of {size >> 10} KiB, "
+                    "or more than is served"
+                )
+
+    def _held(self, fd: int, now: float, resident: int) -> tuple[int, int]:
+        """Bytes held of what a connection sent, and of small answers that it does not read."""
+        unfinished = self._accounting.held(fd, self._read_of(fd), now, resident)
+        written, queued = self._written_of(fd)
+        if not written:  # it is gone
+            return unfinished, 0
+        return unfinished, self.small_unsent.held(fd, written, empty=not queued)
 
     def _read_of(self, fd: int) -> int:
         """Bytes that libzmq has read from a connection."""
+        received, queued = self._counted(fd, BYTES_RECEIVED, termios.FIONREAD)
+        return received - queued
+
+    def _written_of(self, fd: int) -> tuple[int, int]:
+        """Bytes that libzmq has written to a connection, and those of them that the other end's
+        kernel does not have."""
+        acknowledged, queued = self._counted(fd, BYTES_ACKED, termios.TIOCOUTQ)
+        return acknowledged + queued, queued
+
+    def _counted(self, fd: int, offset: int, request: int) -> tuple[int, int]:
+        """A double word of TCP's information about a connection, and the bytes in one of its
+        buffers; zeros if it is gone."""
         size = ctypes.c_uint32(TCP_INFO_BYTES)
         failed = self._libc.getsockopt(
             fd, socket.IPPROTO_TCP, socket.TCP_INFO, self._info, ctypes.byref(size)
         )
-        if failed or size.value < BYTES_RECEIVED + 8:
-            return 0
-        (received,) = struct.unpack_from("=Q", self._info, BYTES_RECEIVED)
+        if failed or size.value < offset + 8:
+            return 0, 0
+        (count,) = struct.unpack_from("=Q", self._info, offset)
         try:
-            fcntl.ioctl(fd, termios.FIONREAD, self._unread)
+            fcntl.ioctl(fd, request, self._queued)
         except OSError:
-            return 0
-        return int(received) - self._unread[0]
+            return 0, 0
+        return int(count), self._queued[0]
 
     def _cut(self, fd: int, *, abort: bool = False) -> None:
         """Shut a connection down, unless its descriptor was reused; libzmq then closes it. During a

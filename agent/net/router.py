@@ -19,7 +19,7 @@ from agent.net.intake import (
 from agent.net.keys import Pair
 from agent.net.listener import TcpListener
 from agent.net.options import prepare
-from agent.net.unsent import LARGE, Unsent
+from agent.net.unsent import LARGE, SmallUnsent, Unsent
 from agent.wire.codec import Frame
 from agent.wire.principals import Sender
 
@@ -133,8 +133,8 @@ class Router:
 
     __slots__ = (
         "_discarding", "_find", "_frame", "_header_bytes", "_intake", "_listener", "_parts",
-        "_recv", "_send", "_sender", "abort", "dropped", "on_gone", "refuse", "refused", "socket",
-        "unsent",
+        "_recv", "_send", "_sender", "_small", "abort", "dropped", "on_gone", "refuse", "refused",
+        "socket", "unsent",
     )  # fmt: skip
 
     def __init__(
@@ -158,6 +158,7 @@ class Router:
         self.abort: Callable[[int], object] | None = None
         self.unsent = Unsent()
         self._intake: Intake | None = None
+        self._small: SmallUnsent | None = None
         self._header_bytes = PLAIN_HEADER_BYTES if find is None else KEYED_HEADER_BYTES
         self.dropped = 0
         # Messages on connections whose key is no longer allowed, and the callback that informs
@@ -175,8 +176,8 @@ class Router:
         self._listener.bind()
 
     def watch_intake(self, intake: Intake) -> None:
-        """Report the bytes taken from each connection to `intake`."""
-        self._intake = intake
+        """Report the bytes taken from each connection, and given to it, to `intake`."""
+        self._intake, self._small = intake, intake.small_unsent
         self.abort = intake.abort
 
     @property
@@ -184,13 +185,16 @@ class Router:
         """Whether nothing can be received now: cheaper than to try, which ends in an exception."""
         return not int(self.socket.getsockopt(EVENTS)) & READABLE
 
-    def _count(self, size: int) -> None:
-        """Count `size` bytes as taken from the connection of the last message."""
+    def _count(self, size: int, identity: bytes | None = None) -> None:
+        """Count `size` bytes as taken from the connection of the last message, which is that of
+        `identity`."""
         if self._intake is not None:
             assert self._frame is not None
             # The descriptor that it arrived on; only tcp connections have an intake.
             fd, taken = int(self._frame.get(zmq.SRCFD)), self._intake.taken
             taken[fd] = taken.get(fd, 0) + size
+            if identity is not None:
+                self._intake.small_unsent.heard(identity, fd)
 
     def receive(self) -> tuple[bytes, Frame] | None:
         """One message; None if nothing waits, or if the message's key is no longer allowed. A
@@ -207,7 +211,7 @@ class Router:
         # A Frame knows whether more follow; reading RCVMORE of the socket takes 3 times as long.
         frame = self._frame = recv(0, False)
         if self._intake is not None:
-            self._count(len(frame) + self._header_bytes)
+            self._count(len(frame) + self._header_bytes, identity)
         if not frame.more:
             if self._find is not None and not self._admits(frame, identity):
                 return None
@@ -277,8 +281,9 @@ class Router:
 
     def send(self, identity: bytes, payload: bytes | bytearray, payer: Hashable = None) -> bool:
         """Send. The message is dropped, and counted in `dropped`, if the peer is gone or has
-        reached its high-water mark. False: it was dropped because too many bytes wait for the peer,
-        which may be told so in a message that is not large. `payer` as in `Unsent`."""
+        reached its high-water mark (1,000 messages). False: it was dropped because too many bytes
+        wait for the peer, which may be told so in a message that is not large. `payer` as in
+        `Unsent`."""
         send, large = self._send, len(payload) >= LARGE
         if large and not self.unsent.has_room(identity, len(payload)):
             self.dropped += 1
@@ -298,6 +303,11 @@ class Router:
             self.unsent.add(identity, tracker, len(payload), payer)
         else:
             send(payload)
+        if (small := self._small) is not None:
+            keyed = self._find is not None
+            if type(identity) is DelimitedIdentity:
+                small.sent(identity, 0, keyed=keyed)
+            small.sent(identity, len(payload), keyed=keyed, large=large)
         return True
 
 

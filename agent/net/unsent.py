@@ -2,7 +2,9 @@
 
 libzmq bounds its queues in messages, but an answer may have a hundred megabytes. Large frames are
 handed over without a copy, and libzmq reports when it releases one, so the bytes held are known
-exactly. Small frames are bounded by their number.
+exactly (`Unsent`), and a sender that leaves too many unread is refused. Small frames are copied,
+and nothing is reported; the bytes of them that libzmq holds follow from those that the kernel took
+(`SmallUnsent`), and the intake guard closes a connection that leaves too many unread.
 """
 
 from __future__ import annotations
@@ -13,10 +15,14 @@ from typing import Final
 
 import zmq
 
-# Smaller frames are copied by pyzmq and not counted; libzmq queues at most 1,000 per peer.
+# Smaller frames are copied by pyzmq; libzmq queues at most 1,000 per peer, which may be 64 MB.
 LARGE: Final = 1 << 16
 MAX_A_PEER: Final = 1 << 26
 MAX_BYTES: Final = 1 << 28
+# What ZMTP adds to a frame: flags and a size of one byte, or of eight from 256 bytes on; with keys
+# a command's name, a nonce, an authenticator and the inner flags, too.
+SHORT_HEADER, LONG_HEADER, SHORT_BYTES = 2, 9, 255
+KEYED_BYTES: Final = 33
 
 
 class _Frames:
@@ -101,3 +107,80 @@ class Unsent:
             del self._by_payer[payer]
         if self.tell is not None:
             self.tell(payer, size)
+
+
+class _Stream:
+    """What was handed to libzmq for one connection, as positions in its stream of bytes. Frames
+    leave in their order, so what the kernel has taken tells which libzmq still holds. One thread
+    hands over, another asks."""
+
+    __slots__ = ("_lead", "_seen", "fd", "handed", "large")
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.handed = 0
+        self.large: deque[tuple[int, int]] = deque()  # begin and end of each
+        # Bytes that the kernel took and nobody handed over: a handshake, replies to heartbeats.
+        self._lead = 0
+        self._seen = -1
+
+    def small_bytes(self, written: int, *, empty: bool) -> int:
+        """Bytes of small frames that libzmq holds, if the kernel has taken `written` bytes.
+        `empty`: it has passed them all on. If nothing was handed over since the last call either,
+        then libzmq holds nothing, and the rest is overhead."""
+        handed = self.handed
+        if empty and handed == self._seen:
+            self._lead = written - handed
+        self._seen = handed
+        position = written - self._lead
+        while self.large and self.large[0][1] <= position:
+            self.large.popleft()
+        large = sum(end - max(begin, position) for begin, end in list(self.large))
+        return max(0, handed - position - large)
+
+
+class SmallUnsent:
+    """Bytes of small frames that a socket holds, by connection (its descriptor). The socket's
+    thread tells who speaks on which connection and what is sent; the intake guard asks. O(1), but
+    for the large frames that wait on a connection."""
+
+    def __init__(self) -> None:
+        self._streams: dict[bytes, _Stream] = {}
+        self._identities: dict[int, bytes] = {}
+
+    def heard(self, identity: bytes, fd: int) -> None:
+        """A message of this peer came on this connection."""
+        known = self._streams.get(identity)
+        if known is None or known.fd != fd:
+            self.closed(fd)
+            self._streams[identity] = _Stream(fd)
+            self._identities[fd] = identity
+
+    def sent(self, identity: bytes, size: int, *, keyed: bool, large: bool = False) -> None:
+        """A frame was handed to libzmq."""
+        stream = self._streams.get(identity)
+        if stream is None:
+            return
+        size += KEYED_BYTES if keyed else 0
+        begin = stream.handed
+        end = begin + size + (SHORT_HEADER if size <= SHORT_BYTES else LONG_HEADER)
+        if large:
+            stream.large.append((begin, end))
+        stream.handed = end
+
+    def closed(self, fd: int) -> None:
+        """A connection was closed, or its descriptor belongs to another one now."""
+        identity = self._identities.pop(fd, None)
+        if identity is None:
+            return
+        stream = self._streams.get(identity)
+        if stream is not None and stream.fd == fd:
+            self._streams.pop(identity, None)
+
+    def held(self, fd: int, written: int, *, empty: bool) -> int:
+        """Bytes held for a connection, of which the kernel took `written`; `empty` as for a
+        stream."""
+        stream = self._streams.get(self._identities.get(fd, b""))
+        if stream is None or stream.fd != fd:
+            return 0
+        return stream.small_bytes(written, empty=empty)

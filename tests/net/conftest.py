@@ -22,7 +22,7 @@ class Served:
     It echoes each message with its sender's role and name before it.
     """
 
-    def __init__(self, folder, domain="public", allow=""):
+    def __init__(self, folder, domain="public", allow="", most_connections=None):
         self.context = zmq.Context()
         self.folder = folder
         self.key = new(str(folder / "server"))
@@ -35,7 +35,9 @@ class Served:
             clock=time.monotonic,
             warn=self.warnings.append,
         )
-        self.router = self.secure_sockets.router(domain, free_address())
+        self.router = self.secure_sockets.router(
+            domain, free_address(), most_connections=most_connections
+        )
         self.router.refuse = lambda identity, _frame: self.router.send(identity, b"revoked")
         self.address = self.router.socket.getsockopt(zmq.LAST_ENDPOINT).decode().rstrip("\0")
         self.ended = threading.Event()
