@@ -218,20 +218,6 @@ cdef class UnloadedModel:
         self.advance(now_s)
         return model_quantile(&self.m, &nodes.s, p_t)
 
-    def queueing_deadline(
-        self, NodeSet nodes not None, double p_t, double x_t_s, double now_s
-    ):
-        """t_Q in seconds (DSSP Eq. 5): how long subtasks may queue for the task to meet its budget.
-
-        Negative if the budget (`p_t` percent within `x_t_s` seconds) cannot be met even unloaded.
-        Errors and complexity as of `quantile`.
-        """
-        if not is_finite(x_t_s):
-            raise ValueError(f"x_t = {x_t_s!r} s is not a duration")
-        self.checked_set(nodes, p_t)
-        self.advance(now_s)
-        return x_t_s - model_quantile(&self.m, &nodes.s, p_t)
-
     @staticmethod
     def samples_needed(double p_t, int k):
         """The samples per node below which the tail that a task of fanout `k` needs is extrapolated.

@@ -169,18 +169,6 @@ def test_quantile_grows_with_fanout() -> None:
     assert answers == sorted(answers)
 
 
-def test_queueing_deadline_is_budget_less_quantile() -> None:
-    model = UnloadedModel()
-    nodes = filled(model, [[0.1] * 500] * 3)
-    x_u = model.quantile(nodes, 90.0, 0.0)
-    assert x_u == pytest.approx(0.1, rel=0.02)
-    assert model.queueing_deadline(nodes, 90.0, 0.5, 0.0) == 0.5 - x_u
-    assert model.queueing_deadline(nodes, 90.0, 0.05, 0.0) < 0.0
-    for budget in (math.nan, math.inf):
-        with pytest.raises(ValueError, match="duration"):
-            model.queueing_deadline(nodes, 90.0, budget, 0.0)
-
-
 def test_cold_start_is_the_exponential_prior() -> None:
     model = UnloadedModel(prior_mean_s=0.2)
     nodes = model.node_set([model.add_node()])
@@ -273,8 +261,6 @@ def test_removed_node_invalidates_its_sets_even_when_its_column_is_reused() -> N
     for _ in range(2):
         with pytest.raises(ValueError, match="removed"):
             model.quantile(both, 99.0, 0.0)
-        with pytest.raises(ValueError, match="removed"):
-            model.queueing_deadline(both, 99.0, 1.0, 0.0)
         with pytest.raises(ValueError, match="removed"):
             model.min_count(both)
         assert model.quantile(other, 99.0, 0.0) > 0.0

@@ -92,7 +92,7 @@ class Sampler:
         time: NodeTime,
         reporter: Reporter,
         colocated: Callable[[str, float, float, int], int],
-        faults: Follower,
+        follower: Follower,
     ) -> None:
         self._sensor = sensor
         self._driver = sensor.driver
@@ -100,7 +100,7 @@ class Sampler:
         self._time = time
         self._reporter = reporter
         self._colocated = colocated
-        self._faults = faults
+        self._follower = follower
         self._calibrated = sensor.calibrated
         self._names = tuple([channel.name for channel in sensor.channels])
         limits = [channel.limits for channel in sensor.channels]
@@ -158,7 +158,7 @@ class Sampler:
             self._reporter.complain("history", str(error))
         except Exception as error:  # noqa: BLE001 - this agent's mistake must not end it either
             self._reporter.complain("history", f"not stored: {type(error).__name__}: {error}")
-        self._faults.follow(moment, sample, self._why if flag else "")
+        self._follower.follow(moment, sample, self._why if flag else "")
         self.counters.ends(sample.quality, sample.age_ms, self._time.monotonic())
 
     def _sample(
@@ -218,7 +218,7 @@ class Sampler:
         self._complain("restart", text)
         if not self._restart_told:
             self._restart_told = True
-            self._faults.restarted(moment, text)
+            self._follower.restarted(moment, text)
 
     def _failed(self, why: str) -> None:
         self._why = why

@@ -17,8 +17,8 @@ from fleet.inventory import folder as folders
 from fleet.inventory.check import check
 from fleet.inventory.loader import load
 from fleet.inventory.problems import warnings
+from testkit.complete_inventory import TEXT
 from tests.examples import examples
-from tests.fleet.inventory.complete import TEXT
 from tests.fleet.inventory.inventories import PLAIN
 
 VALUES: list[Any] = [
