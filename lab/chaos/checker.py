@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from agent.wire.base import TIMEOUT_FACTOR
 from fleet.testbed.page import GATEWAY
 from lab.chaos.fault_plan import APART, AWAY, START_S, STARTS, Fault, Kind
 from lab.chaos.history import Asked, Claim, Events, History, RoundSeen
@@ -41,7 +40,7 @@ def broken(history: History) -> list[str]:
 
 def _answers(history: History) -> Iterator[str]:
     """Complete or honestly partial, and in time, but where the master itself was away."""
-    limit_s = history.latency_ms * TIMEOUT_FACTOR / 1e3 + TRAVEL_S
+    limit_s = history.timeout_ms / 1e3 + TRAVEL_S
     for each in history.asked:
         where = f"query at {each.at_s:.1f} s to {each.master}"
         named = {area for area, _ in each.gaps}

@@ -17,7 +17,6 @@ from msgspec import Struct
 from agent.alerts.notifications import NUMBERS
 from agent.client import Client, NoReplyError, Operator, SubscriptionError, WatchError
 from agent.client.publishing import PublishError
-from agent.wire.base import TIMEOUT_FACTOR
 from agent.wire.handover import MoveUnit
 from agent.wire.messages import Query, Slo, Window
 from agent.wire.push import Notified
@@ -136,8 +135,7 @@ class Clients:
                 self._query(client, master, tuple(self._areas), greedy=True)
 
     def _query(self, client: Client, master: str, areas: tuple[str, ...], *, greedy: bool) -> None:
-        latency_ms = self._history.latency_ms
-        timeout_ms = latency_ms * TIMEOUT_FACTOR
+        latency_ms, timeout_ms = self._history.latency_ms, self._history.timeout_ms
         query = Query(
             "",
             areas,
@@ -171,7 +169,7 @@ class Clients:
         while not self._faults_over.wait(self._ask_every_s):
             areas = tuple(sorted(draw.sample(self._areas, draw.choice((1, 3)))))
             at_s = self.now_s()
-            status, answered, gaps = _over_http(self._reached, areas, self._history.latency_ms)
+            status, answered, gaps = _over_http(self._reached, areas, self._history)
             seen = Asked(at_s, self.now_s(), GATEWAY, areas, status, answered, gaps)
             self._history.asked.append(seen)
 
@@ -302,7 +300,7 @@ def _is_kept(status: TopicStatus) -> bool:
 
 
 def _over_http(
-    reached: Reached, areas: Sequence[str], latency_ms: float
+    reached: Reached, areas: Sequence[str], history: History
 ) -> tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]:
     """The status of an answer, areas with a result, and gaps with their reasons."""
     address, token = reached.gateway
@@ -310,11 +308,12 @@ def _over_http(
         "areas": areas,
         "service": reached.service,
         "window": {"last_s": 5.0},
-        "slo": {"percentile": 99.0, "latency_ms": latency_ms},
+        "slo": {"percentile": 99.0, "latency_ms": history.latency_ms},
+        "timeout_ms": history.timeout_ms,
         "form": "aggregate",
     }
     # The gateway itself waits a second beyond the answer timeout.
-    limit_s = latency_ms * TIMEOUT_FACTOR / 1e3 + 1.0 + TRAVEL_S
+    limit_s = history.timeout_ms / 1e3 + 1.0 + TRAVEL_S
     with closing(http.client.HTTPConnection(address, timeout=limit_s)) as connection:
         try:
             headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}

@@ -22,7 +22,7 @@ from lab.chaos.checker import broken
 from lab.chaos.clients import ASK_EVERY_S, Clients, has_topic
 from lab.chaos.fault_plan import Fault, plan
 from lab.chaos.fleet import Fleet, sensor
-from lab.chaos.history import LATENCY_MS, Events, History
+from lab.chaos.history import Events, History
 from lab.chaos.injector import Injector
 from testkit.damage import HISTORY
 
@@ -56,15 +56,13 @@ def live(
     seconds: float,
     say: Callable[[str], None],
     ask_every_s: float = ASK_EVERY_S,
-    latency_ms: float = LATENCY_MS,
 ) -> History:
     """What clients saw of the fleet while these faults came, at least for so long. All masters are
-    asked so often, with that latency as the objective."""
+    asked so often."""
     history = History(
         seed,
         homes=fleet.homes,
         agreed=fleet.agreed,
-        latency_ms=latency_ms,
         start_s=fleet.start_s,
     )
     with Clients(history, fleet.reached, [*fleet.homes], ask_every_s) as clients:

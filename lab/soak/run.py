@@ -34,8 +34,6 @@ from lab.soak.sampler import KINDS, Sampler, Series
 NAME: Final = "soak"
 SENSOR: Final = sensor(0.25)
 BROWSERS: Final = 3
-# Nodes emulate their hardware, which has no answer within half a second at this load.
-LATENCY_MS: Final = 3_000.0
 LIMIT_PERCENT: Final = 1.0
 SAMPLES: Final = 400
 MAX_SAMPLE_S: Final = 30.0
@@ -96,7 +94,6 @@ def soak(options: Options) -> Soaked:
                 options.seconds,
                 lambda _: None,
                 options.iads / options.rate_per_s,
-                LATENCY_MS,
             )
     save(history, options.directory / f"{NAME}.jsonl")
     series = sampler.points | latencies(history)

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import json
 import signal
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +26,7 @@ PATIENCE_MS = PATIENCE_S * 1e3
 MESSAGE = {"time_ms": 1.8e12, "temperature": 22.0, "humidity": 45.0}
 AREA = "b1/m{}"  # its output has it, too: so it tells messages apart
 AGAIN_S = 2.0
+LIVING_S = 0.5
 FILTER = 'topic = "{}" and kind = "output"'
 OBJECTIVE = Slo(90.0, 1_000.0)
 # A record twice a second instead of once a minute, and moves that cost next to nothing: masters on
@@ -140,6 +143,24 @@ class People:
         ):
             took += [self._round(name) for _ in range(10) for name in self._outputs]
         return took
+
+    @contextmanager
+    def living(self) -> Iterator[None]:
+        """They live on in another thread: the subscriptions of a client that is silent for a minute
+        end."""
+        over = threading.Event()
+        with ThreadPoolExecutor(1) as pool:
+            lived = pool.submit(self._live_until, over)
+            try:
+                yield
+            finally:
+                over.set()
+            lived.result()
+
+    def _live_until(self, over: threading.Event) -> None:
+        while not over.wait(LIVING_S):
+            for name in self._outputs:
+                self._round(name)
 
     def _round(self, name: str) -> float:
         began_s = time.perf_counter()

@@ -74,7 +74,8 @@ def test_topics_follow_the_load_from_floor_to_floor(spark, building):
     shifted = datetime.now(UTC)
     with building.people("b", names) as people:
         people.live(FEWEST)
-        step = follower.look(shifted)
+        with people.living():
+            step = follower.look(shifted)
         assert step.moves == 2, step.lines
         (line,) = step.lines
         assert line.startswith("makes 2 moves, ")
@@ -110,19 +111,22 @@ def test_load_goes_to_and_fro_and_percentiles_hold(spark, spacious_building):
     began = datetime.now(UTC)
     with building.people("a", names) as people:
         people.live(LONG)
-        assert follower.look(began).moves == 0  # it is cheapest where it is
+        with people.living():
+            assert follower.look(began).moves == 0  # it is cheapest where it is
     for floor in SHIFTS:
         shifted = datetime.now(UTC)
         with building.people(floor, names) as people:
             before = people.live(LONG)
-            step = follower.look(shifted)
+            with people.living():
+                step = follower.look(shifted)
             assert step.moves == len(names), step.lines
             for name in names:
                 building.wait_until_at(name, floor)
             people.live(LONG)
             moved = datetime.now(UTC)
             after = people.live(LONG)
-            assert follower.look(moved).moves == 0  # and stays
+            with people.living():
+                assert follower.look(moved).moves == 0  # and stays
         told = {
             "to": floor, "line": step.lines[0], "messages": len(before) + len(after),
             "before_ms": percentiles(before), "after_ms": percentiles(after),
