@@ -37,14 +37,15 @@ def result(
 ) -> Result:
     """A result. Times are given in seconds and reported in `unit` (ns, us, ms or s); values of any
     other unit are reported unchanged. The goal is a value of at most `most` and at least `least`, a
-    ratio of at least `least_ratio`, and what else has to hold, in words. `more` adds further
-    fields."""
+    ratio of at least `least_ratio`, and what else has to hold, in words. There is no ratio to 0.
+    `more` adds further fields."""
     scale = SCALES.get(unit, 1.0)
     told = None
     ratio = None
     if peer is not None and peer_value is not None:
         told = f"{peer}: {peer_value * scale:.4g} {unit}"
-        ratio = round(value / peer_value if unit.endswith("/s") else peer_value / value, 3)
+        above, below = (value, peer_value) if unit.endswith("/s") else (peer_value, value)
+        ratio = round(above / below, 3) if below else None
     number = float(f"{value * scale:.4g}")
     goals: list[tuple[str, bool]] = []
     if most is not None:
@@ -52,8 +53,8 @@ def result(
     if least is not None:
         goals.append((f"≥ {least * scale:g} {unit}", value >= least))
     if least_ratio is not None:
-        assert ratio is not None, "a ratio to nothing"
-        goals.append((f"ratio ≥ {least_ratio:.3g}", ratio >= least_ratio))
+        assert peer_value is not None, "a ratio to nothing"
+        goals.append((f"ratio ≥ {least_ratio:.3g}", ratio is None or ratio >= least_ratio))
     goals += (also or {}).items()
     return {
         "name": name,

@@ -151,7 +151,7 @@ def chaos(
     return command.run(options, results or directory)
 
 
-@lab.command(short_help="Run everything for hours: what grows, slows down or is lost.")
+@lab.command(short_help="Run everything for hours: what grows or is lost.")
 @click.option(
     "--minutes",
     type=Number(1, 100_000),

@@ -3,6 +3,7 @@ background, and rooms at a real broker, of `fleet up` and of a demo."""
 
 import os
 import re
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
@@ -49,6 +50,7 @@ def seen(listener):
         return dict(listener.newest)
 
 
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
 def test_a_page_is_started_and_given_a_token(folder, environment):
     text = pages.script(GATEWAY, "Start it", "Tokens")
     assert re.search(INSTALL, text)
