@@ -42,7 +42,7 @@ def together(runs: Iterable[list[SendPush]]) -> list[SendPush]:
 
 
 def _content(message: SentPush) -> Notification | ShortContent | None:
-    """What the same message can tell several subscriptions: one object for all of them."""
+    """Content that one message shares among several subscriptions: one object for all of them."""
     if isinstance(message, ShortNotified):
         return message.of
     return message.notification if isinstance(message, Notified) else None

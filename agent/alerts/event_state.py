@@ -32,7 +32,7 @@ class SaveNodeState(Struct, frozen=True, gc=False):
 
 
 class NodeHome(Struct, frozen=True, array_like=True):
-    """What a master keeps of a node, to be handed over with its home: the events that were
+    """A master's state of a node, to be handed over with its home: the events that were
     recorded, those that are in the spool or were, by history; open faults, raised triggers."""
 
     recorded: dict[str, Taken]
@@ -90,7 +90,7 @@ class EventState:
         return self._changed(nodes, records)
 
     def home(self, node: str, spooled: dict[str, Taken]) -> NodeHome:
-        """What is handed over of a node. O(events that are remembered)."""
+        """State of a node to hand over. O(events that are remembered)."""
         return NodeHome(
             self._recorded.of(node), spooled, self._faults.of(node), self._triggers.of(node)
         )

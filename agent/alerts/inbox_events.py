@@ -170,7 +170,7 @@ InboxInstruction = InboxChange | SendPush | StartSubscription | EndSubscription
 
 
 class SavedInboxes(_Struct, frozen=True):
-    """What was kept on disk: subscriptions by number with their clients' cursors; items by number,
+    """State kept on disk: subscriptions by number with their clients' cursors; items by number,
     without body where no client needs it; and the item at each position, the positions of one
     subscription ascending."""
 

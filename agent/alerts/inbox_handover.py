@@ -103,7 +103,7 @@ class InboxCopy(Struct, frozen=True, array_like=True):
         return self.last - len(self.of) + 1
 
     def items(self) -> Iterator[tuple[Key, Content | None]]:
-        """What is at its positions, ascending, with content where it is kept."""
+        """Items at its positions, ascending, with content where it is kept."""
         bodiless = len(self.of) - len(self.contents)
         for n, (of, sequence) in enumerate(zip(self.of, self.sequences, strict=True)):
             key: Key = self.losses[-1 - of] if of < 0 else Origin(*self.histories[of], sequence)
@@ -177,7 +177,7 @@ class MovableInboxes(Inboxes):
         return peer
 
     def remembered(self, client: str, id_: str) -> InboxCopy:
-        """What the inbox remembers and its client has: for a standby inbox to learn."""
+        """Origins that the inbox remembers and its client has: for a standby inbox to learn."""
         inbox = self._by_key[client, id_]
         items = list(inbox.known)
         beyond = max(0, inbox.last - inbox.acknowledged)
@@ -231,7 +231,7 @@ class MovableInboxes(Inboxes):
     def forget_known(
         self, client: str, id_: str, knows: Callable[[Key], bool]
     ) -> list[InboxInstruction]:
-        """What the standby inbox has collected, and the source's inbox is known to have."""
+        """Notifications that the standby inbox has collected, and the source's is known to have."""
         number = self._by_key[client, id_].number
         collected = self._collected[number]
         dropped = self._dropped.pop(number, {})
@@ -274,7 +274,7 @@ class MovableInboxes(Inboxes):
     def take(
         self, client: str, id_: str, contents: Iterable[Content]
     ) -> tuple[list[InboxInstruction], int]:
-        """What the source forwards, for the client's inbox, or, if it has moved on, for the one
+        """Take what the source forwards, for the client's inbox, or, if it moved, for the one
         that forwards; and how many of these are new here."""
         if self.has(client, id_):
             inbox = self._by_key[client, id_]
@@ -364,7 +364,7 @@ class MovableInboxes(Inboxes):
         ]
 
     def _forwarded(self, id_: str, of: str | None = None) -> list[Item]:
-        """What waits to be forwarded from inboxes of this id and name."""
+        """Notifications that wait to be forwarded from inboxes of this id and name."""
         return [item for inbox in self._forwarding(id_, of) for item in inbox.kept]
 
     def _put_all(self, inbox: Inbox, items: Iterable[Item]) -> list[InboxChange]:

@@ -132,7 +132,7 @@ class Spool:
         return self._bytes
 
     def of(self, history: str) -> set[Origin]:
-        """What is spooled of this history. O(spooled)."""
+        """Spooled notifications of this history. O(spooled)."""
         return {origin for origin in self._spooled if origin.history == history}
 
     def unsettled(self, history: str) -> list[Notification]:
@@ -188,7 +188,7 @@ class Spool:
             self._losses.restore(lost, now)
 
     def taken_of(self, node: str, histories: Iterable[str]) -> dict[str, Taken]:
-        """Which events of these histories of a node were spooled, by history. O(those known)."""
+        """Spooled events of these histories of a node, by history. O(those known)."""
         window = self._window_of(node)
         return {history: window.of((node, history)) for history in histories}
 

@@ -125,7 +125,7 @@ SpoolInstruction = SpoolChange | Accepted | PublishSpooled | TellLost
 
 
 class SavedSpool(_Struct, frozen=True):
-    """What was kept on disk, each in the order of creation."""
+    """State that was kept on disk, each in the order of creation."""
 
     spooled: tuple[tuple[int, bytes], ...] = ()
     taken: tuple[tuple[str, str, Taken], ...] = ()  # node, history

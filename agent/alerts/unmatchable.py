@@ -68,7 +68,7 @@ def doubt(
 
 
 def _nameless(conjunction: Conjunction, names: Names, nearest: Nearest) -> str:
-    """Which name the filter wants that none known has."""
+    """The name in the filter that none known has."""
     for predicate in conjunction:
         if predicate.attribute not in NAMED or predicate.operator not in ("=", "in", "prefix"):
             continue
@@ -113,7 +113,7 @@ def _unknown(_area: str, _known: AreaSet) -> str:
 
 
 def _nobody(conjunction: Conjunction, known: Sequence[AreaSet], nearest: Nearest) -> str:
-    """Which area the filter names that none of these overlaps; without known areas, none can be
+    """The area in the filter that none of these overlaps; without known areas, none can be
     ruled out."""
     for predicate in conjunction if known else ():
         if predicate.attribute != "area" or predicate.operator not in ("=", "in", "under"):
@@ -133,7 +133,7 @@ def _nobody(conjunction: Conjunction, known: Sequence[AreaSet], nearest: Nearest
 
 
 def _meant(predicate: Predicate, nearest: Nearest) -> str:
-    """What may have been meant by an attribute that no alert has: another one, or a channel."""
+    """The attribute, or channel, that may have been meant by one that no alert has."""
     if near := nearest(predicate.attribute, ATTRIBUTES):
         return f"; did you mean {near}?"
     if predicate.operator in ("in", "prefix", "under", "present"):

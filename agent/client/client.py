@@ -174,7 +174,7 @@ class Client(Connection[ClientReply]):
         timeout_ms: float = 5_000.0,
         label: str = "",
     ) -> Answer:
-        """What the masters know of these areas, by default all: each result has `name`, if the room
+        """The masters' facts about these areas, by default all: each result has `name`, if the room
         has one, and `about`: channels with units, raised triggers, when something was heard. The
         answer has the `services` that this client may query. No node is asked. Where there is no
         service `default`, none named means all of them. Raises as `query` does."""

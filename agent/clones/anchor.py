@@ -27,7 +27,7 @@ TAKEN_NAMES: Final = frozenset({*RESERVED, PEER, "time_ms"})
 
 
 class Anchor(StateMachine):
-    """What is on disk of it is in `kept` and `taken`."""
+    """Its state on disk is in `kept` and `taken`."""
 
     __slots__ = (
         "asker", "due_s", "had", "handle", "kept", "missed", "next_round_s", "pauses", "peers",
@@ -148,5 +148,5 @@ def reading_of(result: TaskResult) -> Output:
 
 
 def own_part(output: Output) -> Output:
-    """What the clone's processor chose."""
+    """The output that the clone's processor chose."""
     return {key: value for key, value in output.items() if key not in (*RESERVED, PEER)}

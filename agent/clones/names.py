@@ -12,7 +12,7 @@ SECRET_BYTES: Final = 32
 
 
 def digest_of(device: str) -> str:
-    """What another master is asked about, in place of the name of its device."""
+    """Pseudonym in questions to another master, in place of the name of its device."""
     return sha256(device.encode()).hexdigest()
 
 

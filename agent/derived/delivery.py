@@ -20,7 +20,7 @@ RESEND_S: Final = 30.0
 
 
 class Waiting(NamedTuple):
-    """What the clone computed, at that wall time in ms."""
+    """Values that the clone computed, at that wall time in ms."""
 
     position: int
     time_ms: int

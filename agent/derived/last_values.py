@@ -22,7 +22,7 @@ Channels = dict[Channel, Known]
 
 
 class Device(Struct):
-    """What is known of a device: the readings by area, and what its clone computed."""
+    """Last known values of a device: the readings by area, and the values that its clone made."""
 
     areas: tuple[str, ...]
     readings: dict[str, Channels] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class LastValues:
         return iter(self._devices)
 
     def known(self, device: str) -> Device | None:
-        """What is known of a device, to be kept on disk."""
+        """Last known values of a device, to be kept on disk."""
         return self._devices.get(device)
 
     def keep(self, device: str, areas: Iterable[str], before: Device | None = None) -> None:

@@ -19,7 +19,7 @@ Names = dict[str, None]
 
 
 class _Capability(Struct):
-    """What all IADs offer of one capability.
+    """All offers of IADs for one capability.
 
     An IAD is noted once at an area and at each area above it, not once for every area below these:
     which of its areas lie below, `collect` finds in its sorted `areas`.

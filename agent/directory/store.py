@@ -49,7 +49,7 @@ class Store:
         )
 
     def load(self) -> Directory:
-        """What the file held when it was opened."""
+        """Contents of the file when it was opened."""
         return Directory(self._loaded.epoch, self._loaded.version, self._loaded.entries)
 
     def write(self, edit: Edit) -> None:

@@ -201,7 +201,7 @@ class Link(EventMachine[Instructions]):
         return f"link of {self._hello.node}"
 
     def handle(self, event: Event, now: float) -> Instructions:
-        """What to do about `event` at monotonic time `now`; InvalidTransition if it cannot be."""
+        """Actions for `event` at monotonic time `now`; InvalidTransition if it cannot be."""
         joined = self.state is State.JOINED
         kind = type(event)
         if joined and kind in FROM_MASTER:

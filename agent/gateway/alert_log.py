@@ -63,7 +63,7 @@ class Loss(Struct, frozen=True, omit_defaults=True):
 
 
 class Logged(Struct, frozen=True):
-    """What stands at a position: a notification, or a loss. `received_ms` is by this gateway's
+    """Entry at a position: a notification, or a loss. `received_ms` is by this gateway's
     clock. A loss that is told to one reader alone has the last position that it stands for."""
 
     position: int
@@ -361,7 +361,7 @@ class AlertLog:
 
 
 def raised_by(entry: Logged) -> tuple[str, Raised | None] | None:
-    """What an entry changes of what is raised: a key, and what stands there now; None if it is no
+    """Effect of an entry on the raised alerts: a key, and its new value; None if it is no
     trigger's alert. Each node's trigger has a key of its own, by its history."""
     notification = entry.notification
     told = {} if notification is None else notification.attributes

@@ -51,7 +51,7 @@ OF = Parameter(
 
 
 class SessionInfo(Struct, frozen=True):
-    """Who asks, and what. `iads` are those that answered last."""
+    """The sender of a request, and its subject. `iads` are those that answered last."""
 
     role: Role
     name: str
@@ -108,7 +108,7 @@ class AlertsPage(Struct, frozen=True):
 
 
 class RaisedList(Struct, frozen=True):
-    """What is raised now, the longest first."""
+    """Alerts that are raised now, the longest first."""
 
     raised: list[RaisedNow]
 
@@ -137,7 +137,7 @@ class OutputsPage(Struct, frozen=True):
 
 
 async def session(asked: Asked) -> Reply:
-    """Who asks."""
+    """The session of the caller."""
     gateway, caller = asked.gateway, asked.caller
     assert caller is not None
     kinds = gateway.hub.deadlines.kinds()
@@ -226,12 +226,12 @@ async def alerts(asked: Asked) -> Reply:
 
 
 async def raised(asked: Asked) -> Reply:
-    """What is raised now."""
+    """Alerts that are raised now."""
     return json_reply(RaisedList(asked.gateway.hub.raised()))
 
 
 async def deadlines(asked: Asked) -> Reply:
-    """What the gateway saw of answers, and for operators the queues of nodes."""
+    """Answers that the gateway saw, and for operators the queues of nodes."""
     assert asked.caller is not None
     nodes: list[NodeQueue] = []
     if asked.gateway.operator is not None and asked.caller.may("operator"):
@@ -315,7 +315,7 @@ async def fleet(asked: Asked) -> Reply:
 
 
 async def placement(asked: Asked) -> Reply:
-    """Where units live, as ``fleet placement show --json`` prints it."""
+    """Places of units, as ``fleet placement show --json`` prints them."""
 
     def show(operator: Operator) -> PlacementReport:
         return operator.ask_placement(ShowPlacement(f"g{time.monotonic_ns():x}"), OPERATOR_MS)

@@ -169,7 +169,7 @@ class App:
         return told == "https" and self._is_proxy(peer)
 
     def _caller(self, request: Request) -> Caller | None:
-        """Who asks: by the token, or else by the cookie."""
+        """The caller: by the token, or else by the cookie."""
         given = request.headers.getlist("authorization")
         if given:
             kind, _, secret = given[0].partition(" ")

@@ -109,7 +109,7 @@ class GatewayOperator(Section, frozen=True):
 
 
 class GatewayHttp(Section, frozen=True):
-    """Where the page and the API are served. Beyond this host only with TLS or behind a proxy."""
+    """Address of the page and the API. Beyond this host only with TLS or behind a proxy."""
 
     listen: Annotated[
         str,
@@ -182,7 +182,7 @@ class GatewayHttp(Section, frozen=True):
 
     @property
     def url(self) -> str:
-        """Where the page is: by the first of the names configured, else by the address."""
+        """Address of the page: by the first of the names configured, else by the address."""
         is_secure = bool(self.certificate or self.proxies)
         scheme = "https" if is_secure else "http"
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -198,7 +198,7 @@ class GatewayHttp(Section, frozen=True):
 
 
 class GatewayAccess(Section, frozen=True):
-    """Who may read and ask."""
+    """Rights to read and to query."""
 
     file: Annotated[
         File,

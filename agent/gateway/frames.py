@@ -197,7 +197,7 @@ def with_sparks(rooms: Rooms, room: Room) -> dict[str, Any]:
 
 
 def changes(rooms: Rooms, since: int, now_ms: int) -> Changes:
-    """What changed after version `since`, for who has a snapshot of the same shape. O(rooms)."""
+    """Changes after version `since`, for a reader with a snapshot of the same shape. O(rooms)."""
     found = rooms.since(since)
     places = [place for place, _ in found]
     dense = len(places) > 1 and places[-1] - places[0] + 1 == len(places)

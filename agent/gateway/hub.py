@@ -31,7 +31,7 @@ LABEL: Final = "console"
 
 
 class Watcher(Protocol):
-    """What has the fleet watched, in a thread of its own."""
+    """Has the fleet watched, in a thread of its own."""
 
     def start(self) -> None:
         """Begin; again after `stop`, too."""
@@ -138,7 +138,7 @@ class Hub:
         return "" if room is None else room.name
 
     def raised(self) -> list[RaisedNow]:
-        """What is raised now; for any thread."""
+        """Alerts that are raised now; for any thread."""
         return raised_now(self._alerts.raised, self._asked_raised)
 
     def _begin(self) -> None:
@@ -181,7 +181,7 @@ class Hub:
         self._changed(changed, always=self.rooms.version != version)
 
     def learned(self, about: Answer) -> None:
-        """What the master knows of areas."""
+        """The master's knowledge of areas."""
         self._asked_raised = asked_raised(about, self.now_ms())
         if about.services is not UNSET:
             self.services = about.services
@@ -240,7 +240,7 @@ class Hub:
         return self._snapshot[1]
 
     def changes_frame(self, since: int) -> Frame:
-        """What changed after a version, made once for all who have that one."""
+        """Changes after a version, made once for all readers of that one."""
         if self._changes_version != self.rooms.version:
             self._changes_version = self.rooms.version
             self._changes.clear()
@@ -261,7 +261,7 @@ class Hub:
         return found
 
     def raised_frame(self) -> Frame:
-        """What is raised now, made once for all."""
+        """Alerts that are raised now, made once for all."""
         key = self._alerts.newest, self._asked_raised
         if self._raised_frame is None or self._raised_frame[0] != key:
             self._raised_frame = key, frames.raised_frame(self.raised())

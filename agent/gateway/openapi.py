@@ -104,7 +104,7 @@ def _operation(
 
 
 def _leave_out(schema: dict[str, Any], names: tuple[str, ...]) -> None:
-    """What the gateway fills in."""
+    """Fields that the gateway fills in."""
     for name in names:
         schema.get("properties", {}).pop(name, None)
     if "required" in schema:

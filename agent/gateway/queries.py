@@ -161,7 +161,7 @@ def _window(asked: Asked) -> Window:
 
 
 def _services(asked: Asked, channels: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Which services are asked, and for which channels: one that is named, or those whose
+    """The services to ask, and their channels: one that is named, or those whose
     capability is a channel wanted."""
     if service := asked.text("service"):
         return {service: channels}

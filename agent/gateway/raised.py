@@ -29,7 +29,7 @@ class RaisedNow(Struct, frozen=True):
 
 
 class AskedRaised(Struct, frozen=True):
-    """What the master said of its areas when it was asked at `asked_ms`, by this clock."""
+    """The master's statement about its areas when it was asked at `asked_ms`, by this clock."""
 
     asked_ms: int
     areas: frozenset[str]
@@ -37,7 +37,7 @@ class AskedRaised(Struct, frozen=True):
 
 
 def asked_raised(about: Answer, asked_ms: int) -> AskedRaised:
-    """What an answer of form `about` says is raised."""
+    """Raised alerts in an answer of form `about`."""
     raised, areas = {}, set()
     for result in about.results:
         if result.about is not None:

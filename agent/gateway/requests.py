@@ -51,7 +51,7 @@ class Stream(NamedTuple):
 
 
 class Gateway(Struct, eq=False):
-    """What endpoints work with."""
+    """Objects that endpoints work with."""
 
     config: GatewayConfig
     folder: Path

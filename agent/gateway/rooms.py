@@ -279,7 +279,7 @@ def _shape_of(room: Room) -> tuple[object, ...]:
 
 
 def facts_of(answer: Answer) -> list[AreaFacts]:
-    """What an answer of form `about` tells of areas."""
+    """Facts about areas in an answer of form `about`."""
     return [
         AreaFacts(
             result.area,

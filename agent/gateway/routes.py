@@ -32,7 +32,7 @@ for _each in ENDPOINTS:
 
 @cache
 def description(version: str) -> bytes:
-    """What `described` replies, in JSON."""
+    """The reply of `described`, in JSON."""
     return msgspec.json.encode(openapi.describe(ENDPOINTS, version))
 
 

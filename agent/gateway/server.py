@@ -100,7 +100,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where the page is, as a browser on this host reaches it."""
+        """URL of the page, as a browser on this host reaches it."""
         return self._config.http.url
 
     def first_link(self) -> str:

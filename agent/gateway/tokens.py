@@ -73,7 +73,7 @@ class Session(Struct, frozen=True):
 
 
 class AccessFile(Struct, frozen=True):
-    """What is in the file."""
+    """Contents of the file."""
 
     tokens: tuple[Token, ...] = ()
     links: tuple[Link, ...] = ()
@@ -86,7 +86,7 @@ class AccessFile(Struct, frozen=True):
 
 
 class Caller(Struct, frozen=True):
-    """Whose request it is. `name` is empty for a browser; `key` tells callers apart."""
+    """The sender of a request. `name` is empty for a browser; `key` tells callers apart."""
 
     name: str
     role: Role
@@ -190,7 +190,7 @@ def open_session(path: str, code: str, lasting_s: float) -> tuple[str, Role] | N
 
 
 def hash_of(secret: str) -> str:
-    """What the file has of a token, a session's secret or a link's code."""
+    """Entry of a token, a session's secret or a link's code in the file."""
     return sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 
@@ -266,7 +266,7 @@ def _write(path: str, text: bytes) -> None:
 
 
 def _leave_to_owner(file: int, path: str) -> None:
-    """What root writes belongs to who had it, or has the folder: the gateway, which is not root,
+    """Give a file that root writes to its former owner, or the folder's: the gateway, not root,
     reads and changes it, too."""
     if os.geteuid():
         return
@@ -280,7 +280,7 @@ def _private(path: str, flags: int) -> int:
 
 
 class Access:
-    """Who a secret belongs to, by the file at `path`. A broken file leaves the previous version in
+    """Owners of secrets, by the file at `path`. A broken file leaves the previous version in
     force; `problem` says what is wrong with it."""
 
     def __init__(self, path: str, *, now_ms: Callable[[], int] = wall_ms) -> None:
@@ -296,7 +296,7 @@ class Access:
         return self._file.value.is_new
 
     def find(self, secret: str) -> Caller | None:
-        """Whose token or session this is; None if it is not valid now."""
+        """The owner of this token or session; None if it is not valid now."""
         if len(secret) > MAX_TOKEN:
             return None
         self.refresh()

@@ -34,20 +34,20 @@ FAILURES: Final = (NoReplyError, WatchError, ValueError, OSError, zmq.ZMQError)
 
 
 class Told(Protocol):
-    """Who is told: the hub, in its loop."""
+    """The receiver of updates: the hub, in its loop."""
 
     def took(self, service: str, answer: Answer) -> None:
         """A round of the watch of a service."""
 
     def learned(self, about: Answer) -> None:
-        """What the master knows of areas."""
+        """The master's knowledge of areas."""
 
     def told(self, state: Link, message: str = "") -> None:
         """How the link to the master is."""
 
 
 class Watched(Struct, frozen=True):
-    """What is watched; no `services`, or `areas`: all that the master names."""
+    """The subject of a watch; no `services`, or `areas`: all that the master names."""
 
     services: tuple[str, ...]
     areas: tuple[str, ...]
@@ -153,7 +153,7 @@ class _Turn:
         return {name: each for name, each in found.items() if each}
 
     def _first(self, service: str, areas: tuple[str, ...]) -> None:
-        """What there is now, before the first round."""
+        """The current state, before the first round."""
         slo, every_s = self._watched.slo, self._watched.every_s
         answer = self._client.query(
             areas,
@@ -222,5 +222,5 @@ class FromThread:
 def configured(
     services: tuple[str, ...], areas: tuple[str, ...], every_s: float, latency_ms: float
 ) -> Watched:
-    """What a configuration has watched, with an objective that lets all else go first."""
+    """Watches of a configuration, with an objective that lets all other queries go first."""
     return Watched(services, areas, every_s, Slo(99.0, latency_ms))

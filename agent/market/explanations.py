@@ -50,7 +50,7 @@ def shortage(
     most: int,
     unmeasured: Collection[str],
 ) -> str:
-    """What limits `terms`, which in addition to what is sold are not affordable (see
+    """The limit of `terms`, which in addition to what is sold are not affordable (see
     `estimation.affordable`), and what would help; `unmeasured` nodes have an assumed mean."""
     if affordable(terms, means_s, {}, most):
         return "its pods are sold to other services: ask for a lower rate, or later"

@@ -131,7 +131,7 @@ class Negotiation:
 
     @property
     def explanation(self) -> str:
-        """What the buyer may do if too few remain."""
+        """The buyer's options if too few remain."""
         wanted = self._wanted
         answers = {iad: c.offer for iad, c in self._out.items()}
         short = wanted.fewest - len(self._candidates)
@@ -270,7 +270,7 @@ def _step(candidate: _Candidate) -> Step:
 
 
 def wanted_by(request: CreateService, fewest: int) -> Wanted:
-    """What a request asks of sellers, of which at least `fewest` must agree."""
+    """A request to sellers, of which at least `fewest` must agree."""
     return Wanted(
         request.service,
         request.capability,

@@ -29,7 +29,7 @@ REFRESH_S = 60.0
 
 
 class Delivery(Struct, frozen=True):
-    """What a member has not acknowledged yet: the current pool, or its removal from it."""
+    """A change that a member has not acknowledged yet: the current pool, or its removal from it."""
 
     member: Member
     stage: int = 0

@@ -425,7 +425,7 @@ class Seller:
     # --- for tests ---------------------------------------------------------------------------
 
     def check_invariants(self, means_s: Mapping[str, float] | None = None) -> None:
-        """What must hold between any two events; with `means_s`, the nodes' true and constant
+        """Invariants between any two events; with `means_s`, the nodes' true and constant
         means, also that every promise can be kept."""
         totals: dict[str, int] = {}
         for (node, service_id), count in self._pods.items():

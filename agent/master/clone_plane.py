@@ -105,7 +105,7 @@ class Devices(Protocol):
 
 
 class NoDevices:
-    """What clones put out is for subscribers only."""
+    """Outputs of clones are for subscribers only."""
 
     def __init__(self, state: State) -> None:
         self._state = state

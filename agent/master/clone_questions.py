@@ -113,7 +113,7 @@ class CloneQuestions:
         return id_
 
     def _answered(self, iad: str, id_: str) -> _Asked | None:
-        """What this master was asked; nobody answers for another."""
+        """Take the question that was asked of that master; no master answers for another."""
         asked = self._asked.get(id_)
         if asked is None or asked.iad != iad:
             return None

@@ -262,7 +262,7 @@ def _key(device: str, source: str, position: int) -> str:
 
 
 def _numbers(values: Mapping[str, object]) -> dict[str, float]:
-    """What of an output can be kept as a reading is."""
+    """The part of an output that can be kept as a reading is."""
     numbers = {
         name: float(value)
         for name, value in values.items()

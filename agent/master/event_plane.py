@@ -50,7 +50,7 @@ class Alerts(Protocol):
         gets whether all of it is there. What is refused is tried again."""
 
     def spooled_of(self, node: str, histories: Iterable[str]) -> dict[str, Taken]:
-        """Which events of these histories of a node are alerts that were spooled here."""
+        """The events of these histories of a node that are alerts and were spooled here."""
 
     def adopt(self, node: str, spooled: Mapping[str, Taken]) -> list[Any]:
         """Another master spooled these. Returns the changes to write."""
@@ -137,7 +137,7 @@ class EventPlane:
 
     @property
     def state(self) -> EventState:
-        """What is known of the nodes' events, such as the triggers that are raised now."""
+        """The known state of the nodes' events, such as the triggers that are raised now."""
         return self._state
 
     def described(self, status: NodeStatus) -> NodeStatus:
@@ -250,7 +250,7 @@ class EventPlane:
         self._held.pop(node, None)
 
     def home(self, node: str) -> bytes:
-        """What this master keeps of a node, for another to `adopt`."""
+        """This master's state of a node, for another to `adopt`."""
         spooled = self._alerts.spooled_of(node, self._state.histories(node))
         return msgspec.msgpack.encode(self._state.home(node, spooled))
 

@@ -53,10 +53,10 @@ class Kept(Struct, frozen=True, array_like=True):
 
 
 class Topics(Protocol):
-    """What holds back what units make."""
+    """Holds back the outputs of units."""
 
     def to_release(self, name: str) -> list[Release]:
-        """What a topic made and waits for room or disk."""
+        """Outputs of a topic that wait for room or disk."""
 
     def let_go(self, release: Release) -> None:
         """It may leave."""
@@ -143,7 +143,7 @@ class Guards:
         return len(self._guards)
 
     def told(self, unit: Unit) -> str:
-        """Where its standby is, and how it does."""
+        """The place and the state of its standby."""
         if not self._leases.judges:
             return "none: that takes a pool of at least three masters"
         guard = self._guards.get(unit)
@@ -413,7 +413,7 @@ class Guards:
             self._perform(guard, guard.machine.handle(t.Written(role)))
 
     def _look(self, guard: _Guard) -> None:
-        """What follows from the machine's new state."""
+        """React to the machine's new state."""
         machine, release = guard.machine, guard.waiting
         if machine is None or guard.void:
             return
@@ -488,6 +488,6 @@ class Guards:
 
 
 def kept_guards(state: State) -> dict[str, Kept]:
-    """What is on disk of topics with a standby, by name."""
+    """The stored state of topics with a standby, by name."""
     found = state.all(GUARD).items()
     return {name: msgspec.msgpack.decode(body, type=Kept) for name, body in found}

@@ -106,7 +106,7 @@ class HandoverActions:
             movable.work(unit)
 
     def _asking(self, entry: MovingUnit, event: Callable[[Any], h.Event]) -> Callable[[Any], None]:
-        """What the unit calls with its answer."""
+        """The callback that the unit calls with its answer."""
         entry.turn += 1
         return partial(self._answered, entry, entry.turn, event)
 

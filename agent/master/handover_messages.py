@@ -93,7 +93,7 @@ class Gathered:
 
 
 def read(unit: Unit, message: w.HandoverMessage, gathered: Gathered) -> h.Message | None:
-    """What was said; None for a part that is not the last, and for what is of no handover."""
+    """The message; None for a part that is not the last, and for a message of no handover."""
     match message:
         case w.MoveAsk(attempt, lease_s):
             return h.Ask(unit, attempt, lease_s)

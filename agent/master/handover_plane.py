@@ -144,7 +144,7 @@ class HandoverPlane:
         return (record.other or None) if gone else None
 
     def departed(self, kind: Kind) -> dict[str, str]:
-        """Where the units of this kind went that lived here, by name. O(units that ever moved)."""
+        """Present masters of units of this kind that lived here. O(units that ever moved)."""
         gone = {unit.name: self.where(unit) for unit in self._entries if unit.kind == kind}
         return {name: iad for name, iad in gone.items() if iad is not None}
 
@@ -340,7 +340,7 @@ class HandoverPlane:
             self._at_work = False
 
     def _look(self, entry: MovingUnit) -> None:
-        """What follows from the holder's new state."""
+        """React to the holder's new state."""
         holder, move = entry.holder, entry.move
         owned, entry.owned = entry.owned, holder.owns
         if holder.owns and not owned:

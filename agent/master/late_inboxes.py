@@ -51,7 +51,7 @@ class Batch(Struct, frozen=True, array_like=True):
 
 
 def contents_of(items: bytes) -> Iterable[Content] | None:
-    """What a batch has, in order; None if this version cannot read it."""
+    """The contents of a batch, in order; None if this version cannot read it."""
     try:
         return msgspec.msgpack.decode(items, type=Batch).contents()
     except (ValueError, msgspec.MsgspecError):
@@ -72,7 +72,7 @@ class _Inbox:
 
 
 def client_of(to: str, name: str) -> str:
-    """Whose the inbox of a unit is that has moved to that IAD."""
+    """The owner of the inbox of a unit that has moved to that IAD."""
     return f"{FORWARDING}{to}/{name}"
 
 
@@ -91,7 +91,7 @@ class LateInboxes:
         inbox.peer = partial(self._said, unit, inbox)
 
     def client(self, unit: Unit) -> str:
-        """Whose inbox that is; "" if there is none."""
+        """The owner of that inbox; "" if there is none."""
         return self._inboxes[unit].client if unit in self._inboxes else ""
 
     def id_of(self, unit: Unit) -> str:

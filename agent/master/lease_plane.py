@@ -129,7 +129,7 @@ def _told(iad: str, message: m.Message) -> LeaseTold:
 
 
 def _read(told: LeaseTold) -> m.Message | None:
-    """What was said; None for a word on nobody."""
+    """The lease message; None for a word on nobody."""
     kinds: dict[str, Callable[[], m.Message]] = {
         "renew": lambda: m.Renew(told.term, told.life, told.asked_s),
         "granted": lambda: m.Granted(told.term, told.life, told.asked_s),

@@ -32,7 +32,7 @@ class Movable(Protocol):
     on_late: Callable[[Unit], object]
 
     def units(self) -> Iterable[Unit]:
-        """What lives here, be it on its way elsewhere; not what is on its way to here."""
+        """Units that live here, also those on their way elsewhere; not those on their way here."""
 
     def lives(self, unit: Unit) -> bool:
         """Whether it is one of these."""
@@ -46,7 +46,7 @@ class Movable(Protocol):
     # --- at the source -------------------------------------------------------------------------
 
     def copy(self, unit: Unit) -> bytes:
-        """What the target needs to get ready, while the unit works on."""
+        """Data that the target needs to get ready, while the unit works on."""
 
     def forget_copy(self, unit: Unit) -> None:
         """The handover for which it was copied has ended, perhaps before the pause."""
@@ -89,7 +89,7 @@ class Movable(Protocol):
         """The final state has come: "", or why it cannot be taken."""
 
     def adopt(self, unit: Unit) -> Changes:
-        """What of the accepted state is to be on disk before the unit works here."""
+        """The part of the accepted state that must be on disk before the unit works here."""
 
     def work(self, unit: Unit) -> None:
         """Work on what was adopted, perhaps before a restart; nothing is put out before `own`."""
@@ -141,13 +141,13 @@ class Mover(Protocol):
 
 
 class Departures(Protocol):
-    """Where units went that lived here."""
+    """Present masters of units that lived here."""
 
     def departed(self, kind: Kind) -> dict[str, str]:
         """The IADs of those of a kind, by name."""
 
     def forget(self, unit: Unit) -> None:
-        """Where this one went does not matter any more."""
+        """Forget the present master of this one."""
 
     def bound_for(self, unit: Unit) -> str:
         """The IAD to which it is on its way from here; empty if it is not."""

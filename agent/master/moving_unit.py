@@ -14,7 +14,7 @@ from agent.placement.holder import Holder
 
 
 class MovingUnit:
-    """What a master knows of it."""
+    """A master's knowledge of a moving unit."""
 
     __slots__ = (
         "beginning",
@@ -64,7 +64,7 @@ class MovingUnit:
                 return target.source
 
     def forget_removed(self) -> None:
-        """What it was before it ended here does not keep another of its name away."""
+        """Its state before it ended here does not keep another of its name away."""
         if self.holder.machine is None and not self.movable.lives(self.holder.unit):
             record = self.holder.record
             self.holder = Holder(self.holder.unit, self.holder.timing)

@@ -86,7 +86,7 @@ class NodeHomes:
         return node not in self._away and node not in self._coming
 
     def choices(self, node: str) -> tuple[str, ...]:
-        """Where it may go."""
+        """The masters to which it may move."""
         hello = self._scheduler.node_at(node)
         return () if hello is None else hello.masters
 
@@ -103,7 +103,7 @@ class NodeHomes:
     # --- at the source -------------------------------------------------------------------------
 
     def copy(self, node: str) -> bytes:
-        """Where the node may go."""
+        """The masters to which the node may move."""
         return _encode(NodeCopy(self._iad, self.choices(node), self._not_yet(node)))
 
     def forget_copy(self, _node: str) -> None:
@@ -165,7 +165,7 @@ class NodeHomes:
         """Nothing was sent."""
 
     def end(self, _node: str) -> None:
-        """Where it went stays known."""
+        """Nothing to do: its new master stays known."""
 
     def forwarded(self, _node: str, _items: bytes, then: Callable[[int], object]) -> None:
         """Nothing to take."""
@@ -205,7 +205,7 @@ class NodeHomes:
         return ""
 
     def adopt(self, node: str) -> list[Any]:
-        """What is to be written before it lives here."""
+        """The state to write before it lives here."""
         return self._events.adopt(node, self._accepted.pop(node))
 
     def work(self, node: str) -> None:

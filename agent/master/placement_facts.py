@@ -111,7 +111,7 @@ class Measured:
     def facts(
         self, mode: Mode, pins: Mapping[Unit, str], delays: Sequence[Delay]
     ) -> PlacementFacts:
-        """What this master tells of itself. O(topics + subscriptions)."""
+        """This master's facts about itself. O(topics + subscriptions)."""
         config = self._config
         statuses = movable(self._topics.statuses)
         sizes = self._sizes() if statuses else {}

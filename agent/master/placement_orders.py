@@ -49,7 +49,7 @@ class PlacementOrders:
         view: View,
         silent: Sequence[str],
     ) -> str:
-        """What was done, for the operator. `silent` are masters of which nothing was heard lately.
+        """The result, for the operator. `silent` are masters of which nothing was heard lately.
         Raises PlacementError."""
         if not self._state.takes:
             raise PlacementError(NOT_NOW)

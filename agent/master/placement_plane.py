@@ -209,7 +209,7 @@ class PlacementPlane:
             self._hear_pins(self._gossip.told_by(same.iad))
 
     def facts(self) -> PlacementFacts:
-        """What this master tells of itself."""
+        """This master's facts about itself."""
         now = self._clock()
         return self._measured.facts(self._placer.mode, self._placer.pins, self._gossip.delays(now))
 

@@ -210,7 +210,7 @@ class PushPlane:
         self._commit.settle(then)
 
     def spooled_of(self, node: str, histories: Iterable[str]) -> dict[str, Taken]:
-        """Which events of these histories of a node are alerts that were spooled here."""
+        """The events of these histories of a node that are alerts and were spooled here."""
         return self._spool.taken_of(node, histories)
 
     def adopt(self, node: str, spooled: Mapping[str, Taken]) -> list[s.SpoolInstruction]:

@@ -107,7 +107,7 @@ def _unwritten(size: int) -> bytearray:
 
 
 def most_bytes(message: Message) -> int:
-    """What the reply takes as JSON, or more. O(results)."""
+    """Upper bound of the size of the reply as JSON. O(results)."""
     if isinstance(message, Round):
         message = message.answer
     if not isinstance(message, Answer | TaskResult):

@@ -25,7 +25,7 @@ UNREAD = (
 
 
 class RequestOrigin(Struct, frozen=True):
-    """Where a request came from, and the codec of its reply."""
+    """The origin of a request, and the codec of its reply."""
 
     identity: bytes
     codec: bytes

@@ -114,7 +114,7 @@ class SubscriberHomes:
     # --- at the source -------------------------------------------------------------------------
 
     def copy(self, name: str) -> bytes:
-        """What the inbox remembers."""
+        """Origins that the inbox remembers."""
         known = self._inboxes.remembered(*_key(name))
         self._told[name] = known.last
         return _encode(SubscriberCopy(self._iad, known))
@@ -173,7 +173,7 @@ class SubscriberHomes:
             self.late_inboxes.begin(unit, to, id_, self._inboxes.wanted(wanted, id_))
 
     def late(self, name: str) -> tuple[int, bytes] | None:
-        """What came for it here."""
+        """Notifications that arrived for it here."""
         return self.late_inboxes.late(unit_of(CLIENT, name))
 
     def kept(self, name: str, number: int) -> None:
@@ -264,7 +264,7 @@ class SubscriberHomes:
         return self._inboxes.end(*_key(name))
 
     def forwarded(self, name: str, items: bytes, then: Callable[[int], object]) -> None:
-        """What came to its former master."""
+        """Notifications that arrived at its former master."""
         if (contents := contents_of(items)) is None:
             then(UNREADABLE)
             return
@@ -298,7 +298,7 @@ class SubscriberHomes:
     # --- requests of clients -------------------------------------------------------------------
 
     def _sift(self, peer: Any, client: str, request: PushRequest) -> PushRequest | None:
-        """What is left of a request without what is not for an inbox that is at work here."""
+        """The rest of a request, without parts that are not for an inbox that is at work here."""
         if not (self._away or self._paused or self._coming or self._told):
             return request
         if isinstance(request, AcknowledgeNotifications):

@@ -14,7 +14,7 @@ from agent.wire.placement import MAX_TOLD_MOVES, MoveTold
 
 
 class ToldMoves:
-    """What the mover says of them, with what they were to gain, and those that still wait."""
+    """The mover's report of them, with their expected gains, and those that still wait."""
 
     def __init__(self, iad: str, mover: Mover, placer: Placer) -> None:
         self._iad = iad

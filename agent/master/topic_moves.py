@@ -133,7 +133,7 @@ class TopicMoves:
         return here and self._topics.incarnation(name) == id_
 
     def restore(self, unit: Unit, standing: Standing, other: str) -> bool:
-        """What the record on disk says; the topics have been restored by it."""
+        """Restore from the record on disk; the topics have been restored by it."""
         name = unit.name
         if standing in ("offered", "taken") and name not in self._topics:
             return False

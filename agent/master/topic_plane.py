@@ -222,7 +222,7 @@ class TopicPlane:
             self._to_release.append(release)
 
     def to_release(self, name: str) -> list[Release]:
-        """What a topic made and waits for room or disk."""
+        """Outputs of a topic that wait for room or disk."""
         return [each for each in self._to_release if each.name == name]
 
     def let_go(self, release: Release) -> None:
@@ -341,7 +341,7 @@ class TopicPlane:
         return self.mover.bound_for(Unit(KIND, name)) if self.mover is not None else ""
 
     def _forgets(self, name: str) -> str:
-        """Where the topic went, if that is all that this master knew of it: it is forgotten."""
+        """The topic's new master, if this one knew nothing else of it: the entry is forgotten."""
         if self.mover is None or name in self._topics:
             return ""
         if to := self._moved().get(name, ""):

@@ -41,7 +41,7 @@ class TopicShadows:
         return self._topics.incarnation(name) if name in self._topics else ""
 
     def named(self, name: str) -> bytes:
-        """What another master is asked to stand by for."""
+        """A request of another master to stand by."""
         return msgspec.msgpack.encode(
             Named(self._topics.topic(name), self._topics.incarnation(name))
         )

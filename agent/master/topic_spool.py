@@ -168,7 +168,7 @@ class TopicSpool:
     def _spooled(
         self, name: str, progress: Progress, notifications: Sequence[Notification]
     ) -> tuple[list[Any], tuple[Notification, ...]]:
-        """What is to be written of these, and what is to be published then."""
+        """Entries to write for these, and notifications to publish then."""
         events = tuple([s.EventAlerts(each.origin.sequence, (each,)) for each in notifications])
         brought = s.Brought(None, f"topic/{name}", progress.incarnation, progress.put_out, events)
         made = self._spool.handle(brought, self._clock()) if events else []
@@ -176,7 +176,7 @@ class TopicSpool:
         return [each for each in made if type(each) in STATEMENTS], tuple(fresh)
 
     def of(self, name: str, incarnation: str) -> list[Notification]:
-        """What a topic put out here and some subscriber's master may not have. O(spooled)."""
+        """Outputs published here that some subscriber's master may not have. O(spooled)."""
         return self._spool.unsettled(history_of(f"topic/{name}", incarnation))
 
     def take_over(
@@ -202,7 +202,7 @@ class TopicSpool:
             self.left(origin)
 
     def forget_copy(self, name: str) -> list[ForgetCopy]:
-        """What makes the disk forget the copy of a topic's state that it has."""
+        """The change that makes the disk forget its copy of a topic's state."""
         if name not in self.copied:
             return []
         self.copied.discard(name)

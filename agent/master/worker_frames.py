@@ -27,7 +27,7 @@ def frame(message: Request | Answer) -> bytes:
 
 
 class FrameError(ValueError):
-    """What was received is no frame, or no answer."""
+    """The received bytes are no frame, or no answer."""
 
 
 def decode_answer(body: bytes) -> Answer:

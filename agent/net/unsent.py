@@ -110,7 +110,7 @@ class Unsent:
 
 
 class _Stream:
-    """What was handed to libzmq for one connection, as positions in its stream of bytes. Frames
+    """Bytes handed to libzmq for one connection, as positions in its stream of bytes. Frames
     leave in their order, so what the kernel has taken tells which libzmq still holds. One thread
     hands over, another asks."""
 

@@ -88,7 +88,7 @@ class Transmit(_Struct, frozen=True):
 
 
 class Up(_Struct, frozen=True):
-    """What is put from now on arrives, or the link goes down."""
+    """Messages put from now on arrive, or the link goes down."""
 
 
 class Down(_Struct, frozen=True):

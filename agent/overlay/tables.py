@@ -62,7 +62,7 @@ class Tables:
             Advertise: self._advertise,
             Unadvertise: self._unadvertise,
         }
-        """What users do, by kind. ValueError for a filter that makes no sense or one too many; then
+        """Changes by users, by kind. ValueError for a senseless filter or one too many; then
         nothing has changed."""
         self.messages: Final[dict[type, Callable[[BrokerId, Any], None]]] = {
             SubscriptionChange: self._subscription_update,
@@ -75,7 +75,7 @@ class Tables:
             CibClear: self._cib,
             CibState: self._cib,
         }
-        """What another broker says, by kind. ValueError if it cannot have said that."""
+        """Changes by another broker, by kind. ValueError if it cannot have said that."""
 
     # --- state -----------------------------------------------------------------------------------
 

@@ -71,7 +71,7 @@ class _Sought:
 
 
 class _Given(Struct, frozen=True):
-    """Which question a grant answers."""
+    """The question that a grant answers."""
 
     iad: str
     epoch: int

@@ -22,7 +22,7 @@ DELEGATED_S: Final = 1e7
 
 
 class Addition:
-    """What a unit would add to a master's account."""
+    """A unit's addition to a master's account."""
 
     __slots__ = (
         "deliveries",
@@ -65,7 +65,7 @@ class Congestion:
         """PlacementError, once before any price, if it names what is not in the world."""
 
     def cost(self, placement: Placement, at: int, plus: Addition) -> float:
-        """What the master's account costs with this addition; infinity if it may not be so."""
+        """Cost of the master's account with this addition; infinity if it may not be so."""
         return 0.0
 
     def toll(self, placement: Placement, at: int, plus: Addition) -> float:

@@ -213,7 +213,7 @@ class Gossip:
         return True
 
     def told_by(self, iad: str) -> PlacementFacts:
-        """What that master told last; KeyError if nothing."""
+        """The last message of that master; KeyError if nothing."""
         return self._heard[iad].facts
 
     def fresh(self, now: float) -> dict[str, PlacementFacts]:
@@ -225,7 +225,7 @@ class Gossip:
         return [iad for iad in peers if iad not in self._heard]
 
     def known(self, now: float) -> list[KnownFacts]:
-        """What masters told, those that are silent now included, by name."""
+        """Last messages of masters, those that are silent now included, by name."""
         for iad in [i for i, each in self._heard.items() if now - each.at_s > FORGET_S]:
             if not self._fresh(self._heard[iad], now):
                 del self._heard[iad]

@@ -180,7 +180,7 @@ class Source(StateMachine):
         return [Write(Record(self.unit, self.epoch + 1, "owner", self.target))]
 
     def _void(self) -> Message:
-        """What the target is told when the unit is taken back."""
+        """The message to the target when the unit is taken back."""
         if self.paused:
             return Reclaimed(self.unit, self.epoch)
         return Abort(self.unit, self.attempt)  # It was sent no `Final`.

@@ -29,7 +29,7 @@ MAX_AHEAD: Final = 1 << 20
 
 
 class Terms(Struct, frozen=True, array_like=True):
-    """What a member has on disk: its own term, and by master up to which term it is over."""
+    """A member's state on disk: its own term, and by master up to which term it is over."""
 
     own: int = 1
     over: dict[str, int] = {}

@@ -45,7 +45,7 @@ assert TOLD <= MAX_TOLD_ADDRESSES
 
 
 class _Known:
-    """Where a master is, or is said to be."""
+    """Address of a master, known or reported."""
 
     __slots__ = ("address", "dial_s", "failures", "heard_s", "iad", "news", "other", "sure", "told")
 
@@ -85,7 +85,7 @@ class Turn(Struct, frozen=True):
 
 
 class Membership:
-    """What one master knows of others. `now` is its own monotonic clock. `admits(iad)`: whether its
+    """A master's knowledge of others. `now` is its own monotonic clock. `admits(iad)`: whether its
     operator calls that master one of its own; others are neither kept nor dialled. `fixed` are
     partners by configuration: their connections are not of this machine, and stay."""
 
@@ -370,7 +370,7 @@ class Membership:
         return Members(self._iad, self._address, view, needs, tuple(self._selection(to, now)))
 
     def _selection(self, to: str, now: float) -> list[MemberAddress]:
-        """What is new, newest first; then what was told longest ago."""
+        """New entries, newest first; then those that were told longest ago."""
         oldest = now - STALE * self._round_s
         rows = [e for e in self._known.values() if e.heard_s >= oldest and e.iad != to]
         rows.sort(key=lambda e: (0, -e.heard_s) if e.news else (1, e.told))
@@ -404,7 +404,7 @@ class Membership:
         del self._known[away.iad]
 
     def _hear(self, told: Iterable[MemberAddress], now: float) -> None:
-        """What others say of masters."""
+        """Take the statements of others about masters."""
         for each in told:
             heard_s = now - each.age_ms / 1e3
             if each.iad == self._iad or each.age_ms / 1e3 > STALE * self._round_s:

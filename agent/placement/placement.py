@@ -17,7 +17,7 @@ from agent.placement.world import Client, Flow, PlacementError, Topic, Unit, Wor
 
 
 class Account:
-    """What a master has: `units`, `stand_ins` among them, and `homes` that are none; `processors`,
+    """A master's load: `units`, `stand_ins` among them, and `homes` that are none; `processors`,
     `storage` in bytes, `load` in CPU-seconds a second.
 
     `deliveries` (a second) are those of messages that homes here process themselves, and `distance`
@@ -54,7 +54,7 @@ class Account:
 
 
 class Members:
-    """Where a topic's members live, by master: the rate that is published, the number of
+    """Places of a topic's members, by master: the rate that is published, the number of
     subscribers, and `own`, the rate of those who do both and are not sent their own messages."""
 
     __slots__ = ("own", "published", "subscribers")
@@ -66,7 +66,7 @@ class Members:
 
 
 class Placement:
-    """Where each unit lives. `place`, `remove` and the changes of members keep the accounts."""
+    """Place of each unit. `place`, `remove` and the changes of members keep the accounts."""
 
     def __init__(self, world: World, places: Iterable[tuple[Unit, str]] = ()) -> None:
         """PlacementError if a unit has two owners, or names what is not there."""

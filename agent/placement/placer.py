@@ -247,7 +247,7 @@ class Placer:
             self.grants.release(granted.unit)
 
     def _clean(self, here: list[Unit], moving: set[Unit]) -> None:
-        """What concerned units that went away or are no more is over."""
+        """Forget matters of units that went away or are no more."""
         there = {*here, *moving}
         for unit in [each for each in self._wishes if each not in there]:
             del self._wishes[unit]

@@ -37,7 +37,7 @@ class Row(Struct, frozen=True):
 
 
 class _Terms:
-    """What the price of a unit is made of at any master, while it is nowhere."""
+    """Components of the price of a unit at any master, while it is nowhere."""
 
     __slots__ = (
         "client",
@@ -233,7 +233,7 @@ class Price:
         return (*world.draining, *(at for at in world.frozen if at != here))
 
     def _plus(self, terms: _Terms, at: int, outward: float) -> Addition:
-        """What the unit adds to a master's account."""
+        """The unit's addition to a master's account."""
         topics = self.placement.accounts[at].topics
         storage = terms.storage
         for name, spool_bytes in terms.spools:
@@ -250,7 +250,7 @@ class Price:
         )
 
     def _rest(self, terms: _Terms, at: int, outward: float) -> tuple[float, float, float]:
-        """What depends on the master alone: seconds to the client, congestion, opening."""
+        """Costs that depend on the master alone: seconds to the client, congestion, opening."""
         placement = self.placement
         client = terms.client * terms.reach[at] if terms.client and terms.reach else 0.0
         used = placement.accounts[at].in_use

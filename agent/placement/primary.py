@@ -49,7 +49,7 @@ class Primary(StateMachine):
     TRANSITIONS: ClassVar = PRIMARY_TRANSITIONS
 
     def __init__(self, unit: Unit, standby: str, term: int, epoch: int, number: int) -> None:
-        """What it says has numbers from `number` on, which no earlier process has used."""
+        """Its messages have numbers from `number` on, which no earlier process has used."""
         super().__init__()
         self.unit = unit
         self.standby = standby

@@ -87,7 +87,7 @@ class View:
         return self.placement.world
 
     def congestion(self) -> Congestion:
-        """What a full master costs, for prices in this world."""
+        """Cost of a full master, for prices in this world."""
         return congestion_of(self.world, self.model, self.delegate)
 
     def delegated(self) -> list[Unit]:
@@ -239,7 +239,7 @@ class View:
         )
 
     def _exchanges(self, owner: str, home: HomeFacts, clients: dict[str, Client]) -> list[Flow]:
-        """What passes between a home and other masters. With one that is not seen here it goes by
+        """Traffic between a home and other masters. With one that is not seen here it goes by
         way of the home's present one."""
         rates: dict[str, float] = {}
         for each in home.exchanges:
@@ -324,7 +324,7 @@ class View:
         return latency_s if latency_s > topic.objective.seconds else None
 
     def infeasible(self, unit: Unit) -> str:
-        """Which latency a topic would get that no master could keep alone; empty if one could."""
+        """The latency of a topic that no master could keep alone; empty if one could."""
         masters = range(len(self.world.masters))
         found = [self.alone_s(unit, at) for at in masters]
         least = min((each for each in found if each is not None), default=None)
@@ -454,7 +454,7 @@ def _master(facts: PlacementFacts) -> Master:
 
 
 def _flows(topics: Mapping[str, tuple[str, TopicFacts]]) -> list[Flow]:
-    """What topics take of each other, both directions together."""
+    """Traffic between topics, both directions together."""
     rates: dict[tuple[str, str], float] = {}
     for name, (_, told) in topics.items():
         for peer in told.peers:

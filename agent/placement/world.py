@@ -22,7 +22,7 @@ class PlacementError(ValueError):
 
 
 class Unit(Struct, frozen=True, order=True):
-    """What is placed: `home` of the client, `processor` of the topic, `clone` of the device."""
+    """Unit of placement: `home` of the client, `processor` of the topic, `clone` of the device."""
 
     kind: Kind
     name: str

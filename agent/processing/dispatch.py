@@ -72,7 +72,7 @@ class Dispatch:
         processor.queued = self._queues[processor.worker].push(key, processor)
 
     def _work(self, processor: Processor) -> Request:
-        """What it waits for."""
+        """The event that it waits for."""
         if processor.state == "loading":
             return "load" if processor.worker is None else ""
         if processor.state != "ready" or self._is_served(processor):

@@ -77,7 +77,7 @@ class Distributions:
 
 
 class Interval(Struct, frozen=True):
-    """What happened since the interval before: differences of the counters, distributions."""
+    """Measures since the interval before: differences of the counters, distributions."""
 
     counters: Counters
     spreads: dict[str, Spread]
@@ -85,7 +85,7 @@ class Interval(Struct, frozen=True):
 
 
 class Measures:
-    """What is counted and measured of a processor, and the same of the interval under way."""
+    """Counters and measures of a processor, and the same of the interval under way."""
 
     def __init__(self) -> None:
         self.counters = Counters()

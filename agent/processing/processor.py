@@ -225,5 +225,5 @@ class Processor(StateMachine):
         return self._back_off.next()
 
     def given_away(self) -> tuple[Message, ...]:
-        """What the next owner has to process, or, without a body, to skip as well."""
+        """Messages that the next owner has to process, or, without a body, to skip as well."""
         return tuple([Message(each.position, each.body) for each in self.inputs])

@@ -33,7 +33,7 @@ class Answered(Struct, frozen=True, gc=False):
 
 
 class Verdict(Enum):
-    """What an attempt that has ended means for its message."""
+    """The consequence of an ended attempt for its message."""
 
     DONE = "done"
     AGAIN = "again"

@@ -133,7 +133,7 @@ def merge_series(*parts: Series) -> Series:
 
 
 def merge_abouts(a: About, b: About) -> About:
-    """What both know of an area."""
+    """Merge both results for an area."""
     channels = {each.name: each for each in a.channels}
     for each in b.channels:
         if each.name not in channels or not channels[each.name].unit:

@@ -12,7 +12,7 @@ MAX_SETS: Final = 1_024
 
 
 class Remembered(Generic[T]):
-    """What was found for each tuple of areas. It is cleared when it has `MAX_SETS` of them, or
+    """Cache of the result for each tuple of areas. It is cleared when it has `MAX_SETS` of them, or
     `MAX_AREAS` in all: what is asked again is soon there again."""
 
     __slots__ = ("_found", "_room")
@@ -25,7 +25,7 @@ class Remembered(Generic[T]):
         return len(self._found)
 
     def get(self, areas: tuple[str, ...]) -> T | None:
-        """What was found for these areas. O(areas), of which each costs a few nanoseconds."""
+        """The result for these areas. O(areas), of which each costs a few nanoseconds."""
         return self._found.get(areas)
 
     def keep(self, areas: tuple[str, ...], found: T) -> T:

@@ -26,7 +26,7 @@ NOTHING_YET: Final = "its clone has none of these values yet"
 
 
 def nothing_known(_area: str, _channels: tuple[str, ...], _form: Form) -> None:
-    """Where there are no clones."""
+    """Stand-in for a master without clones."""
     return
 
 

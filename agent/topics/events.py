@@ -130,14 +130,14 @@ class Resumed(_Struct, frozen=True):
 
 
 class Released(_Struct, frozen=True):
-    """What `Release` said is on stable storage."""
+    """The content of `Release` is on stable storage."""
 
     name: str
     epoch: int
 
 
 class TopicKept(_Struct, frozen=True):
-    """What `KeepTopic` said is on stable storage."""
+    """The content of `KeepTopic` is on stable storage."""
 
     name: str
     epoch: int

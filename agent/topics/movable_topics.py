@@ -64,7 +64,7 @@ class MovableTopics(Topics):
         return [name for name, entry in entries if entry.owns and entry.topic.standby]
 
     def topic(self, name: str) -> Topic:
-        """What a topic is."""
+        """Definition of a topic."""
         return self._entries[name].topic
 
     def incarnation(self, name: str) -> str:

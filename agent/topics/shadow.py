@@ -28,7 +28,7 @@ MAX_KNOWN_IN_ALL: Final = 500_000
 
 
 class Named(Struct, frozen=True, array_like=True):
-    """What a standby is asked to stand by for; the `incarnation` names the topic's inbox."""
+    """Request to a standby; the `incarnation` names the topic's inbox."""
 
     topic: Topic
     incarnation: str
@@ -46,7 +46,7 @@ class Checkpoint(Struct, frozen=True, array_like=True):
 
 
 class Shadow:
-    """What a standby has of a topic: the last checkpoint, what the inbox remembers and what the
+    """A standby's copy of a topic: the last checkpoint, what the inbox remembers and what the
     checkpoint does not cover of it, outputs that some subscriber may not have. A checkpoint is
     O(what is new in it + outputs)."""
 

@@ -83,7 +83,7 @@ def _common(before: bytes, old: int, after: bytes, new: int) -> int:
 
 
 def _next_run(before: bytes, old: int, after: bytes, new: int) -> tuple[int, int] | None:
-    """Where the two agree again, soon after these positions."""
+    """Positions at which the two agree again, soon after these."""
     for n in range(TRIES):
         # The distance grows: most changes are short.
         at = old + (n if n < RUN else RUN << min(n - RUN, 10))

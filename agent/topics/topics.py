@@ -93,7 +93,7 @@ class Topics:
         return name in self._entries
 
     def clone(self, name: str) -> Clone | None:
-        """What makes a topic a clone; None if it is none, or not here."""
+        """The attributes that make a topic a clone; None if it is none, or not here."""
         entry = self._entries.get(name)
         return None if entry is None else entry.topic.clone
 

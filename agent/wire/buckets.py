@@ -67,7 +67,7 @@ class Buckets(WireStruct, frozen=True):
 
 
 class Grid(NamedTuple):
-    """Where buckets begin: the first at `start_ms`, `number` of them."""
+    """Starts of buckets: the first at `start_ms`, `number` of them."""
 
     start_ms: int
     length_ms: int

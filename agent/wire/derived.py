@@ -20,7 +20,7 @@ from agent.wire.base import (
 
 
 class DerivedValues(WireStruct, frozen=True):
-    """What a clone computed for this node, `age_ms` before the message was sent. Positions of a
+    """Values that a clone computed for this node, `age_ms` before the message. Positions of a
     source increase, and may have gaps."""
 
     position: Position

@@ -19,7 +19,7 @@ from agent.wire.config import (
 
 
 class DrsSockets(Section, frozen=True):
-    """Where the DRS listens: tcp://host:port or ipc://path."""
+    """Address at which the DRS listens: tcp://host:port or ipc://path."""
 
     public: Annotated[str, Meta(description="For masters and mirrors.")]
 

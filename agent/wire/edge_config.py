@@ -35,7 +35,7 @@ Limit = Annotated[float, Meta(ge=-1e9, le=1e9)]
 
 
 class EdgeIdentity(Section, frozen=True):
-    """Who this node is."""
+    """The identity of this node."""
 
     name: Annotated[Name, Meta(description="Name of the node, unique in its IAD.")]
     areas: Annotated[
@@ -60,7 +60,7 @@ class OtherMaster(Section, frozen=True):
 
 
 class EdgeMaster(Section, frozen=True):
-    """Where the IAD's master is: the node's home to begin with, if it has others to choose from."""
+    """Address of the IAD's master: the node's first home, if it has others to choose from."""
 
     address: Annotated[
         str, Meta(description="The master's node socket, such as tcp://127.0.0.1:5701.")
@@ -150,7 +150,7 @@ class EdgeChannel(Section, frozen=True):
 
 
 class EdgeSensor(Section, frozen=True):
-    """What is read, and how often. A node may have several sensors: one such table each."""
+    """A sensor and its interval. A node may have several sensors: one such table each."""
 
     driver: Annotated[
         str, Meta(description="Name of a sensor driver (docs/use/sensors.md).", min_length=1)
@@ -292,7 +292,7 @@ class EdgeEvents(Section, frozen=True):
 
 
 class EdgeDerived(Section, frozen=True):
-    """What the node's clone computes for it: kept in the history, beside the readings
+    """Values that the node's clone computes for it: kept in the history, beside the readings
     (docs/understand/edge.md)."""
 
     channels: Annotated[
@@ -305,7 +305,7 @@ class EdgeDerived(Section, frozen=True):
 
 
 class EdgeActuator(Section, frozen=True):
-    """Where the newest of what the node's clone computes is put out (docs/understand/edge.md)."""
+    """Output for the newest values that the node's clone computes (docs/understand/edge.md)."""
 
     driver: Annotated[
         str, Meta(description="Name of an actuator driver, such as file; empty: none.")

@@ -45,7 +45,7 @@ class PoolMember(Section, frozen=True):
 
 
 class MasterSockets(Section, frozen=True):
-    """Where the master listens: tcp://host:port or ipc://path."""
+    """Address at which the master listens: tcp://host:port or ipc://path."""
 
     public: Annotated[str, Meta(description="For clients and for other masters.")]
     operator: Annotated[str, Meta(description="For this IAD's operator.")]
@@ -132,7 +132,7 @@ class MasterRecords(Section, frozen=True):
 
 
 class Offered(Section, frozen=True):
-    """What this IAD registers: a sensing capability and the areas where it is. The DRS learns no
+    """An offer of this IAD: a sensing capability and the areas where it is. The DRS learns no
     more."""
 
     capability: Annotated[
@@ -173,7 +173,7 @@ class MasterMarket(Section, frozen=True):
 
 
 class MasterPods(Section, frozen=True):
-    """Who makes pods."""
+    """The provisioner of pods."""
 
     provisioner: Annotated[
         Literal["local", "kubernetes"],
@@ -227,7 +227,7 @@ class MasterAutoscale(Section, frozen=True):
 
 
 class MasterClients(Section, frozen=True):
-    """What one client may ask."""
+    """Limits of one client."""
 
     rate_per_s: Annotated[
         Positive,
@@ -267,7 +267,7 @@ class MasterClients(Section, frozen=True):
 
 
 class MasterState(Section, frozen=True):
-    """What survives a restart: services, pools, pods, standing queries, and notifications."""
+    """State that survives a restart: services, pools, pods, standing queries, and notifications."""
 
     path: Annotated[
         File,
@@ -292,7 +292,7 @@ Partners = Annotated[tuple[Name, ...], Meta(max_length=1024)]
 
 
 class MasterPlacement(Section, frozen=True):
-    """What this master takes of units that may live on any master, such as topics."""
+    """This master's capacity for units that may live on any master, such as topics."""
 
     storage_bytes: Annotated[
         UnitBytes,
@@ -387,7 +387,7 @@ class MasterPlacement(Section, frozen=True):
 
 
 class MasterIdentity(Section, frozen=True):
-    """Which IAD this master runs."""
+    """The IAD that this master runs."""
 
     name: Annotated[Name, Meta(description="Name of the IAD; the pool has an entry for it.")]
     rooms: Annotated[

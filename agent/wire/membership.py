@@ -13,7 +13,7 @@ MAX_AGE_MS: Final = 86_400_000
 
 
 class MemberAddress(WireStruct, frozen=True, array_like=True):
-    """Where a master is said to be, which somebody heard itself so many milliseconds ago."""
+    """Reported address of a master, which somebody heard itself so many milliseconds ago."""
 
     iad: Name
     address: Address

@@ -29,7 +29,7 @@ class OverlayNeighbour(Section, frozen=True):
 
 
 class OverlayAdvertisement(Section, frozen=True):
-    """What this IAD may publish."""
+    """An advertisement: notifications that this IAD may publish."""
 
     filter: Annotated[
         Text,

@@ -36,7 +36,7 @@ Named = Annotated[str, Meta(min_length=1, max_length=MAX_NAME)]
 
 
 class UnitName(WireStruct, frozen=True, order=True):
-    """What lives on one master at a time: the home of a client, the processor of a topic, or the
+    """A unit that lives on one master at a time: home of a client, processor of a topic, or the
     clone of a device."""
 
     kind: Kind
@@ -122,7 +122,7 @@ class PinnedUnit(WireStruct, frozen=True):
 
 
 class PlacementFacts(Message, frozen=True, tag="placement_facts", omit_defaults=True):
-    """What a master has and measures. `epoch` is greater than that of any earlier process of it,
+    """A master's state and measurements. `epoch` is greater than that of any earlier process of it,
     `number` counts its messages; the next one comes in `next_s`. Limits that are absent are
     none. `wants`: it has something to place, or somebody looks, and wants to hear the same.
     `delegate`: the master that takes what no other has room for."""
@@ -147,7 +147,7 @@ class PlacementFacts(Message, frozen=True, tag="placement_facts", omit_defaults=
 
 
 class SameFacts(Message, frozen=True, tag="same_facts"):
-    """What this master told with the number `same_as` stands, as good as unchanged; the rest is as
+    """This master's message number `same_as` stands, as good as unchanged; the rest is as
     in `PlacementFacts`. Who has not got those does not echo this, and is told all again."""
 
     iad: Name
@@ -240,7 +240,7 @@ class ApplyPlan(Message, frozen=True, tag="apply_plan"):
 
 
 class KnownFacts(WireStruct, frozen=True):
-    """What a master told, `age_s` seconds ago; one that is `silent` takes no units."""
+    """A master's message, `age_s` seconds old; one that is `silent` takes no units."""
 
     facts: PlacementFacts
     age_s: Amount
@@ -262,7 +262,7 @@ class MoveTold(WireStruct, frozen=True, omit_defaults=True):
 
 
 class CostAt(WireStruct, frozen=True):
-    """What the placement cost `age_s` ago, in seconds of delay a second; none if a limit or an
+    """Cost of the placement `age_s` ago, in seconds of delay a second; none if a limit or an
     objective was not kept."""
 
     age_s: Amount

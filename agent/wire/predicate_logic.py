@@ -175,7 +175,7 @@ class Vocabulary:
 
 
 def _identity(predicate: Predicate) -> tuple[Hashable, Predicate]:
-    """What its operands are, whatever their order, and the predicate with each of them once."""
+    """Normal form of its operands, in any order, and the predicate with each of them once."""
     if len(predicate.operands) == 1:
         return key(predicate.operands[0]), predicate
     operands = {key(operand): operand for operand in predicate.operands}

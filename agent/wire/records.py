@@ -126,7 +126,7 @@ class NodeEventRecord(Record, frozen=True, tag="node_event"):
 
 
 class ProcessingRecord(Record, frozen=True, tag="processing"):
-    """What one topic's processor did at a master, and what that took.
+    """Work of one topic's processor at a master, and its cost.
 
     The time begins at the record's own start and lasts `seconds`: about a minute, or less where a
     processor came or went, so that the same topics were `together` on the master all the time. Of
@@ -223,8 +223,8 @@ class PinSet(Struct, frozen=True, gc=False):
 
 
 class PlacementRecord(Record, frozen=True, tag="placement"):
-    """What a master measures for placement, about once a minute, while it or a master that it talks
-    to has something to place (docs/run/placement.md).
+    """Measurements of a master for placement, about once a minute, while it or a master that it
+    talks to has something to place (docs/run/placement.md).
 
     Rates are those of the minute before; `topics` live there. `delays` (`iad`, `p50_ms`, `p90_ms`)
     are one way to masters that were measured in the last minutes, `arrivals` (`topic`, `source`,

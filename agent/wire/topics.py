@@ -50,7 +50,7 @@ STAYS = "clone."
 
 
 class Clone(WireStruct, frozen=True, omit_defaults=True):
-    """What makes a topic the clone of a device. The master of `home` gives it the device's
+    """Attributes that make a topic a clone of a device. The master of `home` gives it the device's
     readings, without the device's name or areas. Besides, it hears what the topics `peers` put out,
     and what matches `peers_where`: of clones, and of these only what they made of readings. One
     that does not leave lives at `home`, and what it puts out stays there."""
@@ -69,7 +69,7 @@ class Clone(WireStruct, frozen=True, omit_defaults=True):
 
 
 class Topic(WireStruct, frozen=True, omit_defaults=True):
-    """What a topic takes in, and what becomes of it. Every `every_s` seconds the master queries
+    """Inputs of a topic, and their processing. Every `every_s` seconds the master queries
     `areas` for `channels` (empty: all) of `service`; besides, clients publish to it. Each message
     goes through `processor`; without one, messages are put out as they are published. `slo`: in
     which time after its arrival the percentile of the messages is to be processed. `limits`: what

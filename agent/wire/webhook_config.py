@@ -45,7 +45,7 @@ class Target(NamedTuple):
 
 
 class Receiver(Section, frozen=True):
-    """Where notifications are posted to, and how."""
+    """A receiver of notifications by HTTP POST."""
 
     name: Annotated[Name, Meta(description="What it is called here, and in what is posted.")]
     url: Annotated[
@@ -67,7 +67,7 @@ class Receiver(Section, frozen=True):
 
 
 class MasterWebhook(Receiver, frozen=True, kw_only=True):
-    """Where notifications are posted to."""
+    """URL to which notifications are posted."""
 
     secret: Annotated[
         File,

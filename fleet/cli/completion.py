@@ -17,7 +17,7 @@ Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]
 
 
 def script(command: click.Command, shell: str) -> str:
-    """What a shell reads to complete `fleet`."""
+    """Script that a shell reads to complete `fleet`."""
     from click.shell_completion import get_completion_class
 
     kind = get_completion_class(shell)

@@ -115,7 +115,7 @@ def _node(fleet: Inventory, name: str) -> HostOf:
 
 
 def _data(fleet: Inventory, host: HostOf, store: Store, image: Image) -> NodeData:
-    """What goes onto the card: the agent's files only where the agent is on it, too."""
+    """Files for the card: the agent's files only where the agent is on it, too."""
     from fleet.image.inject import node_data
     from fleet.inventory.files import files_of
 
@@ -138,7 +138,7 @@ def _wifi(ssid: str, country: str | None, password_file: Path | None) -> Wifi:
 
 
 def _announced(image: Image, data: NodeData, device: Path, disk: Device | None) -> Iterator[str]:
-    """What is about to happen, a line each."""
+    """Lines that announce the change, one for each part."""
     from fleet.image.devices import contents, size_text
 
     if image.mark:

@@ -80,7 +80,7 @@ def run(options: Options) -> int:
 
 
 def left(directory: Path) -> str:
-    """What is left of the fleet: agents that were started again by hand go on."""
+    """Processes that are left of the fleet: agents that were started again by hand go on."""
     if writers := holders(directory):
         return f"started by hand, and still running: {in_words(writers)}"
     return "no process of the fleet is left"

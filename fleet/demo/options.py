@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Options(Struct, frozen=True):
-    """What the command line says: `rate_per_s` is λ, over all query schedulers. `keep`: the fleet
+    """Options of the command line: `rate_per_s` is λ, over all query schedulers. `keep`: the fleet
     stays up until Ctrl-C. `verbose`: all details on the terminal in place of the story."""
 
     directory: Path

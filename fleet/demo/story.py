@@ -45,7 +45,7 @@ class Story:
             screen.line(self.console, f"[{self._step}/{STEPS}] {text}", "bold cyan")
 
     def say(self, text: str) -> None:
-        """What a step brought."""
+        """The result of a step."""
         self._lines(text, INDENT)
 
     def copy(self, text: str) -> None:
@@ -83,7 +83,7 @@ def comparison(real: Runs, virtual: Runs) -> list[str]:
 
 
 def verdict(virtual: Runs) -> str:
-    """Who kept the promise, in a sentence."""
+    """A sentence about the orders that kept the promise."""
     missed = {
         policy: [QUESTIONS.get(each.kind, each.kind) for each in runs if _kept(each) == "missed"]
         for policy, runs in virtual.items()

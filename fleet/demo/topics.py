@@ -192,7 +192,7 @@ def _hear(outputs: Notifications, heard: list[tuple[int, float]], until_s: float
 
 
 def counted(sent: int, heard: list[tuple[int, float]], pause_ms: float | None) -> Move:
-    """What became of messages 0 … sent - 1, given which were heard and when, in s."""
+    """Account of messages 0 … sent - 1, given which were heard and when, in s."""
     numbers = [number for number, _ in heard]
     times = [at_s for _, at_s in heard]
     gaps = [later - earlier for earlier, later in pairwise(times)]

@@ -28,7 +28,7 @@ class TokenRow(Struct, frozen=True):
 
 
 class TokenList(Struct, frozen=True):
-    """What `token list --json` prints."""
+    """Output of `token list --json`."""
 
     tokens: list[TokenRow]
     sessions: int

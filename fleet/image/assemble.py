@@ -71,7 +71,7 @@ SHARED: Final = {
 
 
 class Specification(msgspec.Struct, frozen=True):
-    """What to assemble."""
+    """Parts of the image to assemble."""
 
     plan: ImagePlan
     root_tar: str

@@ -68,7 +68,7 @@ class Device(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """What people know it by."""
+        """Name of the device for people."""
         words = [(self.vendor or "").strip(), (self.model or "").strip()]
         name = " ".join(word for word in words if word) or "unnamed"
         return f"{name}, {size_text(self.size)}" + (f", {self.tran}" if self.tran else "")

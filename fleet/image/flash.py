@@ -34,7 +34,7 @@ class DamagedError(CommandError):
 
 
 class Image(NamedTuple):
-    """What was found out about an image."""
+    """Facts about an image."""
 
     path: Path
     map: Bmap
@@ -43,7 +43,7 @@ class Image(NamedTuple):
 
 
 class Flashed(Struct, frozen=True):
-    """What was done, for programs."""
+    """Result of the command, for programs."""
 
     node: str
     hostname: str

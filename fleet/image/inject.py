@@ -34,7 +34,7 @@ class ImageMark(Struct, frozen=True):
 
 
 class NodeData(NamedTuple):
-    """What makes a card this node's."""
+    """Files that make a card this node's."""
 
     node: str
     hostname: str

@@ -39,7 +39,7 @@ class Variable(Section, frozen=True, tag_field="type"):
     description: str
 
     def complaint(self, value: Value) -> str:
-        """What is wrong with `value`; empty if it is valid."""
+        """The error of `value`; empty if it is valid."""
         raise NotImplementedError
 
 

@@ -125,7 +125,7 @@ def _overlay(iad: str, status: IadStatus, neighbours: Sequence[str]) -> Iterator
 
 
 def _lost(iad: str, status: IadStatus) -> Iterator[Finding]:
-    """What was lost since the master's start."""
+    """Losses since the master's start."""
     tail = f"`fleet logs tail --limit {iad}/master`"
     if records := status.counters.get("records_lost", 0):
         what = f"{records} of its records were lost: its disk was full, slow or refused them"

@@ -52,7 +52,7 @@ def logged(line: Entry) -> Logged:
 
 
 class Asked(NamedTuple):
-    """Which lines are wanted."""
+    """Selection of lines."""
 
     units: Sequence[str]
     follow: bool

@@ -24,7 +24,7 @@ from fleet.terminal.output import write_json, write_json_line
 
 
 class Options(NamedTuple):
-    """What to show, and how."""
+    """Selection of hosts, and the form of the table."""
 
     reach: Reach
     everything: bool

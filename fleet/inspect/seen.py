@@ -27,7 +27,7 @@ class IadSeen(NamedTuple):
 
 
 class HostSeen(NamedTuple):
-    """What is known about a host. `iad` is None if its master was not asked; `facts` and `error`
+    """Knowledge about a host. `iad` is None if its master was not asked; `facts` and `error`
     are None if there was no login. `skew_s` is how far its clock was ahead of this machine's."""
 
     host: HostOf

@@ -34,7 +34,7 @@ LOOK_S: Final = 0.5
 
 
 class Options(NamedTuple):
-    """Which lines to show, and how."""
+    """Selection of lines, and their form."""
 
     follow: bool
     lines: int

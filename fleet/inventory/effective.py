@@ -70,7 +70,7 @@ def pods_of(fleet: Inventory, node: Node) -> EdgePods:
 
 
 def homes_of(fleet: Inventory, node: Node) -> Homes | None:
-    """Which other masters may be its home; None: it stays with its IAD's."""
+    """Other masters that may be its home; None: it stays with its IAD's."""
     return node.homes or next((g.homes for g in groups_of(fleet, node) if g.homes), None)
 
 
@@ -115,7 +115,7 @@ def overlay_of(fleet: Inventory) -> OverlayPlan | None:
 
 
 def units_of(fleet: Inventory, iad: Iad) -> dict[str, Any]:
-    """What the IAD's master takes of units: its own settings, else the fleet's. Without those that
+    """Limits of the IAD's master for units: its own settings, else the fleet's. Without those that
     neither has, which are the master's own defaults."""
     own, common = iad.master.placement, fleet.placement
     found = {

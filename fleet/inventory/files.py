@@ -159,7 +159,7 @@ def master_config(
 
 
 def _placement(fleet: Inventory, iad: Iad) -> MasterPlacement:
-    """What the IAD's master takes of units, and the masters that others are found through: the
+    """Limits of the IAD's master for units, and the masters that others are found through: the
     first ones, the same in all files."""
     units = units_of(fleet, iad)
     if units.get("model"):
@@ -179,7 +179,7 @@ def _bootstrap(fleet: Inventory) -> tuple[Iad, ...]:
 
 
 def areas_of(iad: Iad, visiting: Iterable[HostOf] = ()) -> tuple[str, ...]:
-    """What an IAD offers in the pool, also when nodes of others are at home there; () for an IAD
+    """Areas an IAD offers in the pool, also if nodes of others are at home there; () for an IAD
     without nodes, which is in no pool."""
     nodes = [*iad.node, *[host.node for host in visiting if host.node is not None]]
     return iad.areas or tuple(dict.fromkeys(area for node in nodes for area in node.areas))

@@ -23,7 +23,7 @@ IGNORED = ("/keys/", "/keys.*/", "/masters/", "/images/", "/releases/", "/runs/"
 
 
 class Made(Struct, frozen=True):
-    """What `fleet init --json` prints."""
+    """Output of `fleet init --json`."""
 
     folder: str
     files: tuple[str, ...]

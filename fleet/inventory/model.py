@@ -87,7 +87,7 @@ class JumpHost(Section, frozen=True):
 
 
 class Releases(Section, frozen=True):
-    """Which release runs where, and how many a host keeps."""
+    """The releases of hosts, and how many a host keeps."""
 
     pin: Annotated[
         ReleaseId,
@@ -208,7 +208,7 @@ class DeviceClone(Section, frozen=True):
 
 
 class Group(Section, frozen=True):
-    """What several nodes have in common; what a node says itself goes before it."""
+    """Settings that several nodes have in common; a node's own settings go before them."""
 
     name: Annotated[Name, Meta(description="Name of the group.")]
     release: Annotated[
@@ -257,7 +257,7 @@ class Node(Section, frozen=True):
 
 
 class Units(Section, frozen=True):
-    """What a master takes of units, such as topics and clones, and whether they move by themselves
+    """Limits of a master for units, such as topics and clones, and whether they move by themselves
     (docs/run/placement.md). What is left out of `[iad.master.placement]` is as `[placement]` has
     it; what is left out there, too, is the master's own default."""
 
@@ -400,7 +400,7 @@ class Overlay(Section, frozen=True):
 
 
 class Placement(Units, frozen=True):
-    """What all masters take of units, and whether these move by themselves; whether masters find
+    """Limits of all masters for units, and whether these move by themselves; whether masters find
     each other; and what `fleet placement follow` does with what they recorded
     (docs/run/placement.md)."""
 
@@ -432,7 +432,7 @@ class Placement(Units, frozen=True):
 
 
 class Inventory(Section, frozen=True):
-    """What a fleet consists of; `fleet init` writes one to begin with."""
+    """Description of a fleet; `fleet init` writes one to begin with."""
 
     name: Annotated[Name, Meta(description="Name of the fleet.")]
     iad: Annotated[tuple[Iad, ...], Meta(min_length=1, max_length=500)]

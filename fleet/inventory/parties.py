@@ -68,7 +68,7 @@ class HostOf(NamedTuple):
 
     @property
     def address(self) -> str:
-        """Where SSH reaches it."""
+        """Address for SSH."""
         return self.entry.address
 
     @property

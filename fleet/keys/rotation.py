@@ -49,12 +49,12 @@ class Member(msgspec.Struct):
 
     @property
     def party(self) -> Party:
-        """Who."""
+        """Identity of the party."""
         return Party(self.role, self.name)  # type: ignore[arg-type]  # as it was written
 
 
 class Given(msgspec.Struct):
-    """What a host was given last, and when: the parties' stages, by name of the party."""
+    """State that a host was given last, and when: the parties' stages, by name of the party."""
 
     stages: dict[str, Stage] = {}
     time_s: float = 0.0

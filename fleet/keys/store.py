@@ -76,7 +76,7 @@ class Revocation(msgspec.Struct, frozen=True):
 
     @property
     def party(self) -> Party:
-        """Whose."""
+        """Owner of the key."""
         return Party(self.role, self.name)
 
 

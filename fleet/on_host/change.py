@@ -47,7 +47,7 @@ def write_now(host: Host, request: Json) -> Json:
 
 
 def do(host: Host, request: Json, archive: bytes, data: Any) -> Json:
-    """What is asked for; Failure."""
+    """Carry the request out; Failure."""
     what = request["do"]
     if what == "write":
         return write_now(host, request)

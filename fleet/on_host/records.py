@@ -192,5 +192,5 @@ def before(file: BinaryIO, offset: int) -> bytes:
 
 
 def digest_of(data: bytes) -> str:
-    """What such bytes are known by."""
+    """SHA-256 of these bytes, in hexadecimal."""
     return hashlib.sha256(data).hexdigest()

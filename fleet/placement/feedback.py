@@ -96,7 +96,7 @@ class Repair:
         return check_plan(self._placement, moves_of(self._placement, case, target))
 
     def _cases(self) -> tuple[Case, Case, frozenset[int]]:
-        """What topics may come to a master by, what may stay by, and the topics that stay where
+        """Limits by which topics may come to a master, or stay, and the topics that stay where
         they are. Those whose objectives no master keeps have none here, so that they do not drive
         others away."""
         case = self._packing.case(self._placement)

@@ -75,7 +75,7 @@ def missing(planner: str) -> list[str]:
 
 
 def plan(view: View, planner: str, move_cost: float = 0.0) -> Plan:
-    """What a planner would do, by the latency model of the view. PlacementError, in one line, if
+    """A planner's plan, by the latency model of the view. PlacementError, in one line, if
     there is no plan."""
     if planner == "price":
         return least_price(view, move_cost)

@@ -53,7 +53,7 @@ CURVES_TO: Final = 1.25
 
 
 class Options(Struct, frozen=True):
-    """What the command line asks. `mean_ms` (else `profile`) and `sigma` describe the pods of nodes
+    """Command-line options. `mean_ms` (else `profile`) and `sigma` describe the pods of nodes
     that were not measured; `profile` None: as `read_fleet` has it."""
 
     config: Path | None

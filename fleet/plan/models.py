@@ -86,7 +86,7 @@ class Models(Struct, frozen=True):
         return [kind for kind in self.classes if kind.queries >= LEAST_SHARE * asked]
 
     def sentences(self) -> list[str]:
-        """What the classes are derived from, and their limits."""
+        """The source of the classes, and their limits."""
         kept = self.common
         asked = sum(kind.queries for kind in self.classes) + self.left_out
         taken = sum(kind.queries for kind in kept)

@@ -156,7 +156,7 @@ def channel_words(about: About) -> list[str]:
 
 
 def sign(unit: str) -> str:
-    """What people write for a unit."""
+    """Sign of a unit as people write it."""
     return SIGNS.get(unit, unit)
 
 

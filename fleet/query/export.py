@@ -34,7 +34,7 @@ ABOUT_MS: Final = 5_000.0
 
 
 class Options(Struct, frozen=True):
-    """What to export from where to where; `target` None is stdout."""
+    """Source, window and target of an export; `target` None is stdout."""
 
     master: str
     areas: tuple[str, ...]
@@ -54,7 +54,7 @@ class RefusedError(Exception):
 
 
 class Told:
-    """What came of all slices: rows, areas, and what is missing of how many of them."""
+    """Result of all slices: rows, areas, and what is missing of how many of them."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -73,7 +73,7 @@ class Told:
             self._first.setdefault(key, gap)
 
     def missing(self) -> list[tuple[Missing, int]]:
-        """What is missing, and of how many slices. An area without readings in one slice is none if
+        """Missing areas, and of how many slices. An area without readings in one slice is none if
         it has some in another."""
         return [
             (self._first[key], count)

@@ -213,7 +213,7 @@ class Asker(Struct, frozen=True):
         return named(unit), view.where(unit) or "", report.iad
 
     def _look(self) -> PlacementReport | int:
-        """What the master knows, when all others have told it something, or soon."""
+        """The master's view, when all others have told it something, or soon."""
         until = time.monotonic() + AWAKE_S
         while True:
             report = self._ask(ShowPlacement("show"))
@@ -245,7 +245,7 @@ class Asker(Struct, frozen=True):
 
 
 def _left(report: PlacementReport, iad: str) -> str:
-    """What still lives at a master, and why; "" if nothing does. PlacementError."""
+    """Units that still live at a master, and the reason; "" if none does. PlacementError."""
     view = view_of(report)
     if not (left := view.units(iad)):
         return ""

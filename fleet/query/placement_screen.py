@@ -167,7 +167,7 @@ def write_rows(rows: Sequence[Row]) -> None:
 
 
 def show_plan(screen: Console, plan: Plan, file: Path | None) -> None:
-    """What a plan moves, and what that brings."""
+    """Moves of a plan, and their gains."""
     for trouble in plan.infeasible:
         line(screen, trouble, style="yellow")
     if not plan.moves:
@@ -197,7 +197,7 @@ def write_plan(plan: Plan) -> None:
 
 
 def why_not_away(view: View, unit: Unit) -> str:
-    """What keeps a unit at a draining master, or that it is to move."""
+    """The reason that keeps a unit at a draining master, or that it is to move."""
     rows = [row for row in view.price.why(unit) if not row.here]
     if not rows:
         return "there is no other master"

@@ -45,7 +45,7 @@ class Running(msgspec.Struct, frozen=True):
 
     @property
     def called(self) -> str:
-        """What a user knows it by."""
+        """Name of the fleet for users."""
         return "demo" if self.kind == "demo" else "fleet of `fleet up`"
 
     def address(self, socket: Literal["master", "operator"], iad: str | None = None) -> str | None:

@@ -38,7 +38,7 @@ DAY_S: Final = 86_400.0
 
 
 class Options(Struct, frozen=True):
-    """What the command line says."""
+    """Options of the command line."""
 
     master: str
     wanted: Filter
@@ -55,7 +55,7 @@ class Interrupted(Exception):
 
 
 class Tally(Struct):
-    """What came so far."""
+    """Messages received so far."""
 
     raised: int = 0
     cleared: int = 0

@@ -38,7 +38,7 @@ LATE_S: Final = 5.0
 
 
 class Options(Struct, frozen=True):
-    """What the command line says."""
+    """Options of the command line."""
 
     master: str
     areas: tuple[str, ...]
@@ -60,7 +60,7 @@ class Options(Struct, frozen=True):
 
 
 class Tally(Struct):
-    """What came so far."""
+    """Rounds received so far."""
 
     rounds: int = 0
     missed: int = 0

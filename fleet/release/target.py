@@ -50,7 +50,7 @@ class Target(NamedTuple):
 
     @property
     def site_packages(self) -> str:
-        """Where its modules are, in a release."""
+        """Path of its modules, in a release."""
         return f"lib/python{self.python}/site-packages"
 
     @property

@@ -65,7 +65,7 @@ class Tree:
 
     @property
     def folder(self) -> str:
-        """Where it is on a host."""
+        """Path on a host."""
         return f"{RELEASES}/{self.release}"
 
     def share(self, files: dict[str, bytes]) -> None:

@@ -29,7 +29,7 @@ READ_OTHERWISE: Final = (base.READINGS.name, base.GROUPS.name)
 
 
 class Work(Struct, frozen=True):
-    """What a report has to read: bytes in the landing that are not in the tables yet, rows of
+    """Data that a report has to read: bytes in the landing that are not in the tables yet, rows of
     records, and rows of readings."""
 
     new_bytes: int
@@ -75,7 +75,7 @@ def said(work: Work, expected_s: float, pace: float | None) -> str:
 def work(
     lake: Lake, since: datetime | None, until: datetime | None, *, with_new: bool = True
 ) -> Work:
-    """What a report of that time has to read: from the files' sizes and footers. O(files)."""
+    """Data that a report of that time has to read: from the files' sizes and footers. O(files)."""
     rows = {table.name: _rows(lake, table.name, since, until) for table in base.TABLES}
     return Work(
         _new_bytes(lake) if with_new else 0,

@@ -201,7 +201,7 @@ def _dry(
     options: Options,
     begun_s: float,
 ) -> RolloutReport:
-    """What would be done."""
+    """Changes that would be made."""
 
     def look(host: HostOf) -> HostPlan:
         session = Session(folder, fleet, host)

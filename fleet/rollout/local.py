@@ -27,7 +27,7 @@ class LocalPlan(NamedTuple):
 
     @property
     def command(self) -> str:
-        """What starts it."""
+        """The command that starts it."""
         return f"sanderling-master --config {self.folder / 'master.toml'}"
 
 

@@ -27,7 +27,7 @@ class Obstacle(NamedTuple):
 
 
 def obstacles(facts: Facts) -> list[Obstacle]:
-    """What the host lacks to run an agent at all."""
+    """Requirements of an agent that the host lacks."""
     found = []
     if facts.machine not in MACHINES:
         what = f"its machine is {facts.machine}, and releases are for {' and '.join(MACHINES)}"

@@ -121,7 +121,7 @@ def failure_line(host: HostReport) -> str:
 
 
 def remedy_of(kind: Kind | None) -> str:
-    """What usually mends it."""
+    """The usual remedy."""
     return REMEDIES[kind] if kind else ""
 
 

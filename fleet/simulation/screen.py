@@ -98,7 +98,7 @@ def _ms(milliseconds: float | None) -> str:
 
 
 def verdict(runs: Mapping[str, Sequence[ClassSummary]]) -> str:
-    """Which classes met their SLO, in one sentence per policy."""
+    """A sentence for each policy about the classes that met their SLO."""
     sentences = []
     for policy, summaries in runs.items():
         over = [s.kind for s in summaries if s.p99_ms is None or s.p99_ms > s.slo_ms]

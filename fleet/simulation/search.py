@@ -35,7 +35,7 @@ def highest_load(
     limit: float,
     tolerance: float = TOLERANCE,
 ) -> float:
-    """Where `ratio`, which rises with the load, passes 1; 0 if it is above 1 at all loads.
+    """Load at which `ratio`, which rises with the load, passes 1; 0 if it is above 1 at all loads.
 
     `limit` is a load at which it surely is above 1, `start` a first guess below. The answer is
     interpolated between two measured loads (or one and the limit) at most `tolerance` apart.
@@ -72,7 +72,7 @@ def highest_load(
 
 
 def _crossing(low: _End, high: _End) -> float:
-    """Where the line through both ends crosses zero."""
+    """Zero of the line through both ends."""
     return low.load + (high.load - low.load) * low.slack / (low.slack - high.slack)
 
 

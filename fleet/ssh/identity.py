@@ -31,7 +31,7 @@ def identity(path: Path) -> Iterator[paramiko.PKey]:
 
 
 def public_half(path: Path) -> Path:
-    """Where the public half of a private key is."""
+    """Path of the public half of a private key."""
     return path.with_name(f"{path.name}.pub")
 
 

@@ -16,7 +16,7 @@ class SilentError(Exception):
 
 
 def operator_address(iad: Iad) -> str:
-    """Where an IAD's master answers operators."""
+    """Address at which an IAD's master answers operators."""
     return f"tcp://{iad.master.address}:{iad.master.operator_port}"
 
 

@@ -96,7 +96,7 @@ def as_it_is(screen: Console, text: str | Text, style: str = "") -> None:
 
 
 def _harmless(text: str | Text) -> Text:
-    """What may come from elsewhere, without control characters that would move the cursor or change
+    """Text from elsewhere, without control characters that would move the cursor or change
     colours; lines may end."""
     found = text.copy() if isinstance(text, Text) else Text(text)
     found.plain = "\n".join(map(printable, found.plain.split("\n")))

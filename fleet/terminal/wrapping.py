@@ -51,7 +51,7 @@ def folded(text: Text, width: int) -> Iterator[Text]:
 
 
 def _cut(line: str, room: int) -> int | None:
-    """Where to break: at the last blank within the width, otherwise at the first after it."""
+    """Position to break: at the last blank within the width, otherwise at the first after it."""
     found = None
     column = 0
     for place, letter in enumerate(line):

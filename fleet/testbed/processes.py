@@ -159,7 +159,7 @@ def _name(process: psutil.Process) -> str:
 
 
 def in_words(found: list[Holder]) -> str:
-    """Who they are, and the command that ends them."""
+    """List of the processes, and the command that ends them."""
     pids = " ".join(str(holder.pid) for holder in found)
     named = ", ".join(f"{holder.name} ({holder.pid})" for holder in found)
     return f"{named}; `kill {pids}` ends {'it' if len(found) == 1 else 'them'}"

@@ -74,7 +74,7 @@ def node_of(text: str) -> str:
 
 
 def area_of(found: EdgeSensor) -> str:
-    """Where it is, for all that is known: that of a shipped recording's room."""
+    """Area of a sensor, if known: that of a shipped recording's room."""
     room = str(found.options.get("room", ""))
     areas = {node.room: node.area for node in building_fleet().nodes}
     return areas.get(room, HERE) if found.driver == "replay" else HERE

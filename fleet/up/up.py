@@ -52,7 +52,7 @@ END_PATIENCE_S: Final = 30.0
 
 
 class Options(Struct, frozen=True):
-    """What the command line says; `chosen` are the words that chose the sensor. Each sensor has a
+    """Options of the command line; `chosen` are the words that chose the sensor. Each sensor has a
     `node` of its own: what one measured is no history of another."""
 
     directory: Path
@@ -63,7 +63,7 @@ class Options(Struct, frozen=True):
 
     @property
     def runs(self) -> str:
-        """What tells one `fleet up` from another."""
+        """Key that tells one `fleet up` from another."""
         return shlex.join([*self.chosen, f"--area={self.area}"])
 
 

@@ -12,7 +12,7 @@ class ActuatorError(Exception):
 
 
 class Output(Struct, frozen=True):
-    """What the node's clone computed, by channel, `age_ms` before it came."""
+    """Values that the node's clone computed, by channel, `age_ms` before they came."""
 
     values: dict[str, float]
     age_ms: int

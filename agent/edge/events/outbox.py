@@ -124,7 +124,7 @@ class Outbox:
         self._late = BEFORE_ALL
 
     def handle(self, event: Event, now: float) -> Instructions:
-        """What to do about `event` at monotonic time `now`."""
+        """Actions for `event` at monotonic time `now`."""
         instructions = self.ACTIONS[type(event)](self, event, now)
         self.wake_at = self._next()
         return instructions

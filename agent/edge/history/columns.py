@@ -87,7 +87,7 @@ class Statistics(NamedTuple):
 
     @property
     def stored(self) -> tuple[int, float, float, float, int, int]:
-        """What a group's row keeps of them."""
+        """The fields that a group's row keeps of them."""
         return self.n, self.low, self.high, self.total, self.bad, self.suspect
 
     def join(self, other: Statistics) -> Statistics:

@@ -179,7 +179,7 @@ def problems(db: sqlite3.Connection) -> list[tuple[int, str]]:
 
 
 def columns_problem(stored: Sequence[Any] | None) -> str:
-    """What is wrong with a row of `columns`, (crc, data), or ""."""
+    """The fault of a row of `columns`, (crc, data), or ""."""
     if stored is None:
         return "its columns are missing"
     crc, data = stored

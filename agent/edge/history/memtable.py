@@ -91,7 +91,7 @@ class RowGroup:
 
     @property
     def source(self) -> str:
-        """Whose derived values they are; empty for readings."""
+        """Source of these derived values; empty for readings."""
         return self.first.source
 
     def continues(self, sample: Sample) -> bool:

@@ -70,7 +70,7 @@ def row_crc(row: tuple[Any, ...]) -> int:
 
 
 def row_problem(row: tuple[Any, ...], crc: int) -> str:
-    """What is wrong with a row of `groups`, or ""."""
+    """The fault of a row of `groups`, or ""."""
     try:
         if crc != row_crc(row):
             return "its checksum is wrong"

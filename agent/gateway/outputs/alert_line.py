@@ -17,7 +17,7 @@ BATCH: Final = 100  # entries read at a time, and kept in memory
 
 
 class Entry(Protocol):
-    """What stands at a position of the log."""
+    """Entry at a position of the log."""
 
     @property
     def position(self) -> int:
@@ -29,7 +29,7 @@ class Entry(Protocol):
 
     @property
     def loss(self) -> object | None:
-        """What was lost."""
+        """Lost alerts."""
 
 
 E = TypeVar("E", bound=Entry)
@@ -89,7 +89,7 @@ class AlertLine(Generic[E]):
         return self._read_to, BATCH
 
     def read(self, entries: Sequence[E]) -> None:
-        """What was found there."""
+        """Entries that were found there."""
         self._reading, self._more = False, bool(entries)
         for each in entries:
             if each.position <= self._read_to:
@@ -138,7 +138,7 @@ class AlertLine(Generic[E]):
         return said
 
     def cut(self) -> None:
-        """What was under way may have arrived or not: it is attempted again."""
+        """Deliveries under way may have arrived or not: they are attempted again."""
         self._under_way.clear()
 
     def _again(self, answered: Answered, said: str) -> str:

@@ -57,7 +57,7 @@ class Output(Protocol):
 
 
 class RoomSource(Protocol):
-    """Where rooms come from: the hub."""
+    """Source of rooms: the hub."""
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` with the rooms that changed, in the gateway's loop, and have the fleet
@@ -70,11 +70,11 @@ class RoomSource(Protocol):
         """The area's name for people, or nothing; for any thread."""
 
     def raised(self) -> list[RaisedNow]:
-        """What is raised now; for any thread."""
+        """Alerts that are raised now; for any thread."""
 
 
 class Sources(NamedTuple):
-    """What outputs are made with. `gateway` is the gateway's name, `folder` that of its
+    """Context in which outputs are made. `gateway` is the gateway's name, `folder` that of its
     configuration."""
 
     gateway: str

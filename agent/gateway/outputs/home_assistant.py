@@ -47,7 +47,7 @@ class Discovery:
         self._origin = {"name": "Sanderling", "sw": version}
 
     def topic(self, area: str) -> str:
-        """Where the document of an area is retained."""
+        """Topic at which the document of an area is retained."""
         return f"{self._prefix}/device/{device_id(self._gateway, area)}/config"
 
     def components(self, channels: Mapping[str, str], triggers: Iterable[str]) -> Components:

@@ -52,7 +52,7 @@ def letter(
 
 
 class MailServer(NamedTuple):
-    """Where, as whom, and how; `context` makes the one in which its certificate is checked."""
+    """Address, credentials, security; `context` makes the one that checks its certificate."""
 
     host: str
     port: int
@@ -103,7 +103,7 @@ def _failed(error: Exception) -> Answered:
 
 
 def _worst(codes: Sequence[int], line: str) -> Answered:
-    """What is temporary for anybody is tried again."""
+    """Errors that are temporary for all recipients are tried again."""
     return Answered(TEMPORARY if any(code < 500 for code in codes) else REFUSED, _text(line))
 
 

@@ -30,7 +30,7 @@ LEDGER: Final = "mqtt.sqlite"
 
 
 class Transport(Protocol):
-    """What a session is to this output; tests have one without sockets."""
+    """Interface of a session to this output; tests have one without sockets."""
 
     events: list[SessionEvent]
 
@@ -184,7 +184,7 @@ class MqttOutput(WorkerOutput):
         self._drain()
 
     def _drain(self) -> None:
-        """What the session says, also while it is being told something."""
+        """Events of the session, also while it is being told something."""
         session = self._session
         while session is not None and session.events:
             event = session.events.pop(0)

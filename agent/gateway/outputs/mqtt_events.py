@@ -69,7 +69,7 @@ class LogGrew(_Struct, frozen=True):
 
 
 class AlertsRead(_Struct, frozen=True):
-    """What `ReadAlerts` found, in order."""
+    """Entries that `ReadAlerts` found, in order."""
 
     entries: Sequence[Entry]
 

@@ -167,7 +167,7 @@ class MqttPublisher:
         return None if self.state == "new" else min(due)
 
     def _start(self, now: float) -> None:
-        """What the store has of earlier runs is not measured until it is seen again."""
+        """Entries of earlier runs in the store are not measured until they are seen again."""
         self._look_s = now + LOOK_S
         self.retained.want(self._topics.status, OFFLINE)
         for topic in sorted(self.retained.topics):
@@ -288,7 +288,7 @@ class MqttPublisher:
                 self.retained.want(self._topics.raised(trigger, area.area), ON if on else OFF)
 
     def _look(self, now: float) -> None:
-        """What is gone is removed."""
+        """Remove entries that are gone."""
         self._look_s = now + LOOK_S
         for area in self._areas.waited(now):
             self._document(area)
@@ -306,7 +306,7 @@ class MqttPublisher:
                 self.retained.want(topic, None)
 
     def _announced(self, area: Area, now: float) -> None:
-        """Who discovers is told the readings as soon as it has subscribed."""
+        """Send a discoverer the readings as soon as it has subscribed."""
         area.told = True
         if area.is_live:
             self._pace.changed(area.area, area.values(), area.channels, now)
@@ -358,7 +358,7 @@ class MqttPublisher:
         return done
 
     def _publish_more(self, now: float) -> list[Publish]:
-        """What is retained, then readings, as many as may go now."""
+        """Retained messages, then readings, as many as may go now."""
         most = 0
         while most < self._room_left and self._bucket.wait_s(now, most + 1.0) <= 0.0:
             most += 1

@@ -34,7 +34,7 @@ SessionEvent = Connected | Disconnected | Delivered | Heard
 
 
 class Broker(NamedTuple):
-    """Where, as whom, and the topics of the session's own."""
+    """Address, credentials, and the topics of the session's own."""
 
     host: str
     port: int

@@ -27,7 +27,7 @@ NORMAL: Final = 3
 
 
 def message(entry: Logged, topic: str, priority: int, name_of: NameOf) -> bytes:
-    """What ntfy is posted for an alert."""
+    """The ntfy post for an alert."""
     told = entry.notification.attributes if entry.notification else {}
     kind = str(told.get("kind", ""))
     head = subject(entry, name_of)

@@ -105,7 +105,7 @@ class Retained:
     # --- the store -------------------------------------------------------------------------------
 
     def to_write(self) -> dict[str, Components | None]:
-        """What the disk is to have: components of a topic, None for a topic that goes. What may be
+        """Changes for the disk: components of a topic, None for a topic that goes. What may be
         lost waits until nothing else is to do."""
         if not self._to_record and self._to_look:
             return {}

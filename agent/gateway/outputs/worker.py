@@ -22,7 +22,7 @@ MAX_WAIT_S: Final = 60.0
 
 
 class Handed(NamedTuple):
-    """What came since the last time. `all_rooms` now and then only."""
+    """News since the last time. `all_rooms` now and then only."""
 
     rooms: list[Room]
     all_rooms: list[Room] | None

@@ -39,7 +39,7 @@ class RaisedNow(Protocol):
 
 
 class NoneRaised:
-    """Where no events are taken."""
+    """Stand-in for a master that takes no events."""
 
     changes = 0
 
@@ -152,7 +152,7 @@ class Catalog:
 def as_result(
     task: Task, found: tuple[list[AreaResult], list[Missing]] | Refused, total_ms: float
 ) -> TaskResult:
-    """What `Catalog.answer` gives, as it goes to the task's sender."""
+    """The answer of `Catalog.answer`, in the form for the task's sender."""
     if isinstance(found, Refused):
         return TaskResult(task.id, "refused", total_ms, reason=found.reason, message=found.message)
     results, missing = found

@@ -151,7 +151,7 @@ class TaskPlanner:
 
 
 def expected_bytes(entry: TaskEntry, asked: Asked) -> int:
-    """What the result of a task will hold, about; a node's series counts for each of its areas."""
+    """Estimated size of a task's result; a node's series counts for each of its areas."""
     task, window_s = entry.task, entry.task.window.length_s
     if task.form == "buckets":
         cells = math.ceil(window_s * 1e3 / task.bucket_ms) + 1

@@ -307,7 +307,7 @@ class TaskScheduler:
         return instructions
 
     def _over_rate(self, event: TaskArrived, now: float) -> Refused | None:
-        """What a client asks of this master itself was counted as its query."""
+        """A client's request to this master itself was counted as its query."""
         contract = self._contracts.of(event.task.service, now)
         if event.client is not None or (contract is not None and contract.rate is not None):
             return None

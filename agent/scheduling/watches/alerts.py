@@ -45,7 +45,7 @@ NOT_NOW = "this master's disk takes nothing now"
 
 
 class WatchedAlerts(StateMachine):
-    """What a watch `on` alerts has beyond its rounds' queries.
+    """State of a watch `on` alerts beyond its rounds' queries.
 
     Times are seconds of wall clock, dates milliseconds since 1970 UTC. Alerts dated after `ends_s`
     do not count (inf: there is no end), and earlier ones have `lag_s` to arrive. `new_id` returns

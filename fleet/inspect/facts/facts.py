@@ -96,7 +96,7 @@ class Uploaded(Base, frozen=True):
 
 
 class Facts(Base, frozen=True):
-    """What one host is and has."""
+    """Facts about one host."""
 
     hostname: str
     machine: str

@@ -37,7 +37,7 @@ def check(fleet: Inventory) -> Iterator[str]:
 
 
 def _wrong(key: str) -> str | None:
-    """What is wrong with a line of authorized_keys without options; None if it is valid."""
+    """The error of a line of authorized_keys without options; None if it is valid."""
     if "PRIVATE KEY" in key:
         return "is a private key: make a new pair, and put the text of its .pub file here"
     if not key.isprintable():

@@ -14,7 +14,7 @@ from fleet.inventory.model import Inventory
 
 
 def unreadable(where: str, text: str) -> Iterator[str]:
-    """What is wrong with a filter, in a line that begins with `where`; nothing if it is valid."""
+    """The error of a filter, in a line that begins with `where`; nothing if it is valid."""
     try:
         read_filter(text)
     except FilterError as error:

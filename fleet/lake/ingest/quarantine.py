@@ -43,7 +43,7 @@ def iad(path: Column) -> Column:
 
 
 def shown(text: Column) -> Column:
-    """What of a text is kept."""
+    """The part of a text that is kept."""
     return F.substring(F.make_valid_utf8(text), 1, SHOWN)
 
 

@@ -57,7 +57,7 @@ Crc = Annotated[int, Meta(ge=0, lt=1 << 32)]
 
 
 class Found(Struct, frozen=True, tag_field="at", tag="history"):
-    """Which history it is."""
+    """Identity of a history."""
 
     id: Annotated[str, Meta(pattern=r"^[0-9A-Za-z_-]{1,64}$(?!\n)")]
     openings: Annotated[int, Meta(ge=0, lt=1 << 31)]
@@ -113,7 +113,7 @@ made_ready(AnyHeader, HistoriesState)
 
 
 class _Waiting(NamedTuple):
-    """What is to land: a group, or why it is refused."""
+    """A group to land, or the reason why it is refused."""
 
     key: Key
     bytes: int
@@ -156,7 +156,7 @@ class HistoryTaker:
         self._landed_refused = 0
 
     def asked(self, max_bytes: int) -> dict[str, Any]:
-        """What the host is asked."""
+        """Request to the host."""
         return {
             "known": {
                 name: base64.b64encode(history.taken + history.refused).decode()

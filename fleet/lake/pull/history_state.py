@@ -73,7 +73,7 @@ class HistoriesState(Struct):
 
 
 class Listing(NamedTuple):
-    """What a look at a history found: groups of it that were taken and are not there as they
+    """Findings of a look at a history: groups of it that were taken and are not there as they
     were; those that are there and not taken, with their readings; and what its tail has."""
 
     openings: int
@@ -124,7 +124,7 @@ def enter(state: HistoriesState, history: str, gone: Set[Key]) -> TakenHistory:
 
 
 def settle(found: TakenHistory, listing: Listing) -> Expired:
-    """What expired since the previous look; updates `found`. O(groups)."""
+    """Groups and readings that expired since the previous look; updates `found`. O(groups)."""
     keys = unpacked(found.taken)
     taken = {sequence for sequence, _ in keys}
     there = (taken - {sequence for sequence, _ in listing.gone}) | listing.fresh.keys()

@@ -61,7 +61,7 @@ class LockedError(CommandError):
 
 
 class Options(NamedTuple):
-    """What to pull, and the maximum amount."""
+    """Selection of data to pull, and the maximum amount."""
 
     since: datetime | None
     max_bytes: int

@@ -38,7 +38,7 @@ DIGEST_DIGITS: Final = 8
 
 
 class Files(Struct, frozen=True, tag_field="at", tag="files"):
-    """What there is."""
+    """Files of records that the host has."""
 
     files: tuple[Listed, ...]
 

@@ -41,7 +41,7 @@ class Lines:
 
 
 def told(host: HostPulled) -> str:
-    """What came of a host, in one line."""
+    """Result of a host, in one line."""
     if host.error:
         return host.error
     what = [counted(host.records, "record")] * bool(host.records)

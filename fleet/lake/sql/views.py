@@ -88,7 +88,7 @@ def select(spark: SparkSession, statement: str, known: Collection[str]) -> DataF
 
 
 def _kind(spark: SparkSession, statement: str) -> str | None:
-    """What a statement does beyond reading; None if nothing."""
+    """Effect of a statement beyond reading; None if it has none."""
     session: Any = spark
     parsed = session._jsparkSession.sessionState().sqlParser().parsePlan(statement)  # noqa: SLF001 - PySpark has no parser of its own
     command = _command(session, parsed)

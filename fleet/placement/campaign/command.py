@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Learned(Struct, frozen=True):
-    """What `train` prints as JSON."""
+    """JSON output of `train`."""
 
     model: str
     scores: list[Score]
@@ -94,7 +94,7 @@ def train_from(
 
 
 def read(folder: Path, master: str, percentile: float) -> list[Interval]:
-    """What the lake in `folder` has, after taking in what was pulled."""
+    """Contents of the lake in `folder`, after taking in what was pulled."""
     from fleet.lake.ingest.stream import ingest
     from fleet.placement.campaign.lake import intervals
     from fleet.spark.session import open_session

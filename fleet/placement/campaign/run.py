@@ -61,7 +61,7 @@ class Extent(Struct, frozen=True):
 
     @property
     def seconds(self) -> float:
-        """What all of it takes, at least."""
+        """Least duration of all of it."""
         return self.runs * (INTERVALS * self.interval_s + LONGER_S)
 
 

@@ -97,7 +97,7 @@ class Accounts(Usage):
         return float(self.stored.sum())
 
     def used(self) -> Floats:
-        """What each server stores in truth, topics that it delegates left out."""
+        """True storage of each server, topics that it delegates left out."""
         return np.where(self.short, self._kept, self.stored)
 
     def traffic(self, client: int) -> float:
@@ -113,7 +113,7 @@ class Accounts(Usage):
         return np.asarray(self.rate[topics, server] * heard - self.own[topics, server])
 
     def at_stake(self) -> Floats:
-        """What it would cost more to delegate everything, by server."""
+        """Extra cost if a server delegated everything, by server."""
         topics = np.arange(self.case.topics)
         local = self.rate * (self.ears @ self._onward)
         return np.asarray((self.detour * self._apart(topics) - local).sum(axis=0))
@@ -197,7 +197,7 @@ class Accounts(Usage):
     # -- prices ----------------------------------------------------------------------------------
 
     def changes(self, clients: Ints, price_of_byte: float = 0.0) -> tuple[Floats, Floats]:
-        """What moving each of these clients to each server would change: `total` plus the price of
+        """Change by moving each of these clients to each server: `total` plus the price of
         the bytes stored; and the bytes (clients × S). Exact while nothing is delegated, else a
         first guess. Infinite where a client may not live. Of a client that is `NOWHERE`, without
         what the others' ways to their homes cost more: that is the same at every server.
@@ -283,7 +283,7 @@ def _sums(values: Floats, begins: Ints) -> Floats:
 
 
 class Sharing(Protocol):
-    """Which share of each topic a server processes itself. It depends on that server alone, so
+    """Share of each topic that a server processes itself. It depends on that server alone, so
     that a placement has one price, whatever the order of its moves."""
 
     def shares(self, accounts: Accounts, server: int) -> Floats:
@@ -293,8 +293,8 @@ class Sharing(Protocol):
         """The share that a publisher of each of these topics would find at each server."""
 
     def toll(self, accounts: Accounts, added: Floats, load: Floats, deliveries: Floats) -> Floats:
-        """What `added` bytes (clients × S) and the load of each client would cost at each server,
+        """Cost of `added` bytes (clients × S) and the load of each client at each server,
         beyond what `outlook` says; a client has that many `deliveries`."""
 
     def relief(self, accounts: Accounts, homes: Ints, freed: Floats, load: Floats) -> Floats:
-        """What it would bring each client's home to lose so many bytes, and its load."""
+        """Gain of each client's home if it lost so many bytes, and the client's load."""

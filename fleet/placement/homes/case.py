@@ -113,7 +113,7 @@ class Case:
 
     @cached_property
     def starts(self) -> Ints:
-        """Where the memberships of each client begin; n + 1 numbers."""
+        """Starts of the memberships of each client; n + 1 numbers."""
         return np.searchsorted(self.client, np.arange(self.clients + 1)).astype(np.int64)
 
     @cached_property
@@ -123,7 +123,7 @@ class Case:
 
     @cached_property
     def load_of_client(self) -> Floats:
-        """What each client adds to its home's load."""
+        """Load that each client adds to its home."""
         load = self.rate * self.load_of_message[self.topic]
         return np.bincount(self.client, load, self.clients).astype(np.float64)
 

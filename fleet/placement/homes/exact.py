@@ -146,7 +146,7 @@ class _Model:
 
 
 def _pairs(case: Case) -> dict[tuple[int, int], tuple[float, float]]:
-    """Who talks to whom: the rates of deliveries from the first to the second, and back."""
+    """Traffic between pairs: the rates of deliveries from the first to the second, and back."""
     rates: dict[tuple[int, int], list[float]] = defaultdict(lambda: [0.0, 0.0])
     order = np.argsort(case.topic, kind="stable")
     ends = np.searchsorted(case.topic[order], np.arange(case.topics + 1))

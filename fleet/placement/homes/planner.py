@@ -65,7 +65,7 @@ class Homes(Struct, frozen=True):
 
 
 class Simple(Struct, frozen=True):
-    """What `homes` is compared with, as planners of the same kind: `random`, `nearest`, `otos`,
+    """Baselines for `homes`, as planners of the same kind: `random`, `nearest`, `otos`,
     `otos-least-used`, `reloc`."""
 
     name: str
@@ -183,7 +183,7 @@ class _Members:
         )
 
     def other_ways(self, placement: Placement, delay: Floats, between: Floats) -> Floats:
-        """What passes between homes and other units; and, taken away again, the ways between
+        """Traffic between homes and other units; and, taken away again, the ways between
         client and home of flows between two homes, which have none."""
         world = self.world
         found = np.zeros(delay.shape)

@@ -57,7 +57,7 @@ class Search:
 
     @property
     def price(self) -> float:
-        """What is minimised."""
+        """The objective to minimise."""
         return self.accounts.total + self.price_of_byte * self.accounts.storage
 
     def descend(self, passes: int = PASSES) -> None:

@@ -29,14 +29,14 @@ class Ratio:
         return np.asarray(accounts.share[topics])
 
     def toll(self, accounts: Accounts, added: Floats, load: Floats, deliveries: Floats) -> Floats:
-        """What a lower w costs those who live there."""
+        """Cost of a lower w for those who live there."""
         del deliveries
         after = accounts.case.processed(accounts.stored + added, accounts.load + load[:, None])
         now = accounts.case.processed(accounts.stored, accounts.load)
         return np.asarray((now - after) * accounts.at_stake())
 
     def relief(self, accounts: Accounts, homes: Ints, freed: Floats, load: Floats) -> Floats:
-        """What a higher w brings those who stay."""
+        """Gain of a higher w for those who stay."""
         stored, used = accounts.stored[homes], accounts.load[homes]
         after = accounts.case.processed(stored - freed, used - load, homes)
         now = accounts.case.processed(stored, used, homes)

@@ -11,7 +11,7 @@ from fleet.placement.homes.case import NOWHERE, Case, Floats, Ints
 
 
 class Usage:
-    """Where clients live, and what each server stores and computes for them: `count` (T × S) has
+    """Homes of clients, and each server's storage and computation for them: `count` (T × S) has
     the publishers of each topic, `stored` and `load` the servers' use if nothing is delegated."""
 
     def __init__(self, case: Case, home: Ints | None = None) -> None:

@@ -31,13 +31,13 @@ MOVE_COST: Final = 0.01
 
 
 class Found(Struct, frozen=True):
-    """What is printed as JSON."""
+    """JSON output."""
 
     periods: list[Outlook]
 
 
 class Options(Struct, frozen=True):
-    """What to plan from, and where plans go: `<file>-day.json`, `<file>-night.json`."""
+    """Source of the planning data, and target of plans: `<file>-day.json`, `<file>-night.json`."""
 
     since: datetime | None
     day: tuple[int, int]

@@ -33,7 +33,7 @@ class Caution(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True):
-    """What to do about one group of masters, and why, in one line. Without a plan: nothing."""
+    """The decision for one group of masters, and why, in one line. Without a plan: nothing."""
 
     masters: tuple[str, ...]
     why: str
@@ -118,7 +118,7 @@ def _named(made: Plan) -> str:
 
 
 def _moving(reports: Sequence[PlacementReport]) -> str:
-    """What is under way, by these masters themselves."""
+    """Moves under way, by these masters themselves."""
     for report in reports:
         if moving := [move for move in report.moves if move.state not in OVER]:
             what = f"{moving[0].unit.kind} {moving[0].unit.name}"
@@ -129,7 +129,7 @@ def _moving(reports: Sequence[PlacementReport]) -> str:
 def _unknown(
     facts: Sequence[PlacementFacts], learned: Learned, now: datetime, caution: Caution
 ) -> str:
-    """What is stale, or too little, to act on."""
+    """Data that is stale, or too little, to act on."""
     recorded = {each.iad: each for each in learned.masters}
     for each in facts:
         known = recorded.get(each.iad)

@@ -49,7 +49,7 @@ class Masters(Protocol):
     """The masters of the fleet, by IAD."""
 
     def look(self) -> tuple[list[PlacementReport], list[str]]:
-        """What each says of itself, and which do not answer."""
+        """Each master's report on itself, and the masters that do not answer."""
 
     def apply(self, iad: str, moves: Sequence[PlannedMove]) -> str:
         """Have one make those of the moves that begin there; why not, or an empty string."""

@@ -130,7 +130,7 @@ def read_learned(lake: Lake) -> Learned:
 
 
 def model_file(lake: Lake) -> Path:
-    """Where the latency model is that was trained last."""
+    """Path of the latency model that was trained last."""
     return lake.models / "latency-model.json"
 
 

@@ -47,7 +47,7 @@ class Expected(Struct, frozen=True):
 
 
 class Outlook(Struct, frozen=True):
-    """What one period needs and would gain. `needed`: masters that keep all objectives; None if
+    """Need and gain of one period. `needed`: masters that keep all objectives; None if
     those there are too few, as `trouble` says. `topics` and `per_s` are what is known of it."""
 
     period: str
@@ -75,7 +75,7 @@ def outlooks(
     model: Colocation | None = None,
     move_cost: float = 0.0,
 ) -> list[Outlook]:
-    """What each period needs, for each group of masters that units can move within."""
+    """Need of each period, for each group of masters that units can move within."""
     newest = max((each.time for each in learned.masters), default=None)
     there = [each.iad for each in learned.masters if newest and each.time >= newest - GONE]
     pairs = [(way.iad, way.other) for way in learned.ways]
@@ -102,7 +102,7 @@ def outlooks(
 
 
 def outlook(view: View, name: str, move_cost: float) -> Outlook:
-    """What a placement needs, and the cheapest one that keeps its objectives."""
+    """Need of a placement, and the cheapest one that keeps its objectives."""
     topics = view.world.topics
     per_s = sum(view.world.rates[topic] for topic in topics)
     masters = tuple(each.name for each in view.world.masters)

@@ -92,7 +92,7 @@ def percentile_interval(value: str, p: float) -> tuple[Column, Column]:
 
 
 def nearest_rank(p: float, n: Column) -> Column:
-    """Which of n values, counted from 1, is their percentile; p has at most four decimals."""
+    """Rank among n values, counted from 1, of their percentile; p has at most four decimals."""
     # In whole numbers: 0.95 · 20 is a hair above 19 in floating point.
     parts = F.lit(round(p * PARTS / 100.0)).cast("bigint") * n
     whole = parts + F.lit(PARTS - 1)

@@ -22,7 +22,7 @@ MISSED: Final = 3
 
 
 def found(shown: Shown) -> dict[str, Any]:
-    """What ``findings.html`` says: rooms, sensors, attainment, time, deadlines and losses, each
+    """Data of ``findings.html``: rooms, sensors, attainment, time, deadlines and losses, each
     empty if there are no numbers, and what to do about them."""
     facts = {
         "rooms": _rooms(shown),

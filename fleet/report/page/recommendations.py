@@ -32,7 +32,7 @@ class Recommendation(NamedTuple):
 
 
 def recommendations(facts: Mapping[str, Any]) -> list[Recommendation]:
-    """What to do about the findings, what concerns rooms first."""
+    """Recommendations for the findings, those about rooms first."""
     return [
         *_sensors(facts["sensors"]),
         *_objectives(facts["objectives"], facts["deadlines"]),

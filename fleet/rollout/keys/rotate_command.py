@@ -25,7 +25,7 @@ from fleet.terminal import output
 
 
 class Asked(NamedTuple):
-    """What the options say."""
+    """Options of the command line."""
 
     iads: tuple[str, ...]
     groups: tuple[str, ...]
