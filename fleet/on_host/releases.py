@@ -23,6 +23,8 @@ PATIENCE_S = 30
 CHUNK = 1 << 18
 # What a bundle may become; a release takes a twentieth of it.
 MAX_UNPACKED = 1 << 31
+# The one link of a release that leads out of it, and where.
+INTERPRETER = ("bin/python3", "/usr/bin/python3")
 
 
 def stage(host: Host, request: Json, source: Any) -> Json:
@@ -115,9 +117,13 @@ def checked(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     size = 0
     for member in archive:
         place = os.path.normpath(member.name)
-        if not (member.isreg() or member.isdir() or member.issym()) or _leaves(place):
+        known = member.isreg() or member.isdir() or member.issym()
+        # A file there would be written over the interpreter that the link leads to.
+        through = f"{place}/".startswith(f"{INTERPRETER[0]}/") and not member.issym()
+        if not known or through or _leaves(place):
             raise Failure(f"the bundle holds {member.name!r}, which no release has")
-        if member.issym() and _leaves(os.path.join(os.path.dirname(place), member.linkname)):
+        leads = os.path.join(os.path.dirname(place), member.linkname)
+        if member.issym() and _leaves(leads) and (place, leads) != INTERPRETER:
             raise Failure(f"the bundle holds {member.name!r}, a link to {member.linkname!r}")
         if member.mode & (stat.S_ISUID | stat.S_ISGID):
             raise Failure(f"the bundle holds {member.name!r}, which would run with other rights")

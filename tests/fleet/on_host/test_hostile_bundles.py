@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import random
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import pytest
 
 from fleet.on_host import releases
 from fleet.on_host.host import Failure
+from fleet.release.target import Target
+from fleet.release.tree import Tree
 from fleet.rollout.deployment_plan import read_shared
 from fleet.ssh.errors import HostError
 from tests.fleet.on_host.rig import Fake, bundle, stage
@@ -40,6 +43,9 @@ def made(**changes: object) -> bytes:
         ({"name": "lib/../../evil"}, "which no release has"),
         ({"type": tarfile.SYMTYPE, "linkname": "/etc"}, "'./lib/evil', a link to '/etc'"),
         ({"type": tarfile.SYMTYPE, "linkname": "../../x"}, "'./lib/evil', a link to '../../x'"),
+        ({"type": tarfile.SYMTYPE, "linkname": "/usr/bin/python3"}, "'./lib/evil', a link to"),
+        ({"name": "./bin/python3", "size": 3}, "'./bin/python3', which no release has"),
+        ({"name": "./bin/python3/x", "size": 3}, "'./bin/python3/x', which no release has"),
         ({"type": tarfile.LNKTYPE, "linkname": "/etc/passwd"}, "which no release has"),
         ({"type": tarfile.CHRTYPE, "devmajor": 1, "devminor": 3}, "which no release has"),
         ({"type": tarfile.FIFOTYPE}, "which no release has"),
@@ -60,6 +66,17 @@ def test_links_within_a_release_are_taken(host: Fake) -> None:
     stage(host, "1-a", made(type=tarfile.SYMTYPE, linkname="../RELEASE"))
     link = host.folder / "opt/sanderling/releases/1-a/lib/evil"
     assert link.read_text() == "1-a"
+
+
+def test_the_links_of_a_release_are_taken(host: Fake) -> None:
+    entries = Tree("1-a", Target("x86_64", "3.11")).entries
+    links = {name: entry.link for name, entry in entries.items() if entry.link}
+    assert links["bin/python3"] == "/usr/bin/python3"
+    for name, link in links.items():
+        stage(host, "1-a", made(name=f"./{name}", type=tarfile.SYMTYPE, linkname=link))
+        place = host.folder / "opt/sanderling/releases/1-a" / name
+        assert str(place.readlink()) == link
+        shutil.rmtree(host.folder / "opt/sanderling/releases/1-a")
 
 
 def test_a_bundle_that_becomes_too_large_is_refused(host: Fake, monkeypatch) -> None:
