@@ -90,16 +90,24 @@ def test_who_reads_nothing_is_refused_and_others_are_served(master, context):
             for _ in range(EACH):
                 for reader in slow:
                     reader.send(encode(query, JSON))
-            refused = master.wait_until(
-                lambda s: s.counters["queries"] >= 1 + SLOW * EACH and not s.open_queries
-            ).counters["queries_refused_overloaded"]
+            came = []
+
+            def served(status):
+                # One reads a little: who reads nothing for six seconds is cut by the kernel, and
+                # on a busy machine all this takes longer.
+                if slow[0].poll(0):
+                    came.append(slow[0].recv())
+                return status.counters["queries"] >= 1 + SLOW * EACH and not status.open_queries
+
+            refused = master.wait_until(served).counters["queries_refused_overloaded"]
             assert refused > SLOW * EACH // 2
             answer = honest.query(["b1/f4"], last_s=10_800.0, latency_ms=10_000.0)
             assert answer.status == "complete"
             assert resident_mib(master.process.pid) < before + 400
             # Whoever reads at last finds what fitted, and of the rest why.
             decoder = Decoder(PublicReply, MAX_RESULT_BYTES)
-            told = [decoder.decode(receive(slow[0]))[0] for _ in range(EACH)]
+            came += [receive(slow[0]) for _ in range(EACH - len(came))]
+            told = [decoder.decode(each)[0] for each in came]
             assert {each.status for each in told} == {"complete", "refused"}
             lines = {each.message for each in told if each.status == "refused"}
             assert FULL in lines
