@@ -122,7 +122,10 @@ def test_no_alert_is_lost_over_kills_of_the_gateway_and_of_the_broker(bed, broke
             return received(subscriber)
 
         def logged():
-            shown = ask(gateway, "/api/v1/alerts?limit=1000", token=token).json["alerts"]
+            try:
+                shown = ask(gateway, "/api/v1/alerts?limit=1000", token=token).json["alerts"]
+            except ConnectionError:  # it may cut a connection that a busy machine keeps waiting
+                return []
             return [tuple(each["origin"]) for each in shown]
 
         def kill():
@@ -151,7 +154,7 @@ def test_no_alert_is_lost_over_kills_of_the_gateway_and_of_the_broker(bed, broke
                 broker.start()
             due = oracle.all() - before
             wait_until(lambda: due - set(reaches()), lambda lost: not lost, what="lost")
-            log = logged()
+            log = wait_until(logged)
             assert gateway.end(signal.SIGTERM) == 0
         assert len(due) >= 6 * ROUNDS
         assert came(gaps, "gap") == []
