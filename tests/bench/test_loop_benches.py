@@ -62,7 +62,7 @@ def test_the_limit_of_open_files(monkeypatch, capsys):
 def test_a_slow_disk(monkeypatch, capsys):
     small(monkeypatch, slow_disk, ROUNDS=1, SETTLING_S=0.6, MEASURING_S=0.4)
     lines = told(capsys, slow_disk.run())
-    assert list(lines) == ["loop-slow-disk-master", "loop-slow-disk"]
+    assert lines.keys() == {"loop-slow-disk-master", "loop-slow-disk"}
     for line in lines.values():
         assert line["queries"] > 0
         assert line["incomplete"] == 0
@@ -83,7 +83,7 @@ def test_large_answers_in_json(monkeypatch, capsys):
 def test_answers_that_are_too_large(monkeypatch, capsys):
     small(monkeypatch, too_large, ASKED=2, PHASES=1, PHASE_S=0.3)
     lines = told(capsys, too_large.run())
-    assert list(lines) == ["too-large", "loop-too-large"]
+    assert lines.keys() == {"too-large", "loop-too-large"}
     assert {"p99_ms", "asked", "master_cpu_ms", "node_cpu_ms"} < lines["too-large"].keys()
     assert lines["loop-too-large"]["refused"] > 0
     assert {"times", "goal_met"} < lines["loop-too-large"].keys()
