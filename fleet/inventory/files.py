@@ -235,6 +235,7 @@ def _master_files(fleet: Inventory, iad: Iad, keys: Keys) -> tuple[HostFile, ...
     others = [member.iad for member in config.pool if member.keys]
     others += [neighbour.iad for neighbour in config.overlay.neighbour]
     allow = toml.dump(allow_list(fleet, iad, keys)).encode()
+    model = units_of(fleet, iad).get("model")
     return (
         _configuration("master.toml", config),
         HostFile(
@@ -254,11 +255,7 @@ def _master_files(fleet: Inventory, iad: Iad, keys: Keys) -> tuple[HostFile, ...
             for name in dict.fromkeys(others)
         ],
         *_bootstrap_keys(fleet, keys),
-        *[
-            HostFile(LATENCY_MODEL, keys.latency_model(path))
-            for name, path in units_of(fleet, iad).items()
-            if name == "model" and path
-        ],
+        *([HostFile(LATENCY_MODEL, keys.latency_model(model))] if model else []),
     )
 
 

@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 
 from fleet.inventory.effective import port_of, visitors
 from fleet.inventory.model import Iad, Inventory, Master
-from fleet.inventory.nearest import did_you_mean
 from fleet.inventory.parties import HostOf, hosts
 
 SSHD: Final = 22
@@ -32,9 +31,6 @@ def check(fleet: Inventory) -> Iterator[str]:
         yield from _form(host)
     yield from _same_place(fleet)
     yield from _ports(fleet)
-    names = [iad.name for iad in fleet.iad]
-    if (delegate := fleet.placement.delegate) is not None and delegate not in names:
-        yield f"placement.delegate is {delegate}, which is no IAD; {did_you_mean(delegate, names)}"
     visiting = visitors(fleet)
     for iad in fleet.iad:
         yield from _out_of_reach(fleet, iad, visiting.get(iad.name, []))

@@ -1,4 +1,4 @@
-"""Validation of what masters take of units: their partners exist, and can be reached."""
+"""Validation of what masters take of units: delegate and partners exist, and can be reached."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from fleet.inventory.nearest import did_you_mean
 
 
 def check(fleet: Inventory) -> Iterator[str]:
-    """Partners that are no IADs, and those of one master that are neither in its pool nor its
-    neighbours."""
+    """A delegate and partners that are no IADs, and partners of one master that are neither in its
+    pool nor its neighbours."""
     names = [iad.name for iad in fleet.iad]
+    if (delegate := fleet.placement.delegate) is not None and delegate not in names:
+        yield f"placement.delegate is {delegate}, which is no IAD; {did_you_mean(delegate, names)}"
     for name in fleet.placement.partners or ():
         if name not in names:
             yield f"placement.partners has {name}, which is no IAD; {did_you_mean(name, names)}"
