@@ -16,6 +16,8 @@ WORKERS ?= 4
 
 # No test takes three quarters of an hour: one that does hangs, and its stacks are printed.
 HANGS := --timeout 2700
+# In `test` none takes ten minutes. What does not come back to Python ends its worker five minutes later.
+STUCK := --timeout 600 -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true
 
 # What the debug build checks: bounds. Percentiles as published, laws of large numbers and standard errors
 # are of the arithmetic, and are held against the release build.
@@ -52,7 +54,7 @@ test: $(DONE)/dev $(DONE)/core ## Set up, then run all checks and tests
 	@echo "Testing, and beside it _core in its debug build …"
 	@PYTHONPATH=build/debug SANDERLING_EXPECT_BUILD=debug $(BIN)/pytest $(CHECKED) >build/test-debug.log 2>&1 & \
 	debug=$$! ended=0; \
-	$(BIN)/pytest -n $(WORKERS) --timeout 600 --timeout-method thread --durations=30 || ended=$$?; \
+	$(BIN)/pytest -n $(WORKERS) $(STUCK) --durations=30 || ended=$$?; \
 	wait $$debug || ended=$$?; \
 	echo "_core in its debug build:"; cat build/test-debug.log; \
 	exit $$ended

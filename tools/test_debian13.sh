@@ -78,5 +78,5 @@ exec unshare --mount --pid --fork --kill-child --propagation private sh -c '
     chroot --userspec=tester:tester "$root" /usr/bin/env -i HOME=/home/tester USER=tester \
         PATH=/usr/bin:/bin:/usr/sbin:/sbin LANG=C.UTF-8 SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt \
         PIP_CERT=/etc/ssl/certs/ca-certificates.crt PIP_DEFAULT_TIMEOUT=180 WORKERS="${WORKERS:-4}" \
-        sh -ec "cd; cd sanderling; make .venv/done/dev setup; exec .venv/bin/pytest -n \"\$WORKERS\" --timeout 600 --timeout-method thread \"\$@\"" sh "$@"
+        sh -ec "cd; cd sanderling; make .venv/done/dev setup; exec .venv/bin/pytest -n \"\$WORKERS\" --timeout 600 \"\$@\"" sh "$@"
 ' sh "$root" "$@"
