@@ -35,7 +35,7 @@ COMPILED := $(CORE) $(wildcard agent/edge/*.pyx)
 PIP_PROGRESS := sed -nuE -e 's,^ *Downloading ([^ ]*/)?([^ /]*\.(whl|tar\.gz))( .*|$$),  \2\4,p' \
 	-e 's,^ *Building wheel for ([^ ]*) .*started.*,  unpacking \1 …,p'
 
-.PHONY: help setup pipeline demo test test-kubernetes test-debian13 test-systemd test-upgrades test-hosts test-image test-long torture chaos soak fuzz lint bench docs lock upgrade clean
+.PHONY: help setup pipeline demo test test-kubernetes test-debian13 test-fresh test-systemd test-upgrades test-hosts test-image test-long torture chaos soak fuzz lint bench docs lock upgrade clean
 
 help: ## List the targets
 	@echo "Usage: make <target> [PYTHON=python3.12]"
@@ -82,7 +82,10 @@ test-systemd: $(DONE)/dev $(DONE)/core ## Test the unit under a real systemd (mi
 	@SANDERLING_SYSTEMD=1 $(BIN)/pytest --must-run $(HANGS) --durations=30 tests/systemd
 
 test-debian13: ## Run the tests on a bare Debian 13, as a user without rights (10 minutes; root)
-	@WORKERS=$(WORKERS) tools/test_debian13.sh $(ARGS)
+	@WORKERS=$(WORKERS) tools/test_debian.sh trixie tests $(ARGS)
+
+test-fresh: ## Follow README on a bare Debian 12 and 13, then take a wheel and an sdist there (an hour; root)
+	@for suite in $(or $(SUITES),bookworm trixie); do tools/test_debian.sh $$suite fresh; done
 
 test-upgrades: $(DONE)/dev $(DONE)/core ## Test beside an earlier state of the code (builds it once: minutes)
 	@tools/build_previous.sh "$$($(BIN)/python -c 'from tests.upgrades.rig import COMMIT; print(COMMIT)')" >/dev/null
