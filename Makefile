@@ -54,7 +54,7 @@ test: $(DONE)/dev $(DONE)/core ## Set up, then run all checks and tests
 	@echo "Testing, and beside it _core in its debug build …"
 	@PYTHONPATH=build/debug SANDERLING_EXPECT_BUILD=debug $(BIN)/pytest $(CHECKED) >build/test-debug.log 2>&1 & \
 	debug=$$! ended=0; \
-	$(BIN)/pytest -n $(WORKERS) $(STUCK) --durations=30 || ended=$$?; \
+	$(BIN)/pytest -m "not long and not slow" -n $(WORKERS) $(STUCK) --durations=30 || ended=$$?; \
 	wait $$debug || ended=$$?; \
 	echo "_core in its debug build:"; cat build/test-debug.log; \
 	exit $$ended
@@ -63,8 +63,9 @@ test-kubernetes: $(DONE)/dev $(DONE)/core ## Build a kube-apiserver (minutes, on
 	@tools/build_apiserver.sh
 	@SANDERLING_KUBERNETES=$(if $(filter record,$(ARGS)),record,1) $(BIN)/pytest --must-run tests/kubernetes
 
-test-long: $(DONE)/dev $(DONE)/core ## Run the tests that take long: kills, big lakes, hours of failures (10 minutes)
-	@SANDERLING_KILLS=$(or $(KILLS),20) SANDERLING_EXAMPLES=all $(BIN)/pytest -m "long or hypothesis" -n 2 $(HANGS) --durations=30
+test-long: $(DONE)/dev $(DONE)/core ## Run what takes long: experiments, Spark, kills, all examples (an hour; KILLS=3: a part)
+	@$(if $(KILLS),SANDERLING_KILLS=$(KILLS),SANDERLING_EXAMPLES=all) \
+		$(BIN)/pytest -m "long or slow$(if $(KILLS),, or hypothesis)" -n 2 $(HANGS) --durations=30
 
 torture: $(DONE)/dev $(DONE)/core ## Set up, then cut the edge agent's power, over and over (minutes)
 	@$(BIN)/python -m tests.torture $(ARGS)

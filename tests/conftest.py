@@ -56,6 +56,24 @@ FIRST = (
 )
 
 
+# Marked slow: each drives a whole experiment, a demo or Spark through code that faster tests cover.
+SLOW = (
+    *SPARK,
+    "tests/docs/test_pastes.py",
+    "tests/fleet/demo/",
+    "tests/fleet/plan/test_plan_command.py",
+    "tests/fleet/query/test_slices.py",
+    "tests/lab/test_autoscale.py",
+    "tests/lab/test_overlay.py",
+    "tests/lab/test_placement_",
+    "tests/lab/test_policy_limits.py",
+    "tests/lab/test_quality.py",
+    "tests/lab/test_simulate",
+    "tests/lab/test_testbed.py",
+    "tests/sensors/test_quality_recording.py",
+)
+
+
 class FilesTogether(LoadFileScheduling):
     """A file's tests stay with one worker, since they share fleets; so do all that use Spark."""
 
@@ -81,6 +99,11 @@ def pytest_collection(session):
     finally:
         gc.freeze()
         gc.enable()
+
+
+def pytest_itemcollected(item):
+    if item.nodeid.startswith(SLOW):
+        item.add_marker(pytest.mark.slow)
 
 
 def pytest_collection_modifyitems(config, items):

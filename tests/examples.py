@@ -1,6 +1,6 @@
 """How much a run tries.
 
-Of hypothesis's examples `make test` tries a quarter, `make test-long` all; of each campaign
+Of hypothesis's examples `make test` and CI try a quarter, `make test-long` all; of each campaign
 `make test-long` runs the whole, CI a part.
 """
 
