@@ -130,9 +130,16 @@ def end_demo(demo: subprocess.Popen[bytes], terminal: int) -> None:
         stop(f"{DEMO} fails at Ctrl-C")
     demo.wait()
     os.close(terminal)
-    ps = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
-    if left := [each for each in ps if b"sanderling-" in each and os.getcwdb() in each]:
+    left = [each for each in running() if "sanderling-" in each and str(Path.cwd()) in each]
+    if left:
         stop(f"{len(left)} processes of the demo are left")
+
+
+def running() -> Iterator[str]:
+    """Command lines of all processes here."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended meanwhile
+            yield path.read_bytes().decode(errors="replace")
 
 
 def follow(command: str) -> None:

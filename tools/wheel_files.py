@@ -1,4 +1,4 @@
-"""Checks what a wheel of this checkout has: its packages whole, compiled for its machine, and nothing else.
+"""Checks a wheel of this checkout: its packages whole, compiled for its machine, and nothing else.
 
 Usage: python3 tools/wheel_files.py WHEEL; needs Python alone.
 """
@@ -33,7 +33,10 @@ def packages() -> set[str]:
 def expected() -> set[str]:
     """What git lists of them and has to be in a wheel, and modules that are compiled, as .pyx."""
     listed = subprocess.run(
-        ["git", "ls-files", "-z", *sorted(packages())], cwd=ROOT, check=True, capture_output=True
+        ["git", "ls-files", "-z", *sorted(packages())],  # noqa: S607  # wherever it is installed
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
     ).stdout.decode()
     files = [name for name in listed.split("\0") if name]
     return {n for n in files if n.endswith(".pyx") or not NOT_SHIPPED.search(n)}
