@@ -105,7 +105,7 @@ LAB = "takes minutes to hours: tests/lab run its parts"
 SPARK = "needs a JVM: tests/fleet/spark, tests/fleet/spark_jobs and make test-long"
 REASONS = {
     ("README.md", "Try it"): DEMO,
-    ("README.md", "Report"): SPARK,
+    ("README.md", "Report"): "needs a JVM: tests/docs/test_pastes_report.py",
     ("docs/README.md", "Run it"): HOSTS,
     ("docs/README.md", "Rerun the papers"): LAB,
     "docs/run/commands.md": "each command's synopsis: tests/fleet/cli/test_commands_conventions.py",
