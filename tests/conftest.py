@@ -56,9 +56,11 @@ FIRST = (
 )
 
 
-# Marked slow: each drives a whole experiment, a demo or Spark through code that faster tests cover.
+# Marked slow: each drives a whole experiment, a demo or Spark through code that faster tests cover, or
+# tries all schedules of a few messages. Those of `_core` `make test` runs against the debug build.
 SLOW = (
     *SPARK,
+    "tests/core/",
     "tests/docs/test_pastes.py",
     "tests/fleet/demo/",
     "tests/fleet/plan/test_plan_command.py",
@@ -70,6 +72,7 @@ SLOW = (
     "tests/lab/test_quality.py",
     "tests/lab/test_simulate",
     "tests/lab/test_testbed.py",
+    "tests/overlay/test_broker_schedules.py",
     "tests/sensors/test_quality_recording.py",
 )
 

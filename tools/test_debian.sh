@@ -65,7 +65,7 @@ else
         tar --create --null --files-from - | tar --extract --directory "$tree"
     # shellcheck disable=SC2016 # expanded there
     script='cd sanderling; make .venv/done/dev setup
-        exec .venv/bin/pytest -m "not long and not slow" -n "$WORKERS" --timeout 600 "$@"'
+        exec .venv/bin/pytest -n "$WORKERS" --timeout 600 "$@"'
 fi
 chroot "$root" chown -R tester: /home/tester/sanderling
 if [ "$WHAT" = tests ]; then
