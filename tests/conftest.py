@@ -56,8 +56,8 @@ FIRST = (
 )
 
 
-# Marked slow: each drives a whole experiment, a demo or Spark through code that faster tests cover, or
-# tries all schedules of a few messages. Those of `_core` `make test` runs against the debug build.
+# Marked slow: each drives a whole experiment, a demo or Spark through code that faster tests cover.
+# Those of `_core` are run against the debug build by `make test`.
 SLOW = (
     *SPARK,
     "tests/core/",
