@@ -360,6 +360,26 @@ def test_the_fleet_shows_all_domains_and_those_that_do_not_answer(tab):
 
 
 @pytest.mark.long
+def test_where_nothing_ails_no_choice_is_offered(tab):
+    with fake_api() as gateway:
+        (iad4,) = gateway.iads
+        well = [node for node in iad4["status"]["nodes"] if node["node"] == "iad4-n2"]
+        gateway.iads = [iad4 | {"status": iad4["status"] | {"nodes": well}}]
+        tab.open(f"{gateway.url}#/fleet", 1280)
+        tab.wait_for("document.querySelector('main').innerText.includes('No node ails.')")
+        assert not tab.evaluate(SEEN.format("'main input'"))
+        gateway.iads = [iad4 | {"status": None, "problem": "no reply"}]
+        told = json.dumps("iad4 does not answer: no reply")
+        tab.wait_for(f"document.querySelector('main').innerText.includes({told})")
+
+
+@pytest.mark.long
+def test_values_of_alerts_have_their_units(tab, served):
+    tab.open(f"{served.url}#/alerts", 1280)
+    tab.wait_for("document.querySelector('main').innerText.includes('humidity 63.4 %')")
+
+
+@pytest.mark.long
 def test_a_node_that_is_killed_shows_in_the_rooms(tab, tmp_path):
     """A real master and its nodes behind a real gateway; the node comes back, too."""
     with Testbed(part_of(building_fleet(emulate=False), 1, 2), tmp_path / "bed") as bed:

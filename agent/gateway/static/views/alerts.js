@@ -45,11 +45,11 @@ export default function Alerts() {
     ${raised?.length
       ? html`<ul class="cards">${raised.map((r) => html`<li class="card raised" key="${r.trigger} ${r.area}"><${Mark} state="raised" word=${r.trigger} /><${Place} area=${r.area} name=${nameOf(r.area)} /><p>${r.text || (r.value === undefined || r.value === null ? "" : `${inText(r.metric ?? "value")} ${valued(r)} when it was raised`)}</p><p class="quiet">for ${duration(Math.max(0, Math.floor((now() - r.since_ms) / 1000) * 1000))}, since ${when(r.since_ms)}</p></li>`)}</ul>`
       : null}
-    <${Note} kind=${gone.length ? "bad" : "well"}><p><${Icon} kind=${gone.length ? "bad" : "well"} /> ${gone.length ? html`<b>Something was missed.</b>` : html`<b>Nothing was missed</b>${all.length ? ` since ${when(at(all.at(-1)))}, as far back as this page looks` : ""}.`}</p>${gone.length ? html`<ul>${gone.map((entry) => html`<li key=${entry.position}>${when(at(entry))}: ${told(entry)}${entry.attributes?.iad ? ` by ${entry.attributes.iad}` : ""}</li>`)}</ul>` : null}<//>
+    ${!all.length ? null : html`<${Note} kind=${gone.length ? "bad" : "well"}><p><${Icon} kind=${gone.length ? "bad" : "well"} /> ${gone.length ? html`<b>Something was missed.</b>` : html`<b>Nothing was missed</b>${all.length ? ` since ${when(at(all.at(-1)))}, as far back as this page looks` : ""}.`}</p>${gone.length ? html`<ul>${gone.map((entry) => html`<li key=${entry.position}>${when(at(entry))}: ${told(entry)}${entry.attributes?.iad ? ` by ${entry.attributes.iad}` : ""}</li>`)}</ul>` : null}<//>`}
     <h2>Log</h2>
     <div class="tools"><label class="search"><span class="unseen">Search alerts</span><input type="search" placeholder="Search: a trigger or a room …" value=${words} onInput=${(e) => search(e.target.value)} /></label></div>
     ${problem ? html`<${Failed} problem=${problem} again=${again} />` : null}
-    <${Table} caption="Alerts, the newest first" hidden empty=${first ? (all.length ? "No alert fits this search." : "No alert has come yet.") : "Asking …"}
+    <${Table} caption="Alerts, the newest first" hidden empty=${first ? (all.length ? "No alert fits this search." : html`No alert has come yet. Triggers of nodes raise them: <code>docs/use/triggers.md</code>`) : "Asking …"}
       head=${["What and when", { text: "Where" }, { n: "Value" }]}
       rows=${found.map((a) => ({
         key: a.position,

@@ -53,9 +53,9 @@ function Nodes({ told, several }) {
     .sort((a, b) => (b.node.state === "lost") - (a.node.state === "lost") || b.ails.length - a.ails.length || `${a.iad} ${a.node.node}`.localeCompare(`${b.iad} ${b.node.node}`, "en", { numeric: true }));
   const ill = rows.filter((r) => r.ails.length);
   return html`
-    <div class="tools"><label class="check"><input type="checkbox" checked=${only} onChange=${(e) => show(e.target.checked)} /> Only the ${count(ill.length, "node")} that ${ill.length === 1 ? "ails" : "ail"}</label></div>
-    <${Table} caption="Nodes, those that ail first" hidden empty=${told.length ? "No node ails." : "No node is known: no master answers."} head=${["Node", ...(several ? ["Domain"] : []), "State", { text: "What ails it" }, { text: "Areas" }, { n: "Queue" }, { n: "Idle pods" }, { n: "Pods" }, "Release"]}
-      rows=${(only ? ill : rows).map(({ iad, rooms, node, ails }) => ({
+    ${ill.length ? html`<div class="tools"><label class="check"><input type="checkbox" checked=${only} onChange=${(e) => show(e.target.checked)} /> Only the ${count(ill.length, "node")} that ${ill.length === 1 ? "ails" : "ail"}</label></div>` : rows.length ? html`<p>No node ails.</p>` : null}
+    <${Table} caption="Nodes, those that ail first" hidden empty=${told.length ? "No node has joined yet." : "No node is known: no master answers."} head=${["Node", ...(several ? ["Domain"] : []), "State", { text: "What ails it" }, { text: "Areas" }, { n: "Queue" }, { n: "Idle pods" }, { n: "Pods" }, "Release"]}
+      rows=${(only && ill.length ? ill : rows).map(({ iad, rooms, node, ails }) => ({
         key: `${iad} ${node.node}`,
         mark: node.state === "lost" ? "bad" : ails.length ? "warm" : "",
         cells: [html`<b>${node.node}</b>`, ...(several ? [iad] : []), html`<${Mark} state=${STATES[node.state]?.[0] ?? "missing"} word=${STATES[node.state]?.[1] ?? node.state} />`, ails.length ? html`<ul class="plain">${ails.map((a) => html`<li>${a}</li>`)}</ul>` : "nothing", list(node.areas.map((a) => nameOf(a) || rooms[a] || a)), whole(node.queued), whole(node.idle_pods), whole(node.pods), node.version || "checkout"],
