@@ -244,7 +244,7 @@ def _life(row: HostRow) -> str:
 
 
 Columns = Mapping[str, Callable[[HostRow], str | Text]]
-FOLDED: Final = ("room", "power", "besides")
+FOLDED: Final = ("power", "besides")
 WIDE: Final[Columns] = {
     "host": _host,
     "health": _health,

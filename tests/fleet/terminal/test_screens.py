@@ -408,7 +408,7 @@ SCREENS: dict[str, Callable[[Console], object]] = {
 HEADINGS = {"area", "from", "to", "policy", "iad", "node", "host"}
 # Of a host that is well, and what the narrow table of `fleet status` does not name.
 WELL_HOST = {"running", "ok", "0", "–", "untold"}
-COLUMNS_LEFT_OUT = {"unit", "clock", "sensors", "power", "waiting", "life"}
+COLUMNS_LEFT_OUT = {"unit", "clock", "sensors", "power", "waiting", "life", "room"}
 
 
 class Terminal(io.StringIO):
