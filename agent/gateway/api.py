@@ -9,12 +9,12 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from agent.client import NoReplyError, Operator
+from agent.client import Operator
 from agent.gateway import frames
 from agent.gateway.alert_log import MAX_READ, is_alert
-from agent.gateway.asking import BusyError
 from agent.gateway.deadlines import Kind
 from agent.gateway.frames import AlertItem, GapItem, Source, alert_item
+from agent.gateway.operators import WAIT_MS, Told, no_operator
 from agent.gateway.outputs.base import OutputState
 from agent.gateway.problems import Problem
 from agent.gateway.raised import RaisedNow
@@ -35,7 +35,6 @@ LOOKS_S: Final = 60.0
 FIRST_S: Final = 3.0
 PAGE: Final = 500
 MAX_PAGE: Final = 10_000
-OPERATOR_MS: Final = 2_000.0
 MAX_DOCUMENT: Final = 16 << 20
 NO_RUNS: Final = b'{"real":[],"virtual":[]}'
 
@@ -114,20 +113,38 @@ class RaisedList(Struct, frozen=True):
 
 
 class NodeQueue(Struct, frozen=True):
-    """A node's queue, for operators only."""
+    """A node's queue, for operators only. `iad` is its domain."""
 
     node: str
     state: str
     queued: int
     pods: int
     idle_pods: int
+    iad: str
 
 
 class DeadlinesPage(Struct, frozen=True):
-    """Answers that the gateway saw, by label and service, and nodes' queues."""
+    """Answers that the gateway saw, by label and service, and nodes' queues; `silent` are the IADs
+    whose masters did not tell theirs."""
 
     kinds: list[Kind]
     nodes: list[NodeQueue]
+    silent: list[str]
+
+
+class IadTold(Struct, frozen=True):
+    """An IAD's state as its master tells its operator, or in its place why there is none. `iad` is
+    the address of the operator socket until that was heard."""
+
+    iad: str
+    status: IadStatus | None
+    problem: str
+
+
+class FleetPage(Struct, frozen=True):
+    """The states of all IADs whose operator sockets the gateway knows."""
+
+    iads: list[IadTold]
 
 
 class OutputsPage(Struct, frozen=True):
@@ -156,7 +173,7 @@ async def session(asked: Asked) -> Reply:
             iads[0] if iads else "",
             iads,
             gateway.config.console.every_s,
-            gateway.operator is not None,
+            bool(gateway.operators),
         )
     )
 
@@ -233,14 +250,17 @@ async def raised(asked: Asked) -> Reply:
 async def deadlines(asked: Asked) -> Reply:
     """Answers that the gateway saw, and for operators the queues of nodes."""
     assert asked.caller is not None
-    nodes: list[NodeQueue] = []
-    if asked.gateway.operator is not None and asked.caller.may("operator"):
-        status = await _operator(asked, lambda operator: operator.status(OPERATOR_MS))
-        nodes = [
-            NodeQueue(each.node, each.state, each.queued, each.pods, each.idle_pods)
-            for each in status.nodes
-        ]
-    return json_reply(DeadlinesPage(asked.gateway.hub.deadlines.kinds(), nodes))
+    told: list[Told] = []
+    if asked.caller.may("operator"):
+        told = await asked.gateway.operators.statuses(asked.caller.key)
+    nodes = [
+        NodeQueue(node.node, node.state, node.queued, node.pods, node.idle_pods, each.iad)
+        for each in told
+        if each.status is not None
+        for node in each.status.nodes
+    ]
+    silent = [each.iad for each in told if each.status is None]
+    return json_reply(DeadlinesPage(asked.gateway.hub.deadlines.kinds(), nodes, silent))
 
 
 async def outputs(asked: Asked) -> Reply:
@@ -293,34 +313,30 @@ async def _document(asked: Asked, named: str) -> bytes:
 # --- the operator's ------------------------------------------------------------------------------
 
 
-async def _operator(asked: Asked, job: Any) -> Any:
-    operator, caller = asked.gateway.operator, asked.caller
-    assert caller is not None
-    if operator is None:
-        raise Problem(404, "no_operator", "operator.address is not set in the gateway's file")
-    try:
-        return await operator.ask(job, caller.key)
-    except BusyError:
-        raise Problem(503, "busy", "the operator socket is busy", retry_after_s=1) from None
-    except (NoReplyError, OSError) as error:
-        raise Problem(504, "no_reply", str(error)) from None
-    except ValueError as error:
-        raise Problem(502, "refused", str(error)) from None
-
-
 async def fleet(asked: Asked) -> Reply:
-    """The state of the IAD, as its master tells its operator."""
-    status: IadStatus = await _operator(asked, lambda operator: operator.status(OPERATOR_MS))
+    """The state of the first IAD, as its master tells its operator."""
+    assert asked.caller is not None
+    status = await asked.gateway.operators.status(asked.caller.key)
     return Reply(encode(status, WIRE_JSON)[HEADER_BYTES:])
+
+
+async def fleet_all(asked: Asked) -> Reply:
+    """The states of all IADs whose operator sockets are configured."""
+    assert asked.caller is not None
+    if not asked.gateway.operators:
+        raise no_operator()
+    told = await asked.gateway.operators.statuses(asked.caller.key)
+    return json_reply(FleetPage([IadTold(*each) for each in told]))
 
 
 async def placement(asked: Asked) -> Reply:
     """Places of units, as ``fleet placement show --json`` prints them."""
 
     def show(operator: Operator) -> PlacementReport:
-        return operator.ask_placement(ShowPlacement(f"g{time.monotonic_ns():x}"), OPERATOR_MS)
+        return operator.ask_placement(ShowPlacement(f"g{time.monotonic_ns():x}"), WAIT_MS)
 
-    report: PlacementReport = await _operator(asked, show)
+    assert asked.caller is not None
+    report = await asked.gateway.operators.first(show, asked.caller.key)
     return Reply(encode(report, WIRE_JSON)[HEADER_BYTES:])
 
 
@@ -344,7 +360,8 @@ ENDPOINTS: Final = (
     Endpoint("GET", "/api/v1/plan", "operator", plan, "The last plan of capacity", dict[str, Any]),
     Endpoint("GET", "/api/v1/comparison", "viewer", comparison,
              "A demo's results: the same load in two orders", dict[str, Any]),
-    Endpoint("GET", "/api/v1/fleet", "operator", fleet, "State of the IAD", IadStatus),
+    Endpoint("GET", "/api/v1/fleet", "operator", fleet, "State of the first IAD", IadStatus),
+    Endpoint("GET", "/api/v1/fleet/all", "operator", fleet_all, "States of all IADs", FleetPage),
     Endpoint("GET", "/api/v1/placement", "operator", placement, "Where units live",
              PlacementReport),
 )  # fmt: skip

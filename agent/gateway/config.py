@@ -23,6 +23,7 @@ from agent.wire.config import (
 )
 
 MAX_MASTERS: Final = 16
+MAX_OPERATORS: Final = 64
 MAX_SERVICES: Final = 8
 MAX_HOSTS: Final = 64
 # A name, an IPv4 address, or an IPv6 address in brackets.
@@ -89,7 +90,8 @@ class GatewayMaster(Section, frozen=True):
 
 
 class GatewayOperator(Section, frozen=True):
-    """The same master's operator socket, for the views of nodes and placement; by default none."""
+    """A master's operator socket, for the views of nodes and placement; by default none. Those of
+    further IADs stand in `[[operators]]`."""
 
     address: Annotated[
         str, Meta(description="The master's operator socket; empty: these views stay empty.")
@@ -302,11 +304,28 @@ class GatewayConfig(GatewayOutputs, frozen=True):
     gateway: GatewayName = GatewayName()
     master: GatewayMaster = GatewayMaster()
     operator: GatewayOperator = GatewayOperator()
+    operators: Annotated[
+        tuple[GatewayOperator, ...],
+        Meta(max_length=MAX_OPERATORS, description="Operator sockets of further IADs."),
+    ] = ()
     http: GatewayHttp = GatewayHttp()
     access: GatewayAccess = GatewayAccess()
     console: GatewayConsole = GatewayConsole()
     queries: GatewayQueries = GatewayQueries()
     alerts: GatewayAlerts = GatewayAlerts()
+
+    def __post_init__(self) -> None:
+        GatewayOutputs.__post_init__(self)
+        addresses = [each.address for each in self.every_operator]
+        if not all(each.address for each in self.operators):
+            raise ValueError("operators: each has an address")
+        if twice := [each for each in set(addresses) if addresses.count(each) > 1]:
+            raise ValueError(f"operators: {twice[0]} is named twice")
+
+    @property
+    def every_operator(self) -> tuple[GatewayOperator, ...]:
+        """All operator sockets: that of `[operator]` first, if there is one."""
+        return (*((self.operator,) if self.operator.address else ()), *self.operators)
 
 
 def with_outputs(config: GatewayConfig, folder: Path) -> GatewayConfig:

@@ -71,10 +71,10 @@ def check(config: GatewayConfig, folder: Path) -> None:
         read_filter(config.alerts.filter)
     except FilterError as error:
         raise ConfigError(f"alerts.filter: {error}") from None
-    for key in (config.master.key, config.operator.key):
+    for key in (config.master.key, *[each.key for each in config.every_operator]):
         if key:
             read_secrets(str(folder / key))
-    for keys in (*config.master.keys, config.operator.keys):
+    for keys in (*config.master.keys, *[each.keys for each in config.every_operator]):
         if keys:
             read_publics(str(folder / keys))
 

@@ -13,12 +13,13 @@ import msgspec
 from msgspec import Struct, field
 from starlette.requests import ClientDisconnect, Request
 
-from agent.client import Client, Operator
+from agent.client import Client
 from agent.gateway.alert_feed import AlertFeed
 from agent.gateway.alert_log import AlertLog
 from agent.gateway.asking import Askers
 from agent.gateway.config import GatewayConfig
 from agent.gateway.hub import Hub
+from agent.gateway.operators import Operators
 from agent.gateway.outputs.base import Output
 from agent.gateway.problems import Problem
 from agent.gateway.static_files import StaticFile
@@ -60,7 +61,7 @@ class Gateway(Struct, eq=False):
     feed: AlertFeed
     access: Access
     queries: Askers[Client]
-    operator: Askers[Operator] | None
+    operators: Operators
     outputs: list[Output]
     say: Say
     version: str

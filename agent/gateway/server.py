@@ -9,6 +9,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -23,6 +24,7 @@ from agent.gateway.app import App
 from agent.gateway.asking import Askers
 from agent.gateway.config import GatewayConfig
 from agent.gateway.hub import Hub
+from agent.gateway.operators import Operators
 from agent.gateway.outputs.base import Sources
 from agent.gateway.outputs.configured import outputs_of
 from agent.gateway.patience import Patience
@@ -42,7 +44,6 @@ BACKLOG: Final = 256
 # Streams end by themselves when the gateway stops; what does not is cut after so long.
 GRACE_S: Final = 1
 THREADS_S: Final = 0.5
-OPERATORS: Final = 2
 # uvicorn ticks ten times a second.
 LOOK_TICKS: Final = 50
 
@@ -52,7 +53,7 @@ class Connections:
 
     def __init__(self, config: GatewayConfig, folder: Path) -> None:
         self._master = config.master
-        self._operator = config.operator
+        self._operators = config.every_operator
         self._folder = folder
 
     def client(self) -> Client:
@@ -61,9 +62,9 @@ class Connections:
         keys = [KeyFiles(self._path(master.key), self._path(each)) for each in master.keys]
         return Client(list(master.addresses), keys or None)
 
-    def operator(self) -> Operator:
-        """A client of its operator socket."""
-        operator = self._operator
+    def operator(self, number: int = 0) -> Operator:
+        """A client of an operator socket."""
+        operator = self._operators[number]
         keys = None
         if operator.key:
             keys = KeyFiles(self._path(operator.key), self._path(operator.keys))
@@ -107,7 +108,7 @@ class Server:
         """A link for the first to come; empty if somebody has had access before."""
         if not self._access.is_new:
             return ""
-        role: tokens.Role = "operator" if self._config.operator.address else "asker"
+        role: tokens.Role = "operator" if self._config.every_operator else "asker"
         return f"{self.url}/login?code={tokens.create_link(self._access.path, role)}"
 
     def serve(self, stop: StopSignal, serves: Callable[[], None] = lambda: None) -> None:
@@ -166,8 +167,7 @@ class Server:
             for output in gateway.outputs:
                 output.stop()
             gateway.queries.close()
-            if gateway.operator is not None:
-                gateway.operator.close()
+            gateway.operators.close()
             feed.join(THREADS_S)
             watching.join(THREADS_S)
 
@@ -189,7 +189,10 @@ class Server:
             AlertFeed(connect.client, self._alerts, config.alerts.filter, self._say),
             self._access,
             Askers("query", config.queries.at_once, connect.client),
-            Askers("operator", OPERATORS, connect.operator) if config.operator.address else None,
+            Operators(
+                [each.address for each in config.every_operator],
+                [partial(connect.operator, n) for n in range(len(config.every_operator))],
+            ),
             [],
             self._say,
             release() or version("sanderling"),

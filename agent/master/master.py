@@ -94,7 +94,7 @@ class Master:
         run: str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._iad = config.iad.name
+        self._iad, self._rooms = config.iad.name, config.iad.rooms
         self._release = release()
         self._say = operator_log(f"sanderling-master {self._iad}")
         self._reactor = Reactor(clock)
@@ -460,12 +460,14 @@ class Master:
     def _status(self) -> IadStatus:
         public, tasks, peers = self._public, self._task_plane, self._peers
         readers = (public, self._operator, tasks, peers, self._directory)
+        nodes = tuple(
+            [self._events.described(node) for node in self._task_scheduler.node_statuses()]
+        )
+        rooms = self._rooms
         return IadStatus(
             iad=self._iad,
             policy=self._task_scheduler.policy,
-            nodes=tuple(
-                [self._events.described(node) for node in self._task_scheduler.node_statuses()]
-            ),
+            nodes=nodes,
             unreachable_iads=peers.unreachable,
             open_queries=self._query_scheduler.open_queries,
             open_tasks=self._task_scheduler.open_tasks,
@@ -491,6 +493,7 @@ class Master:
             registered=self._directory.registered if self._directory else None,
             version=self._release,
             topics=self._topics.statuses,
+            rooms={area: rooms[area] for each in nodes for area in each.areas if area in rooms},
         )
 
 

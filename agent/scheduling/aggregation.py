@@ -71,7 +71,8 @@ def _of_both(first: Missing, second: Missing) -> Missing:
     if second.reason != "no_channel":
         return second
     there = sorted({*first.channels, *second.channels})
-    return Missing(first.area, "no_channel", tuple(there[:MAX_CHANNELS]))
+    name = first.name or second.name
+    return Missing(first.area, "no_channel", tuple(there[:MAX_CHANNELS]), name=name)
 
 
 def unaccounted(expected: Sequence[str], known: Iterable[str]) -> list[str]:

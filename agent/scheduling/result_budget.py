@@ -88,9 +88,10 @@ class ResultBudget:
         return gap_of(area, found, self.most)
 
 
-def gap_of(area: str, found: TooLarge, most: int) -> Missing:
+def gap_of(area: str, found: TooLarge, most: int, name: str | None = None) -> Missing:
     """The gap of an area whose readings exceed the `most` bytes that fit."""
-    return Missing(area, "too_large", message=in_words(found, most), longest_s=found.longest_s)
+    text = in_words(found, most)
+    return Missing(area, "too_large", message=text, longest_s=found.longest_s, name=name)
 
 
 def without_parts(results: Iterable[AreaResult], missing: Iterable[Missing]) -> list[AreaResult]:

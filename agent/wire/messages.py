@@ -241,7 +241,7 @@ class Missing(WireStruct, frozen=True, omit_defaults=True):
     ones, unless the service provides only one; with `no_node`, `nearest` is the announced area that
     may have been meant, and `unknown` means that nothing known is called so, above or below what
     is asked. `message` is a line for people; if the readings exceed an answer, `longest_s` is the
-    longest window that would fit."""
+    longest window that would fit. `name` is the room's, as in a result."""
 
     area: Area
     reason: MissingReason
@@ -250,6 +250,7 @@ class Missing(WireStruct, frozen=True, omit_defaults=True):
     longest_s: Finite | None = None
     nearest: Annotated[tuple[Area, ...], Meta(max_length=1)] = ()
     unknown: bool = False
+    name: RoomName | None = None
 
 
 class Coverage(WireStruct, frozen=True):

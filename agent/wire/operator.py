@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
 
+from agent.wire.about import RoomName
 from agent.wire.base import (
     MAX_EVENT_AREAS,
     MAX_TIMEOUT_MS,
@@ -82,7 +83,8 @@ class NodeStatus(WireStruct, frozen=True, omit_defaults=True):
 class IadStatus(Message, frozen=True, tag="iad_status", omit_defaults=True):
     """The state of an IAD, for its own operator only. `registered`: whether the DRS has confirmed
     its registration; absent without a market. `version` is the master's release; empty for a
-    checkout. `topics` are those that this master keeps."""
+    checkout. `topics` are those that this master keeps, `rooms` the names of its nodes' rooms, by
+    area."""
 
     iad: Name
     policy: Policy
@@ -94,6 +96,7 @@ class IadStatus(Message, frozen=True, tag="iad_status", omit_defaults=True):
     registered: bool | None = None
     version: Text = ""
     topics: tuple[TopicStatus, ...] = ()
+    rooms: dict[Area, RoomName] = field(default_factory=dict)
 
 
 class OperatorError(Message, frozen=True, tag="operator_error"):

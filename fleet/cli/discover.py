@@ -66,6 +66,7 @@ def _show(found: list[Row]) -> None:
         table.add_row(row.heard.host, ", ".join(row.heard.addresses), place)
     screen.show_table(console, table)
     for row in found:
-        if not row.name and row.heard.role != "master":
-            screen.line(console, f"\nFor fleet.toml, below the IAD of {row.heard.host}:\n")
+        if not row.name:
+            where = "" if row.heard.role == "master" else f", below the IAD of {row.heard.host}"
+            screen.line(console, f"\nFor fleet.toml{where}:\n")
             screen.line(console, entry(row))

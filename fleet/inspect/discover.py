@@ -114,9 +114,13 @@ def rows(heard: Iterable[Heard], fleet: Inventory | None) -> list[Row]:
 
 
 def entry(row: Row) -> str:
-    """Lines for fleet.toml, below the IAD that a new host is to belong to."""
-    name = row.heard.host.rpartition("-")[2] or row.heard.host
+    """Lines for fleet.toml: a new IAD of a master, and of any other host a node, below the IAD that
+    it is to belong to."""
     address = row.heard.addresses[0] if row.heard.addresses else f"{row.heard.host}.local"
+    if row.heard.role == "master":
+        iad = row.heard.host.removesuffix("-master")
+        return f'[[iad]]\nname = "{iad}"\n[iad.master]\naddress = "{address}"\n'
+    name = row.heard.host.rpartition("-")[2] or row.heard.host
     return (
         f'[[iad.node]]\nname = "{name}"\naddress = "{address}"\n'
         'areas = ["building/floor/room"]  # where it is\n'

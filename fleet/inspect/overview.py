@@ -44,7 +44,7 @@ def run(folder: Folder, fleet: Inventory, hosts: Sequence[HostOf], options: Opti
                 fleet.name,
                 f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
                 [iad_row(iad, nodes[iad.iad]) for iad in iads],
-                [host_row(each) for each in seen],
+                [host_row(each, fleet.rooms) for each in seen],
             )
 
         if options.watch_s is not None:

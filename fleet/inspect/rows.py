@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -33,7 +33,7 @@ class DiskRow(Struct, frozen=True):
 class HostRow(Struct, frozen=True):
     """One host. Unknown values are null: of a host without SSH access, or whose master did not
     answer. `state`: the node's state at its master (`absent`: unknown there); for a master, whether
-    it `answers`."""
+    it `answers`. `rooms`: what people call its areas."""
 
     host: str
     health: Health
@@ -54,6 +54,7 @@ class HostRow(Struct, frozen=True):
     boot_id: str | None = None
     error: str | None = None
     findings: tuple[Finding, ...] = ()
+    rooms: tuple[str, ...] = ()
 
 
 class IadRow(Struct, frozen=True):
@@ -87,8 +88,8 @@ class FleetStatus(Struct, frozen=True):
     hosts: tuple[HostRow, ...]
 
 
-def host_row(seen: HostSeen) -> HostRow:
-    """The row of a host, with its findings."""
+def host_row(seen: HostSeen, names: Mapping[str, str] | None = None) -> HostRow:
+    """The row of a host, with its findings; `names` are those of rooms, by area."""
     findings = tuple(in_order([*agent_findings(seen), *machine_findings(seen)]))
     facts, unit, node = seen.facts, seen.unit, seen.node
     root = facts.disks.get("/") if facts else None
@@ -117,7 +118,13 @@ def host_row(seen: HostSeen) -> HostRow:
         boot_id=facts.boot_id if facts else None,
         error=str(seen.error) if seen.error else None,
         findings=findings,
+        rooms=_rooms(seen, names or {}),
     )
+
+
+def _rooms(seen: HostSeen, names: Mapping[str, str]) -> tuple[str, ...]:
+    areas = seen.host.node.areas if seen.host.node else ()
+    return tuple([names[area] for area in areas if area in names])
 
 
 def iad_row(seen: IadSeen, nodes: Sequence[str]) -> IadRow:

@@ -52,15 +52,19 @@ def parts(screen: Console, status: FleetStatus, *, everything: bool) -> Iterable
         yield iad_line(iad)
     yield summary_line(status)
     shown = status.hosts if everything else _chosen(status.hosts)
-    table = host_table(shown, WIDE)
-    yield table if fits(table, screen) else host_table(shown, NARROW)
+    choices = [WIDE, NARROW]
+    if any(row.rooms for row in shown):
+        choices = [_with_rooms(WIDE), _with_rooms(NARROW), NARROW]
+    tables = [host_table(shown, columns) for columns in choices]
+    yield next((each for each in tables if fits(each, screen)), tables[-1])
     left = len(status.hosts) - len(shown)
     if left:
         yield Text(f"and {left} more that are ok: --all", "dim")
     findings = [each for row in shown for each in row.findings if each.severity != "note"]
     shared = together(findings)
+    rooms = {row.host: row.rooms for row in shown if row.rooms}
     for each in shared[:MAX_FINDINGS]:
-        yield finding_line(each)
+        yield finding_line(each, rooms)
     left = len(shared) - MAX_FINDINGS
     if left > 0:
         yield Text(f"and {left} more: fleet doctor", "dim")
@@ -116,6 +120,15 @@ def _health(row: HostRow) -> Text:
     return Text(row.health, STYLES[row.health])
 
 
+def _room(row: HostRow) -> str:
+    return ", ".join(row.rooms) or DASH
+
+
+def _with_rooms(columns: Columns) -> Columns:
+    """With what people call the rooms beside the host."""
+    return {"host": _host, "room": _room, **columns}
+
+
 def _any_unit(row: HostRow) -> Text:
     return Text(_unit(row), "" if row.unit in ("active (running)", None) else "red")
 
@@ -140,11 +153,12 @@ def _wrong_unit(row: HostRow) -> Text:
     return Text(DASH) if unit == "running" else Text(unit, "red")
 
 
-def finding_line(shared: Shared) -> Text:
-    """The host, its fault and the remedy."""
-    finding = shared.finding
+def finding_line(shared: Shared, rooms: Mapping[str, Sequence[str]] | None = None) -> Text:
+    """The host, its fault and the remedy; `rooms` are the names of each host's."""
+    finding, known = shared.finding, rooms or {}
+    subjects = [f"{e} ({', '.join(known[e])})" if e in known else e for e in shared.subjects]
     text = Text(f"{finding.severity:<7} ", FINDING_STYLES[finding.severity])
-    text.append(f"{named(shared.subjects)}: {printable(finding.what)}", "default")
+    text.append(f"{named(subjects)}: {printable(finding.what)}", "default")
     if shared.remedy:
         text.append(f" → {printable(shared.remedy)}", "dim")
     return text

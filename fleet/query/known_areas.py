@@ -36,23 +36,26 @@ def known_areas(
     keys: KeyFiles | Sequence[KeyFiles] | None,
     *,
     now: Callable[[], float] = time.time,
+    patience_ms: float = PATIENCE_MS,
 ) -> dict[str, str]:
-    """The areas that the master knows, with the names of their rooms; none if it does not answer at
-    once."""
+    """The areas that the master knows, with the names of their rooms; none if it does not answer
+    within `patience_ms`."""
     path = _file(master)
     kept = _read(path)
     if kept is not None and 0.0 <= now() - kept.asked_s < (KEPT_S if kept.areas else FAILED_S):
         return kept.areas
-    found = _ask(master, keys)
+    found = _ask(master, keys, patience_ms)
     _write(path, Kept(now(), found))
     return found
 
 
-def _ask(master: str, keys: KeyFiles | Sequence[KeyFiles] | None) -> dict[str, str]:
+def _ask(
+    master: str, keys: KeyFiles | Sequence[KeyFiles] | None, patience_ms: float
+) -> dict[str, str]:
     with suppress(NoReplyError, ValueError, OSError), Client(master, keys) as client:
         # An address where nobody is would be waited for longer than an answer.
-        if client.is_connected(PATIENCE_MS / 1e3):
-            answer = client.about(timeout_ms=PATIENCE_MS, label="fleet completion")
+        if client.is_connected(patience_ms / 1e3):
+            answer = client.about(timeout_ms=patience_ms, label="fleet completion")
             return {each.area: each.name or "" for each in answer.results}
     return {}
 

@@ -3,7 +3,7 @@ trouble, counters), from its operator socket."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -18,6 +18,7 @@ from fleet.common import exits
 from fleet.query import replies, topic_screen
 from fleet.terminal import screen
 from fleet.terminal.screen import STYLES, line, local_time, plain_table, show_table
+from fleet.terminal.summary import labelled
 from fleet.terminal.wrapping import whole
 
 # Counters of a state that are shown even at zero.
@@ -31,9 +32,9 @@ def show_status(screen: Console, status: IadStatus) -> None:
     nodes = sorted(status.nodes, key=lambda node: (len(node.node), node.node))
     live = sum(node.state == "live" for node in nodes)
     line(screen, f"{status.iad}: {live} of {len(nodes)} nodes live, policy {status.policy}")
-    _show_nodes(screen, nodes)
+    _show_nodes(screen, nodes, status.rooms)
     _show_faults(screen, nodes)
-    _show_alerts(screen, nodes)
+    _show_alerts(screen, nodes, status.rooms)
     topic_screen.show_unhealthy(screen, status.topics)
     dated: list[NodeFault | NodeAlert] = [each for node in nodes for each in node.faults]
     dated += [each for node in nodes for each in node.alerts]
@@ -52,7 +53,11 @@ def show_status(screen: Console, status: IadStatus) -> None:
         line(screen, f"cannot reach {', '.join(status.unreachable_iads)}", style="yellow")
 
 
-def _show_nodes(screen: Console, nodes: Sequence[NodeStatus]) -> None:
+def _labels(areas: Sequence[str], rooms: Mapping[str, str]) -> str:
+    return ", ".join(labelled(area, rooms.get(area)) for area in areas)
+
+
+def _show_nodes(screen: Console, nodes: Sequence[NodeStatus], rooms: Mapping[str, str]) -> None:
     table = plain_table(
         *("node", "state", "areas", "emulates", "pods", "idle", "queue", "samples"),
         left=4,
@@ -62,7 +67,7 @@ def _show_nodes(screen: Console, nodes: Sequence[NodeStatus]) -> None:
         table.add_row(
             node.node,
             Text(node.state, style=STYLES[node.state]),
-            ", ".join(node.areas),
+            _labels(node.areas, rooms),
             node.emulates or "–",
             str(node.pods),
             str(node.idle_pods),
@@ -82,12 +87,13 @@ def _show_faults(screen: Console, nodes: Sequence[NodeStatus]) -> None:
     _show_any(screen, "open faults", table)
 
 
-def _show_alerts(screen: Console, nodes: Sequence[NodeStatus]) -> None:
-    table = plain_table("node", "trigger", "areas", "since", "what", left=5, folds=("what",))
+def _show_alerts(screen: Console, nodes: Sequence[NodeStatus], rooms: Mapping[str, str]) -> None:
+    folds = ("areas", "what") if rooms else ("what",)
+    table = plain_table("node", "trigger", "areas", "since", "what", left=5, folds=folds)
     today = datetime.now().astimezone()
     for node in nodes:
         for alert in node.alerts:
-            areas, since = ", ".join(alert.areas), _since(alert, today)
+            areas, since = _labels(alert.areas, rooms), _since(alert, today)
             table.add_row(node.node, alert.trigger, areas, since, alert.text)
     _show_any(screen, "raised triggers", table)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -19,6 +19,7 @@ from agent.wire.predicates import Filter, Value, write_filter
 from agent.wire.push import Gap, Notified
 from fleet.common import exits
 from fleet.query import replies
+from fleet.query.known_areas import known_areas
 from fleet.terminal import screen
 from fleet.terminal.output import printable
 from fleet.terminal.units import format_duration
@@ -31,10 +32,13 @@ ALERT: Final = "{:<11}  {:<11}  {:>8}"
 TOPIC: Final = "{:<11}  {:<11}  "
 ENDING: Final = "  {:<7}  {:<12}  {}"
 COLUMNS: Final = ("area", "metric", "value", "kind", "trigger", "iad")
+NO_NAMES: Final[Mapping[str, str]] = {}
 COLOURS: Final = {"raised": "red", "cleared": "green"}
 # An alert is marked if it arrives this much after its time; smaller clock differences are harmless.
 LATE_S: Final = 5.0
 DAY_S: Final = 86_400.0
+# Alerts wait so long for the names of rooms.
+NAMES_MS: Final = 3_000.0
 
 
 class Options(Struct, frozen=True):
@@ -76,7 +80,9 @@ def run(options: Options, keys: KeyFiles | Sequence[KeyFiles] | None = None) -> 
                 after=options.after,
             ) as notifications,
         ):
-            return _show(notifications, options)
+            silent = options.as_json or options.detach
+            names = NO_NAMES if silent else _names(options.master, keys)
+            return _show(notifications, options, names)
     except Interrupted:
         return exits.INTERRUPTED
     except KeyboardInterrupt:
@@ -103,7 +109,11 @@ def end(master: str, name: str, keys: KeyFiles | Sequence[KeyFiles] | None = Non
     return exits.DONE
 
 
-def _show(notifications: Notifications, options: Options) -> int:
+def _names(master: str, keys: KeyFiles | Sequence[KeyFiles] | None) -> Mapping[str, str]:
+    return known_areas(master, keys, patience_ms=NAMES_MS)
+
+
+def _show(notifications: Notifications, options: Options, names: Mapping[str, str]) -> int:
     err = screen.console(stderr=True)
     tally, status, interrupted = Tally(), exits.DONE, False
     if not options.detach:
@@ -113,7 +123,7 @@ def _show(notifications: Notifications, options: Options) -> int:
             screen.line(err, notifications.doubt, style="yellow")
         notifications.on_word = lambda word: screen.line(err, word, style="yellow")
         try:
-            _follow(notifications, options, tally)
+            _follow(notifications, options, tally, names)
         except KeyboardInterrupt:
             interrupted = True
         except SubscriptionError as error:
@@ -131,7 +141,9 @@ def _show(notifications: Notifications, options: Options) -> int:
     return status
 
 
-def _follow(notifications: Notifications, options: Options, tally: Tally) -> None:
+def _follow(
+    notifications: Notifications, options: Options, tally: Tally, names: Mapping[str, str]
+) -> None:
     out = screen.console()
     if not options.as_json:
         screen.line(out, header(options.wanted), "bold")
@@ -140,7 +152,7 @@ def _follow(notifications: Notifications, options: Options, tally: Tally) -> Non
         if options.as_json:
             replies.write_json(each)
         else:
-            screen.line(out, alert_line(each, time.time()))
+            screen.line(out, alert_line(each, time.time(), names=names))
 
 
 def first_alerts(
@@ -203,13 +215,17 @@ def _of_topics(wanted: Filter) -> bool:
 
 
 def alert_line(
-    each: Notified | Gap | UnknownLoss, now_s: float, late_from_s: float = LATE_S
+    each: Notified | Gap | UnknownLoss,
+    now_s: float,
+    late_from_s: float = LATE_S,
+    names: Mapping[str, str] = NO_NAMES,
 ) -> Text:
     """One line for an alert, or for missing ones. It arrived at `now_s` by the wall clock, and says
-    how late if that was more than `late_from_s` after its time."""
+    how late if that was more than `late_from_s` after its time; `names` are those of rooms, by
+    area."""
     match each:
         case Notified(notification=notification):
-            return notification_line(notification, now_s, late_from_s)
+            return notification_line(notification, now_s, late_from_s, names)
         case Gap(first=first, last=last, lost=None):
             count = last - first + 1
             text = f"{count} alert{'s' * (count != 1)} dropped, too many came at a time or while "
@@ -230,13 +246,16 @@ def _range(first: int, last: int) -> str:
 
 
 def notification_line(
-    notification: Notification, now_s: float, late_from_s: float = LATE_S
+    notification: Notification,
+    now_s: float,
+    late_from_s: float = LATE_S,
+    names: Mapping[str, str] = NO_NAMES,
 ) -> Text:
     """One line for an alert, or for a topic's message, as `alert_line`."""
     attributes = dict(notification.attributes)
-    when = _when(notification, now_s, late_from_s)
+    when, room = _when(notification, now_s, late_from_s), _room(attributes, names)
     if "topic" in attributes:
-        return _topic_line(attributes, when)
+        return _topic_line(attributes, when).append(room)
     area, metric, value, kind, trigger, iad = (attributes.pop(name, None) for name in COLUMNS)
     unit = screen.unit_of(metric) if isinstance(metric, str) else ""
     drawn = _column(when)
@@ -246,7 +265,13 @@ def notification_line(
     drawn.stylize(COLOURS.get(str(kind), ""), begun, begun + 10)
     for name, more in sorted(attributes.items()):
         drawn.append(f"  {name}={_word(more)}", "dim")
-    return drawn
+    return drawn.append(room)
+
+
+def _room(attributes: Mapping[str, Value], names: Mapping[str, str]) -> str:
+    """The room's name behind the columns: between them it would move all that follow."""
+    name = names.get(str(attributes.get("area")))
+    return f"  {name}" if name else ""
 
 
 def _topic_line(attributes: dict[str, Value], when: Text) -> Text:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Final, Literal
@@ -23,7 +23,14 @@ from fleet.common import exits
 from fleet.query import replies, words
 from fleet.query.subscribe import notification_line
 from fleet.terminal import screen
-from fleet.terminal.summary import AreaSummary, ChannelSummary, channels_of, summarize
+from fleet.terminal.summary import (
+    AreaSummary,
+    ChannelSummary,
+    channels_of,
+    labelled,
+    names_in,
+    summarize,
+)
 from fleet.terminal.units import format_duration, format_ms, format_slo
 from fleet.terminal.wrapping import whole
 
@@ -221,7 +228,7 @@ def round_lines(each: Round, now_s: float) -> list[Text]:
     answer = each.answer
     end = datetime.fromtimestamp(each.end_ms / 1e3).astimezone()
     coverage = f"{answer.coverage.answered}/{answer.coverage.asked}"
-    slo = _how(answer)
+    slo, names = _how(answer), names_in(answer)
     head = Text(
         ROUND.format(
             each.number, f"{end:%d %b %H:%M:%S}", coverage, format_ms(answer.elapsed_ms), slo
@@ -235,8 +242,9 @@ def round_lines(each: Round, now_s: float) -> list[Text]:
         head.append(f"  late {format_duration(round(late_s))}", style="yellow")
     if each.fired:
         head.append("  ")
-        head.append("fired: " + _named(each.fired), style="bold magenta")
-    lines = [head, *_alert_lines(each)]
+        fired = [labelled(area, names.get(area)) for area in each.fired]
+        head.append("fired: " + _named(fired), style="bold magenta")
+    lines = [head, *_alert_lines(each, names)]
     if answer.status == "refused":
         return [*lines, Text(f"{'':8}{answer.message or answer.reason}", style="red")]
     summaries = summarize(answer)
@@ -247,13 +255,13 @@ def round_lines(each: Round, now_s: float) -> list[Text]:
     return lines
 
 
-def _alert_lines(each: Round) -> Iterable[Text]:
+def _alert_lines(each: Round, names: Mapping[str, str]) -> Iterable[Text]:
     shown = each.alerts[-MAX_ALERTS_SHOWN:]
     if before := each.alert_count - len(shown):
         yield Text(f"{'':8}{before} alert{'s' * (before != 1)} before these", style="dim")
     for alert in shown:
         # How late it is says the round.
-        yield Text(" " * 8).append_text(notification_line(alert, alert.time_ms / 1e3))
+        yield Text(" " * 8).append_text(notification_line(alert, alert.time_ms / 1e3, names=names))
 
 
 def _area_lines(area: AreaSummary, channels: list[str], width: int) -> Iterable[Text]:
@@ -295,7 +303,7 @@ def _extent(channel: ChannelSummary) -> str:
     return f"{low:>6} {mean:>6} {high:>6}"
 
 
-def _named(areas: tuple[str, ...]) -> str:
+def _named(areas: Sequence[str]) -> str:
     shown = ", ".join(areas[:MAX_AREAS_NAMED])
     more = len(areas) - MAX_AREAS_NAMED
     return f"{shown} and {more} more" if more > 0 else shown

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from agent.wire.messages import Answer, Coverage, Missing, Slo
-from fleet.terminal.summary import held_of, longest_pause, not_given
+from fleet.terminal.summary import held_of, labelled, longest_pause, not_given
 from fleet.terminal.units import format_duration
 
 DEFAULT_SERVICE: Final = "default"
@@ -64,7 +64,8 @@ def _no_area(gaps: Sequence[Missing], where: str) -> list[str]:
 
 def _no_channel(gaps: Sequence[Missing], channels: Sequence[str]) -> str:
     there = sorted({name for gap in gaps for name in gap.channels})
-    text = f"no channel {' or '.join(channels)} in {few([gap.area for gap in gaps])}"
+    areas = [labelled(gap.area, gap.name) for gap in gaps]
+    text = f"no channel {' or '.join(channels)} in {few(areas)}"
     if there:
         text += f"; there are {few(there, 16)}" if len(there) > 1 else f"; there is {there[0]}"
     near = [name for channel in channels for name in get_close_matches(channel, there, 1)]

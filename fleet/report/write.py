@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 from pyspark.sql import SparkSession
 
@@ -82,7 +83,7 @@ def write(
             _bound(until, "the end"),
             tuple(rows.items()),
         )
-        pictures = compose(Shown(spark, staging), made)
+        pictures = compose(Shown(spark, staging, _rooms(lake)), made)
         say("writing models for fleet plan")
         write_models(lake, lake_tables)
         _replace(staging, output)
@@ -122,6 +123,13 @@ def _tables(
         say(f"computing {table.name}, table {number} of {len(todo)}")
         rows[table] = write_table(table, job(), folder)
     return rows
+
+
+def _rooms(lake: Lake) -> dict[str, str]:
+    try:
+        return msgspec.json.decode(lake.rooms.read_bytes(), type=dict[str, str])
+    except (OSError, ValueError):
+        return {}  # a lake of an earlier version, or of a fleet without names
 
 
 def _check(output: Path) -> None:

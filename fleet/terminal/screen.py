@@ -168,7 +168,7 @@ def show_readings(screen: Console, answer: Answer) -> None:
             known = ", ".join(f"{unit_of(channel)} {channel}" for channel in channels)
             oldest = max(areas, key=lambda area: area.age_ms)
             if oldest.age_ms:
-                known += f"; age up to {format_ms(oldest.age_ms)} ({oldest.area})"
+                known += f"; age up to {format_ms(oldest.age_ms)} ({oldest.label})"
             line(screen, f"{known}; {legend}" if legend else known, style="dim")
             _show_flagged(screen, areas)
             return
@@ -255,7 +255,7 @@ def _show_flagged(screen: Console, areas: Iterable[AreaSummary]) -> None:
     for area in areas:
         for channel, summary in area.channels.items():
             if summary.flags:
-                line(screen, f"flagged {area.area} {channel}: {flagged(summary)}", style="yellow")
+                line(screen, f"flagged {area.label} {channel}: {flagged(summary)}", style="yellow")
 
 
 def unit_of(channel: str) -> str:
@@ -380,7 +380,7 @@ def status_line(answer: Answer, slo: Slo) -> Text:
     """Status, coverage and time against the SLO, in one line."""
     if is_empty(answer):
         text = Text("empty", style=f"bold {STYLES['partial']}")
-        areas = [gap.area for gap in answer.missing]
+        areas = [labelled(gap.area, gap.name) for gap in answer.missing]
         more = f" and {len(areas) - MAX_EMPTY} more" if len(areas) > MAX_EMPTY else ""
         text.append(
             f": no readings in the window, of {', '.join(areas[:MAX_EMPTY])}{more}",
@@ -421,7 +421,7 @@ def gap_lines(answer: Answer) -> list[str]:
             reason += f"; {gap.message}"
         if gap.nearest:
             reason += f"; did you mean {gap.nearest[0]}?"
-        by_reason.setdefault(reason, []).append(gap.area)
+        by_reason.setdefault(reason, []).append(labelled(gap.area, gap.name))
     return [f"missing {', '.join(areas)}: {reason}" for reason, areas in by_reason.items()]
 
 

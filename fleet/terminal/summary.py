@@ -65,6 +65,13 @@ class AreaSummary(Struct, frozen=True):
         return labelled(self.area, self.name)
 
 
+def names_in(answer: Answer) -> dict[str, str]:
+    """What people call the rooms of an answer, by area."""
+    found = {each.area: each.name for each in answer.results}
+    found |= {gap.area: gap.name for gap in answer.missing}
+    return {area: name for area, name in found.items() if name}
+
+
 def labelled(area: str, name: str | None) -> str:
     """``b1/f4/r413 Meeting 4.13``."""
     return f"{area} {name}" if name else area
@@ -125,11 +132,11 @@ def not_given(answer: Answer, channels: Iterable[str]) -> list[str]:
 
 
 def held_of(answer: Answer) -> tuple[str, float, int] | None:
-    """The area whose readings cover least of the window, the seconds covered, and the number of
-    areas with clearly incomplete coverage; None if all are covered."""
+    """The label of the area whose readings cover least of the window, the seconds covered, and the
+    number of areas with clearly incomplete coverage; None if all are covered."""
     held_from_ms = {each.area: each.held_from_ms for each in answer.results}
     spans = [
-        ((area.last_ms - from_ms) / 1e3, area.area)
+        ((area.last_ms - from_ms) / 1e3, area.label)
         for area in summarize(answer)
         if (from_ms := held_from_ms[area.area]) is not None
     ]
@@ -140,11 +147,11 @@ def held_of(answer: Answer) -> tuple[str, float, int] | None:
 
 
 def longest_pause(answer: Answer, asked_s: float) -> tuple[str, float, int] | None:
-    """The area whose readings pause longest within a window of `asked_s` seconds, the seconds
-    without one, and the number of areas with a clear pause; None if there is none. Only a series
-    tells. O(readings)."""
+    """The label of the area whose readings pause longest within a window of `asked_s` seconds, the
+    seconds without one, and the number of areas with a clear pause; None if there is none. Only a
+    series tells. O(readings)."""
     pauses = [
-        (pause_s, result.area)
+        (pause_s, labelled(result.area, result.name))
         for result in answer.results
         if result.series is not None
         and (pause_s := _pause_s(result.series, LEAST_SHARE * asked_s)) > 0.0

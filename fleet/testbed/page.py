@@ -77,12 +77,13 @@ def served_at(directory: Path) -> str:
 
 
 def _settings(bed: Testbed, port: int, results: Path | None) -> dict[str, Any]:
-    iad = bed.plan.iads[0].name
+    iad, *others = [each.name for each in bed.plan.iads]
     console = {"results": str(results.resolve())} if results is not None else {}
     return {
         "gateway": {"outputs": OUTPUTS},
         "console": console,
         "master": {"addresses": [bed.public(iad)]},
         "operator": {"address": bed.operator(iad)},
+        "operators": [{"address": bed.operator(each)} for each in others],
         "http": {"listen": f"{HOST}:{port}"},
     }

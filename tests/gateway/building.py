@@ -336,6 +336,7 @@ def deadlines(operator: bool) -> dict[str, Any]:
                 "queued": (4, 0, 1, 0, 0, 0, 0, 0)[n - 1],
                 "idle_pods": int(n != 1),
                 "pods": 1,
+                "iad": "iad4",
             }
             for n in range(1, 9)
         ]

@@ -55,6 +55,7 @@ class FakeFleet:
         self.now_ms = now_ms
         self.down = set()  # areas whose node is down
         self.bad = set()  # areas whose values are bad
+        self.silent = set()  # IADs whose operator sockets say nothing
         self.is_away = False
         self.refusal = None  # (reason, message) for every query
         self.alerts = []  # what is kept for the durable subscription: position is the place + 1
@@ -146,8 +147,8 @@ class FakeFleet:
     def client(self):
         return FakeClient(self)
 
-    def operator(self):
-        return FakeOperator(self)
+    def operator(self, number=0):
+        return FakeOperator(self, number)
 
 
 class FakeClient:
@@ -275,15 +276,19 @@ class FakeNotifications:
 
 
 class FakeOperator:
-    def __init__(self, fleet):
+    def __init__(self, fleet, number):
         self.fleet = fleet
+        self.iad = f"iad{number + 1}"
 
     def close(self):
         pass
 
-    def status(self, _timeout_ms=0):
-        if self.fleet.is_away:
+    def _reach(self):
+        if self.fleet.is_away or self.iad in self.fleet.silent:
             raise NoReplyError("no reply")
+
+    def status(self, _timeout_ms=0):
+        self._reach()
         nodes = tuple(
             NodeStatus(
                 f"n{number}", "lost" if area in self.fleet.down else "live", (area,), 1, 1,
@@ -291,10 +296,11 @@ class FakeOperator:
             )
             for number, area in enumerate(self.fleet.areas)
         )  # fmt: skip
-        return IadStatus("iad1", "edfq", nodes, (), 0, 0, {})
+        return IadStatus(self.iad, "edfq", nodes, (), 0, 0, {})
 
     def ask_placement(self, request, _timeout_ms=0):
-        return PlacementReport(request.id, True, "iad1")
+        self._reach()
+        return PlacementReport(request.id, True, self.iad)
 
 
 class FakeStop:

@@ -51,6 +51,9 @@ class FakeApi:
     def __init__(self, building: Building | None = None, role: str = "operator") -> None:
         self.building = building or Building()
         self.role = role
+        self.iads: list[dict[str, Any]] = [
+            {"iad": VIEWS["fleet"]["iad"], "status": VIEWS["fleet"], "problem": ""}
+        ]
         self.requests: list[str] = []
         self.resumed: list[str | None] = []
         self.port = 0
@@ -176,6 +179,7 @@ class FakeApi:
             Route("/deadlines", answers(lambda: deadlines(self.role == "operator"))),
             Route("/comparison", answers(VIEWS["comparison"])),
             Route("/fleet", answers(VIEWS["fleet"], operators=True)),
+            Route("/fleet/all", answers(lambda: {"iads": self.iads}, operators=True)),
             Route("/placement", answers(VIEWS["placement"], operators=True)),
             Route("/plan", answers(VIEWS["plan"], operators=True)),
             Route("/outputs", answers(VIEWS["outputs"])),

@@ -319,6 +319,7 @@ def test_who_may_not_see_nodes_is_told_so(tab):
         tab.open(f"{gateway.url}#/fleet", 1280)
         tab.wait_for("document.querySelector('main').innerText.includes('For operators')")
         assert "/api/v1/fleet" not in gateway.requests
+        assert "/api/v1/fleet/all" not in gateway.requests
 
 
 @pytest.mark.long
@@ -329,6 +330,53 @@ def test_whose_nodes_the_fleet_shows_is_said(tab, served):
     tab.wait_for(
         "document.querySelector('main').innerText.includes('Nodes of iad1, iad2 and iad3 are')"
     )
+
+
+@pytest.mark.long
+def test_the_fleet_shows_all_domains_and_those_that_do_not_answer(tab):
+    with fake_api() as gateway:
+        (iad4,) = gateway.iads
+        dry = iad4["status"] | {"iad": "iad2", "rooms": {"b1/f2/r201": "Archive"}}
+        dry["nodes"] = [dry["nodes"][0] | {"node": "n1", "areas": ["b1/f2/r201"]}]
+        gateway.iads += [
+            {"iad": "iad2", "status": dry, "problem": ""},
+            {"iad": "iad3", "status": None, "problem": "no reply within 2.0 s"},
+        ]
+        tab.open(f"{gateway.url}#/fleet", 1280)
+        tab.wait_for("document.querySelectorAll('table').length >= 2")
+        domains, nodes = tab.evaluate(
+            "[...document.querySelectorAll('main .wide > table')].slice(0, 2)"
+            ".map(t => [...t.tBodies[0].rows].map(r => [...r.cells].map(c => c.innerText.trim())))"
+        )
+        assert [row[0] for row in domains] == ["iad3", "iad2", "iad4"]
+        assert "does not answer" in domains[0][1]
+        assert "no reply within 2.0 s" in domains[0][1]
+        assert {row[1] for row in nodes} == {"iad2", "iad4"}
+        (archive,) = [row for row in nodes if row[:2] == ["n1", "iad2"]]
+        assert "Archive" in archive
+        text = tab.evaluate("document.querySelector('main').innerText")
+        assert "Nodes of iad1 are shown by" in text
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 1280
+
+
+@pytest.mark.long
+def test_where_nothing_ails_no_choice_is_offered(tab):
+    with fake_api() as gateway:
+        (iad4,) = gateway.iads
+        well = [node for node in iad4["status"]["nodes"] if node["node"] == "iad4-n2"]
+        gateway.iads = [iad4 | {"status": iad4["status"] | {"nodes": well}}]
+        tab.open(f"{gateway.url}#/fleet", 1280)
+        tab.wait_for("document.querySelector('main').innerText.includes('No node ails.')")
+        assert not tab.evaluate(SEEN.format("'main input'"))
+        gateway.iads = [iad4 | {"status": None, "problem": "no reply"}]
+        told = json.dumps("iad4 does not answer: no reply")
+        tab.wait_for(f"document.querySelector('main').innerText.includes({told})")
+
+
+@pytest.mark.long
+def test_values_of_alerts_have_their_units(tab, served):
+    tab.open(f"{served.url}#/alerts", 1280)
+    tab.wait_for("document.querySelector('main').innerText.includes('humidity 63.4 %')")
 
 
 @pytest.mark.long

@@ -17,6 +17,7 @@ from agent.gateway import tokens
 from fleet.cli.commands import run
 from fleet.common import exits
 from fleet.simulation.layout import building_fleet, part_of
+from fleet.testbed import page
 from fleet.testbed.testbed import Testbed
 from testkit.waiting import PATIENCE_S, wait_until
 from tests.gateway.conftest import ask
@@ -28,6 +29,16 @@ QUERY = {
     "slo": {"percentile": 99, "latency_ms": 5_000},
     "form": "aggregate",
 }
+
+
+class RunPage:
+    """The page of the run in `folder`, and an operator's token."""
+
+    def __init__(self, folder):
+        url = page.served_at(folder)
+        self.port = int(url.rstrip("/").rpartition(":")[2])
+        access = str(folder / page.GATEWAY / "access.json")
+        self.token = tokens.create_token(access, "me", "operator", rate_per_s=1_000)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -96,6 +107,24 @@ def test_real_rooms_over_the_death_of_their_master(tmp_path):
             assert get("fleet").status == 504
             assert gateway.end() == 0
             assert "Traceback" not in gateway.said()
+
+
+def test_a_run_s_page_asks_the_operators_of_all_its_iads(tmp_path, monkeypatch):
+    monkeypatch.setattr(page, "READY_S", PATIENCE_S)
+    with Testbed(part_of(building_fleet(emulate=False), 2, 1), tmp_path / "bed") as bed:
+        for _ in bed.start():
+            pass
+        assert page.start(bed) == ""
+        gateway = RunPage(bed.directory)
+
+        def told():
+            found = ask(gateway, "/api/v1/fleet/all", token=gateway.token).json["iads"]
+            return {each["iad"]: each["status"] and len(each["status"]["nodes"]) for each in found}
+
+        wait_until(told, lambda found: found == {"iad1": 1, "iad2": 1})
+        bed.kill("iad2")
+        wait_until(told, lambda found: found == {"iad1": 1, "iad2": None})
+        assert ask(gateway, "/api/v1/placement", token=gateway.token).json["iad"] == "iad1"
 
 
 @pytest.mark.parametrize(

@@ -438,6 +438,43 @@ def test_results_of_a_demo_are_shown_as_soon_as_they_are_there(tmp_path):
         assert ask(made, "/api/v1/comparison", token=token).reason == "no_results"
 
 
+def test_several_operators_are_asked_and_one_that_is_silent_hurts_no_other(tmp_path):
+    further = [{"address": f"tcp://127.0.0.1:{port}"} for port in (2, 3)]
+    with FakeGateway(tmp_path, operators=further) as made:
+        token = made.token("operator")
+
+        def get(path):
+            return ask(made, f"/api/v1/{path}", token=token)
+
+        told = get("fleet/all").json["iads"]
+        assert [(each["iad"], each["status"]["iad"]) for each in told] == [
+            (name, name) for name in ("iad1", "iad2", "iad3")
+        ]
+        made.fleet.silent = {"iad1", "iad2"}
+        silent, other, there = get("fleet/all").json["iads"]
+        assert silent == {"iad": "iad1", "status": None, "problem": "no reply"}
+        assert (other["iad"], other["status"]) == ("iad2", None)
+        assert there["status"]["nodes"][0]["node"] == "n0"
+        found = get("deadlines").json
+        assert ({each["iad"] for each in found["nodes"]}, found["silent"]) == (
+            {"iad3"}, ["iad1", "iad2"],
+        )  # fmt: skip
+        assert get("placement").json["iad"] == "iad3"
+        assert get("fleet").reason == "no_reply"
+        made.fleet.silent.add("iad3")
+        assert get("placement").reason == "no_reply"
+        assert get("deadlines").json["nodes"] == []
+    with FakeGateway(tmp_path, made.fleet, operators=further, operator={}) as made:
+        told = ask(made, "/api/v1/fleet/all", token=made.token("operator", "other")).json["iads"]
+        # Not heard yet, so that their addresses have to do.
+        assert [each["iad"] for each in told] == ["tcp://127.0.0.1:2", "tcp://127.0.0.1:3"]
+    with FakeGateway(tmp_path, made.fleet, operator={}) as made:
+        token = made.token("operator", "another")
+        for path in ("fleet", "fleet/all", "placement"):
+            assert ask(made, f"/api/v1/{path}", token=token).reason == "no_operator"
+        assert ask(made, "/api/v1/deadlines", token=token).json["silent"] == []
+
+
 def test_a_plan_names_nodes_so_only_operators_see_it(tmp_path):
     (tmp_path / "plan.json").write_text('{"policies": [{"highest": {"busiest": "iad1-n3"}}]}')
     with FakeGateway(tmp_path, console={"plan": "plan.json"}) as made:

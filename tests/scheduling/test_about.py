@@ -132,6 +132,18 @@ def test_ordinary_results_have_the_names_of_rooms():
     assert [each.name for each in merged] == ["Kitchen", None]
 
 
+def test_gaps_have_the_names_of_rooms_too():
+    master = rig(names={"b1/f4/r1": "Kitchen"})
+    master.join("n1")
+    master.do(NodeLeft("link-n1", "boot-n1"), 0.0)
+    task = m.Task("t", ("b1/f4/r1", "b9"), m.Window(last_s=1.0), 99.0, 5e3, 5e3, form="aggregate")
+    master.do(TaskArrived("origin", task), 0.0)
+    assert [(gap.area, gap.reason, gap.name) for gap in master.results[0].missing] == [
+        ("b1/f4/r1", "node_down", "Kitchen"),
+        ("b9", "no_node", None),
+    ]
+
+
 def test_raised_triggers_concern_their_areas_and_those_below():
     master = rig()
     master.join("n3")

@@ -4,7 +4,7 @@ import { html, render, useCallback, useEffect, useRef, useState } from "./vendor
 import { login, may, session } from "./api.js";
 import { begin, live, nameOf, trouble, useAlarm, useLive } from "./live.js";
 import { Note } from "./parts.js";
-import { duration, sentence, told, when } from "./words.js";
+import { count, duration, sentence, told, when } from "./words.js";
 import Rooms from "./views/rooms.js";
 
 const VIEWS = [
@@ -132,7 +132,7 @@ function Frame() {
     <header class="top">
       <a class="brand" href="#/rooms"><svg viewBox="0 0 32 20" aria-hidden="true"><path d="M2 13c6-10 14-11 19-8l8-2-5 5c1 7-7 11-13 9l-7 1zM12 17v3m5-4v4" /></svg>Sanderling</a>
       <${Navigation} at=${at} />
-      <p class="who">${session.iad ? html`<span>${session.iad}</span>` : null}${session.name ? html`<span>${session.name}, ${session.role}</span>` : null}</p>
+      <p class="who">${session.iad ? html`<span>${session.iads?.length > 1 ? count(session.iads.length, "domain") : session.iad}</span>` : null}${session.name ? html`<span>${session.name}, ${session.role}</span>` : null}</p>
     </header>
     <${Banner} />
     <main id="main" tabindex="-1" ref=${main}><${View} at=${at} /></main>

@@ -87,3 +87,4 @@ export function trouble(state = live, at = Date.now()) {
 }
 
 export const nameOf = (area) => live.rooms[area]?.name || "";
+export const unitOf = (area, channel) => live.rooms[area]?.channels?.[channel]?.unit || "";

@@ -99,11 +99,15 @@ def fitting(entry: QueryEntry, result: TaskResult) -> TaskResult:
     come = len(entry.shares) - entry.pending + 1
     length_s = 0.0 if entry.query.form == "buckets" else entry.query.window.length_s
     found = room.told(length_s, len(entry.shares), come)
+    names = {each.area: each.name for each in result.results}
     return replace(
         result,
         status="partial",
         results=tuple(each for each in result.results if each.area not in beyond),
-        missing=(*result.missing, *(gap_of(area, found, room.most) for area in sorted(beyond))),
+        missing=(
+            *result.missing,
+            *(gap_of(area, found, room.most, names[area]) for area in sorted(beyond)),
+        ),
     )
 
 

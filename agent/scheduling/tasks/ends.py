@@ -6,6 +6,7 @@ Each gets exactly one record, whatever the outcome; a task's result is sent unle
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -23,11 +24,14 @@ from agent.wire.base import Form
 from agent.wire.messages import (
     AnswerStatus,
     AreaResult,
+    Missing,
     MissingReason,
     SubtaskResult,
     TaskResult,
 )
 from agent.wire.records import SubtaskOutcome
+
+A = TypeVar("A", AreaResult, Missing)
 
 
 class TaskEnds:
@@ -108,19 +112,16 @@ class TaskEnds:
             status=status,
             total_ms=(ended_s - entry.received_s) * 1e3,
             results=self._named(results + stale),
-            missing=missing,
+            missing=self._named(missing),
         )
         return self._end(entry, result, ended_s)
 
-    def _named(self, results: tuple[AreaResult, ...]) -> tuple[AreaResult, ...]:
+    def _named(self, areas: tuple[A, ...]) -> tuple[A, ...]:
         names = self._names
         if not names:
-            return results
+            return areas
         return tuple(
-            [
-                replace(each, name=names[each.area]) if each.area in names else each
-                for each in results
-            ]
+            [replace(each, name=names[each.area]) if each.area in names else each for each in areas]
         )
 
     def refuse(self, entry: TaskEntry, refused: Refused, now: float) -> list[Instruction]:

@@ -320,7 +320,11 @@ def as_asked(answer: Answer, watch: Watch) -> Answer:
     there = tuple([result for result in results if any(_channels(result))])
     if len(there) == len(results):
         return replace(answer, results=there)
-    without = [Missing(result.area, "no_data") for result in results if not any(_channels(result))]
+    without = [
+        Missing(each.area, "no_data", name=each.name)
+        for each in results
+        if not any(_channels(each))
+    ]
     return replace(
         answer,
         status="partial",

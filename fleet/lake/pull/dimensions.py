@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from fleet.inventory.model import Inventory
 from fleet.lake.pull.landing_files import staged
 from fleet.lake.pull.outcome import COUNTED, HostPulled
@@ -13,7 +15,8 @@ from fleet.lake.schema.landing import NODES, PULLS
 
 
 def keep_nodes(lake: Lake, pull: str, fleet: Inventory, now_ms: int) -> None:
-    """Have the nodes of the inventory in the landing. OSError."""
+    """Have the nodes of the inventory in the landing, and beside it the names of their rooms.
+    OSError."""
     rows = [
         {
             "iad": iad.name,
@@ -27,6 +30,9 @@ def keep_nodes(lake: Lake, pull: str, fleet: Inventory, now_ms: int) -> None:
     ]
     if rows:
         _keep(lake, lake.nodes, pull, NODES, rows)
+    if fleet.rooms or lake.rooms.exists():
+        with staged(lake, lake.rooms) as part:
+            part.write_bytes(msgspec.json.encode(fleet.rooms))
 
 
 def keep_pulls(lake: Lake, pull: str, hosts: Iterable[HostPulled], now_ms: int) -> None:

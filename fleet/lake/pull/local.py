@@ -36,7 +36,8 @@ class Run(NamedTuple):
 def run_in(folder: Path) -> Run:
     """The run in `folder`. NoRunError; ConfigError for an unreadable configuration."""
     configs: dict[str, Path] = {}
-    iads = tuple(_iads(folder, configs))
+    rooms: dict[str, str] = {}
+    iads = tuple(_iads(folder, configs, rooms))
     if not iads:
         if folder == LOCAL_RUN:
             raise NoRunError(
@@ -44,7 +45,7 @@ def run_in(folder: Path) -> Run:
                 "folder, --local FOLDER"
             )
         raise NoRunError(f"no run in {folder}: it has no folder of an IAD")
-    return Run(Inventory(name=folder.name, iad=iads), configs)
+    return Run(Inventory(name=folder.name, iad=iads, rooms=rooms), configs)
 
 
 def keep_results(folder: Path, lake: Lake) -> None:
@@ -54,23 +55,24 @@ def keep_results(folder: Path, lake: Lake) -> None:
             shutil.copyfile(results, part)
 
 
-def _iads(folder: Path, configs: dict[str, Path]) -> Iterator[Iad]:
+def _iads(folder: Path, configs: dict[str, Path], rooms: dict[str, str]) -> Iterator[Iad]:
     for path in sorted(folder.glob(f"*/{CONFIG}")):
         try:
-            name = load(path, MasterConfig).iad.name
+            identity = load(path, MasterConfig).iad
         except ConfigError as error:
             try:
                 load(path, DrsConfig)  # the registration service's
             except ConfigError:
                 raise error from None
             continue
-        iad = Iad(name=name, master=Master(address=HERE, local=True))
+        rooms.update(identity.rooms)
+        iad = Iad(name=identity.name, master=Master(address=HERE, local=True))
         configs[HostOf(iad, None).name] = path
         nodes = []
         for each in sorted(path.parent.glob(f"*/{CONFIG}")):
             nodes.append(_node(load(each, EdgeConfig)))
             configs[HostOf(iad, nodes[-1]).name] = each
-        yield Iad(name=name, master=iad.master, node=tuple(nodes))
+        yield Iad(name=iad.name, master=iad.master, node=tuple(nodes))
 
 
 def _node(config: EdgeConfig) -> Node:

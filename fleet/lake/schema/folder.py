@@ -99,6 +99,11 @@ class Lake:
         return self.root / "client.json"
 
     @property
+    def rooms(self) -> Path:
+        """What people call rooms, by area: from the inventory, at the last pull."""
+        return self.root / "rooms.json"
+
+    @property
     def pace(self) -> Path:
         """How long the last report took, for the forecast of the next one."""
         return self.root / "pace.json"

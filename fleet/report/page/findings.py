@@ -56,7 +56,15 @@ def _rooms(shown: Shown) -> list[Row]:
         (F.col("channel") != "temperature", F.desc("good"), "channel"),
         CHANNELS,
     ).rows
-    return [{**row, "unit": unit_of(row["channel"])} for row in rows]
+    return [
+        {
+            **row,
+            "unit": unit_of(row["channel"]),
+            "low_area": shown.label(row["low_area"]),
+            "high_area": shown.label(row["high_area"]),
+        }
+        for row in rows
+    ]
 
 
 def _objectives(shown: Shown) -> dict[str, Any]:
@@ -153,7 +161,8 @@ def _sensors(shown: Shown) -> Row:
         frame.agg(F.count("*").alias("all"), F.count_if(F.col("verdict") != "ok").alias("bad"))
     )
     worst = shown.top(frame.where(F.col("verdict") != "ok"), worst_first(), WORST)
-    return {**counts, "worst": worst.rows, "more": worst.more}
+    rows = [{**row, "area": shown.label(row["area"])} for row in worst.rows]
+    return {**counts, "worst": rows, "more": worst.more}
 
 
 def _lost(shown: Shown) -> list[tuple[float, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -14,6 +14,7 @@ from fleet.lake.ingest.paths import uri
 from fleet.lake.schema.tables import placing, report, requests, sensing
 from fleet.report.files import DATA
 from fleet.report.page.markup import Row
+from fleet.terminal.summary import labelled
 
 TABLES: Final = (*requests.TABLES, *placing.TABLES, *sensing.TABLES, *report.TABLES)
 COLUMNS: Final = 168
@@ -49,11 +50,19 @@ class Grid(NamedTuple):
 
 
 class Shown:
-    """The tables of the report in `folder`, as they are in its files."""
+    """The tables of the report in `folder`, as they are in its files; `rooms` are the names of
+    rooms, by area."""
 
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
+    def __init__(
+        self, spark: SparkSession, folder: Path, rooms: Mapping[str, str] | None = None
+    ) -> None:
         self.spark = spark
         self.folder = folder
+        self._rooms = rooms or {}
+
+    def label(self, area: str) -> str:
+        """An area's path, and what people call it."""
+        return labelled(area, self._rooms.get(area))
 
     def frame(self, name: str) -> DataFrame:
         """A whole table. Its schema is known, so no file is read yet."""

@@ -84,6 +84,21 @@ def test_what_is_new_is_offered_as_it_stands_in_an_inventory(addresses):
     assert (node["name"], node["address"]) == ("n9", [*addresses, "iad4-n9.local"][0])
 
 
+def test_a_master_that_is_new_is_offered_with_its_iad(folder, capsys, monkeypatch):
+    new = Row(heard("iad7-master", "192.0.2.7", role="master"))
+    (iad,) = tomllib.loads(entry(new))["iad"]
+    assert (iad["name"], iad["master"]) == ("iad7", {"address": "192.0.2.7"})
+    # Its lines and those of its node make an inventory, as they stand.
+    node = Row(heard("iad7-n1", "192.0.2.71"))
+    text = f'name = "new"\n{entry(new)}{entry(node)}[[iad.node.sensor]]\ndriver = "synthetic"\n'
+    folder.inventory.write_text(text)
+    assert [iad.name for iad in load(folder).iad] == ["iad7"]
+    folder.inventory.write_text(FLEET)
+    monkeypatch.setattr(discover, "browse", lambda seconds, interfaces: [new.heard])
+    assert run(["discover", "--fleet", str(folder.root)]) == exits.DONE
+    assert "For fleet.toml:\n\n[[iad]]" in capsys.readouterr().out
+
+
 def test_whatever_a_stranger_says_is_printed_in_plain_signs():
     info = ServiceInfo(
         SERVICE, f"x.{SERVICE}", port=0, properties={"role": "\x1b[2J"}, server="\x1b[31mü.local."

@@ -206,3 +206,15 @@ def test_on_a_terminal_of_80_columns_nothing_is_cut(name):
 
 def draw_anew(console, found, *, everything):
     console.print(group(console, found, everything=everything))
+
+
+def test_the_room_of_a_host_is_called_as_people_call_it():
+    seen, _ = case("never_deployed")
+    named = host_row(seen, {"b1/f4/r413": "Meeting 4.13", "b1/f4": "Floor 4"})
+    assert named.rooms == ("Meeting 4.13",)
+    assert host_row(seen).rooms == ()
+    wide, narrow = (
+        shown(fleet_status("campus", TIME, [GOOD], [named]), width=width) for width in (200, 80)
+    )
+    assert "iad4/n3 Meeting 4.13 " in wide
+    assert "iad4/n3 (Meeting 4.13): it has no agent" in " ".join(narrow.split())

@@ -19,6 +19,7 @@ from agent.wire.predicate_language import read_filter
 from agent.wire.push import Gap, Lost, Notified
 from fleet.cli import commands
 from fleet.query.subscribe import Tally, alert_line, first_alerts, header, summary_line
+from fleet.testbed.ports import free_address
 from fleet.testbed.processes import agent_command
 from tests.master.push_rig import Node, PushMaster
 
@@ -27,7 +28,10 @@ HOT = 'metric = "temperature" and value > 30'
 
 @pytest.fixture(scope="module")
 def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PushMaster]:
-    master = PushMaster(tmp_path_factory.mktemp("master"), "iad1")
+    public = free_address()
+    names = '[iad.rooms]\n"b1/f4/r1" = "Küche 4.1"\n'
+    pool = f'[[pool]]\niad = "iad1"\naddress = "{public}"\nareas = ["b1"]\n'
+    master = PushMaster(tmp_path_factory.mktemp("master"), "iad1", public, names + pool)
     yield master
     master.stop()
 
@@ -139,6 +143,23 @@ def test_ctrl_c_ends_what_is_not_durable_and_sums_up(master: PushMaster, node: N
 
 
 @pytest.mark.usefixtures("patient_clients")
+def test_people_get_the_rooms_name_and_programs_what_came(
+    subscribe: Subscribe, node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))  # nothing is known from before
+    monkeypatch.setattr("fleet.query.subscribe.NAMES_MS", 60_000.0)
+    subscribe(HOT, "--durable", "names", "--detach")
+    assert list(tmp_path.iterdir()) == [], "who only subscribes asks for no names"
+    node.tell(4)
+    for_people = subscribe(HOT, "--durable", "names", "--count", "1")
+    assert for_people.out.splitlines()[1].endswith("  Küche 4.1")
+    node.tell(5)
+    for_programs = subscribe(HOT, "--durable", "names", "--count", "1", "--json")
+    assert "Küche" not in for_programs.out
+    subscribe("--durable", "names", "--unsubscribe")
+
+
+@pytest.mark.usefixtures("patient_clients")
 def test_what_a_master_refuses_is_one_line(master: PushMaster, subscribe: Subscribe) -> None:
     with Client(master.public) as client, client.subscribe("*", id="mine"):
         done = subscribe("*", "--durable", "mine")
@@ -201,6 +222,16 @@ def test_an_alert_is_a_line() -> None:
     )
     assert told[17:] == "b1/f4/r413   co2          1212 ppm  raised   stuffy        iad4"
     assert len(told) <= 80
+
+
+def test_what_people_call_the_room_is_behind_the_columns() -> None:
+    names = {"b1/f4/r413": "Meeting 4.13"}
+    for attributes in ({"metric": "co2", "value": 1_212.4}, {"topic": "comfort", "index": 27.25}):
+        told = {"area": "b1/f4/r413", "kind": "raised", "iad": "iad4", **attributes}
+        notification = Notification(Origin("iad1", "4f1d2a", 7), 0, told)
+        each = Notified("s", 1, notification)
+        assert alert_line(each, 0.0, names=names).plain == f"{line(**told)}  Meeting 4.13"
+        assert alert_line(each, 0.0, names={"b1/f4/r4": "Other"}).plain == line(**told)
 
 
 def test_an_output_of_a_topic_is_a_line_of_its_own_attributes() -> None:

@@ -156,6 +156,17 @@ NODES = tuple(
     for n in (1, 2, 4)
 )
 HOSTS = fleet_status("campus", TIME, [], [host_row(case(name)[0]) for name in CASES])
+NAMES = dict(
+    zip(ROOMS, ("Meeting 4.13", "The kitchen of the northern wing", "Küche", "Lab"), strict=True)
+)
+NAMED = replace(
+    SERIES,
+    results=tuple(replace(each, name=NAMES[each.area]) for each in SERIES.results),
+    missing=tuple(replace(each, name="Board room of the northern wing") for each in MISSING),
+)
+NAMED_HOSTS = fleet_status(
+    "campus", TIME, [], [host_row(case(name)[0], {"b1/f4/r413": "Meeting 4.13"}) for name in CASES]
+)
 FINDINGS = tuple(each for host in HOSTS.hosts for each in host.findings)
 HIGHEST = HighestReport(
     17.123, 0.512, {"room": 0.4, "floor of a building": 1.0, "dashboard": 0.71}, "dashboard",
@@ -226,6 +237,7 @@ def _subscribe(to: Console) -> None:
         screen.line(to, subscribe.header(read_filter(wanted)), "bold")
     for each in ALERTS:
         screen.line(to, subscribe.alert_line(each, NOW_MS / 1e3))
+        screen.line(to, subscribe.alert_line(each, NOW_MS / 1e3, names=NAMES))
 
 
 def _iad(to: Console) -> None:
@@ -235,6 +247,12 @@ def _iad(to: Console) -> None:
     status.show_status(
         to, IadStatus("iad1", "edfq", nodes, ("iad2",), 2, 1, counters, topics=(WELL, ILL, NOTES))
     )
+
+
+def _iad_with_names(to: Console) -> None:
+    alerts = NodeAlert("too-warm", tuple(ROOMS), NOW_MS, False, "temperature > 30 over 5 min: 31.2")
+    nodes = tuple(replace(node, alerts=(alerts,)) for node in NODES)
+    status.show_status(to, IadStatus("iad1", "edfq", nodes, (), 2, 1, {}, rooms=NAMES))
 
 
 def _areas(to: Console) -> None:
@@ -339,12 +357,15 @@ def _deploy(_: Console) -> None:
 
 SCREENS: dict[str, Callable[[Console], object]] = {
     "query": lambda to: screen.show_answer(to, ANSWER, SLO, explain=True),
+    "query with names of rooms": lambda to: screen.show_answer(to, NAMED, SLO),
     "query of series": lambda to: screen.show_answer(to, SERIES, SLO),
     "query of nothing": lambda to: screen.show_answer(to, EMPTY, SLO),
     "watch": _watch,
     "subscribe": _subscribe,
     "status of an IAD": _iad,
+    "status of an IAD with names of rooms": _iad_with_names,
     "status": lambda to: status_table.show(to, HOSTS, everything=True),
+    "status with names of rooms": lambda to: status_table.show(to, NAMED_HOSTS, everything=True),
     "status --watch": lambda to: to.print(status_table.group(to, HOSTS, everything=True)),
     "doctor": lambda _: doctor.show(
         DoctorReport(
@@ -387,7 +408,7 @@ SCREENS: dict[str, Callable[[Console], object]] = {
 HEADINGS = {"area", "from", "to", "policy", "iad", "node", "host"}
 # Of a host that is well, and what the narrow table of `fleet status` does not name.
 WELL_HOST = {"running", "ok", "0", "–", "untold"}
-COLUMNS_LEFT_OUT = {"unit", "clock", "sensors", "power", "waiting", "life"}
+COLUMNS_LEFT_OUT = {"unit", "clock", "sensors", "power", "waiting", "life", "room"}
 
 
 class Terminal(io.StringIO):

@@ -57,6 +57,16 @@ SAMPLES: dict[str, Message] = {
         counters={},
         version="0.1.0-3f9c2a1b",
     ),
+    "iad_status_rooms": o.IadStatus(
+        iad="iad3",
+        policy="edfq",
+        nodes=(o.NodeStatus("n1", "live", ("b1/f4/r413",), 1, 1, 0, 250, ""),),
+        unreachable_iads=(),
+        open_queries=0,
+        open_tasks=0,
+        counters={},
+        rooms={"b1/f4/r413": "Meeting 4.13"},
+    ),
     "iad_status_alerts": o.IadStatus(
         iad="iad3",
         policy="edfq",

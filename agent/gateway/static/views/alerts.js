@@ -2,7 +2,7 @@
 
 import { html, useState } from "../vendor/htm-preact.js";
 import { get, query } from "../api.js";
-import { nameOf, now, useLive } from "../live.js";
+import { nameOf, now, unitOf, useLive } from "../live.js";
 import { Age, Failed, Heading, Icon, Mark, Note, Place, Table, useGet } from "../parts.js";
 import { count, duration, inText, number, told as inWords, when } from "../words.js";
 
@@ -11,6 +11,7 @@ const PAGE = 50;
 // What stands in the log in the place of alerts that the gateway, or a master before it, never had.
 const lost = (entry) => Boolean(entry.gap) || entry.attributes?.kind === "lost";
 const told = (entry) => (entry.gap ? entry.gap.message : inWords(entry.attributes, nameOf));
+const valued = ({ value, area, metric }) => `${number(value)} ${unitOf(area, metric)}`.trim();
 const at = (entry) => entry.time_ms ?? entry.received_ms;
 
 export default function Alerts() {
@@ -42,13 +43,13 @@ export default function Alerts() {
   return html`
     <${Heading} text="Alerts"><p class="lead">${raised ? (raised.length ? html`<b>${count(raised.length, "alert")} raised now.</b>` : "Nothing is raised now.") : "Asking …"}</p><//>
     ${raised?.length
-      ? html`<ul class="cards">${raised.map((r) => html`<li class="card raised" key="${r.trigger} ${r.area}"><${Mark} state="raised" word=${r.trigger} /><${Place} area=${r.area} name=${nameOf(r.area)} /><p>${r.text || (r.value === undefined || r.value === null ? "" : `${inText(r.metric ?? "value")} ${number(r.value)} when it was raised`)}</p><p class="quiet">for ${duration(Math.max(0, Math.floor((now() - r.since_ms) / 1000) * 1000))}, since ${when(r.since_ms)}</p></li>`)}</ul>`
+      ? html`<ul class="cards">${raised.map((r) => html`<li class="card raised" key="${r.trigger} ${r.area}"><${Mark} state="raised" word=${r.trigger} /><${Place} area=${r.area} name=${nameOf(r.area)} /><p>${r.text || (r.value === undefined || r.value === null ? "" : `${inText(r.metric ?? "value")} ${valued(r)} when it was raised`)}</p><p class="quiet">for ${duration(Math.max(0, Math.floor((now() - r.since_ms) / 1000) * 1000))}, since ${when(r.since_ms)}</p></li>`)}</ul>`
       : null}
-    <${Note} kind=${gone.length ? "bad" : "well"}><p><${Icon} kind=${gone.length ? "bad" : "well"} /> ${gone.length ? html`<b>Something was missed.</b>` : html`<b>Nothing was missed</b>${all.length ? ` since ${when(at(all.at(-1)))}, as far back as this page looks` : ""}.`}</p>${gone.length ? html`<ul>${gone.map((entry) => html`<li key=${entry.position}>${when(at(entry))}: ${told(entry)}${entry.attributes?.iad ? ` by ${entry.attributes.iad}` : ""}</li>`)}</ul>` : null}<//>
+    ${!all.length ? null : html`<${Note} kind=${gone.length ? "bad" : "well"}><p><${Icon} kind=${gone.length ? "bad" : "well"} /> ${gone.length ? html`<b>Something was missed.</b>` : html`<b>Nothing was missed</b>${all.length ? ` since ${when(at(all.at(-1)))}, as far back as this page looks` : ""}.`}</p>${gone.length ? html`<ul>${gone.map((entry) => html`<li key=${entry.position}>${when(at(entry))}: ${told(entry)}${entry.attributes?.iad ? ` by ${entry.attributes.iad}` : ""}</li>`)}</ul>` : null}<//>`}
     <h2>Log</h2>
     <div class="tools"><label class="search"><span class="unseen">Search alerts</span><input type="search" placeholder="Search: a trigger or a room …" value=${words} onInput=${(e) => search(e.target.value)} /></label></div>
     ${problem ? html`<${Failed} problem=${problem} again=${again} />` : null}
-    <${Table} caption="Alerts, the newest first" hidden empty=${first ? (all.length ? "No alert fits this search." : "No alert has come yet.") : "Asking …"}
+    <${Table} caption="Alerts, the newest first" hidden empty=${first ? (all.length ? "No alert fits this search." : html`No alert has come yet. Triggers of nodes raise them: <code>docs/use/triggers.md</code>`) : "Asking …"}
       head=${["What and when", { text: "Where" }, { n: "Value" }]}
       rows=${found.map((a) => ({
         key: a.position,
@@ -56,7 +57,7 @@ export default function Alerts() {
         cells: [
           html`<${Mark} state=${lost(a) ? "bad" : a.attributes.kind === "raised" ? "raised" : "well"} word=${lost(a) ? "lost" : `${a.attributes.trigger ?? ""} ${a.attributes.kind ?? ""}`} why=${html`${when(at(a))}, <${Age} ms=${at(a)} /> ago`} />`,
           a.attributes?.area ? html`<${Place} area=${a.attributes.area} name=${nameOf(a.attributes.area)} />` : lost(a) ? told(a) : "–",
-          a.attributes?.value === undefined ? "–" : `${a.attributes.metric ?? ""} ${number(a.attributes.value)}`,
+          a.attributes?.value === undefined ? "–" : `${a.attributes.metric ?? ""} ${valued(a.attributes)}`,
         ],
       }))} />
     ${cursor ? html`<p><button type="button" disabled=${asking} onClick=${more}>${asking ? "Asking …" : "Older alerts"}</button></p>` : null}`;

@@ -84,14 +84,17 @@ function grouped(tasks) {
   return found;
 }
 
-function Queues({ nodes }) {
+function Queues({ nodes, silent }) {
+  const several = new Set(nodes.map((n) => n.iad)).size > 1 || (silent.length && nodes.length);
+  const called = (n) => (several ? `${n.iad} ${n.node}` : n.node);
   const busy = nodes.filter((n) => n.queued > 0).sort((a, b) => b.queued - a.queued);
   const more = busy.length - MAX_NAMED;
-  const named = busy.slice(0, MAX_NAMED).map((n) => `${n.node} (${whole(n.queued)})`);
+  const named = busy.slice(0, MAX_NAMED).map((n) => `${called(n)} (${whole(n.queued)})`);
   return html`<h2>Queues at nodes now</h2>
-    <p>${busy.length ? html`<b>Work waits at ${count(busy.length, "node")}</b>: ${list(more > 0 ? [...named, `${more} more`] : named)}.` : "Nothing waits."}</p>
-    <details open=${nodes.length <= MAX_OPEN}><summary>${count(nodes.length, "node")}</summary><${Table} caption="Queues at nodes" hidden head=${["Node", "State", { n: "Waiting" }, { n: "Idle pods" }, { n: "Pods" }]}
-    rows=${[...nodes].sort((a, b) => b.queued - a.queued || a.node.localeCompare(b.node, "en", { numeric: true })).map((n) => ({ key: n.node, mark: n.queued && !n.idle_pods ? "warm" : "", cells: [n.node, n.state, whole(n.queued), whole(n.idle_pods), whole(n.pods)] }))} /></details>`;
+    ${silent.length ? html`<${Note} kind="bad"><p><b>Not told:</b> ${list(silent)}; ${silent.length > 1 ? "their masters do" : "its master does"} not answer.</p><//>` : null}
+    <p>${busy.length ? html`<b>Work waits at ${count(busy.length, "node")}</b>: ${list(more > 0 ? [...named, `${more} more`] : named)}.` : nodes.length ? "Nothing waits." : ""}</p>
+    ${nodes.length ? html`<details open=${nodes.length <= MAX_OPEN}><summary>${count(nodes.length, "node")}</summary><${Table} caption="Queues at nodes" hidden head=${["Node", ...(several ? ["Domain"] : []), "State", { n: "Waiting" }, { n: "Idle pods" }, { n: "Pods" }]}
+    rows=${[...nodes].sort((a, b) => b.queued - a.queued || called(a).localeCompare(called(b), "en", { numeric: true })).map((n) => ({ key: called(n), mark: n.queued && !n.idle_pods ? "warm" : "", cells: [n.node, ...(several ? [n.iad] : []), n.state, whole(n.queued), whole(n.idle_pods), whole(n.pods)] }))} /></details>` : null}`;
 }
 
 /** The demo's comparison: each class's p99 under both policies. */
@@ -111,7 +114,7 @@ function Comparison() {
     })}</div>`;
 }
 
-function Seen({ kinds, nodes }) {
+function Seen({ kinds, nodes, silent = [] }) {
   const answers = kinds.reduce((sum, kind) => sum + kind.count, 0);
   const late = kinds.reduce((sum, kind) => sum + kind.late, 0);
   const partial = kinds.reduce((sum, kind) => sum + kind.partial, 0);
@@ -120,7 +123,7 @@ function Seen({ kinds, nodes }) {
     <${Kinds} kinds=${kinds} />
     <${Late} late=${notKept(kinds).slice(0, MAX_LATE)} />
     <${Domains} kinds=${kinds} />
-    ${nodes.length ? html`<${Queues} nodes=${nodes} />` : html`<${Note}><p>${may("operator") && !session.operator ? "Queues of nodes are shown where the gateway’s configuration names the operator’s address." : "Queues of nodes are shown to their domain’s operator only."}</p><//>`}`;
+    ${nodes.length || silent.length ? html`<${Queues} nodes=${nodes} silent=${silent} />` : html`<${Note}><p>${may("operator") && !session.operator ? "Queues of nodes are shown where the gateway’s configuration names the operator’s address." : "Queues of nodes are shown to their domain’s operator only."}</p><//>`}`;
 }
 
 export default function Deadlines() {

@@ -21,32 +21,66 @@ export function ailments(node, version) {
 }
 
 /** Which nodes are not among these, though their rooms are. */
-function others(iad, iads) {
-  const names = (iads ?? []).filter((name) => name !== iad);
+function others(shown, iads) {
+  const names = (iads ?? []).filter((name) => !shown.includes(name));
   if (!names.length) return "";
-  return `Nodes of ${list(names)} are shown by a gateway whose configuration names that domain’s operator.`;
+  return `Nodes of ${list(names)} are shown by a gateway whose configuration names ${names.length > 1 ? "those domains’ operators" : "that domain’s operator"}.`;
 }
 
-function Status({ status }) {
+const released = (status) => status.version || "of a checkout";
+
+/** Each domain with its master's word, those that do not answer first. */
+function Domains({ iads }) {
+  const order = [...iads].sort((a, b) => !!a.status - !!b.status || a.iad.localeCompare(b.iad, "en", { numeric: true }));
+  return html`<h2>Domains</h2>
+    <${Table} caption="Domains" hidden head=${["Domain", "Its master", { n: "Nodes live" }, { n: "Waiting" }, { n: "Open questions" }, "Policy", "Release", { text: "Not reached" }]}
+      rows=${order.map(({ iad, status, problem }) => ({
+        key: iad,
+        mark: !status ? "bad" : lost(status) ? "warm" : "",
+        cells: status
+          ? [html`<b>${iad}</b>`, html`<${Mark} state="well" word="answers" />`, `${status.nodes.length - lost(status)}/${status.nodes.length}`, whole(sum(status.nodes, "queued")), whole(status.open_queries ?? 0), status.policy, status.version || "checkout", list(status.unreachable_iads ?? []) || "–"]
+          : [html`<b>${iad}</b>`, html`<${Mark} state="bad" word="does not answer" why=${problem} />`, ...Array(6).fill("–")],
+      }))} />`;
+}
+
+const sum = (nodes, key) => nodes.reduce((total, node) => total + (node[key] ?? 0), 0);
+const lost = (status) => status.nodes.filter((n) => n.state !== "live").length;
+
+function Nodes({ told, several }) {
   const [only, show] = useState(false);
-  const [who] = useGet("session", 30_000); // domains are known once rooms were watched
-  const version = status.version ?? "";
-  const rows = status.nodes.map((node) => ({ node, ails: ailments(node, version) })).sort((a, b) => (b.node.state === "lost") - (a.node.state === "lost") || b.ails.length - a.ails.length || a.node.node.localeCompare(b.node.node, "en", { numeric: true }));
+  const rows = told
+    .flatMap(({ iad, status }) => status.nodes.map((node) => ({ iad, rooms: status.rooms ?? {}, node, ails: ailments(node, status.version ?? "") })))
+    .sort((a, b) => (b.node.state === "lost") - (a.node.state === "lost") || b.ails.length - a.ails.length || `${a.iad} ${a.node.node}`.localeCompare(`${b.iad} ${b.node.node}`, "en", { numeric: true }));
   const ill = rows.filter((r) => r.ails.length);
-  const sum = (key) => status.nodes.reduce((total, node) => total + (node[key] ?? 0), 0);
-  const live = status.nodes.filter((n) => n.state === "live").length;
   return html`
-    <${Tiles}><${Tile} value="${live}/${status.nodes.length}" label="nodes live" state=${live < status.nodes.length ? "bad" : ""} /><${Tile} value=${whole(sum("queued"))} label="subtasks waiting" /><${Tile} value="${sum("idle_pods")}/${sum("pods")}" label="pods idle" /><${Tile} value=${whole(status.open_queries ?? 0)} label="open questions" /><${Tile} value=${status.nodes.reduce((n, node) => n + (node.faults?.length ?? 0), 0)} label="open faults of sensors" /><//>
-    ${status.unreachable_iads?.length ? html`<${Note} kind="bad"><p><b>Not reached:</b> ${list(status.unreachable_iads)}.</p><//>` : null}
-    <p>This is the fleet of <b>${status.iad}</b>: policy ${status.policy}, release ${version || "of a checkout"}. ${others(status.iad, who?.iads)}</p>
-    <div class="tools"><label class="check"><input type="checkbox" checked=${only} onChange=${(e) => show(e.target.checked)} /> Only the ${count(ill.length, "node")} that ${ill.length === 1 ? "ails" : "ail"}</label></div>
-    <${Table} caption="Nodes, those that ail first" hidden empty="No node ails." head=${["Node", "State", { text: "What ails it" }, { text: "Areas" }, { n: "Queue" }, { n: "Idle pods" }, { n: "Pods" }, "Release"]}
-      rows=${(only ? ill : rows).map(({ node, ails }) => ({
-        key: node.node,
+    ${ill.length ? html`<div class="tools"><label class="check"><input type="checkbox" checked=${only} onChange=${(e) => show(e.target.checked)} /> Only the ${count(ill.length, "node")} that ${ill.length === 1 ? "ails" : "ail"}</label></div>` : rows.length ? html`<p>No node ails.</p>` : null}
+    <${Table} caption="Nodes, those that ail first" hidden empty=${told.length ? "No node has joined yet." : "No node is known: no master answers."} head=${["Node", ...(several ? ["Domain"] : []), "State", { text: "What ails it" }, { text: "Areas" }, { n: "Queue" }, { n: "Idle pods" }, { n: "Pods" }, "Release"]}
+      rows=${(only && ill.length ? ill : rows).map(({ iad, rooms, node, ails }) => ({
+        key: `${iad} ${node.node}`,
         mark: node.state === "lost" ? "bad" : ails.length ? "warm" : "",
-        cells: [html`<b>${node.node}</b>`, html`<${Mark} state=${STATES[node.state]?.[0] ?? "missing"} word=${STATES[node.state]?.[1] ?? node.state} />`, ails.length ? html`<ul class="plain">${ails.map((a) => html`<li>${a}</li>`)}</ul>` : "nothing", list(node.areas.map((a) => nameOf(a) || a)), whole(node.queued), whole(node.idle_pods), whole(node.pods), node.version || "checkout"],
-      }))} />
-    <details><summary>Counters of the master</summary><${Table} caption="Counters" hidden head=${["Counter", { n: "Count" }]} rows=${Object.entries(status.counters ?? {}).map(([name, n]) => ({ key: name, cells: [name.replaceAll("_", " "), whole(n)] }))} /></details>`;
+        cells: [html`<b>${node.node}</b>`, ...(several ? [iad] : []), html`<${Mark} state=${STATES[node.state]?.[0] ?? "missing"} word=${STATES[node.state]?.[1] ?? node.state} />`, ails.length ? html`<ul class="plain">${ails.map((a) => html`<li>${a}</li>`)}</ul>` : "nothing", list(node.areas.map((a) => nameOf(a) || rooms[a] || a)), whole(node.queued), whole(node.idle_pods), whole(node.pods), node.version || "checkout"],
+      }))} />`;
+}
+
+function Status({ iads }) {
+  const [who] = useGet("session", 30_000); // domains are known once rooms were watched
+  const told = iads.filter((each) => each.status);
+  const several = iads.length > 1;
+  const silent = iads.filter((each) => !each.status);
+  const nodes = told.flatMap(({ status }) => status.nodes);
+  const live = nodes.filter((n) => n.state === "live").length;
+  const rest = others(iads.map((each) => each.iad), who?.iads);
+  const [first] = told;
+  return html`
+    <${Tiles}>${several ? html`<${Tile} value="${told.length}/${iads.length}" label="masters answer" state=${silent.length ? "bad" : ""} />` : null}<${Tile} value="${live}/${nodes.length}" label="nodes live" state=${live < nodes.length ? "bad" : ""} /><${Tile} value=${whole(sum(nodes, "queued"))} label="subtasks waiting" /><${Tile} value="${sum(nodes, "idle_pods")}/${sum(nodes, "pods")}" label="pods idle" /><${Tile} value=${whole(told.reduce((n, { status }) => n + (status.open_queries ?? 0), 0))} label="open questions" /><${Tile} value=${nodes.reduce((n, node) => n + (node.faults?.length ?? 0), 0)} label="open faults of sensors" /><//>
+    ${several
+      ? html`<${Domains} iads=${iads} />${rest ? html`<p>${rest}</p>` : null}<h2>Nodes</h2>`
+      : first
+        ? html`${first.status.unreachable_iads?.length ? html`<${Note} kind="bad"><p><b>Not reached:</b> ${list(first.status.unreachable_iads)}.</p><//>` : null}
+          <p>This is the fleet of <b>${first.iad}</b>: policy ${first.status.policy}, release ${released(first.status)}. ${rest}</p>`
+        : html`<${Note} kind="bad"><p><b>${silent[0].iad} does not answer:</b> ${silent[0].problem}</p><//>`}
+    ${several || first ? html`<${Nodes} told=${told} several=${several} />` : null}
+    ${told.map(({ iad, status }) => html`<details key=${iad}><summary>Counters of ${several ? `${iad}’s` : "the"} master</summary><${Table} caption=${several ? `Counters of ${iad}` : "Counters"} hidden head=${["Counter", { n: "Count" }]} rows=${Object.entries(status.counters ?? {}).map(([name, n]) => ({ key: name, cells: [name.replaceAll("_", " "), whole(n)] }))} /></details>`)}`;
 }
 
 export default function Fleet() {
@@ -61,6 +95,6 @@ function Asked() {
 }
 
 function Polled() {
-  const found = useGet("fleet", 5000);
-  return html`<${Answered} of=${found}>${(status) => html`<${Status} status=${status} />`}<//>`;
+  const found = useGet("fleet/all", 5000);
+  return html`<${Answered} of=${found}>${(answer) => html`<${Status} iads=${answer.iads} />`}<//>`;
 }

@@ -35,7 +35,15 @@ def section(shown: Shown) -> Section:
         "health.html",
         verdicts=_verdicts(shown),
         pictures=drawn,
-        rows=[{**row, "said": _verdict(row), "is_bad": row["verdict"] != "ok"} for row in listed],
+        rows=[
+            {
+                **row,
+                "area": shown.label(row["area"]),
+                "said": _verdict(row),
+                "is_bad": row["verdict"] != "ok",
+            }
+            for row in listed
+        ],
         more=top.total - len(listed),
     )
     return Section("health", TITLE, body, tuple(drawn))

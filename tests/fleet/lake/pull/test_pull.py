@@ -105,6 +105,19 @@ def test_the_nodes_are_told_and_what_came_of_each_host(run, fleet):
     assert [row["host"] for row in pulls] == ["master", "n1", "n2", "master"]
 
 
+def test_names_of_rooms_come_with_the_nodes_and_go_with_them(run, fleet):
+    fleet("--local")
+    assert not run.lake.rooms.exists()
+    config = next(Path().glob("**/iad1/config.toml"))
+    before = config.read_text()
+    config.write_text(f'{before}\n[iad.rooms]\n"b1/f1/n1" = "Kitchen"\n')
+    fleet("--local")
+    assert json.loads(run.lake.rooms.read_text()) == {"b1/f1/n1": "Kitchen"}
+    config.write_text(before)
+    fleet("--local")
+    assert json.loads(run.lake.rooms.read_text()) == {}
+
+
 def test_options_choose_hosts_and_the_lake(run, fleet, tmp_path):
     status, out, err = fleet("--local", "var/demo", "--iad", "iad2", "--lake", "elsewhere")
     assert status == exits.DONE
