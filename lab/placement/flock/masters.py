@@ -27,7 +27,7 @@ from fleet.testbed.run_records import read_records
 from lab.placement.flock import counting
 from lab.placement.flock.devices import Devices
 from lab.placement.flock.world import Setting, World, node
-from testkit.network import Network
+from testkit.distance import Distances
 
 PATIENCE_S: Final = 300.0
 STOP_S: Final = 20.0
@@ -64,7 +64,8 @@ class Masters:
         self._folder.mkdir(parents=True)
         _allow_files()
         with ExitStack() as stack:
-            self._network = stack.enter_context(Network())
+            self._ways = Distances()
+            stack.callback(self._ways.close)
             path = stack.enter_context(tempfile.TemporaryDirectory(prefix="flock-"))
             self._sockets = path
             self._start(stack)
@@ -102,7 +103,7 @@ class Masters:
     def _config(self, iad: str) -> config.MasterConfig:
         setting, own = self._setting, self._own
         near = {
-            other: self._network.route(iad, other, own[other], self.world.ways_s[iad, other])
+            other: self._ways.add(own[other], self.world.ways_s[iad, other])
             for other in self.world.iads
             if other != iad
         }

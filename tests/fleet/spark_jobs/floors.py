@@ -17,7 +17,7 @@ from agent.client import Client, Operator
 from agent.wire.messages import Slo
 from agent.wire.topics import CreateTopic, ListTopics, Topic
 from fleet.testbed.ports import free_address
-from testkit.network import ANYBODY, Network
+from testkit.distance import Distances
 from testkit.waiting import PATIENCE_S, wait_until
 from tests.master.handover_masters import IADS, section
 from tests.master.push_rig import PushMaster
@@ -52,11 +52,8 @@ class Building:
     ) -> None:
         self.folder = folder
         own = {iad: free_address() for iad in IADS}
-        self._stack = ExitStack()
-        addresses = own
-        if way_s:
-            route = self._stack.enter_context(Network()).route
-            addresses = {iad: route(ANYBODY, iad, own[iad], way_s) for iad in own}
+        self.ways = Distances()
+        addresses = {iad: self.ways.add(each, way_s) for iad, each in own.items()} if way_s else own
         more = MORE.format(record_s=record_s, move_cost=move_cost)
         self.all = {
             iad: PushMaster(folder / iad, iad, address, section(iad, addresses) + more)
@@ -74,7 +71,7 @@ class Building:
     def stop(self) -> None:
         for master in self.all.values():
             master.stop(signal.SIGTERM)
-        self._stack.close()
+        self.ways.close()
 
     def create(self, floor: str, *names: str) -> None:
         for name in names:
