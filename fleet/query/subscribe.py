@@ -81,7 +81,7 @@ def run(options: Options, keys: KeyFiles | Sequence[KeyFiles] | None = None) -> 
             ) as notifications,
         ):
             silent = options.as_json or options.detach
-            names = NO_NAMES if silent else _names(options.master, keys)
+            names = NO_NAMES if silent else known_areas(options.master, keys, patience_ms=NAMES_MS)
             return _show(notifications, options, names)
     except Interrupted:
         return exits.INTERRUPTED
@@ -107,10 +107,6 @@ def end(master: str, name: str, keys: KeyFiles | Sequence[KeyFiles] | None = Non
         return exits.fail(text, exits.FAILED)
     screen.line(screen.console(stderr=True), f"subscription {name} is ended")
     return exits.DONE
-
-
-def _names(master: str, keys: KeyFiles | Sequence[KeyFiles] | None) -> Mapping[str, str]:
-    return known_areas(master, keys, patience_ms=NAMES_MS)
 
 
 def _show(notifications: Notifications, options: Options, names: Mapping[str, str]) -> int:
