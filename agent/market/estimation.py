@@ -18,6 +18,7 @@ its own θ, so that the largest one binds: 1/t_e ≥ Λ/c + max θ.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
@@ -84,16 +85,11 @@ def meets(mean_s: float, asked: Demand, pods: int) -> bool:
 
 
 def fewest_pods(mean_s: float, asked: Demand, most: int) -> int | None:
-    """The smallest number of pods that meets the demand; None if `most` do not. O(1)."""
+    """The smallest number of pods that meets the demand; None if `most` do not. O(log most)."""
     if asked.rate_per_s == 0.0:
         return 0
-    spare = 1.0 / mean_s - asked.decay_per_s
-    if spare <= 0.0 or asked.rate_per_s / spare > most + 1:
-        return None
-    # Eq. 10 solved for the pods; the division may round across a whole number.
-    pods = max(1, math.ceil(asked.rate_per_s / spare) - 1)
-    while pods <= most and not meets(mean_s, asked, pods):
-        pods += 1
+    # Rounded, too, more pods never meet less; Eq. 10 solved for them may round across one.
+    pods = 1 + bisect_left(range(1, most + 1), True, key=lambda pods: meets(mean_s, asked, pods))
     return pods if pods <= most else None
 
 

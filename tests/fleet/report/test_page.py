@@ -44,12 +44,14 @@ def test_numbers_of_the_tables_are_those_of_the_files(folder, page):
     assert sum(seen.values()) > 700
 
 
-@pytest.mark.parametrize("name", ["Meeting 4.13", None])
-def test_rooms_are_called_as_people_call_them(spark, folder, name):
-    (worst,) = {row["area"] for row in rows_of(folder, "sensor_health")[:1]}
-    shown = Shown(spark, folder, {worst: name} if name else None)
-    found = findings.found(shown)["sensors"]["worst"][0]["area"]
-    assert found == (f"{worst} Meeting 4.13" if name else worst)
+def test_rooms_are_called_as_people_call_them(spark, folder):
+    def worst(names):
+        return findings.found(Shown(spark, folder, names))["sensors"]["worst"][0]["area"]
+
+    area = worst(None)
+    # A cell that a spreadsheet would take for a formula has an apostrophe before it in the file.
+    assert area in {row["area"].removeprefix("'") for row in rows_of(folder, "sensor_health")}
+    assert worst({area: "Meeting 4.13"}) == f"{area} Meeting 4.13"
 
 
 def test_what_people_read_is_the_number_rounded(page):
