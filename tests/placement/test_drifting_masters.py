@@ -7,7 +7,7 @@ import random
 import pytest
 
 from agent.placement.admission import QUIET_S
-from tests.examples import campaign
+from tests.examples import CAMPAIGN, campaign
 from tests.placement.drifting_masters import ROUND_S, Masters, Trouble
 
 PIECES = 50
@@ -30,7 +30,10 @@ def trouble(rng: random.Random) -> Trouble:
     "seeds",
     [
         range(SHORT),
-        *(pytest.param(range(n, SCHEDULES, PIECES), marks=campaign(n, 25)) for n in range(PIECES)),
+        *(
+            pytest.param(range(n, SCHEDULES, PIECES), marks=campaign(n, PIECES))
+            for n in range(PIECES)
+        ),
     ],
     ids=str,
 )
@@ -49,7 +52,7 @@ def test_no_move_raises_the_true_cost_whatever_is_lost_old_or_dead(seeds: range)
     ("count", "clones", "told"),
     [
         (5, 20, Trouble(loss=0.5, age=10)),
-        pytest.param(12, 100, Trouble(), marks=pytest.mark.long),
+        pytest.param(12, 100, Trouble(), marks=CAMPAIGN),
         pytest.param(12, 100, Trouble(loss=0.5, age=10), marks=pytest.mark.long),
     ],
     ids=str,

@@ -1,7 +1,7 @@
 """Handovers: small worlds explored exhaustively, larger ones by random schedules.
 
-`make test` explores worlds of some ten thousand states and runs a thousand schedules; the long form
-explores larger ones and runs ten thousand, in CI too: they take half a minute of CPU.
+`make test` explores worlds of some ten thousand states and runs a thousand schedules;
+`make test-long` explores larger ones and runs ten thousand, CI a part of these.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ QUICK = 2
     [
         *(pytest.param(world, id=name) for name, world in SMALL.items()),
         *(
-            pytest.param(world, id=name, marks=campaign(n, 3))
+            pytest.param(world, id=name, marks=campaign(n, len(LARGE)))
             for n, (name, world) in enumerate(LARGE.items())
         ),
     ],
@@ -101,7 +101,7 @@ def schedule(seed: int) -> World:
 
 @pytest.mark.parametrize(
     "piece",
-    [*range(QUICK), *(pytest.param(n, marks=campaign(n, 1)) for n in range(QUICK, PIECES))],
+    [*range(QUICK), *(pytest.param(n, marks=campaign(n, 5)) for n in range(QUICK, PIECES))],
 )
 def test_random_schedules_of_larger_worlds(piece: int) -> None:
     count = SCHEDULES // PIECES

@@ -12,7 +12,7 @@ from agent.placement.member_lease import Granted, Keep, MemberLease, Over, Tell
 from agent.placement.primary import Primary
 from agent.placement.standby import Standby
 from agent.placement.take_over import Kept, Saved, Send, Update
-from tests.examples import campaign
+from tests.examples import CAMPAIGN, campaign
 from tests.placement.exploration import Exploration
 from tests.placement.handover_world import Broken
 from tests.placement.take_over_world import Save, World
@@ -68,7 +68,7 @@ def world(**options: Any) -> World:
     [
         *(pytest.param(each, id=name) for name, each in SMALL.items()),
         *(
-            pytest.param(each, id=name, marks=campaign(n, 3))
+            pytest.param(each, id=name, marks=campaign(n, 8))
             for n, (name, each) in enumerate(LARGE.items())
         ),
     ],
@@ -268,7 +268,7 @@ LATE = {
 @pytest.mark.parametrize(
     ("breaks", "options"),
     [
-        pytest.param(*each, id=name, marks=[pytest.mark.long] if name in LATE else [])
+        pytest.param(*each, id=name, marks=CAMPAIGN if name in LATE else [])
         for each in BROKEN
         for name in (each[0].__name__,)
     ],
