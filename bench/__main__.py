@@ -46,6 +46,7 @@ from bench import (
     too_large,
 )
 from bench.output import CannotRunError, Result, report
+from bench.pipeline import report as day_report
 
 # By the names of their measures, so that one can be run alone.
 BENCHMARKS: dict[str, Callable[[], Iterable[Result]]] = {
@@ -84,6 +85,7 @@ BENCHMARKS: dict[str, Callable[[], Iterable[Result]]] = {
     "homes-plan": homes_plan.run,
     "push": push.run,
     "ranks": ranks.run,
+    "report": day_report.run,
     "loop-slow-disk": slow_disk.run,
     **{f"hostile-{name}": functools.partial(hostile.run, name) for name in hostile.ATTACKS},
 }

@@ -47,8 +47,8 @@ def climate(lake: Lake) -> Measured:
         file = output(lake, "duckdb") / "climate.parquet"
         file.parent.mkdir(parents=True, exist_ok=True)
         query = CLIMATE.format(
-            nodes=_table(lake, NODES.name),
-            readings=_table(lake, READINGS.name),
+            nodes=table(lake, NODES.name),
+            readings=table(lake, READINGS.name),
             output=file,
             bad=BAD,
         )
@@ -73,6 +73,7 @@ def climate(lake: Lake) -> Measured:
     )
 
 
-def _table(lake: Lake, name: str) -> str:
+def table(lake: Lake, name: str) -> str:
+    """A table of the lake, as a query names it."""
     files = lake.table(name) / "*" / "*" / "*.parquet"
     return f"read_parquet('{files}', hive_partitioning = true)"

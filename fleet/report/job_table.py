@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,10 +18,13 @@ from fleet.report.jobs import climate, deadlines, health, load, models, slo, tim
 from fleet.report.jobs import placing as placed
 from fleet.report.jobs.contents import client, contents, pulled, quarantined
 from fleet.report.jobs.worst import worst_sensors
+from fleet.report.kept import HOURS, STEPS, KeptAggregates
 from fleet.simulation.workload import WARM_UP
 
 # Tasks of a query are dated by other masters' clocks, and a little later than the query.
 SLACK: Final = timedelta(minutes=5)
+# All others read records, and what is kept of the readings.
+FROM_READINGS: Final = (report.WORST_SENSORS,)
 Made = Callable[[Table], DataFrame]
 Job = tuple[Table, Callable[[], DataFrame]]
 
@@ -51,9 +55,20 @@ class Sources:
         self.readings = of(base.READINGS)
         self.tasks_around = around(base.TASKS)
         self.subtasks_around = around(base.SUBTASKS)
+        self._kept = KeptAggregates(spark, lake, since, until)
         self.nodes = read(spark, lake, base.NODES)
         self.pulls = read(spark, lake, base.PULLS, since)
         self.quarantine = read(spark, lake, base.QUARANTINE, since)
+
+    @cached_property
+    def hours(self) -> DataFrame:
+        """The hours of all channels; the first use computes those that are not kept."""
+        return self._kept.frame(HOURS)
+
+    @cached_property
+    def steps(self) -> DataFrame:
+        """The same of days and steps of time."""
+        return self._kept.frame(STEPS)
 
     def is_empty(self) -> bool:
         """Whether there is no data in this time."""
@@ -85,9 +100,9 @@ def jobs(spark: SparkSession, lake: Lake, sources: Sources, made: Made) -> Itera
         placing.MOVE_EFFECTS,
         lambda: placed.move_effects(s.processing, s.moves, s.placement),
     )
-    yield sensing.CLIMATE_HOURS, lambda: climate.climate_hours(s.readings, s.nodes)
+    yield sensing.CLIMATE_HOURS, lambda: climate.climate_of(s.hours, s.nodes)
     yield sensing.CLIMATE_DAYS, lambda: climate.climate_days(made(sensing.CLIMATE_HOURS))
-    yield sensing.SENSOR_HEALTH, lambda: health.sensor_health(s.readings, s.nodes)
+    yield sensing.SENSOR_HEALTH, lambda: health.health_of(s.steps, s.hours, s.nodes)
     yield (
         report.WORST_SENSORS,
         lambda: worst_sensors(s.readings, made(sensing.SENSOR_HEALTH)),

@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -20,12 +20,16 @@ from fleet.common import exits
 from fleet.lake.schema.folder import Lake
 from fleet.lake.schema.tables.model import Table
 from fleet.report.files import DATA, write_table
-from fleet.report.job_table import Sources, jobs, write_models
+from fleet.report.forecast import work
+from fleet.report.job_table import FROM_READINGS, Sources, jobs, write_models
 from fleet.report.page.page import PAGE, PICTURES, compose
 from fleet.report.page.sections import sources
 from fleet.report.page.shown import Shown
+from fleet.spark.few_rows import for_few_rows
 
 LATEST: Final = "latest"
+# What is kept of readings has less than a row for so many.
+READINGS_A_ROW: Final = 1000
 
 
 class NothingToReportError(exits.CommandError):
@@ -69,11 +73,15 @@ def write(
             f"{lake.root} holds nothing from {_bound(since, 'the beginning')} to "
             f"{_bound(until, 'now')}; `fleet logs pull` brings what there is"
         )
+    read = work(lake, since, until, with_new=False)
+    few = read.records + read.readings // READINGS_A_ROW
     # Beside the report, because a rename stays within a file system.
     staging = output.parent / f"{output.name}.part-{os.getpid()}"
     staging.mkdir(parents=True)
     try:
-        rows = _tables(spark, lake, lake_tables, staging, say)
+        say("computing hours and steps of readings that are new")
+        _ = lake_tables.hours, lake_tables.steps
+        rows = _tables(spark, lake, lake_tables, staging, few, say)
         say("writing the page")
         made = sources.Made(
             metadata.version("sanderling"),
@@ -83,9 +91,10 @@ def write(
             _bound(until, "the end"),
             tuple(rows.items()),
         )
-        pictures = compose(Shown(spark, staging, _rooms(lake)), made)
-        say("writing models for fleet plan")
-        write_models(lake, lake_tables)
+        with for_few_rows(spark, few):
+            pictures = compose(Shown(spark, staging, _rooms(lake)), made)
+            say("writing models for fleet plan")
+            write_models(lake, lake_tables)
         _replace(staging, output)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
@@ -114,6 +123,7 @@ def _tables(
     lake: Lake,
     lake_tables: Sources,
     folder: Path,
+    few: int,
     say: Callable[[str], None],
 ) -> dict[Table, int]:
     shown = Shown(spark, folder)
@@ -121,7 +131,8 @@ def _tables(
     todo = list(jobs(spark, lake, lake_tables, lambda table: shown.frame(table.name)))
     for number, (table, job) in enumerate(todo, 1):
         say(f"computing {table.name}, table {number} of {len(todo)}")
-        rows[table] = write_table(table, job(), folder)
+        with nullcontext() if table in FROM_READINGS else for_few_rows(spark, few):
+            rows[table] = write_table(table, job(), folder)
     return rows
 
 

@@ -67,12 +67,12 @@ def _between(
 ) -> DataFrame:
     time = next((name for name in TIMES if name in table.names), None)
     if since is not None:
-        since = _utc(since)
+        since = in_utc(since)
         rows = rows.where(F.col("date") >= F.lit(since.date()))
         if time:
             rows = rows.where(F.col(time) >= _literal(since))
     if until is not None:
-        until = _utc(until)
+        until = in_utc(until)
         last = until - timedelta(microseconds=1)
         rows = rows.where(F.col("date") <= F.lit(last.date()))
         if time:
@@ -80,7 +80,8 @@ def _between(
     return rows
 
 
-def _utc(time: datetime) -> datetime:
+def in_utc(time: datetime) -> datetime:
+    """A time in UTC; one without a zone is meant so."""
     return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
 
 

@@ -74,6 +74,11 @@ class Lake:
         return self.root / "models"
 
     @property
+    def kept(self) -> Path:
+        """Aggregates of a report by partition of `readings`, for the next one."""
+        return self.root / "kept"
+
+    @property
     def staging(self) -> Path:
         """Files being written; readers ignore them."""
         return self.root / "staging"

@@ -7,31 +7,26 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
 
 from fleet.lake.schema.tables.sensing import CLIMATE_DAYS, CLIMATE_HOURS
 from fleet.report.jobs.areas import with_area
-from sensors.quality.flags import BAD
+from fleet.report.jobs.hourly import hourly
 
 
 def climate_hours(readings: DataFrame, nodes: DataFrame) -> DataFrame:
     """CLIMATE_HOURS of `readings`; `nodes` gives the areas.
 
     Bad values and NaN are counted and used nowhere else; an hour with no other values has nulls.
-    One shuffle, with one row per hour and channel of each partition read.
     """
-    good = (F.col("quality").bitwiseAND(F.lit(BAD)) == 0) & ~F.isnan("value")
-    value = F.when(good, F.col("value").cast("double"))
-    narrow = readings.select(
-        "iad",
-        "node",
-        "channel",
-        F.date_trunc("hour", "time").alias("hour"),
-        value.alias("value"),
-    )
-    grouped = with_area(narrow, nodes).groupBy("iad", "area", "channel", "hour")
+    return climate_of(hourly(readings), nodes)
+
+
+def climate_of(hours: DataFrame, nodes: DataFrame) -> DataFrame:
+    """The same of `hourly`."""
+    grouped = with_area(hours, nodes).groupBy("iad", "area", "channel", "hour")
     rolled = grouped.agg(
-        F.count(F.lit(1)).alias("readings"),
-        F.count_if(F.isnull("value")).alias("bad"),
-        F.min("value").alias("minimum"),
-        F.avg("value").alias("mean"),
-        F.max("value").alias("maximum"),
+        F.sum("readings").alias("readings"),
+        F.sum("bad").alias("bad"),
+        F.min("minimum").alias("minimum"),
+        _ratio(F.sum("total"), F.sum(F.col("readings") - F.col("bad"))).alias("mean"),
+        F.max("maximum").alias("maximum"),
     )
     return rolled.select(*CLIMATE_HOURS.names)
 

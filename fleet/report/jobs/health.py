@@ -16,6 +16,7 @@ from fleet.report.jobs.areas import node_areas
 from fleet.report.jobs.health_days import channels
 from fleet.report.jobs.health_drift import drift
 from fleet.report.jobs.health_readings import KEY, by_step
+from fleet.report.jobs.hourly import hourly
 
 # A channel with a smaller share of good readings is broken.
 BROKEN: Final = 0.5
@@ -28,18 +29,24 @@ LEAST: Final = 0.005
 def sensor_health(readings: DataFrame, nodes: DataFrame) -> DataFrame:
     """SENSOR_HEALTH of `readings`, whose areas `nodes` says.
 
+    Readings are read twice, and shuffled and sorted once, by channel and day: O(n log m) time for n
+    readings of which a day has m, and memory for one day of one channel.
+    """
+    return health_of(by_step(readings), hourly(readings), nodes)
+
+
+def health_of(steps: DataFrame, hours: DataFrame, nodes: DataFrame) -> DataFrame:
+    """The same of `by_step` and `hourly`.
+
     A gap is a step of over 3 median intervals, as long as the step. A spike is a value that fewer
     than half of the two on either side agree with (max_step, max_rate_per_s). A flatline is
     the same value for flat_s. Verdicts, worst first: silent, broken (success below 0.5),
     out_of_range, flatline, drift, gaps, missing, spikes, ok; those that count single readings need
     `LEAST` of the expected ones.
-
-    Readings are read twice, and shuffled and sorted once, by channel and day: O(n log m) time for n
-    readings of which a day has m, and memory for one day of one channel.
     """
     areas = node_areas(nodes)
-    found = channels(by_step(readings))
-    found = found.join(drift(readings, areas), [*KEY], "left")
+    found = channels(steps)
+    found = found.join(drift(hours, areas), [*KEY], "left")
     found = found.join(F.broadcast(areas), ["iad", "node"], "left")
     good = F.col("readings") - F.col("missing") - F.col("out_of_range") - F.col("spikes")
     span_ms = F.col("last_ms") - F.col("first_ms")

@@ -13,24 +13,22 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
 
 from fleet.report.jobs.health_limits import limit
-from fleet.report.jobs.health_readings import KEY, flagged, judged
+from fleet.report.jobs.health_readings import KEY
 from sensors.quality.colocated import ABSOLUTE, AGED_S, LEARNT_S, SMOOTHED_S
-from sensors.quality.flags import BAD, DRIFT
 
-HOUR_S: Final = 3600
 # Of two channels it is impossible to say which one drifted.
 LEAST: Final = 3
 
 
-def drift(readings: DataFrame, areas: DataFrame) -> DataFrame:
+def drift(hours: DataFrame, areas: DataFrame) -> DataFrame:
     """One row for each channel: `drift`, the mean residual of its last day, and `baseline`, that of
     its first; null where it never had two beside it. `drifts`: they are apart by more than the
     limit, or the channel is off by ABSOLUTE times that, or the node said so in its last hour.
 
-    `areas` has `iad, node, area`; a place is the area above a node's own. Shuffles a row an hour
-    and channel.
+    `hours` are those of `hourly`; `areas` has `iad, node, area`; a place is the area above a node's
+    own. Shuffles a row an hour and channel.
     """
-    hours = _residuals(_hours(readings, areas))
+    hours = _residuals(_hours(hours, areas))
     channel = Window.partitionBy(*KEY)
     last_s = F.max("hour").over(channel)
     hours = hours.withColumn("last_s", last_s).where(F.col("hour") > F.col("last_s") - AGED_S)
@@ -51,15 +49,12 @@ def drift(readings: DataFrame, areas: DataFrame) -> DataFrame:
     return told.select(*KEY, "drift", "baseline", (found | F.col("told")).alias("drifts"))
 
 
-def _hours(readings: DataFrame, areas: DataFrame) -> DataFrame:
-    """Means of hours, of values that are not bad; `hour` in seconds since 1970."""
-    good = judged(readings).where(F.isnotnull("usable") & ~flagged(BAD))
-    second = F.unix_seconds("time")
-    hour = (second - F.pmod(second, F.lit(HOUR_S))).alias("hour")
-    means = good.groupBy(*KEY, hour).agg(
-        F.avg("usable").alias("mean"), F.max(flagged(DRIFT)).alias("told")
-    )
+def _hours(hours: DataFrame, areas: DataFrame) -> DataFrame:
+    """Those with a mean; `hour` in seconds since 1970."""
     place = F.regexp_replace(F.coalesce("area", "node"), "/[^/]*$", "")
+    means = hours.where(F.isnotnull("mean")).select(
+        *KEY, F.unix_seconds("hour").alias("hour"), "mean", F.col("drifts").alias("told")
+    )
     return means.join(F.broadcast(areas), ["iad", "node"], "left").withColumn("place", place)
 
 
