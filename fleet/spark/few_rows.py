@@ -26,7 +26,7 @@ def for_few_rows(spark: SparkSession, rows: int) -> Iterator[None]:
     if rows > FEW:
         yield
         return
-    before = {name: spark.conf.get(name) for name in SETTINGS}
+    before = {name: str(spark.conf.get(name)) for name in SETTINGS}
     _set(spark, SETTINGS)
     try:
         yield

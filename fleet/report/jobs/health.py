@@ -50,7 +50,7 @@ def health_of(steps: DataFrame, hours: DataFrame, nodes: DataFrame) -> DataFrame
     found = found.join(F.broadcast(areas), ["iad", "node"], "left")
     good = F.col("readings") - F.col("missing") - F.col("out_of_range") - F.col("spikes")
     span_ms = F.col("last_ms") - F.col("first_ms")
-    steps = F.coalesce(F.round(span_ms / F.col("interval_ms")).cast("bigint"), F.lit(0))
+    spans = F.coalesce(F.round(span_ms / F.col("interval_ms")).cast("bigint"), F.lit(0))
     judged = found.withColumns(
         {
             "area": F.coalesce("area", "node"),
@@ -58,7 +58,7 @@ def health_of(steps: DataFrame, hours: DataFrame, nodes: DataFrame) -> DataFrame
             "last": F.timestamp_millis("last_ms"),
             "interval_s": F.col("interval_ms") / 1000,
             # A clock that was set back causes more readings than expected.
-            "expected": F.greatest(steps + 1, F.col("readings")),
+            "expected": F.greatest(spans + 1, F.col("readings")),
             "gap_s": F.col("gap_ms") / 1000,
             "longest_gap_s": F.col("longest_gap_ms") / 1000,
             "flatline_s": F.col("flatline_ms") / 1000,
