@@ -23,25 +23,22 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from agent.client.connection import Connection, ConnectionCutError, NoReplyError
-from agent.client.masters import Masters
-from agent.client.publishing import PublishError, publication
+from agent.client.masters import Masters, keys_by_address
+from agent.client.publishing import Publisher
 from agent.client.subscriptions import NAMES, Notifications, SubscriptionError, short_form
 from agent.client.watches import Rounds
 from agent.net.keys import KeyFiles
 from agent.wire.about import EVERYWHERE
 from agent.wire.base import MAX_TIMEOUT_MS, TIMEOUT_FACTOR, Form, QueryForm
-from agent.wire.codec import encode
 from agent.wire.messages import Answer, Query, Slo, Window
 from agent.wire.predicate_language import read_filter
 from agent.wire.predicate_logic import check
 from agent.wire.predicates import Filter
 from agent.wire.push import Gap, Notified, SentPush, ShortNotified, Subscribe, Subscribed
-from agent.wire.topics import Publish, Published
+from agent.wire.topics import Published
 from agent.wire.unions import ClientReply
 from agent.wire.watches import Style, Watch
 
-# A published message is sent again when nothing came for so long.
-AGAIN_S = 2.0
 # Time beyond a query's answer timeout before the master counts as silent.
 GRACE_MS = 1_000.0
 # Maximum number of answers kept for `receive`, and of queries that they may belong to; a master has
@@ -70,22 +67,14 @@ class Client(Connection[ClientReply]):
         subscription begins at the first only, and may move from one to another; a message that one
         may have taken goes to no other. `keys` are for all of them, or for each. `masters` is for
         connections that this class makes itself."""
-        addresses = address.split(",") if isinstance(address, str) else list(address)
-        each_keys: list[KeyFiles | None] = [None] * len(addresses)
-        if isinstance(keys, KeyFiles):
-            each_keys = [keys] * len(addresses)
-        elif keys is not None:
-            each_keys = [*keys]
-        if len(each_keys) != len(addresses):
-            raise ValueError(f"{len(addresses)} addresses, but keys for {len(each_keys)}")
-        self._masters: Masters[Client] = masters or Masters(
-            dict(zip(addresses, each_keys, strict=True))
-        )
+        each = keys_by_address(address, keys)
+        first = next(iter(each))
+        self._masters: Masters[Client] = masters or Masters(each)
         self._chooses = masters is None and len(self._masters.keys) > 1
         self._sent_by = self._publishes_by = self
-        self._masters.clients[addresses[0]] = self
+        self._masters.clients[first] = self
         patient = len(self._masters.keys) == 1
-        super().__init__(addresses[0], ClientReply, each_keys[0], patient=patient)
+        super().__init__(first, ClientReply, each[first], patient=patient)
         self._asked = 0
         self._answers: deque[Answer] = deque(maxlen=MAX_KEPT)
         self._own: deque[Answer] = deque()
@@ -96,13 +85,7 @@ class Client(Connection[ClientReply]):
         self._subscriptions: dict[str, Notifications] = {}
         # Those that the master may name by a number.
         self._by_number: dict[int, Notifications] = {}
-        # Of `publish`: an id of its own, how many messages it numbered, and the reply awaited.
-        self._publisher = secrets.token_hex(8)
-        self._numbered = 0
-        self._publishing: Publish | None = None
-        # The last message that it numbered, if it is not known to be taken.
-        self._in_doubt: Publish | None = None
-        self._replied: deque[Published] = deque()
+        self.publisher = Publisher(self)
 
     def query(
         self,
@@ -405,53 +388,13 @@ class Client(Connection[ClientReply]):
         """
         if (id is None) != (sequence is None):
             raise ValueError("id and sequence go together")
-        if id is None and not self._publishes_by.is_in_doubt:
-            self._publishes_by = self.connected()
-        if id is None and self._publishes_by is not self:
-            self._publishes_by.publish(topic, attributes, patience_s=patience_s)
-            return
-        if id is None or sequence is None:
-            message = self._number(topic, attributes)
-        else:
-            message = publication(topic, attributes, id, sequence, oldest=0)
-        self._replied.clear()
-        self._publishing = message
-        give_up_s = time.monotonic() + patience_s
-        try:
-            while True:
-                self.send_message(message)
-                left_s = give_up_s - time.monotonic()
-                try:
-                    while not self._replied:
-                        self.take(min(left_s, AGAIN_S) * 1e3, until_cut=True)
-                    break
-                except NoReplyError:
-                    if time.monotonic() >= give_up_s:
-                        raise
-        finally:
-            self._publishing = None
-        reply = self._replied.popleft()
-        if reply.state == "refused":
-            raise PublishError(reply.message)
-        if message is self._in_doubt:
-            self._in_doubt = None
-
-    @property
-    def is_in_doubt(self) -> bool:
-        """Whether a master may have taken the last message and has not said so."""
-        return self._in_doubt is not None
-
-    def _number(self, topic: str, attributes: Mapping[str, bool | float | str]) -> Publish:
-        """The message under the next number; the last one if that is in doubt and the same."""
-        number = self._numbered + 1
-        message = publication(topic, attributes, self._publisher, number, oldest=number)
-        if (last := self._in_doubt) is not None:
-            same = replace(message, sequence=last.sequence, oldest=last.oldest)
-            if encode(same) == encode(last):
-                return last
-        self._numbered = number
-        self._in_doubt = message
-        return message
+        if id is None:
+            if self._publishes_by.publisher.in_doubt is None:
+                self._publishes_by = self.connected()
+            if self._publishes_by is not self:
+                self._publishes_by.publish(topic, attributes, patience_s=patience_s)
+                return
+        self.publisher.publish(topic, attributes, id, sequence, patience_s)
 
     def unsubscribe(self, subscription_id: str, timeout_ms: float = 2_000.0) -> bool:
         """End a durable subscription that was left open, and delete what is kept for it; False: the
@@ -484,14 +427,9 @@ class Client(Connection[ClientReply]):
         elif message.id in self._watches:
             self._watches[message.id].take(message)
         elif isinstance(message, Published):
-            asked = self._publishing
-            if asked is not None and (message.id, message.sequence) == (asked.id, asked.sequence):
-                self._replied.append(message)
+            self.publisher.replied(message)
         elif isinstance(message, Answer):
-            asked = self._publishing
-            if asked is not None and message.id == asked.id and message.reason == "malformed":
-                # Perhaps a master of a version without topics.
-                self._replied.append(Published(asked.id, "refused", message=message.message))
+            if self.publisher.refused(message):
                 return
             # The master could not decode a subscription's message; ids of queries differ.
             subscription = self._subscriptions.get(message.id)

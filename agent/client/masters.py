@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Generic, TypeVar
 
 from agent.net.keys import KeyFiles
@@ -31,3 +32,16 @@ class Masters(Generic[Client]):
         """That one is tried last from now on."""
         self._order.remove(address)
         self._order.append(address)
+
+
+def keys_by_address(
+    address: str | Sequence[str], keys: KeyFiles | Sequence[KeyFiles] | None
+) -> dict[str, KeyFiles | None]:
+    """The keys for each of the addresses, which are a sequence or have commas between: one for all
+    of them, or one for each, or ValueError."""
+    addresses = address.split(",") if isinstance(address, str) else list(address)
+    if keys is None or isinstance(keys, KeyFiles):
+        return dict.fromkeys(addresses, keys)
+    if len(keys) != len(addresses):
+        raise ValueError(f"{len(addresses)} addresses, but keys for {len(keys)}")
+    return dict(zip(addresses, keys, strict=True))

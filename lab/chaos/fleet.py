@@ -27,7 +27,7 @@ from fleet.testbed.testbed import FLUSHED, USUAL_HISTORY, Testbed, TestbedError
 from lab.chaos.clients import TOPIC, Reached
 from lab.chaos.fault_plan import START_S
 from lab.chaos.history import Agreed
-from lab.chaos.network import Network
+from testkit.network import Network
 from testkit.preload import Preload
 
 HOT: Final = EdgeTrigger(name="hot", condition="temperature > 22", clear="temperature < 20")

@@ -16,8 +16,8 @@ from agent.client import NoReplyError, Operator
 from fleet.testbed.processes import Child
 from fleet.testbed.testbed import Testbed
 from lab.chaos.fault_plan import Fault
-from lab.chaos.network import Network
 from testkit.damage import HISTORY, damaged
+from testkit.network import Network
 from testkit.preload import Preload
 
 ANSWER_MS: Final = 500.0

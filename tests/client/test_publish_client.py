@@ -7,8 +7,7 @@ import threading
 import pytest
 import zmq
 
-from agent.client import Client, NoReplyError, PublishError
-from agent.client import client as client_module
+from agent.client import Client, NoReplyError, PublishError, publishing
 from agent.wire.codec import Decoder, encode
 from agent.wire.messages import Answer, Coverage
 from agent.wire.topics import Publish, Published
@@ -60,7 +59,7 @@ def test_messages_are_numbered_and_nothing_before_them_comes_again(scripted):
 
 
 def test_what_is_not_answered_is_sent_again_as_the_same_message(scripted, monkeypatch):
-    monkeypatch.setattr(client_module, "AGAIN_S", 0.05)
+    monkeypatch.setattr(publishing, "AGAIN_S", 0.05)
     with Client(scripted(lambda _: [], lambda asked: [accepted(asked)])) as client:
         client.publish("notes", {"vote": 3}, patience_s=60.0)
     assert scripted.came[0] == scripted.came[1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import socket
 from typing import get_args
 
 import pytest
@@ -26,7 +25,6 @@ from lab.chaos.history import (
     load,
     save,
 )
-from lab.chaos.network import Network
 from lab.chaos.run import run
 from tests.examples import campaign
 
@@ -211,28 +209,6 @@ def test_faults_are_drawn_from_the_seed_and_hurt_no_process_that_is_away():
         assert all({*each.targets} <= {*masters, *nodes, *others} for each in faults)
     assert overlapping > 200
     assert kinds == {*get_args(Kind)}
-
-
-def test_nothing_passes_a_cut_until_the_last_one_through_it_is_joined():
-    with Network() as network, socket.create_server(("127.0.0.1", 0)) as server:
-        host, port = server.getsockname()
-        address = network.route("iad1", "iad2", f"tcp://{host}:{port}")
-        _, _, own = address.rpartition(":")
-        with socket.create_connection(("127.0.0.1", int(own))) as client:
-            there, _ = server.accept()
-            with there:
-                client.sendall(b"1")
-                assert there.recv(1) == b"1"
-                network.cut(("iad1",))
-                network.cut(("iad2",))
-                network.join(("iad1",))
-                client.sendall(b"2")
-                there.settimeout(0.05)
-                with pytest.raises(TimeoutError):
-                    there.recv(1)
-                network.join(("iad2",))
-                there.settimeout(None)
-                assert there.recv(1) == b"2"
 
 
 # Those of odd seeds have a market, and run beside these.

@@ -27,7 +27,7 @@ from fleet.testbed.run_records import read_records
 from lab.placement.flock import counting
 from lab.placement.flock.devices import Devices
 from lab.placement.flock.world import Setting, World, node
-from testkit.distance import Distances
+from testkit.network import Network
 
 PATIENCE_S: Final = 300.0
 STOP_S: Final = 20.0
@@ -64,8 +64,7 @@ class Masters:
         self._folder.mkdir(parents=True)
         _allow_files()
         with ExitStack() as stack:
-            self._ways = Distances()
-            stack.callback(self._ways.close)
+            self._network = stack.enter_context(Network())
             path = stack.enter_context(tempfile.TemporaryDirectory(prefix="flock-"))
             self._sockets = path
             self._start(stack)
@@ -103,7 +102,7 @@ class Masters:
     def _config(self, iad: str) -> config.MasterConfig:
         setting, own = self._setting, self._own
         near = {
-            other: self._ways.add(own[other], self.world.ways_s[iad, other])
+            other: self._network.route(iad, other, own[other], self.world.ways_s[iad, other])
             for other in self.world.iads
             if other != iad
         }

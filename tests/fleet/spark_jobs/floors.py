@@ -17,7 +17,7 @@ from agent.client import Client, Operator
 from agent.wire.messages import Slo
 from agent.wire.topics import CreateTopic, ListTopics, Topic
 from fleet.testbed.ports import free_address
-from testkit.distance import Distances
+from testkit.network import ANYBODY, Network
 from testkit.waiting import PATIENCE_S, wait_until
 from tests.master.handover_masters import IADS, section
 from tests.master.push_rig import PushMaster
@@ -52,8 +52,11 @@ class Building:
     ) -> None:
         self.folder = folder
         own = {iad: free_address() for iad in IADS}
-        self.ways = Distances()
-        addresses = {iad: self.ways.add(each, way_s) for iad, each in own.items()} if way_s else own
+        self._stack = ExitStack()
+        addresses = own
+        if way_s:
+            route = self._stack.enter_context(Network()).route
+            addresses = {iad: route(ANYBODY, iad, own[iad], way_s) for iad in own}
         more = MORE.format(record_s=record_s, move_cost=move_cost)
         self.all = {
             iad: PushMaster(folder / iad, iad, address, section(iad, addresses) + more)
@@ -71,7 +74,7 @@ class Building:
     def stop(self) -> None:
         for master in self.all.values():
             master.stop(signal.SIGTERM)
-        self.ways.close()
+        self._stack.close()
 
     def create(self, floor: str, *names: str) -> None:
         for name in names:

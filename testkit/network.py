@@ -1,7 +1,8 @@
-"""TCP relays between the processes of a fleet: a partition, or a link that loses segments.
+"""TCP relays between processes of one machine: links with a delay, with losses, or cut, as `tc
+netem` makes them where the kernel has it.
 
 TCP hides a lost segment behind a retransmission, so what a process sees of one is that bytes come
-later; what it sees of a partition is that none come, on connections that stay open.
+later; what it sees of a cut is that none come, on connections that stay open.
 """
 
 from __future__ import annotations
@@ -9,22 +10,30 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+import time
 from collections.abc import Collection
 from typing import Final, Self
 
 LOST: Final = 0.1  # of what is read at a time
 # Linux repeats a segment after 200 ms, then after twice as long, and so on.
 RETRANSMIT_S: Final = 0.2
-CHUNK_BYTES: Final = 65_536
+PIECE_BYTES: Final = 65_536
+# Pieces on their way on a connection; beyond them nothing is read.
+MAX_PIECES: Final = 1_024
 HOST: Final = "127.0.0.1"
 ANYBODY: Final = "*"
 
+# When each piece is due at the other end; an empty one is the end.
+_Line = asyncio.Queue[tuple[float, bytes]]
+
 
 class _Link:
-    """A way from one process to another: whether bytes pass, and whether some are lost."""
+    """A way from one process to another: how long bytes take, whether they pass, and whether some
+    are lost."""
 
-    def __init__(self, ends: tuple[str, str]) -> None:
+    def __init__(self, ends: tuple[str, str], way_s: float) -> None:
         self.ends = ends
+        self.way_s = way_s
         self.passes = asyncio.Event()
         self.passes.set()
         self.loses = False
@@ -36,21 +45,48 @@ class _Link:
             return target in side
         return (source in side) != (target in side)
 
-    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Write what can be read, until the end of it."""
+    async def take(self, source: asyncio.StreamReader, line: _Line) -> None:
+        """Read until the end, and note when each piece arrives."""
+        data = b"none yet"
+        while data:
+            try:
+                data = await source.read(PIECE_BYTES)
+            except OSError:
+                data = b""
+            await line.put((time.monotonic() + self.way_s, data))
+
+    async def give(self, line: _Line, sink: asyncio.StreamWriter) -> None:
+        """Write each piece when it arrives, and the end."""
+        while True:
+            due_s, data = await line.get()
+            await asyncio.sleep(due_s - time.monotonic())
+            again_s = RETRANSMIT_S
+            while self.loses and random.random() < LOST:
+                await asyncio.sleep(again_s)
+                again_s *= 2
+            await self.passes.wait()
+            if not data:
+                sink.write_eof()
+                return
+            sink.write(data)
+            await sink.drain()
+
+    async def carry(
+        self,
+        near: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        far: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+    ) -> None:
+        """Pass bytes on, both ways, until both have ended or one end is gone."""
         try:
-            while data := await reader.read(CHUNK_BYTES):
-                again_s = RETRANSMIT_S
-                while self.loses and random.random() < LOST:
-                    await asyncio.sleep(again_s)
-                    again_s *= 2
-                await self.passes.wait()
-                writer.write(data)
-                await writer.drain()
-        except OSError:
+            async with asyncio.TaskGroup() as tasks:
+                for (source, _), (_, sink) in ((near, far), (far, near)):
+                    line: _Line = asyncio.Queue(MAX_PIECES)
+                    tasks.create_task(self.take(source, line))
+                    tasks.create_task(self.give(line, sink))
+        except* OSError:
             pass  # one of both ends is gone
         finally:
-            writer.close()
+            far[1].close()
 
 
 class Network:
@@ -74,11 +110,12 @@ class Network:
         self._thread.join()
         self._loop.close()
 
-    def route(self, source: str, target: str, address: str) -> str:
-        """The address of the relay from `source` to `target`, which listens at `address`."""
+    def route(self, source: str, target: str, address: str, way_s: float = 0.0) -> str:
+        """The address of the relay from `source` to `target`, which listens at `address`. A byte
+        takes `way_s` there, and as long back; bytes keep their order."""
         key = (source, target, address)
         if key not in self._links:
-            opened = asyncio.run_coroutine_threadsafe(self._open(key), self._loop).result()
+            opened = asyncio.run_coroutine_threadsafe(self._open(key, way_s), self._loop).result()
             self._links[key] = opened
         return self._links[key][1]
 
@@ -110,15 +147,15 @@ class Network:
             else:
                 link.passes.set()
 
-    async def _open(self, key: tuple[str, str, str]) -> tuple[_Link, str]:
+    async def _open(self, key: tuple[str, str, str], way_s: float) -> tuple[_Link, str]:
         source, target, address = key
-        link, (host, _, port) = _Link((source, target)), address[6:].rpartition(":")
+        link, (host, _, port) = _Link((source, target), way_s), address[6:].rpartition(":")
 
         async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             try:
                 await link.passes.wait()
-                there, back = await asyncio.open_connection(host, int(port))
-                await asyncio.gather(link.carry(reader, back), link.carry(there, writer))
+                far = await asyncio.open_connection(host, int(port))
+                await link.carry((reader, writer), far)
             except OSError:
                 pass  # nobody listens there
             finally:
