@@ -32,7 +32,8 @@ from agent.scheduling.tasks.scheduler import TaskScheduler
 from agent.wire.buckets import grid_of
 from agent.wire.codec import JSON, encode
 from agent.wire.market import Member
-from agent.wire.messages import Answer, AreaResult, Coverage, Hello, Query, Slo, Window
+from agent.wire.messages import Answer, AreaResult, Coverage, Query, Slo, Window
+from agent.wire.node_messages import Hello
 from bench.output import Result, interleaved, report, result
 
 NODES = 1_000

@@ -17,7 +17,7 @@ from agent.scheduling.tasks.entry import Node
 from agent.scheduling.tasks.nodes import NodeTable
 from agent.wire.areas import covers
 from agent.wire.market import Member, Service
-from agent.wire.messages import Hello
+from agent.wire.node_messages import Hello
 from bench.output import Result, interleaved, report, result
 
 NODES = 1_000

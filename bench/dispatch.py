@@ -18,7 +18,8 @@ import zmq
 
 from agent.client import Client
 from agent.wire.codec import encode
-from agent.wire.messages import Query, Slo, Subtask, Window
+from agent.wire.messages import Query, Slo, Window
+from agent.wire.node_messages import Subtask
 from bench.output import Result, report, result
 from bench.peers import result_frame
 from bench.processes import cpu_s, master, process, ready

@@ -17,7 +17,7 @@ from pathlib import Path
 import zmq
 
 from agent.wire import codec
-from agent.wire.messages import Heartbeat, Hello, NodeMessage, Welcome
+from agent.wire.node_messages import Heartbeat, Hello, NodeMessage, Welcome
 
 ROOT = Path(__file__).resolve().parent.parent
 BYTECODE = ROOT / "build" / "bench-bytecode"

@@ -24,7 +24,8 @@ from agent.edge.sampling.sampling import Follower, Sampler
 from agent.edge.sampling.sensor import Sensor, open_sensors
 from agent.edge.timebase import TimeBase
 from agent.wire.edge_config import EdgeSensor
-from agent.wire.messages import Subtask, Window
+from agent.wire.messages import Window
+from agent.wire.node_messages import Subtask
 from bench.edge_rig import ROOT, environment, resident_kib
 from bench.output import Result, result
 

@@ -10,7 +10,8 @@ import sys
 import zmq
 
 from agent.wire.codec import Decoder, encode
-from agent.wire.messages import Hello, MasterMessage, Series, Subtask, SubtaskResult, Welcome
+from agent.wire.messages import Series
+from agent.wire.node_messages import Hello, MasterMessage, Subtask, SubtaskResult, Welcome
 from agent.wire.packed import Float32Column, Int64Column
 
 

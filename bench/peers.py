@@ -11,15 +11,8 @@ import sys
 import zmq
 
 from agent.wire.codec import Decoder, encode
-from agent.wire.messages import (
-    Aggregate,
-    ChannelAggregate,
-    Hello,
-    MasterMessage,
-    Subtask,
-    SubtaskResult,
-    Welcome,
-)
+from agent.wire.messages import Aggregate, ChannelAggregate
+from agent.wire.node_messages import Hello, MasterMessage, Subtask, SubtaskResult, Welcome
 
 AGGREGATE = Aggregate(
     1_377_298_800_000,

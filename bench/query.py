@@ -21,7 +21,8 @@ import zmq
 
 from agent.client import Client, Operator
 from agent.wire.codec import encode
-from agent.wire.messages import Answer, Query, Slo, Subtask, SubtaskResult, Window
+from agent.wire.messages import Answer, Query, Slo, Window
+from agent.wire.node_messages import Subtask, SubtaskResult
 from bench.output import Result, report, result
 from bench.processes import agent, cpu_s, master, process, ready
 from fleet.testbed.ports import free_address

@@ -26,8 +26,8 @@ import zmq
 from agent.client import Operator
 from agent.wire.base import TRIGGER_RAISED
 from agent.wire.codec import Decoder, encode
-from agent.wire.messages import (
-    Answer,
+from agent.wire.messages import Answer, Query, Slo, Window
+from agent.wire.node_messages import (
     EventsTaken,
     Heartbeat,
     Hello,
@@ -35,9 +35,6 @@ from agent.wire.messages import (
     NodeEvent,
     NodeEvents,
     NodeMessage,
-    Query,
-    Slo,
-    Window,
 )
 from agent.wire.push import AcknowledgeNotifications, Notified, Subscribe
 from agent.wire.unions import PublicReply

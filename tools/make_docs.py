@@ -30,7 +30,7 @@ from agent.wire import (
     drs_config,
     edge_config,
     master_config,
-    messages,
+    node_messages,
     records,
     unions,
 )
@@ -302,8 +302,8 @@ def schema() -> str:
     all_unions = (
         unions.PublicRequest,
         unions.PublicReply,
-        messages.NodeMessage,
-        messages.MasterMessage,
+        node_messages.NodeMessage,
+        node_messages.MasterMessage,
         unions.OperatorRequest,
         unions.OperatorReply,
         directory.DirectoryRequest,

@@ -12,7 +12,7 @@ from msgspec import Struct
 from agent.alerts.dedup_window import EventDedup, Taken
 from agent.alerts.open_faults import NEVER, NodeFaults, OpenFaults
 from agent.alerts.raised_triggers import NodeTriggers, RaisedTriggers
-from agent.wire.messages import NodeEvents
+from agent.wire.node_messages import NodeEvents
 from agent.wire.operator import NodeAlert, NodeFault
 from agent.wire.records import NodeEventRecord
 

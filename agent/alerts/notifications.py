@@ -16,7 +16,7 @@ from agent.wire.base import (
     TRIGGER_RAISED,
     WallMs,
 )
-from agent.wire.messages import NodeEvent, NodeEvents
+from agent.wire.node_messages import NodeEvent, NodeEvents
 from agent.wire.overlay import Notification, Origin
 from agent.wire.predicates import Filter, Predicate, Value
 from agent.wire.push import Lost

@@ -24,7 +24,7 @@ from agent.edge.events.outbox import Cut, Joined, Taken
 from agent.runtime.back_off import BackOff
 from agent.runtime.state_machine import EventMachine
 from agent.wire.derived import Derived
-from agent.wire.messages import (
+from agent.wire.node_messages import (
     EventsTaken,
     Goodbye,
     Heartbeat,

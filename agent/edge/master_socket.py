@@ -11,7 +11,7 @@ import zmq
 
 from agent.edge.rate_limited_log import Reporter
 from agent.wire import codec, config, edge_config
-from agent.wire.messages import MasterMessage
+from agent.wire.node_messages import MasterMessage
 
 if TYPE_CHECKING:
     from agent.net.keys import KeyFiles

@@ -42,7 +42,7 @@ from agent.runtime.release import release
 from agent.runtime.signals import StopSignal
 from agent.wire import codec, config, edge_config
 from agent.wire.base import MAX_TEXT
-from agent.wire.messages import Hello, HelloWanted, NodeEvent
+from agent.wire.node_messages import Hello, HelloWanted, NodeEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

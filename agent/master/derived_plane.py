@@ -23,7 +23,7 @@ from agent.runtime.reactor import Reactor
 from agent.scheduling.events import Peer, SendToNode
 from agent.wire.base import MAX_DERIVED
 from agent.wire.derived import Derived, DerivedTaken, DerivedValues
-from agent.wire.messages import Hello
+from agent.wire.node_messages import Hello
 
 # Kinds of documents in the state: a set of values each, by device and position; and a device each.
 WAITING: Final = "derived"

@@ -16,7 +16,7 @@ from agent.master.records import Records
 from agent.runtime.reactor import Reactor
 from agent.scheduling.events import ANYONE, Peer, SendToNode
 from agent.scheduling.tasks.node_claims import EventClaims
-from agent.wire.messages import EventsTaken, NodeEvents
+from agent.wire.node_messages import EventsTaken, NodeEvents
 from agent.wire.operator import NodeStatus
 from agent.wire.principals import Sender
 from agent.wire.records import NodeEventRecord

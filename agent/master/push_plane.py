@@ -38,7 +38,7 @@ from agent.wire import overlay as messages
 from agent.wire.areas import AreaSet
 from agent.wire.config import ConfigError
 from agent.wire.master_config import MasterConfig
-from agent.wire.messages import NodeEvents
+from agent.wire.node_messages import NodeEvents
 from agent.wire.overlay import Notification
 from agent.wire.predicate_language import read_recent
 from agent.wire.predicate_logic import check

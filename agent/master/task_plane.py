@@ -43,8 +43,8 @@ from agent.wire.codec import (
     encode,
 )
 from agent.wire.derived import DerivedTaken
-from agent.wire.messages import (
-    CancelTask,
+from agent.wire.messages import CancelTask, Task, TaskResult
+from agent.wire.node_messages import (
     Goodbye,
     Heartbeat,
     Hello,
@@ -54,8 +54,6 @@ from agent.wire.messages import (
     Rejected,
     Subtask,
     SubtaskResult,
-    Task,
-    TaskResult,
 )
 from agent.wire.principals import Sender
 

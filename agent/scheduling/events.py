@@ -8,15 +8,8 @@ from msgspec import Struct
 
 from agent.wire.base import Policy
 from agent.wire.market import Service
-from agent.wire.messages import (
-    Answer,
-    Hello,
-    MasterMessage,
-    Query,
-    SubtaskResult,
-    Task,
-    TaskResult,
-)
+from agent.wire.messages import Answer, Query, Task, TaskResult
+from agent.wire.node_messages import Hello, MasterMessage, SubtaskResult
 from agent.wire.principals import Sender
 from agent.wire.records import AnyRecord
 

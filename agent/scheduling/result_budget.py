@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from agent.wire.base import MAX_COUNTED
 from agent.wire.codec import MAX_SERIES_BYTES
-from agent.wire.messages import AreaResult, Missing, Series, TooLarge
+from agent.wire.messages import AreaResult, Missing, Series
+from agent.wire.node_messages import TooLarge
 from agent.wire.too_large import in_words, too_large
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from agent.wire.messages import AreaResult, Series, TooLarge
+from agent.wire.messages import AreaResult, Series
+from agent.wire.node_messages import TooLarge
 
 MEGABYTE: Final = 1_000_000
 # Units of window lengths, the longest first: in seconds, and the least count for which it is used.

@@ -19,7 +19,7 @@ from agent.client import Operator
 from agent.overlay.scot import BrokerId
 from agent.wire.base import TRIGGER_RAISED
 from agent.wire.codec import encode
-from agent.wire.messages import Hello, NodeEvent, NodeEvents
+from agent.wire.node_messages import Hello, NodeEvent, NodeEvents
 from bench.output import CannotRunError
 from bench.processes import agent, cpu_s, process, ready
 from bench.push import mqtt

@@ -38,7 +38,8 @@ from agent.scheduling.tasks.scheduler import TaskScheduler
 from agent.wire.base import Policy
 from agent.wire.emulation import PROFILES, service_time_s
 from agent.wire.market import Member
-from agent.wire.messages import Aggregate, Answer, Hello, Series, Subtask, SubtaskResult
+from agent.wire.messages import Aggregate, Answer, Series
+from agent.wire.node_messages import Hello, Subtask, SubtaskResult
 from agent.wire.packed import Int64Column
 from fleet.simulation.layout import FleetLayout, IadLayout, NodeLayout
 from fleet.simulation.measures import Outcome

@@ -22,7 +22,8 @@ from agent.scheduling.tasks.autoscale import Autoscaler, Looked, NodeLoad, finis
 from agent.scheduling.tasks.deadlines import DeadlineEstimator
 from agent.scheduling.tasks.scheduler import TaskScheduler
 from agent.wire.master_config import MasterAutoscale
-from agent.wire.messages import Aggregate, Hello, SetPods, Subtask, SubtaskResult, Task, Window
+from agent.wire.messages import Aggregate, Task, Window
+from agent.wire.node_messages import Hello, SetPods, Subtask, SubtaskResult
 from agent.wire.records import SubtaskRecord
 from fleet.simulation.layout import FleetLayout, NodeLayout
 from fleet.simulation.virtual import emulated, warm_times

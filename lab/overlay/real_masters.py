@@ -24,7 +24,7 @@ from agent.wire import master_config as config
 from agent.wire.base import TRIGGER_RAISED
 from agent.wire.codec import Decoder, encode
 from agent.wire.config import Trust
-from agent.wire.messages import EventsTaken, Hello, MasterMessage, NodeEvent, NodeEvents
+from agent.wire.node_messages import EventsTaken, Hello, MasterMessage, NodeEvent, NodeEvents
 from agent.wire.overlay_config import OverlayAdvertisement
 from fleet.common.toml import dump
 from fleet.inventory.overlay_plan import OverlayPlan

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from agent.alerts.event_state import FAULTS, RECORDED, TRIGGERS, EventState, SaveNodeState
-from agent.wire.messages import NodeEvent, NodeEvents
+from agent.wire.node_messages import NodeEvent, NodeEvents
 from agent.wire.operator import NodeAlert, NodeFault
 from agent.wire.records import NodeEventRecord
 

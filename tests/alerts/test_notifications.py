@@ -10,7 +10,7 @@ from agent.alerts.notifications import alerts_of, content_of, history_of, losses
 from agent.alerts.spool_events import EventAlerts
 from agent.wire.base import MAX_COUNTED, TRIGGER_CLEARED, TRIGGER_RAISED
 from agent.wire.codec import MESSAGEPACK, Decoder, encode
-from agent.wire.messages import NodeEvent, NodeEvents
+from agent.wire.node_messages import NodeEvent, NodeEvents
 from agent.wire.overlay import Notification, Notify, Origin
 from agent.wire.predicates import plain
 from agent.wire.push import Lost

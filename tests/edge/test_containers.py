@@ -21,14 +21,8 @@ from agent.edge.pods.pods import Pods, ReceivedSubtask
 from agent.runtime.command_line import UNUSABLE
 from agent.wire import codec
 from agent.wire.base import Form
-from agent.wire.messages import (
-    NodeMessage,
-    PodsSet,
-    SetPods,
-    Subtask,
-    SubtaskResult,
-    Window,
-)
+from agent.wire.messages import Window
+from agent.wire.node_messages import NodeMessage, PodsSet, SetPods, Subtask, SubtaskResult
 from testkit.waiting import PATIENCE_S, wait_until
 from tests.edge.test_process import AGENT, CONFIG, START_ROW, Master
 

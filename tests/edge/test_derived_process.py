@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from agent.wire.derived import Derived, DerivedTaken, DerivedValues
-from agent.wire.messages import Hello, Subtask, SubtaskResult, Welcome, Window
+from agent.wire.messages import Window
+from agent.wire.node_messages import Hello, Subtask, SubtaskResult, Welcome
 from testkit.agent_process import AgentProcess, installed
 from testkit.waiting import wait_until
 from tests.edge.test_process import Master

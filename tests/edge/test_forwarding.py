@@ -8,7 +8,7 @@ from agent.edge.events.forwarding import REMOVE_AGAIN_S, Forwarding
 from agent.edge.events.outbox import Joined, Taken, Tick
 from agent.edge.history.file import HistoryError
 from agent.runtime.disk_writer import InlineDiskWriter
-from agent.wire.messages import NodeEvent
+from agent.wire.node_messages import NodeEvent
 
 
 class Store:

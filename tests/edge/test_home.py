@@ -17,7 +17,7 @@ from agent.edge.rate_limited_log import Reporter
 from agent.edge.sampling.sensor import open_sensors
 from agent.wire.config import ConfigError, parse
 from agent.wire.edge_config import EdgeConfig
-from agent.wire.messages import HomeMoved, Welcome
+from agent.wire.node_messages import HomeMoved, Welcome
 
 NODE = """
 [node]

@@ -36,7 +36,8 @@ from agent.edge.link import (
 )
 from agent.runtime.state_machine import InvalidTransition
 from agent.wire.derived import Derived, DerivedValues
-from agent.wire.messages import (
+from agent.wire.messages import Window
+from agent.wire.node_messages import (
     EventsTaken,
     Goodbye,
     Heartbeat,
@@ -49,7 +50,6 @@ from agent.wire.messages import (
     Subtask,
     SubtaskResult,
     Welcome,
-    Window,
 )
 from tests.examples import examples
 

@@ -17,14 +17,14 @@ from agent.edge.rate_limited_log import Reporter
 from agent.edge.sampling.sensor import open_sensors
 from agent.wire import codec
 from agent.wire.edge_config import EdgeConfig, EdgeIdentity, EdgeMaster, EdgeSensor
-from agent.wire.messages import (
+from agent.wire.messages import Window
+from agent.wire.node_messages import (
     EventsTaken,
     Heartbeat,
     NodeMessage,
     Subtask,
     SubtaskResult,
     Welcome,
-    Window,
 )
 
 DECODER: codec.Decoder[NodeMessage] = codec.Decoder(NodeMessage, codec.MAX_SUBTASK_RESULT_BYTES)

@@ -24,7 +24,7 @@ from agent.edge.events.outbox import (
     Taken,
     Tick,
 )
-from agent.wire.messages import NodeEvent
+from agent.wire.node_messages import NodeEvent
 
 RATE_PER_S = 8.0
 BATCH = int(RATE_PER_S * BATCH_S)

@@ -20,7 +20,8 @@ from agent.edge.pods.pods import Pods, ReceivedSubtask
 from agent.wire import codec
 from agent.wire.base import Form
 from agent.wire.config import ConfigError
-from agent.wire.messages import NodeMessage, Subtask, SubtaskResult, Window
+from agent.wire.messages import Window
+from agent.wire.node_messages import NodeMessage, Subtask, SubtaskResult
 from tests.examples import examples
 
 START_MS = 1_700_000_000_000

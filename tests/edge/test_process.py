@@ -20,7 +20,8 @@ import zmq
 
 from agent.wire import codec
 from agent.wire.base import Form
-from agent.wire.messages import (
+from agent.wire.messages import Window
+from agent.wire.node_messages import (
     Goodbye,
     Heartbeat,
     Hello,
@@ -33,7 +34,6 @@ from agent.wire.messages import (
     Subtask,
     SubtaskResult,
     Welcome,
-    Window,
 )
 from agent.wire.packed import Float32Column
 from sensors import replay

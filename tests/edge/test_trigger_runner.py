@@ -23,7 +23,7 @@ from agent.edge.sampling.sensor import open_sensors
 from agent.triggers.condition import read_condition
 from agent.wire.config import ConfigError, parse
 from agent.wire.edge_config import EdgeConfig
-from agent.wire.messages import NodeEvent
+from agent.wire.node_messages import NodeEvent
 from sensors.quality.flags import SPIKE
 
 CONFIG = """

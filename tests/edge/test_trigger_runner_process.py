@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from agent.wire.messages import EventsTaken, Hello, NodeEvent, NodeEvents, Welcome
+from agent.wire.node_messages import EventsTaken, Hello, NodeEvent, NodeEvents, Welcome
 from testkit.agent_process import AgentProcess, installed
 from testkit.waiting import PATIENCE_S
 from tests.edge.test_process import Master

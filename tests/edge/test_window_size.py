@@ -18,7 +18,8 @@ from agent.edge.history.reader import Reader
 from agent.edge.history.window_size import TooLargeError
 from agent.edge.pods.pods import ReceivedSubtask, execute
 from agent.wire import codec
-from agent.wire.messages import NodeMessage, Subtask, SubtaskResult, Window
+from agent.wire.messages import Window
+from agent.wire.node_messages import NodeMessage, Subtask, SubtaskResult
 from agent.wire.too_large import bytes_of, in_words, too_large
 from tests.examples import examples
 

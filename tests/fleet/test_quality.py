@@ -3,13 +3,7 @@
 import math
 import re
 
-from agent.wire.messages import (
-    Aggregate,
-    Answer,
-    AreaResult,
-    ChannelAggregate,
-    Coverage,
-)
+from agent.wire.messages import Aggregate, Answer, AreaResult, ChannelAggregate, Coverage
 from fleet.terminal.summary import summarize
 from tests.fleet.readings import below, series, shown
 

@@ -8,13 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.scheduling.aggregation import merge_series
-from agent.wire.messages import (
-    Aggregate,
-    Answer,
-    AreaResult,
-    ChannelAggregate,
-    Coverage,
-)
+from agent.wire.messages import Aggregate, Answer, AreaResult, ChannelAggregate, Coverage
 from fleet.terminal.screen import unit_of
 from tests.fleet.readings import NOW_MS, below, series, shown
 

@@ -21,6 +21,7 @@ from agent.net.secure_sockets import SecureSockets
 from agent.net.unsent import Unsent
 from agent.wire import directory as d
 from agent.wire import messages as m
+from agent.wire import node_messages as nm
 from agent.wire import unions as u
 from agent.wire.base import Message
 from agent.wire.codec import HEADER_BYTES, MAX_RESULT_BYTES, Decoder, WireError, encode
@@ -74,7 +75,7 @@ OFFERING: Final = d.Offering("temperature", ("h/f1",))
 PUBLIC: Final = Decoder[Any](u.PublicReply, MAX_RESULT_BYTES)
 OPERATOR: Final = Decoder[Any](u.OperatorReply, MAX_RESULT_BYTES)
 ANSWERED: Final = tuple(msgspec.msgpack.encode(each) for each in ANSWERS)
-NODES: Final = Decoder[Any](m.MasterMessage)
+NODES: Final = Decoder[Any](nm.MasterMessage)
 NEIGHBOUR: Final = Decoder[Any](u.PublicRequest)
 DIRECTORY: Final = Decoder[Any](d.DirectoryReply, MAX_RESULT_BYTES)
 
@@ -261,19 +262,19 @@ class MasterTargets:
     def serves(self) -> None:
         """An honest client hears what an honest node says, as without the attack."""
         self.nodes.sent.clear()
-        hello = m.Hello("honest", "boot", "history", ("b1/honest/r1",), ("temperature",), 1, "1.0")
+        hello = nm.Hello("honest", "boot", "history", ("b1/honest/r1",), ("temperature",), 1, "1.0")
         self._node(hello)
         query = m.Query("honest", ("b1/honest/r1",), m.Window(last_s=60.0), m.Slo(99.0, 60_000.0))
         self.now += 10.0
-        self._node(m.Heartbeat("boot"))
+        self._node(nm.Heartbeat("boot"))
         sent = self.nodes.sent[:]
         self.public.sent.clear()
         self.master._public._serve(b"honest client", encode(query), HONEST)
         replies = self.public.sent + sent
         asked = [NODES.decode(f)[0] for i, f in self.nodes.sent if i == b"honest node"]
-        subtasks = [each for each in asked if isinstance(each, m.Subtask)]
+        subtasks = [each for each in asked if isinstance(each, nm.Subtask)]
         assert subtasks, [PUBLIC.decode(f)[0] for i, f in replies if i == b"honest client"]
-        self._node(m.SubtaskResult(subtasks[-1].id, "no_data", 0.0, 0.0))
+        self._node(nm.SubtaskResult(subtasks[-1].id, "no_data", 0.0, 0.0))
         answers = [PUBLIC.decode(f)[0] for i, f in self.public.sent if i == b"honest client"]
         assert [(a.id, a.missing[0].reason) for a in answers] == [("honest", "no_data")], answers
 
@@ -386,12 +387,12 @@ class NodeTargets:
     def serves(self) -> None:
         """It answers a subtask of a good master."""
         self._connect()
-        self.node._handle(m.Subtask(2**53 - 1, m.Window(last_s=1e6)))
+        self.node._handle(nm.Subtask(2**53 - 1, m.Window(last_s=1e6)))
         wait_until(self._answered)
 
     def _answered(self) -> bool:
         self.node._collect()
-        return any(each.id == 2**53 - 1 for each in self.socket.of(m.SubtaskResult))
+        return any(each.id == 2**53 - 1 for each in self.socket.of(nm.SubtaskResult))
 
     def close(self) -> None:
         """End the node."""
@@ -457,13 +458,13 @@ class Everything:
             Target("overlay link", (OverlayFrame,), at.neighbour),
             # Trusted, and slow: the name of a processor is looked up among all packages.
             Target("operator", kinds_of(u.OperatorRequest), at.from_operator, share=1),
-            Target("nodes", kinds_of(m.NodeMessage), at.from_node, at.live),
+            Target("nodes", kinds_of(nm.NodeMessage), at.from_node, at.live),
             Target("replies of masters", kinds_of(u.PeerReply), at.from_peer),
             Target("replies of neighbours", kinds_of(u.NeighbourReply), at.from_neighbour),
             Target("replies of the DRS", kinds_of(d.DirectoryReply), at.from_directory),
             Target("DRS", kinds_of(d.DirectoryRequest), self.directory.request),
             Target("read replica", kinds_of(d.DirectoryReply), self.directory.reply),
-            Target("edge node", kinds_of(m.MasterMessage), self.node.from_master, self.node.live),
+            Target("edge node", kinds_of(nm.MasterMessage), self.node.from_master, self.node.live),
             Target("client", kinds_of(u.ClientReply), decoding(u.ClientReply, MAX_RESULT_BYTES)),
             Target(
                 "operator's client",

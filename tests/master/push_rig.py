@@ -10,7 +10,7 @@ from agent.alerts.notifications import history_of
 from agent.client import Operator
 from agent.wire.base import TRIGGER_RAISED
 from agent.wire.codec import Decoder, encode
-from agent.wire.messages import EventsTaken, NodeEvent, NodeEvents
+from agent.wire.node_messages import EventsTaken, NodeEvent, NodeEvents
 from agent.wire.overlay import Origin
 from agent.wire.push import AcknowledgeNotifications, Notified, Subscribe, Subscribed, Unsubscribe
 from agent.wire.unions import PublicReply

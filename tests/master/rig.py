@@ -9,7 +9,8 @@ import zmq
 from agent.client import NoReplyError, Operator
 from agent.wire.base import Message
 from agent.wire.codec import Decoder, encode
-from agent.wire.messages import Hello, MasterMessage, Series, Subtask, SubtaskResult, Welcome
+from agent.wire.messages import Series
+from agent.wire.node_messages import Hello, MasterMessage, Subtask, SubtaskResult, Welcome
 from agent.wire.packed import Float32Column, Int64Column
 from fleet.testbed.ports import free_address
 from testkit.agent_process import AgentProcess, installed

@@ -6,7 +6,7 @@ import threading
 
 from agent.client import Client
 from agent.wire.base import TRIGGER_CLEARED, TRIGGER_RAISED
-from agent.wire.messages import NodeEvent, NodeEvents, Subtask
+from agent.wire.node_messages import NodeEvent, NodeEvents, Subtask
 from testkit.waiting import wait_until
 
 AREA = "b1/f4/r1"

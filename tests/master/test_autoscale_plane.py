@@ -32,7 +32,8 @@ from agent.wire.master_config import (
     MasterRecords,
     MasterSockets,
 )
-from agent.wire.messages import Hello, SetPods, Subtask, SubtaskResult, Task, Window
+from agent.wire.messages import Task, Window
+from agent.wire.node_messages import Hello, SetPods, Subtask, SubtaskResult
 
 CONFIG = MasterConfig(
     iad=MasterIdentity(name="iad1"),

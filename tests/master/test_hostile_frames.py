@@ -9,6 +9,7 @@ import zmq
 
 from agent.client import Client, Operator
 from agent.wire import messages as m
+from agent.wire import node_messages as nm
 from agent.wire import unions as u
 from agent.wire.codec import JSON, MAX_REQUEST_BYTES, MESSAGEPACK, Decoder, WireError, encode
 from tests.master.rig import PATIENCE_MS
@@ -16,7 +17,7 @@ from tests.wire.samples import SAMPLES
 from tests.wire.test_codec import mutated
 
 # Frames that are in order would do something: here only those that are not.
-DECODERS = {"public": u.PublicRequest, "nodes": m.NodeMessage, "operator": u.OperatorRequest}
+DECODERS = {"public": u.PublicRequest, "nodes": nm.NodeMessage, "operator": u.OperatorRequest}
 # The first thousand of each series in `make test`.
 FRAMES = [1_000, pytest.param(4_000, marks=pytest.mark.long)]
 
@@ -65,7 +66,7 @@ def test_every_mutated_frame_gets_one_clear_error(master, context, name, count):
     socket.connect(getattr(master, name))
     replies = {
         "public": Decoder(u.PublicReply),
-        "nodes": Decoder(m.MasterMessage),
+        "nodes": Decoder(nm.MasterMessage),
         "operator": Decoder(u.OperatorReply),
     }[name]
     frames = bad_frames(DECODERS[name], count, seed=name)
@@ -132,8 +133,8 @@ def test_mutated_frames_that_still_say_something_do_not_end_the_master(
 
     master.wait_until(quiet)
     assert master.process.poll() is None
-    node.send(m.Heartbeat(node.hello.incarnation))
-    assert isinstance(node.receive(), m.Heartbeat)
+    node.send(nm.Heartbeat(node.hello.incarnation))
+    assert isinstance(node.receive(), nm.Heartbeat)
     with Client(master.public) as client:
         client.send(m.Query("q", ("b1/f4/r1",), m.Window(last_s=60), m.Slo(99.0, 60_000.0)))
         node.serve()
@@ -198,19 +199,19 @@ def test_a_node_that_lies_harms_only_its_own_areas(master, join, intact):
         client.send(m.Query("q", ("b1/f4",), m.Window(last_s=60), m.Slo(99.0, 60_000.0)))
         theirs = intact.receive()
         for subtask_id in (theirs.id, 0, 10**9):
-            liar.send(m.SubtaskResult(subtask_id, "ok", 0.0, 0.0))
-        liar.send(m.Heartbeat("somebody else"))
-        liar.send(m.Goodbye("somebody else"))
+            liar.send(nm.SubtaskResult(subtask_id, "ok", 0.0, 0.0))
+        liar.send(nm.Heartbeat("somebody else"))
+        liar.send(nm.Goodbye("somebody else"))
         own = liar.receive()
-        assert isinstance(own, m.Subtask)
-        liar.send(m.SubtaskResult(own.id, "error", 0.0, 0.0, message="broken"))
-        intact.send(m.SubtaskResult(theirs.id, "no_data", 0.0, 0.0))
+        assert isinstance(own, nm.Subtask)
+        liar.send(nm.SubtaskResult(own.id, "error", 0.0, 0.0, message="broken"))
+        intact.send(nm.SubtaskResult(theirs.id, "no_data", 0.0, 0.0))
         answer = client.receive(PATIENCE_MS)
     assert answer.missing == (
         m.Missing("b1/f4/r1", "no_data"),
         m.Missing("b1/f4/r2", "node_error"),
     )
-    liar.send(m.Goodbye("boot-n2"))
+    liar.send(nm.Goodbye("boot-n2"))
     master.wait_until(lambda s: s.nodes[1].state == "left")
     assert master.status().counters["duplicate_or_unknown_results"] == 3
 

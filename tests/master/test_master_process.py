@@ -14,6 +14,7 @@ from agent.client import Client
 from agent.net.router import HARD_LIMIT_BYTES
 from agent.scheduling.tasks.node_membership import LOST, MAX_DISPATCHES
 from agent.wire import messages as m
+from agent.wire import node_messages as nm
 from agent.wire.codec import Decoder, encode
 from agent.wire.packed import Int64Column
 from agent.wire.records import QueryRecord, SubtaskRecord, TaskRecord, decode_record
@@ -64,12 +65,12 @@ def test_a_node_that_sends_what_cuts_its_connection_is_not_asked_for_ever(master
         ask(client, "b1", form="series", timeout_ms=60_000.0)
         for _ in range(MAX_DISPATCHES):
             subtask = node.receive()
-            assert isinstance(subtask, m.Subtask)
+            assert isinstance(subtask, nm.Subtask)
             series = m.Series(Int64Column(bytes(HARD_LIMIT_BYTES)), {})
-            node.send(m.SubtaskResult(subtask.id, "ok", 0.0, 0.0, series))
+            node.send(nm.SubtaskResult(subtask.id, "ok", 0.0, 0.0, series))
             # It leaves when the socket has connected again.
             node.send(node.hello)
-            assert isinstance(node.receive(), m.Welcome)
+            assert isinstance(node.receive(), nm.Welcome)
         answer = client.receive(PATIENCE_MS)
         [gap] = answer.missing
         assert (answer.status, gap.reason, gap.message) == ("partial", "node_error", LOST)
@@ -127,10 +128,10 @@ def test_tasks_cross_to_the_other_iads_master(start_master, join):
         first.wait_until(lambda status: not status.unreachable_iads)
         # The node's link came back by itself; the new master does not know it and asks.
         node = nodes[1]
-        node.send(m.Heartbeat(node.hello.incarnation))
-        assert isinstance(node.receive(), m.HelloWanted)
+        node.send(nm.Heartbeat(node.hello.incarnation))
+        assert isinstance(node.receive(), nm.HelloWanted)
         node.send(node.hello)
-        assert isinstance(node.receive(), m.Welcome)
+        assert isinstance(node.receive(), nm.Welcome)
         ask(client, "b1/f5")
         node.serve()
         assert client.receive(PATIENCE_MS).status == "complete"
@@ -142,11 +143,11 @@ def test_a_query_right_after_a_restart_waits_for_the_nodes_of_before(master, joi
     master.start()
     with Client(master.public) as client:
         nodes[0].send(nodes[0].hello)
-        assert isinstance(nodes[0].receive(), m.Welcome)
+        assert isinstance(nodes[0].receive(), nm.Welcome)
         ask(client, "b1", timeout_ms=60_000.0)
         master.wait_until(lambda status: status.open_tasks)
         nodes[1].send(nodes[1].hello)
-        assert isinstance(nodes[1].receive(), m.Welcome)
+        assert isinstance(nodes[1].receive(), nm.Welcome)
         for node in nodes:
             node.serve()
         answer = client.receive(PATIENCE_MS)
@@ -161,19 +162,19 @@ def test_a_second_node_of_a_name_is_refused_and_the_operator_told_once(master, j
     def greet():
         copy.send(encode(replace(node.hello, incarnation="boot-copy", history="its own")))
         assert copy.poll(PATIENCE_MS)
-        return Decoder(m.MasterMessage).decode(copy.recv())[0]
+        return Decoder(nm.MasterMessage).decode(copy.recv())[0]
 
     for _ in range(2):
         refused = greet()
-        assert isinstance(refused, m.Rejected)
+        assert isinstance(refused, nm.Rejected)
         assert "another node named n1 is at work here" in refused.message
     with Client(master.public) as client:
         ask(client, "b1")
         node.serve()
         assert client.receive(PATIENCE_MS).status == "complete"
-    node.send(m.Goodbye(node.hello.incarnation))
+    node.send(nm.Goodbye(node.hello.incarnation))
     master.wait_until(lambda status: status.nodes[0].state == "left")
-    assert isinstance(greet(), m.Welcome)
+    assert isinstance(greet(), nm.Welcome)
     code, said = master.stop()
     assert code == 0
     assert said == (
@@ -190,7 +191,7 @@ def test_the_answer_timeout_makes_the_answer_partial(master, join):
         subtask = node.receive()
         answer = client.receive(PATIENCE_MS)
     assert answer.missing == (m.Missing("b1/f4/r1", "timeout"),)
-    node.send(m.SubtaskResult(subtask.id, "no_data", 0.0, 0.0))
+    node.send(nm.SubtaskResult(subtask.id, "no_data", 0.0, 0.0))
     status = master.wait_until(lambda s: s.nodes[0].idle_pods == 1)
     assert status.counters["late_results"] == 1
 

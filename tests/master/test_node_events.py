@@ -9,7 +9,7 @@ import zmq
 from msgspec.structs import replace
 
 from agent.wire.codec import Decoder, encode
-from agent.wire.messages import (
+from agent.wire.node_messages import (
     EventsTaken,
     HelloWanted,
     MasterMessage,

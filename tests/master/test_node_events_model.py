@@ -36,7 +36,7 @@ from agent.scheduling.events import (
 )
 from agent.scheduling.tasks.deadlines import DeadlineEstimator
 from agent.scheduling.tasks.scheduler import TaskScheduler
-from agent.wire.messages import (
+from agent.wire.node_messages import (
     EventsTaken,
     Goodbye,
     Heartbeat,

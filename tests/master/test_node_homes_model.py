@@ -38,7 +38,7 @@ from agent.scheduling.events import (
 from agent.scheduling.tasks.deadlines import DeadlineEstimator
 from agent.scheduling.tasks.scheduler import TaskScheduler
 from agent.wire.codec import Decoder
-from agent.wire.messages import EventsTaken, Goodbye, Heartbeat, Hello, NodeEvent, NodeEvents
+from agent.wire.node_messages import EventsTaken, Goodbye, Heartbeat, Hello, NodeEvent, NodeEvents
 from agent.wire.operator import NodeAlert
 from agent.wire.principals import Sender
 from agent.wire.unions import PublicRequest

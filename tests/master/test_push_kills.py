@@ -11,7 +11,7 @@ import time
 import pytest
 
 from agent.wire.base import TRIGGER_RAISED
-from agent.wire.messages import EventsTaken, Hello, MasterMessage, NodeEvent, NodeEvents
+from agent.wire.node_messages import EventsTaken, Hello, MasterMessage, NodeEvent, NodeEvents
 from fleet.testbed.ports import free_address
 from testkit.agent_process import AgentProcess
 from tests.master.party import Party, Subscriber, run

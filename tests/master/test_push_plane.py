@@ -26,7 +26,7 @@ from agent.topics.events import Progress
 from agent.wire.base import MAX_EVENT_AREAS, MAX_EVENTS, TRIGGER_RAISED
 from agent.wire.config import parse
 from agent.wire.master_config import MasterConfig
-from agent.wire.messages import NodeEvent, NodeEvents
+from agent.wire.node_messages import NodeEvent, NodeEvents
 from agent.wire.overlay import Have, Notify, SubscriptionPart
 from agent.wire.principals import Sender
 from agent.wire.push import (

@@ -7,15 +7,8 @@ import subprocess
 import pytest
 
 from agent.client import Client
-from agent.wire.messages import (
-    Aggregate,
-    ChannelAggregate,
-    Query,
-    Series,
-    Slo,
-    SubtaskResult,
-    Window,
-)
+from agent.wire.messages import Aggregate, ChannelAggregate, Query, Series, Slo, Window
+from agent.wire.node_messages import SubtaskResult
 from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
 from testkit.agent_process import installed
 from tests.master.rig import PATIENCE_MS

@@ -8,15 +8,8 @@ import shutil
 import pytest
 
 from agent.client import Client
-from agent.wire.messages import (
-    EventsTaken,
-    Heartbeat,
-    NodeEvent,
-    NodeEvents,
-    Query,
-    Slo,
-    Window,
-)
+from agent.wire.messages import Query, Slo, Window
+from agent.wire.node_messages import EventsTaken, Heartbeat, NodeEvent, NodeEvents
 from bench.slow_disk import Disks
 from tests.master.rig import COMMAND, PATIENCE_MS, FakeNode, MasterProcess
 

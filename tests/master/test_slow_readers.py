@@ -10,6 +10,7 @@ import zmq
 from agent.client import Client
 from agent.scheduling.shared_budget import FULL
 from agent.wire import messages as m
+from agent.wire import node_messages as nm
 from agent.wire.codec import JSON, MAX_RESULT_BYTES, Decoder, encode
 from agent.wire.packed import Float32Column, Int64Column
 from agent.wire.unions import PublicReply
@@ -50,17 +51,17 @@ class Nodes:
             for node in self.nodes:
                 if node.socket in ready:
                     message = node.receive()
-                    if isinstance(message, m.Subtask):
+                    if isinstance(message, nm.Subtask):
                         asked = (
                             {"series": SERIES}
                             if message.form == "series"
                             else {"aggregate": m.Aggregate(1, 2, {})}
                         )
-                        node.send(m.SubtaskResult(message.id, "ok", 0.1, 0.2, **asked))
-                    elif not isinstance(message, m.Heartbeat):
+                        node.send(nm.SubtaskResult(message.id, "ok", 0.1, 0.2, **asked))
+                    elif not isinstance(message, nm.Heartbeat):
                         continue
                     else:
-                        node.send(m.Heartbeat(f"boot-{node.name}"))
+                        node.send(nm.Heartbeat(f"boot-{node.name}"))
 
     def __enter__(self) -> Nodes:
         self.thread.start()

@@ -12,7 +12,7 @@ import pytest
 
 from agent.client import Client, WatchError
 from agent.client import watches as rounds_module
-from agent.wire.messages import Subtask
+from agent.wire.node_messages import Subtask
 from testkit.waiting import PATIENCE_S
 from tests.master.push_rig import Node
 

@@ -7,16 +7,17 @@ from agent.client import Client
 from agent.wire import codec
 from agent.wire import directory as d
 from agent.wire import messages as m
+from agent.wire import node_messages as nm
 from fleet.testbed.ports import free_address
 from tests.conftest import TestContext
 from tests.directory.rig import Asker
 from tests.master.rig import PATIENCE_MS, FakeNode
 from tests.metrics.rig import MeasuredDrs, MeasuredEdge, MeasuredMaster, scrape
 
-EVENTS = m.NodeEvents(
+EVENTS = nm.NodeEvents(
     "boot-n1",
     "history",
-    (m.NodeEvent(7, "fault_began", 0, synchronised=True),),
+    (nm.NodeEvent(7, "fault_began", 0, synchronised=True),),
     backlog=3,
     dropped=1,
 )
@@ -60,12 +61,12 @@ def master_page(tmp_path_factory, context):
                 assert client.receive(PATIENCE_MS).status == "refused"
         for _ in range(2):
             nodes[0].send(EVENTS)
-            assert isinstance(nodes[0].receive(), m.EventsTaken)
+            assert isinstance(nodes[0].receive(), nm.EventsTaken)
         socket = context.socket(zmq.DEALER)
         socket.connect(master.public)
         socket.send(b"nonsense")
         assert socket.poll(PATIENCE_MS)
-        nodes[1].send(m.Goodbye(nodes[1].hello.incarnation))
+        nodes[1].send(nm.Goodbye(nodes[1].hello.incarnation))
         master.wait_until(lambda status: status.nodes[1].state == "left")
         yield scrape(master.metrics)
         assert master.stop() == (0, "")
@@ -97,7 +98,7 @@ def edge_page():
     """The page of a node with two sensors, one of which is broken, that answered two subtasks."""
     with MeasuredEdge(free_address().removeprefix("tcp://")) as edge:
         for outcome in ("ok", "error"):
-            edge.metrics.answered(codec.encode(m.SubtaskResult(7, outcome, 0.04, 3.0)))
+            edge.metrics.answered(codec.encode(nm.SubtaskResult(7, outcome, 0.04, 3.0)))
         return scrape(edge.address)
 
 

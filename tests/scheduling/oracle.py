@@ -1,6 +1,7 @@
 """What the scheduler tests share: tasks, hellos and plain-Python copies of the rules."""
 
 from agent.wire import messages as m
+from agent.wire import node_messages as nm
 
 NODES = {
     "n1": ("b1/f4/r1",),
@@ -23,8 +24,8 @@ def hello(
     channels: tuple[str, ...] = ("temperature",),
     units: dict[str, str] | None = None,
     makes_buckets: bool = True,
-) -> m.Hello:
-    return m.Hello(
+) -> nm.Hello:
+    return nm.Hello(
         node=node,
         incarnation=incarnation,
         history=history or "h" + node,
@@ -75,8 +76,8 @@ def aggregate(value: float, count: int = 1) -> m.Aggregate:
     return m.Aggregate(0, 1, {"temperature": m.ChannelAggregate(count, value, value, value)})
 
 
-def found(subtask_id: int, value: float = 20.0) -> m.SubtaskResult:
-    return m.SubtaskResult(
+def found(subtask_id: int, value: float = 20.0) -> nm.SubtaskResult:
+    return nm.SubtaskResult(
         id=subtask_id, outcome="ok", wait_ms=0.0, execution_ms=1.0, aggregate=aggregate(value)
     )
 

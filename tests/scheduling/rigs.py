@@ -20,6 +20,7 @@ from agent.scheduling.queries.scheduler import QueryScheduler
 from agent.scheduling.tasks.deadlines import DeadlineEstimator
 from agent.scheduling.tasks.scheduler import TaskScheduler
 from agent.wire import messages as m
+from agent.wire import node_messages as nm
 from tests.scheduling.oracle import aggregate, hello, sent_to, task
 
 
@@ -89,7 +90,7 @@ class TaskRig:
         self.estimator = DeadlineEstimator()
         self.scheduler = TaskScheduler("iad1", self.estimator, **options)
         self.results: list[m.TaskResult] = []
-        self.dispatched: list[tuple[str, m.Subtask]] = []
+        self.dispatched: list[tuple[str, nm.Subtask]] = []
         self.records = []
         self.replies = []
         self.told = []
@@ -100,7 +101,7 @@ class TaskRig:
         instructions = self.scheduler.handle(event, now)
         self.results += [i.result for i in instructions if isinstance(i, SendTaskResult)]
         self.records += [i.record for i in instructions if isinstance(i, WriteRecord)]
-        self.dispatched += sent_to(instructions, m.Subtask)
+        self.dispatched += sent_to(instructions, nm.Subtask)
         self.replies += sent_to(instructions, object)
         self.told += [i.line for i in instructions if isinstance(i, TellOperator)]
         for i in instructions:

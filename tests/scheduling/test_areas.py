@@ -11,7 +11,7 @@ from agent.scheduling.tasks.entry import Node
 from agent.scheduling.tasks.nodes import NodeTable
 from agent.wire.areas import AreaSet
 from agent.wire.market import Member
-from agent.wire.messages import Hello
+from agent.wire.node_messages import Hello
 from tests.oracles import areas as oracle
 
 area = st.lists(st.sampled_from(["b1", "b", "f4", "f41", "r4"]), min_size=1, max_size=4).map(

@@ -10,6 +10,7 @@ from agent.scheduling.aggregation import merge_results, merge_series
 from agent.scheduling.buckets import buckets_of, checked, merge_buckets
 from agent.scheduling.events import TaskReturned
 from agent.wire import messages as m
+from agent.wire import node_messages as nm
 from agent.wire.buckets import MAX_CELLS, Buckets, ChannelBuckets, grid_of
 from agent.wire.codec import MAX_SERIES_BYTES
 from agent.wire.market import Member
@@ -140,7 +141,7 @@ def test_a_node_is_asked_for_buckets():
     [(_, subtask)] = rig.dispatched
     assert (subtask.form, subtask.bucket_ms) == ("buckets", 10_000)
     made = buckets(0, 7, 10_000)
-    rig.answer(m.SubtaskResult(subtask.id, "ok", 0.0, 1.0, buckets=made), "n1", 0.1)
+    rig.answer(nm.SubtaskResult(subtask.id, "ok", 0.0, 1.0, buckets=made), "n1", 0.1)
     [result] = rig.results
     assert (result.status, result.results) == (
         "complete",
@@ -154,7 +155,7 @@ def test_the_series_of_a_node_of_an_earlier_version_becomes_buckets_here():
     [(_, subtask)] = rig.dispatched
     assert (subtask.form, subtask.bucket_ms) == ("series", 0)
     one = series([(0, 1.0, 0), (5, 3.0, 0), (60, 9.0, 8)])
-    rig.answer(m.SubtaskResult(subtask.id, "ok", 0.0, 1.0, series=one), "n1", 0.1)
+    rig.answer(nm.SubtaskResult(subtask.id, "ok", 0.0, 1.0, series=one), "n1", 0.1)
     [found] = rig.results[0].results
     assert found.series is None
     assert cells(found.buckets) == {NOW_MS: (2, 1.0, 2.0, 3.0, 1, 0)}
@@ -166,9 +167,9 @@ def test_buckets_of_an_old_and_a_new_node_are_merged():
     ask(rig)
     (_, first), (_, second) = rig.dispatched
     made = buckets_of(series([(0, 1.0, 0)]), m.Window(last_s=60), 10_000)
-    rig.answer(m.SubtaskResult(first.id, "ok", 0.0, 1.0, buckets=made), "n1", 0.1)
+    rig.answer(nm.SubtaskResult(first.id, "ok", 0.0, 1.0, buckets=made), "n1", 0.1)
     one = series([(1, 3.0, 0)])
-    rig.answer(m.SubtaskResult(second.id, "ok", 0.0, 1.0, series=one), "n2", 0.1)
+    rig.answer(nm.SubtaskResult(second.id, "ok", 0.0, 1.0, series=one), "n2", 0.1)
     [found] = rig.results[0].results
     assert cells(found.buckets) == {NOW_MS: (2, 1.0, 2.0, 3.0, 0, 0)}
 
@@ -185,7 +186,7 @@ def test_buckets_of_an_old_and_a_new_node_are_merged():
 def test_buckets_that_cannot_be_are_told(odd):
     rig = joined(makes_buckets="series" not in odd)
     ask(rig)
-    rig.answer(m.SubtaskResult(rig.dispatched[0][1].id, "ok", 0.0, 1.0, **odd), "n1", 0.1)
+    rig.answer(nm.SubtaskResult(rig.dispatched[0][1].id, "ok", 0.0, 1.0, **odd), "n1", 0.1)
     [gap] = rig.results[0].missing
     assert gap.reason == "node_error"
     assert gap.message.startswith("a result that cannot be true")
@@ -195,7 +196,7 @@ def test_nothing_in_the_window_is_no_data():
     rig = joined(makes_buckets=False)
     ask(rig)
     nothing = m.Series(Int64Column.of([]), {"x": Float32Column.of([])})
-    rig.answer(m.SubtaskResult(rig.dispatched[0][1].id, "ok", 0.0, 1.0, series=nothing), "n1", 0.1)
+    rig.answer(nm.SubtaskResult(rig.dispatched[0][1].id, "ok", 0.0, 1.0, series=nothing), "n1", 0.1)
     assert rig.results[0].missing[0].reason == "node_error"
 
 

@@ -13,7 +13,8 @@ from agent.scheduling.events import (
 )
 from agent.scheduling.tasks.deadlines import DeadlineEstimator
 from agent.scheduling.tasks.scheduler import TaskScheduler
-from agent.wire.messages import Hello, SetPods, Subtask, SubtaskResult, Task, Window
+from agent.wire.messages import Task, Window
+from agent.wire.node_messages import Hello, SetPods, Subtask, SubtaskResult
 
 HELLO = Hello("n1", "first", "history", ("b1/r1",), (), 3, "1.0")
 

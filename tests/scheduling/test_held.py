@@ -5,16 +5,7 @@ import pytest
 from agent.scheduling.events import ANYONE, QueryArrived
 from agent.scheduling.held import with_held
 from agent.wire.codec import Decoder, encode
-from agent.wire.messages import (
-    Aggregate,
-    Answer,
-    AreaResult,
-    Coverage,
-    Query,
-    Series,
-    Slo,
-    Window,
-)
+from agent.wire.messages import Aggregate, Answer, AreaResult, Coverage, Query, Series, Slo, Window
 from agent.wire.packed import Int64Column
 from agent.wire.unions import PublicReply
 from tests.scheduling.rigs import QueryRig

@@ -3,7 +3,7 @@
 import pytest
 
 from agent.scheduling.events import HomeChanged, NodeAlive
-from agent.wire import messages as m
+from agent.wire import node_messages as nm
 from tests.scheduling.rigs import TaskRig
 
 
@@ -15,7 +15,7 @@ def rig():
 
 
 def moved(rig):
-    return [message.master for _, message in rig.replies if isinstance(message, m.HomeMoved)]
+    return [message.master for _, message in rig.replies if isinstance(message, nm.HomeMoved)]
 
 
 def test_a_node_is_told_at_once_and_whenever_it_joins(rig):
@@ -25,7 +25,7 @@ def test_a_node_is_told_at_once_and_whenever_it_joins(rig):
     rig.join("n1", now=0.2, masters=("iad1", "iad2"))
     welcome, told = (message for _, message in rig.replies[-2:])
     assert not welcome.takes_events
-    assert told == m.HomeMoved("boot-n1", "iad2")
+    assert told == nm.HomeMoved("boot-n1", "iad2")
 
 
 def test_a_node_that_is_away_hears_it_when_it_comes(rig):

@@ -36,6 +36,7 @@ from agent.scheduling.watches.events import (
 )
 from agent.scheduling.watches.scheduler import WatchScheduler
 from agent.wire import messages as m
+from agent.wire import node_messages as nm
 from agent.wire.areas import covers
 from agent.wire.market import Member, Service, Terms
 from agent.wire.principals import Sender
@@ -416,12 +417,12 @@ class JoiningMachine(RuleBasedStateMachine):
         self.came: dict[str, float] = {}
         self.results: dict[str, m.TaskResult] = {}
         self.ended: dict[str, float] = {}
-        self.subtasks: list[tuple[str, m.Subtask]] = []
+        self.subtasks: list[tuple[str, nm.Subtask]] = []
 
     def do(self, event):
         instructions = self.scheduler.handle(event, self.now)
         self.scheduler.check_invariants()
-        self.subtasks += sent_to(instructions, m.Subtask)
+        self.subtasks += sent_to(instructions, nm.Subtask)
         for instruction in instructions:
             if isinstance(instruction, SendTaskResult):
                 assert instruction.result.id not in self.ended, "answered twice, or cancelled"

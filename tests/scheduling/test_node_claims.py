@@ -8,6 +8,7 @@ import pytest
 from agent.scheduling.events import NodeAlive, NodeJoined, TellOperator
 from agent.scheduling.tasks.node_claims import EARLIEST_MS, LATEST_MS, QUIET_S, EventClaims
 from agent.wire import messages as m
+from agent.wire import node_messages as nm
 from agent.wire.base import MAX_TEXT
 from agent.wire.packed import Float32Column, Int64Column
 from agent.wire.principals import Sender
@@ -20,13 +21,13 @@ OF_N1 = Sender("node", "n1", areas=(ROOM, "b1/f5"))
 
 
 def event(sequence, *areas, time_ms=1_000):
-    return m.NodeEvent(
+    return nm.NodeEvent(
         sequence, "trigger_raised", time_ms, synchronised=True, trigger="hot", areas=areas
     )
 
 
 def said(*events, history="hn1"):
-    return m.NodeEvents("boot-n1", history, events)
+    return nm.NodeEvents("boot-n1", history, events)
 
 
 def told(instructions):
@@ -37,7 +38,7 @@ def told(instructions):
 def test_a_node_joins_for_its_own_areas_and_those_below(areas):
     rig = TaskRig()
     rig.join("n1", areas=areas, sender=OF_N1)
-    assert isinstance(rig.replies[-1][1], m.Welcome)
+    assert isinstance(rig.replies[-1][1], nm.Welcome)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_a_node_does_not_join_for_the_areas_of_others(areas, text):
     rig = TaskRig()
     rig.join("n1", areas=areas, sender=OF_N1)
     [(_, rejected)] = rig.replies
-    assert isinstance(rejected, m.Rejected)
+    assert isinstance(rejected, nm.Rejected)
     assert text in rejected.message
     assert not rig.scheduler.node_statuses()
     rig.join("n1", areas=("a" * 64 + "/" + "/".join(["b" * 60] * 7),), sender=OF_N1)
@@ -63,7 +64,7 @@ def test_a_node_does_not_join_for_the_areas_of_others(areas, text):
 def test_without_areas_in_the_allow_list_a_node_names_what_it_likes():
     rig = TaskRig()
     rig.join("n1", areas=("b1/f4/r2",), sender=Sender("node", "n1"))
-    assert isinstance(rig.replies[-1][1], m.Welcome)
+    assert isinstance(rig.replies[-1][1], nm.Welcome)
 
 
 def test_a_node_whose_areas_are_taken_away_speaks_for_them_no_longer():
@@ -71,17 +72,17 @@ def test_a_node_whose_areas_are_taken_away_speaks_for_them_no_longer():
     rig.join("n1", areas=(ROOM, "b1/f5/r1"), sender=OF_N1)
     again = Sender("node", "n1", areas=(ROOM, "b1/f5"))  # the file was read again
     rig.do(NodeAlive("link-n1", "boot-n1", sender=again), 1.0)
-    assert rig.replies[-1] == ("link-n1", m.Heartbeat("boot-n1"))
+    assert rig.replies[-1] == ("link-n1", nm.Heartbeat("boot-n1"))
     rig.ask(1, (ROOM,), now=1.5)
     less = Sender("node", "n1", areas=("b1/f5",))
     rig.do(NodeAlive("link-n1", "boot-n1", sender=less), 2.0)
-    assert rig.replies[-1] == ("link-n1", m.HelloWanted())
+    assert rig.replies[-1] == ("link-n1", nm.HelloWanted())
     assert [gap.reason for gap in rig.results[0].missing] == ["node_down"]
     assert rig.scheduler.node_statuses()[0].state == "left"
     rig.join("n1", now=2.1, areas=(ROOM, "b1/f5/r1"), sender=less)
     assert "does not give b1/f4/r1 to" in rig.replies[-1][1].message
     rig.join("n1", now=2.2, areas=("b1/f5/r1",), sender=less)
-    assert isinstance(rig.replies[-1][1], m.Welcome)
+    assert isinstance(rig.replies[-1][1], nm.Welcome)
 
 
 def test_events_about_the_areas_of_others_are_refused_and_the_others_are_taken():
@@ -91,8 +92,8 @@ def test_events_about_the_areas_of_others_are_refused_and_the_others_are_taken()
     taken, instructions = claims.sift("link-n1", "n1", message, OF_N1.areas, 1.0)
     assert taken == msgspec.structs.replace(message, events=(own, nowhere))
     # It would come again for ever, and stop what is behind it.
-    assert sent_to(instructions, m.EventsTaken) == [
-        ("link-n1", m.EventsTaken("boot-n1", "hn1", (3,)))
+    assert sent_to(instructions, nm.EventsTaken) == [
+        ("link-n1", nm.EventsTaken("boot-n1", "hn1", (3,)))
     ]
     assert claims.implausible == 1
     [line] = told(instructions)
@@ -100,7 +101,7 @@ def test_events_about_the_areas_of_others_are_refused_and_the_others_are_taken()
     taken, instructions = claims.sift("link-n1", "n1", said(foreign), OF_N1.areas, 2.0)
     assert taken.events == ()
     assert told(instructions) == []
-    assert len(sent_to(instructions, m.EventsTaken)) == 1
+    assert len(sent_to(instructions, nm.EventsTaken)) == 1
     of_n2 = claims.sift("link-n2", "n2", said(foreign), ("b1/f4/r2",), 2.0)
     assert len(told(of_n2[1])) == 1
     _, instructions = claims.sift("link-n1", "n1", said(foreign), OF_N1.areas, 1.0 + QUIET_S)
@@ -113,7 +114,7 @@ def test_an_event_at_a_time_that_no_clock_shows_is_refused(time_ms):
     message = said(event(7, ROOM, time_ms=time_ms))
     taken, instructions = EventClaims().sift("link-n1", "n1", message, None, 1.0)
     assert taken.events == ()
-    assert [reply.sequences for _, reply in sent_to(instructions, m.EventsTaken)] == [(7,)]
+    assert [reply.sequences for _, reply in sent_to(instructions, nm.EventsTaken)] == [(7,)]
 
 
 @pytest.mark.parametrize("time_ms", [EARLIEST_MS, 0, -5_000, LATEST_MS - 1])
@@ -153,8 +154,8 @@ def test_a_result_that_cannot_be_true_is_a_gap_and_nothing_else_suffers(content,
     form = "series" if isinstance(content, m.Series) else "aggregate"
     rig.ask(1, form=form)
     (_, first), (_, second) = rig.dispatched
-    wrong = m.SubtaskResult(first.id, "ok", 0.0, 1.0, **{form: content})
-    right = m.SubtaskResult(
+    wrong = nm.SubtaskResult(first.id, "ok", 0.0, 1.0, **{form: content})
+    right = nm.SubtaskResult(
         second.id, "ok", 0.0, 1.0, **{form: series(0, 1) if form == "series" else aggregate(20.0)}
     )
     rig.answer(wrong, "n1", 1.0)
@@ -184,4 +185,4 @@ def test_a_hello_that_is_sent_again_keeps_its_areas():
     for _ in range(3):
         event_ = NodeJoined("link-n1", hello("n1", "boot-n1", areas=(ROOM,)), OF_N1)
         rig.do(event_, 1.0)
-        assert isinstance(rig.replies[-1][1], m.Welcome)
+        assert isinstance(rig.replies[-1][1], nm.Welcome)

@@ -7,7 +7,7 @@ import pytest
 from agent.scheduling.events import NodeAlive, NodeLeft, NodePods, PodsWanted, Tick
 from agent.scheduling.tasks.deadlines import DeadlineEstimator
 from agent.scheduling.tasks.nodes import NodeResource
-from agent.wire import messages as m
+from agent.wire import node_messages as nm
 from agent.wire.principals import Sender
 from tests.scheduling.oracle import found
 from tests.scheduling.rigs import TaskRig
@@ -21,7 +21,7 @@ def rig():
 
 
 def told(rig):
-    return [message.count for _, message in rig.replies if isinstance(message, m.SetPods)]
+    return [message.count for _, message in rig.replies if isinstance(message, nm.SetPods)]
 
 
 def ask(rig, *numbers, now=1.0):
@@ -53,7 +53,7 @@ def test_fewer_pods_than_are_at_work_get_nothing_until_enough_have_finished(rig)
 def test_a_stranger_cannot_change_a_nodes_pods(rig, incarnation):
     rig.join("n1")
     rig.do(NodePods("link-n1", incarnation, 3), 0.1)
-    assert rig.replies[-1] == ("link-n1", m.HelloWanted())
+    assert rig.replies[-1] == ("link-n1", nm.HelloWanted())
     assert rig.scheduler.node_statuses()[0].pods == 1
 
 
@@ -71,7 +71,7 @@ def test_wanted_pods_are_asked_for_now_if_the_node_is_there_and_differs(rig):
 def test_wanted_pods_are_remembered_until_the_node_comes(rig):
     rig.do(PodsWanted("n1", 2), 0.0)
     rig.join("n1")
-    assert [type(message) for _, message in rig.replies] == [m.Welcome, m.SetPods]
+    assert [type(message) for _, message in rig.replies] == [nm.Welcome, nm.SetPods]
     rig.do(NodePods("link-n1", "boot-n1", 2), 0.1)
     rig.join("n1", now=0.2)
     assert told(rig) == [2, 2], "it came back with one"
@@ -133,10 +133,10 @@ def test_the_mean_is_that_of_the_window():
 )
 def test_a_key_speaks_for_its_own_node_alone(rig, sender):
     rig.join("n1", sender=sender)
-    assert isinstance(rig.replies[-1][1], m.Rejected)
+    assert isinstance(rig.replies[-1][1], nm.Rejected)
     assert not rig.scheduler.node_statuses()
     rig.join("n1", sender=Sender("node", "n1"))
-    assert isinstance(rig.replies[-1][1], m.Welcome)
+    assert isinstance(rig.replies[-1][1], nm.Welcome)
 
 
 def test_a_node_that_fell_back_to_its_first_machine_may_say_hello_again(rig):
@@ -145,4 +145,4 @@ def test_a_node_that_fell_back_to_its_first_machine_may_say_hello_again(rig):
     rig.do(Tick(), 9.0)
     rig.join("n1", now=9.1)
     rig.join("n1", now=9.2)
-    assert isinstance(rig.replies[-1][1], m.Welcome)
+    assert isinstance(rig.replies[-1][1], nm.Welcome)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent.scheduling.events import SubtaskReturned, Tick
 from agent.scheduling.tasks.response_times import ResponseTimes
-from agent.wire import messages as m
+from agent.wire import node_messages as nm
 from tests.scheduling.oracle import aggregate
 from tests.scheduling.rigs import TaskRig
 
@@ -78,7 +78,7 @@ class World:
             self.sent += 1
             served_s = self.draw.uniform(0.02, 0.3) * self.slower
             back_s = self.now + served_s + self.draw.uniform(0.002, 0.012) + self.travel_s
-            result = m.SubtaskResult(
+            result = nm.SubtaskResult(
                 subtask.id, "ok", 1.0, served_s * 1e3 - 1.0, aggregate=aggregate(20.0)
             )
             heapq.heappush(self.coming, (back_s, subtask.id, result, self.now))
@@ -141,7 +141,7 @@ def test_what_the_master_does_before_it_sends_is_no_response_time(world):
     rig = world.rig
     rig.ask(9_999, ("b1/f4/r1",), now=world.now, budget_ms=1e4)
     _, subtask = rig.dispatched[-1]
-    result = m.SubtaskResult(subtask.id, "ok", 0.0, 100.0, aggregate=aggregate(20.0))
+    result = nm.SubtaskResult(subtask.id, "ok", 0.0, 100.0, aggregate=aggregate(20.0))
     taken = []
     rig.scheduler._estimator.observe = lambda _column, s, _now: taken.append(s)
     rig.do(SubtaskReturned("link-n1", result, world.now + 3.0, 0.0), world.now + 3.15)

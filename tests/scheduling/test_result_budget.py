@@ -13,6 +13,7 @@ from agent.scheduling.events import NodeAlive, NodeJoined, QueryArrived, TaskArr
 from agent.scheduling.result_budget import ResultBudget
 from agent.scheduling.tasks.node_membership import LOST, MAX_DISPATCHES
 from agent.wire import messages as m
+from agent.wire import node_messages as nm
 from agent.wire.codec import MAX_SUBTASK_SERIES_BYTES
 from agent.wire.market import Member
 from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
@@ -34,12 +35,12 @@ def series(readings, *channels, flagged=(), aged=False, replayed=False):
 
 
 def result_of(subtask, readings):
-    return m.SubtaskResult(subtask.id, "ok", 0.0, 1.0, series(readings, "temperature"))
+    return nm.SubtaskResult(subtask.id, "ok", 0.0, 1.0, series(readings, "temperature"))
 
 
 def too_large_of(subtask, found):
     text = in_words(found, MAX_SUBTASK_SERIES_BYTES)
-    return m.SubtaskResult(subtask.id, "error", 0.0, 1.0, message=text, too_large=found)
+    return nm.SubtaskResult(subtask.id, "error", 0.0, 1.0, message=text, too_large=found)
 
 
 def asked(areas=("b1",), *, last_s=DAY_S, knows=True, number=1):
@@ -85,7 +86,7 @@ def test_what_does_not_fit_is_not_counted_as_taken():
     assert not room.takes("b", series(60, "x"))
     assert (room.taken, room.refused) == (600, 720)
     assert room.takes("c", series(50, "x"))
-    assert room.told(100.0, 3, 3) == m.TooLarge(1_920, 62.0)
+    assert room.told(100.0, 3, 3) == nm.TooLarge(1_920, 62.0)
 
 
 # --- a node's result -----------------------------------------------------------------------------
@@ -96,7 +97,7 @@ def test_a_node_that_has_too_much_is_told_with_what_fits(knows):
     rig = rig_of("n1", "n2")
     rig.do(TaskArrived("client", asked(knows=knows)), 1.0)
     [(_, first), (_, second)] = rig.dispatched
-    found = m.TooLarge(24_883_200, 172_800.0)
+    found = nm.TooLarge(24_883_200, 172_800.0)
     rig.answer(too_large_of(first, found), "n1", 1.1)
     rig.answer(result_of(second, 10), "n2", 1.2)
     [result] = rig.results
@@ -117,7 +118,7 @@ def test_what_another_node_has_of_the_area_does_not_pass_for_all_of_it():
     rig = rig_of("n2", "n3")
     rig.do(TaskArrived("client", asked(("b1/f4/r2",))), 1.0)
     [(_, first), (_, second)] = rig.dispatched
-    rig.answer(too_large_of(first, m.TooLarge(24_883_200, 172_800.0)), "n2", 1.1)
+    rig.answer(too_large_of(first, nm.TooLarge(24_883_200, 172_800.0)), "n2", 1.1)
     rig.answer(result_of(second, 10), "n3", 1.2)
     [result] = rig.results
     assert result.results == ()

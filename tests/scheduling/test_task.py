@@ -16,6 +16,7 @@ from agent.scheduling.events import (
 from agent.scheduling.shared_budget import LEAST_AREAS
 from agent.scheduling.tasks.node_claims import QUIET_S
 from agent.wire import messages as m
+from agent.wire import node_messages as nm
 from agent.wire.records import SubtaskRecord, TaskRecord
 from tests.scheduling.oracle import aggregate, found, hello
 from tests.scheduling.rigs import TaskRig
@@ -164,15 +165,15 @@ def test_a_second_machine_under_the_same_name_displaces_the_first_for_good(rig):
     rig.join("n1")
     rig.do(NodeJoined("link-b", hello("n1", "boot-b")), 0.1)
     rig.do(NodeAlive("link-n1", "boot-n1"), 0.2)
-    assert rig.replies[-1] == ("link-n1", m.HelloWanted())
+    assert rig.replies[-1] == ("link-n1", nm.HelloWanted())
     rig.do(NodeJoined("link-n1", hello("n1", "boot-n1")), 0.3)
-    assert isinstance(rig.replies[-1][1], m.Rejected)
+    assert isinstance(rig.replies[-1][1], nm.Rejected)
     rig.ask(1, ("b1/f4/r1",), now=0.4)
     assert rig.dispatched[0][0] == "link-b"
     # Once the second is lost, the first may serve again.
     rig.do(Tick(), 9.0)
     rig.do(NodeJoined("link-n1", hello("n1", "boot-n1")), 9.1)
-    assert isinstance(rig.replies[-1][1], m.Subtask | m.Welcome)
+    assert isinstance(rig.replies[-1][1], nm.Subtask | nm.Welcome)
 
 
 def test_a_copy_of_a_configuration_is_refused_while_the_node_is_heard(rig):
@@ -181,7 +182,7 @@ def test_a_copy_of_a_configuration_is_refused_while_the_node_is_heard(rig):
     rig.do(copy, 0.1)
     assert rig.replies[-1] == (
         "link-b",
-        m.Rejected(
+        nm.Rejected(
             "another node named n1 is at work here; is its configuration a copy? "
             "Give this one another name"
         ),
@@ -194,14 +195,14 @@ def test_a_copy_of_a_configuration_is_refused_while_the_node_is_heard(rig):
     )
     # What the copy says besides is nobody's.
     rig.do(NodeAlive("link-b", "boot-b"), 0.2)
-    assert rig.replies[-1] == ("link-b", m.HelloWanted())
+    assert rig.replies[-1] == ("link-b", nm.HelloWanted())
     rig.ask(1, ("b1/f4/r1",), now=0.3)
     assert rig.dispatched[0][0] == "link-n1"
     now = 0.5
     while now < QUIET_S:
         rig.do(NodeAlive("link-n1", "boot-n1"), now)
         rig.do(copy, now)
-        assert isinstance(rig.replies[-1][1], m.Rejected)
+        assert isinstance(rig.replies[-1][1], nm.Rejected)
         now += 2.5
     assert len(rig.told) == 1
     rig.do(NodeAlive("link-n1", "boot-n1"), QUIET_S)
@@ -214,20 +215,20 @@ def test_a_node_whose_card_was_replaced_joins_when_the_old_one_has_been_silent(r
     rig.do(NodeAlive("link-n1", "boot-n1"), 1.0)
     replaced = NodeJoined("link-b", hello("n1", "boot-b", history="new card"))
     rig.do(replaced, 3.99)
-    assert isinstance(rig.replies[-1][1], m.Rejected)
+    assert isinstance(rig.replies[-1][1], nm.Rejected)
     # Also before the tick that says so.
     rig.do(replaced, 4.0)
-    assert isinstance(rig.replies[-1][1], m.Welcome)
+    assert isinstance(rig.replies[-1][1], nm.Welcome)
     # Whoever stood there before has to stay silent from now on.
     rig.do(NodeJoined("link-n1", hello("n1", "boot-n1")), 4.1)
-    assert isinstance(rig.replies[-1][1], m.Rejected)
+    assert isinstance(rig.replies[-1][1], nm.Rejected)
 
 
 def test_a_node_that_stopped_may_come_back_with_another_history_at_once(rig):
     rig.join("n1")
     rig.do(NodeLeft("link-n1", "boot-n1"), 0.1)
     rig.do(NodeJoined("link-b", hello("n1", "boot-b", history="new")), 0.2)
-    assert isinstance(rig.replies[-1][1], m.Welcome)
+    assert isinstance(rig.replies[-1][1], nm.Welcome)
 
 
 @pytest.mark.parametrize(
@@ -243,7 +244,7 @@ def test_a_node_that_stopped_may_come_back_with_another_history_at_once(rig):
 def test_the_same_node_joins_again_at_once(rig, link, incarnation, history):
     rig.join("n1")
     rig.do(NodeJoined(link, hello("n1", incarnation, history=history)), 0.1)
-    assert isinstance(rig.replies[-1][1], m.Welcome)
+    assert isinstance(rig.replies[-1][1], nm.Welcome)
     assert not rig.told
 
 
@@ -252,7 +253,7 @@ def test_a_copied_card_is_told_to_the_operator_when_the_first_machine_comes_back
     rig.do(NodeJoined("link-b", hello("n1", "boot-b")), 0.1)
     assert not rig.told
     rig.do(NodeJoined("link-c", hello("n1", "boot-n1")), 0.2)
-    assert isinstance(rig.replies[-1][1], m.Rejected)
+    assert isinstance(rig.replies[-1][1], nm.Rejected)
     assert len(rig.told) == 1
 
 
@@ -260,7 +261,7 @@ def test_a_copied_card_is_told_to_the_operator_when_the_first_machine_comes_back
 def test_a_link_that_never_said_hello_is_asked_to(rig, message):
     event = NodeAlive("?", "x") if message == "alive" else SubtaskReturned("?", found(1))
     rig.do(event, 0.0)
-    assert rig.replies == [("?", m.HelloWanted())]
+    assert rig.replies == [("?", nm.HelloWanted())]
 
 
 def test_outcomes_of_a_subtask_are_reasons_of_its_areas(rig):
@@ -268,7 +269,7 @@ def test_outcomes_of_a_subtask_are_reasons_of_its_areas(rig):
     rig.join("n2")
     rig.ask(1, ("b1/f4",), now=1.0)
     for (peer, subtask), outcome in zip(rig.dispatched, ("no_data", "error"), strict=True):
-        reply = m.SubtaskResult(id=subtask.id, outcome=outcome, wait_ms=0, execution_ms=0)
+        reply = nm.SubtaskResult(id=subtask.id, outcome=outcome, wait_ms=0, execution_ms=0)
         rig.do(SubtaskReturned(peer, reply), 1.1)
     assert rig.results[0].missing == (
         m.Missing("b1/f4/r1", "no_data"),
@@ -374,7 +375,7 @@ def test_pods_that_run_something_for_a_master_that_is_gone_are_not_idle(rig):
 def test_a_result_in_the_form_that_nobody_asked_for_is_an_error(rig):
     rig.join("n1")
     rig.ask(1, ("b1/f4/r1",), now=1.0)
-    empty = m.SubtaskResult(rig.dispatched[0][1].id, "ok", 0.0, 0.0)
+    empty = nm.SubtaskResult(rig.dispatched[0][1].id, "ok", 0.0, 0.0)
     rig.answer(empty, "n1", now=1.1)
     assert rig.results[0].missing == (m.Missing("b1/f4/r1", "node_error"),)
 
@@ -462,7 +463,7 @@ def test_an_area_named_twice_in_a_hello_counts_once(rig):
 def test_only_the_form_asked_for_goes_on(rig):
     rig.join("n1")
     rig.ask(1, ("b1/f4/r1",), now=1.0)
-    both = m.SubtaskResult(
+    both = nm.SubtaskResult(
         rig.dispatched[0][1].id, "ok", 0, 0, SAMPLES["subtask_result"].series, aggregate(1.0)
     )
     rig.answer(both, "n1", now=1.1)
@@ -481,22 +482,22 @@ def test_more_open_tasks_than_memory_should_hold_are_refused(monkeypatch):
 def test_a_node_that_changes_its_areas_all_the_time_is_held_back(rig):
     rig.join("n1")
     rig.join("n1", now=0.5, areas=("b2",), incarnation="again")  # started with another file
-    assert isinstance(rig.replies[-1][1], m.Welcome)
+    assert isinstance(rig.replies[-1][1], nm.Welcome)
     for now in (0.5, 1.0, 1.49):
         rig.join("n1", now=now, areas=(f"b3/{now}",), incarnation="again")
         assert "changed less than 1 s ago" in rig.replies[-1][1].message
         rig.join("n1", now=now, areas=("b2",), incarnation=f"again-{now}")
-        assert isinstance(rig.replies[-1][1], m.Welcome)
+        assert isinstance(rig.replies[-1][1], nm.Welcome)
         rig.join("n2", now=now, areas=(f"b4/{int(now)}",))  # others are not held back
     assert rig.scheduler.node_statuses()[0].areas == ("b2",)
     rig.join("n1", now=1.5, areas=("b3/r1",), incarnation="again")
-    assert isinstance(rig.replies[-1][1], m.Welcome)
+    assert isinstance(rig.replies[-1][1], nm.Welcome)
 
 
 def test_more_nodes_than_memory_should_hold_are_rejected(rig, monkeypatch):
     monkeypatch.setattr("agent.scheduling.tasks.node_membership.MAX_NODES", 1)
     rig.join("n1")
     rig.join("n2")
-    assert isinstance(rig.replies[-1][1], m.Rejected)
+    assert isinstance(rig.replies[-1][1], nm.Rejected)
     rig.join("n1")
-    assert isinstance(rig.replies[-1][1], m.Welcome)
+    assert isinstance(rig.replies[-1][1], nm.Welcome)

@@ -43,6 +43,7 @@ from agent.scheduling.tasks.node_claims import QUIET_S
 from agent.scheduling.tasks.node_membership import MOVE_S, MOVED
 from agent.scheduling.tasks.scheduler import TaskScheduler
 from agent.wire import messages as m
+from agent.wire import node_messages as nm
 from agent.wire.areas import covers
 from agent.wire.market import Member, Service
 from agent.wire.records import SubtaskRecord, TaskRecord
@@ -62,7 +63,7 @@ class ModelNode:
         self.link = None
         self.pods = 1
         self.heard_s = 0.0
-        self.running: dict[int, m.Subtask] = {}
+        self.running: dict[int, nm.Subtask] = {}
         self.strangers: set[int] = set()
         self.areas: tuple[str, ...] | None = None
         # What the master told it over this link.
@@ -109,11 +110,11 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
                 self.check_result(instruction.result)
             elif isinstance(instruction, WriteRecord):
                 self.records.append(instruction.record)
-            elif isinstance(instruction.message, m.Subtask):
+            elif isinstance(instruction.message, nm.Subtask):
                 self.deliver(instruction.peer, instruction.message)
-            elif isinstance(instruction.message, m.Welcome):
+            elif isinstance(instruction.message, nm.Welcome):
                 self.greeted = instruction.peer
-            elif isinstance(instruction.message, m.SetPods):
+            elif isinstance(instruction.message, nm.SetPods):
                 [name] = [k for k, n in self.nodes.items() if n.link == instruction.peer]
                 assert instruction.message.count == self.wanted[name]
                 self.nodes[name].told = instruction.message.count
@@ -186,7 +187,7 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
                 name, str(node.incarnation + 1), pods, (), moved, history=f"card {node.card}"
             )
             replies = self.scheduler.handle(NodeJoined("too soon", said), self.now)
-            assert replies == [SendToNode("too soon", m.Rejected(MOVED))]
+            assert replies == [SendToNode("too soon", nm.Rejected(MOVED))]
             return
         if new_card and not self.is_heard(name):
             node.card += 1
@@ -235,7 +236,7 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
         self.copies += not again
         said = hello(name, f"copy {self.copies}", 3, (), ("b9",), history="copy")
         reply, *told = self.scheduler.handle(NodeJoined("copy", said), self.now)
-        assert isinstance(reply.message, m.Rejected)
+        assert isinstance(reply.message, nm.Rejected)
         assert [type(each) for each in told] == [TellOperator] * (self.now >= self.quiet[name])
         if told:
             self.quiet[name] = self.now + QUIET_S
@@ -264,7 +265,7 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
         [reply] = self.scheduler.handle(
             NodeJoined(self.nodes[name].link, hello(other, "liar")), self.now
         )
-        assert isinstance(reply.message, m.Rejected)
+        assert isinstance(reply.message, nm.Rejected)
 
     @rule(name=st.sampled_from(sorted(NODES)), revoked=st.booleans())
     def a_node_stops(self, name, revoked):
@@ -356,7 +357,7 @@ class TaskSchedulerMachine(RuleBasedStateMachine):
         result = (
             found(subtask_id)
             if outcome == "ok"
-            else m.SubtaskResult(id=subtask_id, outcome=outcome, wait_ms=0, execution_ms=0)
+            else nm.SubtaskResult(id=subtask_id, outcome=outcome, wait_ms=0, execution_ms=0)
         )
         node.heard_s = self.now
         for _ in range(1 + twice):

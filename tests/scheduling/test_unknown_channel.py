@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from agent.scheduling.aggregation import merge_missing
 from agent.scheduling.events import NodeJoined, ServiceChanged
 from agent.wire import messages as m
+from agent.wire import node_messages as nm
 from agent.wire.base import MAX_CHANNELS
 from agent.wire.market import Member, Service
 from tests.scheduling.oracle import aggregate, found, hello
@@ -25,7 +26,7 @@ def missing_of(rig, *outcomes, now=1.1):
     """What the task is missing when its subtasks end like that."""
     for (peer, subtask), outcome in zip(rig.dispatched, outcomes, strict=True):
         node = peer.removeprefix("link-")
-        rig.answer(m.SubtaskResult(subtask.id, outcome, 0.0, 1.0), node, now=now)
+        rig.answer(nm.SubtaskResult(subtask.id, outcome, 0.0, 1.0), node, now=now)
     return rig.results[-1].missing
 
 

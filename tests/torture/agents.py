@@ -23,7 +23,8 @@ import zmq
 
 from agent.edge.timebase import Correction
 from agent.wire import codec
-from agent.wire.messages import (
+from agent.wire.messages import Series, Window
+from agent.wire.node_messages import (
     EventsTaken,
     Goodbye,
     Heartbeat,
@@ -31,11 +32,9 @@ from agent.wire.messages import (
     MasterMessage,
     NodeEvents,
     NodeMessage,
-    Series,
     Subtask,
     SubtaskResult,
     Welcome,
-    Window,
 )
 from agent.wire.packed import Float32Column
 from tests.torture import recording

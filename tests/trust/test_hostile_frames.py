@@ -8,6 +8,7 @@ import zmq
 
 from agent.net.keys import Handshake, read_secrets
 from agent.wire import messages as m
+from agent.wire import node_messages as nm
 from agent.wire import unions as u
 from testkit.waiting import PATIENCE_S
 from tests.fuzz.frames import Frames
@@ -21,7 +22,7 @@ HOLDERS = {
     "app": ("public", u.PublicRequest),
     "iad2": ("public", u.PublicRequest),
     "operator": ("operator", u.OperatorRequest),
-    "pi-heron": ("nodes", m.NodeMessage),
+    "pi-heron": ("nodes", nm.NodeMessage),
 }
 
 

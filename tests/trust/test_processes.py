@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from agent.client import Client, NoReplyError, Operator, connection
 from agent.net.keys import Handshake, new, read_secrets
 from agent.wire import messages as m
+from agent.wire import node_messages as nm
 from agent.wire.codec import Decoder, encode
 from agent.wire.unions import PeerReply
 from tests.master.rig import COMMAND
@@ -94,8 +95,8 @@ def test_who_gets_what_from_a_keyed_fleet(running, tmp_path):
         # A node's key speaks for that node only.
         nodes = running.sockets["iad1"]["nodes"]
         with dealer(context, running, nodes, NODES["iad1"], "iad1") as socket:
-            socket.send(encode(m.Hello("n2", "i", "h", ("b1/f4",), ("temperature",), 1, "t")))
-            assert "not of node n2" in receive(socket, m.MasterMessage).message
+            socket.send(encode(nm.Hello("n2", "i", "h", ("b1/f4",), ("temperature",), 1, "t")))
+            assert "not of node n2" in receive(socket, nm.MasterMessage).message
     assert ask_once(running).status == "complete"
 
 

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from agent.wire import messages as m
+from agent.wire import node_messages as nm
 from agent.wire.buckets import Buckets, ChannelBuckets, grid_of
 from agent.wire.codec import JSON, MESSAGEPACK, Decoder, WireError, encode
 from agent.wire.messages import Window
@@ -114,11 +115,11 @@ def test_tasks_and_subtasks_carry_the_length_of_a_bucket():
     window = Window(last_s=60)
     for fields in ({"form": "buckets"}, {"bucket_ms": 5}, {"form": "aggregate", "bucket_ms": 5}):
         with pytest.raises(ValueError, match="bucket_ms"):
-            m.Subtask(1, window, **fields)
+            nm.Subtask(1, window, **fields)
         with pytest.raises(ValueError, match="bucket_ms"):
             m.Task("t", ("b1",), window, 99.0, 500.0, 2_000.0, **fields)
     with pytest.raises(ValueError, match="60,000 buckets"):
-        m.Subtask(1, window, form="buckets", bucket_ms=1)
+        nm.Subtask(1, window, form="buckets", bucket_ms=1)
 
 
 def test_columns_of_buckets_have_one_length():

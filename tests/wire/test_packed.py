@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.wire.codec import JSON, MESSAGEPACK, Decoder, WireError, encode
-from agent.wire.messages import Series, SubtaskResult
+from agent.wire.messages import Series
+from agent.wire.node_messages import SubtaskResult
 from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
 from tests.oracles import json_numbers
 from tests.wire.samples import SAMPLES

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.wire import messages as m
+from agent.wire import node_messages as nm
 from agent.wire import quality
 from agent.wire.base import Channel, Count, Finite, Message, WireStruct
 from agent.wire.codec import JSON, MESSAGEPACK, Decoder, encode
@@ -124,7 +125,7 @@ class OldSubtaskResult(Message, frozen=True, tag="subtask_result", omit_defaults
     message: str = ""
 
 
-OLD, NEW = Decoder(OldSubtaskResult), Decoder(m.SubtaskResult)
+OLD, NEW = Decoder(OldSubtaskResult), Decoder(nm.SubtaskResult)
 CODECS = pytest.mark.parametrize("codec", [JSON, MESSAGEPACK])
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from agent.edge.events import outbox as o
 from agent.edge.history.file import HistoryError
 from agent.runtime.disk_writer import DiskWriter
-from agent.wire.messages import NodeEvent, NodeEvents
+from agent.wire.node_messages import NodeEvent, NodeEvents
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final
 from msgspec import Struct
 
 from agent.wire.base import MAX_EVENTS
-from agent.wire.messages import NodeEvent
+from agent.wire.node_messages import NodeEvent
 
 RESEND_S: Final = 10.0  # without an acknowledgement
 BATCH_S: Final = (

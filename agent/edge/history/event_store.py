@@ -11,7 +11,7 @@ from agent.edge.history.database import ADDED_TO_EVENTS, connect_to_read, transa
 from agent.edge.history.file import HistoryError
 from agent.runtime import sqlite
 from agent.wire.base import TRIGGER_CLEARED, TRIGGER_RAISED
-from agent.wire.messages import NodeEvent
+from agent.wire.node_messages import NodeEvent
 
 if TYPE_CHECKING:
     from agent.edge.timebase import Correction

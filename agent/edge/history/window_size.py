@@ -12,7 +12,7 @@ from agent.wire.too_large import too_large
 
 if TYPE_CHECKING:
     from agent.edge.history.columns import RecordBatch
-    from agent.wire.messages import TooLarge
+    from agent.wire.node_messages import TooLarge
 
 # Bytes per reading: time, source time and age, plus value and flags of each channel.
 WIDEST: Final = 8 + 8 + 4 + MAX_CHANNELS * (4 + 1)

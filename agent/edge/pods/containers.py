@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from agent.edge.history.snapshot import Recent
 from agent.edge.pods.pods import Pods, ReceivedSubtask
-from agent.wire.messages import Subtask
+from agent.wire.node_messages import Subtask
 
 SOCKET: Final = "pods.sock"
 PATIENCE_S: Final = 30.0  # before a container that neither answers nor closes is dropped

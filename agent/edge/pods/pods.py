@@ -20,7 +20,7 @@ from agent.edge.history.window_size import TooLargeError
 from agent.wire import codec
 from agent.wire.base import MAX_TEXT
 from agent.wire.buckets import grid_of
-from agent.wire.messages import Subtask, SubtaskResult
+from agent.wire.node_messages import Subtask, SubtaskResult
 from agent.wire.too_large import bytes_of, in_words, too_large
 
 SHORT_READINGS: Final = 1_000  # packed in tens of microseconds

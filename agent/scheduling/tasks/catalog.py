@@ -16,7 +16,8 @@ from agent.scheduling.tasks.planner import JOINING
 from agent.wire.about import EVERYWHERE, About, ChannelInfo, Raised
 from agent.wire.areas import covers
 from agent.wire.base import RAW
-from agent.wire.messages import AnswerStatus, AreaResult, Hello, Missing, Task, TaskResult
+from agent.wire.messages import AnswerStatus, AreaResult, Missing, Task, TaskResult
+from agent.wire.node_messages import Hello
 from agent.wire.operator import NodeAlert
 
 # Of channels whose node, of an earlier version, tells no units.

@@ -7,7 +7,8 @@ from agent.scheduling.tasks.entry import SubtaskEntry
 from agent.wire.base import RAW
 from agent.wire.buckets import Buckets
 from agent.wire.codec import MAX_SUBTASK_SERIES_BYTES
-from agent.wire.messages import AreaResult, MissingReason, SubtaskResult
+from agent.wire.messages import AreaResult, MissingReason
+from agent.wire.node_messages import SubtaskResult
 from agent.wire.records import SubtaskOutcome
 from agent.wire.too_large import bytes_of
 

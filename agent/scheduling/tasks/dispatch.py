@@ -8,7 +8,7 @@ from _core.queue.policy import DEMOTED, DEMOTING, POLICIES, hopeless, policy_key
 from agent.scheduling.events import Instruction, SendToNode
 from agent.scheduling.tasks.entry import Node, SubtaskEntry, TaskEntry
 from agent.wire.base import Policy
-from agent.wire.messages import Subtask
+from agent.wire.node_messages import Subtask
 
 
 class Dispatcher:

@@ -21,14 +21,8 @@ from agent.scheduling.tasks.node_membership import Unserved
 from agent.scheduling.tasks.records import subtask_record, task_record
 from agent.scheduling.timers import Timers
 from agent.wire.base import Form
-from agent.wire.messages import (
-    AnswerStatus,
-    AreaResult,
-    Missing,
-    MissingReason,
-    SubtaskResult,
-    TaskResult,
-)
+from agent.wire.messages import AnswerStatus, AreaResult, Missing, MissingReason, TaskResult
+from agent.wire.node_messages import SubtaskResult
 from agent.wire.records import SubtaskOutcome
 
 A = TypeVar("A", AreaResult, Missing)

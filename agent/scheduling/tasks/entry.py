@@ -23,7 +23,8 @@ from agent.scheduling.tasks.deadlines import Deadline
 from agent.scheduling.tasks.response_times import ResponseTimes
 from agent.wire.base import Policy
 from agent.wire.codec import MAX_SUBTASK_SERIES_BYTES
-from agent.wire.messages import AreaResult, Budget, Hello, Missing, MissingReason, Task, TooLarge
+from agent.wire.messages import AreaResult, Budget, Missing, MissingReason, Task
+from agent.wire.node_messages import Hello, TooLarge
 from agent.wire.operator import NodeStatus
 
 # A regression follows its farthest samples: one query for all years would hide, for tens of

@@ -16,14 +16,8 @@ from msgspec.structs import replace
 from agent.scheduling.events import Peer, SendToNode, TellOperator
 from agent.wire.areas import AreaSet
 from agent.wire.buckets import Buckets
-from agent.wire.messages import (
-    Aggregate,
-    EventsTaken,
-    NodeEvent,
-    NodeEvents,
-    Series,
-    SubtaskResult,
-)
+from agent.wire.messages import Aggregate, Series
+from agent.wire.node_messages import EventsTaken, NodeEvent, NodeEvents, SubtaskResult
 
 # An unset clock shows 1970 or the time of an image. Real-time clocks of a Pi end in 2199, and times
 # in nanoseconds, as the lake's tools have them, in 2262.

@@ -27,12 +27,12 @@ from agent.scheduling.tasks.joining import KnownNodes
 from agent.scheduling.tasks.node_claims import QUIET_S, why_not_theirs
 from agent.scheduling.tasks.nodes import NodeTable
 from agent.scheduling.timers import Timers
-from agent.wire.messages import (
+from agent.wire.messages import MissingReason
+from agent.wire.node_messages import (
     Heartbeat,
     Hello,
     HelloWanted,
     HomeMoved,
-    MissingReason,
     Rejected,
     SetPods,
     Welcome,

@@ -11,7 +11,7 @@ from agent.scheduling.events import Peer
 from agent.scheduling.remembered import Remembered
 from agent.scheduling.tasks.entry import Node
 from agent.wire.areas import AreaSet
-from agent.wire.messages import Hello
+from agent.wire.node_messages import Hello
 
 
 class NodeResource(Struct, frozen=True):

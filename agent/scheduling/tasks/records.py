@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from agent.scheduling.tasks.entry import SubtaskEntry, SubtaskHeading, TaskEntry
-from agent.wire.messages import SubtaskResult, TaskResult
+from agent.wire.messages import TaskResult
+from agent.wire.node_messages import SubtaskResult
 from agent.wire.records import SubtaskOutcome, SubtaskRecord, TaskRecord
 
 

@@ -56,7 +56,7 @@ from agent.scheduling.tasks.records import subtask_heading
 from agent.wire.areas import AreaSet
 from agent.wire.base import Policy
 from agent.wire.market import Member
-from agent.wire.messages import Hello, HelloWanted
+from agent.wire.node_messages import Hello, HelloWanted
 from agent.wire.operator import NodeStatus
 from agent.wire.principals import Sender
 

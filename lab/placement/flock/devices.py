@@ -12,15 +12,8 @@ import zmq
 
 from agent.wire.codec import Decoder, encode
 from agent.wire.derived import Derived, DerivedTaken
-from agent.wire.messages import (
-    Aggregate,
-    ChannelAggregate,
-    Hello,
-    HelloWanted,
-    MasterMessage,
-    Subtask,
-    SubtaskResult,
-)
+from agent.wire.messages import Aggregate, ChannelAggregate
+from agent.wire.node_messages import Hello, HelloWanted, MasterMessage, Subtask, SubtaskResult
 from lab.placement.flock.counting import CHANNEL
 
 LOOK_MS: Final = 200

@@ -28,7 +28,7 @@ from agent.scheduling.tasks.entry import SubtaskEntry
 from agent.scheduling.tasks.scheduler import TaskScheduler
 from agent.wire.base import MAX_TIMEOUT_MS, Policy
 from agent.wire.emulation import PROFILES, SIZED, service_time_s
-from agent.wire.messages import Subtask
+from agent.wire.node_messages import Subtask
 from agent.wire.records import SubtaskRecord
 from fleet.simulation.layout import FleetLayout, NodeLayout, building_fleet
 from fleet.simulation.measures import Outcome

@@ -1,7 +1,7 @@
 """One sample of every message, for golden frames and schema tests."""
 
 from agent.wire import directory as directory_messages
-from agent.wire import messages, unions
+from agent.wire import node_messages, unions
 from tests.wire.samples import (
     clones,
     data_plane,
@@ -36,8 +36,8 @@ SAMPLES = {
 UNIONS = (
     unions.PublicRequest,
     unions.PublicReply,
-    messages.NodeMessage,
-    messages.MasterMessage,
+    node_messages.NodeMessage,
+    node_messages.MasterMessage,
     unions.OperatorRequest,
     unions.OperatorReply,
     directory_messages.DirectoryRequest,

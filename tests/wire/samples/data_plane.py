@@ -1,6 +1,7 @@
 """Queries, tasks, subtasks and links of nodes."""
 
 from agent.wire import messages as m
+from agent.wire import node_messages as nm
 from agent.wire.about import About, ChannelInfo, Raised, ServiceInfo
 from agent.wire.base import Message
 from agent.wire.buckets import Buckets, ChannelBuckets
@@ -125,7 +126,7 @@ SAMPLES: dict[str, Message] = {
         timeout_ms=4_900.0,
         form="about",
     ),
-    "hello_units": m.Hello(
+    "hello_units": nm.Hello(
         node="n1",
         incarnation="5f1d3c",
         history="a81be0",
@@ -136,10 +137,10 @@ SAMPLES: dict[str, Message] = {
         units={"temperature": "celsius"},
         makes_buckets=True,
     ),
-    "subtask_buckets": m.Subtask(
+    "subtask_buckets": nm.Subtask(
         id=15, window=m.Window(last_s=86_400.0), form="buckets", bucket_ms=288_000
     ),
-    "subtask_result_buckets": m.SubtaskResult(15, "ok", 0.25, 1.5, buckets=BUCKETS),
+    "subtask_result_buckets": nm.SubtaskResult(15, "ok", 0.25, 1.5, buckets=BUCKETS),
     "query": m.Query(
         id="q1",
         areas=("b1/f4", "b1/f7/r752"),
@@ -199,7 +200,7 @@ SAMPLES: dict[str, Message] = {
         results=(m.AreaResult("b1/f4/r413", series=SERIES),),
         missing=(m.Missing("b1/f4/r415", "no_data"),),
     ),
-    "hello": m.Hello(
+    "hello": nm.Hello(
         node="n1",
         incarnation="5f1d3c",
         history="a81be0",
@@ -210,7 +211,7 @@ SAMPLES: dict[str, Message] = {
         emulates="pi4",
         running=(12,),
     ),
-    "hello_release": m.Hello(
+    "hello_release": nm.Hello(
         node="n1",
         incarnation="5f1d3c",
         history="a81be0",
@@ -220,7 +221,7 @@ SAMPLES: dict[str, Message] = {
         version="1.0",
         release="0.1.0-3f9c2a1b",
     ),
-    "hello_masters": m.Hello(
+    "hello_masters": nm.Hello(
         node="n1",
         incarnation="5f1d3c",
         history="a81be0",
@@ -231,12 +232,12 @@ SAMPLES: dict[str, Message] = {
         masters=("iad1", "iad2"),
         followed=True,
     ),
-    "heartbeat": m.Heartbeat("5f1d3c"),
-    "heartbeat_running": m.Heartbeat("5f1d3c", (12, 13)),
-    "goodbye": m.Goodbye("5f1d3c"),
-    "goodbye_named": m.Goodbye("5f1d3c", "n1"),
-    "subtask": m.Subtask(id=12, window=m.Window(last_s=600.0), channels=("temperature",)),
-    "subtask_result": m.SubtaskResult(
+    "heartbeat": nm.Heartbeat("5f1d3c"),
+    "heartbeat_running": nm.Heartbeat("5f1d3c", (12, 13)),
+    "goodbye": nm.Goodbye("5f1d3c"),
+    "goodbye_named": nm.Goodbye("5f1d3c", "n1"),
+    "subtask": nm.Subtask(id=12, window=m.Window(last_s=600.0), channels=("temperature",)),
+    "subtask_result": nm.SubtaskResult(
         id=12, outcome="ok", wait_ms=0.125, execution_ms=62.5, series=SERIES
     ),
     "task_no_channel": m.TaskResult(
@@ -266,20 +267,20 @@ SAMPLES: dict[str, Message] = {
         slo=m.Slo(99.0, 500.0),
         takes_too_large=True,
     ),
-    "subtask_too_large": m.SubtaskResult(
+    "subtask_too_large": nm.SubtaskResult(
         14,
         "error",
         0.25,
         1.5,
         message="25 MB of readings, at most 17 MB fit: ask for at most 48 h of it, fewer"
         " channels or areas, or aggregates",
-        too_large=m.TooLarge(24_883_200, 172_800.0),
+        too_large=nm.TooLarge(24_883_200, 172_800.0),
     ),
-    "subtask_error": m.SubtaskResult(
+    "subtask_error": nm.SubtaskResult(
         id=13, outcome="error", wait_ms=0.0, execution_ms=0.0, message="all pods are busy"
     ),
-    "subtask_faulty": m.SubtaskResult(8, "ok", 0.25, 1.5, series=FAULTY_SERIES),
-    "subtask_aggregate": m.SubtaskResult(
+    "subtask_faulty": nm.SubtaskResult(8, "ok", 0.25, 1.5, series=FAULTY_SERIES),
+    "subtask_aggregate": nm.SubtaskResult(
         9,
         "ok",
         0.25,
@@ -290,7 +291,7 @@ SAMPLES: dict[str, Message] = {
             {"temperature": m.ChannelAggregate(1, 69.0, 69.0, 69.0, bad=1, suspect=1)},
         ),
     ),
-    "subtask_dead_sensor": m.SubtaskResult(
+    "subtask_dead_sensor": nm.SubtaskResult(
         10,
         "ok",
         0.25,
@@ -301,11 +302,11 @@ SAMPLES: dict[str, Message] = {
             {"temperature": m.ChannelAggregate(0, bad=2)},
         ),
     ),
-    "node_events": m.NodeEvents(
+    "node_events": nm.NodeEvents(
         "5f1d3c",
         "9c1f0a",
         (
-            m.NodeEvent(
+            nm.NodeEvent(
                 4_294_967_296,
                 "fault_began",
                 1_377_298_802_000,
@@ -319,11 +320,11 @@ SAMPLES: dict[str, Message] = {
         dropped=1,
         oldest=4_294_967_294,
     ),
-    "node_events_trigger": m.NodeEvents(
+    "node_events_trigger": nm.NodeEvents(
         "5f1d3c",
         "9c1f0a",
         (
-            m.NodeEvent(
+            nm.NodeEvent(
                 4_294_967_300,
                 "trigger_raised",
                 1_377_298_902_000,
@@ -335,7 +336,7 @@ SAMPLES: dict[str, Message] = {
                 value=31.25,
                 areas=("b1/f4/r413", "b1/f4/r414"),
             ),
-            m.NodeEvent(
+            nm.NodeEvent(
                 4_294_967_301,
                 "trigger_cleared",
                 1_377_298_990_000,
@@ -349,11 +350,11 @@ SAMPLES: dict[str, Message] = {
         ),
         oldest=4_294_967_300,
     ),
-    "events_taken": m.EventsTaken("5f1d3c", "9c1f0a", (4_294_967_296,)),
-    "welcome": m.Welcome("5f1d3c", 1.0),
-    "welcome_events": m.Welcome("5f1d3c", 1.0, takes_events=True),
-    "hello_wanted": m.HelloWanted(),
-    "rejected": m.Rejected("another node named n1 is at work here"),
+    "events_taken": nm.EventsTaken("5f1d3c", "9c1f0a", (4_294_967_296,)),
+    "welcome": nm.Welcome("5f1d3c", 1.0),
+    "welcome_events": nm.Welcome("5f1d3c", 1.0, takes_events=True),
+    "hello_wanted": nm.HelloWanted(),
+    "rejected": nm.Rejected("another node named n1 is at work here"),
     "cancel_task": m.CancelTask("0123456789ab-1"),
     "task_origin": m.Task(
         id="0123456789ab-2",
@@ -365,10 +366,10 @@ SAMPLES: dict[str, Message] = {
         service="climate",
         origin="iad2",
     ),
-    "pods_set": m.PodsSet("5f1d3c", 2),
-    "set_pods": m.SetPods(2),
-    "home_moved": m.HomeMoved("5f1d3c", "iad2"),
-    "hello_derived": m.Hello(
+    "pods_set": nm.PodsSet("5f1d3c", 2),
+    "set_pods": nm.SetPods(2),
+    "home_moved": nm.HomeMoved("5f1d3c", "iad2"),
+    "hello_derived": nm.Hello(
         node="n1",
         incarnation="5f1d3c",
         history="a81be0",
