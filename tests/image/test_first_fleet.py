@@ -12,11 +12,14 @@ from fleet.testbed.ports import free_ports
 from tests.docs import pages
 from tests.image.pi import CACHE, missing
 
-pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
+pytestmark = [
+    pytest.mark.skipif(bool(missing()), reason=missing()),
+    pytest.mark.timeout(3900),
+]
 PAGE = "docs/use/first-fleet.md"
 # The tests run in a checkout that is set up, on a machine with the packages.
 BEFORE = {"A first fleet, on an emulated Pi", "1. The commands"}
-PATIENCE_S = 2400.0
+PATIENCE_S = 3600.0
 
 
 def test_the_page_works_as_it_is_pasted():
