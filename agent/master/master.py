@@ -31,7 +31,7 @@ from agent.master.lease_plane import LeasePlane, suspended_too
 from agent.master.membership_plane import MembershipPlane
 from agent.master.metrics_plane import MetricsPlane
 from agent.master.node_homes import NodeHomes
-from agent.master.notification_store import NotificationStore
+from agent.master.notification_store import NotificationStore, beside
 from agent.master.operator_plane import MAX_CONNECTIONS, OperatorPlane
 from agent.master.peers import CONFIGURED, Peers
 from agent.master.place import partners_of, place_of, publishers
@@ -123,7 +123,7 @@ class Master:
             self._query_scheduler, self._task_scheduler = schedulers(
                 config, clock, self._state, self._budget, self._rates, self._last_values
             )
-            self._notifications = NotificationStore(_beside(folder, config.state.path), self._say)
+            self._notifications = NotificationStore(beside(folder, config.state.path), self._say)
             undo.callback(self._notifications.close)
             undo.callback(self._writer.drain)
             saved = node_states(self._state, self._notifications)
@@ -495,9 +495,3 @@ class Master:
             topics=self._topics.statuses,
             rooms={area: rooms[area] for each in nodes for area in each.areas if area in rooms},
         )
-
-
-def _beside(folder: Path, state: str) -> Path | None:
-    """The file of the notifications, next to the state if there is one."""
-    path = folder / state
-    return path.with_name(f"{path.stem}-notifications{path.suffix}") if state else None

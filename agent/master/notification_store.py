@@ -169,6 +169,12 @@ STATEMENTS: Final[dict[type, list[tuple[str, Callable[[Any], tuple[Any, ...]]]]]
 }
 
 
+def beside(folder: Path, state: str) -> Path | None:
+    """The store's file, next to the state if there is one."""
+    path = folder / state
+    return path.with_name(f"{path.stem}-notifications{path.suffix}") if state else None
+
+
 class NotificationStore:
     """Writes changes in order, each write atomically.
 
