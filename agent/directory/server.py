@@ -26,7 +26,7 @@ from agent.net.unsent import LARGE
 from agent.runtime.console import listening, operator_log
 from agent.runtime.reactor import Reactor
 from agent.runtime.signals import StopSignal
-from agent.wire.codec import MAX_JSON_COMMAS, MAX_RESULT_BYTES, Decoder, Frame, WireError, encode
+from agent.wire.codec import MAX_RESULT_BYTES, Decoder, Frame, WireError, encode
 from agent.wire.config import ConfigError
 from agent.wire.directory import Denied, DeniedReason, DirectoryReply, DirectoryRequest
 from agent.wire.drs_config import DrsConfig
@@ -49,9 +49,7 @@ class Server:
         self._say = operator_log("sanderling-drs")
         self._address = config.sockets.public
         self._reactor = Reactor(clock)
-        self._decoder: Decoder[DirectoryRequest] = Decoder(
-            DirectoryRequest, max_json_commas=MAX_JSON_COMMAS
-        )
+        self._decoder: Decoder[DirectoryRequest] = Decoder(DirectoryRequest, bounded=True)
         self.counters: Counter[str] = Counter()
         self._store = Store(folder / config.directory.path, mirror=bool(config.mirror.primary))
         if self._store.said:

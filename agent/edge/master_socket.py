@@ -40,7 +40,7 @@ class MasterSocket:
         self._reporter = reporter
         self.malformed = 0  # frames that could not be decoded
         self.dropped = 0  # frames that the socket did not accept
-        self._decoder: codec.Decoder[MasterMessage] = codec.Decoder(MasterMessage)
+        self._decoder: codec.Decoder[MasterMessage] = codec.Decoder(MasterMessage, bounded=True)
         self._context = zmq.Context()
         self._socket: zmq.Socket[bytes] | None = None
         self._all_keys = keys

@@ -92,7 +92,7 @@ class BrokerLinks:
         self._fingerprint = place.scot.fingerprint
         self._handle: Callable[[overlay.Event], None] = _ignore
         self._monitor = LinkMonitor()
-        decoder: Decoder[NeighbourReply] = Decoder(NeighbourReply)
+        decoder: Decoder[NeighbourReply] = Decoder(NeighbourReply, bounded=True)
         self._by_broker: dict[BrokerId, _Link] = {}
         self._by_iad: dict[str, _Link] = {}
         self._by_session: dict[int, _Link] = {}

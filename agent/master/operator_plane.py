@@ -7,10 +7,9 @@ from typing import Final
 from agent.master.request_plane import RequestPlane
 from agent.net.router import Router
 from agent.runtime.reactor import Reactor
-from agent.wire.codec import MAX_JSON_COMMAS
 from agent.wire.messages import Refusal
 from agent.wire.operator import OperatorError
-from agent.wire.unions import OperatorRequest
+from agent.wire.unions import OPERATOR_BULK, OperatorRequest
 
 # Connections of operators and their tools; requests of all take turns by message.
 MAX_CONNECTIONS: Final = 256
@@ -20,9 +19,7 @@ class OperatorPlane(RequestPlane):
     """A refusal carries a line that says why."""
 
     def __init__(self, reactor: Reactor, router: Router) -> None:
-        super().__init__(
-            reactor, router, OperatorRequest, _refusal, max_json_commas=MAX_JSON_COMMAS
-        )
+        super().__init__(reactor, router, OperatorRequest, _refusal, bulk=OPERATOR_BULK)
 
 
 def _refusal(_sender_id: str, _reason: Refusal, line: str) -> OperatorError:

@@ -9,10 +9,10 @@ from agent.net.fair_turns import TOO_MANY, FairTurns
 from agent.net.router import Router
 from agent.runtime.reactor import Reactor
 from agent.scheduling.admission import ClientRates, cost_of
-from agent.wire.codec import MAX_JSON_COMMAS, Frame, glimpse, glimpse_areas
+from agent.wire.codec import Frame, glimpse, glimpse_areas
 from agent.wire.messages import Answer, Coverage, Refusal
 from agent.wire.principals import Sender
-from agent.wire.unions import PublicRequest
+from agent.wire.unions import PUBLIC_BULK, PublicRequest
 
 # A smaller query is decoded in less time than it takes to tell what it is.
 LARGE_QUERY_BYTES: Final = 1_024
@@ -25,7 +25,7 @@ class PublicPlane(RequestPlane):
         # Of queries, and of changes of watches and subscriptions.
         self.rates = ClientRates() if rates is None else rates
         self.turns = FairTurns(router, self._serve, self._over_rate, clock=reactor.clock)
-        super().__init__(reactor, router, PublicRequest, _refusal, max_json_commas=MAX_JSON_COMMAS)
+        super().__init__(reactor, router, PublicRequest, _refusal, bulk=PUBLIC_BULK)
         # Results of nodes end what is open, and are bounded by it; requests are not.
         reactor.serve_last(router.socket)
         reactor.add_timer(self.turns, often=True)

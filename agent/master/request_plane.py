@@ -3,8 +3,8 @@ replies."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from typing import Any
+from collections.abc import Callable, Collection, Hashable
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -16,8 +16,10 @@ from agent.scheduling.shared_budget import payer_of
 from agent.wire.base import Message
 from agent.wire.codec import Decoder, Frame, WireError, encode
 from agent.wire.messages import Answer, Refusal, TaskResult
-from agent.wire.principals import Sender
+from agent.wire.principals import Role, Sender
 
+# Principals whose requests are all small.
+FEW: Final = frozenset[Role]({"client", "node"})
 UNREAD = (
     "the answer was dropped, as too much waits to be read: more than "
     f"{MAX_A_PEER >> 20} MiB by you, or {MAX_BYTES >> 20} MiB by all clients"
@@ -51,12 +53,13 @@ class RequestPlane:
         union: object,
         refuse: Refuse,
         *,
-        max_json_commas: int | None = None,
+        bulk: Collection[tuple[bytes, str]] = (),
     ) -> None:
-        """`max_json_commas` as in `Decoder`."""
+        """`bulk`, as in `Decoder`: messages that only other masters and operators may send, where
+        there are keys."""
         self._reactor = reactor
         self._router = router
-        self._decoder: Decoder[Any] = Decoder(union, max_json_commas=max_json_commas)
+        self._decoder: Decoder[Any] = Decoder(union, bounded=True, bulk=bulk)
         self._refuse = refuse
         self._handlers: dict[type, Handler] = {}
         self.malformed = 0
@@ -109,7 +112,7 @@ class RequestPlane:
     def _take(self, identity: bytes, frame: Frame, sender: Sender) -> None:
         now = self._reactor.clock()
         try:
-            request, codec = self._decoder.decode(frame)
+            request, codec = self._decoder.decode(frame, bulk=sender.role not in FEW)
         except WireError as error:
             self.malformed += 1
             self.refuse(identity, error.codec, error.sender_id, "malformed", str(error))
@@ -119,7 +122,7 @@ class RequestPlane:
 
     def _revoked(self, identity: bytes, frame: Frame) -> None:
         try:
-            request, codec = self._decoder.decode(frame)
+            request, codec = self._decoder.decode(frame, bulk=False)
             sender_id = getattr(request, "id", "")
         except WireError as error:
             sender_id, codec = error.sender_id, error.codec

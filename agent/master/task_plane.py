@@ -45,6 +45,7 @@ from agent.wire.codec import (
 from agent.wire.derived import DerivedTaken
 from agent.wire.messages import CancelTask, Task, TaskResult
 from agent.wire.node_messages import (
+    NODE_BULK,
     Goodbye,
     Heartbeat,
     Hello,
@@ -100,7 +101,9 @@ class TaskPlane:
         self._queries = queries
         self._public = public
         self._nodes = nodes
-        self._decoder: Decoder[NodeMessage] = Decoder(NodeMessage, MAX_SUBTASK_RESULT_BYTES)
+        self._decoder: Decoder[NodeMessage] = Decoder(
+            NodeMessage, MAX_SUBTASK_RESULT_BYTES, bounded=True, bulk=NODE_BULK
+        )
         self._sent_s: dict[int, float] = {}
         self.malformed = 0
         # The event plane's: it takes what a node sends of its events, and acknowledges it.

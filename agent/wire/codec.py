@@ -7,11 +7,12 @@ version of the same major is accepted: unknown fields are ignored, new ones have
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
+from _core.wire.elements import elements
 from agent.wire.base import Message
 from agent.wire.packed import PackedColumn
 
@@ -34,11 +35,24 @@ MAX_SERIES_BYTES: Final = MAX_RESULT_BYTES // 2
 # msgspec checks the length of a JSON array only after decoding all of it, at 0.7 µs per element. A
 # request of 1,024 areas has some 1,100 commas. In MessagePack the length comes first.
 MAX_JSON_COMMAS: Final = 4_096
+# In MessagePack each list states its length, but a key may be repeated, with a list each time: all
+# are decoded, the last one stays. A node's 128 events have 4,700 values; a frame of fewer bytes has
+# fewer values, and is not counted.
+MAX_VALUES: Final = 1 << 14
+# The same of messages that may be as large as their frame, at about 1 µs for a value.
+MAX_BULK_VALUES: Final = 1 << 17
 GLIMPSE_BYTES: Final = 1 << 14
 # Bytes at the start of an undecoded message that are searched for its id.
 ID_WITHIN: Final = 512
 _JSON_ID: Final = re.compile(rb'"id"\s*:\s*"([A-Za-z0-9_.:-]{1,64})"')
 _PACKED_ID: Final = re.compile(rb"\xa2id(?:[\xa1-\xbf]|\xd9[\x20-\x40])([A-Za-z0-9_.:-]{1,64})")
+
+# The type of a message where encoders write it: first.
+_JSON_TYPE: Final = re.compile(rb'\s*\{\s*"type"\s*:\s*"([a-z_]{1,64})"')
+_PACKED_TYPE: Final = re.compile(
+    rb"(?:[\x80-\x8f]|\xde..|\xdf....)\xa4type(?:[\xa1-\xbf]|\xd9[\x20-\x40])([a-z_]{1,64})",
+    re.DOTALL,
+)
 
 _QUERY: Final = re.compile(rb'"type"\s*:\s*"query"|\xa4type\xa5query')
 _PACKED_AREAS: Final = re.compile(rb"\xa5areas\xdc(..)", re.DOTALL)
@@ -119,11 +133,15 @@ class Decoder(Generic[T]):
         self,
         union: Any,
         max_bytes: int = MAX_REQUEST_BYTES,
-        max_json_commas: int | None = None,
+        *,
+        bounded: bool = False,
+        bulk: Collection[tuple[bytes, str]] = (),
     ) -> None:
-        """`max_json_commas` bounds the cost of rejecting an invalid JSON frame."""
+        """`bounded`: a frame of more than MAX_JSON_COMMAS or MAX_VALUES is refused undecoded. The
+        messages of `bulk`, each a codec and a type, may have MAX_BULK_VALUES instead."""
         self._max_bytes = max_bytes
-        self._max_json_commas = max_json_commas
+        self._bounded = bounded
+        self._bulk = frozenset(bulk)
         decoders: dict[bytes, Callable[[memoryview | bytes], T]] = {
             MESSAGEPACK: msgspec.msgpack.Decoder(union, dec_hook=unpack).decode,
             JSON: msgspec.json.Decoder(union, dec_hook=unpack).decode,
@@ -135,20 +153,15 @@ class Decoder(Generic[T]):
             for codec, decode in decoders.items()
         }
 
-    def decode(self, frame: Frame) -> tuple[T, bytes]:
-        """The message in `frame` and its codec; `WireError` if it is invalid."""
+    def decode(self, frame: Frame, *, bulk: bool = True) -> tuple[T, bytes]:
+        """The message in `frame` and its codec; `WireError` if it is invalid. Without `bulk` no
+        message may have more values than others: its sender has no business with those."""
         known = self._by_header.get(bytes(frame[:HEADER_BYTES]))
         if known is None or len(frame) > self._max_bytes:
             raise WireError(self._frame_problem(frame), codec=_codec_of(frame))
         decode, codec = known
-        limit = self._max_json_commas
-        if limit is not None and codec == JSON and _has_more(frame, b",", limit):
-            raise WireError(
-                f"JSON of more than {limit} elements is over the limit; "
-                "a message of so many has to be MessagePack",
-                codec=codec,
-                sender_id=glimpse(frame)[1],
-            )
+        if self._bounded and len(frame) > MAX_JSON_COMMAS:
+            self._check_values(frame, codec, bulk=bulk)
         body = memoryview(frame)[HEADER_BYTES:]
         try:
             return decode(body), codec
@@ -158,6 +171,26 @@ class Decoder(Generic[T]):
             raise WireError(
                 _one_line(str(error)), codec=codec, sender_id=_sender_id(frame, codec)
             ) from None
+
+    def _check_values(self, frame: Frame, codec: bytes, *, bulk: bool) -> None:
+        if bulk and self._bulk and (codec, _type_of(frame, codec)) in self._bulk:
+            most = MAX_BULK_VALUES
+        else:
+            most = MAX_JSON_COMMAS if codec == JSON else MAX_VALUES
+        if codec == JSON:
+            if _has_more(frame, b",", most):
+                raise WireError(
+                    f"JSON of more than {most} elements is over the limit; "
+                    "a message of so many has to be MessagePack",
+                    codec=codec,
+                    sender_id=glimpse(frame)[1],
+                )
+        elif len(frame) > most and elements(frame, HEADER_BYTES, most) > most:
+            raise WireError(
+                f"more than {most} values in one message are over the limit",
+                codec=codec,
+                sender_id=glimpse(frame)[1],
+            )
 
     def _frame_problem(self, frame: Frame) -> str:
         start = bytes(frame[:HEADER_BYTES])
@@ -187,6 +220,13 @@ def _has_more(frame: Frame, character: bytes, limit: int) -> bool:
     return False
 
 
+def _type_of(frame: Frame, codec: bytes) -> str:
+    """The type of an undecoded message that begins with it; else empty. O(1)."""
+    pattern = _JSON_TYPE if codec == JSON else _PACKED_TYPE
+    found = pattern.match(frame, HEADER_BYTES, ID_WITHIN)
+    return "" if found is None else _text(frame, found, codec)
+
+
 def glimpse(frame: Frame) -> tuple[bytes, str]:
     """The codec to answer a frame in, and its message's id if that is near the start: for refusals
     that cost less than decoding. O(1)."""
@@ -195,12 +235,16 @@ def glimpse(frame: Frame) -> tuple[bytes, str]:
     found = pattern.search(frame, HEADER_BYTES, ID_WITHIN)
     if found is None:
         return codec, ""
+    return codec, _text(frame, found, codec)
+
+
+def _text(frame: Frame, found: re.Match[bytes], codec: bytes) -> str:
+    """The text in the first group, whose length is in the byte before in MessagePack."""
     text = found[1].decode()
-    if codec == MESSAGEPACK:
-        # The length is in the byte before.
-        length = frame[found.start(1) - 1]
-        text = text[: length - 0xA0 if length >= 0xA1 else length]
-    return codec, text
+    if codec == JSON:
+        return text
+    length = frame[found.start(1) - 1]
+    return text[: length - 0xA0 if length >= 0xA1 else length]
 
 
 def glimpse_areas(frame: Frame) -> int:

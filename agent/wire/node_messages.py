@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta, field
 
@@ -27,6 +27,7 @@ from agent.wire.base import (
     WireStruct,
 )
 from agent.wire.buckets import BucketMs, Buckets, check_buckets
+from agent.wire.codec import JSON
 from agent.wire.derived import Derived, DerivedTaken
 from agent.wire.messages import Aggregate, Series, Window
 
@@ -200,6 +201,8 @@ class Subtask(Message, frozen=True, tag="subtask", omit_defaults=True):
         check_buckets(self.form, self.window, self.bucket_ms)
 
 
+# In MessagePack readings are packed, and no message has many values.
+NODE_BULK: Final = ((JSON, "subtask_result"),)
 NodeMessage = Hello | Heartbeat | Goodbye | PodsSet | SubtaskResult | NodeEvents | DerivedTaken
 MasterMessage = (
     Welcome | Heartbeat | HelloWanted | Rejected | SetPods | Subtask | EventsTaken | HomeMoved

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from agent.wire.clones import CloneAnswer, CloneQuestion, CloneReport, CloneRequest
+from agent.wire.codec import MESSAGEPACK
 from agent.wire.handover import Handover, MoveReport, MoveRequest
 from agent.wire.leases import LeaseTold
 from agent.wire.market import MarketReply, MarketRequest
@@ -29,6 +32,12 @@ from agent.wire.placement import (
 from agent.wire.push import PushRequest, SentPush
 from agent.wire.topics import Publish, Published, TopicReport, TopicRequest
 from agent.wire.watches import Round, Watching, WatchRequest
+
+# Requests between masters, and an operator's, that may have as many values as fit into a frame.
+PUBLIC_BULK: Final = tuple(
+    (MESSAGEPACK, kind) for kind in ("handover", "join", "overlay_frame", "placement_facts")
+)
+OPERATOR_BULK: Final = ((MESSAGEPACK, "apply_plan"),)
 
 PublicRequest = (
     Query

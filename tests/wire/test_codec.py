@@ -252,7 +252,7 @@ def test_a_frame_that_is_not_copied_out_of_its_socket_says_the_same():
     frames = [encode(s, c) for s, c in itertools.product(SAMPLES.values(), CODECS.values())]
     frames += [mutated(draw.choice(frames), draw) for _ in range(2_000)]
     frames.append(b'10J{"id":"a","x":[' + b"," * 10_000)
-    decoder = Decoder(PublicRequest, max_json_commas=4_096)
+    decoder = Decoder(PublicRequest, bounded=True)
     for frame in frames:
         # Equal as text: a mutated number may be none, which is not equal to itself.
         assert repr(what(decoder, memoryview(frame))) == repr(what(decoder, frame))
@@ -267,7 +267,7 @@ def test_a_large_frame_is_decoded_once_though_it_is_wrong(codec):
 
 
 def test_json_of_more_elements_than_any_message_has_is_refused_before_it_is_decoded():
-    decoder = Decoder(Query, max_json_commas=4_096)
+    decoder = Decoder(Query, bounded=True)
     body = b'{"type":"query","id":"big","areas":[' + b",".join([b'"b1"'] * 5_000)
     # Cut short: a decoder that looked at it would say that the JSON is incomplete.
     with pytest.raises(WireError, match="JSON of more than 4096 elements") as error:
@@ -278,7 +278,7 @@ def test_json_of_more_elements_than_any_message_has_is_refused_before_it_is_deco
 def test_the_largest_query_is_within_the_limit_of_json():
     areas = tuple(f"{n}/" + "/".join(["a" * 64] * 7) for n in range(1_024))
     query = Query("q", areas, Window(last_s=60.0), Slo(99.0, 500.0))
-    decoder = Decoder(Query, max_json_commas=4_096)
+    decoder = Decoder(Query, bounded=True)
     assert decoder.decode(encode(query, JSON))[0] == query
 
 

@@ -1,0 +1,1 @@
+"""Frames of the wire, looked at before they are decoded."""
