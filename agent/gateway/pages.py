@@ -20,7 +20,7 @@ DAY_S: Final = 86_400.0
 NO_PAGE: Final = b"The page of this gateway is not installed; the API is at /api/v1.\n"
 LINK_AGAIN: Final = (
     "This link was used before, or is older than ten minutes. "
-    "On the gateway's host, `fleet gateway link` prints another."
+    "On the gateway's host, `fleet gateway link --config` with its gateway.toml prints another."
 )
 
 

@@ -14,6 +14,7 @@ from agent.gateway.asking import BusyError
 from agent.gateway.problems import Problem, of_refusal
 from agent.gateway.requests import Asked, Endpoint, Parameter, Reply, bad, json_reply
 from agent.gateway.rooms import UNITS
+from agent.wire.areas import covers
 from agent.wire.base import MAX_WINDOW_S, TIMEOUT_FACTOR
 from agent.wire.buckets import MAX_BUCKETS, Buckets, ChannelBuckets
 from agent.wire.codec import HEADER_BYTES, encode
@@ -118,7 +119,7 @@ async def readings(asked: Asked) -> Reply:
         raise bad(f"channel names {len(channels)}; {MAX_CHANNELS_ASKED} are the most")
     points = asked.number("points", 300, 1, MAX_BUCKETS)
     window = _window(asked)
-    services = _services(asked, channels)
+    services = _services(asked, area, channels)
     try:
         queries = [
             Query(
@@ -160,8 +161,8 @@ def _window(asked: Asked) -> Window:
         raise bad(str(error)) from None
 
 
-def _services(asked: Asked, channels: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """The services to ask, and their channels: one that is named, or those whose
+def _services(asked: Asked, area: str, channels: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """The services to ask, and their channels: one that is named, or those of the area whose
     capability is a channel wanted."""
     if service := asked.text("service"):
         return {service: channels}
@@ -172,6 +173,8 @@ def _services(asked: Asked, channels: tuple[str, ...]) -> dict[str, tuple[str, .
     found: dict[str, tuple[str, ...]] = {}
     covered: set[str] = set()
     for each in hub.services:
+        if each.areas and not any(covers(above, area) for above in each.areas):
+            continue
         name, capability = each.name, each.capability
         if not capability:
             return {name: channels}

@@ -320,7 +320,10 @@ class TopicPlane:
             _answer(self._operator, origin, TopicReport(request.id, ok=False, message=NOT_NOW))
             return
         if isinstance(request, RemoveTopic) and (to := self._forgets(request.name)):
-            line = f"that is, what was left of it here: it lives at {to}, and goes on there"
+            line = (
+                f"that is, what was left of it here: it lives at {to}, and goes on there: "
+                f"fleet topic remove {request.name} --iad {to}"
+            )
             report = TopicReport(request.id, ok=True, message=line)
             self._push.topics.when_kept(partial(_answer, self._operator, origin, report))
             return

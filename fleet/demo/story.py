@@ -92,7 +92,7 @@ def verdict(virtual: Runs) -> str:
         f"{policy.upper()} {'misses it for ' + ' and '.join(of) if of else 'keeps it for all'}"
         for policy, of in missed.items()
     ]
-    return f"The promise was 99 of 100: {', '.join(said)}."
+    return f"The promise was 99 of 100. Simulated, {', '.join(said)}."
 
 
 def _share(summary: ClassSummary) -> str:

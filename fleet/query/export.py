@@ -49,6 +49,10 @@ class Options(Struct, frozen=True):
     bucket_s: float | None = None
 
 
+class NothingError(Exception):
+    """No area has an answer."""
+
+
 class RefusedError(Exception):
     """The master refused the query; the text says why."""
 
@@ -96,6 +100,10 @@ def run(
             units = _units(client, options)
             for answer in _answers(client, options, told, now_ms(), pause):
                 told.rows += sink.write(rows_of(answer, options.form, units))
+            if not told.areas:
+                raise NothingError
+    except NothingError:  # the file, if there is one, stays as it was
+        return _say(told, options)
     except RefusedError as error:
         return replies.refused(str(error), options.master)
     except (NoReplyError, ValueError) as error:
@@ -226,9 +234,14 @@ def _say(told: Told, options: Options) -> int:
     missing = told.missing()
     for gap, count in missing[:MAX_SAID]:
         part = "" if count == told.slices else f", of {count} of {told.slices} parts of the window"
-        output.say(f"missing {gap.area}: {gap.message or screen.GAPS[gap.reason]}{part}")
+        near = f"; did you mean {gap.nearest[0]}?" if gap.nearest else ""
+        output.say(f"missing {gap.area}: {gap.message or screen.GAPS[gap.reason]}{near}{part}")
     if len(missing) > MAX_SAID:
         output.say(f"{len(missing) - MAX_SAID} more are missing")
+    if not told.areas:
+        return exits.fail(
+            f"nothing to export; {options.target or 'stdout'} is as it was", exits.FAILED
+        )
     what = {"series": "readings", "aggregate": "aggregates"}.get(options.form, "buckets")
     where = options.target or "stdout"
     areas = f"{len(told.areas)} area{'' if len(told.areas) == 1 else 's'}"

@@ -48,6 +48,11 @@ class Running(msgspec.Struct, frozen=True):
         """Name of the fleet for users."""
         return "demo" if self.kind == "demo" else "fleet of `fleet up`"
 
+    @property
+    def is_of_here(self) -> bool:
+        """Whether it was started in the current folder."""
+        return self.folder == _here()
+
     def address(self, socket: Literal["master", "operator"], iad: str | None = None) -> str | None:
         """The address of a socket of an IAD's master, by default of the one that is asked; None if
         the fleet has no such IAD."""

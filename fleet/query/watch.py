@@ -329,7 +329,7 @@ def summary_line(tally: Tally, slo: Slo, looked_at: int, trigger: str = "") -> s
     late, objective = tally.missed, format_slo(slo)
     text += f"{late} missed the SLO ({objective})" if late else f"none missed {objective}"
     if tally.refused:
-        text += f", {tally.refused} refused"
+        text += f", {tally.refused} refused: nothing was looked at then"
     if tally.empty:
         text += f", {tally.empty} empty"
     if tally.partial:

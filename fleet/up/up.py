@@ -73,6 +73,9 @@ class Options(Struct, frozen=True):
 def up(options: Options) -> int:
     """Start it in the background and wait until a query is answered; the exit status."""
     if found := _running():
+        if found.directory != str(options.directory.resolve()):
+            text = f"one runs already, of {found.directory}: `fleet down` in {found.folder} ends it"
+            return exits.fail(text, exits.FAILED)
         if found.runs != options.runs:
             text = f"it runs already, with {found.runs}: `fleet down` ends it"
             return exits.fail(text, exits.FAILED)
@@ -118,6 +121,9 @@ def down() -> int:
     found = _running()
     if found is None:
         return exits.fail("nothing to end: no `fleet up` runs here", exits.NOTHING)
+    if not found.is_of_here:
+        text = f"the `fleet up` that runs was started in {found.folder}: `fleet down` there ends it"
+        return exits.fail(text, exits.FAILED)
     try:
         process = psutil.Process(found.pid)
         process.send_signal(signal.SIGTERM)

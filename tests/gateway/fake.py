@@ -58,6 +58,7 @@ class FakeFleet:
         self.silent = set()  # IADs whose operator sockets say nothing
         self.is_away = False
         self.refusal = None  # (reason, message) for every query
+        self.services = ()  # instead of one for all areas
         self.alerts = []  # what is kept for the durable subscription: position is the place + 1
         self.acknowledged = 0
         self.watches = 0  # open now
@@ -177,9 +178,8 @@ class FakeClient:
             AreaResult(area, about=About(channels, heard_ms_ago=500), name=name)
             for area, name in self.fleet.areas.items()
         )
-        services = (
-            ServiceInfo("default", areas=tuple({a.split("/")[0] for a in self.fleet.areas})),
-        )
+        everywhere = tuple({area.split("/")[0] for area in self.fleet.areas})
+        services = tuple(self.fleet.services) or (ServiceInfo("default", areas=everywhere),)
         covered = Coverage(len(results), len(results))
         return Answer("q", "complete", 0.2, True, covered, results, services=services)
 

@@ -13,10 +13,11 @@ from agent.gateway import pages, routes, tokens
 from agent.gateway.app import host_name
 from agent.gateway.routes import ENDPOINTS
 from agent.gateway.tokens import ROLES
+from agent.wire.about import ServiceInfo
 from agent.wire.overlay import Notification, Origin
 from testkit.waiting import wait_until
 from tests.gateway.conftest import ask
-from tests.gateway.fake import FakeGateway
+from tests.gateway.fake import FakeFleet, FakeGateway
 from tests.gateway.samples import notification
 
 GUARDED = [each for each in ENDPOINTS if each.role is not None]
@@ -250,6 +251,22 @@ def test_rooms_areas_and_readings(made):
     start = found["start_ms"]
     fixed = f"/api/v1/readings?area=b1/f1/r000&start={start}&end={start + 60_000}&points=1"
     assert ask(made, fixed, token=made.viewer).json["start_ms"] == start
+
+
+def test_readings_come_from_services_that_have_the_area(tmp_path):
+    fleet = FakeFleet()
+    fleet.services = (
+        ServiceInfo("climate", "temperature", areas=("b1/f4",)),
+        ServiceInfo("humidity", "humidity", areas=("b1",)),
+        ServiceInfo("temperature", "temperature", areas=("b1",)),
+    )
+    with FakeGateway(tmp_path, fleet) as made:
+        token = made.token("viewer")
+        ask(made, "/api/v1/services", token=token)
+        found = ask(made, "/api/v1/readings?area=b1/f1/r000&last=1h", token=token)
+        assert found.status == 200
+        asked = {each["service"] for each in fleet.queries if each["form"] == "buckets"}
+        assert asked == {"humidity", "temperature"}
 
 
 @pytest.mark.parametrize(

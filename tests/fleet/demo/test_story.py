@@ -33,8 +33,8 @@ def test_what_the_real_run_did_not_ask_is_a_dash():
 def test_the_verdict_names_who_missed_it():
     missed, kept = [summary("1.2", 0.98, 600.0)], [summary("1.2", 0.99)]
     assert verdict({"fifo": missed, "edfq": kept}) == (
-        "The promise was 99 of 100: FIFO misses it for one room of the slowest owner, EDFQ keeps "
-        "it for all."
+        "The promise was 99 of 100. Simulated, FIFO misses it for one room of the slowest owner, "
+        "EDFQ keeps it for all."
     )
 
 

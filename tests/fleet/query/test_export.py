@@ -255,6 +255,18 @@ def test_what_a_moment_may_mend_is_asked_again(run):
     assert pauses == [1.0, 2.0, 1.0]
 
 
+def test_without_an_answer_a_file_stays_as_it_was(run, tmp_path, capsys):
+    (tmp_path / "out.csv").write_text("of yesterday\n")
+    gap = Missing("b1/f44", "no_node", nearest=("b1/f4",))
+    status, _ = run(Master({1: answer(missing=[gap], status="partial")}), Window(last_s=60.0))
+    assert status == exits.FAILED
+    assert (tmp_path / "out.csv").read_text() == "of yesterday\n"
+    assert [*tmp_path.iterdir()] == [tmp_path / "out.csv"]
+    said = capsys.readouterr().err
+    assert "did you mean b1/f4?" in said
+    assert said.endswith("nothing to export; " + str(tmp_path / "out.csv") + " is as it was\n")
+
+
 def test_a_refusal_leaves_no_file(run, tmp_path, capsys):
     no = answer(status="refused", reason="unknown_service", message="there is no service x")
     status, pauses = run(Master({1: no}), Window(last_s=60.0))

@@ -204,7 +204,7 @@ def test_a_watch_whose_rounds_lack_time_says_how_long_they_waited(bed: Testbed) 
 def test_the_summary_counts() -> None:
     slo = Slo(99.0, 500.0)
     assert summary_line(Tally(1), slo, 1) == "1 round, none missed p99 ≤ 500 ms"
-    text = "5 rounds, 2 missed the SLO (p99 ≤ 500 ms), 1 refused"
+    text = "5 rounds, 2 missed the SLO (p99 ≤ 500 ms), 1 refused: nothing was looked at then"
     assert summary_line(Tally(5, missed=2, refused=1), slo, 5) == text
     assert summary_line(Tally(), slo, 0, "co2 > 3") == "no round came"
     assert summary_line(Tally(), slo, 1, "co2 > 3") == "the trigger never held in 1 round"

@@ -1,5 +1,6 @@
 """`fleet up` from start to end, as in a terminal that closes."""
 
+import contextlib
 import json
 import os
 import signal
@@ -87,6 +88,16 @@ def test_it_answers_outlives_its_terminal_mends_itself_and_ends(fleet, tmp_path)
     other = fleet("up", "--sensor", "synthetic:8")
     assert other.returncode == exits.FAILED
     assert "runs already, with --sensor=synthetic:7 --area=home/room" in other.stderr
+
+    elsewhere = fleet("up", "--directory", str(tmp_path / "other"), "--sensor", "synthetic:7")
+    assert elsewhere.returncode == exits.FAILED
+    assert f"runs already, of {tmp_path}/var/up" in elsewhere.stderr
+    assert not (tmp_path / "other").exists()
+    (tmp_path / "away").mkdir()
+    with contextlib.chdir(tmp_path / "away"):
+        away = fleet("down")
+    assert away.returncode == exits.FAILED
+    assert f"was started in {tmp_path}: `fleet down` there ends it" in away.stderr
 
     agents(tmp_path)["synthetic-7"].send_signal(signal.SIGKILL)
     wait_until(

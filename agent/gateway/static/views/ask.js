@@ -142,6 +142,15 @@ function Result({ answer, asked }) {
   </section>`;
 }
 
+const covers = (above, area) => area === above || area.startsWith(`${above}/`);
+const depth = ({ areas }) => Math.min(...(areas ?? []).map((area) => area.split("/").length), 99);
+
+/** The service that reaches furthest, of those that have the area, if any does. */
+function widest(services, area) {
+  const there = area ? services.filter((each) => (each.areas ?? []).some((above) => covers(above, area))) : [];
+  return [...(there.length ? there : services)].sort((a, b) => depth(a) - depth(b))[0];
+}
+
 export default function Ask({ asked }) {
   const [known, setKnown] = useState([]);
   const [services, setServices] = useState([]);
@@ -158,7 +167,7 @@ export default function Ask({ asked }) {
     allAreas(stop.signal).then((found) => setKnown(offers(found)), () => {});
     get("services", stop.signal).then(({ services: found }) => {
       setServices(found);
-      if (!asked.service && found.length && !found.some(({ name }) => name === "default")) setService(found[0].name);
+      if (!asked.service && found.length && !found.some(({ name }) => name === "default")) setService(widest(found, asked.area).name);
     }, () => {});
     return () => stop.abort();
   }, []);

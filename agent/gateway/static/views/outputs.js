@@ -13,7 +13,7 @@ export default function Outputs() {
   return html`<${Heading} text="Outputs"><p class="lead">Where readings and alerts go besides this page.</p><//>
     <${Answered} of=${found}>${(answer) => {
       const outputs = Array.isArray(answer) ? answer : answer.outputs;
-      if (!outputs.length) return html`<${Note}><p><b>No output is set up.</b> Home Assistant, MQTT, InfluxDB, ntfy and e-mail are sections of <code>gateway.toml</code>; in the demo and with <code>fleet up</code>, of <code>outputs.toml</code> beside it. See <code>docs/use/outputs.md</code>.</p><//>`;
+      if (!outputs.length) return html`<${Note}><p><b>No output is set up.</b> Home Assistant, MQTT, InfluxDB, ntfy and e-mail are sections of <code>gateway.toml</code>; with <code>fleet up</code>, of <code>outputs.toml</code> beside it. The gateway of the demo has none. See <code>docs/use/outputs.md</code>.</p><//>`;
       const ill = outputs.filter((o) => shape(o.state) === "bad");
       return html`<p role="status">${ill.length ? html`<b>${count(ill.length, "output")} of ${outputs.length} ${ill.length === 1 ? "does" : "do"} not deliver.</b>` : outputs.length === 1 ? "The one output delivers." : `All ${count(outputs.length, "output")} deliver.`}</p>
         <${Table} caption="Outputs" hidden head=${["Output", { text: "State" }, { n: "Waiting" }, { n: "Delivered" }, { n: "Failed" }]}
