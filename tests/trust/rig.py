@@ -228,11 +228,14 @@ class Fleet:
         return Client(self.sockets[iad]["public"], self.keys(name, iad))
 
     def status(self, iad: str):
+        try:
+            return self._asked(iad)
+        except NoReplyError as error:
+            raise AssertionError(self.said(iad)) from error
+
+    def _asked(self, iad: str):
         with Operator(self.sockets[iad]["operator"], self.keys("operator", iad)) as operator:
-            try:
-                return operator.status(PATIENCE_MS)
-            except NoReplyError as error:
-                raise AssertionError(self.said(iad)) from error
+            return operator.status(PATIENCE_MS)
 
     def wait_for(self, iad: str, look, holds):
         """As long as its master lives."""
@@ -242,7 +245,11 @@ class Fleet:
             raise AssertionError(self.said(iad)) from error
 
     def wait_until(self, iad: str, condition):
-        return self.wait_for(iad, lambda: self.status(iad), condition)
+        def look():
+            with contextlib.suppress(NoReplyError):  # it may not listen yet
+                return self._asked(iad)
+
+        return self.wait_for(iad, look, lambda found: found is not None and condition(found))
 
 
 def ask(client: Client, latency_ms: float = 5_000.0):
