@@ -90,6 +90,7 @@ OF_A_DEMO = [
     ("docs/use/push.md", "Contents of an alert"),
     ("docs/understand/styles.md", "From a terminal"),
     ("docs/use/subscriptions.md", "From a terminal"),
+    ("docs/use/subscriptions.md", "A limit of your own"),
     ("docs/use/topics.md", "From a terminal"),
     ("docs/use/clones.md", "From a terminal"),
 ]
