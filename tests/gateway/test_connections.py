@@ -13,7 +13,7 @@ import pytest
 from agent.gateway import connections, server
 from testkit.waiting import PATIENCE_S, wait_until
 from tests.gateway.conftest import ask
-from tests.gateway.fake import FakeGateway
+from tests.gateway.fake import FakeFleet, FakeGateway
 from tests.gateway.outputs.smtp_server import make_certificate
 
 MOST = 8
@@ -150,7 +150,7 @@ def test_without_a_file_for_it_a_connection_waits_and_there_is_one_line(
 
 
 def test_before_tls_a_connection_counts_too(tmp_path, opened, https, monkeypatch):
-    monkeypatch.setattr(asyncio.constants, "SSL_HANDSHAKE_TIMEOUT", 1e6)
+    monkeypatch.setattr(connections, "HANDSHAKE_S", 1e6)
     http, context = https
     with FakeGateway(tmp_path, http=http) as made:
         silent = opened(made, MOST + 4)
@@ -162,3 +162,25 @@ def test_before_tls_a_connection_counts_too(tmp_path, opened, https, monkeypatch
         with context.wrap_socket(silent[0], server_hostname="localhost") as wrapped:
             wrapped.sendall(request(made))
             until(wrapped, b"HTTP/1.1 200")
+
+
+def test_large_answers_pass_tls_in_pieces(tmp_path, opened, https):
+    http, context = https
+    with FakeGateway(tmp_path, FakeFleet(200), http=http) as made:
+        (client,) = opened(made)
+        with context.wrap_socket(client, server_hostname="localhost") as wrapped:
+            wrapped.sendall(request(made, "/api/v1/stream", made.token()))
+            got = until(wrapped, b"event: snapshot")
+            got += until(wrapped, b"\n\n")
+            assert got.count(b'"area":') == 200
+            assert len(got) > 1 << 15
+
+
+def test_a_handshake_that_never_comes_is_not_waited_for(tmp_path, opened, https, monkeypatch):
+    monkeypatch.setattr(connections, "HANDSHAKE_S", 0.05)
+    monkeypatch.setattr(asyncio.constants, "SSL_HANDSHAKE_TIMEOUT", 1e6)
+    http, context = https
+    with FakeGateway(tmp_path, http=http) as made:
+        for _ in range(2):  # none keeps its place
+            assert all(is_ended(each) for each in opened(made, MOST))
+        assert made.said == []
