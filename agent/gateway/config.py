@@ -144,7 +144,13 @@ class GatewayHttp(Section, frozen=True):
         ),
     ] = ()
     most_connections: Annotated[
-        int, Meta(ge=8, le=65_536, description="Open connections; beyond it requests get a 503.")
+        int,
+        Meta(
+            ge=8,
+            le=65_536,
+            description="Open connections; fewer if the system's limit of open files is lower. "
+            "Beyond it the host that has most loses its newest idle one.",
+        ),
     ] = 2_000
 
     def __post_init__(self) -> None:

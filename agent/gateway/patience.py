@@ -33,6 +33,12 @@ class Patience:
         return over
 
 
+def is_idle(connection: Any) -> bool:
+    """Whether a connection (uvicorn's protocol) waits for a request, or for the rest of one."""
+    stuck = _stuck(connection)
+    return stuck is not None and stuck[0] == "request"
+
+
 def _stuck(connection: Any) -> tuple[str, object] | None:
     """What a connection waits for, which changes as soon as it gets on; None: for this gateway."""
     if unread := connection.transport.get_write_buffer_size():

@@ -23,6 +23,7 @@ from agent.gateway.alert_log import AlertLog
 from agent.gateway.app import App
 from agent.gateway.asking import Askers
 from agent.gateway.config import GatewayConfig
+from agent.gateway.connections import Listener, Protocol
 from agent.gateway.hub import Hub
 from agent.gateway.operators import Operators
 from agent.gateway.outputs.base import Sources
@@ -33,6 +34,7 @@ from agent.gateway.rooms import Rooms
 from agent.gateway.static_files import read_static
 from agent.gateway.tokens import Access
 from agent.gateway.watching import FromThread, Watched, Watching
+from agent.net.intake import room_for_files
 from agent.net.keys import KeyFiles
 from agent.runtime.console import Say
 from agent.runtime.release import release
@@ -40,7 +42,6 @@ from agent.runtime.signals import StopSignal
 from agent.wire.config import ConfigError
 from agent.wire.messages import Slo
 
-BACKLOG: Final = 256
 # Streams end by themselves when the gateway stops; what does not is cut after so long.
 GRACE_S: Final = 1
 THREADS_S: Final = 0.5
@@ -128,7 +129,11 @@ class Server:
         hub.watcher = watching
         sources = Sources(config.gateway.name, self._folder, hub, gateway.alerts, self._say)
         gateway.outputs.extend(outputs_of(config, sources))
-        server = _Uvicorn(self._uvicorn(App(gateway, time.monotonic)))
+        most = min(config.http.most_connections, room_for_files())
+        server = _Uvicorn(
+            self._uvicorn(App(gateway, time.monotonic)),
+            lambda make: Listener(self.socket, most, make, self._context, self._say),
+        )
 
         def ended() -> None:
             if stop.requested and not gateway.is_stopping:
@@ -155,7 +160,7 @@ class Server:
         try:
             server.on_started = serves
             ended()
-            await server.serve(sockets=[self.socket])
+            await server.serve()
         finally:
             for fileno in stop.filenos:
                 loop.remove_reader(fileno)
@@ -212,12 +217,9 @@ class Server:
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            limit_concurrency=self._config.http.most_connections,
-            backlog=BACKLOG,
             timeout_graceful_shutdown=GRACE_S,
         )
         config.load()
-        config.ssl = self._context
         return config
 
     def close(self) -> None:
@@ -227,12 +229,17 @@ class Server:
 
 
 class _Uvicorn(uvicorn.Server):
-    """Without its signal handlers, with a word when it serves, and not with endless patience."""
+    """Without its signal handlers and its sockets, with a word when it serves, and not with endless
+    patience."""
 
     on_started: Callable[[], None] = staticmethod(lambda: None)
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(
+        self, config: uvicorn.Config, listen: Callable[[Callable[[], Protocol]], Listener]
+    ) -> None:
         super().__init__(config)
+        self._listen = listen
+        self._listener: Listener | None = None
         self._patience = Patience()
 
     async def on_tick(self, counter: int) -> bool:
@@ -249,8 +256,16 @@ class _Uvicorn(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        await super().startup(sockets or [])
+        self._listener = self._listen(
+            lambda: Protocol(self.config, self.server_state, self.lifespan.state)
+        )
         self.on_started()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._listener is not None:
+            self._listener.close()
+        await super().shutdown(sockets)
 
 
 def bound(config: GatewayConfig) -> socket.socket:

@@ -103,13 +103,16 @@ def excess(
     return cut
 
 
-def crowding(hosts: Mapping[Key, Hashable], most: int) -> Key | None:
-    """The connection to close if there are more than `most`: the newest of the host with the most
-    connections. `hosts` are in order of connection."""
+def crowding(
+    hosts: Mapping[Key, Hashable], most: int, is_idle: Callable[[Key], bool] = lambda _: True
+) -> Key | None:
+    """The connection to close if there are more than `most`: the newest idle one of the host with
+    the most connections, or else its newest. `hosts` are in order of connection. O(n)."""
     if len(hosts) <= most:
         return None
     host, _ = Counter(hosts.values()).most_common(1)[0]
-    return next(fd for fd in reversed(list(hosts)) if hosts[fd] == host)
+    newest = [fd for fd in reversed(list(hosts)) if hosts[fd] == host]
+    return next(filter(is_idle, newest), newest[0])
 
 
 class _Settled(NamedTuple):
@@ -200,7 +203,7 @@ class Room:
     own included."""
 
     def __init__(self) -> None:
-        self.most = _room_for_files()
+        self.most = room_for_files()
         self.hosts: dict[tuple[Intake, int], tuple[Intake, str]] = {}
         self.lock = threading.RLock()
 
@@ -470,7 +473,8 @@ class Intake:
             self._untold.clear()
 
 
-def _room_for_files() -> int:
+def room_for_files() -> int:
+    """Connections that the process's limit of open files allows beside its other files."""
     import resource
 
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -58,6 +58,8 @@ def test_the_newest_of_the_host_with_most_makes_room():
     hosts = {4: "a", 5: "b", 6: "a", 7: "c"}
     assert crowding(hosts, 4) is None
     assert crowding(hosts, 3) == 6
+    assert crowding(hosts, 3, lambda fd: fd != 6) == 4
+    assert crowding(hosts, 3, lambda fd: fd == 7) == 6
 
 
 def test_the_sockets_of_a_process_share_its_room_and_the_flooded_one_loses_some(watched):

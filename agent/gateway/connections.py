@@ -1,0 +1,162 @@
+"""Connections: accepted here, counted before TLS begins, and bounded in number.
+
+uvicorn bounds requests, not connections, and asyncio accepts whatever comes: silent connections
+took all places and all open files. At the cap the host with the most connections loses its newest
+idle one (docs/decisions/0075-connections-of-the-gateway.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import time
+from asyncio.sslproto import SSLProtocol
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from agent.gateway.patience import is_idle
+from agent.net.intake import crowding
+from agent.runtime.console import Say
+
+BACKLOG: Final = 256
+# Accepted in one turn of the loop: requests get theirs during a flood of connections.
+AT_ONCE: Final = 32
+HANDSHAKE_S: Final = 5.0
+RETRY_S: Final = 0.1  # after an accept that failed: the kernel keeps the connection
+TELL_S: Final = 1.0
+# asyncio gives each connection with TLS a buffer of this size, at first 256 KiB, for the largest
+# body that is read at once: queries fit one record.
+SSLProtocol.max_size = 16 << 10
+
+
+class Protocol(H11Protocol):
+    """uvicorn's, which tells its end."""
+
+    on_lost: Callable[[], object] = staticmethod(lambda: None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the transport."""
+        super().connection_lost(exc)
+        self.on_lost()
+
+
+class _Accepted:
+    """A connection. Without a protocol it has no transport yet; a protocol without a transport
+    waits for the end of the TLS handshake."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self.task: asyncio.Task[None] | None = None
+        self.protocol: Protocol | None = None
+
+    @property
+    def transport(self) -> asyncio.Transport | None:
+        """The protocol's transport, once it has one."""
+        return None if self.protocol is None else self.protocol.transport
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request of it is being served, and no answer waits to be read."""
+        return self.transport is None or is_idle(self.protocol)
+
+    def close(self) -> None:
+        """Close it at once, whatever it does."""
+        if self.task is not None:
+            self.task.cancel()
+        if self.protocol is None:
+            self.socket.close()
+        elif self.transport is not None:
+            self.transport.abort()
+
+
+class Listener:
+    """Accepts at most `most` connections of `listening`, for the running loop's thread. `say` gets
+    at most one line a second. Accepting one is O(1), at the cap O(connections)."""
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        most: int,
+        make: Callable[[], Protocol],
+        context: ssl.SSLContext | None,
+        say: Say,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._listening = listening
+        self._most = most
+        self._make = make
+        self._context = context
+        self._say = say
+        self._clock = clock
+        self._told_s = -1e9
+        self._hosts: dict[_Accepted, str] = {}  # in order of arrival
+        self._loop = asyncio.get_running_loop()
+        self._retry: asyncio.TimerHandle | None = None
+        listening.setblocking(False)
+        listening.listen(BACKLOG)
+        self._loop.add_reader(listening, self._readable)
+
+    def __len__(self) -> int:
+        return len(self._hosts)
+
+    def close(self) -> None:
+        """Accept no more, and close what is in a handshake; uvicorn closes the rest."""
+        self._loop.remove_reader(self._listening)
+        self._listening.close()
+        if self._retry is not None:
+            self._retry.cancel()
+        for each in list(self._hosts):
+            if each.transport is None:
+                each.close()
+
+    def _readable(self) -> None:
+        for _ in range(AT_ONCE):
+            try:
+                connection, address = self._listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:  # no file, no memory
+                self._tell(f"cannot accept connections: {error.strerror}")
+                self._loop.remove_reader(self._listening)
+                self._retry = self._loop.call_later(
+                    RETRY_S, self._loop.add_reader, self._listening, self._readable
+                )
+                return
+            connection.setblocking(False)
+            self._accepted(_Accepted(connection), str(address[0]))
+
+    def _accepted(self, accepted: _Accepted, host: str) -> None:
+        self._hosts[accepted] = host
+        crowded = crowding(self._hosts, self._most, lambda each: each.is_idle)
+        if crowded is not None:
+            fullest = self._hosts.pop(crowded)
+            self._tell(f"more than {self._most} connections: closed some of {fullest}")
+            crowded.close()
+        if crowded is not accepted:
+            accepted.task = self._loop.create_task(self._serve(accepted))
+
+    async def _serve(self, accepted: _Accepted) -> None:
+        def made() -> Protocol:
+            accepted.protocol = self._make()
+            accepted.protocol.on_lost = partial(self._hosts.pop, accepted, None)
+            return accepted.protocol
+
+        try:
+            await self._loop.connect_accepted_socket(
+                made,
+                accepted.socket,
+                ssl=self._context,
+                ssl_handshake_timeout=HANDSHAKE_S if self._context else None,
+            )
+        except OSError:  # it is gone, or its TLS is none, or too slow
+            self._hosts.pop(accepted, None)
+
+    def _tell(self, line: str) -> None:
+        now = self._clock()
+        if now >= self._told_s + TELL_S:
+            self._told_s = now
+            self._say(f"{line}\n")

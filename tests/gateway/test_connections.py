@@ -1,0 +1,186 @@
+"""Connections are counted when they are accepted: silent ones shut nobody else out."""
+
+import asyncio.constants
+import contextlib
+import logging
+import os
+import resource
+import socket
+import ssl
+
+import pytest
+
+from agent.gateway import connections, server
+from testkit.waiting import PATIENCE_S, wait_until
+from tests.gateway.conftest import ask
+from tests.gateway.fake import FakeFleet, FakeGateway
+from tests.gateway.outputs.smtp_server import make_certificate
+
+MOST = 8
+FLOOD = "127.0.0.2"  # another host than that of `ask`
+TOLD = f"more than {MOST} connections: closed some of {FLOOD}\n"
+
+
+@pytest.fixture
+def opened():
+    """Opens connections from an address."""
+    with contextlib.ExitStack() as stack:
+
+        def opens(made, number=1, source=FLOOD):
+            return [
+                stack.enter_context(
+                    socket.create_connection(("127.0.0.1", made.port), PATIENCE_S, (source, 0))
+                )
+                for _ in range(number)
+            ]
+
+        yield opens
+
+
+@pytest.fixture
+def https(tmp_path):
+    """Sections of a gateway with TLS, and a client's context."""
+    key, certificate = make_certificate(tmp_path)
+    http = {
+        "certificate": str(certificate),
+        "private_key": str(key),
+        "hosts": ["localhost"],
+        "most_connections": MOST,
+    }
+    return http, ssl.create_default_context(cafile=certificate)
+
+
+def request(made, path="/healthz", token=""):
+    lines = [f"GET {path} HTTP/1.1", f"Host: 127.0.0.1:{made.port}"]
+    if token:
+        lines.append(f"Authorization: Bearer {token}")
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def is_ended(connection):
+    """Whether the other end closes it; waits for that, or for data."""
+    try:
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def until(connection, words):
+    got = b""
+    while words not in got:
+        part = connection.recv(1 << 16)
+        assert part, got
+        got += part
+    return got
+
+
+def test_silent_connections_of_a_host_shut_nobody_else_out(tmp_path, opened):
+    with FakeGateway(tmp_path, http={"most_connections": MOST}) as made:
+        silent = opened(made, MOST + 4)
+        assert ask(made, "/healthz").status == 200
+        assert all(is_ended(each) for each in silent[MOST - 1 :])
+        for each in silent[: MOST - 1]:
+            each.sendall(request(made))
+            until(each, b"HTTP/1.1 200")
+        assert TOLD in made.said
+
+
+def test_a_connection_at_work_outlives_an_older_idle_one(tmp_path, opened):
+    with FakeGateway(tmp_path, http={"most_connections": MOST}) as made:
+        idle = opened(made, MOST - 1)
+        (stream,) = opened(made)
+        stream.sendall(request(made, "/api/v1/stream", made.token()))
+        until(stream, b"event: snapshot")
+        assert ask(made, "/healthz").status == 200
+        assert is_ended(idle[-1])
+        made.fleet.raise_alert("b1/f1/r000")
+        until(stream, b"event: alert")
+
+
+def test_a_connection_that_ended_has_no_place(tmp_path, opened):
+    with FakeGateway(tmp_path, http={"most_connections": MOST}) as made:
+        for _ in range(3):
+            for each in opened(made, MOST):
+                each.sendall(request(made).replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+                until(each, b'{"status":"ok"}')
+                assert is_ended(each)
+        assert made.said == []
+
+
+def test_the_limit_of_open_files_is_a_cap_too(tmp_path, opened, monkeypatch):
+    monkeypatch.setattr(server, "room_for_files", lambda: MOST)
+    with FakeGateway(tmp_path) as made:
+        silent = opened(made, MOST + 1)
+        assert is_ended(silent[-1])
+        assert TOLD in made.said
+
+
+def test_without_a_file_for_it_a_connection_waits_and_there_is_one_line(
+    tmp_path, monkeypatch, caplog
+):
+    failed = []
+    tell = connections.Listener._tell
+
+    def counted(listener, line):
+        failed.append(line)
+        tell(listener, line)
+
+    monkeypatch.setattr(connections.Listener, "_tell", counted)
+    monkeypatch.setattr(connections, "RETRY_S", 0.0)
+    monkeypatch.setattr(connections, "TELL_S", 1e9)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with (
+        FakeGateway(tmp_path) as made,
+        socket.socket() as client,
+        caplog.at_level(logging.WARNING, "asyncio"),
+    ):
+        client.settimeout(PATIENCE_S)
+        lowest = os.open(os.devnull, os.O_RDONLY)
+        os.close(lowest)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, limits[1]))
+        try:
+            client.connect(("127.0.0.1", made.port))
+            client.sendall(request(made))
+            wait_until(lambda: len(failed) > 100)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        until(client, b"HTTP/1.1 200")
+        assert made.said == ["cannot accept connections: Too many open files\n"]
+    assert not caplog.records
+
+
+def test_before_tls_a_connection_counts_too(tmp_path, opened, https, monkeypatch):
+    monkeypatch.setattr(connections, "HANDSHAKE_S", 1e6)
+    http, context = https
+    with FakeGateway(tmp_path, http=http) as made:
+        silent = opened(made, MOST + 4)
+        (honest,) = opened(made, source="127.0.0.1")
+        with context.wrap_socket(honest, server_hostname="localhost") as wrapped:
+            wrapped.sendall(request(made))
+            until(wrapped, b"HTTP/1.1 200")
+        assert all(is_ended(each) for each in silent[MOST - 1 :])
+        with context.wrap_socket(silent[0], server_hostname="localhost") as wrapped:
+            wrapped.sendall(request(made))
+            until(wrapped, b"HTTP/1.1 200")
+
+
+def test_large_answers_pass_tls_in_pieces(tmp_path, opened, https):
+    http, context = https
+    with FakeGateway(tmp_path, FakeFleet(200), http=http) as made:
+        (client,) = opened(made)
+        with context.wrap_socket(client, server_hostname="localhost") as wrapped:
+            wrapped.sendall(request(made, "/api/v1/stream", made.token()))
+            got = until(wrapped, b"event: snapshot")
+            got += until(wrapped, b"\n\n")
+            assert got.count(b'"area":') == 200
+            assert len(got) > 1 << 15
+
+
+def test_a_handshake_that_never_comes_is_not_waited_for(tmp_path, opened, https, monkeypatch):
+    monkeypatch.setattr(connections, "HANDSHAKE_S", 0.05)
+    monkeypatch.setattr(asyncio.constants, "SSL_HANDSHAKE_TIMEOUT", 1e6)
+    http, context = https
+    with FakeGateway(tmp_path, http=http) as made:
+        for _ in range(2):  # none keeps its place
+            assert all(is_ended(each) for each in opened(made, MOST))
+        assert made.said == []
