@@ -179,7 +179,7 @@ def test_large_answers_pass_tls_in_pieces(tmp_path, opened, https):
 def test_a_handshake_that_never_comes_is_not_waited_for(tmp_path, opened, https, monkeypatch):
     monkeypatch.setattr(connections, "HANDSHAKE_S", 0.05)
     monkeypatch.setattr(asyncio.constants, "SSL_HANDSHAKE_TIMEOUT", 1e6)
-    http, context = https
+    http, _context = https
     with FakeGateway(tmp_path, http=http) as made:
         for _ in range(2):  # none keeps its place
             assert all(is_ended(each) for each in opened(made, MOST))
