@@ -248,9 +248,12 @@ def round_lines(each: Round, now_s: float) -> list[Text]:
     if answer.status == "refused":
         return [*lines, Text(f"{'':8}{answer.message or answer.reason}", style="red")]
     summaries = summarize(answer)
-    channels = channels_of(summaries)
-    width = max((len(area.label) for area in summaries), default=0)
-    lines += [text for area in summaries for text in _area_lines(area, channels, width)]
+    shown = [area for area in summaries if area.area in each.fired] or summaries
+    channels = channels_of(shown)
+    width = max((len(area.label) for area in shown), default=0)
+    lines += [text for area in shown for text in _area_lines(area, channels, width)]
+    if others := len(summaries) - len(shown):
+        lines.append(Text(f"{'':8}{others} other area{'s' * (others != 1)}", style="dim"))
     lines += [Text(f"{'':8}{gap}", style="yellow") for gap in screen.gap_lines(answer)]
     return lines
 

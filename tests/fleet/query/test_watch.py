@@ -148,6 +148,15 @@ def test_a_partial_round_says_what_is_missing() -> None:
     assert lines[2] == "        missing b1/f5: its edge node is down"
 
 
+def test_a_trigger_shows_the_areas_where_it_fired() -> None:
+    aggregate = Aggregate(0, 1, {"temperature": ChannelAggregate(1, 21.0, 21.5, 22.0)})
+    results = tuple(AreaResult(f"b1/f{number}", aggregate=aggregate) for number in range(4))
+    answer = Answer("w.1", "complete", 5.0, True, Coverage(4, 4), results=results)
+    lines = [line.plain for line in round_lines(Round("w", 1, 0, 0, 1, answer, ("b1/f2",)), 1.0)]
+    assert [line.split()[0] for line in lines[1:]] == ["b1/f2", "3"]
+    assert lines[-1] == "        3 other areas"
+
+
 def test_a_round_whose_other_areas_no_time_would_bring_missed_no_slo() -> None:
     gap = Missing("b9", "no_node")
     answer = Answer("w.1", "partial", 0.2, False, Coverage(0, 1), missing=(gap,))
