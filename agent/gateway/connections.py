@@ -11,6 +11,7 @@ import asyncio
 import socket
 import ssl
 import time
+from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -24,8 +25,12 @@ from agent.runtime.console import Say
 BACKLOG: Final = 256
 # Accepted in one turn of the loop: requests get theirs during a flood of connections.
 AT_ONCE: Final = 32
+HANDSHAKE_S: Final = 5.0
 RETRY_S: Final = 0.1  # after an accept that failed: the kernel keeps the connection
 TELL_S: Final = 1.0
+# asyncio gives each connection with TLS a buffer of this size, at first 256 KiB, for the largest
+# body that is read at once: queries fit one record.
+SSLProtocol.max_size = 16 << 10
 
 
 class Protocol(H11Protocol):
@@ -141,7 +146,12 @@ class Listener:
             return accepted.protocol
 
         try:
-            await self._loop.connect_accepted_socket(made, accepted.socket, ssl=self._context)
+            await self._loop.connect_accepted_socket(
+                made,
+                accepted.socket,
+                ssl=self._context,
+                ssl_handshake_timeout=HANDSHAKE_S if self._context else None,
+            )
         except OSError:  # it is gone, or its TLS is none, or too slow
             self._hosts.pop(accepted, None)
 
