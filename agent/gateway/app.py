@@ -18,6 +18,7 @@ from agent.gateway.pages import cookie_name
 from agent.gateway.problems import Problem
 from agent.gateway.requests import JSON, Asked, Endpoint, Gateway, Reply, Stream
 from agent.gateway.tokens import Caller
+from agent.net.zap import HandshakeLimit
 from agent.runtime.token_bucket import TokenBucket
 
 MIN_PACKED: Final = 1_024
@@ -27,6 +28,9 @@ LOOPBACK_NAMES: Final = frozenset(("localhost", "127.0.0.1", "[::1]"))
 SAFE: Final = frozenset(("GET", "HEAD"))
 BURST_S: Final = 2.0  # a token may use so many seconds' worth of its rate at once
 MAX_BUCKETS: Final = 4_096
+# Requests of one host without a valid token: those of many pages being opened.
+STRANGERS_BURST: Final = 500
+STRANGERS_PER_S: Final = 50.0
 HEADERS: Final[tuple[tuple[bytes, bytes], ...]] = (
     (
         b"content-security-policy",
@@ -56,6 +60,7 @@ class App:
         self._hosts = allowed_hosts(self._http)
         self._proxies = frozenset(ip_address(each) for each in self._http.proxies)
         self._buckets: dict[str, TokenBucket] = {}
+        self._strangers = HandshakeLimit(STRANGERS_BURST, STRANGERS_PER_S)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -107,9 +112,18 @@ class App:
         )
 
     async def _reply(self, request: Request) -> Reply | Stream:
+        caller = self._caller(request)
+        if caller is None and not self._strangers.admits(self._host(request), self._clock()):
+            # Further requests that came with it are not read.
+            raise Problem(
+                429,
+                "over_rate",
+                f"more than {STRANGERS_PER_S:g} requests a second of this host without a token",
+                retry_after_s=1,
+                headers={"Connection": "close"},
+            )
         self._check_way(request)
         endpoint = _endpoint(request)
-        caller = self._caller(request)
         if endpoint.role is not None:
             if caller is None:
                 raise Problem(
@@ -138,7 +152,7 @@ class App:
     def _check_way(self, request: Request) -> None:
         """Refuse what comes round the proxy, for another name (DNS rebinding), or from another
         site."""
-        peer = request.client.host if request.client is not None else ""
+        peer = _peer(request)
         if self._proxies and not is_loopback(peer) and not self._is_proxy(peer):
             raise Problem(403, "not_authorised", "only the proxies named may connect")
         hosts = request.headers.getlist("host")
@@ -164,9 +178,16 @@ class App:
         """Whether the browser came by https, to this process or to a proxy of ours."""
         if request.scope.get("scheme") == "https":
             return True
-        peer = request.client.host if request.client is not None else ""
         told = request.headers.get("x-forwarded-proto", "")
-        return told == "https" and self._is_proxy(peer)
+        return told == "https" and self._is_proxy(_peer(request))
+
+    def _host(self, request: Request) -> str:
+        """The address that a request is from: behind a proxy of ours, the one that it names."""
+        peer = _peer(request)
+        if not self._is_proxy(peer):
+            return peer
+        told = ",".join(request.headers.getlist("x-forwarded-for"))
+        return told.rpartition(",")[2].strip()[:64] or peer
 
     def _caller(self, request: Request) -> Caller | None:
         """The caller: by the token, or else by the cookie."""
@@ -218,6 +239,11 @@ def host_name(header: str) -> str:
     if colon and name != header and not (port.isascii() and port.isdigit()):
         return ""
     return name.lower()
+
+
+def _peer(request: Request) -> str:
+    """The other end's address; empty if it has gone."""
+    return request.client.host if request.client is not None else ""
 
 
 def _endpoint(request: Request) -> Endpoint:

@@ -1,5 +1,6 @@
 """Every route over a real socket: who gets in and who does not, and what each says."""
 
+import contextlib
 import gzip
 import json
 import socket
@@ -9,12 +10,12 @@ import jsonschema
 import pytest
 from msgspec.structs import replace
 
-from agent.gateway import pages, routes, tokens
+from agent.gateway import app, pages, routes, tokens
 from agent.gateway.app import host_name
 from agent.gateway.routes import ENDPOINTS
 from agent.gateway.tokens import ROLES
 from agent.wire.overlay import Notification, Origin
-from testkit.waiting import wait_until
+from testkit.waiting import PATIENCE_S, wait_until
 from tests.gateway.conftest import ask
 from tests.gateway.fake import FakeGateway
 from tests.gateway.samples import notification
@@ -96,6 +97,39 @@ def test_a_token_has_a_rate(made):
     assert (got[10].status, got[10].reason) == (429, "over_rate")
     assert int(got[10].headers["retry-after"]) > 100
     assert ask(made, "/api/v1/session", token=made.viewer).status == 200
+
+
+def test_a_host_has_a_rate_without_a_token(tmp_path, monkeypatch):
+    monkeypatch.setattr(app, "STRANGERS_BURST", 3)
+    monkeypatch.setattr(app, "STRANGERS_PER_S", 0.001)
+    http = {"proxies": ["127.0.0.1"], "hosts": ["rooms.example"]}
+    with FakeGateway(tmp_path, http=http) as made:
+        token = made.token("viewer")
+        for _ in range(5):  # requests with a token do not count
+            assert ask(made, "/api/v1/session", token=token).status == 200
+        paths = ("/api/v1/session", "/nowhere", "/healthz", "/api/v1/session", "/healthz")
+        got = [ask(made, path, token="wrong") for path in paths]
+        assert [each.status for each in got] == [401, 404, 200, 429, 429]
+        assert got[3].reason == "over_rate"
+        assert int(got[3].headers["retry-after"]) >= 1
+        assert got[3].headers["connection"] == "close"
+        assert ask(made, "/api/v1/session", token=token).status == 200
+        # Hosts behind a proxy are told apart by what it adds.
+        for host, status in (("10.0.0.7", 401), ("1.2.3.4, 127.0.0.1", 429)):
+            assert ask(made, "/api/v1/session", X_Forwarded_For=host).status == status
+
+
+def test_requests_after_one_over_the_rate_are_not_served(tmp_path, monkeypatch):
+    monkeypatch.setattr(app, "STRANGERS_BURST", 2)
+    monkeypatch.setattr(app, "STRANGERS_PER_S", 0.001)
+    with FakeGateway(tmp_path) as made:
+        line = f"GET /api/v1/session HTTP/1.1\r\nHost: 127.0.0.1:{made.port}\r\n\r\n".encode()
+        with socket.create_connection(("127.0.0.1", made.port), timeout=PATIENCE_S) as connection:
+            connection.sendall(50 * line)
+            with contextlib.suppress(ConnectionResetError):
+                while connection.recv(1 << 16):
+                    pass
+        assert made.gateway.counted == {("GET", 401): 2, ("GET", 429): 1}
 
 
 # --- browsers ------------------------------------------------------------------------------------
