@@ -436,6 +436,23 @@ def test_alerts_without_messages_of_topics(made, monkeypatch):
     assert len(whole) == 12
 
 
+@pytest.mark.parametrize("of", ["all", "alerts"])
+def test_a_page_of_alerts_has_a_mebibyte(made, of):
+    log = made.gateway.alerts
+    large = {f"a{n}": 500 * "x" for n in range(30)} | {"iad": "iad1", "kind": "cleared"}
+    wanted = [log.append(Notification(Origin("iad1", "t", n), 7, large)) for n in range(100)]
+    found, cursor = [], ""
+    while cursor is not None:
+        path = f"/api/v1/alerts?of={of}&limit=1000{cursor and f'&cursor={cursor}'}"
+        got = ask(made, path, token=made.viewer)
+        assert len(got.body) < 5 << 18
+        found += [each["position"] for each in got.json["alerts"]]
+        cursor = got.json["cursor"]
+    assert found[:100] == wanted[::-1]
+    assert len(set(found)) == len(found)
+    assert found[-1] >= log.oldest
+
+
 def test_alerts_page_by_page_and_what_is_raised(made):
     log = made.gateway.alerts
     before = log.newest
