@@ -23,6 +23,8 @@ from agent.runtime.token_bucket import TokenBucket
 
 MIN_PACKED: Final = 1_024
 LONG: Final = 65_536  # takes the loop milliseconds to compress
+# Long bodies that are being sent, together; one alone may be larger.
+MAX_SENDING_BYTES: Final = 64 << 20
 PACKED_TYPES: Final = (JSON, "text/")
 LOOPBACK_NAMES: Final = frozenset(("localhost", "127.0.0.1", "[::1]"))
 SAFE: Final = frozenset(("GET", "HEAD"))
@@ -60,6 +62,7 @@ class App:
         self._hosts = allowed_hosts(self._http)
         self._proxies = frozenset(ip_address(each) for each in self._http.proxies)
         self._buckets: dict[str, TokenBucket] = {}
+        self._sending_bytes = 0
         self._strangers = HandshakeLimit(STRANGERS_BURST, STRANGERS_PER_S)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -88,8 +91,7 @@ class App:
         try:
             reply = await self._reply(request)
         except Problem as problem:
-            headers = (*problem.headers.items(), ("Cache-Control", "no-store"))
-            reply = Reply(problem.body, problems.MEDIA_TYPE, problem.status, headers)
+            reply = _refusal(problem)
         except ClientDisconnect:
             raise
         except Exception as error:  # noqa: BLE001 - a fault of one request ends no other
@@ -102,7 +104,21 @@ class App:
             except Exception as error:  # noqa: BLE001 - it ends this stream, which is opened again
                 self._fault(request, error)
         else:
+            await self._send(request, reply, send)
+
+    async def _send(self, request: Request, reply: Reply, send: Send) -> None:
+        """Send a reply; a long body counts until it was taken, or the connection is gone."""
+        size = len(reply.body) if len(reply.body) >= LONG else 0
+        if size and self._sending_bytes and self._sending_bytes + size > MAX_SENDING_BYTES:
+            problem = Problem(
+                503, "busy", "too many long answers are being sent", retry_after_s=problems.RETRY_S
+            )
+            reply, size = _refusal(problem), 0
+        self._sending_bytes += size
+        try:
             await _send(request, reply, send)
+        finally:
+            self._sending_bytes -= size
 
     def _fault(self, request: Request, error: Exception) -> None:
         last = traceback.extract_tb(error.__traceback__)[-1]
@@ -269,6 +285,11 @@ def _cookie(request: Request, name: str) -> str:
     return found[0] if len(set(found)) == 1 else ""
 
 
+def _refusal(problem: Problem) -> Reply:
+    headers = (*problem.headers.items(), ("Cache-Control", "no-store"))
+    return Reply(problem.body, problems.MEDIA_TYPE, problem.status, headers)
+
+
 async def _send(request: Request, reply: Reply, send: Send) -> None:
     body, headers = reply.body, list(reply.headers)
     if (
@@ -286,4 +307,8 @@ async def _send(request: Request, reply: Reply, send: Send) -> None:
         headers += [("Content-Type", reply.media_type), ("Content-Length", str(len(body)))]
     raw = [(key.lower().encode("latin-1"), value.encode("latin-1")) for key, value in headers]
     await send({"type": "http.response.start", "status": reply.status, "headers": raw})
-    await send({"type": "http.response.body", "body": b"" if request.method == "HEAD" else body})
+    body = b"" if request.method == "HEAD" else body
+    await send({"type": "http.response.body", "body": body, "more_body": len(body) >= LONG})
+    if len(body) >= LONG:
+        # uvicorn takes it when the connection has taken what was before it, or has gone.
+        await send({"type": "http.response.body", "body": b""})

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from agent.gateway import app, pages, routes, tokens
 from agent.gateway.app import host_name
+from agent.gateway.requests import Reply
 from agent.gateway.routes import ENDPOINTS
 from agent.gateway.tokens import ROLES
 from agent.wire.overlay import Notification, Origin
@@ -612,6 +613,42 @@ def test_a_fault_of_an_endpoint_is_one_problem_and_one_line(made, monkeypatch):
     [line] = made.said
     assert "ZeroDivisionError: by nothing" in line
     made.said.clear()
+
+
+def test_long_answers_that_nobody_reads_are_bounded(tmp_path, monkeypatch):
+    """More than the kernel keeps for a connection."""
+    long = Reply(b"x" * (24 << 20), "application/octet-stream")
+
+    async def answers(_asked):
+        return long
+
+    large = routes.BY_PATH["/healthz"]["GET"]._replace(serve=answers)
+    with FakeGateway(tmp_path) as made:
+        token = made.token()
+        with monkeypatch.context() as patched, contextlib.ExitStack() as stack:
+            patched.setitem(routes.BY_PATH["/healthz"], "GET", large)
+            unread = [
+                stack.enter_context(
+                    socket.create_connection(("127.0.0.1", made.port), timeout=PATIENCE_S)
+                )
+                for _ in range(2)
+            ]
+            for each in unread:
+                each.sendall(
+                    f"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:{made.port}\r\n\r\n".encode()
+                )
+                assert each.recv(12) == b"HTTP/1.1 200"
+            got = ask(made, "/healthz")
+            assert (got.status, got.reason) == (503, "busy")
+            assert got.headers["retry-after"] == "1"
+            assert ask(made, "/api/v1/session", token=token).status == 200
+            for each in unread:
+                each.close()
+            got = wait_until(lambda: ask(made, "/healthz"), lambda found: found.status == 200)
+            assert got.body == long.body
+            for _ in range(3):  # what was taken counts no more
+                wait_until(lambda: ask(made, "/healthz"), lambda found: found.status == 200)
+        assert ask(made, "/healthz").json == {"status": "ok"}
 
 
 def test_static_files_have_a_fingerprint(made, monkeypatch):
