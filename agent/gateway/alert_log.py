@@ -47,6 +47,7 @@ COMMIT;
 # The newest are also kept in memory: who keeps up reads no disk.
 MAX_IN_MEMORY: Final = 256
 MAX_READ: Final = 1_000
+MAX_PAGE_BYTES: Final = 1 << 20
 MAX_RAISED: Final = 10_000
 TRIM_EVERY: Final = 64
 DAY_MS: Final = 86_400_000
@@ -269,6 +270,11 @@ class AlertLog:
         """The last position; 0 if there was none yet."""
         return self._newest
 
+    @property
+    def oldest(self) -> int:
+        """The first position that is kept; one after the newest if there is none."""
+        return self._oldest
+
     def read_recent(self, after: int, limit: int = 100) -> list[Logged] | None:
         """As `read`, without waiting for the disk; None if that is needed."""
         recent, oldest = self._recent, self._oldest
@@ -309,13 +315,20 @@ class AlertLog:
         return [_logged(row) for row in rows]
 
     def before(self, position: int | None, limit: int = 100) -> list[Logged]:
-        """Up to `limit` entries before that position, or the newest; the newest first."""
+        """Up to `limit` entries before that position, or the newest; the newest first. Together
+        they have at most 1 MiB, unless the first has more."""
+        rows: list[tuple[int, int, bytes]] = []
+        size = 0
         with self._lock:
-            rows = self._file.execute(
+            for row in self._file.execute(
                 "SELECT position, received_ms, body FROM logged WHERE position < ?"
                 " ORDER BY position DESC LIMIT ?",
                 (self._newest + 1 if position is None else position, min(limit, MAX_READ)),
-            ).fetchall()
+            ):
+                size += len(row[2])
+                if rows and size > MAX_PAGE_BYTES:
+                    break
+                rows.append(row)
         return [_logged(row) for row in rows]
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:

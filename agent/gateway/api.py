@@ -237,7 +237,8 @@ async def alerts(asked: Asked) -> Reply:
     most = limit if of == ALL else MAX_READ
     read = await asyncio.to_thread(log.before, before, most)
     found = [entry for entry in read if of == ALL or is_alert(entry)][:limit]
-    last = found[-1] if len(found) == limit else read[-1] if len(read) == most else None
+    is_rest = not read or (len(read) < most and read[-1].position <= log.oldest)
+    last = found[-1] if len(found) == limit else None if is_rest else read[-1]
     more = None if last is None else str(last.position)
     return json_reply(AlertsPage([alert_item(entry) for entry in found], more))
 

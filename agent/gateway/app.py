@@ -18,15 +18,21 @@ from agent.gateway.pages import cookie_name
 from agent.gateway.problems import Problem
 from agent.gateway.requests import JSON, Asked, Endpoint, Gateway, Reply, Stream
 from agent.gateway.tokens import Caller
+from agent.net.zap import HandshakeLimit
 from agent.runtime.token_bucket import TokenBucket
 
 MIN_PACKED: Final = 1_024
 LONG: Final = 65_536  # takes the loop milliseconds to compress
+# Long bodies that are being sent, together; one alone may be larger.
+MAX_SENDING_BYTES: Final = 64 << 20
 PACKED_TYPES: Final = (JSON, "text/")
 LOOPBACK_NAMES: Final = frozenset(("localhost", "127.0.0.1", "[::1]"))
 SAFE: Final = frozenset(("GET", "HEAD"))
 BURST_S: Final = 2.0  # a token may use so many seconds' worth of its rate at once
 MAX_BUCKETS: Final = 4_096
+# Requests of one host without a valid token: those of many pages being opened.
+STRANGERS_BURST: Final = 500
+STRANGERS_PER_S: Final = 50.0
 HEADERS: Final[tuple[tuple[bytes, bytes], ...]] = (
     (
         b"content-security-policy",
@@ -56,6 +62,8 @@ class App:
         self._hosts = allowed_hosts(self._http)
         self._proxies = frozenset(ip_address(each) for each in self._http.proxies)
         self._buckets: dict[str, TokenBucket] = {}
+        self._sending_bytes = 0
+        self._strangers = HandshakeLimit(STRANGERS_BURST, STRANGERS_PER_S)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -83,8 +91,7 @@ class App:
         try:
             reply = await self._reply(request)
         except Problem as problem:
-            headers = (*problem.headers.items(), ("Cache-Control", "no-store"))
-            reply = Reply(problem.body, problems.MEDIA_TYPE, problem.status, headers)
+            reply = _refusal(problem)
         except ClientDisconnect:
             raise
         except Exception as error:  # noqa: BLE001 - a fault of one request ends no other
@@ -97,7 +104,21 @@ class App:
             except Exception as error:  # noqa: BLE001 - it ends this stream, which is opened again
                 self._fault(request, error)
         else:
+            await self._send(request, reply, send)
+
+    async def _send(self, request: Request, reply: Reply, send: Send) -> None:
+        """Send a reply; a long body counts until it was taken, or the connection is gone."""
+        size = len(reply.body) if len(reply.body) >= LONG else 0
+        if size and self._sending_bytes and self._sending_bytes + size > MAX_SENDING_BYTES:
+            problem = Problem(
+                503, "busy", "too many long answers are being sent", retry_after_s=problems.RETRY_S
+            )
+            reply, size = _refusal(problem), 0
+        self._sending_bytes += size
+        try:
             await _send(request, reply, send)
+        finally:
+            self._sending_bytes -= size
 
     def _fault(self, request: Request, error: Exception) -> None:
         last = traceback.extract_tb(error.__traceback__)[-1]
@@ -107,9 +128,18 @@ class App:
         )
 
     async def _reply(self, request: Request) -> Reply | Stream:
+        caller = self._caller(request)
+        if caller is None and not self._strangers.admits(self._host(request), self._clock()):
+            # Further requests that came with it are not read.
+            raise Problem(
+                429,
+                "over_rate",
+                f"more than {STRANGERS_PER_S:g} requests a second of this host without a token",
+                retry_after_s=1,
+                headers={"Connection": "close"},
+            )
         self._check_way(request)
         endpoint = _endpoint(request)
-        caller = self._caller(request)
         if endpoint.role is not None:
             if caller is None:
                 raise Problem(
@@ -138,7 +168,7 @@ class App:
     def _check_way(self, request: Request) -> None:
         """Refuse what comes round the proxy, for another name (DNS rebinding), or from another
         site."""
-        peer = request.client.host if request.client is not None else ""
+        peer = _peer(request)
         if self._proxies and not is_loopback(peer) and not self._is_proxy(peer):
             raise Problem(403, "not_authorised", "only the proxies named may connect")
         hosts = request.headers.getlist("host")
@@ -164,9 +194,16 @@ class App:
         """Whether the browser came by https, to this process or to a proxy of ours."""
         if request.scope.get("scheme") == "https":
             return True
-        peer = request.client.host if request.client is not None else ""
         told = request.headers.get("x-forwarded-proto", "")
-        return told == "https" and self._is_proxy(peer)
+        return told == "https" and self._is_proxy(_peer(request))
+
+    def _host(self, request: Request) -> str:
+        """The address that a request is from: behind a proxy of ours, the one that it names."""
+        peer = _peer(request)
+        if not self._is_proxy(peer):
+            return peer
+        told = ",".join(request.headers.getlist("x-forwarded-for"))
+        return told.rpartition(",")[2].strip()[:64] or peer
 
     def _caller(self, request: Request) -> Caller | None:
         """The caller: by the token, or else by the cookie."""
@@ -220,6 +257,11 @@ def host_name(header: str) -> str:
     return name.lower()
 
 
+def _peer(request: Request) -> str:
+    """The other end's address; empty if it has gone."""
+    return request.client.host if request.client is not None else ""
+
+
 def _endpoint(request: Request) -> Endpoint:
     # As it came: `request.url` is put together from Host and path, and not everything makes one.
     methods = routes.find(request.scope["path"])
@@ -243,6 +285,11 @@ def _cookie(request: Request, name: str) -> str:
     return found[0] if len(set(found)) == 1 else ""
 
 
+def _refusal(problem: Problem) -> Reply:
+    headers = (*problem.headers.items(), ("Cache-Control", "no-store"))
+    return Reply(problem.body, problems.MEDIA_TYPE, problem.status, headers)
+
+
 async def _send(request: Request, reply: Reply, send: Send) -> None:
     body, headers = reply.body, list(reply.headers)
     if (
@@ -260,4 +307,8 @@ async def _send(request: Request, reply: Reply, send: Send) -> None:
         headers += [("Content-Type", reply.media_type), ("Content-Length", str(len(body)))]
     raw = [(key.lower().encode("latin-1"), value.encode("latin-1")) for key, value in headers]
     await send({"type": "http.response.start", "status": reply.status, "headers": raw})
-    await send({"type": "http.response.body", "body": b"" if request.method == "HEAD" else body})
+    body = b"" if request.method == "HEAD" else body
+    await send({"type": "http.response.body", "body": body, "more_body": len(body) >= LONG})
+    if len(body) >= LONG:
+        # uvicorn takes it when the connection has taken what was before it, or has gone.
+        await send({"type": "http.response.body", "body": b""})

@@ -31,7 +31,8 @@ Decide = Callable[[str, str], str | None]
 
 
 class HandshakeLimit:
-    """Connections per key: a token bucket each. Pure; times are arguments. Amortised O(1)."""
+    """Connections per key, or requests per host: a token bucket each. Pure; times are arguments.
+    Amortised O(1)."""
 
     def __init__(self, burst: int = BURST, rate_per_s: float = RATE_PER_S) -> None:
         self._burst = burst

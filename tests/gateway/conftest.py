@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
+from agent.gateway import app
 from testkit.waiting import PATIENCE_S
 from tests.gateway.fake import FakeGateway
 
@@ -108,9 +109,11 @@ class Reader:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A gateway with four areas; tests of a module share it."""
-    with FakeGateway(tmp_path_factory.mktemp("gateway")) as started:
-        started.viewer = started.token("viewer", rate_per_s=10_000)
-        started.asker = started.token("asker", rate_per_s=10_000)
-        started.operator = started.token("operator", rate_per_s=10_000)
-        yield started
+    """A gateway with four areas that tests of a module share, as do those who have no token."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(app, "STRANGERS_BURST", 1e9)
+        with FakeGateway(tmp_path_factory.mktemp("gateway")) as started:
+            started.viewer = started.token("viewer", rate_per_s=10_000)
+            started.asker = started.token("asker", rate_per_s=10_000)
+            started.operator = started.token("operator", rate_per_s=10_000)
+            yield started

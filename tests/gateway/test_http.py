@@ -1,5 +1,6 @@
 """Every route over a real socket: who gets in and who does not, and what each says."""
 
+import contextlib
 import gzip
 import json
 import socket
@@ -9,13 +10,14 @@ import jsonschema
 import pytest
 from msgspec.structs import replace
 
-from agent.gateway import pages, routes, tokens
+from agent.gateway import app, pages, routes, tokens
 from agent.gateway.app import host_name
+from agent.gateway.requests import Reply
 from agent.gateway.routes import ENDPOINTS
 from agent.gateway.tokens import ROLES
 from agent.wire.about import ServiceInfo
 from agent.wire.overlay import Notification, Origin
-from testkit.waiting import wait_until
+from testkit.waiting import PATIENCE_S, wait_until
 from tests.gateway.conftest import ask
 from tests.gateway.fake import FakeFleet, FakeGateway
 from tests.gateway.samples import notification
@@ -97,6 +99,39 @@ def test_a_token_has_a_rate(made):
     assert (got[10].status, got[10].reason) == (429, "over_rate")
     assert int(got[10].headers["retry-after"]) > 100
     assert ask(made, "/api/v1/session", token=made.viewer).status == 200
+
+
+def test_a_host_has_a_rate_without_a_token(tmp_path, monkeypatch):
+    monkeypatch.setattr(app, "STRANGERS_BURST", 3)
+    monkeypatch.setattr(app, "STRANGERS_PER_S", 0.001)
+    http = {"proxies": ["127.0.0.1"], "hosts": ["rooms.example"]}
+    with FakeGateway(tmp_path, http=http) as made:
+        token = made.token("viewer")
+        for _ in range(5):  # requests with a token do not count
+            assert ask(made, "/api/v1/session", token=token).status == 200
+        paths = ("/api/v1/session", "/nowhere", "/healthz", "/api/v1/session", "/healthz")
+        got = [ask(made, path, token="wrong") for path in paths]
+        assert [each.status for each in got] == [401, 404, 200, 429, 429]
+        assert got[3].reason == "over_rate"
+        assert int(got[3].headers["retry-after"]) >= 1
+        assert got[3].headers["connection"] == "close"
+        assert ask(made, "/api/v1/session", token=token).status == 200
+        # Hosts behind a proxy are told apart by what it adds.
+        for host, status in (("10.0.0.7", 401), ("1.2.3.4, 127.0.0.1", 429)):
+            assert ask(made, "/api/v1/session", X_Forwarded_For=host).status == status
+
+
+def test_requests_after_one_over_the_rate_are_not_served(tmp_path, monkeypatch):
+    monkeypatch.setattr(app, "STRANGERS_BURST", 2)
+    monkeypatch.setattr(app, "STRANGERS_PER_S", 0.001)
+    with FakeGateway(tmp_path) as made:
+        line = f"GET /api/v1/session HTTP/1.1\r\nHost: 127.0.0.1:{made.port}\r\n\r\n".encode()
+        with socket.create_connection(("127.0.0.1", made.port), timeout=PATIENCE_S) as connection:
+            connection.sendall(50 * line)
+            with contextlib.suppress(ConnectionResetError):
+                while connection.recv(1 << 16):
+                    pass
+        assert made.gateway.counted == {("GET", 401): 2, ("GET", 429): 1}
 
 
 # --- browsers ------------------------------------------------------------------------------------
@@ -419,6 +454,23 @@ def test_alerts_without_messages_of_topics(made, monkeypatch):
     assert len(whole) == 12
 
 
+@pytest.mark.parametrize("of", ["all", "alerts"])
+def test_a_page_of_alerts_has_a_mebibyte(made, of):
+    log = made.gateway.alerts
+    large = {f"a{n}": 500 * "x" for n in range(30)} | {"iad": "iad1", "kind": "cleared"}
+    wanted = [log.append(Notification(Origin("iad1", "t", n), 7, large)) for n in range(100)]
+    found, cursor = [], ""
+    while cursor is not None:
+        path = f"/api/v1/alerts?of={of}&limit=1000{cursor and f'&cursor={cursor}'}"
+        got = ask(made, path, token=made.viewer)
+        assert len(got.body) < 5 << 18
+        found += [each["position"] for each in got.json["alerts"]]
+        cursor = got.json["cursor"]
+    assert found[:100] == wanted[::-1]
+    assert len(set(found)) == len(found)
+    assert found[-1] >= log.oldest
+
+
 def test_alerts_page_by_page_and_what_is_raised(made):
     log = made.gateway.alerts
     before = log.newest
@@ -578,6 +630,42 @@ def test_a_fault_of_an_endpoint_is_one_problem_and_one_line(made, monkeypatch):
     [line] = made.said
     assert "ZeroDivisionError: by nothing" in line
     made.said.clear()
+
+
+def test_long_answers_that_nobody_reads_are_bounded(tmp_path, monkeypatch):
+    """More than the kernel keeps for a connection."""
+    long = Reply(b"x" * (24 << 20), "application/octet-stream")
+
+    async def answers(_asked):
+        return long
+
+    large = routes.BY_PATH["/healthz"]["GET"]._replace(serve=answers)
+    with FakeGateway(tmp_path) as made:
+        token = made.token()
+        with monkeypatch.context() as patched, contextlib.ExitStack() as stack:
+            patched.setitem(routes.BY_PATH["/healthz"], "GET", large)
+            unread = [
+                stack.enter_context(
+                    socket.create_connection(("127.0.0.1", made.port), timeout=PATIENCE_S)
+                )
+                for _ in range(2)
+            ]
+            for each in unread:
+                each.sendall(
+                    f"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:{made.port}\r\n\r\n".encode()
+                )
+                assert each.recv(12) == b"HTTP/1.1 200"
+            got = ask(made, "/healthz")
+            assert (got.status, got.reason) == (503, "busy")
+            assert got.headers["retry-after"] == "1"
+            assert ask(made, "/api/v1/session", token=token).status == 200
+            for each in unread:
+                each.close()
+            got = wait_until(lambda: ask(made, "/healthz"), lambda found: found.status == 200)
+            assert got.body == long.body
+            for _ in range(3):  # what was taken counts no more
+                wait_until(lambda: ask(made, "/healthz"), lambda found: found.status == 200)
+        assert ask(made, "/healthz").json == {"status": "ok"}
 
 
 def test_static_files_have_a_fingerprint(made, monkeypatch):
