@@ -248,10 +248,10 @@ class Inbox(StateMachine):
         what has content, is not acknowledged and fits the capacity."""
         self.acknowledged = self.sent = acknowledged
         self.last = last
-        self._early = {item.number: (position, item) for position, item in early}
+        # An earlier version, which does not know of positions set apart, may have left some.
+        self._early = {n.number: (at, n) for at, n in early if at <= last - len(run)}
         self._known = {item.number: item for item in run}
-        at = chain(self._early.values(), enumerate(run, last - len(run) + 1))
-        for position, item in at:
+        for position, item in chain(self._early.values(), enumerate(run, last - len(run) + 1)):
             if position > acknowledged and item.content is not None:
                 self._keep(position, item)
         self.overflow(most, most_bytes)

@@ -80,8 +80,7 @@ class Shares:
 
     def oldest_of_largest(self, *, in_bytes: bool) -> int:
         """The position to be dropped: the oldest of the publisher that has most, in bytes or in
-        number. No publisher with less than an equal share is that, as long as it has no part in
-        something that has more."""
+        number. At each level it has at least an equal share."""
         share = self._all
         while (part := share.largest(in_bytes=in_bytes)) is not None:
             share = part

@@ -87,7 +87,8 @@ UNREADABLE: Final = (msgspec.MsgspecError, TypeError, ValueError)
 Change = s.SpoolChange | SaveNodeState | TopicChange | UnitChange | i.InboxChange
 encode: Final = msgspec.msgpack.encode
 SET_POSITION_APART: Final = (
-    "UPDATE position SET subscription = -subscription WHERE subscription = ? AND position = ?"
+    "UPDATE OR REPLACE position SET subscription = -subscription"
+    " WHERE subscription = ? AND position = ?"
 )
 # The statements of each change, and their parameters.
 STATEMENTS: Final[dict[type, list[tuple[str, Callable[[Any], tuple[Any, ...]]]]]] = {
