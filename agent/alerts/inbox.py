@@ -3,14 +3,18 @@ about it is refused."""
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator
+from itertools import chain
+from typing import NamedTuple
 
 import msgspec
 
-from agent.alerts.inbox_events import InboxInstruction, Peer, SendPush
+from agent.alerts.inbox_events import Content, InboxInstruction, Peer, SendPush
 from agent.alerts.items import Item
 from agent.alerts.lifecycle import SUBSCRIPTION_TRANSITIONS
+from agent.alerts.shares import Shares
 from agent.runtime.state_machine import StateMachine
 from agent.wire.predicates import MAX_FILTER_BYTES, Filter
 from agent.wire.push import (
@@ -31,13 +35,25 @@ FORGOTTEN_AT_ONCE = 64
 TEXT_WEIGHT = 16
 
 
+class Forgotten(NamedTuple):
+    """What an inbox forgets: the positions up to `upto` but those of `early`, which it still keeps,
+    and the positions `left`, which were such before; and the items there."""
+
+    upto: int = 0
+    early: tuple[int, ...] = ()
+    left: tuple[int, ...] = ()
+    items: tuple[Item, ...] = ()
+
+
 class Inbox(StateMachine):
-    """Keeps a run of items that ends with the one that came last, and remembers a longer such run,
-    so that what comes again is no news."""
+    """Keeps items that its client lacks, and remembers the run of items that ends with the one that
+    came last, so that what comes again is no news. When it is full, the oldest item goes of the
+    publisher that has most: so what it keeps may have holes, and be older than that run."""
 
     __slots__ = (
-        "_known", "acknowledged", "bytes", "client", "durable", "filter", "filter_bytes", "id",
-        "in_flight", "kept", "last", "number", "owner", "peer", "seen_s", "sent", "short", "timer",
+        "_early", "_known", "_shares", "acknowledged", "bytes", "client", "durable", "filter",
+        "filter_bytes", "id", "in_flight", "kept", "last", "number", "owner", "peer", "positions",
+        "seen_s", "sent", "short", "timer",
     )  # fmt: skip
 
     TRANSITIONS = SUBSCRIPTION_TRANSITIONS
@@ -60,10 +76,18 @@ class Inbox(StateMachine):
         self.acknowledged = 0  # the client has acknowledged all up to here
         self.last = 0
         self.sent = 0  # its client was sent, or has, all up to here
-        self.kept: deque[Item] = deque()  # the last positions
+        # Items that are kept and their positions, ascending. There are so few that to remove one
+        # from the middle costs less than a structure for it.
+        self.kept: list[Item] = []
+        self.positions: list[int] = []
         self.bytes = 0
+        # Only once it is full, until it is empty.
+        self._shares: Shares | None = None
         # The last positions that are remembered, by the number of their item.
         self._known: dict[int, Item] = {}
+        # Items before these by number, with their positions: they were kept when the others there
+        # were forgotten.
+        self._early: dict[int, tuple[int, Item]] = {}
         # Of the messages sent, the last positions that they contain.
         self.in_flight: deque[int] = deque()
         self.seen_s = 0.0
@@ -83,30 +107,45 @@ class Inbox(StateMachine):
     @property
     def first(self) -> int:
         """The first position that is kept; last + 1 if none is."""
-        return self.last - len(self.kept) + 1
+        return self.positions[0] if self.positions else self.last + 1
+
+    @property
+    def run(self) -> Iterable[Item]:
+        """The items at the last positions that are remembered, ascending, without a gap."""
+        return self._known.values()
+
+    @property
+    def early(self) -> list[int]:
+        """The positions before these that are remembered."""
+        return [position for position, _ in self._early.values()]
 
     @property
     def known(self) -> Iterable[Item]:
-        """The items that are remembered, by position, ascending."""
-        return self._known.values()
+        """All items that are remembered, by position, ascending."""
+        return chain((item for _, item in self._early.values()), self._known.values())
 
     def knows(self, item: Item) -> bool:
         """Whether the item was received before. O(1)."""
-        return item.number in self._known
+        return item.number in self._known or item.number in self._early
 
     def put(self, item: Item) -> None:
         """Add the item at the next position."""
         self.last += 1
-        self.kept.append(item)
-        self.bytes += item.bytes
+        self._keep(self.last, item)
         self._known[item.number] = item
 
     def overflow(self, most: int, most_bytes: int) -> list[Item]:
-        """Drop the oldest items that exceed the capacity; the most recent one stays. Returns the
-        dropped."""
-        dropped = []
-        while len(self.kept) > most or (self.bytes > most_bytes and len(self.kept) > 1):
-            dropped.append(self._drop())
+        """Drop items that exceed the capacity, each the oldest of the publisher that has most of
+        it. Returns the dropped. O(log publishers) for each, but O(kept) for the first."""
+        dropped: list[Item] = []
+        while (many := len(self.kept) > most) or (self.bytes > most_bytes and len(self.kept) > 1):
+            if self._shares is None:
+                self._shares = Shares()
+                for position, item in zip(self.positions, self.kept, strict=True):
+                    assert item.content is not None
+                    self._shares.add(item.content, item.bytes, position)
+            at = bisect_left(self.positions, self._shares.oldest_of_largest(in_bytes=not many))
+            dropped += self._take_out(at, at + 1)
         return dropped
 
     def acknowledge(self, position: int) -> list[Item]:
@@ -115,7 +154,7 @@ class Inbox(StateMachine):
         self.acknowledged = position
         while self.in_flight and self.in_flight[0] <= position:
             self.in_flight.popleft()
-        return [self._drop() for _ in range(max(0, position - self.first + 1))]
+        return self._take_out(0, bisect_right(self.positions, position))
 
     def send_again(self, after: int) -> None:
         """The client has all up to `after`; whatever was sent beyond that may be lost and is sent
@@ -127,15 +166,18 @@ class Inbox(StateMachine):
         """The messages to send now: at most `window` messages may be unacknowledged."""
         if self.sent == self.last:
             return
-        in_flight, first = self.in_flight, self.first
+        in_flight, positions = self.in_flight, self.positions
+        at = bisect_right(positions, self.sent)
         while self.sent < self.last and len(in_flight) < window:
             position = self.sent + 1
-            if position < first:
-                self.sent = first - 1
+            following = positions[at] if at < len(positions) else self.last + 1
+            if position < following:
+                self.sent = following - 1
                 yield Gap(self.id, position, self.sent)
             else:
                 self.sent = position
-                yield self._told(position, self.kept[position - first])
+                yield self._told(position, self.kept[at])
+                at += 1
             in_flight.append(self.sent)
 
     def _told(self, position: int, item: Item) -> SentPush:
@@ -148,18 +190,30 @@ class Inbox(StateMachine):
             return Gap(self.id, position, position, content)
         return Notified(self.id, position, content)
 
-    def forget(self, most: int) -> tuple[int, list[Item]]:
-        """Remember at most `most` items, those that are kept, and a few more. Returns the position
-        up to which all are forgotten, and the items forgotten by this call."""
+    def forget(self, most: int) -> Forgotten:
+        """Remember at most `most` items of the run, or as many as are kept, and a few more; and
+        what is kept. Returns what is forgotten by this call."""
         if len(self._known) < most + FORGOTTEN_AT_ONCE:
-            return 0, []
+            return Forgotten()
         excess = len(self._known) - max(most, len(self.kept))
         if excess < FORGOTTEN_AT_ONCE:
-            return 0, []
-        forgotten = list(self._known.values())[:excess]
-        for item in forgotten:
+            return Forgotten()
+        before = self.last - len(self._known)
+        upto = before + excess
+        kept = set(self.positions[: bisect_right(self.positions, upto)])
+        left = [(n, p, item) for n, (p, item) in self._early.items() if p not in kept]
+        for number, _, _ in left:
+            del self._early[number]
+        early: list[int] = []
+        items = [item for _, _, item in left]
+        for position, item in enumerate(list(self._known.values())[:excess], before + 1):
             del self._known[item.number]
-        return self.last - len(self._known), forgotten
+            if position in kept:
+                self._early[item.number] = (position, item)
+                early.append(position)
+            else:
+                items.append(item)
+        return Forgotten(upto, tuple(early), tuple([p for _, p, _ in left]), tuple(items))
 
     def remember(self, item: Item) -> None:
         """Add an item without content at the next position, that the client had elsewhere."""
@@ -171,37 +225,74 @@ class Inbox(StateMachine):
         assert not self.kept
         self.last = position - 1
         self._known.clear()
+        self._early.clear()
+
+    def contents(self, first: int) -> list[Content | None]:
+        """What is kept from the first such position on that is not below `first`, up to the last
+        one; None where nothing is kept. O(last - first)."""
+        kept = dict(zip(self.positions, self.kept, strict=True))
+        begin = next((each for each in self.positions if each >= first), self.last + 1)
+        found = (kept.get(position) for position in range(begin, self.last + 1))
+        return [None if each is None else each.content for each in found]
 
     def restore(
-        self, acknowledged: int, last: int, items: list[Item], most: int, most_bytes: int
+        self,
+        acknowledged: int,
+        last: int,
+        early: Iterable[tuple[int, Item]],
+        run: list[Item],
+        most: int,
+        most_bytes: int,
     ) -> None:
-        """Restore the items at the positions up to `last` from disk. Kept are the trailing items
-        that have content, are not acknowledged and fit the capacity."""
+        """Restore the items at the positions up to `last` from disk, and those before them. Kept is
+        what has content, is not acknowledged and fits the capacity."""
         self.acknowledged = self.sent = acknowledged
         self.last = last
-        self._known = {item.number: item for item in items}
-        for item in reversed(items[max(0, acknowledged - (last - len(items))) :]):
-            full = len(self.kept) == most or self.bytes + item.bytes > most_bytes
-            if item.content is None or (self.kept and full):
-                break
-            self.kept.appendleft(item)
-            self.bytes += item.bytes
+        # An earlier version, which does not know of positions set apart, may have left some.
+        self._early = {n.number: (at, n) for at, n in early if at <= last - len(run)}
+        self._known = {item.number: item for item in run}
+        for position, item in chain(self._early.values(), enumerate(run, last - len(run) + 1)):
+            if position > acknowledged and item.content is not None:
+                self._keep(position, item)
+        self.overflow(most, most_bytes)
 
     def check_invariants(self, most: int, most_bytes: int, window: int) -> None:
         """For tests: what must hold between any two events."""
         assert 0 <= self.acknowledged <= self.last
         assert self.acknowledged < self.first
         assert 0 <= self.sent <= self.last
-        assert len(self.kept) <= most
+        assert len(self.kept) == len(self.positions) <= most
         assert self.bytes <= most_bytes or len(self.kept) == 1
         assert self.bytes == sum(item.bytes for item in self.kept)
         assert len(self.in_flight) <= window
-        assert list(self.known)[len(self._known) - len(self.kept) :] == list(self.kept)
+        before = self.last - len(self._known)
+        at = {**dict(enumerate(self._known.values(), before + 1)), **dict(self._early.values())}
+        assert [at[position] for position in self.positions] == self.kept
+        assert list(self.positions) == sorted(set(self.positions))
+        early = [position for position, _ in self._early.values()]
+        assert early == sorted(early)
+        assert not early or early[-1] <= before
 
-    def _drop(self) -> Item:
-        item = self.kept.popleft()
-        self.bytes -= item.bytes
-        return item
+    def _keep(self, position: int, item: Item) -> None:
+        self.kept.append(item)
+        self.positions.append(position)
+        self.bytes += item.bytes
+        if self._shares is not None:
+            assert item.content is not None
+            self._shares.add(item.content, item.bytes, position)
+
+    def _take_out(self, start: int, stop: int) -> list[Item]:
+        """Keep these no longer: the oldest, or the oldest of a publisher."""
+        items = self.kept[start:stop]
+        del self.kept[start:stop], self.positions[start:stop]
+        for item in items:
+            self.bytes -= item.bytes
+            if self._shares is not None:
+                assert item.content is not None
+                self._shares.remove_oldest(item.content, item.bytes)
+        if not self.kept:
+            self._shares = None
+        return items
 
 
 def last_run(

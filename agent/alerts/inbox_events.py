@@ -125,7 +125,21 @@ class StorePosition(_Struct, frozen=True):
 
 
 class ForgetPositions(_Struct, frozen=True):
-    """Delete the subscription's positions up to this one."""
+    """Delete the subscription's positions up to this one, but those that were set apart."""
+
+    subscription: int
+    position: int
+
+
+class SetPositionApart(_Struct, frozen=True):
+    """The client still needs this position, whose neighbours are about to be deleted."""
+
+    subscription: int
+    position: int
+
+
+class ForgetPosition(_Struct, frozen=True):
+    """Delete a position that was set apart."""
 
     subscription: int
     position: int
@@ -140,6 +154,8 @@ InboxChange = (
     | ForgetItem
     | StorePosition
     | ForgetPositions
+    | SetPositionApart
+    | ForgetPosition
 )
 
 # --- instructions --------------------------------------------------------------------------------
@@ -172,7 +188,7 @@ InboxInstruction = InboxChange | SendPush | StartSubscription | EndSubscription
 class SavedInboxes(_Struct, frozen=True):
     """State kept on disk: subscriptions by number with their clients' cursors; items by number,
     without body where no client needs it; and the item at each position, the positions of one
-    subscription ascending."""
+    subscription ascending. Those that were set apart have the subscription's number negated."""
 
     subscriptions: tuple[tuple[int, SavedSubscription, Count], ...] = ()
     items: tuple[tuple[int, bytes, bytes | None], ...] = ()

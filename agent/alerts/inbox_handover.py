@@ -18,6 +18,7 @@ from agent.alerts.inbox import Inbox, filter_bytes
 from agent.alerts.inbox_events import (
     Content,
     ContentArrived,
+    ForgetPosition,
     ForgetPositions,
     ForgetSubscription,
     InboxChange,
@@ -179,17 +180,16 @@ class MovableInboxes(Inboxes):
     def remembered(self, client: str, id_: str) -> InboxCopy:
         """Origins that the inbox remembers and its client has: for a standby inbox to learn."""
         inbox = self._by_key[client, id_]
-        items = list(inbox.known)
+        items = list(inbox.run)
         beyond = max(0, inbox.last - inbox.acknowledged)
         return _copy(inbox, inbox.acknowledged, items[: max(0, len(items) - beyond)], ())
 
     def copy(self, client: str, id_: str, after: int = 0) -> InboxCopy:
         """The inbox as it is, without the positions up to `after`, which another copy has."""
         inbox = self._by_key[client, id_]
-        items = list(inbox.known)
+        items = list(inbox.run)
         items = items[max(0, len(items) - (inbox.last - after)) :]
-        kept = list(inbox.kept)
-        return _copy(inbox, inbox.last, items, kept[max(0, len(kept) - len(items)) :])
+        return _copy(inbox, inbox.last, items, inbox.contents(inbox.last - len(items) + 1))
 
     def release(self, client: str, id_: str, to: str, cut: int = 0) -> list[InboxInstruction]:
         """From now on the inbox is for `to`, a client that forwards: it has all up to `cut`, as the
@@ -400,6 +400,7 @@ class MovableInboxes(Inboxes):
         if copy.first != inbox.last + 1 or any(each and inbox.knows(each) for each in again):
             # The source has forgotten what is in between, so what is before that, too.
             changes += [each for item in inbox.known for each in self._items.forget(item)]
+            changes += [ForgetPosition(inbox.number, position) for position in inbox.early]
             changes.append(ForgetPositions(inbox.number, inbox.last))
             inbox.begin_at(copy.first)
         for key, content in copy.items():
@@ -442,6 +443,8 @@ class MovableInboxes(Inboxes):
         return self._collected.get(inbox.number, ())
 
 
-def _copy(inbox: Inbox, last: int, items: list[Item], kept: Iterable[Item]) -> InboxCopy:
-    keys, contents = (each.key for each in items), (each.content for each in kept)
+def _copy(
+    inbox: Inbox, last: int, items: list[Item], contents: Iterable[Content | None]
+) -> InboxCopy:
+    keys = (each.key for each in items)
     return InboxCopy.of_keys(inbox.filter, inbox.acknowledged, last, keys, contents)

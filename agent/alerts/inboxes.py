@@ -22,6 +22,7 @@ from agent.alerts.inbox_events import (
     Content,
     ContentArrived,
     EndSubscription,
+    ForgetPosition,
     ForgetPositions,
     ForgetSubscription,
     InboxChange,
@@ -33,6 +34,7 @@ from agent.alerts.inbox_events import (
     SavedSubscription,
     SaveSubscription,
     SendPush,
+    SetPositionApart,
     StartSubscription,
     StorePosition,
     SubscribeArrived,
@@ -173,14 +175,24 @@ class Inboxes:
         """Restore from disk, before any event; MsgspecError if this version cannot read it. Expiry
         timers start anew."""
         items = {number: self._items.restore(number, k, body) for number, k, body in saved.items}
-        by_subscription = groupby(saved.positions, key=lambda row: row[0])
-        runs = {number: last_run(rows, items) for number, rows in by_subscription}
+        early: dict[int, list[tuple[int, Item]]] = {}
+        runs: dict[int, tuple[int, list[Item]]] = {}
+        for number, rows in groupby(saved.positions, key=lambda row: row[0]):
+            if number < 0:
+                early[-number] = [(at, items[n]) for _, at, n in rows if n in items]
+            else:
+                runs[number] = last_run(rows, items)
         instructions: list[InboxInstruction] = []
         for number, kept, acknowledged in saved.subscriptions:
             inbox = Inbox(number, kept.client, kept.id, kept.filter, durable=True)
             last, run = runs.get(number, (acknowledged, []))
             inbox.restore(
-                acknowledged, max(last, acknowledged), run, self._most[True], self._most_bytes
+                acknowledged,
+                max(last, acknowledged),
+                early.get(number, ()),
+                run,
+                self._most[True],
+                self._most_bytes,
             )
             for item in inbox.known:
                 item.known += 1
@@ -235,11 +247,12 @@ class Inboxes:
             self.counters["notifications_dropped"] += len(dropped)
             changes += self._give_up(dropped)
         share = self._most_remembered_in_all // len(self._by_key)
-        position, forgotten = inbox.forget(min(self._most_remembered, share))
-        if forgotten:
-            changes += [change for each in forgotten for change in self._items.forget(each)]
-            if inbox.durable:
-                changes.append(ForgetPositions(inbox.number, position))
+        upto, early, left, items = inbox.forget(min(self._most_remembered, share))
+        changes += [change for each in items for change in self._items.forget(each)]
+        if inbox.durable and upto:
+            changes += [ForgetPosition(inbox.number, position) for position in left]
+            changes += [SetPositionApart(inbox.number, position) for position in early]
+            changes.append(ForgetPositions(inbox.number, upto))
         return changes
 
     def _give_up(self, items: Iterable[Item]) -> list[InboxChange]:

@@ -379,7 +379,9 @@ def raised_by(entry: Logged) -> tuple[str, Raised | None] | None:
     notification = entry.notification
     told = {} if notification is None else notification.attributes
     kind, trigger = told.get("kind"), told.get("trigger")
-    if notification is None or kind not in ("raised", "cleared") or not isinstance(trigger, str):
+    if notification is None or not is_alert(entry):
+        return None
+    if kind not in ("raised", "cleared") or not isinstance(trigger, str):
         return None
     iad, area = str(told.get("iad", "")), str(told.get("area", ""))
     key = msgspec.json.encode([iad, trigger, area, notification.origin.history]).decode()

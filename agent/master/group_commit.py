@@ -21,6 +21,8 @@ LAZY: Final = frozenset(
         i.ForgetBody,
         i.ForgetItem,
         i.ForgetPositions,
+        i.SetPositionApart,
+        i.ForgetPosition,
     }
 )
 FLUSH_S: Final = 0.5

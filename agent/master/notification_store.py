@@ -86,6 +86,10 @@ UNREADABLE: Final = (msgspec.MsgspecError, TypeError, ValueError)
 
 Change = s.SpoolChange | SaveNodeState | TopicChange | UnitChange | i.InboxChange
 encode: Final = msgspec.msgpack.encode
+SET_POSITION_APART: Final = (
+    "UPDATE OR REPLACE position SET subscription = -subscription"
+    " WHERE subscription = ? AND position = ?"
+)
 # The statements of each change, and their parameters.
 STATEMENTS: Final[dict[type, list[tuple[str, Callable[[Any], tuple[Any, ...]]]]]] = {
     s.StoreSpooled: [("INSERT INTO spooled VALUES (?, ?)", lambda c: (c.number, c.body))],
@@ -147,7 +151,10 @@ STATEMENTS: Final[dict[type, list[tuple[str, Callable[[Any], tuple[Any, ...]]]]]
     ],
     i.ForgetSubscription: [
         ("DELETE FROM subscription WHERE number = ?", lambda c: (c.number,)),
-        ("DELETE FROM position WHERE subscription = ?", lambda c: (c.number,)),
+        (
+            "DELETE FROM position WHERE subscription IN (?, ?)",
+            lambda c: (c.number, -c.number),
+        ),
     ],
     i.StoreItem: [
         ("INSERT OR REPLACE INTO item VALUES (?, ?, ?)", lambda c: (c.number, c.key, c.body))
@@ -164,6 +171,13 @@ STATEMENTS: Final[dict[type, list[tuple[str, Callable[[Any], tuple[Any, ...]]]]]
         (
             "DELETE FROM position WHERE subscription = ? AND position <= ?",
             lambda c: (c.subscription, c.position),
+        )
+    ],
+    i.SetPositionApart: [(SET_POSITION_APART, lambda c: (c.subscription, c.position))],
+    i.ForgetPosition: [
+        (
+            "DELETE FROM position WHERE subscription = ? AND position = ?",
+            lambda c: (-c.subscription, c.position),
         )
     ],
 }

@@ -98,7 +98,7 @@ class Disk:
                 self.subscriptions[number] = (saved, acknowledged)
             case i.ForgetSubscription(number):
                 del self.subscriptions[number]
-                self.positions = {k: v for k, v in self.positions.items() if k[0] != number}
+                self.positions = {k: v for k, v in self.positions.items() if abs(k[0]) != number}
             case i.StoreItem(number, key, None):
                 assert number not in self.items
                 self.items[number] = (key, None)
@@ -120,5 +120,16 @@ class Disk:
                 self.positions = {
                     k: v for k, v in self.positions.items() if k[0] != subscription or k[1] > upto
                 }
+            case _:
+                self._set_apart(change)
+
+    def _set_apart(self, change):
+        match change:
+            case i.SetPositionApart(subscription, position):
+                self.positions[-subscription, position] = self.positions.pop(
+                    (subscription, position)
+                )
+            case i.ForgetPosition(subscription, position):
+                del self.positions[-subscription, position]
             case _:
                 raise TypeError(change)

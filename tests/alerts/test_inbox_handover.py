@@ -104,6 +104,30 @@ def test_positions_are_kept_and_what_was_collected_follows():
     assert b.open() == expected
 
 
+def test_holes_stay_where_they_were_and_what_is_older_than_what_is_remembered_is_a_gap():
+    a, b = (Master(most=4, most_remembered=64) for _ in range(2))
+    a.open()
+    a.acknowledge(0)
+
+    def come(sequence, history):
+        told = notification(sequence, history)
+        a.handle(ContentArrived(tuple(a.inboxes._by_name), told))
+
+    come(1, "old")
+    for each in range(200):
+        come(each, "flood")
+    come(1, "new")
+    come(200, "flood")
+    come(201, "flood")
+    expected = [(1, 1), Gap("i1", 2, 201), (202, 1), (203, 200), (204, 201)]
+    a.restart()
+    assert a.open() == expected
+    b.stand_by(a.inboxes.remembered("topic/notes", "i1"))
+    b.adopt(a.inboxes.copy("topic/notes", "i1", after=0))
+    b.restart()
+    assert b.open() == [Gap("i1", 1, 201), *expected[2:]]
+
+
 def lost_since(b):
     """What B tells of messages that are lost, in all, after its standby inbox ran over."""
     return [each.lost for each in b.open() if isinstance(each, Gap) and each.lost is not None]

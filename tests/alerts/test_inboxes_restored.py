@@ -151,6 +151,16 @@ def test_positions_before_a_hole_are_a_gap():
     assert (1, 6) in rig.disk.positions
 
 
+def test_a_position_apart_that_an_earlier_version_left_is_ignored():
+    rig = Rig()
+    rig.subscribe()
+    rig.come(10, 20, 30)
+    rig.disk.positions[-1, 2] = 3
+    rig.disk.positions[-7, 2] = 3
+    rig.restart()
+    assert rig.subscribe(after=0)[1:] == [(1, 10), (2, 20), (3, 30)]
+
+
 def test_the_time_to_expire_begins_anew():
     rig = Rig(expire_s=100.0)
     rig.subscribe()

@@ -129,6 +129,9 @@ def test_what_is_no_triggers_alert_raises_nothing():
     odd = type(plain)(plain.origin, 0, {"kind": "raised", "trigger": "t", "value": True})
     assert raised_by(Logged(1, 0, odd))[1].value is None
     assert raised_by(Logged(1, 0, loss=Loss("gone"))) is None
+    message = notification()
+    message.attributes["topic"] = "x"
+    assert raised_by(Logged(1, 0, message)) is None
 
 
 def test_the_place_at_the_master_is_saved_with_the_alert(opened):

@@ -481,6 +481,13 @@ def test_durations_are_said_in_two_units(tab, served, ms, said):
 
 
 @pytest.mark.long
+def test_a_message_of_a_topic_does_not_read_like_an_alert(tab, served):
+    told = "{kind: 'input', topic: 'x', iad: 'iad1', trigger: 'fire', area: 'b1/r1', value: 9}"
+    said = in_module(tab, served, "words.js", f"m.told({told})")
+    assert said == "message of topic x from iad1 in b1/r1"
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("state", "value", "quality", "is_"),
     [

@@ -96,6 +96,12 @@ class Scribe:
                 lambda: i.ForgetSubscription(one),
                 lambda: i.ForgetPositions(one, self.data.draw(st.integers(0, number))),
             ]
+            run = [at for of, at in twin.positions if of == one]
+            if run:
+                choices.append(lambda: i.SetPositionApart(one, pick(run)))
+            apart = [at for of, at in twin.positions if of == -one]
+            if apart:
+                choices.append(lambda: i.ForgetPosition(one, pick(apart)))
             whole = [n for n, (_, body) in twin.items.items() if body is not None]
             if whole:
                 choices.append(lambda: i.StorePosition(one, number, pick(whole)))
@@ -139,7 +145,9 @@ def test_every_change_can_be_written(tmp_path):
         i.StorePosition(1, 1, 1),
         i.SaveCursor(1, 1),
         i.ForgetBody(1),
+        i.SetPositionApart(1, 1),
         i.ForgetPositions(1, 1),
+        i.ForgetPosition(1, 1),
         i.ForgetItem(1),
         i.ForgetSubscription(1),
         s.ForgetLost("iad1", "h"),

@@ -6,10 +6,13 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from agent.gateway.alert_log import Logged, Loss
+from agent.gateway.alert_log import TOPIC, Logged, Loss
 from agent.wire.predicates import Value
 
 KNOWN: Final = frozenset({"kind", "trigger", "metric", "value", "area", "iad"})
+# The same of a message of a topic: its publisher chose all others.
+KNOWN_OF_MESSAGE: Final = frozenset({"kind", TOPIC, "area", "iad"})
+PUBLISHED: Final = "input"  # kind of what clients publish
 
 # The name of an area for people, or nothing.
 NameOf = Callable[[str], str]
@@ -20,6 +23,8 @@ def subject(entry: Logged, name_of: NameOf) -> str:
     if entry.notification is None:
         return "alerts were lost"
     told = entry.notification.attributes
+    if TOPIC in told:
+        return _message(told, name_of)
     trigger, area = _text(told.get("trigger")), _text(told.get("area"))
     if not trigger:
         return " ".join(filter(None, (_text(told.get("kind")) or "alert", place(area, name_of))))
@@ -35,8 +40,18 @@ def body(entry: Logged, name_of: NameOf) -> str:
         which = f" (positions {loss.first} to {loss.last})" if loss.last else ""
         return f"{subject(entry, name_of)}{which}: {_text(loss.message)}"
     told = entry.notification.attributes
-    more = [f"{key}: {_text(value)}" for key, value in told.items() if key not in KNOWN]
+    known = KNOWN_OF_MESSAGE if TOPIC in told else KNOWN
+    more = [f"{key}: {_text(value)}" for key, value in told.items() if key not in known]
     return "\n".join([subject(entry, name_of), ", ".join([_time(entry), *more])])
+
+
+def _message(told: Mapping[str, Value], name_of: NameOf) -> str:
+    """A message of a topic, which any client may publish and fill as it likes: no alert."""
+    kind = _text(told.get("kind"))
+    what = "message" if kind in ("", PUBLISHED) else kind
+    area = _text(told.get("area"))
+    where = f": {place(area, name_of)}" if area else ""
+    return f"{what} of topic {_text(told[TOPIC])} from {_text(told.get('iad'))}{where}"
 
 
 def place(area: str, name_of: NameOf) -> str:

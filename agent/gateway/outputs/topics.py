@@ -46,12 +46,17 @@ class Topics:
         return (trigger, area) if known else None
 
     def alert(self, notification: Notification) -> str:
-        """The changes of a trigger in an area; without either, what there is."""
+        """The changes of a trigger in an area; without either, what there is. Messages of topics,
+        whose attributes any client may choose, are apart."""
         told = notification.attributes
-        levels = [level(str(told.get("trigger") or told.get("kind") or "other"))]
+        if "topic" in told:
+            kind, name = "topic", told["topic"]
+        else:
+            kind, name = "alert", told.get("trigger") or told.get("kind") or "other"
+        levels = [level(str(name))]
         if area := told.get("area"):
             levels += [level(each) for each in str(area).split("/")]
-        return f"{self.root}alert/{'/'.join(levels)}"
+        return f"{self.root}{kind}/{'/'.join(levels)}"
 
 
 def level(name: str) -> str:

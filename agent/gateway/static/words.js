@@ -98,12 +98,14 @@ export const refused = (reason) => REFUSED[reason] ?? (reason || "Refused").repl
 
 /** What a notification says, in a line. */
 export function told(attributes, names = () => "") {
-  const { kind, trigger, metric, value, area } = attributes;
+  const { kind, trigger, metric, value, area, topic, iad } = attributes;
   if (kind === "lost") {
     const n = attributes.count ?? attributes.last - attributes.first + 1;
     return Number.isFinite(n) ? `${count(n, "alert")} lost` : "Alerts lost, nobody knows how many";
   }
   const where = area ? ` in ${names(area) || area}` : "";
+  // Any client may publish one, with any attributes.
+  if (topic !== undefined) return `${kind === "input" || !kind ? "message" : kind} of topic ${topic} from ${iad}${where}`;
   const with_ = value === undefined || value === null ? "" : `, ${metric ?? "value"} ${number(value)}`;
   return `${trigger ?? metric ?? "alert"} ${kind ?? ""}${where}${with_}`.replace(/ +/g, " ");
 }

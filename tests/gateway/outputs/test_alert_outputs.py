@@ -6,13 +6,16 @@ import json
 
 import pytest
 
+from agent.gateway.alert_log import Logged
 from agent.gateway.output_config import GatewayEmail, GatewayNtfy
+from agent.gateway.outputs.alert_text import body, subject
 from agent.gateway.outputs.mail import email_output
 from agent.gateway.outputs.ntfy import ntfy_output
 from agent.wire.config import ConfigError
 from testkit.waiting import PATIENCE_S, wait_until
 from tests.gateway.outputs.rig import Rig, room
 from tests.gateway.outputs.smtp_server import SmtpServer, make_certificate, server_context
+from tests.gateway.samples import notification
 from tests.master.webhook_receiver import Receiver
 
 
@@ -70,6 +73,22 @@ def test_an_alert_is_one_post_with_the_rooms_name(rig, stop):
     assert second.message["priority"] == 3
     wait_until(made.state, lambda state: (state.state, state.delivered) == ("up", 2))
     assert rig.alerts.cursor("ntfy me") == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"), [("input", "message"), ("output", "output"), ("raised", "raised")]
+)
+def test_a_message_of_a_topic_does_not_read_like_an_alert(kind, what):
+    told = notification(kind=kind, trigger="fire")
+    told.attributes["topic"] = "x"
+    entry = Logged(1, 0, told)
+    head = f"{what} of topic x from iad1: Meeting (b1/r1)"
+    assert subject(entry, lambda _: "Meeting") == head
+    assert body(entry, lambda _: "Meeting") == (
+        f"{head}\n1970-01-01 00:00:00 UTC, trigger: fire, metric: temperature, value: 31.5"
+    )
+    told.attributes.pop("area")
+    assert subject(entry, lambda _: "Meeting") == f"{what} of topic x from iad1"
 
 
 def test_what_fails_is_posted_again_and_a_restart_goes_on_there(rig, stop):

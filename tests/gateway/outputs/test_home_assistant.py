@@ -108,6 +108,15 @@ def test_whatever_a_notification_says_its_topic_can_be_published_to(trigger, are
     topic.encode()
 
 
+def test_a_message_of_a_topic_has_no_topic_of_an_alert():
+    told = notification(trigger="fire", kind="input")
+    told.attributes["topic"] = "x/raised"
+    assert TOPICS.alert(told) == "sanderling/home/topic/x_raised/b1/r1"
+    told.attributes.pop("area")
+    assert TOPICS.alert(told) == "sanderling/home/topic/x_raised"
+    assert TOPICS.raised_of(TOPICS.alert(told)) is None
+
+
 def test_topics_are_read_back():
     assert TOPICS.area_of(TOPICS.availability("b1/f4")) == "b1/f4"
     assert TOPICS.raised_of(TOPICS.raised("hot", "b1/f4")) == ("hot", "b1/f4")
