@@ -15,7 +15,7 @@ import pytest
 from agent.gateway import connections, server
 from testkit.waiting import PATIENCE_S, wait_until
 from tests.gateway.conftest import ask
-from tests.gateway.fake import FakeFleet, FakeGateway
+from tests.gateway.fake import FakeGateway
 from tests.gateway.outputs.smtp_server import make_certificate
 
 MOST = 8
