@@ -158,10 +158,13 @@ def test_a_view_is_opened_and_used_by_keyboard_alone(tab, served, name):
     tab.press("Enter", "\r")
     tab.wait_for(SEEN.format(json.dumps(VIEWS[BY_KEYS[name]])))
     tab.wait_for(f"document.activeElement.tagName == 'H1' && {FOCUSED} == {json.dumps(name)}")
-    for _ in range(tab.evaluate(f"{USABLE}.length")):
-        tab.press("Tab")
-        assert tab.evaluate(VISIT) == "", "its focus cannot be seen"
     left = f"{USABLE}.filter(e => !e.dataset.visited).map(e => e.outerHTML.slice(0, 120))"
+    for _ in range(2):  # what comes while the first round goes on is in the second
+        for _ in range(tab.evaluate(f"{USABLE}.length")):
+            tab.press("Tab")
+            assert tab.evaluate(VISIT) == "", "its focus cannot be seen"
+        if not tab.evaluate(left):
+            break
     assert tab.evaluate(left) == []
 
 
