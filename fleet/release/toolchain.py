@@ -28,7 +28,8 @@ def environment(target: Target, caches: Path, say: Callable[[str], None]) -> dic
     includes = f"-I{folder}/include/python{target.python} -I{folder}/include"
     return {
         **found,
-        "CFLAGS": f"-g0 {includes}",  # searched before this machine's own
+        # Searched before this machine's own; where they are gets into what is compiled by __FILE__.
+        "CFLAGS": f"-g0 {includes} -ffile-prefix-map={folder}=.",
         "PYTHONPATH": str(folder),
         "_PYTHON_SYSCONFIGDATA_NAME": headers.sysconfigdata(target),
         "_PYTHON_HOST_PLATFORM": f"linux-{target.machine}",
