@@ -18,8 +18,7 @@ from agent.gateway.pages import cookie_name
 from agent.gateway.problems import Problem
 from agent.gateway.requests import JSON, Asked, Endpoint, Gateway, Reply, Stream
 from agent.gateway.tokens import Caller
-from agent.net.zap import HandshakeLimit
-from agent.runtime.token_bucket import TokenBucket
+from agent.runtime.token_bucket import TokenBucket, TokenBuckets
 
 MIN_PACKED: Final = 1_024
 LONG: Final = 65_536  # takes the loop milliseconds to compress
@@ -63,7 +62,7 @@ class App:
         self._proxies = frozenset(ip_address(each) for each in self._http.proxies)
         self._buckets: dict[str, TokenBucket] = {}
         self._sending_bytes = 0
-        self._strangers = HandshakeLimit(STRANGERS_BURST, STRANGERS_PER_S)
+        self._strangers = TokenBuckets(STRANGERS_BURST, STRANGERS_PER_S)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""

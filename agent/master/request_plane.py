@@ -19,7 +19,7 @@ from agent.wire.messages import Answer, Refusal, TaskResult
 from agent.wire.principals import Role, Sender
 
 # Principals whose requests are all small.
-FEW: Final = frozenset[Role]({"client", "node"})
+SMALL_SENDERS: Final = frozenset[Role]({"client", "node"})
 UNREAD = (
     "the answer was dropped, as too much waits to be read: more than "
     f"{MAX_A_PEER >> 20} MiB by you, or {MAX_BYTES >> 20} MiB by all clients"
@@ -112,7 +112,7 @@ class RequestPlane:
     def _take(self, identity: bytes, frame: Frame, sender: Sender) -> None:
         now = self._reactor.clock()
         try:
-            request, codec = self._decoder.decode(frame, bulk=sender.role not in FEW)
+            request, codec = self._decoder.decode(frame, bulk=sender.role not in SMALL_SENDERS)
         except WireError as error:
             self.malformed += 1
             self.refuse(identity, error.codec, error.sender_id, "malformed", str(error))

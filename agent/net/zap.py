@@ -10,7 +10,7 @@ import zmq
 from zmq.utils import z85
 
 from agent.net.options import prepare
-from agent.runtime.token_bucket import TokenBucket
+from agent.runtime.token_bucket import TokenBuckets
 
 ENDPOINT: Final = "inproc://zeromq.zap.01"
 VERSION: Final = b"1.0"
@@ -24,40 +24,9 @@ AGAIN: Final = b"300"
 # Beyond that it may not search for the identity of a connection to come (agent/net/router.py).
 BURST: Final = 2_000
 RATE_PER_S: Final = 50.0
-MAX_REMEMBERED: Final = 1_024  # keys, before those with nothing to wait for are forgotten
 
 # (domain, public key in Z85) → why it may not connect; None: it may.
 Decide = Callable[[str, str], str | None]
-
-
-class HandshakeLimit:
-    """Connections per key, or requests per host: a token bucket each. Pure; times are arguments.
-    Amortised O(1)."""
-
-    def __init__(self, burst: int = BURST, rate_per_s: float = RATE_PER_S) -> None:
-        self._burst = burst
-        self._rate_per_s = rate_per_s
-        self._buckets: dict[str, TokenBucket] = {}
-        self._forget_at = MAX_REMEMBERED
-
-    def __len__(self) -> int:
-        return len(self._buckets)
-
-    def admits(self, key: str, now: float) -> bool:
-        """Whether the key may make one more connection now, which it then has made."""
-        if (bucket := self._buckets.get(key)) is None:
-            if len(self._buckets) >= self._forget_at:
-                self._forget_full(now)
-            bucket = self._buckets[key] = TokenBucket(self._rate_per_s, self._burst, now)
-        if bucket.wait_s(now):
-            return False
-        bucket.take()
-        return True
-
-    def _forget_full(self, now: float) -> None:
-        rest = {key: each for key, each in self._buckets.items() if each.wait_s(now, each.burst)}
-        self._buckets = rest
-        self._forget_at = max(MAX_REMEMBERED, 2 * len(rest))
 
 
 class Zap:
@@ -78,7 +47,7 @@ class Zap:
         self.socket.bind(ENDPOINT)
         self._decide = decide
         self._clock = clock
-        self.limit = HandshakeLimit()
+        self.limit = TokenBuckets(BURST, RATE_PER_S)
         self.admitted = 0
         self.deferred = 0
         self.refused = 0

@@ -7,6 +7,7 @@ from typing import Final
 
 # Tolerance for rounding: who waits as long as it was told is served.
 NEARLY: Final = 1e-9
+MAX_REMEMBERED: Final = 1_024  # keys, before those with nothing to wait for are forgotten
 
 
 class TokenBucket:
@@ -34,3 +35,32 @@ class TokenBucket:
     def take(self, tokens: float = 1.0) -> None:
         """Take the tokens that `wait_s` found."""
         self._tokens -= tokens
+
+
+class TokenBuckets:
+    """A token bucket for each key; full ones are forgotten. Amortised O(1)."""
+
+    def __init__(self, burst: float, rate_per_s: float) -> None:
+        self._burst = burst
+        self._rate_per_s = rate_per_s
+        self._buckets: dict[str, TokenBucket] = {}
+        self._forget_at = MAX_REMEMBERED
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def admits(self, key: str, now: float) -> bool:
+        """Whether the key may do one thing more now, which it then has done."""
+        if (bucket := self._buckets.get(key)) is None:
+            if len(self._buckets) >= self._forget_at:
+                self._forget_full(now)
+            bucket = self._buckets[key] = TokenBucket(self._rate_per_s, self._burst, now)
+        if bucket.wait_s(now):
+            return False
+        bucket.take()
+        return True
+
+    def _forget_full(self, now: float) -> None:
+        rest = {key: each for key, each in self._buckets.items() if each.wait_s(now, each.burst)}
+        self._buckets = rest
+        self._forget_at = max(MAX_REMEMBERED, 2 * len(rest))

@@ -15,7 +15,7 @@ from agent.net.dealer import EARLY_REDIAL_S, EARLY_REDIALS
 from agent.net.keys import new
 from agent.net.router import router
 from agent.net.secure_sockets import SecureSockets
-from agent.net.zap import HandshakeLimit
+from agent.runtime.token_bucket import TokenBuckets
 from agent.wire.config import ConfigError, Trust
 from agent.wire.principals import Sender
 from fleet.testbed.ports import free_address
@@ -56,7 +56,7 @@ def test_a_key_tells_who_sends_over_req_too(serve, clients, key):
 def test_a_client_that_connects_too_often_gets_in_a_little_later(serve, clients, key):
     app = key("app")
     served = serve(allow=entry("client", "app", app))
-    served.secure_sockets.zap.limit = HandshakeLimit(burst=1, rate_per_s=5.0)
+    served.secure_sockets.zap.limit = TokenBuckets(burst=1, rate_per_s=5.0)
     for _ in range(4):
         assert ask(clients(served.address, app, served.key.public)) == b"client app: hello"
     assert served.secure_sockets.zap.refused == 0

@@ -5,7 +5,8 @@ import random
 import pytest
 import zmq
 
-from agent.net.zap import ENDPOINT, MAX_REMEMBERED, HandshakeLimit, Zap
+from agent.net.zap import BURST, ENDPOINT, RATE_PER_S, Zap
+from agent.runtime.token_bucket import MAX_REMEMBERED, TokenBuckets
 from testkit.waiting import PATIENCE_MS
 
 GOOD = [b"1.0", b"7", b"public", b"127.0.0.1", b"", b"CURVE", bytes(range(32))]
@@ -46,7 +47,7 @@ def test_a_request_is_answered_with_the_key_as_the_user(zap):
 
 
 def test_a_key_makes_so_many_connections_at_once_and_then_so_many_a_second():
-    limit = HandshakeLimit(burst=3, rate_per_s=2.0)
+    limit = TokenBuckets(burst=3, rate_per_s=2.0)
     assert [limit.admits("a", 10.0) for _ in range(4)] == [True, True, True, False]
     assert limit.admits("b", 10.0)
     assert [limit.admits("a", 10.5) for _ in range(2)] == [True, False]
@@ -54,20 +55,20 @@ def test_a_key_makes_so_many_connections_at_once_and_then_so_many_a_second():
 
 
 def test_keys_of_long_ago_are_forgotten():
-    limit = HandshakeLimit(burst=1, rate_per_s=1.0)
+    limit = TokenBuckets(burst=1, rate_per_s=1.0)
     for number in range(10 * MAX_REMEMBERED):
         assert limit.admits(str(number), number / 100)
     assert len(limit) <= 2 * MAX_REMEMBERED
 
 
 def test_hundreds_of_nodes_come_back_at_once_after_a_power_cut():
-    limit = HandshakeLimit()
+    limit = TokenBuckets(BURST, RATE_PER_S)
     assert all(limit.admits(f"node{number}", 5.0) for number in range(1_000) for _ in range(3))
 
 
 def test_a_connection_too_many_is_to_try_again(zap):
     """Status 300 of RFC 27: libzmq ends the connection without an error, and its client retries."""
-    zap.limit = HandshakeLimit(burst=1, rate_per_s=0.001)
+    zap.limit = TokenBuckets(burst=1, rate_per_s=0.001)
     assert request(zap, [b"", *GOOD])[3] == b"200"
     reply = request(zap, [b"", *GOOD])
     assert reply[3:6] == [b"300", b"too many connections with this key at once; try again", b""]
