@@ -118,6 +118,13 @@ def _place(nodeid):
     return next((n for n, room in enumerate(FIRST) if nodeid.startswith(room)), len(FIRST))
 
 
+def pytest_terminal_summary(terminalreporter):
+    """With --reruns: how tests failed that then passed. Each is a fault of its own."""
+    for report in terminalreporter.getreports("rerun"):
+        terminalreporter.section(f"failed at first: {report.nodeid}")
+        terminalreporter.write_line(report.longreprtext)
+
+
 def pytest_addoption(parser):
     parser.addoption(
         "--must-run",
