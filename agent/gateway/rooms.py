@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from agent.wire.areas import covers
+from agent.wire.base import MAX_CHANNELS
 from agent.wire.messages import Aggregate, Answer, ChannelAggregate
 
 State = Literal["live", "stale", "missing"]
@@ -153,7 +154,7 @@ class Rooms:
             if result.name and result.name != facts.name:
                 facts = self._facts[result.area] = replace(facts, name=result.name)
             channels = _readings(result.aggregate, facts, kept.room.channels)
-            _extend(kept.sparks, result.aggregate)
+            _extend(kept.sparks, result.aggregate, channels)
             if self._show(kept, now_ms, channels):
                 changed.append(kept)
         gaps: dict[str, str] = {}
@@ -299,9 +300,12 @@ def sign_of(unit: str) -> str:
 def _readings(
     aggregate: Aggregate, facts: AreaFacts, before: Mapping[str, Reading]
 ) -> dict[str, Reading]:
-    """The readings of a room after an aggregate of some of its channels."""
+    """The readings of a room after an aggregate of some of its channels. The first `MAX_CHANNELS`
+    stay: a node that names others each time would have every page load anew."""
     readings = dict(before)
     for name, channel in aggregate.channels.items():
+        if name not in readings and len(readings) >= MAX_CHANNELS:
+            continue
         unit = facts.units.get(name) or UNITS.get(name, "")
         at_ms = aggregate.last_ms if channel.last_ms is None else channel.last_ms
         readings[name] = Reading(newest(channel), at_ms, quality_of(channel), unit)
@@ -321,8 +325,11 @@ def quality_of(channel: ChannelAggregate) -> Quality:
     return "suspect" if channel.suspect else "good"
 
 
-def _extend(sparks: dict[str, array[float]], aggregate: Aggregate) -> None:
-    for name, channel in aggregate.channels.items():
+def _extend(
+    sparks: dict[str, array[float]], aggregate: Aggregate, shown: Mapping[str, Reading]
+) -> None:
+    for name in aggregate.channels.keys() & shown.keys():
+        channel = aggregate.channels[name]
         means = sparks.setdefault(name, array("f"))
         means.append(math.nan if channel.mean is None else channel.mean)
         if len(means) > SPARK:

@@ -150,6 +150,21 @@ def test_rooms_are_bounded(monkeypatch):
     assert len(rooms.left_out) == 2, "so is what is remembered of the others"
 
 
+def test_a_node_that_names_other_channels_each_time_does_not_grow_its_room(monkeypatch):
+    monkeypatch.setattr(module, "MAX_CHANNELS", 2)
+    rooms = Rooms(STALE_MS)
+    rooms.apply(answer(result("r", temperature=1.0)), 0)
+    for number in range(5):
+        rooms.apply(answer(result("r", **{f"c{number}": 1.0, "temperature": 2.0})), 1)
+    room = rooms.get("r")
+    assert {name: each.value for name, each in room.channels.items()} == {
+        "temperature": 2.0,
+        "c0": 1.0,
+    }
+    assert rooms.sparks("r").keys() == {"temperature", "c0"}
+    assert rooms.shape == 3, "the room, and two channels"
+
+
 AREAS = st.sampled_from(["b1/r1", "b1/r2", "b1", "b2/r1"])
 STEP = st.one_of(
     st.tuples(st.just("heard"), AREAS, st.sampled_from("ab"), st.none() | st.floats(-50, 50)),
