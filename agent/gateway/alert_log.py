@@ -49,6 +49,8 @@ MAX_IN_MEMORY: Final = 256
 MAX_READ: Final = 1_000
 MAX_PAGE_BYTES: Final = 1 << 20
 MAX_RAISED: Final = 10_000
+# A node may name any triggers, and begin any number of histories, but only in its own areas.
+MAX_RAISED_OF_AREA: Final = 64
 TRIM_EVERY: Final = 64
 DAY_MS: Final = 86_400_000
 TOPIC: Final = "topic"  # the attribute that masters set on messages of topics, and on no alert
@@ -236,7 +238,9 @@ class AlertLog:
             key, raised = change
             if raised is None:
                 self._file.execute("DELETE FROM raised WHERE key = ?", (key,))
-            elif key in self._raised or len(self._raised) < MAX_RAISED:
+            elif self._has_room(key):
+                if (displaced := self._displaced(key, raised)) is not None:
+                    self._file.execute("DELETE FROM raised WHERE key = ?", (displaced,))
                 self._file.execute(
                     "INSERT OR REPLACE INTO raised VALUES (?, ?, ?)",
                     (key, raised.position, _encode(raised)),
@@ -260,8 +264,24 @@ class AlertLog:
     def _note(self, key: str, raised: Raised | None) -> None:
         if raised is None:
             self._raised.pop(key, None)
-        elif key in self._raised or len(self._raised) < MAX_RAISED:
+        elif self._has_room(key):
+            if (displaced := self._displaced(key, raised)) is not None:
+                del self._raised[displaced]
             self._raised[key] = raised
+
+    def _has_room(self, key: str) -> bool:
+        return key in self._raised or len(self._raised) < MAX_RAISED
+
+    def _displaced(self, key: str, raised: Raised) -> str | None:
+        """The key whose place a new one takes: the oldest of an area that has too many."""
+        if key in self._raised:
+            return None
+        same = [
+            other
+            for other, each in self._raised.items()
+            if (each.iad, each.area) == (raised.iad, raised.area)
+        ]
+        return same[0] if len(same) >= MAX_RAISED_OF_AREA else None
 
     # --- reading --------------------------------------------------------------------------------
 

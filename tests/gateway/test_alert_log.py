@@ -48,6 +48,20 @@ def test_a_reader_gets_each_entry_once_and_in_order_over_a_restart(opened):
     assert log.read(6) == []
 
 
+def test_a_node_that_raises_without_end_takes_its_areas_places_only(opened, monkeypatch):
+    monkeypatch.setattr(module, "MAX_RAISED_OF_AREA", 2)
+    log = opened()
+    log.append(notification(1, area="r1", history="honest"))
+    for number in range(1, 5):
+        log.append(notification(number, trigger=f"t{number}", area="r2", history=f"h{number}"))
+    kept = [("r1", "hot"), ("r2", "t3"), ("r2", "t4")]
+    assert [(each.area, each.trigger) for each in log.raised] == kept
+    assert [(each.area, each.trigger) for each in opened().raised] == kept
+    again = notification(9, trigger="t3", area="r2", history="h3", at_ms=8)
+    opened().append(again)
+    assert sorted((each.area, each.trigger) for each in opened().raised) == kept
+
+
 def test_what_is_older_than_memory_comes_from_the_disk(opened, monkeypatch):
     monkeypatch.setattr(module, "MAX_IN_MEMORY", 2)
     log = opened()
