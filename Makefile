@@ -63,7 +63,7 @@ test-kubernetes: $(DONE)/dev $(DONE)/core ## Build a kube-apiserver (minutes, on
 	@tools/build_apiserver.sh
 	@SANDERLING_KUBERNETES=$(if $(filter record,$(ARGS)),record,1) $(BIN)/pytest --must-run tests/kubernetes
 
-test-long: $(DONE)/dev $(DONE)/core ## Run what takes long: experiments, Spark, kills, all examples (an hour; KILLS=2: a part)
+test-long: $(DONE)/dev $(DONE)/core ## Run what takes long: experiments, Spark, kills, all examples (an hour; KILLS=1: a part)
 	@$(if $(KILLS),SANDERLING_KILLS=$(KILLS),SANDERLING_EXAMPLES=all) \
 		$(BIN)/pytest -m "long or slow$(if $(KILLS),, or hypothesis)" -n 3 $(HANGS) --durations=30
 

@@ -10,6 +10,7 @@ import pytest
 
 from bench import big_json, file_limit, hostile, slow_disk, too_large
 from bench.output import report
+from tests.examples import campaign
 
 EVERY_LINE = {"name", "value", "unit", "peer", "ratio"}
 
@@ -32,8 +33,8 @@ def small(monkeypatch, module, **sizes):
     [
         "unread",
         *(
-            pytest.param(each, marks=pytest.mark.long)
-            for each in hostile.ATTACKS
+            pytest.param(each, marks=campaign(n, 3))
+            for n, each in enumerate(hostile.ATTACKS)
             if each != "unread"
         ),
     ],

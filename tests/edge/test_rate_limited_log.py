@@ -20,7 +20,7 @@ from agent.edge.rate_limited_log import (
     Reporter,
     cause_of,
 )
-from tests.examples import examples
+from tests.examples import examples, share
 
 DAY_S = 86_400
 MONTH_S = 30 * DAY_S
@@ -91,7 +91,7 @@ def test_a_month_of_flapping_is_kilobytes(period_s):
 def test_no_sequence_of_failures_fills_a_disk():
     """The worst of many random rhythms."""
     rng = random.Random(5)
-    for _ in range(20):
+    for _ in range(share(20)):
         log = Log()
         scale_s = 10 ** rng.uniform(0.5, 4.5)
         while log.now < MONTH_S:

@@ -212,7 +212,7 @@ def test_faults_are_drawn_from_the_seed_and_hurt_no_process_that_is_away():
 
 
 # Those of odd seeds have a market, and run beside these.
-@pytest.mark.parametrize("seed", [pytest.param(2 * n, marks=campaign(n, 2)) for n in range(20)])
+@pytest.mark.parametrize("seed", [pytest.param(2 * n, marks=campaign(n, 5)) for n in range(20)])
 def test_a_fleet_that_is_hurt_keeps_its_promises(tmp_path, seed):
     history = run(seed, tmp_path, 6.0, print)
     assert broken(history) == [], tmp_path

@@ -177,7 +177,7 @@ def test_a_master_is_killed_during_a_move_and_nothing_is_lost(masters, context):
 
 @pytest.mark.parametrize(
     ("iad", "state"),
-    [pytest.param(*each, marks=campaign(n, 3)) for n, each in enumerate(STATES) if each != SHORT],
+    [pytest.param(*each, marks=campaign(n, 6)) for n, each in enumerate(STATES) if each != SHORT],
 )
 def test_a_master_is_killed_at_every_state(masters, context, iad, state):
     kill_and_move(masters, context, state, iad)

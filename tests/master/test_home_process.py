@@ -252,7 +252,7 @@ def test_a_master_is_killed_while_a_home_moves(subscribed, unit, iad, state):
 @pytest.mark.parametrize(
     ("unit", "iad", "state"),
     [
-        pytest.param(*each, marks=campaign(n, 3))
+        pytest.param(*each, marks=campaign(n, 6))
         for n, each in enumerate((unit, *state) for unit in (NODE, LOG) for state in STATES)
         if each not in SHORT
     ],

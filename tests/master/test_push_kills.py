@@ -1,5 +1,6 @@
 """Masters of an overlay that are killed at random while a node raises alerts: each durable
-subscription gets each alert once. SANDERLING_PUSH_KILLS says how many kills; without it, 20."""
+subscription gets each alert once. SANDERLING_PUSH_KILLS says how many kills; without it, 20, and
+in CI 4."""
 
 from __future__ import annotations
 
@@ -14,10 +15,11 @@ from agent.wire.base import TRIGGER_RAISED
 from agent.wire.node_messages import EventsTaken, Hello, MasterMessage, NodeEvent, NodeEvents
 from fleet.testbed.ports import free_address
 from testkit.agent_process import AgentProcess
+from tests.examples import share
 from tests.master.party import Party, Subscriber, run
 from tests.master.push_rig import PLACES, PushMaster, overlay_text
 
-KILLS = int(os.environ.get("SANDERLING_PUSH_KILLS", "20"))
+KILLS = int(os.environ.get("SANDERLING_PUSH_KILLS", share(20)))
 PATIENCE_S = 120.0
 HELLO = Hello("n1", "boot-n1", "history", ("b1/f4",), ("co2",), 1, "test")
 

@@ -1,6 +1,6 @@
 """Topics on real masters: readings and published messages through processors in worker processes,
 each put out once, whatever is killed. SANDERLING_TOPIC_KILLS says how many kills the long form
-has; without it, 20."""
+has; without it, 20, and in CI 4."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from agent.wire.unions import PublicReply
 from fleet.testbed.ports import free_address
 from testkit.agent_process import AgentProcess
 from testkit.waiting import PATIENCE_S
+from tests.examples import share
 from tests.master.party import Party, Subscriber, run
 from tests.master.push_rig import PLACES, PushMaster, overlay_text
 from tests.master.worker_rig import package
 
-KILLS = int(os.environ.get("SANDERLING_TOPIC_KILLS", "20"))
+KILLS = int(os.environ.get("SANDERLING_TOPIC_KILLS", share(20)))
 EDGE = Path(sys.executable).with_name("sanderling-edge")
 COUNTED = Topic("counted", processor="count", slo=Slo(90.0, 1_000.0))
 CODE = """

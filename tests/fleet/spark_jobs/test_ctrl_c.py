@@ -104,7 +104,7 @@ STAGES = [
     (REPORT, says("to read: "), "long"),
     (REPORT, says("starting Spark"), ""),
     (REPORT, starts_java, ""),
-    (REPORT, says("taking in what was pulled"), "long"),
+    (REPORT, says("taking in what was pulled"), "campaign"),
     (REPORT, makes("checkpoints/landing/offsets/0"), "campaign"),
     (REPORT, makes("staging/tables/*/new"), "campaign"),
     (REPORT, makes("tables/queries/*"), "campaign"),
@@ -115,7 +115,7 @@ STAGES = [
     (INGEST, makes("staging/tables/*/new"), "long"),
     (FOLLOW, says("following"), "campaign"),
     (FOLLOW, makes("staging/tables/*/new"), "campaign"),
-    (FOLLOW, makes("checkpoints/landing/commits/0"), "long"),
+    (FOLLOW, makes("checkpoints/landing/commits/0"), "campaign"),
 ]
 
 
