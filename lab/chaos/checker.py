@@ -8,7 +8,7 @@ from typing import Final
 
 from fleet.testbed.page import GATEWAY
 from lab.chaos.fault_plan import APART, AWAY, START_S, STARTS, Fault, Kind
-from lab.chaos.history import Asked, Claim, Events, History, RoundSeen
+from lab.chaos.history import Agreed, Asked, Claim, Events, History, RoundSeen
 
 # From the answer timeout until a client on a busy machine has the answer.
 TRAVEL_S: Final = 2.0
@@ -78,12 +78,24 @@ def _asked_of(history: History, asked: Asked) -> set[str]:
 
 
 def _may_refuse(history: History, asked: Asked, *, away: bool) -> bool:
-    """Beyond the agreed rate where a greedy client asks, too; a gateway whose master is away says
-    so."""
-    if asked.master == GATEWAY:
-        return away and asked.status.startswith("http 5")
-    greedy = any(each.greedy and each.master == asked.master for each in history.asked)
-    return asked.reason == "over_rate" and history.agreed is not None and greedy
+    """Beyond the agreed rate; a gateway whose master is away says so."""
+    if asked.master == GATEWAY and asked.status.startswith("http 5"):
+        return away
+    over_rate = asked.reason == "over_rate" or asked.status == "http 429"
+    return over_rate and history.agreed is not None and _exhausts(history, history.agreed, asked)
+
+
+def _exhausts(history: History, agreed: Agreed, asked: Asked) -> bool:
+    """Whether its master was asked enough shortly before to have an empty bucket: within the time
+    in which one fills, a bucketful."""
+    since_s = asked.at_s - agreed.burst / agreed.rate_per_s - TRAVEL_S
+    masters = _asked_of(history, asked)
+    count = sum(
+        since_s <= each.until_s and each.at_s <= asked.until_s
+        for each in history.asked
+        if not masters.isdisjoint(_asked_of(history, each))
+    )
+    return count > agreed.burst
 
 
 def _excused(history: History, asked: Asked, area: str, reason: str) -> bool:

@@ -75,7 +75,7 @@ class Fleet:
         self._folder = folder
         self._market = market
         self.homes = {node.area: (node.name, iad.name) for iad in layout.iads for node in iad.nodes}
-        self.agreed = Agreed(RATE_PER_S, AGREED_BURST, len(self.homes)) if market else None
+        self.agreed: Agreed | None = None
 
     def __enter__(self) -> Self:
         layout, folder = self._layout, self._folder
@@ -104,7 +104,7 @@ class Fleet:
             # On a busy machine one takes as long as all of them on an idle one.
             self.start_s = max(START_S, time.monotonic() - begun_s)
             if self._market:
-                _agree(self.bed)
+                self.agreed = Agreed(_agree(self.bed), AGREED_BURST, len(self.homes))
             _create_topic(self.bed)
             masters = [iad.name for iad in layout.iads]
             self.reached = Reached(
@@ -126,7 +126,8 @@ def overlay_of(layout: FleetLayout) -> OverlayPlan:
     return OverlayPlan(links=(), clusters=len(places), places=places)
 
 
-def _agree(bed: Testbed) -> None:
+def _agree(bed: Testbed) -> float:
+    """The agreed rate: nodes of a busy machine may keep less than what is asked."""
     areas = tuple([node.area for node in bed.plan.nodes])
     request = CreateService(
         "chaos",
@@ -139,8 +140,10 @@ def _agree(bed: Testbed) -> None:
     )
     with Operator(bed.operator(bed.plan.iads[0].name)) as operator:
         report = operator.ask_service(request)
-    if not report.ok:
+    terms = report.services[0].terms if report.ok else None
+    if terms is None:
         raise TestbedError(report.message)
+    return terms.rate_per_s
 
 
 def _start_gateway(bed: Testbed) -> tuple[str, str]:

@@ -75,6 +75,15 @@ def test_a_sound_history_breaks_nothing():
 
 
 QUERY = Asked(5.0, 5.1, "iad1", ("r1", "r2"), "complete", ("r1", "r2"))
+OVER_RATE = replace(QUERY, status="refused", reason="over_rate")
+
+
+@pytest.mark.parametrize(
+    "refused", [OVER_RATE, replace(OVER_RATE, master=GATEWAY, status="http 429")]
+)
+def test_whoever_asked_beyond_the_agreed_rate_may_be_refused(refused):
+    asked = [*[replace(QUERY, at_s=4.0 + n / 5, until_s=5.0 + n / 5) for n in range(4)], refused]
+    assert broken(replace(sound(), asked=asked, agreed=Agreed(20.0, 4.0, 2))) == []
 
 
 @pytest.mark.parametrize(
@@ -86,7 +95,17 @@ QUERY = Asked(5.0, 5.1, "iad1", ("r1", "r2"), "complete", ("r1", "r2"))
         ({"asked": [replace(QUERY, status="partial")]}, "without a reason"),
         ({"asked": [replace(QUERY, gaps=(("r1", "timeout"),))]}, "complete, with gaps"),
         ({"asked": [replace(QUERY, status="refused")]}, "refused"),
-        ({"asked": [replace(QUERY, status="refused", reason="over_rate")]}, "refused over_rate"),
+        ({"asked": [OVER_RATE] * 9}, "refused over_rate"),
+        (
+            {
+                "asked": [
+                    *(replace(QUERY, at_s=float(n), until_s=n + 0.1) for n in range(9)),
+                    replace(OVER_RATE, at_s=9.0, until_s=9.1),
+                ],
+                "agreed": Agreed(20.0, 4.0, 2),
+            },
+            "9.0 s to iad1: refused over_rate",
+        ),
         (
             {
                 "asked": [
