@@ -169,7 +169,7 @@ def test_spark_runs_on_nothing_but_the_wheel(tmp_path: Path):
         [sys.executable, "-c", JOB],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1800,
         env=environment,
         cwd=tmp_path,
         check=False,
