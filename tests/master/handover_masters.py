@@ -73,8 +73,11 @@ class Masters:
         assert report.ok, report.message
 
     def move(self, name, source, target) -> None:
-        """Begin to move the topic."""
-        report = self.ask(source, MoveUnit("m", "processor", name, target))
+        """Begin to move the topic, once its masters reach each other."""
+        report = wait_until(
+            lambda: self.ask(source, MoveUnit("m", "processor", name, target)),
+            lambda report: report.ok or "cannot be reached now" not in report.message,
+        )
         assert report.ok, report.message
 
     def moves(self, iad):
