@@ -57,7 +57,10 @@ def run(
     except (NoReplyError, ValueError) as error:
         return replies.fail(error, f"{master} is no answer to a query", "public")
     if answer.status == "refused" and not as_json:
-        return replies.refused(answer.message or answer.reason or "", master)
+        message = answer.message or answer.reason or ""
+        # The objective may be the default, which nobody typed.
+        hint = "; choose one with --slo" if answer.reason == "infeasible" else ""
+        return replies.refused(f"{message}{hint}", master)
     there, wrong = words.apart(answer, slo, channels, service)
     if as_json:
         replies.write_json(answer)

@@ -132,6 +132,7 @@ def publish(
         return exits.fail(f"refused: {error}", exits.REFUSED)
     except (NoReplyError, ValueError) as error:
         return replies.fail(error, f"{master} is none to a message for a topic", "public")
+    screen.line(screen.console(), f"published to topic {name}")
     return exits.DONE
 
 

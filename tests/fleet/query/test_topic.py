@@ -144,7 +144,8 @@ def test_a_topic_of_a_master_from_its_creation_to_its_end(tmp_path, capsys):
         assert ask("create", "notes", *there).out == "topic notes is kept\n"
         refused = ask("create", "x", "--processor", "cuont", *there, status=3).err
         assert "no processor cuont here; there are aggregate, anomaly, comfort_index" in refused
-        ask("publish", "notes", "vote=3", "area=b1/f4", "--master", master.public)
+        published = ask("publish", "notes", "vote=3", "area=b1/f4", "--master", master.public).out
+        assert published == "published to topic notes\n"
         refused = ask("publish", "notes", "kind=3", "--master", master.public, status=3).err
         assert refused == (
             "fleet: refused: attributes: kind is set by the master; take another name\n"

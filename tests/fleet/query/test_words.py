@@ -184,7 +184,8 @@ def test_budgets_are_shown_to_who_asks_for_them(ask: Ask) -> None:
 
 def test_an_infeasible_slo_says_what_can_be_kept(ask: Ask) -> None:
     message = "p99=500ms cannot be kept, even by idle nodes; p99=820ms can, p95=500ms can"
-    assert ask(refused(message)) == (3, "", f"fleet: refused: {message}\n")
+    said = f"fleet: refused: {message}; choose one with --slo\n"
+    assert ask(refused(message)) == (3, "", said)
 
 
 @pytest.mark.parametrize(
