@@ -48,14 +48,16 @@ def _show_commands(bed: Testbed, options: Options, terminal: Console) -> None:
         "status",
     ):
         screen.as_it_is(terminal, f"  {fleet} {rest}")
+    address = bed.public(bed.plan.iads[0].name)
     if options.verbose:
-        _show_more(bed, terminal)
+        _show_more(bed, address, terminal)
+    else:
+        screen.as_it_is(terminal, f"For programs, and in other folders: --master {address}")
 
 
-def _show_more(bed: Testbed, terminal: Console) -> None:
-    """Commands of every kind, and addresses for those of another folder."""
+def _show_more(bed: Testbed, address: str, terminal: Console) -> None:
+    """Commands of every kind, with the first master's address for those of another folder."""
     first, second, *_ = bed.plan.iads
-    address = bed.public(first.name)
     fleet = fleet_command()
     screen.line(
         terminal,
