@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import traceback
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from ipaddress import ip_address
 from typing import Final
@@ -22,7 +23,8 @@ from agent.runtime.token_bucket import TokenBucket, TokenBuckets
 
 MIN_PACKED: Final = 1_024
 LONG: Final = 65_536  # takes the loop milliseconds to compress
-# Long bodies that are being sent, together; one alone may be larger.
+# Long bodies that are being sent, together; half of it to one token, or to a host without one. One
+# that is alone may be larger.
 MAX_SENDING_BYTES: Final = 64 << 20
 PACKED_TYPES: Final = (JSON, "text/")
 LOOPBACK_NAMES: Final = frozenset(("localhost", "127.0.0.1", "[::1]"))
@@ -61,7 +63,7 @@ class App:
         self._hosts = allowed_hosts(self._http)
         self._proxies = frozenset(ip_address(each) for each in self._http.proxies)
         self._buckets: dict[str, TokenBucket] = {}
-        self._sending_bytes = 0
+        self._sending_bytes: Counter[str] = Counter()
         self._strangers = TokenBuckets(STRANGERS_BURST, STRANGERS_PER_S)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -103,21 +105,31 @@ class App:
             except Exception as error:  # noqa: BLE001 - it ends this stream, which is opened again
                 self._fault(request, error)
         else:
-            await self._send(request, reply, send)
+            await self._send_bounded(request, reply, send)
 
-    async def _send(self, request: Request, reply: Reply, send: Send) -> None:
+    async def _send_bounded(self, request: Request, reply: Reply, send: Send) -> None:
         """Send a reply; a long body counts until it was taken, or the connection is gone."""
-        size = len(reply.body) if len(reply.body) >= LONG else 0
-        if size and self._sending_bytes and self._sending_bytes + size > MAX_SENDING_BYTES:
+        size = len(reply.body)
+        if size < LONG:
+            await _send(request, reply, send)
+            return
+        caller, sending = self._caller(request), self._sending_bytes
+        key = self._host(request) if caller is None else caller.key
+        if (sending[key] and sending[key] + size > MAX_SENDING_BYTES // 2) or (
+            sending.total() and sending.total() + size > MAX_SENDING_BYTES
+        ):
             problem = Problem(
                 503, "busy", "too many long answers are being sent", retry_after_s=problems.RETRY_S
             )
-            reply, size = _refusal(problem), 0
-        self._sending_bytes += size
+            await _send(request, _refusal(problem), send)
+            return
+        sending[key] += size
         try:
             await _send(request, reply, send)
         finally:
-            self._sending_bytes -= size
+            sending[key] -= size
+            if not sending[key]:
+                del sending[key]
 
     def _fault(self, request: Request, error: Exception) -> None:
         last = traceback.extract_tb(error.__traceback__)[-1]

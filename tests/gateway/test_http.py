@@ -641,24 +641,25 @@ def test_long_answers_that_nobody_reads_are_bounded(tmp_path, monkeypatch):
 
     large = routes.BY_PATH["/healthz"]["GET"]._replace(serve=answers)
     with FakeGateway(tmp_path) as made:
-        token = made.token()
+        first, second, third = (made.token(name=name) for name in ("one", "two", "three"))
         with monkeypatch.context() as patched, contextlib.ExitStack() as stack:
             patched.setitem(routes.BY_PATH["/healthz"], "GET", large)
-            unread = [
-                stack.enter_context(
-                    socket.create_connection(("127.0.0.1", made.port), timeout=PATIENCE_S)
-                )
-                for _ in range(2)
-            ]
-            for each in unread:
+            unread = []
+            for token in (first, second):
+                each = socket.create_connection(("127.0.0.1", made.port), timeout=PATIENCE_S)
+                unread.append(stack.enter_context(each))
                 each.sendall(
-                    f"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:{made.port}\r\n\r\n".encode()
+                    f"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:{made.port}\r\n"
+                    f"Authorization: Bearer {token}\r\n\r\n".encode()
                 )
                 assert each.recv(12) == b"HTTP/1.1 200"
-            got = ask(made, "/healthz")
+                # One has no more than half of it; others have the rest.
+                got = ask(made, "/healthz", token=token)
+                assert (got.status, got.reason) == (503, "busy")
+            got = ask(made, "/healthz", token=third)
             assert (got.status, got.reason) == (503, "busy")
             assert got.headers["retry-after"] == "1"
-            assert ask(made, "/api/v1/session", token=token).status == 200
+            assert ask(made, "/api/v1/session", token=third).status == 200
             for each in unread:
                 each.close()
             got = wait_until(lambda: ask(made, "/healthz"), lambda found: found.status == 200)
