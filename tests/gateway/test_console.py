@@ -369,7 +369,7 @@ def test_where_nothing_ails_no_choice_is_offered(tab):
         well = [node for node in iad4["status"]["nodes"] if node["node"] == "iad4-n2"]
         gateway.iads = [iad4 | {"status": iad4["status"] | {"nodes": well}}]
         tab.open(f"{gateway.url}#/fleet", 1280)
-        tab.wait_for("document.querySelector('main').innerText.includes('No node ails.')")
+        tab.wait_for("document.querySelector('main').innerText.includes('No node has a problem.')")
         assert not tab.evaluate(SEEN.format("'main input'"))
         gateway.iads = [iad4 | {"status": None, "problem": "no reply"}]
         told = json.dumps("iad4 does not answer: no reply")

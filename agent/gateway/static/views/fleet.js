@@ -1,4 +1,4 @@
-// Which node, sensor, queue or release is ill? For operators.
+// Which node, sensor, queue or release has a problem? For operators.
 
 import { html, useState } from "../vendor/htm-preact.js";
 import { session } from "../api.js";
@@ -8,8 +8,8 @@ import { count, list, when, whole } from "../words.js";
 
 const STATES = { live: ["well", "Live"], lost: ["bad", "Lost"], left: ["missing", "Left"] };
 
-/** What ails a node, the worst first, in words. */
-export function ailments(node, version) {
+/** Problems of a node, the worst first, in words. */
+export function problemsOf(node, version) {
   const found = [];
   if (node.state === "lost") found.push("no heartbeat");
   for (const f of node.faults ?? []) found.push(`${f.sensor} ${f.channel}: ${f.text} since ${when(f.since_ms)}`);
@@ -49,16 +49,16 @@ const lost = (status) => status.nodes.filter((n) => n.state !== "live").length;
 function Nodes({ told, several }) {
   const [only, show] = useState(false);
   const rows = told
-    .flatMap(({ iad, status }) => status.nodes.map((node) => ({ iad, rooms: status.rooms ?? {}, node, ails: ailments(node, status.version ?? "") })))
-    .sort((a, b) => (b.node.state === "lost") - (a.node.state === "lost") || b.ails.length - a.ails.length || `${a.iad} ${a.node.node}`.localeCompare(`${b.iad} ${b.node.node}`, "en", { numeric: true }));
-  const ill = rows.filter((r) => r.ails.length);
+    .flatMap(({ iad, status }) => status.nodes.map((node) => ({ iad, rooms: status.rooms ?? {}, node, problems: problemsOf(node, status.version ?? "") })))
+    .sort((a, b) => (b.node.state === "lost") - (a.node.state === "lost") || b.problems.length - a.problems.length || `${a.iad} ${a.node.node}`.localeCompare(`${b.iad} ${b.node.node}`, "en", { numeric: true }));
+  const troubled = rows.filter((r) => r.problems.length);
   return html`
-    ${ill.length ? html`<div class="tools"><label class="check"><input type="checkbox" checked=${only} onChange=${(e) => show(e.target.checked)} /> Only the ${count(ill.length, "node")} that ${ill.length === 1 ? "ails" : "ail"}</label></div>` : rows.length ? html`<p>No node ails.</p>` : null}
-    <${Table} caption="Nodes, those that ail first" hidden empty=${told.length ? "No node has joined yet." : "No node is known: no master answers."} head=${["Node", ...(several ? ["Domain"] : []), "State", { text: "What ails it" }, { text: "Areas" }, { n: "Queue" }, { n: "Idle pods" }, { n: "Pods" }, "Release"]}
-      rows=${(only && ill.length ? ill : rows).map(({ iad, rooms, node, ails }) => ({
+    ${troubled.length ? html`<div class="tools"><label class="check"><input type="checkbox" checked=${only} onChange=${(e) => show(e.target.checked)} /> Only the ${count(troubled.length, "node")} with problems</label></div>` : rows.length ? html`<p>No node has a problem.</p>` : null}
+    <${Table} caption="Nodes, those with problems first" hidden empty=${told.length ? "No node has joined yet." : "No node is known: no master answers."} head=${["Node", ...(several ? ["Domain"] : []), "State", { text: "Problems" }, { text: "Areas" }, { n: "Queue" }, { n: "Idle pods" }, { n: "Pods" }, "Release"]}
+      rows=${(only && troubled.length ? troubled : rows).map(({ iad, rooms, node, problems }) => ({
         key: `${iad} ${node.node}`,
-        mark: node.state === "lost" ? "bad" : ails.length ? "warm" : "",
-        cells: [html`<b>${node.node}</b>`, ...(several ? [iad] : []), html`<${Mark} state=${STATES[node.state]?.[0] ?? "missing"} word=${STATES[node.state]?.[1] ?? node.state} />`, ails.length ? html`<ul class="plain">${ails.map((a) => html`<li>${a}</li>`)}</ul>` : "nothing", list(node.areas.map((a) => nameOf(a) || rooms[a] || a)), whole(node.queued), whole(node.idle_pods), whole(node.pods), node.version || "checkout"],
+        mark: node.state === "lost" ? "bad" : problems.length ? "warm" : "",
+        cells: [html`<b>${node.node}</b>`, ...(several ? [iad] : []), html`<${Mark} state=${STATES[node.state]?.[0] ?? "missing"} word=${STATES[node.state]?.[1] ?? node.state} />`, problems.length ? html`<ul class="plain">${problems.map((a) => html`<li>${a}</li>`)}</ul>` : "none", list(node.areas.map((a) => nameOf(a) || rooms[a] || a)), whole(node.queued), whole(node.idle_pods), whole(node.pods), node.version || "checkout"],
       }))} />`;
 }
 
@@ -85,7 +85,7 @@ function Status({ iads }) {
 
 export default function Fleet() {
   useLive(5000);
-  return html`<${Heading} text="Fleet"><p class="lead">Which node, sensor, queue or release is ill.</p><//>
+  return html`<${Heading} text="Fleet"><p class="lead">Nodes, sensors, queues and releases, those with problems first.</p><//>
     <${ForOperators}><${Asked} /><//>`;
 }
 
