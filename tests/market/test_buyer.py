@@ -607,7 +607,9 @@ class Walk:
         self.market.run(60.0 + 4 * STAGE_S + 2 * MAX_RETRY_S + DRAIN_S)
 
 
-@pytest.mark.parametrize("seeds", range(8))
+@pytest.mark.parametrize(
+    "seeds", [0, 1, *(pytest.param(n, marks=pytest.mark.long) for n in range(2, 8))]
+)
 def test_when_all_is_calm_again_every_pool_is_one(seeds):
     for seed in range(100 * seeds, 100 * (seeds + 1)):
         walk = Walk(seed)

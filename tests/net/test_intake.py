@@ -140,6 +140,7 @@ def after_days(accounting, links, days, resident=lambda _sent: 50 * MIB, beat=BE
     return None
 
 
+@pytest.mark.long
 def test_links_that_are_idle_for_ten_days_live_on():
     accounting = ByteAccounting()
     links = (7, 8, 9)

@@ -26,6 +26,8 @@ SMALL = {
     "a pause that takes long, and a partition": World(1, 0, 1, slow="", lingers="s"),
     "a pause that takes long, and a crash": World(1, 1, 0, saves=0, slow="s", lingers="s"),
 }
+# Of the small worlds those that take ten seconds.
+LONGER = {"a crash, the source's disk slow"}
 LARGE = {
     "a partition that isolates the source": World(1, 0, 1, isolated="s", slow="s"),
     "a crash, the target's disk slow": World(messages=1, crashes=1, partitions=0, slow="t"),
@@ -45,7 +47,10 @@ QUICK = 2
 @pytest.mark.parametrize(
     "start",
     [
-        *(pytest.param(world, id=name) for name, world in SMALL.items()),
+        *(
+            pytest.param(world, id=name, marks=[pytest.mark.long] if name in LONGER else [])
+            for name, world in SMALL.items()
+        ),
         *(
             pytest.param(world, id=name, marks=campaign(n, len(LARGE)))
             for n, (name, world) in enumerate(LARGE.items())

@@ -59,6 +59,10 @@ LARGE: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+# Of the small worlds those that take ten seconds.
+LONGER = {"the owner dies and returns"}
+
+
 def world(**options: Any) -> World:
     return World(**{"messages": 1, "crashes": 0, "partitions": 0, **options})
 
@@ -66,7 +70,10 @@ def world(**options: Any) -> World:
 @pytest.mark.parametrize(
     "options",
     [
-        *(pytest.param(each, id=name) for name, each in SMALL.items()),
+        *(
+            pytest.param(each, id=name, marks=[pytest.mark.long] if name in LONGER else [])
+            for name, each in SMALL.items()
+        ),
         *(
             pytest.param(each, id=name, marks=campaign(n, 8))
             for n, (name, each) in enumerate(LARGE.items())

@@ -344,7 +344,10 @@ def assert_secret_is_somewhere(card):
         assert "var/lib/sanderling-firstboot/applied" in found
 
 
-@pytest.mark.parametrize("lost", [False, True], ids=["kept", "lost"])
+@pytest.mark.parametrize(
+    "lost",
+    [pytest.param(False, marks=pytest.mark.long, id="kept"), pytest.param(True, id="lost")],
+)
 def test_after_a_cut_at_any_step_the_next_boot_goes_on(tmp_path, lost):
     steps = steps_of_all(tmp_path / "whole")
     assert steps > 100

@@ -55,6 +55,7 @@ def test_the_formulas_are_found_again() -> None:
     assert r2(measured_logs(held), logs(found.model(), held)) > 0.98
 
 
+@pytest.mark.long
 def test_trees_take_over_what_the_formulas_lack_and_come_through_the_file() -> None:
     runs, held = campaign(1, 120, disturb=True), campaign(2, 60, disturb=True)
     plain = train(runs, "thread-a-topic", trees=False)

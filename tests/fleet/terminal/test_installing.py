@@ -182,6 +182,7 @@ print("ran")
 """
 
 
+@pytest.mark.long
 def test_the_demo_and_everyday_commands_run_without_the_pipeline():
     """What `make setup` installs is enough for them, so nothing of the rest is imported."""
     names = {"skimage", "PIL", "dateutil", "fontTools", "sklearn"}
