@@ -248,9 +248,10 @@ class FakeApi:
         if not self.role:
             return _problem(401, "not_authorised", "this needs a token or a session")
         known = request.headers.get("last-event-id") or request.query_params.get("last_event_id")
+        after = int(known) if known else len(self.building.alerts)
         self.resumed.append(known)
         return StreamingResponse(
-            self._events(int(known) if known else len(self.building.alerts)),
+            self._events(after),
             media_type="text/event-stream",
             headers={"cache-control": "no-store"},
         )

@@ -159,7 +159,7 @@ def test_a_view_is_opened_and_used_by_keyboard_alone(tab, served, name):
     tab.wait_for(SEEN.format(json.dumps(VIEWS[BY_KEYS[name]])))
     tab.wait_for(f"document.activeElement.tagName == 'H1' && {FOCUSED} == {json.dumps(name)}")
     left = f"{USABLE}.filter(e => !e.dataset.visited).map(e => e.outerHTML.slice(0, 120))"
-    for _ in range(2):  # what comes while the first round goes on is in the second
+    for _ in range(6):  # what comes while a round goes on is in the next
         for _ in range(tab.evaluate(f"{USABLE}.length")):
             tab.press("Tab")
             assert tab.evaluate(VISIT) == "", "its focus cannot be seen"
@@ -255,6 +255,7 @@ def test_each_end_of_a_question_has_its_words(tab, served, latency, starts, tell
 def test_an_alert_is_announced_and_after_a_break_comes_once(tab, gateway):
     tab.open(f"{gateway.url}#/alerts", 1280)
     tab.wait_for(SEEN.format(json.dumps(VIEWS["alerts"])))
+    wait_until(lambda: gateway.resumed)  # the log shows what came before; only news is announced
     gateway.alert("raised", "hot", "b1/f4/r413", 31.5)
     tab.wait_for(
         "document.querySelector('#announced').innerText.includes('hot raised in Meeting 4.13')"

@@ -12,7 +12,14 @@ import time
 import pytest
 
 from agent.wire.base import TRIGGER_RAISED
-from agent.wire.node_messages import EventsTaken, Hello, MasterMessage, NodeEvent, NodeEvents
+from agent.wire.node_messages import (
+    EventsTaken,
+    Hello,
+    HelloWanted,
+    MasterMessage,
+    NodeEvent,
+    NodeEvents,
+)
 from fleet.testbed.ports import free_address
 from testkit.agent_process import AgentProcess
 from tests.examples import share
@@ -40,6 +47,8 @@ class RestlessNode(Party):
         if isinstance(message, EventsTaken):
             for sequence in message.sequences:
                 self.waiting.pop(sequence, None)
+        elif isinstance(message, HelloWanted):  # a master that was started again
+            self.say(self.greeting())
 
     def raise_one(self):
         self.raised += 1
