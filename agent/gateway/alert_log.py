@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -211,14 +211,14 @@ class AlertLog:
         with self._lock:
             now_ms = self._now_ms()
             entry = Logged(self._newest + 1, now_ms, notification, loss)
-            change = raised_by(entry)
+            changes = self._changes(entry)
             with _transaction(self._file):
-                self._write(entry, change, after)
+                self._write(entry, changes, after)
                 oldest = self._trim(now_ms)
             self._newest = entry.position
             self._oldest = max(self._oldest, oldest)
-            if change is not None:
-                self._note(*change)
+            if changes:
+                self._note(changes)
                 self.raised = _shown(self._raised.values())
             self._recent = (*self._recent[1 - MAX_IN_MEMORY :], entry)
             if after is not None and self._place is not None:
@@ -228,19 +228,16 @@ class AlertLog:
         return entry.position
 
     def _write(
-        self, entry: Logged, change: tuple[str, Raised | None] | None, after: int | None
+        self, entry: Logged, changes: Mapping[str, Raised | None], after: int | None
     ) -> None:
         self._file.execute(
             "INSERT INTO logged VALUES (?, ?, ?)",
             (entry.position, entry.received_ms, _encode(_Body(entry.notification, entry.loss))),
         )
-        if change is not None:
-            key, raised = change
+        for key, raised in changes.items():
             if raised is None:
                 self._file.execute("DELETE FROM raised WHERE key = ?", (key,))
-            elif self._has_room(key):
-                if (displaced := self._displaced(key, raised)) is not None:
-                    self._file.execute("DELETE FROM raised WHERE key = ?", (displaced,))
+            else:
                 self._file.execute(
                     "INSERT OR REPLACE INTO raised VALUES (?, ?, ?)",
                     (key, raised.position, _encode(raised)),
@@ -261,27 +258,31 @@ class AlertLog:
         (oldest,) = self._file.execute("SELECT min(position) FROM logged").fetchone()
         return int(oldest)
 
-    def _note(self, key: str, raised: Raised | None) -> None:
-        if raised is None:
-            self._raised.pop(key, None)
-        elif self._has_room(key):
-            if (displaced := self._displaced(key, raised)) is not None:
-                del self._raised[displaced]
-            self._raised[key] = raised
+    def _note(self, changes: Mapping[str, Raised | None]) -> None:
+        for key, raised in changes.items():
+            if raised is None:
+                self._raised.pop(key, None)
+            else:
+                self._raised[key] = raised
 
-    def _has_room(self, key: str) -> bool:
-        return key in self._raised or len(self._raised) < MAX_RAISED
-
-    def _displaced(self, key: str, raised: Raised) -> str | None:
-        """The key whose place a new one takes: the oldest of an area that has too many."""
-        if key in self._raised:
-            return None
+    def _changes(self, entry: Logged) -> dict[str, Raised | None]:
+        """New values of raised alerts, by key, None for one that goes. A new one takes the place of
+        the oldest of an area that has too many."""
+        change = raised_by(entry)
+        if change is None:
+            return {}
+        key, raised = change
+        if raised is None or key in self._raised:
+            return {key: raised}
+        if len(self._raised) >= MAX_RAISED:
+            return {}
         same = [
             other
             for other, each in self._raised.items()
             if (each.iad, each.area) == (raised.iad, raised.area)
         ]
-        return same[0] if len(same) >= MAX_RAISED_OF_AREA else None
+        gone = same[:1] if len(same) >= MAX_RAISED_OF_AREA else []
+        return {**dict.fromkeys(gone), key: raised}
 
     # --- reading --------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from fleet.testbed.page import GATEWAY
 from lab.chaos.fault_plan import APART, AWAY, START_S, STARTS, Fault, Kind
-from lab.chaos.history import Agreed, Asked, Claim, Events, History, RoundSeen
+from lab.chaos.history import Asked, Claim, Events, History, RoundSeen
 
 # From the answer timeout until a client on a busy machine has the answer.
 TRAVEL_S: Final = 2.0
@@ -81,21 +81,28 @@ def _may_refuse(history: History, asked: Asked, *, away: bool) -> bool:
     """Beyond the agreed rate; a gateway whose master is away says so."""
     if asked.master == GATEWAY and asked.status.startswith("http 5"):
         return away
-    over_rate = asked.reason == "over_rate" or asked.status == "http 429"
-    return over_rate and history.agreed is not None and _exhausts(history, history.agreed, asked)
+    return history.agreed is not None and _over_rate(asked) and _empties(history, asked)
 
 
-def _exhausts(history: History, agreed: Agreed, asked: Asked) -> bool:
-    """Whether its master was asked enough shortly before to have an empty bucket: within the time
-    in which one fills, a bucketful."""
-    since_s = asked.at_s - agreed.burst / agreed.rate_per_s - TRAVEL_S
-    masters = _asked_of(history, asked)
-    count = sum(
-        since_s <= each.until_s and each.at_s <= asked.until_s
+def _over_rate(asked: Asked) -> bool:
+    return asked.reason == "over_rate" or asked.status == "http 429"
+
+
+def _empties(history: History, asked: Asked) -> bool:
+    """Whether a bucket may have been empty: within some time before, more was taken than it holds
+    and gains. A query takes one token at most, at any moment until its answer: at its master, and
+    at each seller, whose bucket is for the queries of all masters together."""
+    agreed = history.agreed
+    assert agreed is not None
+    ends = sorted(
+        min(each.until_s, asked.at_s)
         for each in history.asked
-        if not masters.isdisjoint(_asked_of(history, each))
+        if not _over_rate(each) and each.at_s <= asked.until_s
     )
-    return count > agreed.burst
+    return any(
+        len(ends) - n + 1 > agreed.burst + agreed.rate_per_s * (asked.at_s - since_s)
+        for n, since_s in enumerate(ends)
+    )
 
 
 def _excused(history: History, asked: Asked, area: str, reason: str) -> bool:

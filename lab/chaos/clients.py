@@ -127,14 +127,14 @@ class Clients:
         with Client(self._reached.publics[master]) as client:
             while not self._faults_over.wait(self._ask_every_s):
                 areas = tuple(sorted(draw.sample(self._areas, draw.choice((1, 3)))))
-                self._query(client, master, areas, greedy=False)
+                self._query(client, master, areas)
 
     def _ask_too_much(self, master: str) -> None:
         with Client(self._reached.publics[master]) as client:
             while not self._faults_over.wait(GREEDY_EVERY_S):
-                self._query(client, master, tuple(self._areas), greedy=True)
+                self._query(client, master, tuple(self._areas))
 
-    def _query(self, client: Client, master: str, areas: tuple[str, ...], *, greedy: bool) -> None:
+    def _query(self, client: Client, master: str, areas: tuple[str, ...]) -> None:
         latency_ms, timeout_ms = self._history.latency_ms, self._history.timeout_ms
         query = Query(
             "",
@@ -149,7 +149,7 @@ class Clients:
         try:
             answer = client.answer_to(query, timeout_ms + TRAVEL_S * 1e3)
         except NoReplyError:
-            seen = Asked(at_s, self.now_s(), master, areas, "no reply", greedy=greedy)
+            seen = Asked(at_s, self.now_s(), master, areas, "no reply")
         else:
             seen = Asked(
                 at_s,
@@ -160,7 +160,6 @@ class Clients:
                 tuple([each.area for each in answer.results]),
                 tuple([(each.area, each.reason) for each in answer.missing]),
                 answer.reason or "",
-                greedy,
             )
         self._history.asked.append(seen)
 

@@ -19,7 +19,7 @@ TIMEOUT_MS: Final = 3_500.0
 class Asked(Struct, frozen=True, omit_defaults=True):
     """A query to `master`, or to the gateway; `status` is "no reply" if none came by then, and
     "refused" for the `reason`. `answered` are areas with a result, `gaps` those without one and
-    their reasons. A `greedy` client asks more often than was agreed."""
+    their reasons."""
 
     at_s: float
     until_s: float
@@ -29,7 +29,6 @@ class Asked(Struct, frozen=True, omit_defaults=True):
     answered: tuple[str, ...] = ()
     gaps: tuple[tuple[str, str], ...] = ()
     reason: str = ""
-    greedy: bool = False
 
 
 class RoundSeen(Struct, frozen=True, omit_defaults=True):

@@ -96,6 +96,7 @@ def test_whoever_asked_beyond_the_agreed_rate_may_be_refused(refused):
         ({"asked": [replace(QUERY, gaps=(("r1", "timeout"),))]}, "complete, with gaps"),
         ({"asked": [replace(QUERY, status="refused")]}, "refused"),
         ({"asked": [OVER_RATE] * 9}, "refused over_rate"),
+        ({"asked": [OVER_RATE] * 9, "agreed": Agreed(20.0, 4.0, 2)}, "refused over_rate"),
         (
             {
                 "asked": [
