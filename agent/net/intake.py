@@ -28,26 +28,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 import zmq
 
+from agent.net.held_bytes import MAX_HELD_BY_ONE_BYTES, MAX_HELD_BYTES, ByteAccounting, excess
+from agent.net.policing import RATE_BYTES_PER_S, Passing, Policer, let_pass
 from agent.net.unsent import SmallUnsent
 
-# What the connections of a socket may hold together, and one alone. The largest message has 1 MiB,
-# and the complete messages waiting do not exceed what one connection may hold (OPEN_WAITING in
-# agent/net/router.py).
-MAX_HELD_BYTES: Final = 24 << 20
-MAX_HELD_BY_ONE_BYTES: Final = 8 << 20
-# Less than this on a connection that completes messages is frame headers and heartbeats.
-SMALL_BYTES: Final = 1 << 16
-# Upper bounds on heartbeats per second, and on one heartbeat: with keys, some forty bytes every two
-# seconds.
-HEARTBEATS_BYTES_PER_S: Final = 64
-# Bytes arriving as slowly as heartbeats count as held once the process grew by this much since the
-# connection last completed a message. Otherwise the heartbeats of five days would exceed the limit
-# of one connection, and those of one day on many links that of a socket.
-GROWN_MEANWHILE_BYTES: Final = MAX_HELD_BYTES
 # Interval of the checks of the process's memory; an endless message grew it by 1.1 GB/s.
 LOOK_MS: Final = 20
 # All connections are checked when memory grew by this much. In any case each is checked once in
@@ -77,32 +65,6 @@ BYTES_ACKED, BYTES_RECEIVED = 120, 128
 Key = TypeVar("Key")
 
 
-class Cut(NamedTuple):
-    """A connection to close, and the bytes that it holds."""
-
-    fd: int
-    held: int
-
-
-def excess(
-    held: Mapping[int, int],
-    most_of_one: int = MAX_HELD_BY_ONE_BYTES,
-    most: int = MAX_HELD_BYTES,
-) -> list[Cut]:
-    """The connections to cut, given the bytes that each holds: all above the limit of one, then the
-    largest until the rest is within the total. O(n log n) if anything is cut."""
-    cut = [Cut(fd, size) for fd, size in held.items() if size > most_of_one]
-    rest = sum(held.values()) - sum(each.held for each in cut)
-    if rest > most:
-        large = [(size, fd) for fd, size in held.items() if size <= most_of_one]
-        for size, fd in sorted(large, reverse=True):
-            cut.append(Cut(fd, size))
-            rest -= size
-            if rest <= most:
-                break
-    return cut
-
-
 def crowding(
     hosts: Mapping[Key, Hashable], most: int, is_idle: Callable[[Key], bool] = lambda _: True
 ) -> Key | None:
@@ -113,62 +75,6 @@ def crowding(
     host, _ = Counter(hosts.values()).most_common(1)[0]
     newest = [fd for fd in reversed(list(hosts)) if hosts[fd] == host]
     return next(filter(is_idle, newest), newest[0])
-
-
-class _Settled(NamedTuple):
-    """A connection's state at the last check: bytes taken; bytes that are overhead and not held;
-    bytes that arrived slowly since a message was completed; all bytes read, and when; and the
-    process's minimum memory since a message was completed."""
-
-    taken: int
-    excused: int
-    slow: int
-    read: int
-    now: float
-    least: int
-
-
-class ByteAccounting:
-    """Accounts for bytes received and taken on each connection, to estimate the bytes held."""
-
-    def __init__(self) -> None:
-        # Counted by the thread that reads the socket.
-        self.taken: dict[int, int] = {}
-        self._settled: dict[int, _Settled] = {}
-
-    def opened(self, fd: int) -> None:
-        """A connection was opened, perhaps with the descriptor of an earlier one."""
-        self.taken[fd] = 0
-        self._settled.pop(fd, None)
-
-    def closed(self, fd: int) -> None:
-        """A connection was closed."""
-        self.taken.pop(fd, None)
-        self._settled.pop(fd, None)
-
-    def held(self, fd: int, read: int, now: float, resident: int) -> int:
-        """Bytes that a connection holds: part of `read`, all bytes that libzmq has read from it by
-        `now`. The process has `resident` bytes of memory.
-
-        `read` includes frame headers, handshakes and heartbeats, which are never taken. If a
-        connection completed a message since the last check and the remainder is small, the
-        remainder is written off as such overhead. No message completes after an endless one;
-        therefore bytes that arrived as slowly as heartbeats before a completed message are written
-        off in any amount. The same holds while the process's memory has not grown: on a link idle
-        for weeks they are heartbeats.
-        """
-        taken = self.taken.get(fd, 0)
-        first = _Settled(0, 0, 0, 0, now, resident)
-        seen, excused, slow, before, before_s, least = self._settled.get(fd, first)
-        grown = read - before
-        if 0 <= grown <= HEARTBEATS_BYTES_PER_S * (1.0 + now - before_s):
-            slow += grown
-        held = max(0, read - taken - excused)
-        if taken > seen and held < SMALL_BYTES + slow:
-            excused, held, slow, least = read - taken, 0, 0, resident
-        least = min(least, resident)
-        self._settled[fd] = _Settled(taken, excused, slow, read, now, least)
-        return held if resident > least + GROWN_MEANWHILE_BYTES else max(0, held - slow)
 
 
 class Trimmer:
@@ -229,6 +135,7 @@ class Intake:
         self._clock = clock
         self._accounting = ByteAccounting()
         self.taken = self._accounting.taken
+        self._policer = Policer(clock())
         self.small_unsent = SmallUnsent()
         self._room = room
         self._most_connections = most_connections
@@ -321,6 +228,8 @@ class Intake:
         self._hosts[fd], self._names[fd] = str(name[0]), name
         self._room.hosts[self, fd] = self, self._hosts[fd]
         if self._most_connections is not None:
+            if self._policer.opened(fd, self._hosts[fd], self._clock()):
+                self._let_pass(fd, Passing.SMALL)
             crowded = crowding(self._hosts, self._most_connections)
             if crowded is not None:
                 self._make_room(self, crowded, self._most_connections)
@@ -336,6 +245,7 @@ class Intake:
 
     def _closed(self, fd: int) -> None:
         self._accounting.closed(fd)
+        self._policer.closed(fd, self._clock())
         if self._hosts.pop(fd, None) is not None:
             # Only then: a connection may have spoken before its event is read.
             self.small_unsent.closed(fd)
@@ -346,8 +256,12 @@ class Intake:
             self._tell_rest(now)
             return
         resident = self.resident
-        if resident > self._looked_at + GROWN_BYTES or self._suspects(now, resident):
+        steps = now >= self._stepped_s + LOOK_AT_SOME_S
+        grew = resident > self._looked_at + GROWN_BYTES
+        if grew or (steps and self._suspects(now, resident)):
             self._look_at_all(now, resident)
+        if grew or steps:
+            self._police(now)
         self._looked_at = min(self._looked_at, resident)
         if self._trimmer.wants(resident, now):
             _trim(self._libc)
@@ -356,8 +270,6 @@ class Intake:
     def _suspects(self, now: float, resident: int) -> bool:
         """Check the connections whose turn it is; whether those of this interval may hold too much.
         As they were checked at different times, a look at all of them decides."""
-        if now < self._stepped_s + LOOK_AT_SOME_S:
-            return False
         share = min(1.0, (now - self._stepped_s) / LOOK_AT_ALL_S)
         self._stepped_s = now
         if not self._unchecked:
@@ -390,9 +302,29 @@ class Intake:
                     "or more than is served"
                 )
 
+    def _police(self, now: float) -> None:
+        """Hold up the connections that sent too much, and let others go on."""
+        for fd, total in list(self.taken.items()):
+            self._policer.count(fd, total)
+        for fd, passing in self._policer.step(now).items():
+            if passing is not Passing.ALL:
+                limit = f"more than {RATE_BYTES_PER_S >> 20} MiB a second"
+                self._tell(f"held up connections of {self._hosts[fd]}: {limit}")
+            self._let_pass(fd, passing)
+
+    def _let_pass(self, fd: int, packets: Passing) -> None:
+        try:
+            with self._pinned(fd) as found:
+                if found.getpeername() == self._names[fd]:
+                    let_pass(found, packets)
+        except OSError:
+            pass  # closed in the meantime
+
     def _held(self, fd: int, now: float, resident: int) -> tuple[int, int]:
         """Bytes held of what a connection sent, and of small answers that it does not read."""
-        unfinished = self._accounting.held(fd, self._read_of(fd), now, resident)
+        read = self._read_of(fd)
+        self._policer.count(fd, read)
+        unfinished = self._accounting.held(fd, read, now, resident)
         written, queued = self._written_of(fd)
         if not written:  # it is gone
             return unfinished, 0

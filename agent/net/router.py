@@ -10,12 +10,8 @@ from typing import NamedTuple
 
 import zmq
 
-from agent.net.intake import (
-    KEYED_HEADER_BYTES,
-    MAX_HELD_BY_ONE_BYTES,
-    PLAIN_HEADER_BYTES,
-    Intake,
-)
+from agent.net.held_bytes import MAX_HELD_BY_ONE_BYTES
+from agent.net.intake import KEYED_HEADER_BYTES, PLAIN_HEADER_BYTES, Intake
 from agent.net.keys import Pair
 from agent.net.listener import TcpListener
 from agent.net.options import prepare

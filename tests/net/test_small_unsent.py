@@ -8,7 +8,8 @@ import threading
 import pytest
 import zmq
 
-from agent.net.intake import MAX_HELD_BY_ONE_BYTES, MAX_HELD_BYTES, Intake, Room
+from agent.net.held_bytes import MAX_HELD_BY_ONE_BYTES, MAX_HELD_BYTES
+from agent.net.intake import Intake, Room
 from agent.net.keys import new
 from agent.net.router import router
 from agent.net.unsent import LARGE, LONG_HEADER, SHORT_BYTES, SHORT_HEADER, SmallUnsent

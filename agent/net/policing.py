@@ -1,0 +1,154 @@
+"""Traffic policing: a host that sends more bytes than its rate is held up at its TCP connections.
+
+The packets of a connection that is held up are dropped by the kernel, before this process reads or
+stores anything of them; TCP sends them again later. A connection is not closed: a client that sends
+too much is slowed down and loses nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import socket
+import struct
+from collections import Counter, defaultdict
+from enum import Enum
+from typing import Final
+
+from agent.runtime.token_bucket import TokenBucket
+
+# What one host's connections may send. A Pi's network carries 12 MB/s, and the default rate of
+# queries has at most 9 MB/s.
+RATE_BYTES_PER_S: Final = 16 << 20
+BURST_BYTES: Final = 32 << 20
+# A host is held up for at most this long at a time: TCP's retransmission after three seconds then
+# passes, before a peer's limit of six (DEAD_AFTER_MS in agent/net/router.py) is over.
+MAX_HELD_UP_S: Final = 2.5
+# A connection that sent less than this since the last step is never held up.
+FEW_BYTES: Final = 4_096
+# The largest packets that pass, in bytes with TCP's header. Of a connection that is held up these
+# are acknowledgements and the end: without them TCP would take the peer for dead. Of a new one of
+# the same host they are handshakes and small requests, too.
+ACKNOWLEDGEMENT_BYTES: Final = 80
+SMALL_REQUEST_BYTES: Final = 700
+
+# From asm-generic/socket.h and linux/bpf_common.h; Python's socket module lacks them.
+SO_ATTACH_FILTER: Final = 26
+SO_DETACH_FILTER: Final = 27
+LOAD_LENGTH: Final = 0x80
+JUMP_IF_GREATER: Final = 0x25
+RETURN: Final = 0x06
+WHOLE: Final = 0xFFFFFFFF
+
+
+class Passing(Enum):
+    """The largest packets that a connection lets through, in bytes."""
+
+    ACKNOWLEDGEMENTS = ACKNOWLEDGEMENT_BYTES
+    SMALL = SMALL_REQUEST_BYTES
+    ALL = None
+
+
+def let_pass(connection: socket.socket, packets: Passing) -> None:
+    """Drop all but these packets of a TCP connection from now on; OSError."""
+    if packets is Passing.ALL:
+        connection.setsockopt(socket.SOL_SOCKET, SO_DETACH_FILTER, 0)
+        return
+    # A classic BPF program: code, jump if true, jump if false, operand.
+    program = (
+        (LOAD_LENGTH, 0, 0, 0),
+        (JUMP_IF_GREATER, 0, 1, packets.value),
+        (RETURN, 0, 0, 0),
+        (RETURN, 0, 0, WHOLE),
+    )
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in program))
+    described = struct.pack("@HP", len(program), ctypes.addressof(code))
+    connection.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, described)
+
+
+class _Connection:
+    """The host of a connection, the bytes counted of it, and those since the last step."""
+
+    __slots__ = ("counted", "host", "recent")
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+        self.counted = 0
+        self.recent = 0
+
+
+class Policer:
+    """Decides which connections are held up, by the bytes that their hosts sent. Pure: counts and
+    times are arguments."""
+
+    def __init__(self, now: float) -> None:
+        self._connections: dict[int, _Connection] = {}
+        self._buckets: dict[str, TokenBucket] = {}
+        self._held_up: dict[int, str] = {}
+        self._stepped_s = now
+
+    def opened(self, fd: int, host: str, now: float) -> bool:
+        """A connection was opened; whether its host is held up, so that only small packets may
+        pass."""
+        self._connections[fd] = _Connection(host)
+        owes = self._wait_s(host, now) > 0.0
+        if owes:
+            self._held_up[fd] = host
+        return owes
+
+    def closed(self, fd: int, now: float) -> None:
+        """A connection was closed; its host pays for what it sent."""
+        self._held_up.pop(fd, None)
+        found = self._connections.pop(fd, None)
+        if found is not None and found.recent:
+            self._charge(found.host, found.recent, now)
+
+    def count(self, fd: int, total: int) -> None:
+        """`total` bytes arrived on a connection so far, or more; O(1)."""
+        found = self._connections.get(fd)
+        if found is not None and total > found.counted:
+            found.recent += total - found.counted
+            found.counted = total
+
+    def step(self, now: float) -> dict[int, Passing]:
+        """What shall pass from now on, of the connections for which that changes. O(n)."""
+        since_s, self._stepped_s = now - self._stepped_s, now
+        recent: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+        for fd, each in self._connections.items():
+            if each.recent:
+                recent[each.host].append((each.recent, fd))
+                each.recent = 0
+        changed: dict[int, Passing] = {}
+        for host, sent in recent.items():
+            self._charge(host, sum(size for size, _ in sent), now)
+            if self._wait_s(host, now) > 0.0:
+                fair = max(FEW_BYTES, RATE_BYTES_PER_S * since_s / self._count_of(host))
+                changed |= {fd: Passing.ACKNOWLEDGEMENTS for size, fd in sent if size > fair}
+        for fd, host in self._held_up.items():
+            if fd not in changed and self._wait_s(host, now) == 0.0:
+                changed[fd] = Passing.ALL
+        for fd, passing in changed.items():
+            if passing is Passing.ALL:
+                del self._held_up[fd]
+            else:
+                self._held_up[fd] = self._connections[fd].host
+        full = [host for host, each in self._buckets.items() if not each.wait_s(now, each.burst)]
+        for host in full:
+            del self._buckets[host]
+        return changed
+
+    def _count_of(self, host: str) -> int:
+        return Counter(each.host for each in self._connections.values())[host]
+
+    def _charge(self, host: str, size: int, now: float) -> None:
+        bucket = self._buckets.get(host)
+        if bucket is None:
+            bucket = self._buckets[host] = TokenBucket(RATE_BYTES_PER_S, BURST_BYTES, now)
+        bucket.wait_s(now)  # what it gained since
+        bucket.take(size)
+        forgiven_s = bucket.wait_s(now, 0.0) - MAX_HELD_UP_S
+        if forgiven_s > 0.0:
+            bucket.take(-forgiven_s * RATE_BYTES_PER_S)
+
+    def _wait_s(self, host: str, now: float) -> float:
+        bucket = self._buckets.get(host)
+        return 0.0 if bucket is None else bucket.wait_s(now, 0.0)
