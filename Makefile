@@ -95,8 +95,8 @@ test-upgrades: $(DONE)/dev $(DONE)/core ## Test beside an earlier state of the c
 test-hosts: $(DONE)/dev $(DONE)/core ## Deploy to nine Debian hosts that boot here (10 minutes; root)
 	@SANDERLING_HOSTS=$(if $(filter results,$(ARGS)),results,1) $(BIN)/pytest --must-run $(HANGS) --durations=30 tests/hosts
 
-test-image: $(DONE)/dev $(DONE)/core ## Boot cards of an image in QEMU (minutes; ARGS=slow: a Pi 3, too)
-	@SANDERLING_IMAGE=$(if $(filter slow,$(ARGS)),slow,1) $(BIN)/pytest --must-run $(HANGS) --durations=30 tests/image tests/fleet/release/test_real.py
+test-image: $(DONE)/dev $(DONE)/core ## Boot cards of an image in QEMU (minutes; ARGS=page, slow)
+	@SANDERLING_IMAGE=$(or $(filter page slow,$(ARGS)),1) $(BIN)/pytest --must-run $(HANGS) --durations=30 tests/image tests/fleet/release/test_real.py
 
 lint: $(DONE)/dev $(DONE)/core ## Set up, then run the checks without the tests
 	@echo "Checking style, types and imports …"

@@ -42,6 +42,7 @@ MODULES = (
     "columns.buckets",
     "columns.json_numbers",
     "columns.series",
+    "wire.areas",
     "wire.elements",
     "simulator.trace",
     "simulator.service_times",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Final
 
 from agent.wire.areas import AreaSet
@@ -50,12 +50,11 @@ def without_node(
     nowhere = set(known.without(areas)) if known else set()
     for each in expected:
         nowhere.intersection_update(each.without(nowhere))
-    gaps, named = [], 0
-    for area in areas:
-        unknown = area in nowhere
-        meant = nearest(area, known) if unknown and named < MAX_NAMED else ""
-        named += unknown
-        gaps.append(Missing(area, "no_node", nearest=(meant,) if meant else (), unknown=unknown))
+    gaps = [Missing(area, "no_node", unknown=area in nowhere) for area in areas]
+    first = islice((n for n, gap in enumerate(gaps) if gap.unknown), MAX_NAMED)
+    for n in first:
+        if meant := nearest(areas[n], known):
+            gaps[n] = Missing(areas[n], "no_node", nearest=(meant,), unknown=True)
     return gaps
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
+from _core.wire.areas import first_malformed
 from agent.wire.areas import AREA_PATTERN
 from agent.wire.base import (
     MAX_AREAS,
@@ -23,9 +24,13 @@ from agent.wire.base import (
 
 # All areas of a service, in form `about` only.
 EVERYWHERE: Final = "*"
+# Characters of a malformed area in an error.
+MAX_SHOWN: Final = 64
+ASKED_PATTERN: Final = rf"^\*$(?!\n)|{AREA_PATTERN}"
 AskedAreas = Annotated[
     tuple[
-        Annotated[str, Meta(pattern=rf"^\*$(?!\n)|{AREA_PATTERN}", max_length=512)],
+        # Matched in `check_areas`: a pattern of msgspec's takes 1 µs for each of up to 1,024.
+        Annotated[str, Meta(max_length=512, extra_json_schema={"pattern": ASKED_PATTERN})],
         ...,
     ],
     Meta(min_length=1, max_length=MAX_AREAS),
@@ -78,6 +83,13 @@ class ServiceInfo(WireStruct, frozen=True, omit_defaults=True):
 
 
 def check_areas(areas: tuple[str, ...], form: QueryForm) -> None:
-    """ValueError if ``*`` is among areas where it may not be."""
-    if EVERYWHERE in areas and (form != "about" or len(areas) > 1):
+    """ValueError if one is malformed, or ``*`` is where it may not be. O(characters)."""
+    malformed = first_malformed(areas)
+    if malformed < 0 or (areas == (EVERYWHERE,) and form == "about"):
+        return
+    if EVERYWHERE in areas:
         raise ValueError('the area * stands alone, and only in form "about"')
+    raise ValueError(
+        f"areas[{malformed}] is no area: {areas[malformed][:MAX_SHOWN]!r}; write names of letters, "
+        "digits, _ . and -, separated by /"
+    )

@@ -70,13 +70,13 @@ options = {{ room = "717" }}
 
 
 def wanted() -> str:
-    """What make test-image was asked for: 1, slow, or nothing."""
+    """What make test-image was asked for: 1, page, slow, or nothing."""
     return os.environ.get(VARIABLE, "")
 
 
 def missing() -> str:
     """Why no Pi can be emulated here; empty if one can."""
-    if wanted() not in {"1", "slow"}:
+    if wanted() not in {"1", "page", "slow"}:
         return "only with make test-image"
     if lacking := rootfs.missing():
         return lacking

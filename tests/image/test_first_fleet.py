@@ -1,5 +1,5 @@
-"""docs/use/first-fleet.md, pasted: `make test-image`, minutes. The page's commands are read from
-it."""
+"""docs/use/first-fleet.md, pasted: `make test-image ARGS=page`, minutes. The page's commands are
+read from it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import pytest
 
 from fleet.testbed.ports import free_ports
 from tests.docs import pages
-from tests.image.pi import CACHE, missing
+from tests.image.pi import CACHE, missing, wanted
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason=missing()),
+    pytest.mark.skipif(wanted() == "1", reason="only with make test-image ARGS=page"),
     pytest.mark.timeout(3900),
 ]
 PAGE = "docs/use/first-fleet.md"

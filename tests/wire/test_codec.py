@@ -137,7 +137,7 @@ def test_what_cannot_be_read_is_refused_in_one_line(frame, line):
     ("change", "line"),
     [
         ({"areas": []}, "length >= 1 - at `$.areas`"),
-        ({"areas": ["b1//r1"]}, "regex"),
+        ({"areas": ["b1//r1"]}, "areas[0] is no area: 'b1//r1'"),
         ({"areas": ["b1"] * 1_025}, "length <= 1024"),
         ({"window": {}}, "a window has either last_s"),
         ({"window": {"last_s": 0}}, "> 0"),

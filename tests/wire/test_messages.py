@@ -1,5 +1,6 @@
 """Rules that messages carry themselves."""
 
+import json
 import re
 
 import pytest
@@ -95,9 +96,12 @@ def test_numbers_of_buckets_that_are_none_are_refused(number):
 
 @pytest.mark.parametrize("area", ["*/b1", "b1/*", "**", "*\n", ""])
 def test_a_star_is_no_part_of_an_area(area):
-    frame = encode(query(areas=(area,), form="about"))
+    frame = encode(query(form="about"), JSON)
+    named = json.dumps(area).encode()
     with pytest.raises(WireError, match=r"areas"):
-        Decoder(PublicRequest).decode(frame)
+        Decoder(PublicRequest).decode(frame.replace(b'"b1"', named))
+    with pytest.raises(ValueError, match=r"areas"):
+        query(areas=(area,), form="about")
 
 
 def test_buckets_of_a_relative_window_begin_at_multiples_of_their_length():

@@ -42,7 +42,7 @@ print(release())
 
 def missing() -> str:
     """Why these tests cannot run, in one line; empty if they can."""
-    if os.environ.get("SANDERLING_IMAGE") not in {"1", "slow"}:
+    if os.environ.get("SANDERLING_IMAGE") not in {"1", "page", "slow"}:
         return "takes minutes; make test-image runs it"
     if os.geteuid() != 0:
         return "needs root, for unshare and chroot"
