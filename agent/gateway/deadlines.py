@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from typing import Any, Final
 
 from msgspec import Struct
@@ -43,25 +43,31 @@ class Kind(Struct, frozen=True):
 
 
 class _Kept:
-    def __init__(self) -> None:
+    def __init__(self, caller: str) -> None:
+        self.caller = caller
         self.slo = Slo(99.0, 1.0)
         self.count = self.late = self.partial = 0
         self.seen: deque[Seen] = deque(maxlen=KEPT)
 
 
 class Deadlines:
-    """The last answers of each label and service; of labels that clients choose only some."""
+    """The last answers of each label and service. Clients choose labels: beyond `MAX_KINDS` the
+    client that brought most loses the one that it used longest ago."""
 
     def __init__(self) -> None:
         self._kinds: dict[tuple[str, str], _Kept] = {}
 
-    def took(self, label: str, service: str, slo: Slo, answer: Answer, now_ms: int) -> None:
-        """Note an answer."""
+    def took(
+        self, label: str, service: str, slo: Slo, answer: Answer, now_ms: int, caller: str = ""
+    ) -> None:
+        """Note an answer to a client, or to the gateway itself."""
         key = (label, service)
-        kept = self._kinds.pop(key, None) or _Kept()
+        kept = self._kinds.pop(key, None) or _Kept(caller)
         self._kinds[key] = kept  # the one asked last is forgotten last
         if len(self._kinds) > MAX_KINDS:
-            del self._kinds[next(iter(self._kinds))]
+            callers = Counter(each.caller for each in self._kinds.values())
+            ((most, _),) = callers.most_common(1)
+            del self._kinds[next(key for key, each in self._kinds.items() if each.caller == most)]
         missing: dict[str, int] = {}
         for gap in answer.missing:
             missing[gap.reason] = missing.get(gap.reason, 0) + 1

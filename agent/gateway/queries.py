@@ -103,7 +103,7 @@ async def _ask(asked: Asked, wanted: Query, timeout_ms: float, label: str) -> tu
         if not under_way[caller.key]:
             del under_way[caller.key]
     hub = gateway.hub
-    hub.deadlines.took(label, wanted.service, wanted.slo, answer, hub.now_ms())
+    hub.deadlines.took(label, wanted.service, wanted.slo, answer, hub.now_ms(), caller.key)
     return answer, encoded
 
 

@@ -43,3 +43,15 @@ def test_labels_and_answers_are_bounded():
     assert len(kinds) == MAX_KINDS
     (last,) = [kind for kind in kinds if kind.label == "last"]
     assert (last.count, len(last.answers)) == (KEPT + 5, KEPT)
+
+
+def test_a_client_with_many_labels_takes_the_place_of_its_own():
+    deadlines = Deadlines()
+    deadlines.took("rooms", "s", SLO, answer("complete", 1.0), 0)
+    for number in range(3 * MAX_KINDS):
+        if number == MAX_KINDS // 2:
+            deadlines.took("report", "s", SLO, answer("complete", 1.0), 0, "other")
+        deadlines.took(f"label{number}", "s", SLO, answer("complete", 1.0), number, "greedy")
+    labels = [kind.label for kind in deadlines.kinds()]
+    assert len(labels) == MAX_KINDS
+    assert {"rooms", "report", f"label{3 * MAX_KINDS - 1}"} <= set(labels)
