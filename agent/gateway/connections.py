@@ -21,13 +21,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from agent.gateway.patience import is_idle
 from agent.net.intake import crowding
 from agent.runtime.console import Say
+from agent.runtime.rate_limited_lines import RateLimitedLines
 
 BACKLOG: Final = 256
 # Accepted in one turn of the loop: requests get theirs during a flood of connections.
 AT_ONCE: Final = 32
 HANDSHAKE_S: Final = 5.0
 RETRY_S: Final = 0.1  # after an accept that failed: the kernel keeps the connection
-TELL_S: Final = 1.0
 # asyncio gives each connection with TLS a buffer of this size, at first 256 KiB, for the largest
 # body that is read at once: queries fit one record.
 SSLProtocol.max_size = 16 << 10
@@ -90,9 +90,7 @@ class Listener:
         self._most = most
         self._make = make
         self._context = context
-        self._say = say
-        self._clock = clock
-        self._told_s = -1e9
+        self._lines = RateLimitedLines(say, clock)
         self._hosts: dict[_Accepted, str] = {}  # in order of arrival
         self._loop = asyncio.get_running_loop()
         self._retry: asyncio.TimerHandle | None = None
@@ -120,7 +118,7 @@ class Listener:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:  # no file, no memory
-                self._tell(f"cannot accept connections: {error.strerror}")
+                self._lines.tell(f"cannot accept connections: {error.strerror}")
                 self._loop.remove_reader(self._listening)
                 self._retry = self._loop.call_later(
                     RETRY_S, self._loop.add_reader, self._listening, self._readable
@@ -134,7 +132,7 @@ class Listener:
         crowded = crowding(self._hosts, self._most, lambda each: each.is_idle)
         if crowded is not None:
             fullest = self._hosts.pop(crowded)
-            self._tell(f"more than {self._most} connections: closed some of {fullest}")
+            self._lines.tell(f"more than {self._most} connections: closed some of {fullest}")
             crowded.close()
         if crowded is not accepted:
             accepted.task = self._loop.create_task(self._serve(accepted))
@@ -154,9 +152,3 @@ class Listener:
             )
         except OSError:  # it is gone, or its TLS is none, or too slow
             self._hosts.pop(accepted, None)
-
-    def _tell(self, line: str) -> None:
-        now = self._clock()
-        if now >= self._told_s + TELL_S:
-            self._told_s = now
-            self._say(f"{line}\n")

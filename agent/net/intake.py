@@ -35,6 +35,7 @@ import zmq
 from agent.net.held_bytes import MAX_HELD_BY_ONE_BYTES, MAX_HELD_BYTES, ByteAccounting, excess
 from agent.net.policing import RATE_BYTES_PER_S, Passing, Policer, let_pass
 from agent.net.unsent import SmallUnsent
+from agent.runtime.rate_limited_lines import RateLimitedLines
 
 # Interval of the checks of the process's memory; an endless message grew it by 1.1 GB/s.
 LOOK_MS: Final = 20
@@ -131,7 +132,6 @@ class Intake:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._router = router
-        self._warn = warn
         self._clock = clock
         self._accounting = ByteAccounting()
         self.taken = self._accounting.taken
@@ -142,8 +142,7 @@ class Intake:
         self._hosts: dict[int, str] = {}
         self._names: dict[int, object] = {}
         self.cut = 0
-        self._told_s = -1e9
-        self._untold: Counter[str] = Counter()
+        self._lines = RateLimitedLines(warn, clock)
         self._memory = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
         self._spare = os.dup(self._memory)
         self._page = os.sysconf("SC_PAGE_SIZE")
@@ -174,7 +173,7 @@ class Intake:
             host = self._hosts.get(fd)
             if host is not None:
                 self._cut(fd, abort=True)
-                self._tell(f"closed connections of {host}: a message of very many parts")
+                self._lines.tell(f"closed connections of {host}: a message of very many parts")
 
     @property
     def resident(self) -> int:
@@ -241,7 +240,7 @@ class Intake:
         """Close a connection, perhaps of another socket, as there are more than `most`."""
         host = intake._hosts[fd]
         intake._cut(fd)
-        intake._tell(f"more than {most} connections: closed some of {host}")
+        intake._lines.tell(f"more than {most} connections: closed some of {host}")
 
     def _closed(self, fd: int) -> None:
         self._accounting.closed(fd)
@@ -253,7 +252,7 @@ class Intake:
 
     def _look(self, now: float) -> None:
         if self._most_connections is None:
-            self._tell_rest(now)
+            self._lines.tell_rest()
             return
         resident = self.resident
         steps = now >= self._stepped_s + LOOK_AT_SOME_S
@@ -275,7 +274,7 @@ class Intake:
         if not self._unchecked:
             self._unchecked, self._found = list(self._hosts), 0
             self._looked_at = resident
-            self._tell_rest(now)
+            self._lines.tell_rest()
         largest = 0
         for _ in range(min(len(self._unchecked), math.ceil(share * len(self._hosts)))):
             fd = self._unchecked.pop()
@@ -293,11 +292,11 @@ class Intake:
             host, (unfinished, unread) = self._hosts[fd], held[fd]
             self._cut(fd, abort=True)
             if unread > unfinished:
-                self._tell(
+                self._lines.tell(
                     f"closed connections of {host}: answers of {unread >> 10} KiB that are not read"
                 )
             else:
-                self._tell(
+                self._lines.tell(
                     f"closed connections of {host}: unfinished messages of {size >> 10} KiB, "
                     "or more than is served"
                 )
@@ -309,7 +308,7 @@ class Intake:
         for fd, passing in self._policer.step(now).items():
             if passing is not Passing.ALL:
                 limit = f"more than {RATE_BYTES_PER_S >> 20} MiB a second"
-                self._tell(f"held up connections of {self._hosts[fd]}: {limit}")
+                self._lines.tell(f"held up connections of {self._hosts[fd]}: {limit}")
             self._let_pass(fd, passing)
 
     def _let_pass(self, fd: int, packets: Passing) -> None:
@@ -388,21 +387,6 @@ class Intake:
         finally:
             found.detach()
             os.dup2(self._memory, self._spare, inheritable=False)
-
-    def _tell(self, line: str) -> None:
-        self._untold[line.partition(":")[0]] += 1
-        now = self._clock()
-        if now >= self._told_s + LOOK_AT_ALL_S:
-            self._told_s = now
-            self._untold.clear()
-            self._warn(f"{line}\n")
-
-    def _tell_rest(self, now: float) -> None:
-        if self._untold and now >= self._told_s + LOOK_AT_ALL_S:
-            self._told_s = now
-            for what, count in self._untold.items():
-                self._warn(f"{what}: {count} more of these\n")
-            self._untold.clear()
 
 
 def room_for_files() -> int:

@@ -13,6 +13,8 @@ import ssl
 import pytest
 
 from agent.gateway import connections, server
+from agent.runtime import rate_limited_lines
+from agent.runtime.rate_limited_lines import RateLimitedLines
 from testkit.waiting import PATIENCE_S, wait_until
 from tests.gateway.conftest import ask
 from tests.gateway.fake import FakeGateway
@@ -121,15 +123,15 @@ def test_without_a_file_for_it_a_connection_waits_and_there_is_one_line(
     tmp_path, monkeypatch, caplog
 ):
     failed = []
-    tell = connections.Listener._tell
+    tell = RateLimitedLines.tell
 
-    def counted(listener, line):
+    def counted(lines, line):
         failed.append(line)
-        tell(listener, line)
+        tell(lines, line)
 
-    monkeypatch.setattr(connections.Listener, "_tell", counted)
+    monkeypatch.setattr(RateLimitedLines, "tell", counted)
     monkeypatch.setattr(connections, "RETRY_S", 0.0)
-    monkeypatch.setattr(connections, "TELL_S", 1e9)
+    monkeypatch.setattr(rate_limited_lines, "PAUSE_S", 1e9)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with (
         FakeGateway(tmp_path) as made,
