@@ -124,7 +124,7 @@ def test_policies_see_the_same_service_times_and_seeds_do_not() -> None:
 @pytest.mark.parametrize("kind", ["models", "sizes"])
 def test_nobody_else_uses_models_while_a_simulation_does(kind: str) -> None:
     """They change without the GIL: two at a time would write to memory that is freed."""
-    case = Case(1, queries=50_000)
+    case = Case(1, queries=12_000)
     trace = Trace(**case.trace)
     models: list[Any] = getattr(case, kind)()
     services = [ServiceTimes.exponential_sum([0.1])]
