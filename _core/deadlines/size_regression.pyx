@@ -139,6 +139,14 @@ cdef class SizeModel:
         if sizes_observe(&self.s, column, size, time_s) != 0:
             raise MemoryError
 
+    def forget(self, int column):
+        """Drop a node's own samples: the column may be another's. ValueError if negative. O(1)."""
+        self.check_own()
+        if column < 0:
+            raise ValueError(f"column {column} is out of range")
+        if column < self.s.capacity:
+            memset(self.s.lines + column, 0, sizeof(Line))
+
     def expected(self, int column, double size):
         """The expected time (s) of a request of `size` at node `column`, 0 or more.
 

@@ -494,6 +494,41 @@ def test_a_node_that_changes_its_areas_all_the_time_is_held_back(rig):
     assert isinstance(rig.replies[-1][1], nm.Welcome)
 
 
+def test_nodes_that_are_gone_make_room_for_others_the_first_of_them_first(rig, monkeypatch):
+    membership = "agent.scheduling.tasks.node_membership"
+    monkeypatch.setattr(f"{membership}.MAX_NODES", 3)
+    monkeypatch.setattr(f"{membership}.FORGOTTEN", 1)
+    areas = {"n1": "b1/f4/r1", "n2": "b1/f4/r2", "n3": "b1/f4/r3", "n4": "b1/f4/r4"}
+    for node in ("n1", "n2", "n3"):
+        rig.join(node, areas=(areas[node],))
+    rig.estimator.observe(1, 0.7, 0.1)
+    rig.estimator.observe_size(1, 1.0, 0.7)
+    for node in ("n2", "n1"):
+        rig.do(NodeLeft(f"link-{node}", f"boot-{node}"), 0.5)
+    rig.join("n4", areas=(areas["n4"],), now=1.0)
+    assert isinstance(rig.replies[-1][1], nm.Welcome)
+    assert [each.node for each in rig.scheduler.node_statuses()] == ["n1", "n3", "n4"]
+    assert rig.estimator.samples(1) == 0  # the column is the newcomer's
+    assert rig.estimator.expected_s(1, 1.0) < 0.7
+    rig.ask(1, ("b1",), now=1.1)
+    assert {peer for peer, _ in rig.dispatched} == {"link-n3", "link-n4"}
+    assert rig.scheduler.node_statuses()[0].state == "left"
+    # One that comes back is the last to go.
+    rig.join("n1", areas=(areas["n1"],), now=1.2, incarnation="again")
+    rig.join("n2", areas=(areas["n2"],), now=1.3, incarnation="again")
+    assert isinstance(rig.replies[-1][1], nm.Rejected)
+
+
+def test_a_lost_node_that_may_still_answer_is_not_forgotten(rig, monkeypatch):
+    monkeypatch.setattr("agent.scheduling.tasks.node_membership.MAX_NODES", 1)
+    rig.join("n1")
+    rig.ask(1, ("b1",), now=0.1)
+    rig.do(Tick(), 60.0)
+    assert rig.scheduler.node_statuses()[0].state == "lost"
+    rig.join("n2", now=60.0)
+    assert isinstance(rig.replies[-1][1], nm.Rejected)
+
+
 def test_more_nodes_than_memory_should_hold_are_rejected(rig, monkeypatch):
     monkeypatch.setattr("agent.scheduling.tasks.node_membership.MAX_NODES", 1)
     rig.join("n1")

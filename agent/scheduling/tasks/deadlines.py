@@ -51,7 +51,7 @@ class DeadlineEstimator:
         # observe(column, unloaded_s, now): one unloaded response time of a node, in seconds, from
         # dispatch to an idle pod to result received. Called for every subtask: no step between.
         self.observe = self._model.observe
-        sizes = SizeModel(cold_start_s)
+        self._sizes = sizes = SizeModel(cold_start_s)
         # observe_size(column, size, unloaded_s): the same response time, with the size of the
         # request; expected_s(column, size): the node's expected time for it, seconds.
         self.observe_size = sizes.observe
@@ -60,6 +60,11 @@ class DeadlineEstimator:
     def add_node(self) -> int:
         """A column for a new node."""
         return self._model.add_node()
+
+    def remove_node(self, column: int) -> None:
+        """Forget a node; a later one may have its column."""
+        self._model.remove_node(column)
+        self._sizes.forget(column)
 
     def samples(self, column: int) -> int:
         """Number of response times in the node's window."""

@@ -40,6 +40,9 @@ from agent.wire.node_messages import (
 from agent.wire.principals import Sender
 
 MAX_NODES = 10_000
+# Nodes that left or were lost, forgotten at once when there are too many: the index of all areas is
+# then made anew.
+FORGOTTEN = 500
 # A change of areas costs a look at those of all nodes, and what was known of queries. A node
 # changes them when it starts with another configuration.
 MOVE_S = 1.0
@@ -89,6 +92,8 @@ class NodeMembership:
         self._wanted_pods: dict[str, int] = {}
         # The nodes that lived here, and where each went.
         self._homes: dict[str, str] = {}
+        # Those that left or are lost, the first of them first.
+        self._gone: dict[str, Node] = {}
         self.nodes = NodeTable()
         self.redispatched = 0
 
@@ -107,11 +112,13 @@ class NodeMembership:
             node.watched = False
             if node.state == "live":
                 node.become("lost")
+                self._gone[node.name] = node
 
     def heard(self, node: Node, now: float, instructions: list[Instruction]) -> None:
         """The node was heard. One silence timer per node is enough: it reads `seen_s`."""
         if node.state == "lost":
             node.become("live")
+            del self._gone[node.name]
             self._set_pods(node, instructions)
         if not node.watched:
             node.watched = True
@@ -124,7 +131,7 @@ class NodeMembership:
         """Handle a hello: the node is new, came back, or has a new link."""
         hello, peer = event.hello, event.peer
         node = self.nodes.named(hello.node)
-        objection = self._objection(event, node)
+        objection = self._objection(event)
         if objection:
             return [SendToNode(peer, Rejected(objection))]
         if node is not None and self._is_another(node, event, now):
@@ -134,6 +141,11 @@ class NodeMembership:
             return [SendToNode(peer, Rejected(MOVED))]
         instructions: list[Instruction] = []
         if node is None:
+            if len(self.nodes) >= MAX_NODES:
+                self._forget_some(instructions)
+                if len(self.nodes) >= MAX_NODES:
+                    reason = f"this master has {MAX_NODES} nodes already"
+                    return [*instructions, SendToNode(peer, Rejected(reason))]
             node = Node(hello.node, self._estimator.add_node())
         else:
             if node.hello.incarnation != hello.incarnation:
@@ -145,6 +157,7 @@ class NodeMembership:
         self.nodes.bind(node, hello, peer, event.address)
         node.allowed = event.sender.areas
         node.joined_s = now
+        self._gone.pop(node.name, None)
         node.become("live")
         instructions += self._known.joined(node.name, hello.areas)
         self._reconcile(node, set(hello.running), math.inf, now, instructions)
@@ -161,7 +174,7 @@ class NodeMembership:
         self._dispatcher.serve(node, now, instructions)
         return instructions
 
-    def _objection(self, event: NodeJoined, node: Node | None) -> str:
+    def _objection(self, event: NodeJoined) -> str:
         """Why the hello is rejected; empty if it is not."""
         hello, sender = event.hello, event.sender
         if sender.role != "anyone" and (sender.role, sender.name) != ("node", hello.node):
@@ -169,11 +182,7 @@ class NodeMembership:
         speaker = self.nodes.on(event.peer)
         if speaker is not None and speaker.name != hello.node:
             return f"this link speaks for {speaker.name}"
-        if why_not := why_not_theirs(hello.node, hello.areas, sender.areas):
-            return why_not
-        if node is None and len(self.nodes) >= MAX_NODES:
-            return f"this master has {MAX_NODES} nodes already"
-        return ""
+        return why_not_theirs(hello.node, hello.areas, sender.areas)
 
     def _is_another(self, node: Node, event: NodeJoined, now: float) -> bool:
         """Whether the hello is a second machine's, while the node is heard on another link. Two
@@ -240,11 +249,22 @@ class NodeMembership:
         instructions: list[Instruction] = []
         if node is not None:
             node.become("left")
+            self._gone.pop(node.name, None)
+            self._gone[node.name] = node
             instructions += self._known.left(node.name)
             self.nodes.unbind(node)
             self._give_up_all(node, now, instructions)
             self._reconcile(node, set(), math.inf, now, instructions)
         return instructions
+
+    def _forget_some(self, instructions: list[Instruction]) -> None:
+        """Forget the nodes that have been gone longest, but for those that may still answer."""
+        for node in [*self._gone.values()][:FORGOTTEN]:
+            if not node.busy and not node.queue:
+                del self._gone[node.name]
+                self.nodes.remove(node)
+                self._estimator.remove_node(node.column)
+                instructions += self._known.left(node.name)
 
     def pods(self, event: NodePods, now: float) -> list[Instruction]:
         """The node's number of pods changed; with fewer than are busy, nothing is dispatched until
@@ -360,6 +380,11 @@ class NodeMembership:
         for subtask in node.busy.values():
             if subtask.state == "dispatched":
                 self._give_up(Unserved(subtask, "node_down"), now, instructions)
+
+    def check_invariants(self) -> None:
+        """For tests: what must hold between any two events."""
+        gone = {node.name: node for node in self.nodes if node.state in ("left", "lost")}
+        assert gone == self._gone
 
 
 def _name_of(event: NodeLeft) -> str:

@@ -115,6 +115,13 @@ class NodeTable:
             self._areas.add(area)
             self._declared.append((node, area))
 
+    def remove(self, node: Node) -> None:
+        """Forget the node."""
+        self.unbind(node)
+        del self._by_name[node.name]
+        self._areas_changed(node, is_new=False)
+        self.changes += 1
+
     def unbind(self, node: Node) -> None:
         """Forget the node's link."""
         if self._by_peer.get(node.peer) is node:

@@ -458,6 +458,7 @@ class TaskScheduler:
             dispatched -= sum(s.state == "dispatched" for s in node.busy.values())
             assert all(s.state in ("dispatched", "abandoned") for s in node.busy.values())
         assert dispatched == 0
+        self._membership.check_invariants()
 
 
 def _response_s(subtask: SubtaskEntry, event: SubtaskReturned, now: float) -> float:
