@@ -1,6 +1,6 @@
 """SQLite files: exclusive opening, integrity checks, renaming of broken files."""
 
-# ruff: noqa: PTH104, PTH108, PTH110, PTH118, PTH119, PTH208 - pathlib takes 0.6 MiB of an edge agent
+# ruff: noqa: PTH104, PTH108, PTH110, PTH116, PTH118, PTH119, PTH208 - pathlib takes 0.6 MiB of an edge agent
 
 from __future__ import annotations
 
@@ -64,9 +64,10 @@ def open_alone(
     With `any_thread` the connection may change threads; the caller ensures that only one uses it at
     a time.
 
-    If `opened` raises BrokenFileError or finds damage, the file is put aside and a new one created;
-    `broken` is called with the reason and the broken file's new name. OSError in one line if the
-    file cannot be accessed, with the text `in_use` if another process holds it.
+    If `opened` raises BrokenFileError or finds damage, or the file is empty, as a power cut may
+    leave it, the file is put aside and a new one created; `broken` is called with the reason and
+    the broken file's new name. OSError in one line if the file cannot be accessed, with the text
+    `in_use` if another process holds it.
     """
     try:
         holder = hold(path)
@@ -76,6 +77,8 @@ def open_alone(
         raise OSError(in_use)
     try:
         try:
+            if os.path.exists(path) and not os.stat(path).st_size:
+                raise BrokenFileError("the file is empty")
             file, made = _opened(path, opened, any_thread)
         except BrokenFileError as error:
             broken(str(error), os.path.basename(put_aside(path)))

@@ -37,10 +37,10 @@ class TopicEntry(StateMachine):
     """A topic. `progress` is what was given to the disk last."""
 
     __slots__ = (
-        "asked", "due_s", "durable_inbox", "epoch", "handle", "held", "holding", "inputs", "made",
-        "missed", "next_round_s", "owns", "pauses", "position", "progress", "put_out", "received",
-        "releasing", "renew_s", "retry_s", "round_in_s", "round_open", "rounds", "rounds_failed",
-        "seen", "started", "told", "topic", "trouble",
+        "asked", "due_s", "durable_inbox", "epoch", "handle", "held", "holding", "inputs", "losses",
+        "made", "missed", "next_round_s", "owns", "pauses", "position", "progress", "put_out",
+        "received", "releasing", "renew_s", "retry_s", "round_in_s", "round_open", "rounds",
+        "rounds_failed", "seen", "started", "told", "topic", "trouble",
     )  # fmt: skip
 
     TRANSITIONS = TOPIC_TRANSITIONS
@@ -75,6 +75,9 @@ class TopicEntry(StateMachine):
         self.due_s, self.handle = math.inf, -1
         self.pauses = BackOff(FIRST_PAUSE_S, MAX_PAUSE_S)
         self.received = self.put_out = self.missed = self.rounds = self.rounds_failed = 0
+        # By publisher, "" for the inbox: when the loss of its messages was told last, and how many
+        # were lost since.
+        self.losses: dict[str, tuple[float, int]] = {}
         self.trouble = ""
         # What is wrong with outputs, each told once: a few sentences, but with each message.
         self.told: set[str] = set()

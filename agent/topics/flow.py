@@ -51,6 +51,10 @@ AGAIN_S = 0.25
 # The objective of a round's query, whose answer is due before the next round.
 PERCENTILE = 99.0
 MAX_ROUND_S = 10.0
+# The loss of a publisher's messages is told at once, and again after this time. Beyond so many
+# publishers, those of others together.
+TELL_LOSS_S = 60.0
+MAX_LOSERS = 16
 
 Instructions = list[TopicsInstruction]
 ProcessorEvent = Emitted | Checkpointed | Held | Resumed
@@ -112,7 +116,7 @@ class Flow:
             case Notified() as notified:
                 return self._published(entry, notified)
             case Gap() as gap:
-                return self._gap(entry, gap)
+                return self._gap(entry, gap, now)
             case Subscribed(state="open"):
                 if entry.state == "opening":
                     entry.become("open")
@@ -158,13 +162,22 @@ class Flow:
         entry.made.append((taken.position, time_ms, own))
         return self.advance(entry)
 
-    def _gap(self, entry: TopicEntry, gap: Gap) -> Instructions:
+    def _gap(self, entry: TopicEntry, gap: Gap, now: float) -> Instructions:
         if gap.last <= entry.seen:
             return []
         entry.seen = gap.last
         count = gap.last - gap.first + 1 if gap.lost is None else gap.lost.count
         entry.missed += count
-        where = f"of {gap.lost.publisher}" if gap.lost else "that its inbox had no room for"
+        publisher = gap.lost.publisher if gap.lost else ""
+        if publisher not in entry.losses and len(entry.losses) >= MAX_LOSERS:
+            publisher = "others"
+        told_s, untold = entry.losses.get(publisher, (-math.inf, 0))
+        count += untold
+        if now < told_s + TELL_LOSS_S:
+            entry.losses[publisher] = told_s, count
+            return []
+        entry.losses[publisher] = now, 0
+        where = f"of {publisher}" if publisher else "that its inbox had no room for"
         return [TellOperator(f"topic {entry.topic.name}: {count} messages {where} are lost")]
 
     def acknowledge(self, entry: TopicEntry) -> AskInbox:

@@ -83,14 +83,11 @@ def test_a_broken_file_is_put_aside(tmp_path, content):
     state = State(path, Clock(), lines.append)
     state.put("service", "climate", b"1")
     state.close()
-    if content:
-        assert len(lines) == 1
-        assert "state.sqlite is broken" in lines[0]
-        [aside] = tmp_path.glob("state.sqlite.broken-*")
-        assert aside.read_bytes() == content
-        assert aside.name in lines[0]
-    else:
-        assert lines == []
+    assert len(lines) == 1
+    assert "state.sqlite is broken" in lines[0]
+    [aside] = tmp_path.glob("state.sqlite.broken-*")
+    assert aside.read_bytes() == content
+    assert aside.name in lines[0]
     state = State(path, Clock())
     assert state.all("service") == {"climate": b"1"}
     state.close()

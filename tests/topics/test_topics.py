@@ -250,6 +250,15 @@ def test_what_the_inbox_lost_is_counted_and_told():
         "topic notes: 4 messages that its inbox had no room for are lost",
         "topic notes: 5 messages of iad2 are lost",
     ]
+    # A flood is a line a minute.
+    for position in range(6, 60):
+        world.now += 10.0
+        world.handle(InboxSaid("notes", world.incarnation, Gap("i", position, position)))
+    (status,) = world.topics.statuses
+    assert status.missed == 9 + 54
+    assert world.lines[2:] == [
+        "topic notes: 6 messages that its inbox had no room for are lost" for _ in range(9)
+    ]
 
 
 def test_an_inbox_that_is_lost_begins_anew():

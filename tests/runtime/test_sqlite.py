@@ -1,0 +1,44 @@
+"""Files of SQLite that one process opens, whatever a power cut left of them."""
+
+import os
+
+import pytest
+
+from agent.runtime.sqlite import open_alone
+
+
+def opened(file):
+    file.execute("CREATE TABLE IF NOT EXISTS t (x)")
+    return file.execute("SELECT count(*) FROM t").fetchone()[0]
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Open the file and close it again: its rows, and what was said to be broken."""
+
+    def open_it(row=None):
+        broken = []
+        path = str(tmp_path / "state.sqlite")
+        holder, file, rows = open_alone(path, opened, lambda *said: broken.append(said), "in use")
+        if row is not None:
+            file.execute("INSERT INTO t VALUES (?)", (row,))
+        file.close()
+        os.close(holder)
+        return rows, broken
+
+    open_it.path = tmp_path / "state.sqlite"
+    return open_it
+
+
+def test_a_new_file_is_none_that_was_lost(store):
+    assert store(1) == (0, [])
+    assert store() == (1, [])
+
+
+def test_a_file_that_a_power_cut_left_empty_is_put_aside_and_told(store):
+    store(1)
+    store.path.write_bytes(b"")
+    rows, ((reason, name),) = store()
+    assert (rows, reason) == (0, "the file is empty")
+    assert name.startswith("state.sqlite.broken")
+    assert (store.path.parent / name).exists()
