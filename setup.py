@@ -11,7 +11,9 @@ package:
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
+import threading
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -104,11 +106,23 @@ def core() -> list[Extension]:
 
 
 class BuildCore(build_ext):
-    """build_ext that compiles on all cores, and makes a debug build importable where it lies."""
+    """build_ext that compiles on all cores, says how many modules are built, and makes a debug
+    build importable where it lies."""
 
     def finalize_options(self) -> None:
         super().finalize_options()
         self.parallel = self.parallel or CORES
+        self._built = 0
+        self._counting = threading.Lock()
+
+    def build_extension(self, ext: Extension) -> None:
+        """Build one, in a thread of its own; tools/build_core.sh shows the line."""
+        super().build_extension(ext)
+        with self._counting:
+            self._built += 1
+            line = f"built {self._built} of {len(self.extensions)}: {ext.name}\n"
+            sys.stdout.write(line)
+            sys.stdout.flush()
 
     def run(self) -> None:
         super().run()

@@ -29,7 +29,7 @@ build() {
 
 mkdir -p build
 tools/check_prerequisites.sh "$python"
-if ! build 2>&1 | tee "$log" | sed -nuE "s/.*(Cythonizing [^ ]*|building '[^']*' extension).*/  \1/p" >&2; then
+if ! build 2>&1 | tee "$log" | sed -nuE 's/.*(Cythonizing [^ ]*).*/  \1/p; s/^ *built ([0-9]+ of [0-9]+: [^ ]+)$/  \1/p' >&2; then
     tail -n 40 "$log" >&2
     echo "The $kind build of _core failed; the whole output is in $log" >&2
     exit 1

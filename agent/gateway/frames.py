@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 
 import msgspec
@@ -16,7 +16,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from agent.gateway.alert_log import Logged
 from agent.gateway.raised import RaisedNow
-from agent.gateway.rooms import Reading, Room, Rooms
+from agent.gateway.rooms import Reading, Room, Rooms, spark_of
 from agent.wire.overlay import Origin
 from agent.wire.predicates import Value
 
@@ -47,6 +47,10 @@ class Frame:
     def __init__(self, plain: bytes) -> None:
         self.plain = plain
         self._packed: bytes | None = None
+
+    def pack(self) -> None:
+        """Compress it now; in any thread, before it is shared."""
+        self._packed = self.packed
 
     @property
     def packed(self) -> bytes:
@@ -148,7 +152,7 @@ class Snapshot(Struct, frozen=True):
     time_ms: int
     every_s: float
     source: Source
-    rooms: list[dict[str, Any]]
+    rooms: list[msgspec.Raw]
     missing: list[GapItem]
     raised: list[RaisedNow]
     position: int
@@ -185,15 +189,16 @@ def gaps_of(rooms: Rooms) -> list[GapItem]:
     return [GapItem(area, reason) for area, reason in rooms.gaps.items()]
 
 
-def with_sparks(rooms: Rooms, room: Room) -> dict[str, Any]:
-    """A room as the snapshot has it: each channel with its last means."""
-    sparks = rooms.sparks(room.area)
+def room_item(room: Room, sparks: Mapping[str, Iterable[float]]) -> msgspec.Raw:
+    """A room as the snapshot has it, in JSON: each channel with its last means, the oldest first;
+    null where it had none."""
     shown: dict[str, Any] = msgspec.structs.asdict(room)
     shown["channels"] = {
-        name: {**msgspec.structs.asdict(reading), "spark": sparks.get(name, [])}
+        name: {**msgspec.structs.asdict(reading), "spark": spark_of(sparks.get(name, ()))}
         for name, reading in room.channels.items()
     }
-    return shown
+    # One by one, so that a thread that encodes thousands lets the loop's thread run between them.
+    return msgspec.Raw(msgspec.json.encode(shown))
 
 
 def changes(rooms: Rooms, since: int, now_ms: int) -> Changes:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
+import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from agent.gateway import frames
 from agent.gateway.alert_log import AlertLog, Logged, wall_ms
@@ -29,6 +31,8 @@ TICK_S: Final = 1.0
 MAX_ALERT_FRAMES: Final = 128
 LABEL: Final = "console"
 
+T = TypeVar("T")
+
 
 class Watcher(Protocol):
     """Has the fleet watched, in a thread of its own."""
@@ -38,6 +42,27 @@ class Watcher(Protocol):
 
     def stop(self) -> None:
         """End soon; without waiting."""
+
+
+class Shown(NamedTuple):
+    """A snapshot: event `frame`, and the rooms' version and shape and the source that it shows."""
+
+    version: int
+    shape: int
+    source: Source
+    frame: Frame
+
+
+class _Making(NamedTuple, Generic[T]):
+    """What a thread makes, or has made; `key` says of what."""
+
+    key: object
+    version: int
+    made: asyncio.Future[T]
+
+
+def _failed(made: asyncio.Future[Any]) -> bool:
+    return made.done() and (made.cancelled() or made.exception() is not None)
 
 
 class Hub:
@@ -72,7 +97,8 @@ class Hub:
         self._listeners: list[Listener] = []
         self._ending: asyncio.TimerHandle | None = None
         self._ticking: asyncio.TimerHandle | None = None
-        self._snapshot: tuple[tuple[int, int, Source], Frame] | None = None
+        self._snapshot: _Making[Frame] | None = None
+        self._rooms_json: _Making[bytes] | None = None
         self._alert_frames: dict[int, Frame] = {}
         self._raised_frame: tuple[tuple[int, AskedRaised | None], Frame] | None = None
         self._changes: dict[int, Frame] = {}
@@ -218,26 +244,54 @@ class Hub:
 
     # --- frames ---------------------------------------------------------------------------------
 
-    def snapshot(self) -> Snapshot:
-        """All there is."""
+    async def snapshot(self) -> Shown:
+        """All there is, encoded and compressed off the loop once for all who open a stream before
+        something changes. Rooms may change meanwhile: whoever comes before it is made waits for it,
+        too, and gets the changes after its version. O(rooms · channels) on the loop, to copy."""
+        key = self.rooms.shape, self._alerts.newest, self._asked_raised, self.source
+        found = self._snapshot
+        if (
+            found is None
+            or found.key != key
+            or (found.made.done() and (found.version != self.rooms.version or _failed(found.made)))
+        ):
+            made = asyncio.get_running_loop().run_in_executor(None, self._snapshot_maker())
+            found = self._snapshot = _Making(key, self.rooms.version, made)
+        # One who goes meanwhile does not take it from the others.
+        frame = await asyncio.shield(found.made)
+        return Shown(found.version, key[0], key[3], frame)
+
+    def _snapshot_maker(self) -> Callable[[], Frame]:
+        """The work that is left for a thread: it has a copy of everything that changes."""
         rooms = self.rooms
-        return Snapshot(
+        shown = rooms.shown()
+        snapshot = Snapshot(
             rooms.version,
             self.now_ms(),
             self._every_s,
             self.source,
-            [frames.with_sparks(rooms, room) for room in rooms],
+            [],
             frames.gaps_of(rooms),
             self.raised(),
             self._alerts.newest,
         )
 
-    def snapshot_frame(self) -> Frame:
-        """The snapshot, made once for all who open a stream before something changes."""
-        key = self.rooms.version, self._alerts.newest, self.source
-        if self._snapshot is None or self._snapshot[0] != key:
-            self._snapshot = key, frames.event("snapshot", self.snapshot())
-        return self._snapshot[1]
+        def make() -> Frame:
+            items = [frames.room_item(room, sparks) for room, sparks in shown]
+            frame = frames.event("snapshot", replace(snapshot, rooms=items))
+            frame.pack()
+            return frame
+
+        return make
+
+    async def rooms_json(self) -> msgspec.Raw:
+        """Every room in JSON, without its last means; encoded off the loop once a version."""
+        found = self._rooms_json
+        if found is None or found.key != self.rooms.version or _failed(found.made):
+            rooms = self.all_rooms()
+            made = asyncio.get_running_loop().run_in_executor(None, msgspec.json.encode, rooms)
+            found = self._rooms_json = _Making(self.rooms.version, self.rooms.version, made)
+        return msgspec.Raw(await asyncio.shield(found.made))
 
     def changes_frame(self, since: int) -> Frame:
         """Changes after a version, made once for all readers of that one."""

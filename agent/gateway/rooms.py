@@ -133,10 +133,15 @@ class Rooms:
         kept = self._kept.get(area)
         if kept is None:
             return {}
-        return {
-            channel: [None if math.isnan(mean) else round(mean, 2) for mean in means]
-            for channel, means in kept.sparks.items()
-        }
+        return {channel: spark_of(means) for channel, means in kept.sparks.items()}
+
+    def shown(self) -> list[tuple[Room, dict[str, array[float]]]]:
+        """Each room with the last means of its channels (NaN where there was none), the oldest
+        first; a copy that other threads may read. O(rooms · channels)."""
+        return [
+            (kept.room, {channel: means[:] for channel, means in kept.sparks.items()})
+            for kept in self._kept.values()
+        ]
 
     # --- changes -----------------------------------------------------------------------------
 
@@ -273,6 +278,11 @@ class Rooms:
         for kept in changed:
             kept.version = self.version
         return list({kept.room.area: kept.room for kept in changed}.values())
+
+
+def spark_of(means: Iterable[float]) -> list[float | None]:
+    """Means as people read them; None where there was none."""
+    return [None if math.isnan(mean) else round(mean, 2) for mean in means]
 
 
 def _shape_of(room: Room) -> tuple[object, ...]:

@@ -85,7 +85,7 @@ class _Stream:
         begin = self._packing.begin if self._packing is not None else b""
         loop = asyncio.get_running_loop()
         asked_s = loop.time()
-        await self._send(send, begin, [RETRY, *self._first()])
+        await self._send(send, begin, [RETRY, *await self._first()])
         while not (gone.done() or self._gateway.is_stopping):
             # By the clock: rooms that change all the time leave no quiet moment for it.
             if loop.time() - asked_s >= KEEP_ALIVE_S:
@@ -117,14 +117,14 @@ class _Stream:
 
     # --- what is due ----------------------------------------------------------------------------
 
-    def _first(self) -> list[Frame]:
+    async def _first(self) -> list[Frame]:
         """All rooms. The id lets a browser resume even if no alert comes."""
-        found = self._rooms()
+        found = await self._rooms()
         return [*found, Frame(b"id: %d\n\n" % self._position)]
 
     async def _due(self) -> list[Frame]:
         hub = self._gateway.hub
-        due = self._rooms() if hub.rooms.version != self._version else []
+        due = await self._rooms() if hub.rooms.version != self._version else []
         if hub.source != self._source:
             self._source = hub.source
             due.append(frames.event("source", hub.source))
@@ -138,14 +138,15 @@ class _Stream:
             due.append(hub.raised_frame())
         return due
 
-    def _rooms(self) -> list[Frame]:
+    async def _rooms(self) -> list[Frame]:
         hub = self._gateway.hub
         rooms = hub.rooms
-        before, self._version = self._version, rooms.version
         if rooms.shape == self._shape:
+            before, self._version = self._version, rooms.version
             return [hub.changes_frame(before)]
-        self._shape, self._source = rooms.shape, hub.source
-        return [hub.snapshot_frame()]
+        # It may be older than the rooms are by now: what changed since follows.
+        self._version, self._shape, self._source, frame = await hub.snapshot()
+        return [frame]
 
 
 async def _gone(receive: Receive) -> None:

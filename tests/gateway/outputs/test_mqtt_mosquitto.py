@@ -217,6 +217,30 @@ def test_what_is_not_there_any_more_goes_from_the_broker(rig, broker, listen, st
     )
 
 
+def test_what_was_retained_under_an_earlier_name_goes_from_the_broker(rig, broker, listen, start):
+    """Home Assistant would show each room twice, one of them for ever without readings."""
+    broker.start()
+    listener = listen(broker)
+    output = start()
+    rig.alert(1, area="b1/f4/r3")
+    rig.rooms.show(*ROOMS)
+    wait_until(lambda: listener.newest, lambda found: TOPICS.state("b1/f4/r3") in found)
+    wait_until(listener.retained, lambda found: TOPICS.raised("hot", "b1/f4/r3") in found)
+    output.stop()
+    late = listen(broker)  # whose broker sends it nothing but what is retained
+    kept = {TOPICS.status, TOPICS.raised("hot", "b1/f4/r3")}
+    kept = kept.union(*(told(each.area) for each in ROOMS))
+    wait_until(late.retained, lambda found: found.keys() == kept)
+    rig.sources = rig.sources._replace(gateway="office")
+    start()
+    renamed = Topics("office")
+    wanted = {renamed.status} | {renamed.availability(each.area) for each in ROOMS}
+    wait_until(
+        listener.retained,
+        lambda found: found.keys() >= wanted and not found.keys() & kept,
+    )
+
+
 def test_a_whole_gateway_of_a_fleet_is_seen_by_home_assistant(tmp_path, broker, listen):
     """From the answers of a master to what Home Assistant reads."""
     broker.start()
