@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Container, Iterable
+from collections.abc import Container, Hashable, Iterable
 from typing import Final, NamedTuple, get_args
 
 from agent.runtime.token_bucket import TokenBucket
@@ -59,6 +59,12 @@ def burst_for(headroom: float, unlucky: float) -> float:
 
 
 AGREED_BURST: Final = burst_for(HEADROOM, UNLUCKY)
+# Tokens of a full bucket beyond that: several senders have equal parts of them.
+RESERVED: Final = AGREED_BURST / 2
+# Senders with a part; the one that was silent longest loses its part first.
+MAX_SHARING: Final = 64
+# A sender that was silent for so long has no part any more.
+SILENT_S: Final = 60.0
 
 
 class AgreedRate:
@@ -66,18 +72,24 @@ class AgreedRate:
 
     It was derived for work that reaches all of an IAD's nodes (DSSP Eq. 10): work that reaches a
     `share` of them, from 0 to 1, counts as that fraction.
+
+    Beyond what the allowance holds, the bucket has a reserve, of which each of several senders has
+    an equal part that it alone can use, refilled with an equal part of the rate: one that asks
+    without end leaves the others their parts. What nobody uses is everybody's. All O(1).
     """
 
-    __slots__ = ("_bucket", "_what", "rate_per_s")
+    __slots__ = ("_bucket", "_parts", "_what", "rate_per_s")
 
     def __init__(self, rate_per_s: float, what: str, now: float) -> None:
         self.rate_per_s = rate_per_s
         self._what = what
-        self._bucket = TokenBucket(rate_per_s * HEADROOM, AGREED_BURST, now)
+        self._bucket = TokenBucket(rate_per_s * HEADROOM, AGREED_BURST + RESERVED, now)
+        # By sender: what it has of its part, and when it asked last, the longest ago first.
+        self._parts: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
 
-    def refused(self, service: str, share: float, now: float) -> Refused | None:
-        """Why work of this share is refused now; takes no tokens."""
-        wait_s = self._bucket.wait_s(now, share)
+    def refused(self, service: str, payer: Hashable, share: float, now: float) -> Refused | None:
+        """Why work of this share is refused now to a sender; takes no tokens."""
+        wait_s = self._bucket.wait_s(now, share + RESERVED - self._part_of(payer, now))
         if not wait_s:
             return None
         return Refused(
@@ -86,9 +98,25 @@ class AgreedRate:
             f"that ask everything; try again in {wait_s:.3g} s",
         )
 
-    def take(self, share: float) -> None:
-        """Count accepted work."""
+    def take(self, payer: Hashable, share: float) -> None:
+        """Count accepted work of a sender."""
         self._bucket.take(share)
+        part, asked_s = self._parts[payer]
+        self._parts[payer] = max(0.0, part - share), asked_s
+
+    def _part_of(self, payer: Hashable, now: float) -> float:
+        """The tokens of the reserve that the sender may take now."""
+        parts = self._parts
+        part, asked_s = parts.pop(payer, (0.0, now))
+        while parts and (
+            len(parts) >= MAX_SHARING or next(iter(parts.values()))[1] < now - SILENT_S
+        ):
+            parts.popitem(last=False)
+        senders = len(parts) + 1
+        gained = self.rate_per_s * HEADROOM * max(0.0, now - asked_s) / senders
+        part = min(RESERVED / senders, part + gained) if parts else 0.0
+        parts[payer] = part, max(now, asked_s)
+        return part
 
 
 def cost_of(areas: int = 0, filter_bytes: int = 0) -> int:

@@ -42,10 +42,10 @@ def refused_of(agreed_per_s, offered_per_s, count, seed, shares=(1.0,)):
     draw = random.Random(seed)
     for now in poisson(offered_per_s, count, seed):
         share = draw.choice(shares)
-        if rate.refused("climate", share, now):
+        if rate.refused("climate", "lab", share, now):
             refused += 1
         else:
-            rate.take(share)
+            rate.take("lab", share)
     return refused
 
 
@@ -65,6 +65,50 @@ def test_what_asks_a_part_counts_as_that_part():
 def test_poisson_arrivals_far_above_the_agreed_rate_are_cut_to_it_and_its_headroom():
     refused = refused_of(15.0, 1.5 * 15.0, 100_000, seed=1)
     assert refused / 100_000 == pytest.approx(1 - HEADROOM / 1.5, abs=0.01)
+
+
+def asked_of(offers, seconds, agreed_per_s=15.0, seed=4):
+    """How many of each sender's were refused and taken, by Poisson offers a second."""
+    rate = AgreedRate(agreed_per_s, "tasks", 1_000.0)
+    draw, counts = random.Random(seed), {sender: [0, 0] for sender in offers}
+    due = dict.fromkeys(offers, 1_000.0)
+    while (now := min(due.values())) < 1_000.0 + seconds:
+        sender = min(due, key=due.__getitem__)
+        due[sender] += draw.expovariate(offers[sender])
+        taken = rate.refused("climate", sender, 1.0, now) is None
+        if taken:
+            rate.take(sender, 1.0)
+        counts[sender][taken] += 1
+        parts = sum(part for part, _ in rate._parts.values())
+        assert rate._bucket.wait_s(now, parts) == 0.0, "more is reserved than there is"
+    return counts
+
+
+def test_one_that_asks_without_end_leaves_others_their_parts():
+    alone = asked_of({"greedy": 500.0}, 200.0)["greedy"]
+    assert alone[1] == pytest.approx(15.0 * HEADROOM * 200.0 + AGREED_BURST, rel=0.01)
+    counts = asked_of({"greedy": 500.0, "a": 4.0, "b": 3.0}, 200.0)
+    for honest in ("a", "b"):
+        refused, taken = counts[honest]
+        assert refused / taken < 0.01  # the first ones, before there is a reserve
+    # What they leave is its own: no token is lost.
+    whole = sum(taken for _, taken in counts.values())
+    assert whole == pytest.approx(alone[1], rel=0.03)
+
+
+def test_senders_that_keep_the_rate_together_are_never_refused():
+    counts = asked_of({f"s{n}": 1.0 for n in range(15)}, 5_000.0)
+    assert sum(refused for refused, _ in counts.values()) == 0
+
+
+def test_parts_are_of_the_senders_that_ask(monkeypatch):
+    monkeypatch.setattr(admission, "MAX_SHARING", 3)
+    rate = AgreedRate(10.0, "tasks", 0.0)
+    for sender in ("a", "b", "c", "d"):
+        assert rate.refused("climate", sender, 1.0, 1.0) is None
+    assert [*rate._parts] == ["b", "c", "d"]
+    rate.refused("climate", "d", 1.0, admission.SILENT_S + 2.0)
+    assert [*rate._parts] == ["d"]
 
 
 def test_the_bound_holds_where_it_can_be_seen():

@@ -210,10 +210,10 @@ class QueryScheduler:
         fanout = pool.fanout(query.areas)
         if pool.rate is not None:
             part = pool.share(fanout)
-            refused = pool.rate.refused(query.service, part, now)
+            refused = pool.rate.refused(query.service, payer, part, now)
             if refused is not None:
                 return self._refuse(entry, refused, now)
-            pool.rate.take(part)
+            pool.rate.take(payer, part)
         entry.unmatched = without_node(fanout.unmatched, pool.announced)
         if not fanout.matches:
             return self._answer(entry, now)

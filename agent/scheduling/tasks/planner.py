@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from agent.scheduling.admission import Refused
 from agent.scheduling.nearest import without_node
+from agent.scheduling.shared_budget import payer_of
 from agent.scheduling.tasks.contracts import Contract, Contracts
 from agent.scheduling.tasks.deadlines import DeadlineEstimator
 from agent.scheduling.tasks.entry import Node, TaskEntry
@@ -78,7 +79,7 @@ class TaskPlanner:
         asked = self._asked(entry, contract, absent)
         share = self._share(len(asked), contract)
         if contract.rate is not None:
-            refused = contract.rate.refused(task.service, share, now)
+            refused = contract.rate.refused(task.service, payer_of(sender), share, now)
             if refused is not None:
                 return refused
         if asked:
@@ -94,7 +95,7 @@ class TaskPlanner:
                 entry.would_keep = self._estimator.would_keep(columns, *budget)
                 return Refused("infeasible", INFEASIBLE)
         if contract.rate is not None:
-            contract.rate.take(share)
+            contract.rate.take(payer_of(sender), share)
         return asked
 
     def _share(self, fanout: int, contract: Contract) -> float:
