@@ -144,7 +144,7 @@ def _rates(history: History) -> Iterator[str]:
         shares = sum(len(each.areas) for each in done) / agreed.areas
         lasted_s = max(each.until_s for each in done) - min(each.at_s for each in done)
         starts = sum(each.kind in STARTS for each in _of(history, {master}))
-        most = agreed.rate_per_s * lasted_s + agreed.burst * (1 + starts)
+        most = agreed.rate_per_s * lasted_s + (agreed.burst + agreed.reserved) * (1 + starts)
         if shares > most:
             yield f"{master} answered {shares:.0f} queries in {lasted_s:.1f} s, not {most:.0f}"
 

@@ -12,7 +12,7 @@ from typing import Final, Self
 
 from agent.client import Operator
 from agent.overlay.scot import BrokerId
-from agent.scheduling.admission import AGREED_BURST
+from agent.scheduling.admission import AGREED_BURST, RESERVED
 from agent.wire.edge_config import EdgeChannel, EdgeHistory, EdgeSensor, EdgeTrigger
 from agent.wire.master_config import MasterRecords
 from agent.wire.messages import Slo
@@ -104,7 +104,7 @@ class Fleet:
             # On a busy machine one takes as long as all of them on an idle one.
             self.start_s = max(START_S, time.monotonic() - begun_s)
             if self._market:
-                self.agreed = Agreed(_agree(self.bed), AGREED_BURST, len(self.homes))
+                self.agreed = Agreed(_agree(self.bed), AGREED_BURST, len(self.homes), RESERVED)
             _create_topic(self.bed)
             masters = [iad.name for iad in layout.iads]
             self.reached = Reached(

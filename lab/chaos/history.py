@@ -83,11 +83,13 @@ class Claim(Struct, frozen=True):
 
 
 class Agreed(Struct, frozen=True):
-    """Queries a second of one master's clients that ask all `areas`, and how many at once."""
+    """Queries a second of one master's clients that ask all `areas`, how many at once of one of
+    them, and how many beyond that of all."""
 
     rate_per_s: float
     burst: float
     areas: int
+    reserved: float = 0.0
 
 
 class History(Struct):
