@@ -303,9 +303,7 @@ class Intake:
 
     def _police(self, now: float) -> None:
         """Hold up the connections that sent too much, and let others go on."""
-        for fd, total in list(self.taken.items()):
-            self._policer.count(fd, total)
-        for fd, passing in self._policer.step(now).items():
+        for fd, passing in self._policer.step(now, self.taken).items():
             if passing is not Passing.ALL:
                 limit = f"more than {RATE_BYTES_PER_S >> 20} MiB a second"
                 self._lines.tell(f"held up connections of {self._hosts[fd]}: {limit}")

@@ -11,6 +11,7 @@ import ctypes
 import socket
 import struct
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
@@ -109,11 +110,16 @@ class Policer:
             found.recent += total - found.counted
             found.counted = total
 
-    def step(self, now: float) -> dict[int, Passing]:
-        """What shall pass from now on, of the connections for which that changes. O(n)."""
+    def step(self, now: float, totals: Mapping[int, int]) -> dict[int, Passing]:
+        """What shall pass from now on, of the connections for which that changes; `totals` are the
+        bytes that arrived on each so far, or more. O(n)."""
         since_s, self._stepped_s = now - self._stepped_s, now
         recent: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
         for fd, each in self._connections.items():
+            total = totals.get(fd, 0)
+            if total > each.counted:
+                each.recent += total - each.counted
+                each.counted = total
             if each.recent:
                 recent[each.host].append((each.recent, fd))
                 each.recent = 0

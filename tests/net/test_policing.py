@@ -39,9 +39,8 @@ class Links:
         for fd, size in sizes.items():
             if fd not in self.held_up:
                 self.sent[fd] += size
-                self.policer.count(fd, self.sent[fd])
         self.now += STEP_S
-        changed = self.policer.step(self.now)
+        changed = self.policer.step(self.now, self.sent)
         for fd, passing in changed.items():
             if passing is Passing.ALL:
                 del self.held_up[fd]
