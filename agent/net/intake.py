@@ -243,8 +243,9 @@ class Intake:
         intake._lines.tell(f"more than {most} connections: closed some of {host}")
 
     def _closed(self, fd: int) -> None:
-        self._accounting.closed(fd)
+        self._policer.count(fd, self.taken.get(fd, 0))
         self._policer.closed(fd, self._clock())
+        self._accounting.closed(fd)
         if self._hosts.pop(fd, None) is not None:
             # Only then: a connection may have spoken before its event is read.
             self.small_unsent.closed(fd)

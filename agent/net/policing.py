@@ -85,7 +85,12 @@ class Policer:
         self._connections: dict[int, _Connection] = {}
         self._buckets: dict[str, TokenBucket] = {}
         self._held_up: dict[int, str] = {}
+        # When all bytes were counted last, and all totals at the last step.
+        self._counted_s = now
         self._stepped_s = now
+        self._total = 0
+        # Whether the next step counts all, whatever the totals say.
+        self._counts = False
 
     def opened(self, fd: int, host: str, now: float) -> bool:
         """A connection was opened; whether its host is held up, so that only small packets may
@@ -99,21 +104,28 @@ class Policer:
     def closed(self, fd: int, now: float) -> None:
         """A connection was closed; its host pays for what it sent."""
         self._held_up.pop(fd, None)
+        self._counts = True
         found = self._connections.pop(fd, None)
         if found is not None and found.recent:
-            self._charge(found.host, found.recent, now)
+            self._charge(found.host, found.recent, self._counted_s, now)
 
     def count(self, fd: int, total: int) -> None:
-        """`total` bytes arrived on a connection so far, or more; O(1)."""
+        """So many bytes arrived on a connection so far, or more; O(1)."""
         found = self._connections.get(fd)
-        if found is not None and total > found.counted:
+        if found is not None and total > found.counted + FEW_BYTES:
             found.recent += total - found.counted
             found.counted = total
+            self._counts = True
 
     def step(self, now: float, totals: Mapping[int, int]) -> dict[int, Passing]:
         """What shall pass from now on, of the connections for which that changes; `totals` are the
-        bytes that arrived on each so far, or more. O(n)."""
-        since_s, self._stepped_s = now - self._stepped_s, now
+        bytes that arrived on each so far, or more. O(n), with a small factor while all together are
+        within the rate of one host."""
+        grown, since_s = sum(totals.values()) - self._total, now - self._stepped_s
+        self._total, self._stepped_s = self._total + grown, now
+        if not (self._counts or self._buckets) and 0 <= grown <= RATE_BYTES_PER_S * since_s:
+            return {}
+        counted_s, self._counted_s, self._counts = self._counted_s, now, False
         recent: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
         for fd, each in self._connections.items():
             total = totals.get(fd, 0)
@@ -125,9 +137,10 @@ class Policer:
                 each.recent = 0
         changed: dict[int, Passing] = {}
         for host, sent in recent.items():
-            self._charge(host, sum(size for size, _ in sent), now)
+            self._charge(host, sum(size for size, _ in sent), counted_s, now)
             if self._wait_s(host, now) > 0.0:
-                fair = max(FEW_BYTES, RATE_BYTES_PER_S * since_s / self._count_of(host))
+                fair = RATE_BYTES_PER_S * (now - counted_s) / self._count_of(host)
+                fair = max(FEW_BYTES, fair)
                 changed |= {fd: Passing.ACKNOWLEDGEMENTS for size, fd in sent if size > fair}
         for fd, host in self._held_up.items():
             if fd not in changed and self._wait_s(host, now) == 0.0:
@@ -145,11 +158,11 @@ class Policer:
     def _count_of(self, host: str) -> int:
         return Counter(each.host for each in self._connections.values())[host]
 
-    def _charge(self, host: str, size: int, now: float) -> None:
+    def _charge(self, host: str, size: int, since_s: float, now: float) -> None:
+        """The host sent so much since then."""
         bucket = self._buckets.get(host)
         if bucket is None:
-            bucket = self._buckets[host] = TokenBucket(RATE_BYTES_PER_S, BURST_BYTES, now)
-        bucket.wait_s(now)  # what it gained since
+            bucket = self._buckets[host] = TokenBucket(RATE_BYTES_PER_S, BURST_BYTES, since_s)
         bucket.take(size)
         forgiven_s = bucket.wait_s(now, 0.0) - MAX_HELD_UP_S
         if forgiven_s > 0.0:

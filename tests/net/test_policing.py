@@ -121,3 +121,13 @@ def test_a_host_pays_for_connections_that_ended_before_the_next_step():
     links.open(2, "a")
     links.open(3, "b")
     assert links.held_up == {2: Passing.SMALL}
+
+
+def test_what_came_slowly_over_a_long_time_is_no_burst():
+    links = Links(("a", "b"))
+    for _ in range(1_000):
+        assert links.step({0: int(RATE_BYTES_PER_S * STEP_S * 0.9)}) == {}
+    links.policer.count(1, BURST_BYTES // 2)  # all are counted at the next step
+    assert links.step({}) == {}
+    assert links.step({0: BURST_BYTES // 2}) == {}
+    assert links.step({0: BURST_BYTES}) == {0: Passing.ACKNOWLEDGEMENTS}
