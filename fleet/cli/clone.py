@@ -78,7 +78,7 @@ def create(
     ask: Asker,
     **options: Any,
 ) -> int:
-    """Have a clone of a device from now on.
+    """Create a device's clone.
 
     \b
     fleet clone create iad4/n3 --processor comfort_index --every 5s --leaves

@@ -57,7 +57,9 @@ if TYPE_CHECKING:
 
 HEADINGS = {
     "Try it": ("demo", "up", "down"),
-    "Ask and be told": ("query", "watch", "subscribe", "areas", "channels", "services", "export"),
+    "Query and subscribe": (
+        *("query", "watch", "subscribe", "areas", "channels", "services", "export"),
+    ),
     "Set up": (
         *("init", "inventory", "discover", "keys", "image", "release", "releases"),
         *("deploy", "rollback", "replace", "gateway"),

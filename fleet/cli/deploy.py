@@ -102,7 +102,7 @@ def deploy(
     A canary first, then batches. A host that does not answer queries afterwards goes back to what
     it was. Running it again does what is left, or nothing.
 
-    Exit status: 0 all as they shall be, 1 some hosts failed, 2 wrong usage, 5 nothing was done,
+    Exit status: 0 all up to date, 1 some hosts failed, 2 wrong usage, 5 nothing was done,
     130 interrupted.
     """
     from fleet.rollout import deploy as command
@@ -159,7 +159,7 @@ def rollback(
     return command.run(folder, iads=iads, groups=groups, limit=limit, options=options)
 
 
-@click.command(short_help="Let another machine be a node, with its name and areas.")
+@click.command(short_help="Replace a node by another machine, with its name and areas.")
 @FLEET
 @click.argument("node", metavar="NODE", shell_complete=completion.NODES)
 @click.option(
@@ -171,7 +171,7 @@ def rollback(
 def replace(
     folder: Folder, node: str, fingerprint: str | None, gate_s: float, yes: bool, as_json: bool
 ) -> int:
-    """Let another machine be NODE: it takes over the name, the areas and the keys.
+    """Replace NODE by another machine: it takes over the name, the areas and the keys.
 
     The inventory says at which address it is. Keys that were revoked are replaced. A card that
     `fleet image flash` wrote shows the pinned host key; any other machine's key has to be

@@ -142,14 +142,14 @@ def rotate(
     return command.run(folder, asked, lifetime_s, parallel, yes=yes, as_json=as_json)
 
 
-@keys.command(short_help="Put a host or a person out, within seconds.")
+@keys.command(short_help="Revoke the keys of a host or person, within seconds.")
 @click.argument("name", shell_complete=completion.HOSTS)
 @FLEET
 @click.option("--reason", default="", help="Kept with the revocation.")
 @YES
 @AS_JSON
 def revoke(folder: Folder, name: str, reason: str, yes: bool, as_json: bool) -> int:
-    """Put a host (iad4/n3) or a person out, now: masters refuse its key within seconds.
+    """Revoke the keys of a host (iad4/n3) or person: masters refuse them within seconds.
 
     Exit status: 0 done, 1 some hosts could not be told.
     """
@@ -162,7 +162,7 @@ def revoke(folder: Folder, name: str, reason: str, yes: bool, as_json: bool) -> 
 @click.argument("name", shell_complete=completion.HOSTS)
 @FLEET
 def reinstate(folder: Folder, name: str) -> int:
-    """Let a host or person that was revoked have new keys. The former ones stay out."""
+    """Give a revoked host or person new keys. The former ones stay revoked."""
     from fleet.keys import reinstate as command
 
     return command.run(folder, name)
@@ -216,7 +216,7 @@ def backup(folder: Folder, file: Path, passphrase_file: Path | None) -> int:
 @PASSPHRASE
 @click.option("--replace", is_flag=True, help="Also where there are other keys; they are kept.")
 def restore(folder: Folder, file: Path, passphrase_file: Path | None, replace: bool) -> int:
-    """Have the keys of a backup again.
+    """Restore keys from a backup.
 
     Exit status: 0 done, 2 wrong passphrase or damaged file, 3 there are other keys.
     """

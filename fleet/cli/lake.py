@@ -83,13 +83,13 @@ def ingest(
     )
 
 
-@lake.command(short_help="Do the same for ever: what is pulled becomes rows at once.")
+@lake.command(short_help="Ingest continuously: what is pulled becomes rows at once.")
 @engine_options
 @click.option(
     "--every", "every_s", type=INTERVAL, default="10s", show_default=True, help="How often to look."
 )
 def follow(lake: Path | None, folder: Folder | None, spark: str, every_s: float) -> int:
-    """Do the same for ever, as a streaming job: what is pulled becomes rows at once.
+    """Ingest continuously, as a streaming job: what is pulled becomes rows at once.
 
     Exit status: 0 ended by SIGTERM, 2 wrong usage, 130 interrupted.
     """

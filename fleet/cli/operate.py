@@ -349,7 +349,7 @@ def pull(
     return command.run(folder or find(), lake, iads, groups, limit, options)
 
 
-@click.command(short_help="Start hosts again, a few at a time, masters last.")
+@click.command(short_help="Reboot hosts, a few at a time, masters last.")
 @FLEET
 @hosts_options
 @click.option(
@@ -389,7 +389,7 @@ def reboot(
     yes: bool,
     as_json: bool,
 ) -> int:
-    """Start hosts again, a few at a time: never all that cover one area, masters last.
+    """Reboot hosts, a few at a time: never all that cover one area, masters last.
 
     A host is back when it has another boot id and, if it was before, is live at its master. The
     first node comes back before others follow.

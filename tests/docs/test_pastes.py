@@ -41,7 +41,7 @@ class Shell(Struct, frozen=True):
 WEBHOOKS = pages.ROOT / "docs/use/webhooks.md"
 SHELLS = {
     "market": Shell(
-        (("docs/use/market.md", "Set a service up"),),
+        (("docs/use/market.md", "Set a service up"), ("docs/use/market.md", "End")),
         "complete: 2 of 2 areas",
         {"service create damp": 1},  # one of two areas, as it says
     ),
@@ -59,7 +59,7 @@ SHELLS = {
             (FIRST, "4. The master"),
             ("docs/run/deploy.md", "A master on your own machine"),
         ),
-        "nothing to do: 1 host as it shall be",
+        "nothing to do: 1 host up to date",
     ),
     "an inventory": Shell((("docs/run/inventory.md", "Inventory"),), "8 nodes"),
     "a webhook": Shell(

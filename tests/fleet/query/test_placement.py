@@ -270,7 +270,7 @@ def test_a_master_without_others_from_the_commands_point_of_view(tmp_path, capsy
 @pytest.mark.parametrize(
     ("report", "status", "shown"),
     [
-        (MoveReport("move", ok=True), 0, "1 move begins here\n"),
+        (MoveReport("move", ok=True), 0, "moving home client/app/log:1 to iad2\n"),
         (MoveReport("move", ok=False, message="it lives at iad3; ask there"), 3, ""),
     ],
 )

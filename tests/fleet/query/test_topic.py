@@ -140,8 +140,8 @@ def test_a_topic_of_a_master_from_its_creation_to_its_end(tmp_path, capsys):
 
     there = ("--operator", master.operator)
     try:
-        assert ask("create", "notes", *there).out == "topic notes is kept\n"
-        assert ask("create", "notes", *there).out == "topic notes is kept\n"
+        assert ask("create", "notes", *there).out == "topic notes created\n"
+        assert ask("create", "notes", *there).out == "topic notes created\n"
         refused = ask("create", "x", "--processor", "cuont", *there, status=3).err
         assert "no processor cuont here; there are aggregate, anomaly, comfort_index" in refused
         published = ask("publish", "notes", "vote=3", "area=b1/f4", "--master", master.public).out
@@ -159,7 +159,7 @@ def test_a_topic_of_a_master_from_its_creation_to_its_end(tmp_path, capsys):
         master.stop()
         master.start()
         assert "notes" in ask("list", *there).out
-        assert ask("remove", "notes", *there).out == "topic notes is removed\n"
+        assert ask("remove", "notes", *there).out == "topic notes removed\n"
         assert ask("list", *there).out == "no topics\n"
     finally:
         master.stop()
