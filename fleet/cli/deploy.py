@@ -70,13 +70,11 @@ GATE = click.option(
 @click.option(
     "--allow-dirty",
     is_flag=True,
-    help="With --yes: deploy also a release that has changes which no commit has.",
+    help="With --yes: also deploy a release with uncommitted changes.",
 )
 @SERIAL
 @MAX_FAIL
-@click.option(
-    "--retry-failed", is_flag=True, help="Only hosts whose last deployment did not end well."
-)
+@click.option("--retry-failed", is_flag=True, help="Only hosts whose last deployment failed.")
 @PARALLEL
 @GATE
 @YES
@@ -147,7 +145,7 @@ def rollback(
     """Put hosts back to what they were before their last deployment: release, files, unit.
 
     With --to they get that release, and the files of the inventory as it is now. In the order of
-    `fleet deploy`: a canary first, then a few at a time, each after the other is well.
+    `fleet deploy`: a canary first, then a few at a time, each after the one before is well.
 
     Exit status: 0 all are back and well, 1 some are not, 2 wrong usage, 5 nothing was done,
     130 interrupted.
