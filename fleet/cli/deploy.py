@@ -119,7 +119,7 @@ def deploy(
     )
 
 
-@click.command(short_help="Put hosts back to what they were before a deployment.")
+@click.command(short_help="Roll hosts back to what they were before a deployment.")
 @FLEET
 @hosts_options
 @click.option("--to", "release", default="", help="To this release; else to what was before.")
@@ -142,7 +142,7 @@ def rollback(
     yes: bool,
     as_json: bool,
 ) -> int:
-    """Put hosts back to what they were before their last deployment: release, files, unit.
+    """Roll hosts back to what they were before their last deployment: release, files, unit.
 
     With --to they get that release, and the files of the inventory as it is now. In the order of
     `fleet deploy`: a canary first, then a few at a time, each after the one before is well.

@@ -91,7 +91,7 @@ def iad_line(iad: IadRow) -> Text:
 
 def summary_line(status: FleetStatus) -> Text:
     """The number of hosts by health, and their releases."""
-    text = Text(f"{len(status.hosts)} hosts: ")
+    text = Text(f"{counted(len(status.hosts), 'host')}: ")
     counts = [f"{count} {health}" for health, count in status.hosts_by_health.items()]
     text.append(", ".join(counts))
     if status.releases:
