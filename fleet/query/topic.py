@@ -103,7 +103,10 @@ class Asker(Struct, frozen=True):
         if not report.ok:
             return exits.fail(f"refused: {report.message}", exits.REFUSED)
         if not self.as_json:
-            screen.line(screen.console(), report.message or done)
+            # Where a topic has moved, only the forwarding entry was removed.
+            instead = isinstance(request, RemoveTopic) and report.message
+            said = f"{done}; {report.message}" if report.message else done
+            screen.line(screen.console(), report.message if instead else said)
         return exits.DONE
 
     def _ask(self, request: TopicRequest) -> TopicReport | int:

@@ -41,7 +41,7 @@ class Shell(Struct, frozen=True):
 WEBHOOKS = pages.ROOT / "docs/use/webhooks.md"
 SHELLS = {
     "market": Shell(
-        (("docs/use/market.md", "Set a service up"), ("docs/use/market.md", "End")),
+        (("docs/use/market.md", "Set a service up"),),
         "complete: 2 of 2 areas",
         {"service create damp": 1},  # one of two areas, as it says
     ),
