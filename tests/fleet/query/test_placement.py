@@ -13,6 +13,7 @@ from rich.console import Console
 from agent.wire.handover import MoveReport, MoveUnit
 from agent.wire.messages import Slo
 from agent.wire.placement import (
+    ApplyPlan,
     CostAt,
     Delay,
     HomeFacts,
@@ -203,6 +204,16 @@ def test_a_move_that_the_asked_master_cannot_begin_fails(monkeypatch, capsys):
         "fleet: processor comfort lives at iad1: ask that master (--iad iad1)\n"
     )
     assert asked == [ShowPlacement]
+
+
+def test_a_move_names_what_moves_and_where_to(monkeypatch, capsys):
+    def ask(_self, request):
+        message = "1 move begins here" if isinstance(request, ApplyPlan) else ""
+        return PlacementReport("s", ok=True, message=message, iad="iad1", known=REPORT.known)
+
+    monkeypatch.setattr(Asker, "_ask", ask)
+    assert run(["placement", "move", "comfort", "iad2", "--operator", "tcp://127.0.0.1:1"]) == 0
+    assert capsys.readouterr().out == "moving processor comfort to iad2\n"
 
 
 @pytest.mark.parametrize(
