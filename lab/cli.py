@@ -104,7 +104,7 @@ def faults(
     return fault_results.run(options, results or directory)
 
 
-@lab.command(short_help="Hurt a fleet at random, and check what was promised.")
+@lab.command(short_help="Inject random faults, and check the guarantees.")
 @click.option(
     "--histories",
     type=click.IntRange(1, 100_000),
@@ -117,7 +117,7 @@ def faults(
     type=Number(1, 3_600),
     default=8.0,
     show_default=True,
-    help="For so long each fleet is hurt.",
+    help="How long faults are injected into each fleet.",
 )
 @click.option(
     "--check",
@@ -136,7 +136,8 @@ def chaos(
     directory: Path,
     results: Path | None,
 ) -> int:
-    """Hurt random processes of a fleet, their links, disks and clocks, and check what clients saw.
+    """Inject random faults into a fleet's processes, links, disks and clocks, and check what
+    clients saw.
 
     Queries are complete or say what is missing, watches have each round, alerts and a topic's
     outputs come once, one master at a time has the topic, and no more is answered than was agreed.
@@ -203,7 +204,7 @@ def soak(
     "experiments",
     type=click.Choice(("tables", "burst", "scale", "real")),
     multiple=True,
-    help="Only this one; give it again for more. By default all in virtual time: not real.",
+    help="Only this one; repeat it for more. By default all in virtual time: not real.",
 )
 @click.option(
     "--size",
@@ -255,22 +256,21 @@ def overlay(
     "policies",
     type=POLICY,
     multiple=True,
-    help="Only this policy; give it again for more.",
+    help="Only this policy; repeat it for more.",
 )
 @click.option(
     "--real",
     "real",
     type=POLICY,
     multiple=True,
-    help="Only this policy on real processes, the others in virtual time only; give it again for "
-    "more.",
+    help="Only this policy on real processes, the others in virtual time only; repeat it for more.",
 )
 @click.option(
     "--rate",
     "rates_per_s",
     type=Number(0, 1_000, min_open=True),
     multiple=True,
-    help="Queries per second of a real run, for every policy; give it again for more. By default "
+    help="Queries per second of a real run, for every policy; repeat it for more. By default "
     "around each policy's own highest rate in virtual time.",
 )
 @click.option(
@@ -390,7 +390,7 @@ def quality(
     seed: int,
     results: Path,
 ) -> int:
-    """Measure how well the checks of readings find faults, and how often they cry wolf.
+    """Measure how well the checks of readings find faults, and how often they raise false alarms.
 
     On the labelled faults of a real building, on injected ones, and on synthetic ones at 1 Hz.
     Takes about 8 minutes on two processors, 1 with --rounds 1 --rooms 1.

@@ -277,7 +277,9 @@ def _endpoint(request: Request) -> Endpoint:
     # As it came: `request.url` is put together from Host and path, and not everything makes one.
     methods = routes.find(request.scope["path"])
     if not methods:
-        raise Problem(404, "not_found", "there is nothing here; /api/v1/openapi.json has what is")
+        raise Problem(
+            404, "not_found", "there is nothing here; /api/v1/openapi.json lists the routes"
+        )
     method = "GET" if request.method == "HEAD" else request.method
     if (found := methods.get(method)) is None:
         allow = ", ".join(sorted([*methods, *(["HEAD"] if "GET" in methods else [])]))

@@ -63,7 +63,7 @@ class GatewayMaster(Section, frozen=True):
         Meta(
             min_length=1,
             max_length=MAX_MASTERS,
-            description="Public sockets of masters: the first that is there is asked.",
+            description="Public sockets of masters: the first reachable one is used.",
         ),
     ] = ("tcp://127.0.0.1:5700",)
     key: Annotated[

@@ -321,8 +321,8 @@ class TopicPlane:
             return
         if isinstance(request, RemoveTopic) and (to := self._forgets(request.name)):
             line = (
-                f"that is, what was left of it here: it lives at {to}, and goes on there: "
-                f"fleet topic remove {request.name} --iad {to}"
+                f"{request.name} lives at {to}; only the forwarding entry here was removed. "
+                f"To remove the topic: fleet topic remove {request.name} --iad {to}"
             )
             report = TopicReport(request.id, ok=True, message=line)
             self._push.topics.when_kept(partial(_answer, self._operator, origin, report))

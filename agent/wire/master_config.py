@@ -33,7 +33,7 @@ class PoolMember(Section, frozen=True):
     address: Annotated[str, Meta(description="Its master's public socket.")]
     areas: Annotated[
         tuple[Area, ...],
-        Meta(min_length=1, description="Areas it offers, as fine as queries shall tell apart."),
+        Meta(min_length=1, description="Areas it offers, as fine as queries should distinguish."),
     ]
     keys: Annotated[
         File,

@@ -21,12 +21,12 @@ def _asks(command: Callable[..., int]) -> Callable[..., int]:
     """The options of all three; the command gets `ask`."""
 
     @connecting("master", several=True)
-    @areas_to("tell of, with all below; by default all", required=False)
+    @areas_to("list, with all below it; by default all", required=False)
     @click.option(
         "--service",
         type=NAME,
         default="default",
-        help="Service asked; by default `default`, or all where there is none of that name.",
+        help="Service to query; by default `default`, or all where there is none of that name.",
     )
     @patience("5s", "How long to wait for other masters.")
     @AS_JSON
@@ -47,10 +47,10 @@ def _asks(command: Callable[..., int]) -> Callable[..., int]:
     return asking
 
 
-@click.command(short_help="List the areas that can be asked, and what they give.")
+@click.command(short_help="List the areas that can be queried, and their channels.")
 @_asks
 def areas(ask: Asker) -> int:
-    """List the areas that can be asked: channels, raised triggers, when heard.
+    """List the areas that can be queried: channels, raised triggers, when heard.
 
     Exit status: 0 complete, 1 partial, 2 wrong usage, 3 refused, 4 no reply.
     """
@@ -60,7 +60,7 @@ def areas(ask: Asker) -> int:
 @click.command()
 @_asks
 def channels(ask: Asker) -> int:
-    """List the channels that can be asked, with their units.
+    """List the channels that can be queried, with their units.
 
     Exit status: 0 complete, 1 partial, 2 wrong usage, 3 refused, 4 no reply.
     """
@@ -70,7 +70,7 @@ def channels(ask: Asker) -> int:
 @click.command()
 @_asks
 def services(ask: Asker) -> int:
-    """List the services that can be asked: what they give, and where.
+    """List the services that can be queried, and what they sense.
 
     Exit status: 0 complete, 1 partial, 2 wrong usage, 3 refused, 4 no reply.
     """

@@ -24,7 +24,7 @@ def areas_to(what: str, *, required: bool = True) -> Callable[[F], F]:
         multiple=True,
         required=required,
         shell_complete=complete_area,
-        help=f"Area to {what}; give it again for more.",
+        help=f"Area to {what}; repeat it for more.",
     )
 
 

@@ -30,8 +30,8 @@ DEVICE = Parsed(
 def clone() -> None:
     """Clones of devices: processors that stand for a node, and may move between masters.
 
-    A clone gets its device's readings and what the clones of its peers put out; what it puts out is
-    given to its device, wherever the clone lives. Ask the master of the device.
+    A clone gets its device's readings and the outputs of its peers' clones; its own outputs are
+    delivered to its device, wherever the clone lives. Send these commands to the device's master.
 
     Exit status: 0 done, 1 failed, 2 wrong usage, 3 refused, 4 no reply.
     """
@@ -39,7 +39,7 @@ def clone() -> None:
 
 @clone.command()
 @click.argument("device", type=DEVICE)
-@click.option("--processor", required=True, help="What each message goes through.")
+@click.option("--processor", required=True, help="The processor of each message.")
 @PARAMETERS
 @click.option(
     "--every",
@@ -56,12 +56,12 @@ def clone() -> None:
     "peers",
     type=DEVICE,
     multiple=True,
-    help="A device whose clone it hears, of this or another IAD. Again for more.",
+    help="A device whose clone's outputs it receives, of this or another IAD. Repeat for more.",
 )
 @click.option(
     "--peers-where",
     default="",
-    help="A filter: it hears clones whose outputs match, such as 'temperature > 30'.",
+    help="A filter: it receives the outputs of any clone that match, such as 'temperature > 30'.",
 )
 @click.option(
     "--leaves", is_flag=True, help="It may live at other IADs' masters, under a pseudonym."
@@ -78,13 +78,13 @@ def create(
     ask: Asker,
     **options: Any,
 ) -> int:
-    """Have a clone of a device from now on.
+    """Create a device's clone.
 
     \b
     fleet clone create iad4/n3 --processor comfort_index --every 5s --leaves
     fleet clone create iad4/n3 --processor mine --peer iad1/n2 --peer iad4/n4
 
-    The same again changes nothing. Exit status: 0 it is kept, 2 wrong usage, 3 refused, 4 no reply.
+    The same again changes nothing. Exit status: 0 created, 2 wrong usage, 3 refused, 4 no reply.
     """
     return ask.create(device, parameters=dict(settings), limits=dict(limits), **options)
 
@@ -93,19 +93,19 @@ def create(
 @click.option(
     "--iad", required=True, type=NAME, shell_complete=completion.IADS, help="The IAD to look at."
 )
-@click.option("--prune", is_flag=True, help="End clones that the inventory does not have.")
+@click.option("--prune", is_flag=True, help="Remove clones that the inventory does not have.")
 @patience("10s", "How long each request may take.")
 @FLEET
 def apply(folder: Folder, iad: str, prune: bool, timeout_ms: float) -> int:
-    """Have the clones that the inventory has for the nodes of an IAD.
+    """Create the clones that the inventory has for the nodes of an IAD.
 
     \b
     fleet clone apply --iad iad4
 
-    What is missing is made. What differs is named, and left as it is; so is what the inventory does
-    not have, without --prune. It may be run again and again.
+    Missing clones are created. Clones that differ are named and left as they are; so are those that
+    the inventory does not have, unless --prune is given. It may be run again at any time.
 
-    Exit status: 0 all are there, 1 one differs, 3 one was refused, 4 no reply.
+    Exit status: 0 all exist, 1 one differs, 3 one was refused, 4 no reply.
     """
     from fleet.inventory.clones import clones_of
     from fleet.inventory.loader import load
@@ -137,5 +137,5 @@ def show(device: str, ask: Asker) -> int:
 @click.argument("device", type=DEVICE)
 @asks("10s", _ROOM)
 def remove(device: str, ask: Asker) -> int:
-    """End a device's clone, wherever it lives, with its state."""
+    """Remove a device's clone, wherever it lives, with its state."""
     return ask.remove(device)

@@ -57,7 +57,9 @@ if TYPE_CHECKING:
 
 HEADINGS = {
     "Try it": ("demo", "up", "down"),
-    "Ask and be told": ("query", "watch", "subscribe", "areas", "channels", "services", "export"),
+    "Query and subscribe": (
+        *("query", "watch", "subscribe", "areas", "channels", "services", "export"),
+    ),
     "Set up": (
         *("init", "inventory", "discover", "keys", "image", "release", "releases"),
         *("deploy", "rollback", "replace", "gateway"),
@@ -130,7 +132,7 @@ def fleet() -> None:
 
 @fleet.command()
 @connecting("master", several=True)
-@areas_to("ask")
+@areas_to("query")
 @last("10m")
 @ENDED
 @OBJECTIVE
@@ -169,7 +171,7 @@ def query(
     as_json: bool,
     keys: KeyFiles | list[KeyFiles] | None,
 ) -> int:
-    """Ask areas for their readings and print the answer.
+    """Query areas for their readings and print the answer.
 
     Exit status: 0 complete, also over its SLO; 1 partial, or no readings in the window; 2 wrong
     usage, or an area or channel that nobody knows; 3 refused; 4 no reply.
@@ -240,9 +242,9 @@ def demo(
     virtual_queries: int,
     directory: Path,
 ) -> int:
-    """Start a building of 32 edge nodes on this machine, show what can be asked of it.
+    """Start a building of 32 edge nodes on this machine, and show what it can do.
 
-    Its rooms stand on a live page from the start. Details go to details.txt of --directory.
+    A live page shows its rooms from the start. Details go to details.txt of --directory.
 
     Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
     """
@@ -255,12 +257,10 @@ def demo(
     return command.run(options)
 
 
-@fleet.command(
-    name="completion", short_help="Print what makes a shell complete commands and names."
-)
+@fleet.command(name="completion", short_help="Print a shell's completion of commands and names.")
 @click.argument("shell", type=click.Choice(completion.SHELLS))
 def completion_(shell: str) -> int:
-    """Print what makes a shell complete commands, options and the fleet's names.
+    """Print the script by which a shell completes commands, options and the fleet's names.
 
     bash: eval "$(fleet completion bash)" in ~/.bashrc; zsh: the same in ~/.zshrc;
     fish: fleet completion fish > ~/.config/fish/completions/fleet.fish

@@ -32,7 +32,10 @@ HELP: dict[Socket, str] = {
     "the one that runs here.",
 }
 
-SEVERAL = " Several with commas between: the first that is there is asked, what moved is followed."
+SEVERAL = (
+    " Several, separated by commas: the first reachable one is used; moved subscriptions are "
+    "followed."
+)
 
 
 def connecting(

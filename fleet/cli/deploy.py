@@ -70,13 +70,11 @@ GATE = click.option(
 @click.option(
     "--allow-dirty",
     is_flag=True,
-    help="With --yes: deploy also a release that has changes which no commit has.",
+    help="With --yes: also deploy a release with uncommitted changes.",
 )
 @SERIAL
 @MAX_FAIL
-@click.option(
-    "--retry-failed", is_flag=True, help="Only hosts whose last deployment did not end well."
-)
+@click.option("--retry-failed", is_flag=True, help="Only hosts whose last deployment failed.")
 @PARALLEL
 @GATE
 @YES
@@ -102,7 +100,7 @@ def deploy(
     A canary first, then batches. A host that does not answer queries afterwards goes back to what
     it was. Running it again does what is left, or nothing.
 
-    Exit status: 0 all as they shall be, 1 some hosts failed, 2 wrong usage, 5 nothing was done,
+    Exit status: 0 all up to date, 1 some hosts failed, 2 wrong usage, 5 nothing was done,
     130 interrupted.
     """
     from fleet.rollout import deploy as command
@@ -121,7 +119,7 @@ def deploy(
     )
 
 
-@click.command(short_help="Put hosts back to what they were before a deployment.")
+@click.command(short_help="Roll hosts back to what they were before a deployment.")
 @FLEET
 @hosts_options
 @click.option("--to", "release", default="", help="To this release; else to what was before.")
@@ -144,10 +142,10 @@ def rollback(
     yes: bool,
     as_json: bool,
 ) -> int:
-    """Put hosts back to what they were before their last deployment: release, files, unit.
+    """Roll hosts back to what they were before their last deployment: release, files, unit.
 
     With --to they get that release, and the files of the inventory as it is now. In the order of
-    `fleet deploy`: a canary first, then a few at a time, each after the other is well.
+    `fleet deploy`: a canary first, then a few at a time, each after the one before is well.
 
     Exit status: 0 all are back and well, 1 some are not, 2 wrong usage, 5 nothing was done,
     130 interrupted.
@@ -159,7 +157,7 @@ def rollback(
     return command.run(folder, iads=iads, groups=groups, limit=limit, options=options)
 
 
-@click.command(short_help="Let another machine be a node, with its name and areas.")
+@click.command(short_help="Replace a node by another machine, with its name and areas.")
 @FLEET
 @click.argument("node", metavar="NODE", shell_complete=completion.NODES)
 @click.option(
@@ -171,7 +169,7 @@ def rollback(
 def replace(
     folder: Folder, node: str, fingerprint: str | None, gate_s: float, yes: bool, as_json: bool
 ) -> int:
-    """Let another machine be NODE: it takes over the name, the areas and the keys.
+    """Replace NODE by another machine: it takes over the name, the areas and the keys.
 
     The inventory says at which address it is. Keys that were revoked are replaced. A card that
     `fleet image flash` wrote shows the pinned host key; any other machine's key has to be

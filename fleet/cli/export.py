@@ -28,16 +28,18 @@ FILE: Any = click.Path(dir_okay=False, path_type=Path, allow_dash=True)
 @last("1h")
 @ENDED
 @click.option(
-    "--since", type=TIME, help="Instead: from then on: 24h (ago), 2026-11-21, …T13:00, UTC."
+    "--since",
+    type=TIME,
+    help="Instead of --last: start of the window: 24h (ago), 2026-11-21, …T13:00, UTC.",
 )
-@click.option("--until", type=TIME, help="With --since: until then; by default until now.")
+@click.option("--until", type=TIME, help="With --since: end of the window; by default now.")
 @CHANNELS
 @SERIES
 @click.option(
     "--bucket",
     "bucket_s",
     type=INTERVAL,
-    help="Instead: minimum, mean and maximum of stretches of this length: 5m.",
+    help="Instead: minimum, mean and maximum of intervals of this length: 5m.",
 )
 @click.option("--csv", "csv_to", type=FILE, help="CSV file to write; - is stdout.")
 @click.option("--parquet", "parquet_to", type=FILE, help="Parquet file to write instead.")
@@ -69,7 +71,7 @@ def export(
 ) -> int:
     """Write the readings of areas to a CSV or Parquet file: one row a value.
 
-    A long window is asked in parts, so that neither a node nor this machine holds all of it. Times
+    A long window is queried in parts: neither a node nor this machine holds all of it. Times
     are UTC, in ISO 8601 and in milliseconds since 1970; `quality` is empty for a good value.
 
     Exit status: 0 complete, 1 partial or failed, 2 wrong usage, 3 refused, 4 no reply,

@@ -45,7 +45,7 @@ def link(config: Path, role: Any) -> int:
 
 @gateway.group()
 def token() -> None:
-    """Tokens of programs: made once, named, revoked by name."""
+    """Tokens for programs: create, list and revoke them."""
 
 
 @token.command()
@@ -73,7 +73,7 @@ def create(name: str, config: Path, role: Any, days: float | None, rate: float |
 @CONFIG
 @AS_JSON
 def list_(config: Path, as_json: bool) -> int:
-    """Print whose tokens there are; no secret is shown."""
+    """List the tokens; no secret is shown."""
     from fleet.gateway import access as command
 
     return command.show(config, as_json=as_json)
@@ -83,7 +83,7 @@ def list_(config: Path, as_json: bool) -> int:
 @click.argument("name", type=NAME)
 @CONFIG
 def revoke(name: str, config: Path) -> int:
-    """Refuse a token from now on."""
+    """Revoke a token: the gateway refuses it at once."""
     from fleet.gateway import access as command
 
     return command.revoke(config, name)
@@ -92,7 +92,7 @@ def revoke(name: str, config: Path) -> int:
 @gateway.command()
 @CONFIG
 def logout(config: Path) -> int:
-    """Have every browser need a new link."""
+    """Log out every browser: each needs a new link."""
     from fleet.gateway import access as command
 
     return command.end_sessions(config)

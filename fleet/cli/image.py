@@ -34,7 +34,7 @@ SETTING = Parsed("name=value", _setting)
 
 @click.group(cls=Grouped, context_settings={"max_content_width": 100})
 def image() -> None:
-    """Build images of cards, and write them to cards."""
+    """Build card images, and write them to cards."""
 
 
 @image.command()
@@ -54,7 +54,7 @@ def image() -> None:
     help="Debian's release.",
 )
 @click.option(
-    "--mirror", help="Where packages come from; else from where this host's apt takes its own."
+    "--mirror", help="Where packages come from; by default the mirror of this host's apt."
 )
 @click.option("--release", default="", help="Release of the agent; else one of these sources.")
 @click.option(
@@ -67,7 +67,7 @@ def image() -> None:
     "settings",
     type=SETTING,
     multiple=True,
-    help="Value of a layer's variable; give it again for more.",
+    help="Value of a layer's variable; repeat it for more.",
 )
 @click.option("--size", "size_mib", type=int, help="Size in MiB, a power of two.")
 @click.option(

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("image", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--node", "name", required=True, metavar="IAD/NODE", help="Whose card it becomes.")
+@click.option(
+    "--node", "name", required=True, metavar="IAD/NODE", help="The node that the card is for."
+)
 @click.option(
     "--device",
     required=True,
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     "--wifi", "ssid", default="", metavar="SSID", help="Wi-Fi network that it joins (WPA2)."
 )
 @click.option(
-    "--wifi-country", metavar="CC", help="Whose radio rules hold, such as DE; with --wifi."
+    "--wifi-country", metavar="CC", help="Country whose radio rules apply, such as DE; with --wifi."
 )
 @click.option(
     "--wifi-password-file",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fleet.inventory.folder import Folder
 
 
-@click.command(short_help="Write a fleet.toml with comments, to begin with.")
+@click.command(short_help="Write a commented fleet.toml to start from.")
 @click.argument("root", metavar="[FOLDER]", type=click.Path(path_type=Path), default=Path())
 @click.option("--name", type=NAME, help="Name of the fleet; by default the folder's.")
 @click.option("--iad", type=NAME, default="iad1", show_default=True, help="Name of its first IAD.")
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 def init(
     root: Path, name: str | None, iad: str, nodes: int, local_master: bool, as_json: bool
 ) -> int:
-    """Write a fleet.toml with comments, to begin with, into FOLDER or here.
+    """Write a commented fleet.toml to start from, into FOLDER or here.
 
-    What is there already is never replaced.
+    Existing files are never replaced.
     """
     from fleet.inventory import init as command
 
@@ -43,14 +43,14 @@ def init(
 
 @click.group(cls=Grouped, context_settings={"max_content_width": 100})
 def inventory() -> None:
-    """Look at what the fleet consists of, by its fleet.toml."""
+    """Check and show a fleet's inventory, its fleet.toml."""
 
 
 @inventory.command()
 @FLEET
 @AS_JSON
 def check(folder: Folder, as_json: bool) -> int:
-    """Say everything that is wrong with the fleet.toml.
+    """Report everything that is wrong with the fleet.toml.
 
     Exit status: 0 nothing, 2 something.
     """
@@ -66,7 +66,7 @@ def check(folder: Folder, as_json: bool) -> int:
 @click.option(
     "--files",
     is_flag=True,
-    help="The configuration files that the host shall have; secrets are not shown.",
+    help="The configuration files that the host gets; secrets are not shown.",
 )
 @AS_JSON
 def show(
@@ -78,7 +78,7 @@ def show(
     files: bool,
     as_json: bool,
 ) -> int:
-    """Print the IADs, masters and nodes, or what becomes of one host."""
+    """Print the IADs, masters and nodes, or the files of one host."""
     from fleet.inspect import show as command
 
     if (host is not None) != files:

@@ -36,7 +36,7 @@ LIFETIME = click.option(
     type=Parsed("duration", _lifetime),
     default="365d",
     show_default=True,
-    help="After it new keys should be replaced; nothing stops working then.",
+    help="Age at which new keys should be replaced; nothing stops working then.",
 )
 PASSPHRASE = click.option(
     "--passphrase-file",
@@ -47,7 +47,7 @@ PASSPHRASE = click.option(
 
 @click.group(cls=Grouped, context_settings={"max_content_width": 100})
 def keys() -> None:
-    """Make, rotate, revoke and keep the keys of a fleet.
+    """Make, rotate, revoke and back up the keys of a fleet.
 
     All secrets are in the fleet's folder, below keys/, and nowhere else but on the host that each
     is for: docs/run/keys.md.
@@ -90,13 +90,13 @@ def show(folder: Folder, as_json: bool) -> int:
     "persons",
     type=NAME,
     multiple=True,
-    help="This person's keys; give it again for more.",
+    help="This person's keys; repeat it for more.",
 )
 @click.option(
     "--without",
     metavar="PATTERN[,PATTERN]",
     default="",
-    help="Hosts that nobody waits for. They keep their keys, and find their master again after "
+    help="Hosts not to wait for. They keep their keys, and find their master again after "
     "their next fleet deploy.",
 )
 @click.option(
@@ -129,10 +129,10 @@ def rotate(
     yes: bool,
     as_json: bool,
 ) -> int:
-    """Give parties new keys: no agent restarts, and no query is lost.
+    """Rotate keys: no agent restarts, and no query is lost.
 
-    By default all masters, all nodes and this command itself. What was interrupted, or held up by
-    hosts that are down, goes on when this is run again.
+    By default all masters, all nodes and this command itself. A rotation that was
+    interrupted, or held up by hosts that are down, continues when this is run again.
 
     Exit status: 0 done, 1 held up by hosts, 5 nothing done.
     """
@@ -142,14 +142,14 @@ def rotate(
     return command.run(folder, asked, lifetime_s, parallel, yes=yes, as_json=as_json)
 
 
-@keys.command(short_help="Put a host or a person out, within seconds.")
+@keys.command(short_help="Revoke the keys of a host or person, within seconds.")
 @click.argument("name", shell_complete=completion.HOSTS)
 @FLEET
 @click.option("--reason", default="", help="Kept with the revocation.")
 @YES
 @AS_JSON
 def revoke(folder: Folder, name: str, reason: str, yes: bool, as_json: bool) -> int:
-    """Put a host (iad4/n3) or a person out, now: masters refuse its key within seconds.
+    """Revoke the keys of a host (iad4/n3) or person: masters refuse them within seconds.
 
     Exit status: 0 done, 1 some hosts could not be told.
     """
@@ -162,7 +162,7 @@ def revoke(folder: Folder, name: str, reason: str, yes: bool, as_json: bool) -> 
 @click.argument("name", shell_complete=completion.HOSTS)
 @FLEET
 def reinstate(folder: Folder, name: str) -> int:
-    """Let a host or person that was revoked have new keys. The former ones stay out."""
+    """Give a revoked host or person new keys. The former ones stay revoked."""
     from fleet.keys import reinstate as command
 
     return command.run(folder, name)
@@ -171,7 +171,9 @@ def reinstate(folder: Folder, name: str) -> int:
 @keys.command(short_help="Pin the SSH host key that a host has already.")
 @click.argument("host", shell_complete=completion.HOSTS)
 @FLEET
-@click.option("--fingerprint", metavar="SHA256:…", help="What its own console says.")
+@click.option(
+    "--fingerprint", metavar="SHA256:…", help="The fingerprint that the host's own console shows."
+)
 @click.option(
     "--from-file", "file", type=A_PATH, help="A known_hosts file that has the host's key."
 )
@@ -192,7 +194,7 @@ def adopt(folder: Folder, host: str, fingerprint: str | None, file: Path | None)
 def export(folder: Folder, person: str, into: Path) -> int:
     """Write what a person needs into the folder INTO: their secret keys, the masters' public keys.
 
-    Give it to them over a way that you trust, and remove it.
+    Hand it over by a way that you trust, then delete it.
     """
     from fleet.keys import export as command
 
@@ -216,7 +218,7 @@ def backup(folder: Folder, file: Path, passphrase_file: Path | None) -> int:
 @PASSPHRASE
 @click.option("--replace", is_flag=True, help="Also where there are other keys; they are kept.")
 def restore(folder: Folder, file: Path, passphrase_file: Path | None, replace: bool) -> int:
-    """Have the keys of a backup again.
+    """Restore keys from a backup.
 
     Exit status: 0 done, 2 wrong passphrase or damaged file, 3 there are other keys.
     """

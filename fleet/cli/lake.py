@@ -52,12 +52,12 @@ def engine_options(command: F) -> F:
     return command
 
 
-@click.group(cls=Grouped, short_help="What the fleet has logged, as tables, and in SQL.")
+@click.group(cls=Grouped, short_help="What the fleet has logged, as tables for SQL.")
 def lake() -> None:
     """What the fleet has logged, as tables: docs/run/lake.md has their columns."""
 
 
-@lake.command(short_help="Turn what was pulled into tables; what is there stays.")
+@lake.command(short_help="Turn pulled data into tables; existing rows stay.")
 @engine_options
 @click.option("--compact/--no-compact", default=True, help="Join small files afterwards.")
 @click.option(
@@ -72,7 +72,7 @@ def ingest(
     tell_nothing: bool,
     as_json: bool,
 ) -> int:
-    """Turn what was pulled into tables; what is there already stays as it is.
+    """Turn pulled data into tables; existing rows stay as they are.
 
     Exit status: 0 done, 2 wrong usage, 5 with --exit-code: there was nothing new, 130 interrupted.
     """
@@ -83,13 +83,13 @@ def ingest(
     )
 
 
-@lake.command(short_help="Do the same for ever: what is pulled becomes rows at once.")
+@lake.command(short_help="Ingest continuously: pulled data becomes rows at once.")
 @engine_options
 @click.option(
     "--every", "every_s", type=INTERVAL, default="10s", show_default=True, help="How often to look."
 )
 def follow(lake: Path | None, folder: Folder | None, spark: str, every_s: float) -> int:
-    """Do the same for ever, as a streaming job: what is pulled becomes rows at once.
+    """Ingest continuously, as a streaming job: pulled data becomes rows at once.
 
     Exit status: 0 ended by SIGTERM, 2 wrong usage, 130 interrupted.
     """
@@ -98,7 +98,7 @@ def follow(lake: Path | None, folder: Folder | None, spark: str, every_s: float)
     return command.run(lake, folder, spark, every_s)
 
 
-@lake.command(short_help="Ask the tables in SQL.")
+@lake.command(short_help="Query the tables in SQL.")
 @engine_options
 @click.argument("statement")
 @click.option(
@@ -119,7 +119,7 @@ def follow(lake: Path | None, folder: Folder | None, spark: str, every_s: float)
 def sql(
     lake: Path | None, folder: Folder | None, spark: str, statement: str, form: str, rows: int
 ) -> int:
-    """Ask the tables in SQL: fleet lake sql "select iad, count(*) from queries group by iad".
+    """Query the tables in SQL: fleet lake sql "select iad, count(*) from queries group by iad".
 
     Exit status: 0 done, 1 Spark failed, 2 wrong usage or no such table or column,
     130 interrupted.
@@ -136,8 +136,8 @@ def sql(
 @click.option(
     "--output", type=FOLDER, help="Folder of the report; by default a new one in the lake."
 )
-@click.option("--ingest/--no-ingest", default=True, help="First take in what was pulled.")
-@click.option("--json", "as_json", is_flag=True, help="Print where everything is as JSON.")
+@click.option("--ingest/--no-ingest", default=True, help="First ingest what was pulled.")
+@click.option("--json", "as_json", is_flag=True, help="Print the paths of everything as JSON.")
 def report(
     lake: Path | None,
     folder: Folder | None,

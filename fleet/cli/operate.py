@@ -63,7 +63,7 @@ BYTES = Parsed("size", _bytes)
 UNIT = Parsed("unit", _unit)
 
 
-@click.command(short_help="Print how a fleet is, those in trouble first.")
+@click.command(short_help="Print the state of a fleet, hosts in trouble first.")
 @click.option("--operator", type=ADDRESS, help="Only this master, by its operator socket.")
 @click.option("--key", type=click.Path(path_type=Path), help="With --operator: your secret key.")
 @click.option(
@@ -75,8 +75,8 @@ UNIT = Parsed("unit", _unit)
 @hosts_options
 @patience("3s", "How long to wait for a master.")
 @click.option("--ssh/--no-ssh", default=True, help="Log in to the hosts, or ask masters alone.")
-@click.option("--all", "everything", is_flag=True, help="Every host, also of a large fleet.")
-@click.option("--watch", is_flag=True, help="Again and again, until Ctrl-C.")
+@click.option("--all", "everything", is_flag=True, help="List every host, also of a large fleet.")
+@click.option("--watch", is_flag=True, help="Repeat until Ctrl-C.")
 @click.option(
     "--every",
     "every_s",
@@ -103,7 +103,7 @@ def status(
     parallel: int,
     as_json: bool,
 ) -> int:
-    """Print how a fleet is: its masters, nodes and hosts, those in trouble first.
+    """Print the state of a fleet: its masters, nodes and hosts, those in trouble first.
 
     With --operator: the nodes of one IAD, their queues, its counters.
 
@@ -160,11 +160,16 @@ def status(
     type=TIMEOUT,
     default="1m",
     show_default=True,
-    help="When the command is ended on a host.",
+    help="After this time the command is ended on a host.",
 )
 @PARALLEL
-@click.option("--group-output", is_flag=True, help="Equal outputs once, when all have ended.")
-@click.option("--json", "as_json", is_flag=True, help="A line of JSON for each line and end.")
+@click.option("--group-output", is_flag=True, help="Print equal outputs once, when all have ended.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="One line of JSON for each line of output, and for each end.",
+)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def exec_(
     folder: Folder,
@@ -178,10 +183,10 @@ def exec_(
     as_json: bool,
     command: tuple[str, ...],
 ) -> int:
-    """Run COMMAND on hosts at a time: fleet exec --iad iad4 -- systemctl is-active chrony
+    """Run COMMAND on many hosts at once: fleet exec --iad iad4 -- systemctl is-active chrony
 
-    The host's shell runs it. One word is a line of that shell, with all that it can:
-    'dmesg | tail -3'. Several words reach the command as the words that they are.
+    The host's shell runs it. One word is a command line of that shell: 'dmesg | tail -3'.
+    Several words reach the command unchanged.
 
     Exit status: 0 the command's was 0 everywhere, 1 not everywhere, 2 wrong usage, 5 it ran
     nowhere, 130 interrupted.
@@ -231,7 +236,7 @@ def logs() -> None:
 @logs.command()
 @FLEET
 @hosts_options
-@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option("-f", "--follow", is_flag=True, help="Follow new lines until Ctrl-C.")
 @click.option(
     "-n",
     "--lines",
@@ -242,20 +247,24 @@ def logs() -> None:
     "--since",
     type=SINCE,
     default="",
-    help="Not those before: 10m (by the host's clock), or 2026-11-21 13:00 (by this one's).",
+    help="Skip earlier lines: 10m (by the host's clock), or 2026-11-21 13:00 (by this one's).",
 )
 @click.option(
-    "-p", "--priority", type=click.Choice(PRIORITIES), default="debug", help="This and worse."
+    "-p",
+    "--priority",
+    type=click.Choice(PRIORITIES),
+    default="debug",
+    help="This priority and worse.",
 )
 @click.option(
     "--unit",
     "units",
     type=UNIT,
     multiple=True,
-    help="Of this unit, which may be a pattern; give it again for more. By default the agent's.",
+    help="Of this unit, which may be a pattern; repeat it for more. By default the agent's.",
 )
 @PARALLEL
-@click.option("--json", "as_json", is_flag=True, help="A line of JSON for each.")
+@click.option("--json", "as_json", is_flag=True, help="One line of JSON for each.")
 def tail(
     folder: Folder,
     iads: tuple[str, ...],
@@ -293,14 +302,14 @@ def tail(
     "--since",
     "since_time",
     type=TIME,
-    help="Leave what is older: 24h, 2026-11-21 or 2026-11-21T13:00 (UTC).",
+    help="Skip what is older: 24h, 2026-11-21 or 2026-11-21T13:00 (UTC).",
 )
 @click.option(
     "--max-bytes",
     type=BYTES,
     default="2G",
     show_default=True,
-    help="What one run brings at most, of all hosts together: 500M, 2G.",
+    help="Limit of one run, of all hosts together: 500M, 2G.",
 )
 @click.option(
     "--lake",
@@ -329,10 +338,10 @@ def pull(
     parallel: int,
     as_json: bool,
 ) -> int:
-    """Bring what masters and nodes have logged to the lake's landing.
+    """Copy what masters and nodes have logged to the lake's landing.
 
-    Of masters the records, of nodes the history's readings. What was pulled before is left; what
-    is cut off goes on the next time. Then: fleet lake ingest, fleet report.
+    These are masters' records and the readings of nodes' histories. What was pulled before is
+    skipped; an interrupted pull continues the next time. Then: fleet lake ingest, fleet report.
 
     Exit status: 0 done, 1 some hosts failed, 2 wrong usage, 5 none could be pulled, or another
     pull is under way, 130 interrupted.
@@ -349,7 +358,7 @@ def pull(
     return command.run(folder or find(), lake, iads, groups, limit, options)
 
 
-@click.command(short_help="Start hosts again, a few at a time, masters last.")
+@click.command(short_help="Reboot hosts, a few at a time, masters last.")
 @FLEET
 @hosts_options
 @click.option(
@@ -389,7 +398,7 @@ def reboot(
     yes: bool,
     as_json: bool,
 ) -> int:
-    """Start hosts again, a few at a time: never all that cover one area, masters last.
+    """Reboot hosts, a few at a time: never all that cover one area, masters last.
 
     A host is back when it has another boot id and, if it was before, is live at its master. The
     first node comes back before others follow.

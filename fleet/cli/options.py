@@ -152,7 +152,7 @@ CHANNELS = click.option(
     "channels",
     type=CHANNEL,
     multiple=True,
-    help="Only this channel; give it again for more.",
+    help="Only this channel; repeat it for more.",
 )
 ENDED = click.option(
     "--ago",
@@ -168,7 +168,7 @@ SERVICE = click.option(
     type=NAME,
     default="default",
     show_default=True,
-    help="Service asked.",
+    help="Service to query.",
 )
 OBJECTIVE = click.option(
     "--slo", type=SLO, default="p99=500ms", show_default=True, help="Tail-latency objective."
@@ -234,7 +234,7 @@ def hosts_options(command: F) -> F:
             type=NAME,
             multiple=True,
             shell_complete=completion.GROUPS,
-            help="Only nodes of this group; give it again for more.",
+            help="Only nodes of this group; repeat it for more.",
         ),
         click.option(
             "--iad",
@@ -242,7 +242,7 @@ def hosts_options(command: F) -> F:
             type=NAME,
             multiple=True,
             shell_complete=completion.IADS,
-            help="Only hosts of this IAD; give it again for more.",
+            help="Only hosts of this IAD; repeat it for more.",
         ),
     ):
         command = option(command)
@@ -254,7 +254,7 @@ PARALLEL = click.option(
     type=click.IntRange(1, 1_000),
     default=50,
     show_default=True,
-    help="Hosts that are worked on at a time.",
+    help="Hosts worked on in parallel.",
 )
 YES = click.option("--yes", is_flag=True, help="Do it without asking.")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")

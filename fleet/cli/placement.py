@@ -47,11 +47,11 @@ def show(ask: Asker) -> int:
 @UNIT
 @asks("2s", ROOM)
 def why(unit: str, ask: Asker) -> int:
-    """Print the price of every master for a unit, and why one cannot have it."""
+    """Print the price of every master for a unit, and why a master is excluded."""
     return ask.why(unit)
 
 
-@placement.command(short_help="Plan all places anew; nothing is moved.")
+@placement.command(short_help="Plan the placement anew; nothing is moved.")
 @click.option(
     "--planner",
     type=click.Choice(PLANNERS),
@@ -71,18 +71,18 @@ def why(unit: str, ask: Asker) -> int:
 @click.option("--model", type=FILE, help="A latency model that fleet placement train has written.")
 @asks("5s", ROOM)
 def plan(planner: str, dry: bool, file: Path, model: Path | None, ask: Asker) -> int:
-    """Plan all places anew, here, from what a master knows; nothing is moved.
+    """Plan the placement anew, on this machine, from what a master knows; nothing is moved.
 
-    Planners but balanced, ffd, price, flows and repair need the extra `placement`.
+    Planners other than balanced, ffd, price, flows and repair need the extra `placement`.
     """
     return ask.plan(planner, None if dry else file, model)
 
 
-@placement.command(short_help="Have a master check a plan, and make its moves.")
+@placement.command(short_help="Apply a plan: a master checks it, and makes its moves.")
 @click.argument("file", type=FILE, default=Path("placement-plan.json"))
 @asks("5s", ROOM)
 def apply(file: Path, ask: Asker) -> int:
-    """Have a master check a plan, and make those of its moves that begin there."""
+    """Apply a plan: a master checks it, and makes those of its moves that begin there."""
     return ask.apply(file)
 
 
@@ -111,7 +111,7 @@ def pin(unit: str, master: str, ask: Asker) -> int:
 @UNIT
 @asks("5s", ROOM)
 def unpin(unit: str, ask: Asker) -> int:
-    """Take a pin away; the unit stays until a plan or price moves it."""
+    """Remove a pin; the unit stays until a plan or price moves it."""
     return ask.unpin(unit)
 
 
@@ -119,16 +119,18 @@ def unpin(unit: str, ask: Asker) -> int:
 @click.argument("master", type=NAME)
 @asks("5s", ROOM)
 def freeze(master: str, ask: Asker) -> int:
-    """Have a master neither take nor give units."""
+    """Freeze a master: it neither takes nor gives units."""
     return ask.set_mode(master, "frozen")
 
 
 @placement.command()
 @click.argument("master", type=NAME)
-@click.option("--wait", "wait_s", type=WINDOW, help="Wait so long until it is empty: 2m.")
+@click.option(
+    "--wait", "wait_s", type=WINDOW, help="Wait until it is empty, at most this long: 2m."
+)
 @asks("5s", ROOM)
 def drain(master: str, wait_s: float | None, ask: Asker) -> int:
-    """Have a master give all its units away, by price, and take none."""
+    """Move all units away from a master, by price; it takes none."""
     return ask.drain(master, wait_s)
 
 
@@ -136,5 +138,5 @@ def drain(master: str, wait_s: float | None, ask: Asker) -> int:
 @click.argument("master", type=NAME)
 @asks("5s", ROOM)
 def thaw(master: str, ask: Asker) -> int:
-    """Have a master that is frozen or draining take and give units again."""
+    """Reopen a frozen or draining master: it takes and gives units again."""
     return ask.set_mode(master, "open")

@@ -128,7 +128,7 @@ def train(
     "--window",
     "window_s",
     type=INTERVAL,
-    help="Only records of so long ago count. [default: placement.window_s of the inventory, 1h]",
+    help="Use records of at most this age. [default: placement.window_s of the inventory, 1h]",
 )
 @click.option("--once", is_flag=True, help="Look once and end, for a timer.")
 @click.option("--dry", is_flag=True, help="Say what it would do; move nothing.")
@@ -150,7 +150,7 @@ def follow(
     """Follow the load: pull, ingest, plan and move, again and again, with a line each time.
 
     It moves units only with `follow = true` under `[placement]` in the inventory, only if a plan
-    saves more than its moves cost, and never by records that are old or few.
+    saves more than its moves cost, and never from records that are old or few.
     Needs pyspark and pyarrow.
 
     Exit status: 0 ended by SIGTERM, or with --once: done, 1 with --once: nothing could be learned,

@@ -59,8 +59,7 @@ def _picture(text: str) -> Path:
     "--records",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     multiple=True,
-    help="Folder of masters' records, or above them: measured response times. Give it again for "
-    "more.",
+    help="Folder of masters' records, or above them: measured response times. Repeat it for more.",
 )
 @click.option(
     "--models",
@@ -79,7 +78,7 @@ def _picture(text: str) -> Path:
     "policies",
     type=POLICY,
     multiple=True,
-    help="A policy to plan for; give it again for more. By default all.",
+    help="A policy to plan for; repeat it for more. By default all.",
 )
 @click.option(
     "--pods",

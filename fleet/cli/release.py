@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=Grouped, context_settings={"max_content_width": 100})
 def release() -> None:
-    """Make releases: what hosts run, by their machine and Python."""
+    """Build releases: what hosts run, for their machine and Python."""
 
 
 @release.command(short_help="Make the release of these sources for every kind of host.")
@@ -25,7 +25,7 @@ def release() -> None:
     "machines",
     type=click.Choice(["aarch64", "x86_64"]),
     multiple=True,
-    help="For this machine, as uname -m says it; give it again for more. Default: those of the "
+    help="For this machine, as uname -m says it; repeat it for more. Default: those of the "
     "inventory.",
 )
 @click.option(
@@ -33,7 +33,7 @@ def release() -> None:
     "suites",
     type=click.Choice(["bookworm", "trixie"]),
     multiple=True,
-    help="For the Python of this Debian; give it again for more. Default: bookworm.",
+    help="For the Python of this Debian; repeat it for more. Default: bookworm.",
 )
 @click.option(
     "--python",
@@ -63,7 +63,7 @@ def build(
 
 @click.command(short_help="Print the releases that are stored, the latest first.")
 @FLEET
-@click.option("--hosts", "on_hosts", is_flag=True, help="Those that hosts have, instead.")
+@click.option("--hosts", "on_hosts", is_flag=True, help="Instead, the releases that hosts have.")
 @hosts_options
 @AS_JSON
 def releases(

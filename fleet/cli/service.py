@@ -45,10 +45,10 @@ def service() -> None:
     "schedulers",
     type=NAME,
     multiple=True,
-    help="An IAD that only schedules; give it again for more.",
+    help="An IAD that only schedules; repeat it for more.",
 )
 @click.option(
-    "--only", type=NAME, multiple=True, help="Buy from this IAD only; give it again for more."
+    "--only", type=NAME, multiple=True, help="Buy from this IAD only; repeat it for more."
 )
 @click.option(
     "--fewest",
@@ -62,7 +62,7 @@ def service() -> None:
     type=Number(1, 100),
     default=1.0,
     show_default=True,
-    help="How many times longer or rarer the terms of a counter-offer may be.",
+    help="Factor by which a counter-offer's latency may be longer, or its rate lower.",
 )
 @click.option(
     "--redundant", is_flag=True, help="Where two IADs cover an area, ask both; the first wins."
@@ -139,7 +139,7 @@ def add(name: str, iad: str, ask: Asker) -> int:
 @click.argument("iad", type=NAME)
 @asks("15s", _ROOM)
 def remove(name: str, iad: str, ask: Asker) -> int:
-    """Take an IAD out of a running pool; what it has open it finishes."""
+    """Take an IAD out of a running pool; it finishes what it has open."""
     from agent.wire.operator import RemoveIad
 
     return ask.run(RemoveIad("remove", name, iad))

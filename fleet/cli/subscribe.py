@@ -25,7 +25,7 @@ def _filter(text: str) -> Filter:
 FILTER = Parsed("filter", _filter)
 
 
-@click.command(short_help="Print each alert for which a filter holds, as it comes.")
+@click.command(short_help="Print each alert that matches a filter, as it arrives.")
 @click.argument("wanted", metavar="FILTER", type=FILTER, required=False)
 @connecting("master", several=True)
 @click.option(
@@ -33,14 +33,14 @@ FILTER = Parsed("filter", _filter)
     "durable",
     metavar="NAME",
     type=IDENTIFIER,
-    help="Keep alerts under this name while nobody listens: the same command later goes on.",
+    help="Keep alerts under this name while nobody listens: the same command continues later.",
 )
 @click.option("--after", type=click.IntRange(min=0), help="With --durable: last position known.")
-@click.option("--count", type=click.IntRange(min=1), help="End after so many alerts.")
+@click.option("--count", type=click.IntRange(min=1), help="End after this many alerts.")
 @click.option(
     "--for", "--lasting", "lasting_s", type=WINDOW, help="How long; by default until Ctrl-C."
 )
-@click.option("--detach", is_flag=True, help="With --durable: make the subscription, and leave.")
+@click.option("--detach", is_flag=True, help="With --durable: create the subscription, and exit.")
 @click.option("--unsubscribe", is_flag=True, help="With --durable: end it, and forget its alerts.")
 @click.option("--json", "as_json", is_flag=True, help="Print each alert as a line of JSON.")
 def subscribe(
@@ -55,7 +55,7 @@ def subscribe(
     as_json: bool,
     keys: KeyFiles | Sequence[KeyFiles] | None,
 ) -> int:
-    """Print each alert for which FILTER holds, as it comes; '*' holds for all.
+    """Print each alert that matches FILTER, as it arrives; '*' matches all.
 
     \b
     fleet subscribe --iad iad4 'metric = "temperature" and value > 30'

@@ -44,7 +44,7 @@ PARAMETERS = click.option(
     "settings",
     type=SETTING,
     multiple=True,
-    help='A parameter of the processor: name=value, or \'name=["a","b"]\'. Again for more.',
+    help='A parameter of the processor: name=value, or \'name=["a","b"]\'. Repeat for more.',
 )
 _OBJECTIVE = click.option(
     "--slo",
@@ -56,7 +56,7 @@ _LIMITED = click.option(
     "limits",
     type=LIMIT,
     multiple=True,
-    help="What the processor may take: memory=128M, cpu=0.5s, waiting=5000. Again for more.",
+    help="Limits of the processor: memory=128M, cpu=0.5s, waiting=5000. Repeat for more.",
 )
 
 
@@ -68,12 +68,12 @@ def bounded(command: F) -> F:
 @click.group(
     cls=Grouped,
     context_settings={"max_content_width": 100},
-    short_help="Topics: what masters make of readings and messages.",
+    short_help="Topics: readings and messages that masters process.",
 )
 def topic() -> None:
-    """Topics of a master: what they take in, which processor it goes through; publish to them.
+    """Topics of a master: their inputs and processors; publish to them.
 
-    What a topic puts out: fleet subscribe 'topic = "NAME"'.
+    To receive a topic's outputs: fleet subscribe 'topic = "NAME"'.
 
     Exit status: 0 done, 1 failed, 2 wrong usage, 3 refused, 4 no reply.
     """
@@ -86,14 +86,18 @@ def topic() -> None:
     "areas",
     type=AREA,
     multiple=True,
-    help="Area whose readings go in; give it again for more. Without it only what is published.",
+    help="Area whose readings go in; repeat it for more. Without it only published messages.",
 )
 @OF_CHANNELS
 @click.option("--every", "every_s", type=INTERVAL, help="With --area: how often, such as 5s.")
 @click.option(
-    "--service", default="default", show_default=True, help="With --area: the service asked."
+    "--service", default="default", show_default=True, help="With --area: the service to query."
 )
-@click.option("--processor", default="", help="What each message goes through; without it nothing.")
+@click.option(
+    "--processor",
+    default="",
+    help="The processor of each message; without it messages are put out unchanged.",
+)
 @PARAMETERS
 @bounded
 @click.option(
@@ -113,14 +117,14 @@ def create(
     standby: bool,
     ask: Asker,
 ) -> int:
-    """Have a master keep a topic.
+    """Create a topic at a master.
 
     \b
     fleet topic create comfort --area b1/f4 --channels temperature,humidity \\
       --every 5s --processor comfort_index --slo p90=1s
     fleet topic create notes
 
-    The same again changes nothing. Exit status: 0 it is kept, 2 wrong usage, 3 refused, 4 no reply.
+    The same again changes nothing. Exit status: 0 created, 2 wrong usage, 3 refused, 4 no reply.
     """
     return ask.create(
         name,
@@ -139,7 +143,7 @@ def create(
 @topic.command(name="list")
 @asks("2s", "fleet.query.topic")
 def list_(ask: Asker) -> int:
-    """Print the topics that a master keeps."""
+    """List a master's topics."""
     return ask.list()
 
 
@@ -147,23 +151,23 @@ def list_(ask: Asker) -> int:
 @click.argument("name", type=NAME)
 @asks("2s", "fleet.query.topic")
 def show(name: str, ask: Asker) -> int:
-    """Print one topic, and how its processor does."""
+    """Print one topic, and the state of its processor."""
     return ask.show(name)
 
 
-@topic.command(short_help="End a topic, with its processor's state.")
+@topic.command(short_help="Remove a topic, with its processor's state.")
 @click.argument("name", type=NAME)
 @asks("5s", "fleet.query.topic")
 def remove(name: str, ask: Asker) -> int:
-    """End a topic, with its processor's state and everything that waits for it."""
+    """Remove a topic, with its processor's state and everything that waits for it."""
     return ask.remove(name)
 
 
-@topic.command(short_help="Start a processor again that failed too often.")
+@topic.command(short_help="Restart a processor that failed too often.")
 @click.argument("name", type=NAME)
 @asks("5s", "fleet.query.topic")
 def enable(name: str, ask: Asker) -> int:
-    """Start a processor again that failed too often, or whose pause is long."""
+    """Restart a processor that failed too often, or is in a long pause."""
     return ask.enable(name)
 
 
@@ -181,7 +185,7 @@ def publish(
 ) -> int:
     """Publish a message to a topic of any master: fleet topic publish notes area=b1/f4 vote=3
 
-    Done means that the master asked has it on its disk.
+    It returns once the master has the message on disk.
     """
     from fleet.query import topic as command
 

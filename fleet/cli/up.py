@@ -23,7 +23,7 @@ from fleet.cli.options import AREA, INTERVAL
     "settings",
     metavar="NAME=VALUE",
     multiple=True,
-    help="An option of the driver, as its README says. Again for more.",
+    help="An option of the driver, as its README says. Repeat for more.",
 )
 @click.option("--every", "interval_s", type=INTERVAL, help="Time between two readings.")
 @click.option("--area", type=AREA, help="Where the sensor is; by default home/room.")
@@ -32,7 +32,7 @@ from fleet.cli.options import AREA, INTERVAL
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("var/up"),
     show_default=True,
-    help="Where readings, configurations and logs are; what is there is gone on with.",
+    help="Folder of readings, configurations and logs; an existing one is continued.",
 )
 @click.option("--foreground", is_flag=True, help="Stay in this terminal; Ctrl-C ends it.")
 def up(
@@ -49,7 +49,7 @@ def up(
     fleet up
     fleet up --sensor dht22:D4 --area home/kitchen
 
-    It goes on when the terminal closes. Exit status: 0 it answers, 1 failed, 2 wrong usage,
+    It keeps running when the terminal closes. Exit status: 0 it answers, 1 failed, 2 wrong usage,
     130 interrupted.
     """
     from fleet.up import sensor as sensors

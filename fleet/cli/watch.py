@@ -28,7 +28,7 @@ _STYLES: Final = {"--stream": "stream", "--when": "trigger", "--on": "on"}
 
 @click.command()
 @connecting("master", several=True)
-@areas_to("ask")
+@areas_to("query")
 @click.option(
     "--every",
     "interval_s",
@@ -48,10 +48,10 @@ _STYLES: Final = {"--stream": "stream", "--when": "trigger", "--on": "on"}
     "--on",
     type=CONDITION,
     default="",
-    help="A round whenever alerts come for which this filter holds.",
+    help="A round whenever alerts arrive that match this filter.",
 )
 @click.option("--for", "lasting_s", type=WINDOW, help="How long; by default until Ctrl-C.")
-@click.option("--rounds", type=click.IntRange(min=1), help="End after so many rounds were shown.")
+@click.option("--rounds", type=click.IntRange(min=1), help="End after this many shown rounds.")
 @OBJECTIVE
 @CHANNELS
 @SERIES
@@ -63,7 +63,7 @@ _STYLES: Final = {"--stream": "stream", "--when": "trigger", "--on": "on"}
 )
 @SERVICE
 @click.option(
-    "--resume", "watch_id", type=IDENTIFIER, help="Go on with this watch, left open by --detach."
+    "--resume", "watch_id", type=IDENTIFIER, help="Resume this watch, left open by --detach."
 )
 @click.option("--after", type=click.IntRange(min=0), help="With --resume: last round known.")
 @click.option("--detach", is_flag=True, help="Leave the watch open at the end.")
@@ -89,7 +89,7 @@ def watch(
     as_json: bool,
     keys: KeyFiles | list[KeyFiles] | None,
 ) -> int:
-    """Ask areas again and again, and print each round as it comes.
+    """Query areas at intervals, and print each round as it arrives.
 
     A trigger compares channels, or min, max, mean, last or rate of one, with numbers:
     'temperature > 30 or rate(humidity) > 2/min'. A filter is one of `fleet subscribe`:

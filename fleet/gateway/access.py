@@ -15,6 +15,7 @@ from agent.gateway.tokens import AccessError, Role
 from agent.wire.config import load
 from fleet.common import exits
 from fleet.terminal import output, screen
+from fleet.terminal.units import counted
 
 
 class TokenRow(Struct, frozen=True):
@@ -100,7 +101,7 @@ def show(config: Path, *, as_json: bool) -> int:
     for row in rows:
         until = "" if row.expires_ms is None else f", until {_date(row.expires_ms)}"
         screen.line(console, f"{row.name}: {row.role}, made {_date(row.made_ms)}{until}")
-    screen.line(console, f"{len(rows)} tokens, {len(alive)} browsers")
+    screen.line(console, f"{counted(len(rows), 'token')}, {counted(len(alive), 'browser')}")
     return exits.DONE
 
 

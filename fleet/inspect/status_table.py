@@ -13,7 +13,7 @@ from fleet.inspect.findings import Shared, named, together
 from fleet.inspect.rows import CARD, FleetStatus, Health, HostRow, IadRow
 from fleet.terminal.output import printable
 from fleet.terminal.screen import line, plain_table, show_table
-from fleet.terminal.units import size
+from fleet.terminal.units import counted, size
 from fleet.terminal.wrapping import fits, fitted
 
 # Maximum number of hosts shown without --all; those with faults always are.
@@ -76,7 +76,7 @@ def iad_line(iad: IadRow) -> Text:
     if not iad.answers:
         return text.append(f"its master does not answer: {printable(iad.error)}", "not bold red")
     style = "not bold green" if iad.live == iad.nodes else "not bold yellow"
-    text.append(f"{iad.live} of {iad.nodes} nodes live", style)
+    text.append(f"{iad.live} of {counted(iad.nodes, 'node')} live", style)
     more = f", policy {iad.policy}"
     if iad.open_queries:
         more += f", open queries {iad.open_queries}"
@@ -91,7 +91,7 @@ def iad_line(iad: IadRow) -> Text:
 
 def summary_line(status: FleetStatus) -> Text:
     """The number of hosts by health, and their releases."""
-    text = Text(f"{len(status.hosts)} hosts: ")
+    text = Text(f"{counted(len(status.hosts), 'host')}: ")
     counts = [f"{count} {health}" for health, count in status.hosts_by_health.items()]
     text.append(", ".join(counts))
     if status.releases:

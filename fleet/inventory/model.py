@@ -370,7 +370,7 @@ class Iad(Section, frozen=True):
         Meta(
             max_length=MAX_AREAS,
             description="What it offers in the pool of the service `default`, as fine as queries "
-            "shall tell apart; left out: the areas of its nodes.",
+            "should distinguish; left out: the areas of its nodes.",
         ),
     ] = ()
     offers: Annotated[tuple[Offered, ...], Meta(max_length=64)] = ()

@@ -13,6 +13,7 @@ from fleet.inventory.loader import load
 from fleet.inventory.parties import Party, WebhookOf
 from fleet.keys.store import OPERATOR_KEY, Store
 from fleet.terminal import output
+from fleet.terminal.units import counted
 
 
 class Made(Struct, frozen=True):
@@ -40,10 +41,12 @@ def run(folder: Folder, lifetime_s: float, *, as_json: bool) -> int:
     elif not found:
         sys.stdout.write(f"{folder.keys}: every key is there; nothing was made\n")
     else:
-        signed = f", {len(made.webhooks)} secrets of webhooks" if made.webhooks else ""
+        hooks = len(made.webhooks)
+        signed = f", {counted(hooks, 'webhook secret')}" if hooks else ""
         own = ", and the SSH key that fleet logs in with" if made.operator_key else ""
         sys.stdout.write(
-            f"{folder.keys}: {len(made.curve)} CURVE keys, {len(made.host_keys)} SSH host keys"
+            f"{folder.keys}: {counted(len(made.curve), 'CURVE key')}, "
+            f"{counted(len(made.host_keys), 'SSH host key')}"
             f"{signed}{own}\nKeep a copy: fleet keys backup FILE\n"
         )
     return exits.DONE

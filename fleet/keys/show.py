@@ -81,7 +81,7 @@ def run(folder: Folder, *, as_json: bool) -> int:
         if each.warning:
             output.say(f"{each.role} {each.name}: {each.warning}")
     if shown.rotating:
-        output.say("a rotation is on its way; fleet keys rotate goes on with it")
+        output.say("a rotation is under way; fleet keys rotate continues it")
     return exits.DONE
 
 

@@ -10,7 +10,7 @@ from agent.wire.clones import CloneStatus
 from fleet.query.topic_screen import value_text
 from fleet.terminal.output import printable
 from fleet.terminal.screen import line, plain_table, show_table
-from fleet.terminal.units import format_duration
+from fleet.terminal.units import counted, format_duration
 
 WELL = "open"
 
@@ -61,7 +61,7 @@ def show_clone(screen: Console, status: CloneStatus) -> None:
     last = [f"{name}={value_text(each)}" for name, each in sorted(status.output.items())]
     shown = f"; the last: {', '.join(last)}" if last else ""
     waiting = f", {status.waiting} of them wait for it" if status.waiting else ""
-    line(screen, f"  {status.outputs} outputs given to the device{waiting}{shown}")
+    line(screen, f"  {counted(status.outputs, 'output')} given to the device{waiting}{shown}")
     if status.state != WELL:
         line(screen, f"  {status.state}", style="yellow")
     if status.trouble:
@@ -69,4 +69,4 @@ def show_clone(screen: Console, status: CloneStatus) -> None:
 
 
 def _rounds(status: CloneStatus) -> str:
-    return f"{status.rounds} rounds, {status.rounds_failed} without a reading"
+    return f"{counted(status.rounds, 'round')}, {status.rounds_failed} without a reading"

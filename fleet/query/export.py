@@ -245,5 +245,5 @@ def _say(told: Told, options: Options) -> int:
     what = {"series": "readings", "aggregate": "aggregates"}.get(options.form, "buckets")
     where = options.target or "stdout"
     areas = f"{len(told.areas)} area{'' if len(told.areas) == 1 else 's'}"
-    output.say(f"{told.rows:,} {what} of {areas} are in {where}")
+    output.say(f"{told.rows:,} {what} of {areas} written to {where}")
     return exits.FAILED if missing else exits.DONE

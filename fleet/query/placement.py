@@ -141,7 +141,8 @@ class Asker(Struct, frozen=True):
         if where != asked:  # A master begins only moves of its own units.
             line = f"{unit.kind} {unit.name} lives at {where}: ask that master (--iad {where})"
             return exits.fail(line, exits.REFUSED)
-        return self._change(ApplyPlan("move", (PlannedMove(unit, where, target),)))
+        plan = ApplyPlan("move", (PlannedMove(unit, where, target),))
+        return self._change(plan, f"moving {unit.kind} {unit.name} to {target}")
 
     def _move_subscription(self, name: str, target: str) -> int:
         """No price or plan knows a subscription: which masters its client reaches is not known."""
@@ -156,7 +157,7 @@ class Asker(Struct, frozen=True):
         if not report.ok:
             return exits.fail(f"refused: {report.message}", exits.REFUSED)
         if not self.as_json:
-            screen.line(screen.console(), "1 move begins here")
+            screen.line(screen.console(), f"moving home {name} to {target}")
         return exits.DONE
 
     def pin(self, text: str, iad: str) -> int:
@@ -223,7 +224,7 @@ class Asker(Struct, frozen=True):
                 return report
             time.sleep(LOOK_S / 2)
 
-    def _change(self, request: PlacementRequest) -> int:
+    def _change(self, request: PlacementRequest, done: str = "") -> int:
         report = self._ask(request)
         if isinstance(report, int):
             return report
@@ -232,7 +233,7 @@ class Asker(Struct, frozen=True):
         if not report.ok:
             return exits.fail(f"refused: {report.message}", exits.REFUSED)
         if not self.as_json:
-            screen.line(screen.console(), report.message)
+            screen.line(screen.console(), done or report.message)
         return exits.DONE
 
     def _ask(self, request: PlacementRequest) -> PlacementReport | int:

@@ -19,6 +19,7 @@ from fleet.query import replies, topic_screen
 from fleet.terminal import screen
 from fleet.terminal.screen import STYLES, line, local_time, plain_table, show_table
 from fleet.terminal.summary import labelled
+from fleet.terminal.units import counted
 from fleet.terminal.wrapping import whole
 
 # Counters of a state that are shown even at zero.
@@ -31,7 +32,8 @@ def show_status(screen: Console, status: IadStatus) -> None:
     """The nodes of an IAD, their sensors' faults, their raised triggers, and counters."""
     nodes = sorted(status.nodes, key=lambda node: (len(node.node), node.node))
     live = sum(node.state == "live" for node in nodes)
-    line(screen, f"{status.iad}: {live} of {len(nodes)} nodes live, policy {status.policy}")
+    all_of = counted(len(nodes), "node")
+    line(screen, f"{status.iad}: {live} of {all_of} live, policy {status.policy}")
     _show_nodes(screen, nodes, status.rooms)
     _show_faults(screen, nodes)
     _show_alerts(screen, nodes, status.rooms)

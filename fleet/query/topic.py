@@ -49,11 +49,11 @@ class Asker(Struct, frozen=True):
             topic = msgspec.convert({"name": name, **fields}, Topic)
         except msgspec.ValidationError as error:
             return exits.fail(str(error), exits.USAGE)
-        return self._change(CreateTopic("create", topic), f"topic {name} is kept")
+        return self._change(CreateTopic("create", topic), f"topic {name} created")
 
     def remove(self, name: str) -> int:
         """Remove a topic; returns the exit status."""
-        return self._change(RemoveTopic("remove", name), f"topic {name} is removed")
+        return self._change(RemoveTopic("remove", name), f"topic {name} removed")
 
     def enable(self, name: str) -> int:
         """Start a topic's processor again; returns the exit status."""
@@ -103,7 +103,10 @@ class Asker(Struct, frozen=True):
         if not report.ok:
             return exits.fail(f"refused: {report.message}", exits.REFUSED)
         if not self.as_json:
-            screen.line(screen.console(), f"{done}; {report.message}" if report.message else done)
+            # Where a topic has moved, only the forwarding entry was removed.
+            instead = isinstance(request, RemoveTopic) and report.message
+            said = f"{done}; {report.message}" if report.message else done
+            screen.line(screen.console(), report.message if instead else said)
         return exits.DONE
 
     def _ask(self, request: TopicRequest) -> TopicReport | int:

@@ -11,7 +11,7 @@ from rich.text import Text
 from agent.wire.topics import Parameter, Topic, TopicStatus
 from fleet.terminal.output import printable
 from fleet.terminal.screen import line, local_time, plain_table, show_table
-from fleet.terminal.units import format_cpu, format_duration, format_ms
+from fleet.terminal.units import counted, format_cpu, format_duration, format_ms
 
 STYLES = {
     "ready": "green",
@@ -57,7 +57,7 @@ def show_topic(screen: Console, status: TopicStatus) -> None:
     topic = status.topic
     line(screen, f"{topic.name}: readings {_readings(topic, all_areas=True)}")
     if topic.areas:
-        rounds = f"{status.rounds} rounds, {status.rounds_failed} without a reading"
+        rounds = f"{counted(status.rounds, 'round')}, {status.rounds_failed} without a reading"
         line(screen, f"  asks service {topic.service}: {rounds}")
     line(screen, f"  {status.received} published messages taken in, {status.missed} lost")
     if topic.processor:

@@ -65,11 +65,14 @@ def in_words(low_s: float, high_s: float) -> str:
 
 def said(work: Work, expected_s: float, pace: float | None) -> str:
     """One line beforehand: what is read, and how long that takes."""
-    read = [f"{work.readings:,} values of readings", f"{work.records:,} records"]
-    if work.new_bytes:
-        read.append(f"{size(work.new_bytes)} that were pulled since")
+    read = [f"{size(work.new_bytes)} of newly pulled files"] if work.new_bytes else []
+    if work.readings:
+        read.append(f"{work.readings:,} values of readings")
+    if work.records:
+        read.append(f"{work.records:,} records")
     known = "" if pace is None else ", going by the last report"
-    return f"to read: {', '.join(read)}: {in_words(*between_s(expected_s, pace))}{known}"
+    what = ", ".join(read) or "no data"
+    return f"to read: {what}; this takes {in_words(*between_s(expected_s, pace))}{known}"
 
 
 def work(

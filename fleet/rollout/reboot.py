@@ -34,6 +34,7 @@ from fleet.rollout.workers import carry_out
 from fleet.ssh.connect import open_host
 from fleet.ssh.errors import HostError
 from fleet.terminal.output import confirm, say, write_json
+from fleet.terminal.units import counted
 
 Outcome = Literal["rebooted", "failed", "not_back", "skipped"]
 OUTCOMES: Final[dict[str, Outcome]] = {
@@ -96,7 +97,8 @@ def run(folder: Folder, fleet: Inventory, hosts: Sequence[HostOf], options: Opti
     hosts = logged_in_to(hosts)
     if not hosts:
         return exits.fail("no host is left to log in to", exits.NOTHING)
-    asked = f"Start {len(hosts)} hosts again, {options.serial} nodes at a time?"
+    nodes = "1 node" if str(options.serial) == "1" else f"{options.serial} nodes"
+    asked = f"Reboot {counted(len(hosts), 'host')}, {nodes} at a time?"
     if not confirm(asked, yes=options.yes):
         return exits.fail("nothing was done", exits.NOTHING)
     report = reboot(hosts, _Real(folder, fleet, options.patience_s), options, say)

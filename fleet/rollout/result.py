@@ -11,6 +11,7 @@ import msgspec
 from fleet.common import exits
 from fleet.rollout.events import Outcome
 from fleet.ssh.errors import REMEDIES, Kind
+from fleet.terminal import units
 
 WORDS: Final[dict[Outcome, str]] = {
     "changed": "changed",
@@ -93,12 +94,7 @@ def summary(report: RolloutReport) -> str:
         for name, number in _items(report.counts)
     )
     if report.counts == {"unchanged": len(report.hosts)}:
-        shall = (
-            "1 host as it shall be"
-            if len(report.hosts) == 1
-            else (f"{len(report.hosts)} hosts as they shall be")
-        )
-        told = f"nothing to do: {shall}"
+        told = f"nothing to do: {units.counted(len(report.hosts), 'host')} up to date"
     elif report.dry:
         told = told.replace("changed", "to change", 1) if "changed" in report.counts else told
     return f"{told} ({report.seconds:.1f} s)"

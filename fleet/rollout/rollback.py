@@ -34,7 +34,7 @@ from fleet.rollout.runner import Runner
 from fleet.rollout.session import Session
 from fleet.rollout.view import shown
 from fleet.ssh.errors import HostError
-from fleet.terminal import output
+from fleet.terminal import output, units
 
 NOTHING: Final = "there is no deployment to undo on it; --to names a release"
 
@@ -53,7 +53,7 @@ def run(
     if options.release:
         return deploy(folder, fleet, chosen, options._replace(command="rollback"))
     chosen = [host for host in chosen if not host.is_local]
-    question = f"Put {len(chosen)} hosts back to what was before their last deployment?"
+    question = f"Roll back {units.counted(len(chosen), 'host')} to before the last deployment?"
     if not output.confirm(question, yes=options.yes):
         return exits.fail("nothing was done", exits.NOTHING)
     store = Store(folder)

@@ -35,11 +35,16 @@ def parse_duration(text: str) -> float:
     return sum(float(number) * size for (number, _), size in zip(parts, sizes, strict=True))
 
 
+def counted(number: int, what: str) -> str:
+    """``1 record``, ``12 records``."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def parse_window(text: str) -> float:
     """Length of a window in seconds: a duration above zero, at most 366 days."""
     seconds = parse_duration(text)
     if not 0 < seconds <= MAX_WINDOW_S:
-        raise UnitError(f"{text!r} is no length of a window; it is above 0 and at most 366d")
+        raise UnitError(f"{text!r} is out of range: above 0 and at most 366d")
     return seconds
 
 
@@ -47,7 +52,7 @@ def parse_interval(text: str) -> float:
     """Seconds from one round of a watch to the next: from 50 ms to 366 days."""
     seconds = parse_duration(text)
     if not SHORTEST_INTERVAL_S <= seconds <= MAX_WINDOW_S:
-        raise UnitError(f"{text!r} is no time between rounds; it is from 50ms to 366d")
+        raise UnitError(f"{text!r} is out of range: from 50ms to 366d")
     return seconds
 
 
@@ -63,7 +68,7 @@ def parse_timeout(text: str) -> float:
     """Milliseconds of a timeout: a duration above zero, at most one hour."""
     milliseconds = parse_duration(text) * 1e3
     if not 0 < milliseconds <= MAX_TIMEOUT_MS:
-        raise UnitError(f"{text!r} is no time to wait; it is above 0 and at most 1h")
+        raise UnitError(f"{text!r} is out of range: above 0 and at most 1h")
     return milliseconds
 
 

@@ -173,7 +173,7 @@ def _tell(found: Running, *, first: bool = False) -> int:
         screen.as_it_is(console, f"  {fleet} {rest}")
     screen.as_it_is(console, f"  {fleet} down")
     screen.line(console, f"A program connects to {master} (docs/understand/wire.md).")
-    screen.line(console, f"It goes on when this terminal closes. Readings and logs: {kept}/")
+    screen.line(console, f"It keeps running when this terminal closes. Readings and logs: {kept}/")
     return exits.DONE
 
 

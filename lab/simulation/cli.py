@@ -18,7 +18,7 @@ NODES = click.option(
     "fleets",
     type=click.Choice(FLEETS),
     multiple=True,
-    help="Edge nodes of the fleet; give it again for more. By default all.",
+    help="Edge nodes of the fleet; repeat it for more. By default all.",
 )
 
 
@@ -43,7 +43,7 @@ NODES = click.option(
     "policies",
     type=POLICY,
     multiple=True,
-    help="A policy to simulate; give it again for more. By default all.",
+    help="A policy to simulate; repeat it for more. By default all.",
 )
 @click.option("--seeds", type=click.IntRange(1, 1_000), help="Traces of each fleet. [default: 10]")
 @click.option(

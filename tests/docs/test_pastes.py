@@ -59,7 +59,7 @@ SHELLS = {
             (FIRST, "4. The master"),
             ("docs/run/deploy.md", "A master on your own machine"),
         ),
-        "nothing to do: 1 host as it shall be",
+        "nothing to do: 1 host up to date",
     ),
     "an inventory": Shell((("docs/run/inventory.md", "Inventory"),), "8 nodes"),
     "a webhook": Shell(
@@ -79,11 +79,11 @@ ENDLESS = {
 # Asked of a demo that runs, in its reader's words; it is one fleet for all of them.
 OF_A_DEMO = [
     ("README.md", "Ask"),
-    ("README.md", "Be told"),
+    ("README.md", "Subscribe"),
     ("README.md", "Watch"),
     ("README.md", "Set a service up"),
     ("README.md", "Process"),
-    ("README.md", "Take it elsewhere"),
+    ("README.md", "Export"),
     ("docs/use/ask.md", "From a terminal"),
     ("docs/use/ask.md", "Into a file"),
     ("docs/use/demo.md", "Queries by hand"),

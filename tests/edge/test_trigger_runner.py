@@ -187,6 +187,21 @@ window_s = 4
     assert {e.areas for e in bench.events() if e.trigger == "long"} == {("b1/f4/r414/desk",)}
 
 
+def test_a_rate_is_told_in_three_digits(path: Path) -> None:
+    bench = Bench(
+        path,
+        """
+[[trigger]]
+name = "fast"
+condition = "rate(temperature) > 0.1/min"
+window_s = 4
+""",
+    )
+    bench.read(29, 29.0105473, 29.0210947)
+    (event,) = bench.events()
+    assert event.text.endswith(", 0.633 a minute")
+
+
 def test_what_is_raised_stays_so_through_a_restart(path: Path) -> None:
     bench = Bench(path)
     bench.read(31)

@@ -485,6 +485,12 @@ def test_durations_are_said_in_two_units(tab, served, ms, said):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(("reason", "said"), [("plan", "asked"), ("drift", "drift")])
+def test_a_move_by_hand_is_asked_for(tab, served, reason, said):
+    assert in_module(tab, served, "views/placement.js", f"m.why('{reason}')") == said
+
+
+@pytest.mark.long
 def test_a_message_of_a_topic_does_not_read_like_an_alert(tab, served):
     told = "{kind: 'input', topic: 'x', iad: 'iad1', trigger: 'fire', area: 'b1/r1', value: 9}"
     said = in_module(tab, served, "words.js", f"m.told({told})")

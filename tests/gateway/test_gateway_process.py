@@ -186,7 +186,7 @@ def test_fleet_gateway_makes_links_and_tokens(tmp_path, capsys):
     assert run(["gateway", "token", "list", "--config", config]) == exits.DONE
     shown = capsys.readouterr().out
     assert "grafana: viewer" in shown
-    assert "1 tokens, 1 browsers" in shown
+    assert "1 token, 1 browser" in shown
     assert run(["gateway", "token", "list", "--json", "--config", config]) == exits.DONE
     assert json.loads(capsys.readouterr().out)["tokens"][0]["name"] == "grafana"
     assert run(["gateway", "token", "revoke", "grafana", "--config", config]) == exits.DONE

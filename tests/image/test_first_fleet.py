@@ -51,5 +51,5 @@ def test_the_page_works_as_it_is_pasted():
     assert "looked at 2 of 2 hosts: 1 note\n" in looked
     assert "joined the master" in looked
     assert "1 changed" in said["8. Change something"]
-    assert "nothing to do: 2 hosts as they shall be" in said["8. Change something"]
+    assert "nothing to do: 2 hosts up to date" in said["8. Change something"]
     assert (folder / "var/first/n1.img.console").stat().st_size > 0

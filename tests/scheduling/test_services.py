@@ -113,7 +113,7 @@ def test_a_service_with_a_capability_gives_that_channel(rig):
     rig.do(service(("iad4", "b1/f4"), capability="humidity"), 0.0)
     rig.ask("b1", service="climate", channels=("humidity", "temperature"))
     assert rig.answers[0].reason == "malformed"
-    assert rig.answers[0].message == "service climate gives humidity and no more"
+    assert rig.answers[0].message == "service climate has only the channel humidity"
     rig.ask("b1", service="climate", channels=("humidity",))
     rig.ask("b1", service="climate")
     assert [task.channels for _, task in rig.tasks] == [("humidity",)] * 2

@@ -229,8 +229,8 @@ def test_a_watch_on_what_its_service_does_not_give_is_refused_at_once():
     rig = Rig(read_trigger=lambda _: StubTrigger(channels=("temperature",)))
     reply = rig.watch(watch("event", trigger="x", service="air"))
     assert reply.state == "refused"
-    assert reply.message == "service air gives humidity and no more: no temperature"
-    assert "no more: no co2" in rig.watch(watch(service="air", channels=("co2",))).message
+    assert reply.message == "service air has only the channel humidity: no temperature"
+    assert "channel humidity: no co2" in rig.watch(watch(service="air", channels=("co2",))).message
     assert rig.watch(watch(service="air", channels=("humidity",))).state == "open"
     reply = rig.watch(watch(id="v", service="nope"))
     assert reply.message == "no service nope here: see `fleet service list`"

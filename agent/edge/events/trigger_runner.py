@@ -183,7 +183,7 @@ class Alerts:
             text = setting.clear or f"no longer {setting.condition}"
         text += f": {change.channel} {change.value:g} {self._units[change.channel]}"
         if change.rate is not None:
-            text += f", {60 * change.rate:g} a minute"
+            text += f", {60 * change.rate:.3g} a minute"
         if change.after_s is not None and (setting.for_s or not change.raised):
             text += f", {'for' if change.raised else 'after'} {change.after_s:.0f} s"
         return text

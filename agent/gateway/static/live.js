@@ -74,7 +74,7 @@ const SILENT_ROUNDS = 6;
 /** What is wrong with the way to the fleet, in a sentence, or "". */
 export function trouble(state = live, at = Date.now()) {
   if (state.link === "away") {
-    return { since: state.linkSince, text: "The gateway does not answer. Values below are as old as they say; this page goes on by itself when it is back." };
+    return { since: state.linkSince, text: "The gateway does not answer. Values below are as old as they say; this page resumes by itself when it is back." };
   }
   if (state.source?.state === "away") {
     const why = state.source.message ? ` (${state.source.message})` : "";

@@ -319,7 +319,8 @@ class QueryScheduler:
             return Refused("unknown_service", why)
         capability = pool.service.capability
         if capability and any(c not in (capability, capability + RAW) for c in query.channels):
-            return Refused("malformed", f"service {query.service} gives {capability} and no more")
+            line = f"service {query.service} has only the channel {capability}"
+            return Refused("malformed", line)
         if query.form in SIZED and not self._budget.has_room(payer_of(sender), 1):
             return Refused("overloaded", FULL)
         if not self._areas.has_room(payer_of(sender), areas_counted(query.areas)):

@@ -87,7 +87,8 @@ class WatchReader:
         others = sorted({name for name in channels if name not in (capability, capability + RAW)})
         if not capability or not others:
             return ""
-        return f"service {watch.service} gives {capability} and no more: no {' or '.join(others)}"
+        absent = " or ".join(others)
+        return f"service {watch.service} has only the channel {capability}: no {absent}"
 
 
 # --- refusals -------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from msgspec import Struct
 from fleet.common import exits
 from fleet.lake.pull.counts import Counts
 from fleet.ssh.errors import Kind
-from fleet.terminal.units import size
+from fleet.terminal.units import counted, size
 
 # done: everything was taken; bounded: --max-bytes was reached before; interrupted: by the operator,
 # during the pull; skipped: interrupted before its start. All others are errors.
@@ -68,11 +68,6 @@ def status_of(hosts: Sequence[HostPulled]) -> int:
     if all(host.is_well for host in hosts):
         return exits.DONE
     return exits.FAILED if any(host.is_well for host in hosts) else exits.NOTHING
-
-
-def counted(number: int, what: str) -> str:
-    """``1 record``, ``12 records``."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def cells(host: HostPulled) -> list[str]:

@@ -184,7 +184,7 @@ def _run(
     _show(pulled, as_json=options.as_json)
     status = status_of(pulled.hosts)
     if status == exits.INTERRUPTED:
-        return exits.fail("interrupted; run it again: it goes on where it was", status)
+        return exits.fail("interrupted; run it again: it continues where it stopped", status)
     return status
 
 

@@ -9,9 +9,9 @@ from typing import Protocol
 
 from rich.progress import Progress
 
-from fleet.lake.pull.outcome import HostPulled, counted
+from fleet.lake.pull.outcome import HostPulled
 from fleet.terminal import output, screen
-from fleet.terminal.units import size
+from fleet.terminal.units import counted, size
 
 
 class View(Protocol):

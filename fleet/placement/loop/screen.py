@@ -8,13 +8,14 @@ from rich.console import Console
 
 from fleet.placement.loop.planning import Outlook
 from fleet.terminal.screen import line, plain_table, show_table
-from fleet.terminal.units import format_ms
+from fleet.terminal.units import counted, format_ms
 
 
 def show(to: Console, found: Outlook, file: Path | None) -> None:
     """One period: what it needs, where everything should live, what that gains."""
     count = f"{found.topics} topic{'s' * (found.topics != 1)}"
-    line(to, f"{found.period}: {count}, {found.per_s:.3g} messages/s, {len(found.masters)} masters")
+    masters = counted(len(found.masters), "master")
+    line(to, f"{found.period}: {count}, {found.per_s:.3g} messages/s, {masters}")
     if found.trouble:
         line(to, found.trouble, style="yellow")
     if found.plan is None:

@@ -120,7 +120,7 @@ def test_whatever_is_typed_there_is_one_line_and_a_status(
     [
         (["query", "--area", "b1", "--last", "1h1h"], "names its units out of order"),
         (["query", "--area", "b1", "--slo", "p100=1s"], "the percentile is from"),
-        (["query", "--area", "b1", "--slo", f"p99={'9' * 400}s"], "is no time to wait"),
+        (["query", "--area", "b1", "--slo", f"p99={'9' * 400}s"], "is out of range: above 0"),
         (["query", "--area", "b1", "--service", ""], "service"),
         (["query", "--area", "b1", "--service", "a b"], "service"),
         (["watch", "--area", "b1", "--every", "1s", "--service", "x" * 65], "service"),

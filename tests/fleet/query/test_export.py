@@ -229,7 +229,7 @@ def test_what_is_missing_is_told_and_the_rest_is_kept(run, tmp_path, capsys):
     err = capsys.readouterr().err
     assert "missing b1/r2: its edge node is down\n" in err
     assert "missing b1/r3: no readings in the window\n" in err
-    assert "6 readings of 1 area are in" in err
+    assert "6 readings of 1 area written to" in err
     assert len(rows_of_file(tmp_path / "out.csv")) == 6
 
 
@@ -292,7 +292,7 @@ def test_stdout_has_the_rows_alone(run, capsys):
     assert run(Master(), Window(last_s=60.0), target=None)[0] == exits.DONE
     said = capsys.readouterr()
     assert len(list(csv.DictReader(io.StringIO(said.out)))) == 12
-    assert said.err == "12 readings of 2 areas are in stdout\n"
+    assert said.err == "12 readings of 2 areas written to stdout\n"
 
 
 def test_aggregates_are_a_row_a_channel(run, tmp_path):

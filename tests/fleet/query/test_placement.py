@@ -13,6 +13,7 @@ from rich.console import Console
 from agent.wire.handover import MoveReport, MoveUnit
 from agent.wire.messages import Slo
 from agent.wire.placement import (
+    ApplyPlan,
     CostAt,
     Delay,
     HomeFacts,
@@ -205,6 +206,16 @@ def test_a_move_that_the_asked_master_cannot_begin_fails(monkeypatch, capsys):
     assert asked == [ShowPlacement]
 
 
+def test_a_move_names_what_moves_and_where_to(monkeypatch, capsys):
+    def ask(_self, request):
+        message = "1 move begins here" if isinstance(request, ApplyPlan) else ""
+        return PlacementReport("s", ok=True, message=message, iad="iad1", known=REPORT.known)
+
+    monkeypatch.setattr(Asker, "_ask", ask)
+    assert run(["placement", "move", "comfort", "iad2", "--operator", "tcp://127.0.0.1:1"]) == 0
+    assert capsys.readouterr().out == "moving processor comfort to iad2\n"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [["show"], ["why", "comfort"], ["plan", "--dry"], ["drain", "iad1", "--wait", "1ms"]],
@@ -270,7 +281,7 @@ def test_a_master_without_others_from_the_commands_point_of_view(tmp_path, capsy
 @pytest.mark.parametrize(
     ("report", "status", "shown"),
     [
-        (MoveReport("move", ok=True), 0, "1 move begins here\n"),
+        (MoveReport("move", ok=True), 0, "moving home client/app/log:1 to iad2\n"),
         (MoveReport("move", ok=False, message="it lives at iad3; ask there"), 3, ""),
     ],
 )

@@ -8,10 +8,10 @@ import pytest
 from rich.console import Console
 
 from agent.wire.messages import Slo
-from agent.wire.topics import Topic, TopicStatus
+from agent.wire.topics import Topic, TopicReport, TopicStatus
 from fleet.cli.commands import run
 from fleet.query import topic_screen
-from fleet.query.topic import limit, setting
+from fleet.query.topic import Asker, limit, setting
 from tests.master.push_rig import PushMaster
 
 COMFORT = Topic(
@@ -140,8 +140,8 @@ def test_a_topic_of_a_master_from_its_creation_to_its_end(tmp_path, capsys):
 
     there = ("--operator", master.operator)
     try:
-        assert ask("create", "notes", *there).out == "topic notes is kept\n"
-        assert ask("create", "notes", *there).out == "topic notes is kept\n"
+        assert ask("create", "notes", *there).out == "topic notes created\n"
+        assert ask("create", "notes", *there).out == "topic notes created\n"
         refused = ask("create", "x", "--processor", "cuont", *there, status=3).err
         assert "no processor cuont here; there are aggregate, anomaly, comfort_index" in refused
         published = ask("publish", "notes", "vote=3", "area=b1/f4", "--master", master.public).out
@@ -159,10 +159,26 @@ def test_a_topic_of_a_master_from_its_creation_to_its_end(tmp_path, capsys):
         master.stop()
         master.start()
         assert "notes" in ask("list", *there).out
-        assert ask("remove", "notes", *there).out == "topic notes is removed\n"
+        assert ask("remove", "notes", *there).out == "topic notes removed\n"
         assert ask("list", *there).out == "no topics\n"
     finally:
         master.stop()
+
+
+@pytest.mark.parametrize(
+    ("command", "message", "said"),
+    [
+        ("create", "it moves to iad2", "topic notes created; it moves to iad2\n"),
+        ("remove", "", "topic notes removed\n"),
+        # It is not removed: it lives elsewhere.
+        ("remove", "notes lives at iad2; …", "notes lives at iad2; …\n"),
+    ],
+)
+def test_what_a_master_adds_is_told(monkeypatch, capsys, command, message, said):
+    report = TopicReport("t", ok=True, message=message)
+    monkeypatch.setattr(Asker, "_ask", lambda _self, _request: report)
+    assert run(["topic", command, "notes", "--operator", "tcp://127.0.0.1:1"]) == 0
+    assert capsys.readouterr().out == said
 
 
 @pytest.mark.parametrize(

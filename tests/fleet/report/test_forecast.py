@@ -90,7 +90,9 @@ def test_only_what_came_after_the_last_ingest_is_new(tmp_path):
 def test_it_is_one_line():
     work = Work(0, 20_000, 350_000)
     assert said(work, 40.0, None) == (
-        "to read: 350,000 values of readings, 20,000 records: 20 to 100 s"
+        "to read: 350,000 values of readings, 20,000 records; this takes 20 to 100 s"
     )
-    assert said(work, 50.0, 1.0).endswith(": 30 to 80 s, going by the last report")
-    assert "2 MB that were pulled since" in said(Work(2_000_000, 0, 0), 50.0, None)
+    assert said(work, 50.0, 1.0).endswith("; this takes 30 to 80 s, going by the last report")
+    new = said(Work(2_000_000, 0, 0), 50.0, None)
+    assert new.startswith("to read: 2 MB of newly pulled files; ")
+    assert said(Work(0, 0, 0), 40.0, None).startswith("to read: no data; ")

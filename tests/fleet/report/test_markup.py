@@ -62,6 +62,33 @@ def test_an_interval_without_an_end_says_so():
     assert cell(row, markup.intervals("kept", "kept", markup.share)) == "–"
 
 
+def test_a_topic_without_an_objective_shows_none():
+    cell = markup.environment().get_template("pieces.html").module.cell
+    column = markup.objectives("percentile", "objective")
+    assert cell({"percentile": None, "slo_ms": None}, column).strip() == "–"
+    shown = cell({"percentile": 99.0, "slo_ms": 200.0}, column).strip()
+    assert shown == 'p<data value="99.0">99</data> ≤ <data value="200.0">200</data> ms'
+
+
+@pytest.mark.parametrize("judged", [0, 3])
+def test_moves_are_judged_by_objectives_only_where_there_are_some(judged):
+    sides = {"before": 90.0, "after": 80.0, "before_way": None, "after_way": None}
+    totals = {**sides, "judged": judged, "before_kept": 1, "after_kept": 2}
+    top = {"rows": [], "more": 0}
+    page = markup.render("moves.html", picture=None, top=top, totals=totals)
+    assert ("with an objective" in page) == (judged > 0)
+    assert ("80.0 ms after." in page) == (judged == 0)
+
+
+@pytest.mark.parametrize(("count", "verb"), [(1, "is"), (2, "are")])
+def test_one_channel_is_and_two_are(count, verb):
+    worst = [{"area": "b1/f4/r413", "channel": "co2", "verdict": "drift", "success": 0.9}]
+    sensors = {"all": 66, "bad": count, "worst": worst}
+    others = {"rooms": [], "objectives": {"classes": 0}, "time": None, "deadlines": None}
+    page = markup.render("findings.html", sensors=sensors, todo=[], **others)
+    assert f"channels of sensors {verb} not well" in page
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [("=1+1", "'=1+1"), ("+1", "'+1"), ("-n3", "'-n3"), ("@x", "'@x"), ("\t=1", "'\t=1"),

@@ -81,6 +81,13 @@ def test_sums_at_the_top_are_those_of_the_file(folder, page):
     assert [int(n["value"]) for n in found] == expected
 
 
+def test_a_move_by_hand_is_asked_for(folder):
+    cells = re.findall(r"<td>\s*(\w+)\s*</td>", (folder / PAGE).read_text())
+    assert "asked" in cells
+    assert "plan" not in cells
+    assert {row["reason"] for row in rows_of(folder, "move_effects")} == {"plan"}
+
+
 def test_days_of_climate_sum_up_the_file(folder, page):
     ((_, rows),) = [t for t in page.tables if t[0] == "climate_days"]
     known = rows_of(folder, "climate_days")

@@ -43,4 +43,4 @@ def test_nobody_is_asked_about_nothing(asked, capsys):
     capsys.readouterr()
     assert run([*MASTERS]) == exits.DONE
     assert asked == []
-    assert capsys.readouterr().err.startswith("nothing to do: 2 hosts as they shall be")
+    assert capsys.readouterr().err.startswith("nothing to do: 2 hosts up to date")

@@ -192,7 +192,7 @@ def test_each_failure_is_one_line_with_its_remedy() -> None:
         "200 changed (i/n0, i/n1, i/n2, i/n3 and 196 more), 1 unchanged (i/b) (1.2 s)"
     ]
     assert list(lines(report(*many))) == ["200 changed (1.2 s)"]
-    assert list(lines(report(SAME))) == ["nothing to do: 1 host as it shall be (1.2 s)"]
+    assert list(lines(report(SAME))) == ["nothing to do: 1 host up to date (1.2 s)"]
 
 
 def test_hosts_with_the_same_changes_are_shown_together() -> None:

@@ -27,7 +27,7 @@ const between = (seen) => Math.max(0, seen.elapsed_ms - (slowest(seen)?.total_ms
 export function why(seen, kind) {
   if (seen.status === "refused") return `Refused: ${refused(seen.reason).toLowerCase()}`;
   const gone = Object.entries(seen.missing ?? {}).map(([reason, n]) => `${count(n, "area")}: ${missing(reason)}`);
-  if (gone.length) return `Not whole: ${list(gone)}`;
+  if (gone.length) return `Not complete: ${list(gone)}`;
   const over = seen.tasks.filter((t) => t.total_ms > t.budget_ms).map((t) => `${t.iad} took ${ms(t.total_ms)} of its ${ms(t.budget_ms)}`);
   if (over.length) return `Queueing or reading: ${list(over)}`;
   return seen.elapsed_ms > kind.latency_ms ? `Communication: ${ms(between(seen))} went by between domains; each kept its budget` : "Not told";
@@ -63,9 +63,9 @@ function notKept(kinds) {
 function Late({ late }) {
   const most = Math.max(1, ...late.map(({ seen, kind }) => Math.max(seen.elapsed_ms, kind.latency_ms))) * 1.05;
   const parts = (seen) => [{ kind: "execution", value: seen.elapsed_ms - between(seen) }, { kind: "communication", value: between(seen) }];
-  return html`<h2>Late, refused or not whole</h2>
+  return html`<h2>Late, refused or not complete</h2>
     ${late.length ? html`<p class="legend"><span class="key execution"></span> in the slowest domain: queueing and reading <span class="key communication"></span> between domains: communication. The line is the objective.</p>` : null}
-    <${Table} caption="Answers that were late, refused or not whole, the newest first" hidden empty="Every answer was whole and in time." head=${["When", { text: "Why" }, "Kind", { n: "Took" }, { n: "Objective" }, "Where the time went"]}
+    <${Table} caption="Answers that were late, refused or not complete, the newest first" hidden empty="Every answer was complete and in time." head=${["When", { text: "Why" }, "Kind", { n: "Took" }, { n: "Objective" }, "Where the time went"]}
       rows=${late.map(({ seen, kind, text, times }, i) => ({ key: `${seen.time_ms} ${i}`, cells: [html`${when(seen.time_ms)} <small>(<${Age} ms=${seen.time_ms} /> ago)</small>`, times > 1 ? `${text} (${whole(times)} times, this the last)` : text, kind.label || "no label", ms(seen.elapsed_ms), ms(kind.latency_ms), html`<${Bar} limit=${kind.latency_ms} most=${most} parts=${parts(seen)} />`] }))} />`;
 }
 

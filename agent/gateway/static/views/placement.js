@@ -17,6 +17,9 @@ export function units(known) {
   ]);
 }
 
+/** Why a unit moves, in an operator's word: both of a plan and of a move by hand are asked for. */
+export const why = (reason) => (reason === "plan" ? "asked" : reason);
+
 function Report({ report }) {
   if (report.ok === false) return html`<${Note} kind="bad"><p>${report.message}</p><//>`;
   const known = report.known ?? [];
@@ -38,8 +41,8 @@ function Report({ report }) {
       rows=${all.map((u) => ({ key: `${u.kind} ${u.name}`, mark: u.topic?.slo && u.topic.latency_ms > u.topic.slo.latency_ms ? "bad" : "", cells: [html`<b>${u.name}</b> <small>${u.kind}${u.topic?.processor ? `, ${u.topic.processor}` : ""}</small>`, u.at, u.pinned || "–", u.topic ? `${number(rate(u.topic))}/s` : "–", u.topic && Number.isFinite(u.topic.cpu_ms) ? `${number(u.topic.cpu_ms, 2)} ms` : "–", u.topic && Number.isFinite(u.topic.latency_ms) ? `${number(u.topic.latency_ms)} ms` : "–", u.topic?.slo ? `p${u.topic.slo.percentile} ≤ ${ms(u.topic.slo.latency_ms)}` : "–"] }))} />
     <h2>Moves</h2>
     <${Table} caption="Moves" hidden empty="Nothing has moved, and nothing would." head=${["Unit", "From", "To", "Why", { text: "State" }, { n: "Saves" }, { n: "Pause" }]}
-      rows=${moves.map((m, i) => ({ key: `${i} ${m.unit.name}`, mark: m.trouble ? "bad" : "", cells: [html`<b>${m.unit.name}</b> <small>${m.unit.kind}</small>`, m.source, m.target, m.reason, `${m.state}${m.trouble ? `: ${m.trouble}` : ""}`, perS(m.gain), Number.isFinite(m.pause_ms) ? `${number(m.pause_ms)} ms` : "–"] }))} />
-    <p class="quiet">A move of drift has to save more than ${perS(report.move_cost ?? 0)}. Prices of each master: <code>fleet placement why UNIT</code></p>`;
+      rows=${moves.map((m, i) => ({ key: `${i} ${m.unit.name}`, mark: m.trouble ? "bad" : "", cells: [html`<b>${m.unit.name}</b> <small>${m.unit.kind}</small>`, m.source, m.target, why(m.reason), `${m.state}${m.trouble ? `: ${m.trouble}` : ""}`, perS(m.gain), Number.isFinite(m.pause_ms) ? `${number(m.pause_ms)} ms` : "–"] }))} />
+    <p class="quiet">Automatic moves must save more than ${perS(report.move_cost ?? 0)}. Prices of each master: <code>fleet placement why UNIT</code></p>`;
 }
 
 export default function Placement() {

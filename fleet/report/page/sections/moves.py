@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from fleet.query.placement_screen import REASONS
 from fleet.report.page import drawing
 from fleet.report.page.markup import Picture, Row, Section, nothing, render
 from fleet.report.page.shown import Shown
@@ -41,6 +42,7 @@ def section(shown: Shown) -> Section:
     ][:DRAWN]
     picture = _picture(drawn) if drawn else None
     for row in top.rows:
+        row["reason"] = REASONS.get(row["reason"], row["reason"])
         achieved, goal = row["after_achieved_ms"], row["slo_ms"]
         row["is_bad"] = achieved is not None and goal is not None and achieved > goal
     body = render("moves.html", picture=picture, top=top, totals=totals)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from fleet.query.placement_screen import REASONS
 from fleet.report.page import drawing
 from fleet.report.page.markup import Picture, Row, Section, nothing, render
 from fleet.report.page.shown import Shown
@@ -23,6 +24,8 @@ def section(shown: Shown) -> Section:
     moves = shown.top("moved", (pause, F.desc("moved_ms"), "iad", "kind", "unit", "start_s"), MOVES)
     if not masters.rows and not moves.rows:
         return Section("placement", TITLE, nothing("No processor ran and nothing moved."))
+    for row in moves.rows:
+        row["reason"] = REASONS.get(row["reason"], row["reason"])
     totals = shown.one(
         shown.frame("moved").agg(
             F.count("*").alias("moves"),

@@ -225,7 +225,7 @@ def test_ctrl_c_keeps_what_came_and_says_so(run, fleet, monkeypatch):
     assert 0 < rows["iad1/master"]["records"] < 30
     assert rows["iad2/master"]["outcome"] == "skipped"
     assert len(landed(run.lake)) == rows["iad1/master"]["records"]
-    assert err.endswith("fleet: interrupted; run it again: it goes on where it was\n")
+    assert err.endswith("fleet: interrupted; run it again: it continues where it stopped\n")
     pulls = pq.read_table(next(run.lake.pulls.iterdir())).to_pylist()
     assert [row["outcome"] for row in pulls] == ["interrupted"]
 
