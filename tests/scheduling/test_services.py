@@ -87,8 +87,10 @@ def test_whoever_names_no_service_is_told_of_those_that_he_may_query():
     rig.ask("b1")
     assert [answer.message for answer in rig.answers] == [
         "no service is named, and there is no default here: see `fleet service list`",
-        "no service is named, and there is no default here: name one with --service: climate "
-        "(`fleet services` lists them)",
+        (
+            "no service is named, and there is no default here: name one with --service: climate "
+            "(`fleet services` lists them)"
+        ),
     ]
     for name in ("a", "b", "c", "secret"):
         rig.do(service(("iad4", "b1/f4"), name=name), 0.0)
