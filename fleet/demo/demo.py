@@ -213,9 +213,9 @@ def _under_load(
     story.step("Keep the promise when everybody asks at once")
     story.say(
         f"{options.rate_per_s:g} questions a second, first come, first served (FIFO); then the "
-        "same with the most urgent first (EDFQ). This takes "
-        f"{2 * options.seconds + min(load.MAX_WARM_UP_S, options.seconds / 2):.0f} s, then a "
-        f"simulation about {max(1.0, options.virtual_queries * SIMULATED_S):.0f} s."
+        "same with the most urgent first (EDFQ). Takes "
+        f"{2 * options.seconds + min(load.MAX_WARM_UP_S, options.seconds / 2):.0f} s, then some "
+        f"{max(1.0, options.virtual_queries * SIMULATED_S):.0f} s to simulate."
     )
     trace = load.record(bed.plan, options)
     addresses = {iad.name: bed.public(iad.name) for iad in bed.plan.iads}

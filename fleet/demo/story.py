@@ -101,10 +101,10 @@ def busy(real: Runs, load: float, cores: int) -> str:
     that ran or waited for one of the `cores`."""
     if all(each.within_slo >= PROMISED for each in real["edfq"]):
         return ""
-    why = "So few questions vary"
+    why = "so few questions vary"
     if load > cores:
-        why = f"This machine was busy (load {load:.1f} on {cores} core{'s' * (cores != 1)})"
-    return f"{why}: rely on the simulated numbers."
+        why = f"this machine was busy (load {load:.1f} on {cores} core{'s' * (cores != 1)})"
+    return f"Rely on the simulation: {why}."
 
 
 def _share(summary: ClassSummary) -> str:

@@ -43,9 +43,9 @@ def test_where_the_machine_was_too_busy_for_edfq_the_simulation_counts():
     assert busy(runs, 11.94, 2) == ""
     runs["edfq"][1] = summary("1.2", 0.989)
     assert busy(runs, 11.94, 2) == (
-        "This machine was busy (load 11.9 on 2 cores): rely on the simulated numbers."
+        "Rely on the simulation: this machine was busy (load 11.9 on 2 cores)."
     )
-    assert busy(runs, 1.2, 2) == "So few questions vary: rely on the simulated numbers."
+    assert busy(runs, 1.2, 2) == "Rely on the simulation: so few questions vary."
 
 
 def test_an_answer_without_a_room_says_which_and_why():
