@@ -375,9 +375,9 @@ class Client(Connection[ClientReply]):
         id: str | None = None,  # noqa: A002  # as in the message
         sequence: int | None = None,
         patience_s: float = 10.0,
-    ) -> None:
+    ) -> str:
         """Publish a message to a topic of any master, and wait until this one has it on stable
-        storage.
+        storage. Returns the master's note: empty, unless it keeps no such topic itself.
 
         It is sent again after a cut or a silence, and taken once, also if it is published anew
         after an error: the master may have it though its disk failed. A program that is to publish
@@ -392,9 +392,8 @@ class Client(Connection[ClientReply]):
             if self._publishes_by.publisher.in_doubt is None:
                 self._publishes_by = self.connected()
             if self._publishes_by is not self:
-                self._publishes_by.publish(topic, attributes, patience_s=patience_s)
-                return
-        self.publisher.publish(topic, attributes, id, sequence, patience_s)
+                return self._publishes_by.publish(topic, attributes, patience_s=patience_s)
+        return self.publisher.publish(topic, attributes, id, sequence, patience_s)
 
     def unsubscribe(self, subscription_id: str, timeout_ms: float = 2_000.0) -> bool:
         """End a durable subscription that was left open, and delete what is kept for it; False: the

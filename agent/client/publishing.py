@@ -57,7 +57,7 @@ class Publisher:
         id_: str | None,
         sequence: int | None,
         patience_s: float,
-    ) -> None:
+    ) -> str:
         """Publish and wait; as `Client.publish`, which see."""
         if id_ is None or sequence is None:
             message = self._number(topic, attributes)
@@ -83,6 +83,7 @@ class Publisher:
             raise PublishError(reply.message)
         if message is self.in_doubt:
             self.in_doubt = None
+        return reply.message
 
     def replied(self, reply: Published) -> None:
         """Take the reply to the message on its way; others are late and ignored."""

@@ -246,7 +246,7 @@ ENDPOINTS: Final = (
                  Parameter("start", "In its place: milliseconds since 1970 UTC, with end.",
                            {"type": "integer"}),
                  Parameter("end", "Up to then.", {"type": "integer"}),
-                 Parameter("points", "At most so many points.",
+                 Parameter("points", "About so many points, at round times.",
                            {"type": "integer", "minimum": 1, "maximum": MAX_BUCKETS}),
                  Parameter("service", "The service asked."),
              )),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 
 from msgspec.structs import replace
 
@@ -23,7 +24,7 @@ from agent.market.buyer_events import (
     Requested,
 )
 from agent.market.changes import ChangeInProgress, ChangesInProgress, member_of
-from agent.market.explanations import counted
+from agent.market.explanations import counted, not_offered
 from agent.market.negotiation import MAX_ROUND_S, ROUND_SHARE, Negotiation, Wanted, wanted_by
 from agent.market.rollout import Contact, MembershipRollout, Owned, numbered
 from agent.market.terms import Instruction, ReplyAddress, Tick, common_areas
@@ -131,7 +132,9 @@ class Buyer:
         if create and (self._taken(service_id) or service_id in self._rollout):
             return self._fail(change, f"the name {service_id} is taken; choose another", now)
         if not create and service_id not in self._rollout.living:
-            text = f"{self._own.iad} does not own a service {service_id}; ask the master that does"
+            alike = get_close_matches(service_id, self._rollout.living, 1)
+            remedy = f"did you mean {alike[0]}?" if alike else "ask the master that does"
+            text = f"{self._own.iad} does not own a service {service_id}; {remedy}"
             return self._fail(change, text, now)
         self._changes.open[service_id] = change
         match request:
@@ -264,7 +267,16 @@ class Buyer:
         change.uncovered += found.uncovered
         change.uncovered += [a for a in offered if not covered.covers(a)]
         if len(sellers) < request.fewest:
-            return self._fail(change, f"{offering}, of {request.fewest} wanted", now)
+            text = f"{offering}, of {request.fewest} wanted"
+            if missing:
+                others = sorted(
+                    candidate.iad
+                    for candidate in found.candidates
+                    if candidate.iad not in (*request.only, *request.schedulers)
+                    and self._seller(candidate, request.areas).areas
+                )
+                text = not_offered(missing, request.capability, others)
+            return self._fail(change, text, now)
         if len(sellers) + len(schedulers) >= MAX_MEMBERS:
             text = f"{offering}; a pool has at most {MAX_MEMBERS}: ask fewer areas, or use only"
             return self._fail(change, text, now)

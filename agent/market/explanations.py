@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -11,6 +12,8 @@ from agent.market.estimation import LEAST_RATE_PER_S, affordable
 from agent.market.rollout import Acknowledged
 from agent.market.terms import in_words
 from agent.wire.market import Offer, Service, Terms
+
+MAX_NAMED: Final = 4  # IADs in a reason
 
 
 def explain(
@@ -71,6 +74,20 @@ def cannot_keep(terms: Terms, cause: str) -> str:
 def counted(sellers: int) -> str:
     """``2 IADs offer``."""
     return "1 IAD offers" if sellers == 1 else f"{sellers or 'no'} IADs offer"
+
+
+def not_offered(missing: Sequence[str], capability: str, others: Sequence[str]) -> str:
+    """``iad3 does not offer humidity there; iad1, iad2 do``."""
+    one = len(missing) == 1
+    text = f"{_few(missing)} {'does' if one else 'do'} not offer {capability} there"
+    if not others:
+        return f"{text}, nor does any other"
+    return f"{text}; {_few(others)} {'does' if len(others) == 1 else 'do'}"
+
+
+def _few(iads: Sequence[str]) -> str:
+    more = len(iads) - MAX_NAMED
+    return ", ".join(iads[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def taken_as(said: Acknowledged) -> str:

@@ -270,8 +270,10 @@ class PlacementPlane:
             return None
 
     def _silent(self, now: float) -> list[str]:
+        """Those of which no view is made: also those that told nothing while all were idle."""
         known = [*self._gossip.known(now), *self._never_heard(now)]
-        return [each.facts.iad for each in known if each.silent]
+        fresh = self._gossip.fresh(now)
+        return [each.facts.iad for each in known if each.facts.iad not in fresh]
 
     def admits(self, unit: Unit, source: str) -> str:
         """Why a unit of another master may not come here now; empty if it may."""

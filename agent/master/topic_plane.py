@@ -86,6 +86,7 @@ RETRY_S: Final = 0.5
 # Senders of a topic's messages that are told apart; other masters name them.
 MAX_COUNTED: Final = 1_024
 CROWDED: Final = "too much waits for masters that are away; try again later"
+NOT_HERE: Final = "it is not kept here, and is dropped if no other master has it"
 NOT_NOW: Final = "this master's disk takes nothing now; try again later"
 
 
@@ -272,7 +273,8 @@ class TopicPlane:
             self._refuse(origin, message, NOT_NOW)
             return
         self._published += 1
-        self._public.reply(origin, Published(message.id, "accepted", message.sequence))
+        note = "" if message.topic in self._topics else NOT_HERE
+        self._public.reply(origin, Published(message.id, "accepted", message.sequence, note))
 
     def _refuse(self, origin: RequestOrigin, message: Publish, why: str) -> None:
         self._public.reply(origin, Published(message.id, "refused", message.sequence, why))

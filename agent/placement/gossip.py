@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection
+from math import inf
 from typing import Final
 
 from msgspec import Struct
@@ -63,6 +64,7 @@ class Gossip:
         self._active_s = active_s
         self._idle_s = max(active_s, idle_s)
         self._awake_s = now
+        self._idle_at_s = -inf  # when this master last said nothing, for want of a reason
         self._number = 0
         self._heard: dict[str, _Heard] = {}
         self._peers: dict[str, _Peer] = {}
@@ -84,6 +86,7 @@ class Gossip:
         for gone in [iad for iad in self._peers if iad not in peers]:
             del self._peers[gone]
         if not self.active(busy, now):
+            self._idle_at_s = now
             return []
         found = []
         for iad in sorted(peers):
@@ -227,13 +230,19 @@ class Gossip:
     def known(self, now: float) -> list[KnownFacts]:
         """Last messages of masters, those that are silent now included, by name."""
         for iad in [i for i, each in self._heard.items() if now - each.at_s > FORGET_S]:
-            if not self._fresh(self._heard[iad], now):
+            if self._silent(self._heard[iad], now):
                 del self._heard[iad]
         found = [
-            KnownFacts(each.facts, round(now - each.at_s, 3), silent=not self._fresh(each, now))
+            KnownFacts(each.facts, round(now - each.at_s, 3), silent=self._silent(each, now))
             for each in self._known()
         ]
         return sorted(found, key=lambda each: each.facts.iad)
+
+    def _silent(self, heard: _Heard, now: float) -> bool:
+        """Whether that master should have told something. While masters are idle none does, and
+        this one has to be awake for a while before they have."""
+        is_awake = now - self._idle_at_s > LASTS * self._active_s
+        return is_awake and not self._fresh(heard, now)
 
     def _has_room(self, now: float) -> bool:
         """Partners come and go for months: the one that was heard longest ago makes room."""

@@ -48,6 +48,7 @@ MAX_COUNTED: Final = 32
 UNKNOWN_S: Final = 0.05
 # Of a topic whose processor nobody has measured.
 UNKNOWN_CPU_S: Final = 0.001
+MAX_NAMED: Final = 5  # masters in a refusal
 MAX_REASONS: Final = 3  # of masters without room that are told
 MAX_TOGETHER: Final = 32  # that the latency model takes
 OVERHEAD_S: Final = 0.0005
@@ -132,8 +133,17 @@ class View:
         if iad in silent:
             raise PlacementError(f"master {iad} is silent, and takes no units")
         if iad not in self.world.number:
-            raise PlacementError(_no("master", iad, [*self.world.number, *silent]))
+            raise PlacementError(self._no_master(iad, silent))
         return self.world.number[iad]
+
+    def _no_master(self, iad: str, silent: Sequence[str]) -> str:
+        text = _no("master", iad, [*self.world.number, *silent])
+        own, *others = self.facts
+        if not others or not text.endswith("?"):  # all are named already
+            return text
+        more = len(others) - MAX_NAMED
+        named = ", ".join(sorted(others)[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+        return f"{text} {own} moves units only to {named}"
 
     # -- from facts ------------------------------------------------------------------------------
 

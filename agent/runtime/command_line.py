@@ -21,6 +21,13 @@ FLAGS: Final = (
     "--check", "--leave-sensors", "--background", "--exit-on-stdin-eof", "--version", "--help"
 )  # fmt: skip
 USAGE: Final = "--config FILE [--check [--leave-sensors]] [--background] [--exit-on-stdin-eof]"
+PURPOSES: Final = {
+    "sanderling-drs": "The registration service of a market, as leader or read replica.",
+    "sanderling-edge": "The agent on a Pi: reads its sensors, and keeps and serves the readings.",
+    "sanderling-gateway": "The live page, HTTP, MQTT and further outputs of a fleet.",
+    "sanderling-master": "The agent of a domain: takes queries, and has its nodes answer in time.",
+    "sanderling-probe": "Reads a node's sensors as its agent would, and prints the readings.",
+}
 HELP: Final = """
   --config FILE         TOML file; relative paths in it are taken from its folder
   --check               only check the file, and say so
@@ -69,7 +76,7 @@ def options(program: str, arguments: Iterable[str]) -> Options:
         else:
             fail(f"{argument} is too much; {usage}", UNUSABLE)
     if "--help" in flags:
-        sys.stdout.write(f"{usage}\n{HELP}")
+        sys.stdout.write(f"{usage}\n\n{PURPOSES[program]}\n{HELP}")
         sys.exit(0)
     if "--version" in flags:
         from importlib.metadata import version

@@ -28,6 +28,7 @@ DEFAULT_SERVICE: Final = "default"
 # takes about as long as so many small queries.
 AREAS_A_TOKEN: Final = 64
 FILTER_BYTES_A_TOKEN: Final = 256
+MAX_NAMED: Final = 4  # services in a refusal
 
 
 class Refused(NamedTuple):
@@ -205,11 +206,17 @@ def unknown_service(service: str, there: Iterable[str], sender: Sender) -> str:
     """Why that service cannot be queried if those are there; for people. One that the sender may
     not query is never named."""
     there = list(there)
+    allowed = [name for name in sorted(there) if may_query(sender, name) is None]
     others = f", {len(there)} other{'s' * (len(there) != 1)}" if there else ""
     see = "ee `fleet service list`"
     if service == DEFAULT_SERVICE:
-        return f"no service is named, and there is no default here{others}: s{see}"
-    hint = _or(service, [name for name in there if may_query(sender, name) is None])
+        none = "no service is named, and there is no default here"
+        if not allowed:
+            return f"{none}{others}: s{see}"
+        more = len(allowed) - MAX_NAMED
+        names = ", ".join(allowed[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+        return f"{none}: name one with --service: {names} (`fleet services` lists them)"
+    hint = _or(service, allowed)
     return f"no service {service} here{others}{f'{hint} S' if hint else ': s'}{see}"
 
 

@@ -13,19 +13,23 @@ from agent.wire.messages import AreaResult
 # window.
 SLACK_S: Final = 60.0
 SLACK_SHARE: Final = 0.1
+# Of short windows no more than this share. Readings at any interval cover a third, or are a single
+# one, of which the interval is not known.
+MAX_SHARE: Final = 0.75
 MAX_MS: Final = 1 << 53
 
 
 def with_held(results: Iterable[AreaResult], asked_s: float) -> tuple[AreaResult, ...]:
     """The results, with `held_from_ms` where the readings cover clearly less than the `asked_s`
     seconds of the window. O(results)."""
-    nearly_ms = 1e3 * (asked_s - max(SLACK_S, SLACK_SHARE * asked_s))
-    if nearly_ms <= 0.0:
-        return tuple(results)
+    slack_s = max(min(SLACK_S, MAX_SHARE * asked_s), SLACK_SHARE * asked_s)
+    nearly_ms = 1e3 * (asked_s - slack_s)
     return tuple(
         [
             replace(each, held_from_ms=ends[0])
-            if (ends := _ends_ms(each)) and ends[1] - ends[0] < nearly_ms
+            if (ends := _ends_ms(each))
+            and ends[1] - ends[0] < nearly_ms
+            and (ends[0] != ends[1] or asked_s > SLACK_S)
             else each
             for each in results
         ]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
+from difflib import get_close_matches
 
 import msgspec
 
@@ -252,8 +253,12 @@ class Topics:
         if (to := self._moved().get(name)) is not None:
             line = f"topic {name} has moved to {to}; ask its master (--iad {to})"
             return SendReport(peer, TopicReport(id_, ok=False, message=line))
-        known = ", ".join(sorted(self._entries)[:8]) or "none"
-        line = f"no topic {name} is kept here; those that are: {known}"
+        known = sorted(self._entries)
+        line = f"no topic {name} is kept here; those that are: {', '.join(known[:8]) or 'none'}"
+        if len(known) > 8:
+            line += f" and {len(known) - 8} more"
+            if alike := get_close_matches(name, known, 1):
+                line += f"; did you mean {alike[0]}?"
         return SendReport(peer, TopicReport(id_, ok=False, message=line[:512]))
 
     def _begin(self, topic: Topic, progress: Progress, now: float) -> Instructions:

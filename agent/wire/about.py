@@ -70,9 +70,9 @@ class About(WireStruct, frozen=True, omit_defaults=True):
 
 
 class ServiceInfo(WireStruct, frozen=True, omit_defaults=True):
-    """A service that the client may query: the one channel that it gives (empty: all), its
-    objective and rate if they were negotiated, and its areas, without those below others of
-    them, at most 1,024."""
+    """A service that the client may query: the one channel that it gives (empty: all), the
+    percentile, latency and rate that each IAD keeps if they were negotiated, and its areas, without
+    those below others of them, at most 1,024."""
 
     name: Name
     capability: Annotated[str, Meta(pattern=r"^([a-z][a-z0-9_]{0,31})?$(?!\n)")] = ""

@@ -142,7 +142,8 @@ def fleet() -> None:
     "--buckets",
     type=click.IntRange(1, 2_000),
     metavar="N",
-    help="In place of readings: minimum, mean and maximum of each of N parts of the window.",
+    help="In place of readings: minimum, mean and maximum of about N parts of the window, at round "
+    "times.",
 )
 @answer_timeout("")
 @SERVICE

@@ -14,6 +14,7 @@ from fleet.cli.options import (
     PARALLEL,
     SHARE,
     YES,
+    at_least_one,
     hosts_options,
 )
 
@@ -27,6 +28,7 @@ SERIAL = click.option(
     type=SHARE,
     default="25%",
     show_default=True,
+    callback=at_least_one,
     help="Nodes out of service at a time: a number, or a part of all.",
 )
 

@@ -123,8 +123,11 @@ def list_(folder: Folder, as_json: bool) -> int:
 
         print(msgspec.json.encode(found).decode())
         return exits.DONE
-    from fleet.terminal.screen import console, plain_table, show_table
+    from fleet.terminal.screen import console, line, plain_table, show_table
 
+    if not found:
+        line(console(), "no images; fleet image build makes one")
+        return exits.DONE
     table = plain_table("image", "model", "suite", "release", "MiB", left=4)
     for each in found:
         table.add_row(each.image, each.model, each.suite, each.release, str(each.bytes >> 20))

@@ -21,6 +21,7 @@ from fleet.cli.options import (
     TIMEOUT,
     YES,
     Parsed,
+    at_least_one,
     hosts_options,
     patience,
 )
@@ -366,6 +367,7 @@ def pull(
     type=SHARE,
     default="1",
     show_default=True,
+    callback=at_least_one,
     help="Nodes out of service at a time: a number, or a part of all such as 25%.",
 )
 @click.option(

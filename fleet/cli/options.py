@@ -14,6 +14,7 @@ from fleet.cli import completion
 
 if TYPE_CHECKING:
     from fleet.inventory.folder import Folder
+    from fleet.rollout.rollout import Share
 
 # As the wire's `Text`, which is not imported for the sake of --help.
 MAX_TEXT = 512
@@ -145,6 +146,15 @@ INTERVAL = Parsed("duration", _units("parse_interval"))
 AGO = Parsed("duration", _units("parse_ago"))
 TIMEOUT = Parsed("duration", _units("parse_timeout"))
 SHARE = Parsed("hosts", _share)
+
+
+def at_least_one(_context: click.Context, _parameter: click.Parameter, value: Share) -> Share:
+    """With none at a time nothing would ever be done."""
+    if not value.value:
+        raise click.BadParameter("write 1 or more, or a part of all such as 25%")
+    return value
+
+
 SLO = Parsed("objective", _units("parse_slo"))
 
 CHANNELS = click.option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
@@ -18,7 +19,7 @@ from agent.wire.emulation import PROFILES
 from fleet.common import exits
 from fleet.demo import alerts, asking, ending, load, topics
 from fleet.demo.options import Options
-from fleet.demo.story import Story, comparison, verdict
+from fleet.demo.story import Story, busy, comparison, verdict
 from fleet.query import running
 from fleet.simulation.layout import PRELOAD_ROWS, FleetLayout, building_fleet
 from fleet.simulation.measures import ClassSummary
@@ -30,6 +31,8 @@ from fleet.testbed.processes import holders, in_words
 from fleet.testbed.run_folder import RunFolderError, run_folder
 from fleet.testbed.testbed import Testbed, TestbedError
 
+# A query in virtual time under both policies, on one slow core.
+SIMULATED_S: Final = 0.002
 DETAILS: Final = "details.txt"
 RESULTS: Final = "results.json"
 
@@ -210,19 +213,23 @@ def _under_load(
     story.step("Keep the promise when everybody asks at once")
     story.say(
         f"{options.rate_per_s:g} questions a second, first come, first served (FIFO); then the "
-        "same with the most urgent first (EDFQ). This takes "
-        f"{2 * options.seconds + min(load.MAX_WARM_UP_S, options.seconds / 2):.0f} s."
+        "same with the most urgent first (EDFQ). Takes "
+        f"{2 * options.seconds + min(load.MAX_WARM_UP_S, options.seconds / 2):.0f} s, then some "
+        f"{max(1.0, options.virtual_queries * SIMULATED_S):.0f} s to simulate."
     )
     trace = load.record(bed.plan, options)
     addresses = {iad.name: bed.public(iad.name) for iad in bed.plan.iads}
     with LoadGenerator(addresses) as generator:
         load.warm_up(bed, generator, options, show, look)
         real = load.compare(bed, generator, trace, options, show, look)
+    load_average = os.getloadavg()[0]  # before the simulation adds to it
     virtual = load.virtual(bed.plan, options, show)
     of_real, of_virtual = (_by_policy(runs) for runs in (real, virtual))
     for row in comparison(of_real, of_virtual):
         story.copy(row)
     story.say(verdict(of_virtual))
+    if said := busy(of_real, load_average, len(os.sched_getaffinity(0))):
+        story.say(said)
     if lacking := sum(each.not_complete for runs in of_real.values() for each in runs):
         story.say(f"{lacking} answers here lacked a room, and count as not in time.")
     return real, virtual

@@ -22,6 +22,7 @@ QUESTIONS: Final = {
     "2": "one room of each owner",
     "3": "every room",
 }
+PROMISED: Final = 0.99
 ROW: Final = "{:<29}{:>8}{:>7}{:>7}  {:<13}{}"
 
 
@@ -93,6 +94,17 @@ def verdict(virtual: Runs) -> str:
         for policy, of in missed.items()
     ]
     return f"The promise was 99 of 100. Simulated, {', '.join(said)}."
+
+
+def busy(real: Runs, load: float, cores: int) -> str:
+    """A sentence about why EDFQ missed the promise here; empty if it kept it. `load`: processes
+    that ran or waited for one of the `cores`."""
+    if all(each.within_slo >= PROMISED for each in real["edfq"]):
+        return ""
+    why = "so few questions vary"
+    if load > cores:
+        why = f"this machine was busy (load {load:.1f} on {cores} core{'s' * (cores != 1)})"
+    return f"Rely on the simulation: {why}."
 
 
 def _share(summary: ClassSummary) -> str:

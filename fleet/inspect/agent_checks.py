@@ -13,6 +13,8 @@ from fleet.query.topic_screen import is_healthy
 
 MANY_RESTARTS: Final = 3
 MANY_WAITING: Final = 1_000
+# Of a node that its master does not know: it never came, or nobody told the master of it.
+UNHEARD: Final = "its master has not heard from it yet"
 CONFIGURATION: Final = "/etc/sanderling/"
 UNREACHABLE: Final = ("dead", "refused", "lost")
 
@@ -128,18 +130,22 @@ def _files(seen: HostSeen) -> Iterator[Finding]:
 def _joined(seen: HostSeen) -> Iterator[Finding]:
     if seen.host.node is None or seen.iad is None or seen.iad.status is None:
         return
-    state = seen.node.state if seen.node else "unknown to it"
+    state = seen.node.state if seen.node else UNHEARD
     if state == "live":
         return
     unit = seen.unit
     if seen.error is not None:
-        yield _finding(seen, "error", "not_live", f"its master says: {state}")
+        yield _finding(seen, "error", "not_live", _says(state))
     elif unit is None or unit.active == "active":
         yield from _why_not_joined(seen, state, unit)
 
 
+def _says(state: str) -> str:
+    return state if state == UNHEARD else f"its master says: {state}"
+
+
 def _why_not_joined(seen: HostSeen, state: str, unit: Unit | None) -> Iterator[Finding]:
-    what, remedy = f"its master says: {state}", f"`fleet logs tail --limit {seen.name}`"
+    what, remedy = _says(state), f"`fleet logs tail --limit {seen.name}`"
     if unit is not None:
         what += ", though its agent runs"
     entries = seen.diagnosis.agent.get(seen.unit_name, ()) if seen.diagnosis else ()

@@ -187,7 +187,7 @@ def show_services(terminal: Console, services: Sequence[ServiceInfo]) -> None:
         line(terminal, "no services")
         return
     table = plain_table(
-        "service", "gives", "objective", "areas", left=4, folds=("service", "areas")
+        "service", "gives", "terms of each IAD", "areas", left=4, folds=("service", "areas")
     )
     for each in services:
         more = len(each.areas) - NAMED_AREAS

@@ -109,7 +109,10 @@ class Asker(Struct, frozen=True):
             return report
         found = [each for each in report.clones if device in (each.clone.device, each.topic)]
         if not found:
-            return exits.fail(f"{device} has no clone here; see fleet clone list", exits.FAILED)
+            known = [each.clone.device for each in report.clones]
+            near = [each for each in known if each.endswith(f"/{device}")]
+            hint = f"did you mean {near[0]}?" if near else "see fleet clone list"
+            return exits.fail(f"{device} has no clone here; {hint}", exits.FAILED)
         if self.as_json:
             replies.write_json(CloneReport(report.id, ok=True, clones=tuple(found)))
         else:

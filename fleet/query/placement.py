@@ -11,11 +11,13 @@ from msgspec import Struct
 
 from agent.client import NoReplyError, Operator
 from agent.net.keys import KeyFiles
+from agent.placement.gossip import IDLE_S, LASTS
 from agent.placement.view import View, named
 from agent.placement.world import PlacementError
 from agent.wire.handover import MoveUnit
 from agent.wire.placement import (
     ApplyPlan,
+    KnownFacts,
     Mode,
     PinUnit,
     PlacementReport,
@@ -220,7 +222,7 @@ class Asker(Struct, frozen=True):
             report = self._ask(ShowPlacement("show"))
             if isinstance(report, int) or time.monotonic() >= until:
                 return report
-            if not any(each.silent for each in report.known):
+            if not any(each.silent or _is_old(each) for each in report.known):
                 return report
             time.sleep(LOOK_S / 2)
 
@@ -254,6 +256,11 @@ def _left(report: PlacementReport, iad: str) -> str:
     last = [m.trouble for m in report.moves if m.unit == named(left[0]) and m.trouble]
     why += f"; {last[-1]}" if last else ""
     return f"{iad} still has {len(left)} unit{'s' * (len(left) != 1)}: {why}"
+
+
+def _is_old(known: KnownFacts) -> bool:
+    """Whether that master was idle, and may tell something newer now that it is looked at."""
+    return known.age_s > LASTS * min(known.facts.next_s, IDLE_S)
 
 
 def view_of(report: PlacementReport, model: Colocation | None = None) -> View:

@@ -57,7 +57,7 @@ def show_pool(screen: Console, service: Service) -> None:
     """A service and its members."""
     text = f"{service.id}: {service.capability or 'all'}, owned by {service.owner}"
     if service.terms is not None:
-        text += f", {_asked(service.terms)}"
+        text += f", each IAD {_asked(service.terms)}"
     if service.redundant:
         text += ", redundant"
     line(screen, text)

@@ -130,12 +130,12 @@ def publish(
         return exits.fail(f"{lists[0]} is a list; an attribute is one value", exits.USAGE)
     try:
         with Client(master, keys) as client:
-            client.publish(name, attributes, patience_s=patience_s)
+            note = client.publish(name, attributes, patience_s=patience_s)
     except PublishError as error:
         return exits.fail(f"refused: {error}", exits.REFUSED)
     except (NoReplyError, ValueError) as error:
         return replies.fail(error, f"{master} is none to a message for a topic", "public")
-    screen.line(screen.console(), f"published to topic {name}")
+    screen.line(screen.console(), f"published to topic {name}{f'; {note}' if note else ''}")
     return exits.DONE
 
 

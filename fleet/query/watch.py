@@ -42,6 +42,7 @@ MAX_ALERTS_SHOWN: Final = 4
 # A round is marked if it arrives this much after it was due; smaller clock differences are
 # harmless.
 LATE_S: Final = 5.0
+DEFAULT_SLO: Final = Slo(99.0, 500.0)  # as in `Client.watch`
 
 
 class Options(Struct, frozen=True):
@@ -73,13 +74,13 @@ class Tally(Struct):
     missed: int = 0
     refused: int = 0
     empty: int = 0
-    partial: int = 0  # with SLOs met: more time would not bring the missing areas
+    partial: int = 0  # in time: more time would not bring the missing areas
     late: Answer | None = None  # the first that lacks areas which more time might bring
 
-    def take(self, answer: Answer) -> None:
+    def take(self, answer: Answer, slo: Slo = DEFAULT_SLO) -> None:
         """One more round."""
         self.rounds += 1
-        self.missed += (how := _how(answer)) == "missed"
+        self.missed += (how := _how(answer, slo)) == "missed"
         self.refused += how == "refused"
         self.partial += how == "partial"
         self.empty += how == "empty"
@@ -176,7 +177,7 @@ def _follow(rounds: Rounds, options: Options, tally: Tally, to: tuple[Console, C
         there, wrong = words.apart(each.answer, options.slo, options.channels, options.service)
         for_nothing = there is None and not tally.rounds and options.resume is None
         known = each if there is None else replace(each, answer=there)
-        tally.take(known.answer)  # before it is shown: Ctrl-C may follow at once
+        tally.take(known.answer, options.slo)  # before it is shown: Ctrl-C may follow at once
         if options.as_json:
             replies.write_json(each)
         if for_nothing:
@@ -184,15 +185,17 @@ def _follow(rounds: Rounds, options: Options, tally: Tally, to: tuple[Console, C
         for text in remarks.new(wrong, words.not_held(known.answer, window_s)):
             screen.line(err, text, style="yellow")
         if not options.as_json:
-            for drawn in round_lines(known, time.time()):
+            for drawn in round_lines(known, time.time(), options.slo):
                 screen.line(out, drawn)
     return exits.DONE
 
 
-def _how(answer: Answer) -> Literal["kept", "missed", "partial", "empty", "refused"]:
+def _how(answer: Answer, slo: Slo) -> Literal["kept", "missed", "partial", "empty", "refused"]:
     """How a round stands to its SLO."""
     if answer.status == "refused":
         return "refused"
+    if answer.elapsed_ms > slo.latency_ms:
+        return "missed"
     if screen.is_empty(answer):
         return "empty"
     if screen.is_timeless(answer):
@@ -222,20 +225,20 @@ def header() -> str:
     return ROUND.format("round", "window's end", "areas", "time", "SLO").rstrip()
 
 
-def round_lines(each: Round, now_s: float) -> list[Text]:
+def round_lines(each: Round, now_s: float, slo: Slo = DEFAULT_SLO) -> list[Text]:
     """One line for a round, its areas below it, and the missing ones. It arrived at `now_s` by the
     wall clock."""
     answer = each.answer
     end = datetime.fromtimestamp(each.end_ms / 1e3).astimezone()
     coverage = f"{answer.coverage.answered}/{answer.coverage.asked}"
-    slo, names = _how(answer), names_in(answer)
+    how, names = _how(answer, slo), names_in(answer)
     head = Text(
         ROUND.format(
-            each.number, f"{end:%d %b %H:%M:%S}", coverage, format_ms(answer.elapsed_ms), slo
+            each.number, f"{end:%d %b %H:%M:%S}", coverage, format_ms(answer.elapsed_ms), how
         ).rstrip()
     )
-    colour = {"kept": "green", "refused": "red"}.get(slo, "yellow")
-    head.stylize(colour, len(head) - len(slo))
+    colour = {"kept": "green", "refused": "red"}.get(how, "yellow")
+    head.stylize(colour, len(head) - len(how))
     lag_s = 0.0 if each.alerts else LAG_S
     late_s = now_s - each.end_ms / 1e3 - lag_s - answer.elapsed_ms / 1e3
     if late_s > LATE_S:

@@ -122,6 +122,8 @@ def _left_undone(folder: Folder, chosen: Sequence[HostOf], release: str) -> list
 def deploy(folder: Folder, fleet: Inventory, chosen: Sequence[HostOf], options: Options) -> int:
     """Deploy to `chosen`; returns the exit status."""
     _require_stored(folder, options.release)
+    if not folder.keys.is_dir():
+        raise exits.CommandError(f"there are no keys in {folder.keys}; fleet keys init makes them")
     store = Store(folder)
     begun_s = time.monotonic()
     locals_ = [local.plan(folder, fleet, host, store) for host in chosen if host.is_local]

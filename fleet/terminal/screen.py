@@ -395,9 +395,11 @@ def status_line(answer: Answer, slo: Slo) -> Text:
     kept = "within its SLO" if answer.slo_met else "over its SLO"
     if answer.status == "partial":
         if is_timeless(answer):
+            is_late = answer.elapsed_ms > slo.latency_ms
+            late = f", SLO missed ({format_slo(slo)})" if is_late else ""
             text.append(
                 f": {answer.coverage.answered} of {answer.coverage.asked} areas in "
-                f"{format_ms(answer.elapsed_ms)}; more time would not bring the others",
+                f"{format_ms(answer.elapsed_ms)}{late}; more time would not bring the others",
                 style="not bold default",
             )
             return text

@@ -132,10 +132,14 @@ class SensorQuality:
     def __init__(self, channels: Sequence[Ranged], limits: Sequence[Limits]) -> None:
         """The range of `channels`, as given by the driver, applies to raw values; `limits`, in the
         same order, apply to calibrated ones."""
-        pairs = zip(channels, limits, strict=True)
-        self._checks = [
-            (channel.low, channel.high, ChannelCheck(limit)) for channel, limit in pairs
-        ]
+        self._ranges = [(channel.low, channel.high) for channel in channels]
+        self._limits = tuple(limits)
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """Forget the readings so far: the next one does not follow from them."""
+        pairs = zip(self._ranges, self._limits, strict=True)
+        self._checks = [(low, high, ChannelCheck(limits)) for (low, high), limits in pairs]
 
     def check(
         self, time_s: float, raw: Sequence[float], values: Sequence[float]

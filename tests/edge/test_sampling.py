@@ -25,7 +25,7 @@ from agent.edge.sampling.sensor import Sensor, StoredChannel
 from agent.edge.timebase import TimeBase
 from agent.wire.messages import Series
 from sensors.base import Channel, ChecksumError, Reading, SensorError
-from sensors.quality.flags import CHECKSUM, NO_RESPONSE, OUT_OF_RANGE
+from sensors.quality.flags import CHECKSUM, NO_RESPONSE, OUT_OF_RANGE, SPIKE
 from sensors.quality.limits import limits_for
 
 START_S = 1_700_000_000.0
@@ -209,6 +209,16 @@ def test_a_fault_is_an_event_when_it_begins_and_when_it_is_over(tmp_path: Path) 
     assert began.time_ms == round((START_S + 50.0 + 100.0) * 1000)
     assert ended.time_ms == began.time_ms + 2000
     bench.history.close()
+
+
+def test_a_recording_that_begins_again_has_not_jumped(tmp_path: Path) -> None:
+    rows = [Reading((20.0, 40.0), 11), Reading((20.0, 40.0), 12), Reading((50.0, 40.0), 13)]
+    bench = Bench(tmp_path / "h.sqlite", *rows, Reading((-9.0, 40.0), 11))
+    bench.run()
+    assert [happening.text for happening in bench.happenings] == ["spike: 50 celsius"]
+    series = bench.series("temperature")
+    assert series is not None
+    assert list(series.quality["temperature"].numbers()) == [0, 0, SPIKE, 0]
 
 
 def test_preloaded_readings_end_one_interval_before_the_first_live_one(tmp_path: Path) -> None:

@@ -154,6 +154,17 @@ def test_in_a_settled_market_what_nobody_offers_is_said_at_once():
     assert "no IADs offer" in market.report().message
 
 
+def test_where_only_others_offer_it_they_are_named():
+    market = building(3)
+    market.perform(market.buyer.load([], 0.0))
+    market.run(STARTING_S)
+    market.ask(request(only=("iad9",)))
+    said = market.report().message
+    assert said.startswith("iad9 does not offer temperature there; iad1, iad2, iad3 do")
+    market.ask(request(only=("iad9",), areas=("b2",)))
+    assert market.report().message == "iad9 does not offer temperature there, nor does any other"
+
+
 def test_an_iad_that_is_just_registering_is_added():
     market = building(2)
     market.perform(market.buyer.load([], 0.0))
@@ -460,7 +471,9 @@ def test_only_the_owner_changes_a_service():
         DropService("x", "other"),
     ):
         market.ask(wanted)
-        assert "does not own a service other" in market.report().message
+        assert "does not own a service other; ask the master" in market.report().message
+    market.ask(DropService("x", "climat"))
+    assert market.report().message == "iad0 does not own a service climat; did you mean climate?"
 
 
 def test_a_restarted_owner_goes_on_telling():

@@ -90,6 +90,31 @@ def test_a_silent_master_does_not_count_but_is_shown():
     assert gossip.known(10_000.0) == []
 
 
+def test_masters_that_were_idle_are_not_silent_until_they_had_time_to_tell():
+    gossip = Gossip("a", 1, 0.0)
+    gossip.heard(told(), 1.0)
+    now = 5_000.0  # long idle, and still known
+    for idle_s in range(0, 5_000, 5):
+        assert gossip.due(["b"], False, idle_s) == []
+    assert [each.silent for each in gossip.known(now)] == [False]
+    gossip.wake(now)
+    assert gossip.due(["b"], False, now) == ["b"]
+    assert gossip.fresh(now) == {}  # nothing is placed there meanwhile
+    assert [each.silent for each in gossip.known(now + 5.0)] == [False]
+    gossip.heard(told(number=2), now + 6.0)
+    assert [each.silent for each in gossip.known(now + 6.0 + LASTS * ACTIVE)] == [False]
+    assert [each.silent for each in gossip.known(now + 6.5 + LASTS * ACTIVE)] == [True]
+
+
+def test_a_master_that_tells_nothing_though_this_one_is_awake_is_silent():
+    gossip = Gossip("a", 1, 0.0)
+    gossip.heard(told(), 1.0)
+    gossip.due(["b"], False, 100.0)
+    gossip.wake(100.0)
+    assert [each.silent for each in gossip.known(100.0 + LASTS * ACTIVE)] == [False]
+    assert [each.silent for each in gossip.known(100.5 + LASTS * ACTIVE)] == [True]
+
+
 def test_a_master_that_lost_its_disk_counts_again():
     gossip = Gossip("a", 1, 0.0)
     gossip.heard(told(epoch=9), 0.0)

@@ -134,6 +134,10 @@ def test_names_that_are_not_known_come_with_the_nearest():
         view.unit("home:xyz")
     with pytest.raises(PlacementError, match=r"^no master iad22 is known here; did you mean iad2"):
         view.master("iad22")
+    there = View([facts("iad1"), facts("iad3"), facts("iad2")])
+    says = r"^no master iad4 is known .*; did you mean iad.\? iad1 moves units only to iad2, iad3$"
+    with pytest.raises(PlacementError, match=says):
+        there.master("iad4")
     with pytest.raises(PlacementError, match=r"^master iad9 is silent, and takes no units$"):
         view.master("iad9", ["iad9"])
     both = View([facts("iad1", topics=(COMFORT,), homes=(HomeFacts("comfort", {}),))])

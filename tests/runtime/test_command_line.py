@@ -13,6 +13,7 @@ import pytest
 
 from agent import entry_points
 from agent.client import Operator
+from agent.runtime.command_line import PURPOSES
 from fleet.testbed.processes import agent_command
 
 AGENTS = {
@@ -74,6 +75,7 @@ def test_help(agent: str) -> None:
     assert (status, err) == (0, "")
     assert out.startswith(f"usage: {agent} --config FILE ")
     assert "--exit-on-stdin-eof" in out
+    assert PURPOSES[agent] in out.splitlines()
 
 
 def test_version(agent: str) -> None:

@@ -36,9 +36,19 @@ def test_three_hours_of_thirty_days_are_told(result):
 
 @pytest.mark.parametrize(
     ("first_s", "asked_s", "told"),
-    [(-539, 600.0, True), (-540, 600.0, False), (-5_399, 6_000.0, True), (-5_400, 6_000.0, False)],
+    [
+        *(
+            (-539, 600.0, True),
+            (-540, 600.0, False),
+            (-5_399, 6_000.0, True),
+            (-5_400, 6_000.0, False),
+        ),
+        *((-2, 60.0, True), (-14, 60.0, True), (-15, 60.0, False), (-1, 3.0, False)),
+    ],
 )
-def test_a_minute_or_a_tenth_of_the_window_may_be_lacking(first_s, asked_s, told):
+def test_a_minute_or_a_tenth_of_the_window_may_be_lacking_and_of_a_short_one_most(
+    first_s, asked_s, told
+):
     assert (held(series(first_s, 0), asked_s) is not None) == told
 
 

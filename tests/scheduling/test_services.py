@@ -80,15 +80,27 @@ def test_a_misspelt_service_is_told_from_those_that_the_client_may_ask(rig):
     )
 
 
-def test_whoever_names_no_service_is_not_told_of_one_by_name():
+def test_whoever_names_no_service_is_told_of_those_that_he_may_query():
     rig = QueryRig(())
     rig.ask("b1")
     rig.do(service(("iad4", "b1/f4"), name="climate"), 0.0)
     rig.ask("b1")
     assert [answer.message for answer in rig.answers] == [
         "no service is named, and there is no default here: see `fleet service list`",
-        "no service is named, and there is no default here, 1 other: see `fleet service list`",
+        (
+            "no service is named, and there is no default here: name one with --service: climate "
+            "(`fleet services` lists them)"
+        ),
     ]
+    for name in ("a", "b", "c", "secret"):
+        rig.do(service(("iad4", "b1/f4"), name=name), 0.0)
+    rig.ask("b1", sender=Sender("client", "lab", ("default", "a", "c")))
+    rig.ask("b1", sender=Sender("client", "lab", ("default",)))
+    rig.ask("b1")
+    some, none, many = (answer.message for answer in rig.answers[2:])
+    assert some.endswith(": a, c (`fleet services` lists them)")
+    assert none.endswith("here, 5 others: see `fleet service list`")
+    assert many.endswith(": a, b, c, climate and 1 more (`fleet services` lists them)")
 
 
 def test_one_other_service_is_counted_as_one(rig):

@@ -357,6 +357,10 @@ def test_what_cannot_be_created_is_one_clear_line():
         "no topic nots is kept here; those that are: none",
     )
     assert len(world.topics) == 0
+    for n in range(9):
+        world.create(Topic(f"floor{n}"))
+    world.create(Topic("means"))
+    assert world.remove("mean").message.endswith("floor7 and 2 more; did you mean means?")
 
 
 def test_the_number_of_topics_is_bounded():

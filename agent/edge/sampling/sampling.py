@@ -105,6 +105,7 @@ class Sampler:
         self._names = tuple([channel.name for channel in sensor.channels])
         limits = [channel.limits for channel in sensor.channels]
         self._quality = SensorQuality(sensor.driver.channels, limits)
+        self._source_ms = 0  # when the latest reading of a replay was recorded
         self._missing = (NAN,) * len(self._names)
         self._why = ""  # reason of the latest missing reading
         self._failures = 0  # in a row
@@ -164,6 +165,10 @@ class Sampler:
     def _sample(
         self, time_ms: int, monotonic_ms: int, synchronised: bool, reading: Reading
     ) -> Sample:
+        if (source_ms := reading.source_time_ms) is not None:
+            if source_ms < self._source_ms:  # a recording begins again: its first row is no jump
+                self._quality.begin_again()
+            self._source_ms = source_ms
         raw = reading.values
         values = self._sensor.calibrate(raw) if self._calibrated else raw
         at_s = monotonic_ms / 1000
@@ -179,7 +184,7 @@ class Sampler:
             monotonic_ms,
             synchronised,
             values,
-            reading.source_time_ms,
+            source_ms,
             reading.age_ms,
             flags if any(flags) else (),
             raw if self._calibrated else None,

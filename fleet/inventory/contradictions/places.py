@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import itertools
+import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -12,6 +13,7 @@ from fleet.inventory.model import Iad, Inventory, Master
 from fleet.inventory.parties import HostOf, hosts
 
 SSHD: Final = 22
+DOTTED: Final = re.compile(r"[0-9]+(\.[0-9]+){3}")  # no host is called so
 PORTS: Final = ("public_port", "nodes_port", "operator_port")
 
 
@@ -64,7 +66,11 @@ def _form(host: HostOf) -> Iterator[str]:
     keys = ("address",) if host.node else ("address", "listen", "nodes_address")
     for key in keys:
         address = getattr(host.entry, key)
-        if address is None or ":" not in address:
+        if address is None:
+            continue
+        if ":" not in address:
+            if DOTTED.fullmatch(address) and not _is_address(address):
+                yield f"{host.name}: {key} is {address}, which is no IPv4 address"
             continue
         name, _, port = address.rpartition(":")
         if ":" not in name:

@@ -34,20 +34,31 @@ def check(fleet: Inventory) -> Iterator[str]:
         yield from _refused(f"group {group.name}", group.sensor)
 
 
+def channels_of(sensor: EdgeSensor) -> tuple[str, ...]:
+    """The channels that its driver would give, by their configured names; SensorError. Of a file
+    that is on the host, all that it may have."""
+    # This machine's own devices say nothing about the host's.
+    driver = open_driver(
+        sensor.driver,
+        sensor.options,
+        CONFIGURATION,
+        sensor.interval_s,
+        checking=True,
+        leave="machine",
+    )
+    try:
+        named = {name: channel.name for name, channel in sensor.channels.items()}
+        return tuple([named.get(c.name, "") or c.name for c in driver.channels])
+    finally:
+        driver.close()
+
+
 def _refused(where: str, sensors: Sequence[EdgeSensor]) -> Iterator[str]:
     yield from _unknown_drivers(where, sensors)
     for sensor in sensors:
         if sensor.driver in DRIVERS:
             try:
-                # This machine's own devices say nothing about the host's.
-                open_driver(
-                    sensor.driver,
-                    sensor.options,
-                    CONFIGURATION,
-                    sensor.interval_s,
-                    checking=True,
-                    leave="machine",
-                ).close()
+                channels_of(sensor)
             except SensorError as error:
                 named = f"sensor {sensor.name}: " if sensor.name else ""
                 yield f"{where}: {named}{error}"

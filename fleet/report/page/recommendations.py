@@ -63,10 +63,15 @@ def _objectives(objectives: Row, deadlines: Row | None) -> Iterator[Recommendati
     for row in missed:
         asked = f"p{row['percentile']:g} ≤ {digits(row['slo_ms'])} ms"
         took = "" if row["p99_ms"] is None else f", 99 % came within {digits(row['p99_ms'])} ms"
+        remedy = "give it a looser objective, or its nodes more pods"
+        if row["p99_ms"] is not None and row["p99_ms"] <= row["slo_ms"] and row["percentile"] <= 99:
+            remedy = (
+                f"{whole(row['partial'])} answers lacked areas: use a longer window, or see which "
+                "node was missing"
+            )
         yield Recommendation(
             f"Class {plain(row['class'], 40)}",
-            f"{share(row['attainment'])} of its queries kept {asked}{took}: give it a looser "
-            "objective, or its nodes more pods.",
+            f"{share(row['attainment'])} of its queries kept {asked}{took}: {remedy}.",
             "objectives",
         )
     if objectives["nowhere"]:

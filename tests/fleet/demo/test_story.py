@@ -7,7 +7,7 @@ from rich.console import Console
 
 from agent.wire.messages import Answer, Coverage, Missing
 from fleet.demo.asking import told
-from fleet.demo.story import Story, comparison, verdict
+from fleet.demo.story import Story, busy, comparison, verdict
 from fleet.simulation.measures import ClassSummary
 
 
@@ -36,6 +36,16 @@ def test_the_verdict_names_who_missed_it():
         "The promise was 99 of 100. Simulated, FIFO misses it for one room of the slowest owner, "
         "EDFQ keeps it for all."
     )
+
+
+def test_where_the_machine_was_too_busy_for_edfq_the_simulation_counts():
+    runs = {"fifo": [summary("1.2", 0.5)], "edfq": [summary("1.1", 1.0), summary("1.2", 0.99)]}
+    assert busy(runs, 11.94, 2) == ""
+    runs["edfq"][1] = summary("1.2", 0.989)
+    assert busy(runs, 11.94, 2) == (
+        "Rely on the simulation: this machine was busy (load 11.9 on 2 cores)."
+    )
+    assert busy(runs, 1.2, 2) == "Rely on the simulation: so few questions vary."
 
 
 def test_an_answer_without_a_room_says_which_and_why():

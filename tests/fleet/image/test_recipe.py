@@ -10,8 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.wire.config import parse
+from fleet.cli.commands import run
+from fleet.common import exits, toml
 from fleet.image import assemble, layers, recipe
 from fleet.image.layers import Layer, Library, PlanError, Recipe
+from tests.fleet.keys.rig import inventory
 
 FIXTURES = sorted((Path(__file__).parent / "fixtures").glob("*.toml"))
 MODELS = ["pi3", "pi4", "zero2w"]
@@ -103,3 +106,12 @@ def test_a_layer_is_in_a_file_of_its_name(tmp_path):
     (tmp_path / "layers/a.toml").write_text('name = "b"\ndescription = ""\n')
     with pytest.raises(PlanError, match=r"call the file b\.toml"):
         layers.read_library(tmp_path)
+
+
+def test_without_an_image_the_list_says_how_to_make_one(tmp_path, monkeypatch, capsys):
+    (tmp_path / "fleet.toml").write_text(toml.dump(inventory()))
+    monkeypatch.chdir(tmp_path)
+    assert run(["image", "list"]) == exits.DONE
+    assert capsys.readouterr().out == "no images; fleet image build makes one\n"
+    assert run(["image", "list", "--json"]) == exits.DONE
+    assert capsys.readouterr().out == "[]\n"

@@ -225,6 +225,8 @@ def test_wrong_usage_is_one_line_and_status_2(site, fleet):
         (["logs", "tail", "--since", "long ago"], "neither how long ago"),
         (["logs", "tail", "--unit", "a;b"], "no name of a unit"),
         (["reboot", "--serial", "0.5", "--yes"], "write 4 or 25%"),
+        (["reboot", "--serial", "0", "--yes"], "write 1 or more"),
+        (["deploy", "--serial", "0%", "--dry"], "write 1 or more"),
         (["reboot"], "give --yes"),
         (
             ["status", "--operator", "tcp://127.0.0.1:1", "--iad", "iad4"],

@@ -89,7 +89,7 @@ SENSORS = st.lists(
     ),
     max_size=2,
 )
-SOUND_TRIGGERS = st.sampled_from([[], [{"name": "hot", "condition": "temperature > 30"}]])
+SOUND_TRIGGERS = st.sampled_from([[], [{"name": "hot", "condition": "humidity > 30"}]])
 TRIGGERS = SOUND_TRIGGERS | st.lists(
     st.fixed_dictionaries(
         {"name": st.sampled_from(["a", "b"]), "condition": st.sampled_from(["co2 > 9", "max(x)"])},

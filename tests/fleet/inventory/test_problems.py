@@ -147,6 +147,11 @@ def test_nothing_of_this_machine_is_asked_about_a_hosts_sensor(sensor):
             f'groups = ["sensing"]\n{HOT}{HOT}',
             "iad1/n2: two triggers are called hot: give one of them another name",
         ),
+        (
+            'driver = "synthetic"',
+            'driver = "synthetic"\n[[group.trigger]]\nname = "hot"\ncondition = "temprature > 3"',
+            "iad1/n1: trigger hot: no sensor here has a channel temprature; did you mean temp",
+        ),
         # people
         ('roles = ["client"]', 'roles = ["client"]\nssh_keys = ["ssh-dss A"]', "is no public SSH"),
         (
@@ -203,6 +208,11 @@ def test_nothing_of_this_machine_is_asked_about_a_hosts_sensor(sensor):
         ("10.2.0.10", "10.1.0.10", "iad1/master and iad2/master have the same address"),
         ("10.1.1.2", "10.1.1.2:2222", "write 10.1.1.2, and port = 2222 if that is where its sshd"),
         ('"10.1.0.10"', '"fe80::1"', "iad1/master: address is fe80::1; agents speak IPv4"),
+        (
+            "10.1.1.2",
+            "192.168.1.300",
+            "iad1/n2: address is 192.168.1.300, which is no IPv4 address",
+        ),
         ("10.1.1.2", "10:1:1", "address is 10:1:1, which is no IPv6 address"),
         (
             '"10.1.0.10"',

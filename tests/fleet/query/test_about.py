@@ -106,9 +106,9 @@ def test_services_are_a_row_each():
         ServiceInfo("warm", "temperature", 99.5, 500.0, 20.0, ("b1/f4",)),
     ]
     assert printed(about.show_services, services) == [
-        "service  gives        objective       areas",
-        "default  all          –               b1, b2, b3 and 2 more",
-        "warm     temperature  p99.5 ≤ 500 ms  b1/f4",
+        "service  gives        terms of each IAD  areas",
+        "default  all          –                  b1, b2, b3 and 2 more",
+        "warm     temperature  p99.5 ≤ 500 ms     b1/f4",
     ]
     assert printed(about.show_services, ()) == ["no services"]
 

@@ -108,6 +108,7 @@ def test_clones_of_a_master_that_is_alone(tmp_path, capsys):
         assert "iad1/n1" in ask("list").out
         assert "it may leave its IAD" in ask("show", "iad1/n1").out
         assert "see fleet clone list" in ask("show", "iad1/n2", status=1).err
+        assert ask("show", "n1", status=1).err.endswith("; did you mean iad1/n1?\n")
         assert ask("remove", "iad1/n1").out == "iad1/n1 has no clone any more\n"
         node.socket.close()
     finally:

@@ -56,7 +56,7 @@ def test_a_report_is_a_table_of_steps_and_the_pool() -> None:
         "step       IAD   asked                 outcome",
         "discover   –     –                     2 IADs offer temperature there",
         "negotiate  iad1  20/s, p99.5 ≤ 800 ms  accepted",
-        "climate: temperature, owned by iad1, 20/s, p99.5 ≤ 800 ms, redundant",
+        "climate: temperature, owned by iad1, each IAD 20/s, p99.5 ≤ 800 ms, redundant",
         "IAD     tasks/s  areas                           address",
         "iad1    20       b1/r1, b1/r2, b1/r3 and 1 more  tcp://127.0.0.1:5700",
         "portal  –        only schedules                  tcp://127.0.0.1:5710",

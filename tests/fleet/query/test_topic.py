@@ -146,6 +146,8 @@ def test_a_topic_of_a_master_from_its_creation_to_its_end(tmp_path, capsys):
         assert "no processor cuont here; there are aggregate, anomaly, comfort_index" in refused
         published = ask("publish", "notes", "vote=3", "area=b1/f4", "--master", master.public).out
         assert published == "published to topic notes\n"
+        published = ask("publish", "note", "vote=3", "--master", master.public).out
+        assert published.startswith("published to topic note; it is not kept here, and is dropped ")
         refused = ask("publish", "notes", "kind=3", "--master", master.public, status=3).err
         assert refused == (
             "fleet: refused: attributes: kind is set by the master; take another name\n"

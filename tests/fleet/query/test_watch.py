@@ -3,8 +3,10 @@
 import json
 import signal
 import subprocess
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from agent.client import Operator
 from agent.wire.messages import (
@@ -167,6 +169,19 @@ def test_a_round_whose_other_areas_no_time_would_bring_missed_no_slo() -> None:
     assert summary_line(tally, Slo(99.0, 500.0), 1) == (
         "1 round, none missed p99 ≤ 500 ms, 1 partial: more time would not bring the others"
     )
+
+
+@pytest.mark.parametrize("reason", ["no_node", "no_data"])
+def test_a_round_over_its_slo_missed_it_whatever_it_lacks(reason: Any) -> None:
+    gaps = (Missing("b9", reason),)
+    answer = Answer("w.1", "partial", 1_304.0, False, Coverage(0, 1), missing=gaps)
+    slo, tally = Slo(99.0, 1_000.0), Tally()
+    head, *_ = round_lines(Round("w", 1, 0, 0, 1, answer), 2.1, slo)
+    assert head.plain.endswith("missed")
+    tally.take(answer, slo)
+    assert summary_line(tally, slo, 1) == "1 round, 1 missed the SLO (p99 ≤ 1000 ms)"
+    tally.take(replace(answer, elapsed_ms=900.0), slo)
+    assert summary_line(tally, slo, 2).startswith("2 rounds, 1 missed the SLO (p99 ≤ 1000 ms), 1 ")
 
 
 def test_a_round_that_came_long_after_it_was_due_is_late() -> None:

@@ -195,6 +195,11 @@ def test_an_infeasible_slo_says_what_can_be_kept(ask: Ask) -> None:
         (answer(ROOM, elapsed_ms=501.0), 0, "complete: 1 of 1 areas in 501 ms, over its SLO"),
         (answer(ROOM, gap("b2", "timeout")), 1, "partial: 1 of 2 areas in 40 ms, SLO missed"),
         (answer(ROOM, gap("b2", "no_data")), 1, "more time would not bring the others"),
+        (
+            answer(ROOM, gap("b2", "no_data"), elapsed_ms=501.0),
+            1,
+            "501 ms, SLO missed (p99 ≤ 500 ms); more time would not bring the others",
+        ),
         (answer(gap("b2", "no_data")), 1, "empty: "),
     ],
 )

@@ -77,6 +77,19 @@ def test_an_objective_that_was_missed_says_what_would_be_kept():
     ]
 
 
+def test_where_answers_were_fast_but_lacked_areas_no_looser_objective_helps():
+    fast = {**missed(p99_ms=498.0), "attainment": 0.958, "partial": 17}
+    found = {"compared": False, "by_policy": [], "missed": [fast], "nowhere": 0}
+    assert said(objectives=found) == [
+        (
+            "Class live: 95.8 % of its queries kept p99 ≤ 500 ms, 99 % came within 498 ms: 17 "
+            "answers lacked areas: use a longer window, or see which node was missing."
+        )
+    ]
+    found["missed"] = [{**fast, "percentile": 99.9}]  # its tail may be late
+    assert said(objectives=found)[0].endswith("give it a looser objective, or its nodes more pods.")
+
+
 def test_of_policies_that_were_compared_only_the_best_is_to_be_mended():
     found = {
         "compared": True,

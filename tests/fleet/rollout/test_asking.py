@@ -33,6 +33,15 @@ def test_the_plan_comes_before_the_question(asked, tmp_path, capsys):
     assert not (tmp_path / "masters").exists()
 
 
+@pytest.mark.parametrize("how", ["--dry", "--yes"])
+def test_before_there_are_keys_it_says_how_to_make_them(how, tmp_path, monkeypatch, capsys):
+    (tmp_path / "fleet.toml").write_text(toml.dump(inventory(local=True)))
+    monkeypatch.chdir(tmp_path)
+    assert run([*MASTERS, how]) != exits.DONE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == f"fleet: there are no keys in {tmp_path / 'keys'}; fleet keys init makes them"
+
+
 def test_several_hosts_are_counted(asked):
     assert run([*MASTERS]) == exits.NOTHING
     assert asked[0].endswith(" changes to 2 hosts of iad4, iad5?")
