@@ -14,13 +14,14 @@ import threading
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
+from agent.gateway.area_shares import AreaShares
 from agent.runtime import sqlite
 from agent.runtime.console import Say
 from agent.runtime.sqlite import BrokenFileError
@@ -48,7 +49,7 @@ COMMIT;
 MAX_IN_MEMORY: Final = 256
 MAX_READ: Final = 1_000
 MAX_PAGE_BYTES: Final = 1 << 20
-MAX_RAISED: Final = 10_000
+MAX_RAISED: Final = 1_000
 # A node may name any triggers, and begin any number of histories, but only in its own areas.
 MAX_RAISED_OF_AREA: Final = 64
 TRIM_EVERY: Final = 64
@@ -165,19 +166,30 @@ class AlertLog:
         (self._oldest,) = self._file.execute(
             "SELECT coalesce(min(position), ?) FROM logged", (self._newest + 1,)
         ).fetchone()
-        self._raised = {
-            key: _raised(body)
-            for key, body in self._file.execute("SELECT key, body FROM raised ORDER BY position")
-        }
+        self._load_raised()
         row = self._file.execute("SELECT id, after FROM subscription").fetchone()
         self._place = None if row is None else Place(*row)
-        # What is raised now, the longest first; one for each area, whatever number of nodes.
-        self.raised = _shown(self._raised.values())
         if self._broken:
             # Cursors of readers are behind it, so each is told.
             self._newest = self._now_ms() // 1_000
             self._oldest = self._newest + 1
             self.append(None, Loss(f"the log of alerts was broken and began anew: {self._broken}"))
+
+    def _load_raised(self) -> None:
+        """An earlier version kept more of them."""
+        self._raised: dict[str, Raised] = {}
+        self._shares = AreaShares()
+        gone: list[tuple[str]] = []
+        rows = self._file.execute("SELECT key, body FROM raised ORDER BY position")
+        for key, body in rows.fetchall():
+            changes = self._places_for(key, _raised(body), set())
+            gone += [(each,) for each, raised in changes.items() if raised is None]
+            self._note(changes)
+        self._rows = tuple(self._raised.values())
+        self._shown = self._rows, _shown(self._rows)
+        if gone:
+            with suppress(OSError), _transaction(self._file):
+                self._file.executemany("DELETE FROM raised WHERE key = ?", gone)
 
     def close(self) -> None:
         """Close the file; nothing can be read or written then."""
@@ -219,7 +231,7 @@ class AlertLog:
             self._oldest = max(self._oldest, oldest)
             if changes:
                 self._note(changes)
-                self.raised = _shown(self._raised.values())
+                self._rows = tuple(self._raised.values())
             self._recent = (*self._recent[1 - MAX_IN_MEMORY :], entry)
             if after is not None and self._place is not None:
                 self._place = Place(self._place.id, after)
@@ -260,31 +272,52 @@ class AlertLog:
 
     def _note(self, changes: Mapping[str, Raised | None]) -> None:
         for key, raised in changes.items():
-            if raised is None:
-                self._raised.pop(key, None)
-            else:
-                self._raised[key] = raised
+            if (former := self._raised.pop(key, None)) is not None:
+                self._shares.remove(former.iad, former.area, key)
+            if raised is not None:
+                self._raised[key] = raised  # the newest comes last, as in the file
+                self._shares.add(raised.iad, raised.area, key)
 
     def _changes(self, entry: Logged) -> dict[str, Raised | None]:
-        """New values of raised alerts, by key, None for one that goes. A new one takes the place of
-        the oldest of an area that has too many."""
-        change = raised_by(entry)
-        if change is None:
-            return {}
-        key, raised = change
-        if raised is None or key in self._raised:
+        """New values of raised alerts, by key, None for one that goes: also for those that are too
+        old. O(what goes), and O(areas) if there are too many."""
+        too_old = set[str]()
+        for key, each in self._raised.items():
+            if each.received_ms >= entry.received_ms - self._longest_ms:
+                break
+            too_old.add(key)
+        changes: dict[str, Raised | None] = dict.fromkeys(too_old)
+        if (change := raised_by(entry)) is not None:
+            key, raised = change
+            if raised is not None:
+                changes |= self._places_for(key, raised, too_old)
+            elif key in self._raised:
+                changes[key] = None
+        return changes
+
+    def _places_for(self, key: str, raised: Raised, gone: set[str]) -> dict[str, Raised | None]:
+        """It takes the place of the oldest of an area that has too many; if all are too many, of
+        the oldest of those that have most. `gone` go anyway."""
+        if key in self._raised:
             return {key: raised}
-        if len(self._raised) >= MAX_RAISED:
-            return {}
-        same = [
-            other
-            for other, each in self._raised.items()
-            if (each.iad, each.area) == (raised.iad, raised.area)
-        ]
-        gone = same[:1] if len(same) >= MAX_RAISED_OF_AREA else []
-        return {**dict.fromkeys(gone), key: raised}
+        count, oldest = self._shares.in_area(raised.iad, raised.area)
+        if count >= MAX_RAISED_OF_AREA:
+            return {oldest: None, key: raised}
+        if len(self._raised) - len(gone) >= MAX_RAISED:
+            return {self._shares.oldest_of_largest(raised.iad, raised.area): None, key: raised}
+        return {key: raised}
 
     # --- reading --------------------------------------------------------------------------------
+
+    @property
+    def raised(self) -> tuple[Raised, ...]:
+        """What is raised now, the longest first; one for each area, whatever number of nodes. The
+        same object until that changes; for any thread, without waiting for the disk."""
+        rows, (of, shown) = self._rows, self._shown
+        if of is not rows:
+            shown = _shown(rows)
+            self._shown = rows, shown
+        return shown
 
     @property
     def newest(self) -> int:

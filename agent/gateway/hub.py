@@ -16,7 +16,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from agent.gateway import frames
-from agent.gateway.alert_log import AlertLog, Logged, wall_ms
+from agent.gateway.alert_log import AlertLog, Logged, Raised, wall_ms
 from agent.gateway.deadlines import Deadlines
 from agent.gateway.frames import Frame, Link, Snapshot, Source
 from agent.gateway.outputs.base import Listener
@@ -100,7 +100,8 @@ class Hub:
         self._snapshot: _Making[Frame] | None = None
         self._rooms_json: _Making[bytes] | None = None
         self._alert_frames: dict[int, Frame] = {}
-        self._raised_frame: tuple[tuple[int, AskedRaised | None], Frame] | None = None
+        self._raised: tuple[tuple[Raised, ...], AskedRaised | None, list[RaisedNow]] | None = None
+        self._raised_frame: tuple[list[RaisedNow], Frame] | None = None
         self._changes: dict[int, Frame] = {}
         self._changes_version = -1
 
@@ -164,8 +165,13 @@ class Hub:
         return "" if room is None else room.name
 
     def raised(self) -> list[RaisedNow]:
-        """Alerts that are raised now; for any thread."""
-        return raised_now(self._alerts.raised, self._asked_raised)
+        """Alerts that are raised now, put together once for all until that changes; for any
+        thread."""
+        logged, asked = self._alerts.raised, self._asked_raised
+        made = self._raised
+        if made is None or made[0] is not logged or made[1] is not asked:
+            made = self._raised = logged, asked, raised_now(logged, asked)
+        return made[2]
 
     def _begin(self) -> None:
         self.heard.clear()
@@ -316,9 +322,9 @@ class Hub:
 
     def raised_frame(self) -> Frame:
         """Alerts that are raised now, made once for all."""
-        key = self._alerts.newest, self._asked_raised
-        if self._raised_frame is None or self._raised_frame[0] != key:
-            self._raised_frame = key, frames.raised_frame(self.raised())
+        raised = self.raised()
+        if self._raised_frame is None or self._raised_frame[0] is not raised:
+            self._raised_frame = raised, frames.raised_frame(raised)
         return self._raised_frame[1]
 
 

@@ -24,6 +24,8 @@ KEEP_ALIVE_S: Final = 15.0
 # A reader that takes nothing for so long is let go; it resumes when it comes again.
 PATIENCE_S: Final = 60.0
 ALERTS_AT_ONCE: Final = 100
+# The list of all that is raised follows alerts at most so often.
+RAISED_EVERY_S: Final = 1.0
 RETRY: Final = Frame(b"retry: 2000\n\n")
 NEWEST_ID: Final = 2**53
 
@@ -54,6 +56,8 @@ class _Stream:
         self._packing = Packing() if takes_gzip else None
         self._version = self._shape = -1
         self._source = gateway.hub.source
+        self._raised_due = False
+        self._raised_from_s = 0.0  # not before, by the loop's clock
         self._wake = asyncio.Event()
 
     async def serve(self, _scope: Scope, receive: Receive, send: Send) -> None:
@@ -97,11 +101,13 @@ class _Stream:
             if due:
                 await self._send(send, b"", due)
                 continue
+            wait_s = self._raised_from_s - loop.time() if self._raised_due else KEEP_ALIVE_S
             try:
-                async with asyncio.timeout(KEEP_ALIVE_S):
+                async with asyncio.timeout(wait_s):
                     await self._wake.wait()
             except TimeoutError:
-                await self._send(send, b"", [Frame(frames.KEEP_ALIVE)])
+                if not self._raised_due:
+                    await self._send(send, b"", [Frame(frames.KEEP_ALIVE)])
         if not gone.done():
             end = self._packing.end if self._packing is not None else b""
             await send({"type": "http.response.body", "body": end, "more_body": False})
@@ -135,6 +141,10 @@ class _Stream:
         if entries:
             self._position = entries[-1].position
             due += [hub.alert_frame(each) for each in entries]
+            self._raised_due = True
+        now_s = asyncio.get_running_loop().time()
+        if self._raised_due and now_s >= self._raised_from_s:
+            self._raised_due, self._raised_from_s = False, now_s + RAISED_EVERY_S
             due.append(hub.raised_frame())
         return due
 

@@ -62,6 +62,76 @@ def test_a_node_that_raises_without_end_takes_its_areas_places_only(opened, monk
     assert sorted((each.area, each.trigger) for each in opened().raised) == kept
 
 
+def areas(log):
+    return [each.area for each in log.raised]
+
+
+def test_a_node_that_fills_all_places_loses_its_own_oldest(opened, monkeypatch):
+    """It may begin a history for each alert, and invent names below its own area."""
+    monkeypatch.setattr(module, "MAX_RAISED", 8)
+    log = opened()
+    log.append(notification(1, area="b1/f1/r1", history="honest"))
+    for number in range(20):
+        log.append(notification(number, area=f"b1/f9/r{number}", history=f"h{number}"))
+    log.append(notification(2, area="b1/f2/r1", history="late"))
+    log.append(notification(3, area="b2/f1/r1", history="other house"))
+    kept = ["b1/f1/r1", *[f"b1/f9/r{number}" for number in range(15, 20)], "b1/f2/r1", "b2/f1/r1"]
+    assert areas(log) == kept
+    assert areas(opened()) == kept
+    for area in kept[:-1]:
+        history = {"b1/f1/r1": "honest", "b1/f2/r1": "late"}.get(area, f"h{area[7:]}")
+        opened().append(notification(9, kind="cleared", area=area, history=history))
+    assert areas(opened()) == ["b2/f1/r1"], "each has its place until it is over"
+
+
+def test_an_iad_that_fills_all_places_loses_its_own_oldest(opened, monkeypatch):
+    monkeypatch.setattr(module, "MAX_RAISED", 4)
+    log = opened()
+    for number in range(9):
+        told = notification(number, area=f"b1/r{number}")
+        iad = "honest" if number < 2 else "evil"
+        log.append(type(told)(told.origin, number, {**told.attributes, "iad": iad}))
+    assert [(each.iad, each.area) for each in log.raised] == [
+        ("honest", "b1/r0"), ("honest", "b1/r1"), ("evil", "b1/r7"), ("evil", "b1/r8"),
+    ]  # fmt: skip
+
+
+def test_the_places_that_an_earlier_version_gave_are_taken_back(opened, monkeypatch):
+    log = opened()
+    for number in range(10):
+        log.append(notification(number, area=f"b1/r{number}", at_ms=number))
+    monkeypatch.setattr(module, "MAX_RAISED", 4)
+    kept = [f"b1/r{number}" for number in range(6, 10)]
+    assert areas(opened()) == kept
+    monkeypatch.undo()
+    assert areas(opened()) == kept, "they are gone from the file"
+
+
+def test_what_is_raised_for_longer_than_alerts_are_kept_is_so_no_more(opened):
+    now_ms = [1]
+    log = opened(days=1.0, now_ms=lambda: now_ms[0])
+    for number in range(3):
+        log.append(notification(number, area=f"b1/r{number}"))
+    now_ms[0] = module.DAY_MS
+    log.append(notification(9, area="b1/r1", at_ms=9))  # again
+    now_ms[0] += 2
+    log.append(notification(4, area="b1/r4", at_ms=10))
+    assert areas(log) == ["b1/r1", "b1/r4"]
+    log = opened(days=1.0, now_ms=lambda: now_ms[0])
+    assert areas(log) == ["b1/r1", "b1/r4"]
+
+
+def test_what_is_raised_is_sorted_once_for_all_readers(opened):
+    log = opened()
+    log.append(notification(1, at_ms=9))
+    first = log.raised
+    log.append(notification(2, kind="cleared", area="b1/r9"))
+    assert log.raised is first, "nothing changed"
+    log.append(notification(3, area="b1/r2", at_ms=7))
+    assert areas(log) == ["b1/r2", "b1/r1"]
+    assert log.raised is log.raised
+
+
 def test_what_is_older_than_memory_comes_from_the_disk(opened, monkeypatch):
     monkeypatch.setattr(module, "MAX_IN_MEMORY", 2)
     log = opened()

@@ -55,6 +55,24 @@ def test_a_stream_begins_with_all_and_goes_on_with_what_changes(started, fleet):
         assert [each["area"] for each in raised] == ["b1/f1/r002"]
 
 
+@pytest.mark.parametrize("every_s", [3_600.0, 0.05])
+def test_what_is_raised_follows_a_burst_of_alerts_once(started, fleet, monkeypatch, every_s):
+    monkeypatch.setattr(stream, "ALERTS_AT_ONCE", 1)
+    monkeypatch.setattr(stream, "RAISED_EVERY_S", every_s)
+    with Reader(started, started.viewer) as events:
+        events.until("snapshot", lambda told: told["source"]["state"] == "up")
+        for number in range(20):
+            fleet.raise_alert("b1/f1/r002", trigger=f"t{number}")
+        if every_s < 1.0:
+            last = events.until("raised", lambda told: len(told["raised"]) == 20)
+            assert last.name == "raised", "what is raised after the last alert comes, too"
+            return
+        names = [events.until("alert").name]
+        while names.count("alert") < 20:
+            names.append(next(events).name)
+        assert names.count("raised") == 1
+
+
 def test_a_compressed_stream_is_the_same(started, fleet):
     with Reader(started, started.viewer, Accept_Encoding="gzip") as events:
         assert events.unpack is not None

@@ -26,6 +26,8 @@ KEEP_ALIVE_S: Final = 30
 CLOSING_S: Final = 1.0
 # Of what a broker may send here; it is one word.
 MAX_PACKET: Final = 16_384
+# Acknowledgements that may wait for a broker that sends and does not read.
+MAX_UNSENT: Final = 1_000
 # As many as a broker takes unless it says otherwise.
 IN_FLIGHT: Final = 20
 FAILURE: Final = 128  # reason codes from here on
@@ -48,6 +50,10 @@ class Broker(NamedTuple):
 
     def __repr__(self) -> str:
         return f"<broker {self.host}:{self.port}>"  # never the password
+
+
+class _TooMuchError(Exception):
+    """The broker sends what this client would have to hold; the text says what."""
 
 
 class Session:
@@ -76,6 +82,7 @@ class Session:
         client.on_disconnect = self._on_disconnect
         client.on_publish = self._on_publish
         client.on_message = self._on_message
+        _bound_packets(client)
         self._numbers: dict[int, int] = {}  # by paho's
         self._early: dict[int, str] = {}
         # Beyond what the broker takes at a time; the caller bounds how many wait.
@@ -142,13 +149,25 @@ class Session:
             waits.poll(wait_s * 1e3)
         try:
             self._client.loop_read()
+            self._require_bounds()
             if self._client.want_write():
                 self._client.loop_write()
             self._client.loop_misc()
+        except _TooMuchError as error:
+            self._end(f"the broker sends {error}")
         except Exception as error:  # noqa: BLE001 - a broker's nonsense, which paho does not expect
             self._end(f"the broker sends what is no MQTT: {_one_line(error)}")
         if self._client.socket() is None:
             self._end("the connection was cut")
+
+    def _require_bounds(self) -> None:
+        """_TooMuchError if paho holds what no broker may make it hold."""
+        client = self._client
+        # It keeps each until the broker releases it; what is subscribed to here has QoS 1.
+        if client._in_messages:  # noqa: SLF001 - there is no public way
+            raise _TooMuchError("a message of QoS 2, which nobody subscribed to")
+        if len(client._out_packet) > MAX_UNSENT:  # noqa: SLF001 - there is no public way
+            raise _TooMuchError(f"more, and does not read {MAX_UNSENT:,} packets")
 
     def publish(self, message: Publish) -> None:
         """Hand a message over."""
@@ -174,6 +193,8 @@ class Session:
                 self.turn(left_s)
         with suppress(OSError, ValueError):
             self._client.disconnect()
+        if (left := self._client.socket()) is not None:
+            left.close()  # the broker reads nothing
         self._end("closed")
 
     # --- paho's callbacks, in the same thread ----------------------------------------------------
@@ -218,6 +239,20 @@ class Session:
         if not self._ended:
             self._ended = True
             self.events.append(Disconnected(why))
+
+
+def _bound_packets(client: Client) -> None:
+    """What it reads from raises _TooMuchError when the packet that arrives is too long: paho would
+    collect any length, whatever was told to the broker."""
+    receive = client._sock_recv  # noqa: SLF001 - there is no public way
+
+    def receive_bounded(size: int) -> bytes:
+        length = client._in_packet["remaining_length"]  # noqa: SLF001 - there is no public way
+        if length > MAX_PACKET:
+            raise _TooMuchError(f"a packet of more than {MAX_PACKET:,} bytes")
+        return receive(size)
+
+    client._sock_recv = receive_bounded  # type: ignore[assignment,method-assign]  # noqa: SLF001
 
 
 def _recording(context: ssl.SSLContext, made: list[ssl.SSLSocket]) -> ssl.SSLContext:

@@ -10,12 +10,14 @@ import threading
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from paho.mqtt.client import Client
 
 from agent.gateway.outputs import mqtt_events as e
+from agent.gateway.outputs import mqtt_session
 from agent.gateway.outputs.alert_line import AlertLine
 from agent.gateway.outputs.home_assistant import Discovery
 from agent.gateway.outputs.mqtt_publisher import MqttPublisher
-from agent.gateway.outputs.mqtt_session import Broker, Session
+from agent.gateway.outputs.mqtt_session import MAX_PACKET, Broker, Session
 from agent.gateway.outputs.state_pace import Rules
 from agent.gateway.outputs.topics import Topics
 from agent.runtime.retrying import Retrying
@@ -100,6 +102,47 @@ def session_with(listener, sent, is_version_5):
     session.close(orderly=False)
     thread.join()
     return session.events
+
+
+TOO_LONG = "the broker sends a packet of more than 16,384 bytes"
+
+
+def message(payload, number=None, kind=0x30):
+    """A message of MQTT 3.1.1."""
+    topic = DISCOVERY.status.encode()
+    named = struct.pack(">H", len(topic)) + topic
+    return packet(kind, named + (b"" if number is None else struct.pack(">H", number)) + payload)
+
+
+@pytest.mark.parametrize(
+    ("sent", "why"),
+    [
+        # The first bytes of a packet of 256 MiB.
+        (b"\x30\xff\xff\xff\x7f" + b"x" * 100, TOO_LONG),
+        (message(b"x" * MAX_PACKET), TOO_LONG),
+        # Without a release it would be kept for ever.
+        (message(b"x", 1, 0x34) + message(b"online") * 9, "a message of QoS 2"),
+    ],
+)
+def test_what_a_broker_would_make_the_client_hold_ends_the_session(listener, sent, why):
+    _, *heard, last = session_with(listener, sent, is_version_5=False)
+    assert heard == []
+    assert why in last.why
+
+
+def test_the_largest_packet_is_heard(listener):
+    sent = message(b"x" * (MAX_PACKET - 22))
+    _, heard, _ = session_with(listener, sent, is_version_5=False)
+    assert len(heard.payload) == MAX_PACKET - 22
+
+
+def test_a_broker_that_sends_and_does_not_read_ends_the_session(listener, monkeypatch):
+    """An acknowledgement would wait for each message."""
+    monkeypatch.setattr(mqtt_session, "MAX_UNSENT", 10)
+    monkeypatch.setattr(Client, "loop_write", lambda _: 0)  # nothing leaves
+    sent = b"".join(message(b"x", number, 0x32) for number in range(1, 30))
+    *_, last = session_with(listener, sent, is_version_5=False)
+    assert "does not read" in last.why
 
 
 def check(listener, generator, machine):
