@@ -12,7 +12,7 @@ from fleet.report.page import findings
 from fleet.report.page.page import PAGE, PICTURES
 from fleet.report.page.shown import Shown
 from tests.fleet.report.reading import Page
-from tests.fleet.report.samples import write_sample
+from tests.fleet.report.samples import sample, write_sample
 
 pytestmark = pytest.mark.long
 
@@ -81,13 +81,6 @@ def test_sums_at_the_top_are_those_of_the_file(folder, page):
     assert [int(n["value"]) for n in found] == expected
 
 
-def test_a_move_by_hand_is_asked_for(folder):
-    cells = re.findall(r"<td>\s*(\w+)\s*</td>", (folder / PAGE).read_text())
-    assert "asked" in cells
-    assert "plan" not in cells
-    assert {row["reason"] for row in rows_of(folder, "move_effects")} == {"plan"}
-
-
 def test_days_of_climate_sum_up_the_file(folder, page):
     ((_, rows),) = [t for t in page.tables if t[0] == "climate_days"]
     known = rows_of(folder, "climate_days")
@@ -147,6 +140,16 @@ def test_without_anything_the_page_says_so(spark, tmp_path):
     assert "There were no queries in this time." in page.text
     assert "There are no readings of this time." in page.text
     assert "Nothing was quarantined." in page.text
+
+
+def test_a_move_by_hand_is_asked_for(spark, tmp_path):
+    rows = sample()
+    by_hand = [(*row[:8], "plan", *row[9:]) for row in rows["moved"]]
+    tables = {"moved": by_hand, "move_effects": rows["move_effects"]}
+    write_sample(spark, tmp_path, tables | {"contents": rows["contents"]})
+    cells = re.findall(r"<td>\s*(\w+)\s*</td>", (tmp_path / PAGE).read_text())
+    assert cells.count("asked") == len(by_hand) + len(rows["move_effects"])
+    assert "plan" not in cells
 
 
 def asked(policy, name, queries, kept, refused=0):
