@@ -40,7 +40,7 @@ class AttemptLimit:
     ) -> socket.socket:
         """As `socket.create_connection`; TimeoutError if the time is up then."""
         made = socket.create_connection(address, timeout, source_address)
-        # TLS takes the file descriptor away from the socket that it wraps, before its handshake.
+        # TLS takes the file descriptor away from the socket that it wraps.
         self._made = made.dup()
         if self.is_over:
             made.close()

@@ -12,6 +12,7 @@ from functools import partial
 
 import pytest
 
+from agent.net.attempt_limit import AttemptLimit
 from agent.net.http_poster import Poster, Request
 from agent.runtime.disk_writer import DiskWriterThread
 from agent.runtime.retrying import Answered
@@ -96,6 +97,18 @@ def test_a_byte_now_and_then_does_not_make_it_longer(tls, begin):
                     connection.sendall(b"2")
         thread.close()
         assert told == [Answered(0, "no answer within 0.3 s")]
+
+
+def test_a_connection_that_tls_has_taken_over_is_cut():
+    """TLS makes another socket of the same file descriptor."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        AttemptLimit(0.1) as limit,
+        socket.socket(fileno=limit.connect(server.getsockname()).detach()) as taken,
+    ):
+        taken.settimeout(PATIENCE_S)
+        assert taken.recv(1) == b""
+        assert limit.is_over
 
 
 def test_a_server_that_does_not_speak_tls(receiver):
