@@ -15,6 +15,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from agent.gateway.area_shares import AreaShares
+from agent.gateway.log_bounds import Bounds, Kept, gap_among
 from agent.runtime import sqlite
 from agent.runtime.console import Say
 from agent.runtime.sqlite import BrokenFileError
@@ -52,7 +54,7 @@ MAX_PAGE_BYTES: Final = 1 << 20
 MAX_RAISED: Final = 1_000
 # A node may name any triggers, and begin any number of histories, but only in its own areas.
 MAX_RAISED_OF_AREA: Final = 64
-TRIM_EVERY: Final = 64
+MAX_BYTES: Final = 256 << 20
 DAY_MS: Final = 86_400_000
 TOPIC: Final = "topic"  # the attribute that masters set on messages of topics, and on no alert
 
@@ -113,13 +115,18 @@ def is_alert(entry: Logged) -> bool:
     return entry.notification is None or TOPIC not in entry.notification.attributes
 
 
+def _is_message(body: bytes) -> bool:
+    return not is_alert(Logged(0, 0, _body(body).notification))
+
+
 def wall_ms() -> int:
     """Milliseconds since 1970 UTC."""
     return time.time_ns() // 1_000_000
 
 
 class AlertLog:
-    """The log at `path`, bounded by `most` entries and `days`. For any thread.
+    """The log at `path`, bounded by `most` entries, `most_bytes` and `days`; messages of topics
+    have at most half, and go first. For any thread.
 
     `append` raises OSError if the disk takes nothing; nothing has changed then. A broken file is
     put aside, and the log begins anew, behind the positions of the former one, with a loss.
@@ -131,15 +138,15 @@ class AlertLog:
         say: Say,
         *,
         most: int = 100_000,
+        most_bytes: int = MAX_BYTES,
         days: float = 30.0,
         now_ms: Callable[[], int] = wall_ms,
     ) -> None:
-        self._most = most
         self._longest_ms = round(days * DAY_MS)
+        self._bounds = Bounds(most, most_bytes, self._longest_ms, _is_message)
         self._now_ms = now_ms
         self._lock = threading.Lock()
         self._listeners: list[Callable[[], None]] = []
-        self._since_trim = 0
         self._broken = ""
         self._newest = 0
         self._oldest = 1
@@ -148,7 +155,7 @@ class AlertLog:
             self._broken = why
             say(f"the log of alerts is broken ({why}) and kept as {aside}; a new one begins\n")
 
-        self._holder, self._file, _ = sqlite.open_alone(
+        self._holder, self._file, self._kept = sqlite.open_alone(
             str(path), _prepare, broken, f"{path} is in use by another gateway", any_thread=True
         )
         self._load()
@@ -162,7 +169,8 @@ class AlertLog:
             (MAX_IN_MEMORY,),
         ).fetchall()
         # Replaced as a whole, so that who reads it needs no lock, and never waits for the disk.
-        self._recent = tuple([_logged(row) for row in reversed(rows)])
+        whole = takewhile(lambda at: rows[at][0] == rows[0][0] - at, range(len(rows)))  # no gap
+        self._recent = tuple([_logged(rows[at]) for at in reversed(list(whole))])
         (self._oldest,) = self._file.execute(
             "SELECT coalesce(min(position), ?) FROM logged", (self._newest + 1,)
         ).fetchone()
@@ -224,11 +232,14 @@ class AlertLog:
             now_ms = self._now_ms()
             entry = Logged(self._newest + 1, now_ms, notification, loss)
             changes = self._changes(entry)
+            body = _encode(_Body(notification, loss))
+            kept = self._kept.plus(1, len(body), is_message=not is_alert(entry))
             with _transaction(self._file):
-                self._write(entry, changes, after)
-                oldest = self._trim(now_ms)
+                self._write(entry, body, changes, after)
+                kept = self._bounds.trim(self._file, kept, entry.position, now_ms)
+            self._kept = kept
             self._newest = entry.position
-            self._oldest = max(self._oldest, oldest)
+            self._oldest = max(self._oldest, kept.oldest)
             if changes:
                 self._note(changes)
                 self._rows = tuple(self._raised.values())
@@ -240,11 +251,10 @@ class AlertLog:
         return entry.position
 
     def _write(
-        self, entry: Logged, changes: Mapping[str, Raised | None], after: int | None
+        self, entry: Logged, body: bytes, changes: Mapping[str, Raised | None], after: int | None
     ) -> None:
         self._file.execute(
-            "INSERT INTO logged VALUES (?, ?, ?)",
-            (entry.position, entry.received_ms, _encode(_Body(entry.notification, entry.loss))),
+            "INSERT INTO logged VALUES (?, ?, ?)", (entry.position, entry.received_ms, body)
         )
         for key, raised in changes.items():
             if raised is None:
@@ -256,19 +266,6 @@ class AlertLog:
                 )
         if after is not None:
             self._file.execute("UPDATE subscription SET after = ?", (after,))
-
-    def _trim(self, now_ms: int) -> int:
-        """Delete what is beyond the bounds; the oldest position that is left."""
-        self._since_trim += 1
-        if self._since_trim < TRIM_EVERY and self._newest - self._oldest < self._most:
-            return self._oldest
-        self._since_trim = 0
-        self._file.execute(
-            "DELETE FROM logged WHERE position <= ? OR received_ms < ?",
-            (self._newest + 1 - self._most, now_ms - self._longest_ms),
-        )
-        (oldest,) = self._file.execute("SELECT min(position) FROM logged").fetchone()
-        return int(oldest)
 
     def _note(self, changes: Mapping[str, Raised | None]) -> None:
         for key, raised in changes.items():
@@ -366,7 +363,12 @@ class AlertLog:
             " ORDER BY position LIMIT ?",
             (after, limit),
         ).fetchall()
-        return [_logged(row) for row in rows]
+        found = [_logged(row) for row in rows]
+        if (gap := gap_among(after, [row[0] for row in rows])) is not None:
+            at, first, why = gap
+            last = found[at].position - 1
+            found.insert(at, Logged(last, found[at].received_ms, loss=Loss(why, first, last)))
+        return found[:limit]
 
     def before(self, position: int | None, limit: int = 100) -> list[Logged]:
         """Up to `limit` entries before that position, or the newest; the newest first. Together
@@ -472,12 +474,13 @@ def _logged(row: tuple[int, int, bytes]) -> Logged:
     return Logged(position, received_ms, read.notification, read.loss)
 
 
-def _prepare(file: sqlite3.Connection) -> None:
-    """Check an existing file, or fill a new one."""
+def _prepare(file: sqlite3.Connection) -> Kept:
+    """Check an existing file, or fill a new one; what is kept there."""
+    kept = Kept()
     (tables,) = file.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     if not tables:
         file.executescript(SCHEMA)
-        return
+        return kept
     (application,) = file.execute("PRAGMA application_id").fetchone()
     if application != APPLICATION_ID:
         raise OSError("it is no log of alerts")
@@ -486,8 +489,9 @@ def _prepare(file: sqlite3.Connection) -> None:
     sqlite.require_sound(file)
     try:
         for (body,) in file.execute("SELECT body FROM logged"):
-            _body(body)
+            kept = kept.plus(1, len(body), is_message=_is_message(body))
         for (body,) in file.execute("SELECT body FROM raised"):
             _raised(body)
     except msgspec.MsgspecError as error:
         raise BrokenFileError(str(error)) from None
+    return kept

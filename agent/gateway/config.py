@@ -299,7 +299,11 @@ class GatewayAlerts(Section, frozen=True):
     ] = "alerts.sqlite"
     most: Annotated[
         Count,
-        Meta(le=10_000_000, description="Entries kept; the oldest go. Messages of topics count."),
+        Meta(
+            le=10_000_000,
+            description="Entries kept, of 256 MiB at most; the oldest go. Messages of topics have "
+            "at most half, and go before alerts.",
+        ),
     ] = 100_000
     days: Annotated[Positive, Meta(le=3_650.0, description="Days for which they are kept.")] = 30.0
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 import ssl
-import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Final, NamedTuple
 
+from agent.net.attempt_limit import AttemptLimit
 from agent.runtime.retrying import Answered
 from agent.wire.webhook_config import Target
 
@@ -44,24 +43,15 @@ class Poster:
 
     def _attempt(self, request: Request) -> Answered:
         connection = self._connection()
-        # A socket time-out restarts with each byte.
-        late = threading.Event()
-        watch = threading.Timer(self._timeout_s, _cut, (connection, late))
-        watch.daemon = True
-        watch.start()
-        try:
-            connection.connect()
-            if late.is_set():
-                raise TimeoutError
-            connection.request("POST", self._target.path, request.body, request.headers)
-            return _read(connection)
-        except (OSError, HTTPException) as error:
-            if late.is_set() or isinstance(error, TimeoutError):
-                return Answered(0, f"no answer within {self._timeout_s:g} s")
-            return Answered(0, _one_line(str(error) or type(error).__name__))
-        finally:
-            watch.cancel()
-            connection.close()
+        with AttemptLimit(self._timeout_s) as limit, closing(connection):
+            connection._create_connection = limit.connect  # type: ignore[attr-defined]  # noqa: SLF001
+            try:
+                connection.request("POST", self._target.path, request.body, request.headers)
+                return _read(connection)
+            except (OSError, HTTPException) as error:
+                if limit.is_over or isinstance(error, TimeoutError):
+                    return Answered(0, f"no answer within {self._timeout_s:g} s")
+                return Answered(0, _one_line(str(error) or type(error).__name__))
 
     def _connection(self) -> HTTPConnection:
         _, host, port, _ = self._target
@@ -86,10 +76,3 @@ def _read(connection: HTTPConnection) -> Answered:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())[:MAX_LINE]
-
-
-def _cut(connection: HTTPConnection, late: threading.Event) -> None:
-    late.set()
-    if connection.sock is not None:
-        with suppress(OSError):
-            connection.sock.shutdown(socket.SHUT_RDWR)

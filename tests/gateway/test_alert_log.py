@@ -158,8 +158,103 @@ def test_the_oldest_go_and_who_did_not_have_them_is_told(opened):
     assert gap.notification is None
     assert (gap.loss.first, gap.loss.last) == (5, gap.position)
     assert first.position == gap.position + 1
-    assert 10 <= log.newest - gap.position <= 10 + module.TRIM_EVERY
+    assert log.newest - gap.position == 10
     assert log.read(gap.position)[0].loss is None, "it is told once"
+
+
+def message(number, size=0):
+    """Of a topic, from a client."""
+    told = notification(number, history="client")
+    return type(told)(
+        told.origin, 0, {"topic": "notes", **{f"a{n}": "x" * 500 for n in range(size)}}
+    )
+
+
+def kinds(log):
+    """The entries kept, as a reader from the beginning on gets them."""
+    found, after = [], 0
+    while entries := log.read(after, 7):
+        found += [
+            "gap" if each.loss else "alert" if module.is_alert(each) else "message"
+            for each in entries
+        ]
+        after = entries[-1].position
+    return found
+
+
+def test_messages_of_topics_push_no_alert_out(opened):
+    log = opened(most=10)
+    for number in range(1, 5):
+        log.append(notification(number))
+    for number in range(1, 101):
+        log.append(message(number))
+    for _ in range(2):
+        assert log.oldest == 1
+        log = opened(most=10)
+        assert kinds(log) == ["alert"] * 4 + ["gap"] + ["message"] * 5
+        [gap] = [each.loss for each in log.read(0) if each.loss]
+        assert (gap.message, gap.first, gap.last) == (
+            "95 messages of topics kept no longer", 5, 99,
+        )  # fmt: skip
+    for number in range(5, 13):
+        log.append(notification(number))
+    left = [kind for kind in kinds(log) if kind != "gap"]
+    assert left == ["alert"] * 10, "alerts have what messages leave, and may have all"
+    for number in range(13, 23):
+        log.append(notification(number))
+        log.append(message(number))
+    assert kinds(opened(most=10)).count("alert") >= 9
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 100])
+def test_each_missing_message_is_told_once_whatever_is_read_at_a_time(opened, limit):
+    log = opened(most=20)
+    for number in range(1, 101):
+        log.append(notification(number) if number % 10 == 0 else message(number))
+    log = opened(most=20)
+    positions_read, told, after = [], 0, 0
+    while entries := log.read(after, limit):
+        assert len(entries) <= limit
+        for each in entries:
+            if each.loss is None:
+                positions_read.append(each.position)
+            elif each.loss.message == "kept no longer":
+                told += each.loss.last - each.loss.first + 1
+            else:
+                told += int(each.loss.message.split()[0])
+            assert each.position >= after
+            after = each.position
+    assert positions_read == sorted(set(positions_read))
+    assert set(range(10, 101, 10)) <= set(positions_read)
+    assert told + len(positions_read) == 100
+
+
+def test_the_log_is_bounded_in_bytes_and_alerts_go_last(opened):
+    options = {"most": 1_000, "most_bytes": 20_000}
+    log = opened(**options)
+    for number in range(1, 11):
+        log.append(notification(number))
+    for number in range(1, 101):
+        log.append(message(number, 6))
+    log = opened(**options)
+    assert kinds(log).count("alert") == 10
+    assert kinds(log).count("message") == 3, "of half of it"
+    for number in range(11, 501):
+        log.append(notification(number))
+    log = opened(**options)
+    found = kinds(log)
+    assert "message" not in found
+    assert 20_000 // 200 < found.count("alert") < 20_000 // 50
+
+
+def test_each_entry_is_visited_a_bounded_number_of_times(opened):
+    read = []
+    log = opened(most=50)
+    is_message = log._bounds.is_message
+    log._bounds = log._bounds._replace(is_message=lambda body: read.append(1) or is_message(body))
+    for number in range(1, 301):
+        log.append(message(number) if number % 2 else notification(number))
+    assert 300 <= len(read) <= 600
 
 
 def test_what_is_too_old_goes(opened):
@@ -168,7 +263,7 @@ def test_what_is_too_old_goes(opened):
     for number in range(1, 4):
         log.append(notification(number))
     now_ms[0] = 2 * module.DAY_MS
-    for number in range(4, 4 + module.TRIM_EVERY):
+    for number in range(4, 6):
         log.append(notification(number))
     assert log.read(0)[0].loss.last == 3
 

@@ -12,6 +12,7 @@ from functools import partial
 
 import pytest
 
+from agent.net.attempt_limit import AttemptLimit
 from agent.net.http_poster import Poster, Request
 from agent.runtime.disk_writer import DiskWriterThread
 from agent.runtime.retrying import Answered
@@ -80,21 +81,34 @@ def test_no_answer_in_time(receiver):
     assert attempt(receiver.port, timeout_s=0.1) == Answered(0, "no answer within 0.1 s")
 
 
-def test_a_byte_now_and_then_does_not_make_it_longer():
-    """Each read would have its own timeout; all together have one."""
+@pytest.mark.parametrize(("tls", "begin"), [(False, b"HTTP/1.1 "), (True, b"\x16\x03\x03\x40\x00")])
+def test_a_byte_now_and_then_does_not_make_it_longer(tls, begin):
+    """Each read would have its own timeout, in the handshake of TLS, too; all together have one."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread, told = DiskWriterThread("webhook"), []
-        target = Target(False, "127.0.0.1", server.getsockname()[1], "/")
+        target = Target(tls, "127.0.0.1", server.getsockname()[1], "/")
         poster = Poster(target, 0.3, ssl.create_default_context)
         thread.submit(partial(poster.post, REQUEST), told.append)
         connection, _ = server.accept()
         with connection:
-            connection.sendall(b"HTTP/1.1 ")
+            connection.sendall(begin)
             while not select.select([thread.fileno], [], [], 0.05)[0]:
                 with suppress(OSError):  # its end of the connection is closed first
                     connection.sendall(b"2")
         thread.close()
         assert told == [Answered(0, "no answer within 0.3 s")]
+
+
+def test_a_connection_that_tls_has_taken_over_is_cut():
+    """TLS makes another socket of the same file descriptor."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        AttemptLimit(0.1) as limit,
+        socket.socket(fileno=limit.connect(server.getsockname()).detach()) as taken,
+    ):
+        taken.settimeout(PATIENCE_S)
+        assert taken.recv(1) == b""
+        assert limit.is_over
 
 
 def test_a_server_that_does_not_speak_tls(receiver):

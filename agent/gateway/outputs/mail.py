@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import smtplib
+import socket
 import ssl
 import time
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from email.message import EmailMessage
 from email.utils import formatdate
 from hashlib import sha256
 from random import random
-from typing import Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
 from agent.gateway.alert_log import Logged
 from agent.gateway.output_config import GatewayEmail
@@ -19,12 +20,15 @@ from agent.gateway.outputs.alert_sender import AlertSender
 from agent.gateway.outputs.alert_text import NameOf, body, subject
 from agent.gateway.outputs.base import Sources
 from agent.gateway.outputs.from_config import configured_matcher, secret_line, tls_context
+from agent.net.attempt_limit import AttemptLimit
 from agent.runtime.retrying import Answered, Retrying
 
 KIND: Final = "email"
 TOGETHER: Final = 50
 MAX_SUBJECT: Final = 200
 MAX_LINE: Final = 200
+# Of a server; those to EHLO have the most lines, a dozen or two.
+MAX_REPLY_LINES: Final = 100
 DELIVERED: Final = Answered(250, "")
 # What means the same in HTTP, by the first digit of SMTP's reply.
 TEMPORARY: Final = 503
@@ -51,6 +55,61 @@ def letter(
     return made
 
 
+class _Reply:
+    """Lines of one reply, of which a server may send so many."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._left = MAX_REPLY_LINES
+
+    def readline(self, size: int) -> bytes:
+        self._left -= 1
+        if self._left < 0:
+            raise OSError(f"a reply of more than {MAX_REPLY_LINES} lines")
+        return self._file.readline(size)
+
+    def begin(self) -> None:
+        """Another reply."""
+        self._left = MAX_REPLY_LINES
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Connection(smtplib.SMTP):
+    """Within the limit of the attempt, and with replies of bounded length."""
+
+    def __init__(self, limit: AttemptLimit, host: str, port: int, timeout_s: float) -> None:
+        self._limit = limit
+        super().__init__(host, port, timeout=timeout_s)
+
+    def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
+        return self._limit.connect((host, port), timeout)
+
+    def getreply(self) -> tuple[int, bytes]:
+        if self.file is None:
+            assert self.sock is not None
+            self.file = _Reply(self.sock.makefile("rb"))
+        self.file.begin()
+        return super().getreply()
+
+
+class _TlsConnection(smtplib.SMTP_SSL, _Connection):
+    """The same, with TLS from the start."""
+
+    def __init__(
+        self,
+        limit: AttemptLimit,
+        host: str,
+        port: int,
+        timeout_s: float,
+        context: ssl.SSLContext,
+    ) -> None:
+        self._limit = limit
+        self.context = context
+        smtplib.SMTP.__init__(self, host, port, timeout=timeout_s)
+
+
 class MailServer(NamedTuple):
     """Address, credentials, security; `context` makes the one that checks its certificate."""
 
@@ -67,26 +126,30 @@ class MailServer(NamedTuple):
 
     def send(self, message: EmailMessage) -> Answered:
         """One attempt, for a thread: it blocks."""
-        taken = False
-        try:
-            with self._connected() as server:
-                if self.user:
-                    server.login(self.user, self.password)
-                server.send_message(message)  # one recipient that takes it is enough
-                taken = True
-        except smtplib.SMTPRecipientsRefused as error:
-            return _worst([reply for reply, _ in error.recipients.values()], str(error.recipients))
-        except (OSError, smtplib.SMTPException, ValueError) as error:
-            # What goes wrong after the server's word changes nothing.
-            return DELIVERED if taken else _failed(error)
-        return DELIVERED
+        with AttemptLimit(self.timeout_s) as limit:
+            taken = False
+            try:
+                with self._connected(limit) as server:
+                    if self.user:
+                        server.login(self.user, self.password)
+                    server.send_message(message)  # one recipient that takes it is enough
+                    taken = True
+            except smtplib.SMTPRecipientsRefused as error:
+                replies = error.recipients.values()
+                return _worst([reply for reply, _ in replies], str(error.recipients))
+            except (OSError, smtplib.SMTPException, ValueError) as error:
+                # What goes wrong after the server's word changes nothing.
+                if taken:
+                    return DELIVERED
+                if limit.is_over or isinstance(error, TimeoutError):
+                    return Answered(0, f"no answer within {self.timeout_s:g} s")
+                return _failed(error)
+            return DELIVERED
 
-    def _connected(self) -> smtplib.SMTP:
+    def _connected(self, limit: AttemptLimit) -> smtplib.SMTP:
         if self.security == "tls":
-            return smtplib.SMTP_SSL(
-                self.host, self.port, timeout=self.timeout_s, context=self.context()
-            )
-        server = smtplib.SMTP(self.host, self.port, timeout=self.timeout_s)
+            return _TlsConnection(limit, self.host, self.port, self.timeout_s, self.context())
+        server = _Connection(limit, self.host, self.port, self.timeout_s)
         if self.security == "starttls":
             try:
                 server.starttls(context=self.context())

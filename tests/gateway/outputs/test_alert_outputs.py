@@ -1,16 +1,22 @@
 """Alerts to ntfy and by e-mail: each one, again until the receiver has it, also after a restart."""
 
+import contextlib
 import email
 import email.policy
 import json
+import socket
+import ssl
+import threading
 
 import pytest
 
 from agent.gateway.alert_log import Logged
 from agent.gateway.output_config import GatewayEmail, GatewayNtfy
 from agent.gateway.outputs.alert_text import body, subject
-from agent.gateway.outputs.mail import email_output
+from agent.gateway.outputs.mail import MailServer, email_output
+from agent.gateway.outputs.mail import letter as letter_about
 from agent.gateway.outputs.ntfy import ntfy_output
+from agent.runtime.retrying import Answered
 from agent.wire.config import ConfigError
 from testkit.waiting import PATIENCE_S, wait_until
 from tests.gateway.outputs.rig import Rig, room
@@ -217,6 +223,57 @@ def test_what_a_server_answers(rig, stop, word, reply, given_up):
     del server.replies[word]
     letter(server)
     wait_until(lambda: rig.alerts.cursor("email"), lambda position: position == 1)
+
+
+@pytest.fixture
+def server_by_hand():
+    """Each connection is answered by the test."""
+    with socket.create_server(("127.0.0.1", 0)) as made:
+        yield made
+
+
+@pytest.mark.parametrize("security", ["none", "tls"])
+def test_a_byte_now_and_then_does_not_make_a_mail_take_longer(server_by_hand, security):
+    """Each read would have its own time-out: in a reply, and in the handshake of TLS."""
+    message, told = letter_of_one(), []
+    sender = MailServer(
+        "127.0.0.1", server_by_hand.getsockname()[1], security, ssl.create_default_context, 0.3
+    )
+    thread = threading.Thread(target=lambda: told.append(sender.send(message)))
+    thread.start()
+    connection, _ = server_by_hand.accept()
+    record = b"\x16\x03\x03\x40\x00" if security == "tls" else b"220"
+    with connection, contextlib.suppress(OSError):  # it hangs up
+        connection.sendall(record)
+        for _ in range(int(PATIENCE_S / 0.05)):
+            connection.sendall(b"x")
+            thread.join(0.05)
+            if not thread.is_alive():
+                break
+    thread.join(PATIENCE_S)
+    assert told == [Answered(0, "no answer within 0.3 s")]
+
+
+def test_a_reply_without_end_is_not_collected(server_by_hand):
+    told = []
+    sender = MailServer(
+        "127.0.0.1", server_by_hand.getsockname()[1], "none", ssl.create_default_context, 60.0
+    )
+    thread = threading.Thread(target=lambda: told.append(sender.send(letter_of_one())))
+    thread.start()
+    connection, _ = server_by_hand.accept()
+    with connection, contextlib.suppress(OSError):  # it hangs up
+        connection.sendall(b"220-x\r\n" * 200)
+        thread.join(PATIENCE_S)
+    thread.join(PATIENCE_S)
+    [answered] = told
+    assert answered.status == 0
+    assert "a reply of more than 100 lines" in answered.line
+
+
+def letter_of_one():
+    entry = Logged(1, 1_000, notification())
+    return letter_about([entry], "a@example.com", ["b@example.com"], "home", lambda _: "")
 
 
 def test_a_hostile_attribute_begins_no_header(rig, stop):

@@ -1,0 +1,101 @@
+"""Bounds of the log of alerts: in entries, bytes and days, messages of topics before alerts."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+
+class Kept(NamedTuple):
+    """Number and bytes of the entries kept, and of the messages of topics among them. None of these
+    stands below `floor`, and nothing below `oldest`."""
+
+    entries: int = 0
+    size: int = 0
+    messages: int = 0
+    messages_size: int = 0
+    floor: int = 0
+    oldest: int = 0
+
+    def plus(self, count: int, size: int, *, is_message: bool) -> Kept:
+        """With one more; with negative numbers, one fewer."""
+        made = self._replace(entries=self.entries + count, size=self.size + size)
+        if not is_message:
+            return made
+        return made._replace(
+            messages=self.messages + count, messages_size=self.messages_size + size
+        )
+
+
+class Bounds(NamedTuple):
+    """Messages of topics have at most half of the entries and of the bytes, and go first if all
+    are too many; `is_message` says whether a body is one."""
+
+    most: int
+    most_bytes: int
+    longest_ms: int
+    is_message: Callable[[bytes], bool]
+
+    def trim(self, file: sqlite3.Connection, kept: Kept, newest: int, now_ms: int) -> Kept:
+        """Delete what is beyond the bounds, never the newest; what is kept then. Amortised O(1) an
+        entry, as each is visited once here, and once when it goes."""
+        kept = self._trim_oldest(file, self._trim_messages(file, kept, newest), newest, now_ms)
+        (oldest,) = file.execute("SELECT min(position) FROM logged").fetchone()
+        return kept._replace(oldest=oldest)
+
+    def _is_over(self, kept: Kept) -> bool:
+        return kept.entries > self.most or kept.size > self.most_bytes
+
+    def _trim_messages(self, file: sqlite3.Connection, kept: Kept, newest: int) -> Kept:
+        rows = file.execute(
+            "SELECT position, body FROM logged WHERE position >= ? AND position < ?"
+            " ORDER BY position",
+            (kept.floor, newest),
+        )
+        going: list[tuple[int]] = []
+        while kept.messages and (
+            self._is_over(kept)
+            or kept.messages > self.most // 2
+            or kept.messages_size > self.most_bytes // 2
+        ):
+            if (row := rows.fetchone()) is None:
+                break
+            position, body = row
+            kept = kept._replace(floor=position + 1)
+            if self.is_message(body):
+                going.append((position,))
+                kept = kept.plus(-1, -len(body), is_message=True)
+        rows.close()
+        file.executemany("DELETE FROM logged WHERE position = ?", going)
+        return kept
+
+    def _trim_oldest(self, file: sqlite3.Connection, kept: Kept, newest: int, now_ms: int) -> Kept:
+        rows = file.execute(
+            "SELECT position, received_ms, body FROM logged WHERE position < ? ORDER BY position",
+            (newest,),
+        )
+        last = 0
+        for position, received_ms, body in rows:
+            if not self._is_over(kept) and received_ms >= now_ms - self.longest_ms:
+                break
+            last = position
+            kept = kept.plus(-1, -len(body), is_message=self.is_message(body))
+        rows.close()
+        if last:
+            file.execute("DELETE FROM logged WHERE position <= ?", (last,))
+        return kept
+
+
+def gap_among(after: int, positions: Sequence[int]) -> tuple[int, int, str] | None:
+    """The messages of topics that are missing after that position and between these, told as one:
+    the index before which the last of them stood, the first of them, and words; None if none is."""
+    missing, first, at = 0, 0, 0
+    for index, position in enumerate(positions):
+        if position > after + 1:
+            missing += position - after - 1
+            first, at = first or after + 1, index
+        after = position
+    if not missing:
+        return None
+    return at, first, f"{missing} message{'s' if missing > 1 else ''} of topics kept no longer"

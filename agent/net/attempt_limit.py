@@ -1,0 +1,54 @@
+"""Time limit of an attempt over one connection, whatever the peer sends meanwhile."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import suppress
+
+
+class AttemptLimit:
+    """Within its block, the connection made by `connect` is shut down after `limit_s`: a socket's
+    own time-out restarts with each byte. Name resolution cannot be cut."""
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._late = threading.Event()
+        self._made: socket.socket | None = None
+        self._timer = threading.Timer(limit_s, self._cut)
+        self._timer.daemon = True
+
+    def __enter__(self) -> AttemptLimit:
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        if self._made is not None:
+            self._made.close()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time is up: what went wrong since then did so for that reason."""
+        return self._late.is_set()
+
+    def connect(
+        self,
+        address: tuple[str, int],
+        timeout: float | None = None,
+        source_address: tuple[str, int] | None = None,
+    ) -> socket.socket:
+        """As `socket.create_connection`; TimeoutError if the time is up then."""
+        made = socket.create_connection(address, timeout, source_address)
+        # TLS takes the file descriptor away from the socket that it wraps.
+        self._made = made.dup()
+        if self.is_over:
+            made.close()
+            raise TimeoutError
+        return made
+
+    def _cut(self) -> None:
+        self._late.set()
+        if (made := self._made) is not None:
+            with suppress(OSError):
+                made.shutdown(socket.SHUT_RDWR)
