@@ -54,6 +54,7 @@ def test_a_query_written_by_hand_in_json_over_req(master, join, context):
                 "last_ms": 1,
                 "channels": {"temperature": {"count": 1, "min": 21.5, "mean": 21.5, "max": 21.5}},
             },
+            "held_from_ms": 0,  # a millisecond of the minute
         }
     ]
 

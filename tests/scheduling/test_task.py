@@ -519,14 +519,23 @@ def test_nodes_that_are_gone_make_room_for_others_the_first_of_them_first(rig, m
     assert isinstance(rig.replies[-1][1], nm.Rejected)
 
 
-def test_a_lost_node_that_may_still_answer_is_not_forgotten(rig, monkeypatch):
-    monkeypatch.setattr("agent.scheduling.tasks.node_membership.MAX_NODES", 1)
-    rig.join("n1")
-    rig.ask(1, ("b1",), now=0.1)
+def test_a_lost_node_is_forgotten_once_nobody_waits_for_its_answer(rig, monkeypatch):
+    membership = "agent.scheduling.tasks.node_membership"
+    monkeypatch.setattr(f"{membership}.MAX_NODES", 2)
+    monkeypatch.setattr(f"{membership}.FORGOTTEN", 1)
+    rig.join("n1", areas=("b1/f4/r1",))
+    rig.ask(1, ("b1/f4/r1",), now=0.1, timeout_ms=100_000.0)
     rig.do(Tick(), 60.0)
     assert rig.scheduler.node_statuses()[0].state == "lost"
-    rig.join("n2", now=60.0)
-    assert isinstance(rig.replies[-1][1], nm.Rejected)
+    rig.join("n2", areas=("b1/f4/r2",), now=60.0)
+    rig.do(NodeLeft("link-n2", "boot-n2"), 61.0)
+    # It is the first that is gone, and does not stand in the way of the second.
+    rig.join("n3", areas=("b1/f4/r3",), now=62.0)
+    assert [each.node for each in rig.scheduler.node_statuses()] == ["n1", "n3"]
+    rig.do(Tick(), 200.0)
+    assert len(rig.results) == 1
+    rig.join("n4", areas=("b1/f4/r4",), now=200.0)
+    assert [each.node for each in rig.scheduler.node_statuses()] == ["n3", "n4"]
 
 
 def test_more_nodes_than_memory_should_hold_are_rejected(rig, monkeypatch):

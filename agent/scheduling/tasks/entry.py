@@ -202,6 +202,11 @@ class Node(StateMachine):
         return min(per_s * window_s, MAX_SUBTASK_SERIES_BYTES)
 
     @property
+    def may_answer(self) -> bool:
+        """Whether a task waits for what runs there. O(busy)."""
+        return any(subtask.state == "dispatched" for subtask in self.busy.values())
+
+    @property
     def idle_pods(self) -> int:
         """Idle pods; none while the node is not live. Negative while more are busy than the node
         shall have."""

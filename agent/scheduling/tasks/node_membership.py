@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import islice
 from typing import NamedTuple
 
 from agent.scheduling.events import (
@@ -259,12 +260,12 @@ class NodeMembership:
 
     def _forget_some(self, instructions: list[Instruction]) -> None:
         """Forget the nodes that have been gone longest, but for those that may still answer."""
-        for node in [*self._gone.values()][:FORGOTTEN]:
-            if not node.busy and not node.queue:
-                del self._gone[node.name]
-                self.nodes.remove(node)
-                self._estimator.remove_node(node.column)
-                instructions += self._known.left(node.name)
+        idle = (each for each in self._gone.values() if not each.queue and not each.may_answer)
+        for node in [*islice(idle, FORGOTTEN)]:
+            del self._gone[node.name]
+            self.nodes.remove(node)
+            self._estimator.remove_node(node.column)
+            instructions += self._known.left(node.name)
 
     def pods(self, event: NodePods, now: float) -> list[Instruction]:
         """The node's number of pods changed; with fewer than are busy, nothing is dispatched until
