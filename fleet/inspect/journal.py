@@ -17,6 +17,7 @@ from msgspec import Struct
 HOLD_S: Final = 0.7
 # Digits of microseconds since 1970; longer numbers are no plausible time.
 MAX_TIME: Final = 16
+PRIORITIES: Final = frozenset("01234567")
 
 
 class Entry(NamedTuple):
@@ -95,7 +96,7 @@ def entry(host: str, line: str) -> Entry | None:
     """Parse a line of JSON; None if it is invalid, as after a full disk."""
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(row, dict):
         return None
@@ -107,7 +108,7 @@ def entry(host: str, line: str) -> Entry | None:
         # The unit that a line of systemd's is about is in this field; the other has systemd's own
         # scope.
         unit=_one(row.get("UNIT")) or _one(row.get("_SYSTEMD_UNIT")),
-        priority=int(priority) if priority in "01234567" and priority else 6,
+        priority=int(priority) if priority in PRIORITIES else 6,
         text=_one(row.get("MESSAGE")),
         kind=_one(row.get("SANDERLING_KIND")),
         sensor=_one(row.get("SANDERLING_SENSOR")),
@@ -118,7 +119,7 @@ def _one(value: Any) -> str:
     """A field's value, which may be text, a list of bytes, or a list of several values; of these
     the last."""
     if isinstance(value, str):
-        return value
+        return value.encode(errors="replace").decode()  # JSON may name half of a surrogate pair
     if isinstance(value, list) and value:
         if all(isinstance(each, int) and 0 <= each < 256 for each in value):
             return bytes(value).decode(errors="replace")

@@ -6,6 +6,7 @@ import queue
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
@@ -31,6 +32,8 @@ from fleet.terminal.output import printable, say, write_json_line
 STYLES: Final = ("bold red", "bold red", "bold red", "red", "yellow", "green", "", "dim")
 NO_SUDO: Final = "sudo: "
 LOOK_S: Final = 0.5
+# Of what a host says on stderr the last line is shown.
+MAX_SAID: Final = 16
 
 
 class Options(NamedTuple):
@@ -117,13 +120,19 @@ def _reader(
         units = options.units or [host.unit]
         asked = Asked(units, options.follow, options.lines, options.since, options.priority)
         cut: dict[Stream, Lines] = {"stdout": Lines(), "stderr": Lines()}
-        said: list[str] = []
+        said: deque[str] = deque(maxlen=MAX_SAID)
+        number = 0
 
         def take(which: Stream, data: bytes) -> None:
+            nonlocal number
             for text in cut[which].feed(data):
                 if which == "stderr":
                     said.append(text)
-                elif (found := entry(host.name, text)) is not None:
+                    continue
+                number += 1
+                if number > options.lines and not options.follow:
+                    raise HostError("failed", f"it sends more than {options.lines} lines")
+                if (found := entry(host.name, text)) is not None:
                     came.put(found)
 
         with open_host(folder, fleet, host) as connection:

@@ -28,7 +28,7 @@ REMEDIES: Final[dict[Kind, str]] = {
 class HostError(Exception):
     """A failure of one host; `str()` is one line, `remedy` says what to do about it, if known."""
 
-    def __init__(self, kind: Kind, text: str, **details: object) -> None:
+    def __init__(self, kind: Kind, text: str, /, **details: object) -> None:
         super().__init__(" ".join(text.split()))
         self.kind = kind
         self.details = details  # what a program there said beside

@@ -21,7 +21,7 @@ from typing import Any, Final
 import paramiko
 from fabric import Connection
 
-from fleet.ssh.errors import HostError
+from fleet.ssh.errors import REMEDIES, HostError, Kind
 
 PYTHON: Final = "/usr/bin/python3"
 # Reads the lengths of archive and request, then runs the archive from a file in memory, with
@@ -116,7 +116,8 @@ def run_program(
         raise _failed(errors, status, connection.user)
     if "error" in last:
         details = {name: value for name, value in last.items() if name not in {"kind", "error"}}
-        raise HostError(last.get("kind", "failed"), last["error"], **details)
+        kind: Kind = next((kind for kind in REMEDIES if kind == last.get("kind")), "failed")
+        raise HostError(kind, str(last["error"]), **details)
     return last
 
 
@@ -152,10 +153,13 @@ def _lines(channel: paramiko.Channel) -> Iterator[Answer]:
             raise HostError("failed", f"the host wrote more than {MAX_LINE} bytes in one line")
         for line in lines:
             try:
-                yield json.loads(line)
-            except ValueError:
+                answer = json.loads(line)
+            except (ValueError, RecursionError):
+                answer = None
+            if not isinstance(answer, dict):
                 shown = line[:200].decode(errors="replace")
-                raise HostError("failed", f"the host wrote {shown!r}") from None
+                raise HostError("failed", f"the host wrote {shown!r}")
+            yield answer
 
 
 def _read_errors(channel: paramiko.Channel) -> str:

@@ -50,6 +50,15 @@ def test_a_line_has_our_fields():
     )
 
 
+@pytest.mark.parametrize("priority", ["234", "", "01234567", "-1", "\uff18"])
+def test_a_priority_that_is_none_counts_as_information(priority):
+    assert entry("n1", json.dumps({"PRIORITY": priority})).priority == 6
+
+
+def test_half_of_a_surrogate_pair_is_shown_as_a_question_mark():
+    assert entry("n1", '{"MESSAGE": "warm \\ud800"}').text == "warm ?"
+
+
 def test_a_message_that_is_no_text_and_a_field_that_is_there_twice():
     found = entry("h", line(MESSAGE=[104, 105, 255], PRIORITY="x", _SYSTEMD_UNIT=["a", "b"]))
     assert found is not None

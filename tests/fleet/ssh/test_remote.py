@@ -125,6 +125,11 @@ def test_what_a_program_says_of_its_failure_comes_with_its_details(here: Any) ->
     [
         ("raise SystemExit('broken')", "failed", "the program there ended: broken"),
         ("print('hello')", "failed", "the host wrote 'hello'"),
+        ("print('5')", "failed", "the host wrote '5'"),
+        ("print('[' * 100_000)", "failed", "the host wrote"),
+        ("print('[\"ok\"]')", "failed", "the host wrote"),
+        ('print(\'{"error": 5, "self": 1, "kind": []}\')', "failed", "5"),
+        ('print(\'{"error": "x", "kind": "none", "text": 1}\')', "failed", "x"),
         ("import sys; sys.exit(3)", "failed", "exit status 3"),
     ],
 )
