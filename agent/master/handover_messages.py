@@ -87,6 +87,11 @@ class Gathered:
         self.forget()
         return bodies[0] if len(bodies) == 1 else b"".join(bodies)
 
+    @property
+    def size(self) -> int:
+        """Bytes that have come of a state that is not complete yet."""
+        return sum(map(len, self._bodies))
+
     def forget(self) -> None:
         """Begin anew."""
         self._of, self._bodies = None, []

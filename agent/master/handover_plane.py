@@ -25,7 +25,7 @@ from agent.master.request_plane import RequestOrigin
 from agent.placement import handover as h
 from agent.placement.handover_source import WAITING, Source
 from agent.placement.handover_target import Target
-from agent.placement.holder import Holder
+from agent.placement.holder import GIVEN_UP, Holder
 from agent.placement.moves import Reason
 from agent.placement.unit_records import SaveUnit
 from agent.placement.world import Kind, PlacementError, Unit
@@ -336,6 +336,9 @@ class HandoverPlane:
                 )
                 self._timed.add(entry)
                 self._look(entry)
+                if entry.unknown and not (self._events or self._actions.waiting):
+                    self._timed.discard(entry)
+                    self._entries.pop(entry.holder.unit, None)
         finally:
             self._at_work = False
 
@@ -379,9 +382,17 @@ class HandoverPlane:
             case w.MoveAsk(attempt) if problem := self._why_not_taken(unit, sender):
                 self._link.tell(sender, unit, w.MoveRefuse(attempt, problem))
                 return
-        entry = self._entry(unit)
-        if entry is not None and isinstance(message, w.MoveAsk):
+        # Only who asks makes a unit known here: names and states cost memory.
+        known = self._entries.get(unit)
+        entry = self._entry(unit) if isinstance(message, w.MoveAsk) else known
+        if isinstance(message, w.MoveAsk) and entry is not None:
             entry.forget_removed()
+        if isinstance(message, w.MoveState) and not (
+            entry is not None and entry.gathers(message.attempt, sender)
+        ):
+            if message.epoch and message.part + 1 == message.parts:
+                self._link.tell(sender, unit, w.MoveRefuse(message.attempt, GIVEN_UP))
+            return
         said = None if entry is None else read(unit, message, entry.gathered)
         if entry is None or said is None:
             return

@@ -63,6 +63,19 @@ class MovingUnit:
             case target:
                 return target.source
 
+    @property
+    def unknown(self) -> bool:
+        """Whether nothing is known of the unit here, as before it was first asked for."""
+        holder = self.holder
+        known = (holder.machine, holder.record, holder.epoch, holder.starting)
+        return not any((*known, self.move, self.settling, self.beginning, self.gone, self.owned))
+
+    def gathers(self, attempt: int, sender: str) -> bool:
+        """Whether it awaits the state of this attempt from that master."""
+        machine = self.holder.machine
+        fits = isinstance(machine, Target) and machine.attempt == attempt
+        return fits and self.partner == sender
+
     def forget_removed(self) -> None:
         """Its state before it ended here does not keep another of its name away."""
         if self.holder.machine is None and not self.movable.lives(self.holder.unit):

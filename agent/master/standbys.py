@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from agent.master.guards import KIND
-from agent.master.handover_messages import Gathered
+from agent.master.handover_messages import MAX_BYTES, Gathered
 from agent.master.handover_plane import HandoverPlane
 from agent.master.lease_plane import LeasePlane
 from agent.master.state import State
@@ -30,6 +30,8 @@ TAKEN: Final = "taken_over"
 PATIENCE_S: Final = 60.0
 # Units for which a master stands by.
 MAX_STANDBYS: Final = 1_280
+# Bytes of checkpoints that have come in part, of all units: eight of the largest.
+MAX_GATHERED: Final = 8 * MAX_BYTES
 
 
 class TakenOver(Struct, frozen=True, array_like=True):
@@ -221,6 +223,12 @@ class Standbys:
         self._handovers.tell(to, unit, w.StandbyRefuse(reason[:512]))
 
     def _updated(self, unit: Unit, each: _Standby, message: w.StandbyUpdate) -> None:
+        if message.parts > 1:
+            gathered = sum(other.gathered.size for other in self._standbys.values())
+            if gathered + len(message.body) > MAX_GATHERED:
+                each.gathered.forget()
+                each.told = False  # It needs all of it, later.
+                return
         body = each.gathered.add(message)
         if body is None or each.machine.state == "taking_over":
             return

@@ -26,6 +26,8 @@ from agent.placement.handover_source import Source
 from agent.placement.handover_target import Target
 from agent.placement.world import PlacementError, Unit
 
+GIVEN_UP = "it was given up here"
+
 
 class Holder:
     """One unit at one master. All attributes but the machine are immutable values."""
@@ -126,7 +128,7 @@ class Holder:
             isinstance(self.machine, Target) and self.machine.attempt == event.attempt
         ):
             # It was given up here, so it is not taken: the source need not wait for the lease.
-            return [_refusal(event, "it was given up here")]
+            return [_refusal(event, GIVEN_UP)]
         if self.machine is None:
             return []
         return self._carry_on(event, now)

@@ -254,6 +254,46 @@ def test_handovers_of_others_are_refused(world):
     assert not world.sent
 
 
+def told(world, to, sender, name, message):
+    """What the master says back to a message of another one."""
+    handover = w.Handover("handover.1", sender, "processor", name, message)
+    origin = RequestOrigin(sender.encode(), b"M", Sender("iad", sender))
+    before = len(world.sent)
+    world.masters[to].handlers[w.Handover](origin, handover, world.clock.now)
+    answers = [world.decoder.decode(frame)[0].message for *_, frame in [*world.sent][before:]]
+    world.sent.clear()
+    return answers
+
+
+def test_what_nobody_asked_for_takes_no_memory(world):
+    part = w.MoveState(1, b"x" * 1_000, 0, 0, 3)
+    for number in range(100):
+        name = f"invented{number}"
+        for message in (part, w.MoveAbort(1), w.MoveTook(5), w.MoveSettled(5), w.MoveGrant(1)):
+            assert told(world, "b", "a", name, message) == []
+    (refused,) = told(world, "b", "a", "invented", w.MoveState(1, b"x", 5, 2, 3))
+    assert refused == w.MoveRefuse(1, "it was given up here")
+    assert not world.b.plane._entries
+    # Of a unit that was granted, only its source's parts of this attempt.
+    assert told(world, "b", "a", "comfort", w.MoveAsk(7, 5.0)) == [w.MoveGrant(7)]
+    entry = world.b.plane._entries[UNIT]
+    for sender, attempt in (("c", 7), ("a", 6)):
+        told(world, "b", sender, "comfort", w.MoveState(attempt, b"x" * 1_000, 0, 0, 3))
+    assert entry.gathered.size == 0
+    told(world, "b", "a", "comfort", w.MoveState(7, b"x" * 1_000, 0, 0, 3))
+    assert entry.gathered.size == 1_000
+
+
+def test_a_unit_that_was_asked_for_and_given_up_is_forgotten(world):
+    for number in range(100):
+        name = f"invented{number}"
+        assert told(world, "b", "a", name, w.MoveAsk(number, 5.0)) == [w.MoveGrant(number)]
+        told(world, "b", "a", name, w.MoveAbort(number))
+    world.settle(10.0)
+    assert not world.b.plane._entries
+    assert world.b.plane.next_due is None
+
+
 def test_a_third_master_cannot_say_that_it_took_the_unit(world):
     world.b.disk.slow = True
     world.a.plane.begin(UNIT, "b", "plan")
