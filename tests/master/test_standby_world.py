@@ -2,9 +2,11 @@
 end it works at one master."""
 
 import pytest
+from msgspec.structs import replace
 
+from agent.wire.handover import StandbyUpdate
 from tests.examples import share
-from tests.master.standby_world import MEMORY, Broken, Master, World, campaign
+from tests.master.standby_world import MEMORY, UNIT, Broken, Master, World, campaign
 
 
 def names(seed):
@@ -175,3 +177,14 @@ def test_an_owner_that_returns_late_puts_nothing_out_that_its_subscriber_forgot(
         return
     world.check_end()
     assert not owner.disk.spool
+
+
+def test_incomplete_checkpoints_have_a_budget_together(world, monkeypatch):
+    standby = world[1].standbys
+    each = standby._standbys[UNIT]
+    part = StandbyUpdate(99, 1, 1, 99, 1, b"x" * 1_000, 0, 12)
+    monkeypatch.setattr("agent.master.standbys.MAX_GATHERED", 1_500)
+    standby.heard(UNIT, each.machine.primary, part)
+    assert each.gathered.size == 1_000
+    standby.heard(UNIT, each.machine.primary, replace(part, part=1))
+    assert (each.gathered.size, each.told) == (0, False)
