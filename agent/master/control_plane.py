@@ -27,6 +27,7 @@ from agent.master.public_plane import PublicPlane
 from agent.master.query_plane import HERE
 from agent.master.request_plane import RequestOrigin
 from agent.master.state import State
+from agent.net.secure_sockets import SecureSockets
 from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
 from agent.scheduling.events import ServiceChanged, ServiceRemoved
@@ -110,6 +111,7 @@ class ControlPlane:
         run: str,
         say: Say,
         keys: Sequence[str] = (),
+        secure_sockets: SecureSockets | None = None,
     ) -> None:
         self._say = say
         self._reactor = reactor
@@ -134,7 +136,7 @@ class ControlPlane:
         )
         fixed = {member.iad for member in config.pool}
         self._partner_links = PartnerLinks(
-            reactor, peers, fixed=fixed, needed=self._partners, say=say
+            reactor, peers, fixed=fixed, needed=self._partners, say=say, parties=secure_sockets
         )
         if directory is not None:
             directory.on_accounts(self._partner_links.accounts_changed)
@@ -324,7 +326,8 @@ class ControlPlane:
     def _serve(self, service: Service) -> None:
         now = self._reactor.clock()
         for member in self._serving(service):
-            self._partner_links.connect(member.iad, member.address, member.keys)
+            owner = self._owner(service)
+            self._partner_links.connect(member.iad, member.address, member.keys, owner)
         self._reactor.perform(self._tasks.handle(ServiceChanged(service), now))
         before = self._linking.pop(service.id, None)
         replies = before.replies if before else []
@@ -364,11 +367,17 @@ class ControlPlane:
         else:
             self._directory.look_up(wanted.iads, done)
 
-    def _partners(self) -> set[str]:
-        """The IADs to which a link is needed."""
-        served = self._seller.services.values()
-        needed = {member.iad for service in served for member in service.members}
-        return needed | self._buyer.partners
+    def _partners(self) -> dict[str, set[str]]:
+        """The IADs to which a link is needed, and the owners of the pools that name each."""
+        needed: dict[str, set[str]] = {iad: {""} for iad in self._buyer.partners}
+        for service in self._seller.services.values():
+            for member in service.members:
+                needed.setdefault(member.iad, set()).add(self._owner(service))
+        return needed
+
+    def _owner(self, service: Service) -> str:
+        """The owner as `PartnerLinks` names it."""
+        return "" if service.owner == self._iad else service.owner
 
 
 def _seller(config: MasterConfig, tasks: TaskScheduler, wall_offset_s: float) -> Seller:
