@@ -256,3 +256,18 @@ def test_what_a_pool_said_counts_while_its_owner_may_vouch_and_names_it(
     needed["iad2"] = {"evil"}
     pass_time(reactor, market, LOOK_S)
     assert (peers.links["iad2"], peers.owners["iad2"]) == (("at evil", (EVIL,)), "evil")
+
+
+def test_one_owners_pools_leave_as_many_links_as_they_have(peers, market, needed, capsys):
+    for owner, links in (("evil", MAX_LINKS // 2), ("honest", MAX_LINKS // 4)):
+        before = len(peers.links)
+        for number in range(MAX_LINKS):
+            market.connect(f"{owner}-{number}", "somewhere", (OLD,), owner)
+        assert len(peers.links) - before == links
+    assert capsys.readouterr().err == (
+        "iad1: the pools of evil have 400 links, as many as they leave to others\n"
+    )
+    # Its own come first.
+    for number in range(MAX_LINKS):
+        market.connect(f"own-{number}", "somewhere", (OLD,))
+    assert len(peers.links) == MAX_LINKS
