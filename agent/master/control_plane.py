@@ -34,7 +34,7 @@ from agent.scheduling.events import ServiceChanged, ServiceRemoved
 from agent.scheduling.pools import DEFAULT
 from agent.scheduling.queries.scheduler import QueryScheduler
 from agent.scheduling.tasks.scheduler import TaskScheduler
-from agent.wire.directory import Found
+from agent.wire.directory import Account, Found
 from agent.wire.market import (
     Join,
     Joined,
@@ -61,6 +61,7 @@ from agent.wire.principals import Sender
 # Document kinds in the state.
 SERVICE = "service"
 OWNED = "owned"
+ACCOUNTS = "accounts"
 # How long a changed pool may wait for the links to its members before queries use it.
 LINKING_S = 1.0
 LOOK_S = 0.01
@@ -139,7 +140,8 @@ class ControlPlane:
             reactor, peers, fixed=fixed, needed=self._partners, say=say, parties=secure_sockets
         )
         if directory is not None:
-            directory.on_accounts(self._partner_links.accounts_changed)
+            directory.on_accounts(self._accounts_changed)
+        self._kept_accounts: tuple[Account, ...] = ()
         self._queue: deque[Instruction] = deque()
         self._at_work = False
         self._waiting = False  # for the disk
@@ -164,6 +166,10 @@ class ControlPlane:
         # Queries in the first moments use the members that are connected by then.
         self._look_at_links(math.inf)
         self._run(self._buyer.load(self._kept(OWNED, Owned), now))
+        kept = self._kept(ACCOUNTS, tuple[Account, ...])
+        if self._directory is not None and kept:
+            self._kept_accounts = kept[0]
+            self._directory.restore(kept[0])
 
     def _kept(self, kind: str, of: type[T]) -> list[T]:
         found = []
@@ -277,9 +283,11 @@ class ControlPlane:
         match instruction:
             case seller_events.KeepMembership(membership):
                 state.put(SERVICE, membership.service.id, msgspec.json.encode(membership))
+                self._keep_accounts()
                 self._wait_for_the_disk()
             case seller_events.ForgetMembership(service_id):
                 state.remove(SERVICE, service_id)
+                self._keep_accounts()
             case KeepOwned(owned, urgent):
                 state.put(OWNED, owned.service.id, msgspec.json.encode(owned))
                 if urgent:
@@ -288,6 +296,21 @@ class ControlPlane:
                 state.remove(OWNED, service_id)
             case _:
                 raise NotImplementedError(instruction)
+
+    def _accounts_changed(self, accounts: tuple[Account, ...]) -> None:
+        self._partner_links.accounts_changed(accounts)
+        self._keep_accounts()
+
+    def _keep_accounts(self) -> None:
+        """Keep the accounts of the owners of services here for a restart while no directory
+        answers."""
+        if self._directory is None:
+            return
+        owners = {service.owner for service in self._seller.services.values()}
+        kept = tuple(a for a in self._directory.accounts if a.name in owners)
+        if kept != self._kept_accounts:
+            self._kept_accounts = kept
+            self._state.put(ACCOUNTS, "owners", msgspec.json.encode(kept))
 
     def _wait_for_the_disk(self) -> None:
         """Delay everything that follows until all pending documents are durable."""
