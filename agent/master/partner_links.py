@@ -82,6 +82,7 @@ class PartnerLinks:
         self._contacts: dict[str, _Contact] = {}
         self._registered: dict[str, tuple[str, ...]] = {}
         self._look_s: float | None = None
+        self._forget_s = 0.0
         self._full = False
         if parties is not None:
             parties.party_listeners.append(self._look_soon)
@@ -108,8 +109,8 @@ class PartnerLinks:
         before, contact.keys = contact.keys, self._keys(iad, contact)
         moved = contact.address != address and not self._peers.connected(iad)
         if moved or not same_party(before, contact.keys):
-            if owner == contact.via:
-                contact.address = address
+            if owner == contact.via or not owner:
+                contact.address, contact.via = address, owner
             elif owner in self._guides(iad, contact) and now - contact.tried_s >= TRY_S:
                 contact.address, contact.via, contact.tried_s = address, owner, now
         if self._look_s is None:
@@ -174,6 +175,17 @@ class PartnerLinks:
     def tick(self, now: float) -> None:
         """Close links that have been unused for long; reconnect with new keys where the old ones
         fail, and to another address where it is the address."""
+        if now >= self._forget_s:
+            self._forget_s = now + LOOK_S
+            self._forget(now)
+        self._renew()
+        self._look_s = now + LOOK_S if self._contacts else None
+        several = [iad for iad, contact in self._contacts.items() if len(contact.offers) > 1]
+        moving = [self._move(iad, now) for iad in several if not self._peers.connected(iad)]
+        if any(moving):
+            self._look_s = now + TRY_S
+
+    def _forget(self, now: float) -> None:
         needed = self._needed()
         for iad, contact in list(self._contacts.items()):
             if iad in needed:
@@ -185,12 +197,6 @@ class PartnerLinks:
                 del self._contacts[iad]
                 self._peers.drop(iad)
                 self._full = False
-        self._renew()
-        self._look_s = now + LOOK_S if self._contacts else None
-        several = [iad for iad, contact in self._contacts.items() if len(contact.offers) > 1]
-        moving = [self._move(iad, now) for iad in several if not self._peers.connected(iad)]
-        if any(moving):
-            self._look_s = now + TRY_S
 
     def _move(self, iad: str, now: float) -> bool:
         """Try the next address of an IAD that is not reached; whether there are several."""

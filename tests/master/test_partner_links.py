@@ -271,3 +271,13 @@ def test_one_owners_pools_leave_as_many_links_as_they_have(peers, market, needed
     for number in range(MAX_LINKS):
         market.connect(f"own-{number}", "somewhere", (OLD,))
     assert len(peers.links) == MAX_LINKS
+
+
+def test_this_masters_own_word_about_an_address_counts_at_once(reactor, peers, parties, market):
+    parties.iads = {"iad2": (NEW,)}
+    market.connect("iad2", "at evil", (EVIL,), "evil")
+    peers.unreachable = ("iad2",)
+    market.connect("iad2", "at honest", (NEW,), "honest")
+    assert peers.links["iad2"] == ("at evil", (NEW,)), "for as long as a handshake takes"
+    market.connect("iad2", "at iad2", (NEW,))
+    assert peers.links["iad2"] == ("at iad2", (NEW,))
