@@ -6,6 +6,7 @@ one `Membership` per service.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -46,6 +47,7 @@ from agent.wire.principals import Sender
 
 # How long a member that left goes on serving: other members may not know yet.
 DRAIN_S = 10.0
+# One buyer gets as much of each of these as it leaves free; this master's own has no such share.
 MAX_HOLDS = 1_000
 MAX_SERVICES = 1_000
 # Limits on areas in all holds, and on members and their areas in all services: each is up to 512
@@ -118,7 +120,7 @@ class Seller:
         self._joining = joining
         self._holds: dict[str, _Hold] = {}
         self._members: dict[str, Membership] = {}
-        self._names = 0
+        self._names: Counter[str] = Counter()  # by owner
         self._drained_s: dict[str, float] = {}
         # By owner too, so that another party's message cannot keep a service away.
         self._left: dict[tuple[str, str], int] = {}
@@ -145,7 +147,7 @@ class Seller:
         for membership in memberships:
             service = membership.service
             self._members[service.id] = membership
-            self._names += _names(service)
+            self._names[service.owner] += _names(service)
             self._means_s.update(membership.means_s)
             if membership.leaving:
                 self._drained_s[service.id] = now + DRAIN_S
@@ -234,12 +236,19 @@ class Seller:
             return f"the name {service} is taken; choose another"
         if hold is not None and not speaks_for(buyer, hold.buyer.name):
             return f"the name {service} is taken; choose another"
-        if hold is None and len(self._holds) >= MAX_HOLDS:
-            return f"{MAX_HOLDS} acceptances are held here; try again later"
-        held = sum(len(one.areas) for s, one in self._holds.items() if s != service)
-        if held + len(areas) > MAX_AREAS_HELD:
+        others = [one for s, one in self._holds.items() if s != service]
+        own = [one for one in others if one.buyer.name == buyer.name]
+        if hold is None and not self._fits(buyer.name, len(own) + 1, len(others) + 1, MAX_HOLDS):
+            return f"{len(others)} acceptances are held here; try again later"
+        held, own_held = (sum(len(one.areas) for one in holds) for holds in (others, own))
+        more = len(areas)
+        if not self._fits(buyer.name, own_held + more, held + more, MAX_AREAS_HELD):
             return f"{held} areas are held here; try again later, or ask for a parent of some"
         return ""
+
+    def _fits(self, owner: str, own: int, all_: int, most: int) -> bool:
+        """Whether an owner may have `own` of `all_`: as much as it leaves free of `most`."""
+        return all_ <= most and (owner == self._iad or own <= most - all_)
 
     def _release(self, buyer: Sender, release: Release) -> None:
         hold = self._holds.get(release.service)
@@ -277,10 +286,12 @@ class Seller:
             return f"{self._iad} has left {service.id}", []
         if refusal := self._too_far_ahead(sender, service.version, known, now):
             return refusal, []
-        if known is None and len(self._members) >= MAX_SERVICES:
-            return f"{self._iad} is a member of {MAX_SERVICES} services already", []
-        names = self._names - (_names(known.service) if known else 0) + _names(service)
-        if names > MAX_NAMES:
+        owner, own = service.owner, 1 + self._services_of(service.owner)
+        if known is None and not self._fits(owner, own, len(self._members) + 1, MAX_SERVICES):
+            return f"{self._iad} has {own - 1} services of {owner}, and no room for more", []
+        more = _names(service) - (_names(known.service) if known else 0)
+        names = self._names[owner] + more
+        if more > 0 and not self._fits(owner, names, self._names.total() + more, MAX_NAMES):
             return f"{service.id} is too large beside the other services of {self._iad}", []
         areas = next((m.areas for m in service.members if m.iad == self._iad), None)
         if areas is None:
@@ -297,8 +308,11 @@ class Seller:
         self._drained_s.pop(service.id, None)
         membership = Membership(service, terms, means_s)
         self._members[service.id] = membership
-        self._names = names
+        self._names[owner] = names
         return "", [KeepMembership(membership), Serve(service), *self._set_pods()]
+
+    def _services_of(self, owner: str) -> int:
+        return sum(m.service.owner == owner for m in self._members.values())
 
     def _nodes_for(
         self, service: Service, terms: Terms, areas: tuple[str, ...], now: float
@@ -366,7 +380,8 @@ class Seller:
             del self._drained_s[service_id]
             membership = self._members.pop(service_id)
             service = membership.service
-            self._names -= _names(service)
+            self._names[service.owner] -= _names(service)
+            self._names += Counter()  # without owners that have none
             self._remember(service.owner, service_id, service.version)
             done += [Retire(service_id), ForgetMembership(service_id)]
         return done + self._set_pods() if done else []
@@ -432,7 +447,10 @@ class Seller:
             assert service_id in self._members
             totals[node] = totals.get(node, 0) + count
         assert all(0 <= total <= self._most for total in totals.values())
-        assert self._names == sum(_names(m.service) for m in self._members.values())
+        names: Counter[str] = Counter()
+        for membership in self._members.values():
+            names[membership.service.owner] += _names(membership.service)
+        assert self._names == names
         assert self._drained_s.keys() == {s for s, m in self._members.items() if m.leaving}
         if means_s is not None:
             for promised in (self._members, self._members | self._holds):

@@ -27,13 +27,14 @@ from agent.master.public_plane import PublicPlane
 from agent.master.query_plane import HERE
 from agent.master.request_plane import RequestOrigin
 from agent.master.state import State
+from agent.net.secure_sockets import SecureSockets
 from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
 from agent.scheduling.events import ServiceChanged, ServiceRemoved
 from agent.scheduling.pools import DEFAULT
 from agent.scheduling.queries.scheduler import QueryScheduler
 from agent.scheduling.tasks.scheduler import TaskScheduler
-from agent.wire.directory import Found
+from agent.wire.directory import Account, Found
 from agent.wire.market import (
     Join,
     Joined,
@@ -60,6 +61,7 @@ from agent.wire.principals import Sender
 # Document kinds in the state.
 SERVICE = "service"
 OWNED = "owned"
+ACCOUNTS = "accounts"
 # How long a changed pool may wait for the links to its members before queries use it.
 LINKING_S = 1.0
 LOOK_S = 0.01
@@ -110,6 +112,7 @@ class ControlPlane:
         run: str,
         say: Say,
         keys: Sequence[str] = (),
+        secure_sockets: SecureSockets | None = None,
     ) -> None:
         self._say = say
         self._reactor = reactor
@@ -134,10 +137,11 @@ class ControlPlane:
         )
         fixed = {member.iad for member in config.pool}
         self._partner_links = PartnerLinks(
-            reactor, peers, fixed=fixed, needed=self._partners, say=say
+            reactor, peers, fixed=fixed, needed=self._partners, say=say, parties=secure_sockets
         )
         if directory is not None:
-            directory.on_accounts(self._partner_links.accounts_changed)
+            directory.on_accounts(self._accounts_changed)
+        self._kept_accounts: tuple[Account, ...] = ()
         self._queue: deque[Instruction] = deque()
         self._at_work = False
         self._waiting = False  # for the disk
@@ -162,6 +166,10 @@ class ControlPlane:
         # Queries in the first moments use the members that are connected by then.
         self._look_at_links(math.inf)
         self._run(self._buyer.load(self._kept(OWNED, Owned), now))
+        kept = self._kept(ACCOUNTS, tuple[Account, ...])
+        if self._directory is not None and kept:
+            self._kept_accounts = kept[0]
+            self._directory.restore(kept[0])
 
     def _kept(self, kind: str, of: type[T]) -> list[T]:
         found = []
@@ -275,9 +283,11 @@ class ControlPlane:
         match instruction:
             case seller_events.KeepMembership(membership):
                 state.put(SERVICE, membership.service.id, msgspec.json.encode(membership))
+                self._keep_accounts()
                 self._wait_for_the_disk()
             case seller_events.ForgetMembership(service_id):
                 state.remove(SERVICE, service_id)
+                self._keep_accounts()
             case KeepOwned(owned, urgent):
                 state.put(OWNED, owned.service.id, msgspec.json.encode(owned))
                 if urgent:
@@ -286,6 +296,21 @@ class ControlPlane:
                 state.remove(OWNED, service_id)
             case _:
                 raise NotImplementedError(instruction)
+
+    def _accounts_changed(self, accounts: tuple[Account, ...]) -> None:
+        self._partner_links.accounts_changed(accounts)
+        self._keep_accounts()
+
+    def _keep_accounts(self) -> None:
+        """Keep the accounts of the owners of services here for a restart while no directory
+        answers."""
+        if self._directory is None:
+            return
+        owners = {service.owner for service in self._seller.services.values()}
+        kept = tuple(a for a in self._directory.accounts if a.name in owners)
+        if kept != self._kept_accounts:
+            self._kept_accounts = kept
+            self._state.put(ACCOUNTS, "owners", msgspec.json.encode(kept))
 
     def _wait_for_the_disk(self) -> None:
         """Delay everything that follows until all pending documents are durable."""
@@ -324,7 +349,8 @@ class ControlPlane:
     def _serve(self, service: Service) -> None:
         now = self._reactor.clock()
         for member in self._serving(service):
-            self._partner_links.connect(member.iad, member.address, member.keys)
+            owner = self._owner(service)
+            self._partner_links.connect(member.iad, member.address, member.keys, owner)
         self._reactor.perform(self._tasks.handle(ServiceChanged(service), now))
         before = self._linking.pop(service.id, None)
         replies = before.replies if before else []
@@ -364,11 +390,17 @@ class ControlPlane:
         else:
             self._directory.look_up(wanted.iads, done)
 
-    def _partners(self) -> set[str]:
-        """The IADs to which a link is needed."""
-        served = self._seller.services.values()
-        needed = {member.iad for service in served for member in service.members}
-        return needed | self._buyer.partners
+    def _partners(self) -> dict[str, set[str]]:
+        """The IADs to which a link is needed, and the owners of the pools that name each."""
+        needed: dict[str, set[str]] = {iad: {""} for iad in self._buyer.partners}
+        for service in self._seller.services.values():
+            for member in service.members:
+                needed.setdefault(member.iad, set()).add(self._owner(service))
+        return needed
+
+    def _owner(self, service: Service) -> str:
+        """The owner as `PartnerLinks` names it."""
+        return "" if service.owner == self._iad else service.owner
 
 
 def _seller(config: MasterConfig, tasks: TaskScheduler, wall_offset_s: float) -> Seller:

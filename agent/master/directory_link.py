@@ -100,6 +100,12 @@ class DirectoryLink:
         """Call `listener(accounts)` whenever they have changed."""
         self._listeners.append(listener)
 
+    def restore(self, accounts: tuple[Account, ...]) -> None:
+        """Take these for the accounts until a directory has answered: a restart of this master
+        while none does ends no service."""
+        self._registrar.accounts = accounts
+        self._perform([TellAccounts(accounts)])
+
     def refresh_accounts(self) -> None:
         """Request the accounts soon: at most once a second."""
         self._handle(AccountsWanted())

@@ -410,6 +410,7 @@ class Master:
             run=run,
             say=self._say,
             keys=keys,
+            secure_sockets=self._secure_sockets,
         )
 
     def _provisioner(self, pods: MasterPods, folder: Path) -> Provisioner:

@@ -41,6 +41,7 @@ class _Link(Struct):
     address: str
     keys: tuple[str, ...] | str
     socket: MessageSocket[PeerReply]
+    owner: str
     following: MessageSocket[PeerReply] | None = None
 
 
@@ -71,14 +72,21 @@ class Peers:
         reactor.add_timer(self)
 
     def connect(
-        self, iad: str, address: str, keys: Sequence[str] | str = (), *, by: str = "pools"
+        self,
+        iad: str,
+        address: str,
+        keys: Sequence[str] | str = (),
+        *,
+        by: str = "pools",
+        owner: str = "",
     ) -> None:
-        """Connect to that IAD's master; an existing link is replaced if its address differs, and
-        gets a new connection if its keys do.
+        """Connect to that IAD's master; an existing link is replaced at once if its address
+        differs or no key is common, and gets a new connection if some keys differ.
 
         `keys` are its public keys, or a file with them. `by` is who uses the link; a link that
-        others use and that works keeps its address. OSError if the address is invalid, or would be
-        reached without keys; ConfigError for the file.
+        others use and that works keeps its address. `owner` is the party that named the keys;
+        empty: this master. OSError if the address is invalid, or would be reached without keys;
+        ConfigError for the file.
         """
         link = self._links.get(iad)
         keys = keys if isinstance(keys, str) else tuple(keys)
@@ -86,17 +94,19 @@ class Peers:
         shared = bool(users - {by})
         users.add(by)
         if link is not None:
-            if shared and (CONFIGURED in users or link.socket.connected):
+            same = same_party(link.keys, keys)
+            if shared and (CONFIGURED in users or (same and link.socket.connected)):
                 return
-            if (link.address, link.keys) == (address, keys):
+            if (link.address, link.keys, link.owner) == (address, keys, owner):
                 return
-            if link.address == address:
-                link.keys = keys
-                self._replace(iad, link)
+            if link.address == address and same:
+                before, link.keys, link.owner = link.keys, keys, owner
+                if before != keys:
+                    self._replace(iad, link)
                 self._tell_guard()
                 return
             self._close(iad)
-        self._links[iad] = _Link(address, keys, self._dial(iad, address, keys))
+        self._links[iad] = _Link(address, keys, self._dial(iad, address, keys), owner)
         self._tell_guard()
 
     def drop(self, iad: str, by: str = "pools") -> None:
@@ -128,7 +138,7 @@ class Peers:
         self._secure_sockets.set_parties(
             "peers",
             [
-                Party(Sender("iad", iad), link.keys)
+                Party(Sender("iad", iad), link.keys, link.owner)
                 for iad, link in self._links.items()
                 if not isinstance(link.keys, str)
             ],
@@ -228,3 +238,10 @@ class Peers:
 
     def _count_malformed(self) -> None:
         self.malformed += 1
+
+
+def same_party(before: tuple[str, ...] | str, keys: tuple[str, ...] | str) -> bool:
+    """Whether these may be the keys of one party, before and after a rotation."""
+    if isinstance(before, str) or isinstance(keys, str) or not before or not keys:
+        return True
+    return not set(before).isdisjoint(keys)

@@ -86,10 +86,12 @@ class AllowFile(Section, frozen=True):
 
 
 class Party(NamedTuple):
-    """A principal that may connect, with its public keys."""
+    """A principal that may connect, with its public keys. `owner` is, for hearsay, the party that
+    named it; empty: this process."""
 
     sender: Sender
     keys: tuple[str, ...]
+    owner: str = ""
 
 
 # The roles that each socket serves.
@@ -128,14 +130,26 @@ class AllowList:
         """The keys of a master that the file calls this operator's, too; () for others."""
         return self._partners.get(iad, ())
 
-    def refresh(self) -> None:
-        """Reload the file if it has changed. On ConfigError the previous version stays in force."""
-        if self._file is not None and self._file.refresh():
-            self._index()
+    def iad_keys(self, iad: str) -> tuple[str, ...]:
+        """The keys that the file gives to a master; () if it is not there."""
+        return self._iads.get(iad, ())
+
+    def may_vouch(self, owner: str) -> bool:
+        """Whether the parties that `owner` names may connect: it trades, and is not hearsay."""
+        return not owner or owner in self._owners
+
+    def refresh(self) -> bool:
+        """Reload the file; whether it has changed. On ConfigError the previous version stays in
+        force."""
+        if self._file is None or not self._file.refresh():
+            return False
+        self._index()
+        return True
 
     def set_parties(self, source: str, parties: Iterable[Party], *, hearsay: bool = False) -> None:
         """Replace the parties allowed by `source` (such as "accounts"). `hearsay`: the information
-        does not come from the parties themselves; it adds no key to a name known otherwise."""
+        does not come from the parties themselves; it adds no key to a name known otherwise, and
+        counts while its owner is known otherwise."""
         (self._hearsay if hearsay else self._sources)[source] = tuple(parties)
         self._index()
 
@@ -145,8 +159,11 @@ class AllowList:
         of_file = self._file.value.parties() if self._file is not None else []
         vouched = [*of_file, *(p for parties in self._sources.values() for p in parties)]
         self._partners = {p.sender.name: p.keys for p in of_file if p.sender.partner}
+        self._iads = {p.sender.name: p.keys for p in of_file if p.sender.role == "iad"}
+        self._owners = {p.sender.name for p in vouched if p.sender.role in ("iad", "csp")}
         known = {party.sender.name for party in vouched}
         heard = [p for parties in self._hearsay.values() for p in parties]
+        heard = [p for p in heard if self.may_vouch(p.owner)]
         for party in (*vouched, *(p for p in heard if p.sender.name not in known)):
             if party.sender.partner or not self._is_partner(party.sender):
                 for key in party.keys:

@@ -62,6 +62,8 @@ class SecureSockets:
         self.on_unknown: Callable[[str], None] = _ignore
         # Called when `public_keys` change, for components that pin or publish them.
         self.new_key_listeners: list[Callable[[], None]] = []
+        # Called when the file or another source but hearsay may name other parties than before.
+        self.party_listeners: list[Callable[[], None]] = []
         self._due_s = clock()
         self._links_due_s = math.inf
         if trust.key:
@@ -172,6 +174,12 @@ class SecureSockets:
         """Replace the parties that `source`, such as "accounts", allows in addition to the file;
         see `AllowList.set_parties`."""
         self._allowed.set_parties(source, parties, hearsay=hearsay)
+        if not hearsay:
+            self._parties_changed()
+
+    def _parties_changed(self) -> None:
+        for listener in self.party_listeners:
+            listener()
 
     def ask(self, find: Find) -> None:
         """Allow also the owner that `find` names for a key of no other source."""
@@ -189,6 +197,15 @@ class SecureSockets:
     def partner_keys(self, iad: str) -> tuple[str, ...]:
         """The keys of a master that the allow-list calls this operator's, too; () for others."""
         return self._allowed.partner_keys(iad)
+
+    def iad_keys(self, iad: str) -> tuple[str, ...]:
+        """The keys that the allow-list's file gives to a master; () if it is not there."""
+        return self._allowed.iad_keys(iad)
+
+    def may_vouch(self, owner: str) -> bool:
+        """Whether `owner` may name other parties: it is not known by hearsay only. Without keys
+        nobody is known."""
+        return self._secrets is None or self._allowed.may_vouch(owner)
 
     def _find_for(self, domain: str) -> Find:
         roles = ROLES[domain]
@@ -236,7 +253,8 @@ class SecureSockets:
 
     def _read_allow_list(self) -> None:
         try:
-            self._allowed.refresh()
+            if self._allowed.refresh():
+                self._parties_changed()
         except ConfigError as error:
             self._warn(f"{error}; the allow-list before stays in force\n")
 

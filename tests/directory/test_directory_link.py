@@ -107,6 +107,18 @@ def test_it_registers_fails_over_and_comes_back(services, context, asker, tmp_pa
     assert master.discover_at_the_primary().candidates == (RECORD,)
 
 
+def test_accounts_of_before_count_until_a_directory_answers(start_drs, context, tmp_path):
+    before = (d.Account("iad9", "iad", ()),)
+    master = Master(context, tmp_path, start_drs("primary").public)
+    master.link.restore(before)
+    assert master.link.accounts == before
+    master.until(lambda: master.link.registered)
+    master.link.refresh_accounts()
+    master.until(lambda: master.link.accounts == (d.Account("iad1", "iad", ()),))
+    assert master.accounts[0] == before
+    assert before not in master.accounts[1:]
+
+
 def test_a_hanging_primary_costs_a_second(services, context, asker, tmp_path):
     primary, mirror = services
     master = Master(context, tmp_path, primary.public, mirror.public)

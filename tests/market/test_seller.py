@@ -313,7 +313,7 @@ def test_only_the_owners_word_keeps_a_service_away(iad):
 
 
 def test_what_is_held_has_so_many_areas_and_no_more(iad, monkeypatch):
-    monkeypatch.setattr(seller, "MAX_AREAS_HELD", 3)
+    monkeypatch.setattr(seller, "MAX_AREAS_HELD", 6)
     small = Terms(0.1, 99.0, 800.0)
     rooms = [f"{AREA}/{number}" for number in range(3)]
     iad.nodes = {f"n{n}": (room, FAST_S) for n, room in enumerate(rooms)}
@@ -322,8 +322,64 @@ def test_what_is_held_has_so_many_areas_and_no_more(iad, monkeypatch):
     assert one(iad, propose("a", small, rooms)).verdict == "accepted"
 
 
+def share(iad, many):
+    """`many(sender, number)` gets so many until it is refused: one buyer, another one, then this
+    master's own."""
+    counts = []
+    for name in ("iad9", "iad8", "iad1"):
+        sender, count = Sender("iad", name), 0
+        while many(sender, f"{name}-{count}"):
+            count += 1
+        counts.append(count)
+        iad.seller.check_invariants()
+    return counts
+
+
+def test_one_buyer_leaves_as_many_services_as_it_has(iad, monkeypatch):
+    monkeypatch.setattr(seller, "MAX_SERVICES", 8)
+    only = [Member("iad1", "tcp://127.0.0.1:1")]
+
+    def joined(sender, service):
+        reply = one(iad, join(1, service, owner=sender.name, members=only), sender=sender)
+        assert reply.ok or "no room for more" in reply.message
+        return reply.ok
+
+    assert share(iad, joined) == [4, 2, 2]
+    assert one(iad, join(2, "iad9-0", members=only)).ok, "those that it has may change"
+    assert one(iad, Leave("l", "iad9-0", 3)).ok
+    tick(iad, DRAIN_S)
+    assert joined(Sender("iad", "iad8"), "more") is False
+    assert joined(Sender("iad", "iad7"), "more") is False, "one is free, and would leave none"
+
+
+def test_one_buyers_members_leave_room_for_those_of_others(iad, monkeypatch):
+    monkeypatch.setattr(seller, "MAX_NAMES", 80)
+    pool = [Member("iad1", "tcp://127.0.0.1:1")]
+    pool += [Member(f"x{n}", "tcp://127.0.0.1:1") for n in range(9)]
+
+    def joined(sender, service):
+        reply = one(iad, join(1, service, owner=sender.name, members=pool), sender=sender)
+        assert reply.ok or "too large beside" in reply.message
+        return reply.ok
+
+    assert share(iad, joined) == [4, 2, 2]
+    assert one(iad, join(2, "iad9-0", members=pool[:9])).ok, "it becomes smaller"
+
+
+@pytest.mark.parametrize(("limit", "most"), [("MAX_HOLDS", 8), ("MAX_AREAS_HELD", 8)])
+def test_one_buyers_proposals_leave_room_for_those_of_others(iad, monkeypatch, limit, most):
+    monkeypatch.setattr(seller, limit, most)
+
+    def held(sender, service):
+        offer = one(iad, propose(service, Terms(0.001, 50.0, 8_000.0)), sender=sender)
+        assert offer.verdict == "accepted" or "held here; try again later" in offer.message
+        return offer.verdict == "accepted"
+
+    assert share(iad, held) == [4, 2, 2]
+
+
 def test_all_services_have_so_many_members_and_areas_and_no_more(iad, monkeypatch):
-    monkeypatch.setattr(seller, "MAX_NAMES", 10)
+    monkeypatch.setattr(seller, "MAX_NAMES", 20)
     only = Member("iad1", "tcp://127.0.0.1:1")
     large = [only, *(Member(f"x{n}", "tcp://127.0.0.1:1", ("b1", "b2")) for n in range(3))]
     assert one(iad, join(1, "a", members=[only])).ok

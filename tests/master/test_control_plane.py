@@ -16,7 +16,8 @@ from agent.master.request_plane import RequestOrigin
 from agent.master.state import RETRY_S, State
 from agent.runtime.reactor import Reactor
 from agent.wire.config import parse
-from agent.wire.market import Joined
+from agent.wire.directory import Account
+from agent.wire.market import Joined, Member
 from agent.wire.master_config import MasterConfig
 from agent.wire.messages import Slo
 from agent.wire.operator import CreateService, ServiceReport
@@ -34,13 +35,13 @@ CREATE = CreateService("c1", "warmth", "temperature", (AREA,), Slo(99.0, 800.0),
 
 
 class Rig:
-    def __init__(self, folder):
+    def __init__(self, folder, directory=None):
         self.now = 100.0
         self.path = folder / "state.sqlite"
         self.writer = HeldWriter()
         self.full = False
         self.state = State(self.path, lambda: self.now, lambda line: None, self)
-        self.handlers, self.replies, self.done = {}, [], []
+        self.handlers, self.replies, self.done, self.connected = {}, [], [], []
         self.reactor = Reactor(lambda: self.now)
         node = SimpleNamespace(node="n1", mean_s=0.05, samples=1_000, live=True)
         scheduler = SimpleNamespace(
@@ -51,11 +52,14 @@ class Rig:
             reply=lambda _origin, message: self.replies.append(message),
         )
         peers = SimpleNamespace(
-            takes=self.handlers.__setitem__, unreachable=(), connect=lambda *_: None
+            takes=self.handlers.__setitem__,
+            unreachable=(),
+            connect=lambda *given, **named: self.connected.append((given, named)),
         )
         self.plane = ControlPlane(
-            self.reactor, parse(TABLE, MasterConfig, "test"), self.state, plane, peers, plane, None,
-            scheduler, scheduler, SimpleNamespace(set_pods=lambda *_: self.done.append("pods")),
+            self.reactor, parse(TABLE, MasterConfig, "test"), self.state, plane, peers, plane,
+            directory, scheduler, scheduler,
+            SimpleNamespace(set_pods=lambda *_: self.done.append("pods")),
             run="r", say=lambda line: None,
         )  # fmt: skip
 
@@ -181,3 +185,52 @@ def test_so_are_those_that_this_master_makes(rig, monkeypatch):
     monkeypatch.setattr(time, "time", lambda: 1_000.0)
     rig.take(CREATE)
     assert told[-1] == 1_000.0 - rig.now
+
+
+def test_a_link_is_made_in_the_name_of_the_owner_that_names_the_member(rig):
+    own = Member("iad1", "tcp://127.0.0.1:1", (AREA,), rate_per_s=5.0)
+    other = Member("iad2", "tcp://127.0.0.1:2", ("b2",), ("k" * 40,), 5.0)
+    rig.take(join(members=(own, other)))
+    rig.let_pass(1.0)
+    link = ("iad2", other.address, other.keys)
+    assert rig.connected == [(link, {"owner": OWNER.name})]
+    assert rig.plane._partners() == {"iad1": {OWNER.name}, "iad2": {OWNER.name}}
+
+
+class Directory:
+    """The link to a directory, which answers when it is told to."""
+
+    accounts = ()
+
+    def on_accounts(self, listener):
+        self.listener = listener
+
+    def answer(self, *accounts):
+        self.accounts = accounts
+        self.listener(accounts)
+
+    def restore(self, accounts):
+        self.answer(*accounts)
+
+
+def test_the_accounts_of_owners_survive_a_restart_while_no_directory_answers(tmp_path):
+    owner, other = (Account(name, "csp", ("k" * 40,)) for name in (OWNER.name, "iad7"))
+
+    def restarted():
+        made = Rig(tmp_path, directory := Directory())
+        found = directory.accounts
+        made.state.close()
+        return found
+
+    rig = Rig(tmp_path, directory := Directory())
+    directory.answer(owner, other)
+    rig.take(join())
+    rig.let_pass(RETRY_S)
+    rig.state.close()
+    assert restarted() == restarted() == (owner,)
+    # An account that is closed is not.
+    rig = Rig(tmp_path, directory := Directory())
+    directory.answer(other)
+    rig.let_pass(RETRY_S)
+    rig.state.close()
+    assert restarted() == ()

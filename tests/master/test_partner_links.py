@@ -2,22 +2,29 @@
 
 import pytest
 
-from agent.master.partner_links import KEPT_S, LOOK_S, MAX_LINKS, PartnerLinks
+from agent.master.partner_links import KEPT_S, LOOK_S, MAX_LINKS, TRY_S, PartnerLinks
 from agent.runtime.console import operator_log
 from agent.wire.directory import Account
 
-OLD, NEW, NEWER = "o" * 40, "n" * 40, "w" * 40
+OLD, NEW, NEWER, EVIL = "o" * 40, "n" * 40, "w" * 40, "e" * 40
 
 
 class Peers:
     def __init__(self):
         self.links = {}
+        self.owners = {}
+        self.dialled = set()
         self.unreachable = ()
 
-    def connect(self, iad, address, keys):
+    def connect(self, iad, address, keys, *, owner=""):
         if address == "nowhere":
             raise OSError("cannot connect to nowhere")
         self.links[iad] = (address, tuple(keys))
+        self.dialled.add(address)
+        self.owners[iad] = owner
+
+    def connected(self, iad):
+        return iad in self.links and iad not in self.unreachable
 
     def drop(self, iad):
         del self.links[iad]
@@ -45,7 +52,7 @@ def peers():
 
 @pytest.fixture
 def needed():
-    return {"iad2"}
+    return {"iad2": {""}}
 
 
 @pytest.fixture
@@ -72,7 +79,7 @@ def test_a_link_closes_when_nobody_has_needed_it_for_long(links, peers, needed):
 
 
 def test_no_links_no_wakes(reactor, peers):
-    links = PartnerLinks(reactor, peers, fixed=(), needed=tuple, say=operator_log("iad1"))
+    links = PartnerLinks(reactor, peers, fixed=(), needed=dict, say=operator_log("iad1"))
     assert links.next_due is None
     links.connect("iad2", "x", ())
     assert links.next_due == LOOK_S
@@ -126,3 +133,151 @@ def test_pools_of_very_many_take_a_bounded_number_of_links(links, peers, needed,
     links.tick(KEPT_S + LOOK_S)
     links.connect("late", "somewhere", ())
     assert peers.links.keys() == {"iad9", "late"}
+
+
+class Parties:
+    """An allow-list."""
+
+    def __init__(self):
+        self.party_listeners = []
+        self.iads = {}
+        self.owners = {"", "honest", "evil"}
+
+    def iad_keys(self, iad):
+        return self.iads.get(iad, ())
+
+    def may_vouch(self, owner):
+        return owner in self.owners
+
+    def changed(self):
+        for listener in self.party_listeners:
+            listener()
+
+
+@pytest.fixture
+def parties():
+    return Parties()
+
+
+@pytest.fixture
+def market(reactor, peers, needed, parties):
+    """Links for the pools of owners, whom the allow-list knows."""
+    say = operator_log("iad1")
+    needed["iad2"] = {"honest", "evil"}
+    return PartnerLinks(reactor, peers, fixed=(), needed=lambda: needed, say=say, parties=parties)
+
+
+def pass_time(reactor, links, seconds):
+    """Tick when it is due until then."""
+    ends_s = reactor.now + seconds
+    while links.next_due is not None and links.next_due <= ends_s:
+        reactor.now = links.next_due
+        links.tick(reactor.now)
+    reactor.now = ends_s
+
+
+@pytest.mark.parametrize("source", ["file", "directory"])
+def test_no_pool_gives_another_key_to_a_name_that_is_known(reactor, peers, parties, market, source):
+    if source == "file":
+        parties.iads = {"iad2": (NEW,)}
+        market.accounts_changed([Account("iad2", "iad", (NEWER,))])
+    else:
+        market.accounts_changed([Account("iad2", "iad", (NEW,))])
+    market.connect("iad2", "at evil", (EVIL,), "evil")
+    assert peers.links["iad2"] == ("at evil", (NEW,))
+    # Nobody with this key is there.
+    peers.unreachable = ("iad2",)
+    market.connect("iad2", "at iad2", (NEW,), "honest")
+    pass_time(reactor, market, TRY_S)
+    assert peers.links["iad2"] == ("at iad2", (NEW,))
+    peers.unreachable = ()
+    market.connect("iad2", "at evil", (EVIL,), "evil")
+    pass_time(reactor, market, 2 * LOOK_S)
+    assert peers.links["iad2"] == ("at iad2", (NEW,))
+
+
+def test_an_iad_that_restarts_is_found_again_whatever_others_say_meanwhile(
+    reactor, peers, parties, market
+):
+    parties.iads = {"iad2": (NEW,)}
+    market.connect("iad2", "at iad2", (NEW,), "honest")
+    pass_time(reactor, market, LOOK_S)
+    peers.unreachable = ("iad2",)
+    tried = set()
+    for second in range(int(4 * TRY_S)):
+        market.connect("iad2", f"at evil {second}", (EVIL,), "evil")
+        pass_time(reactor, market, 1.0)
+        tried.add(peers.links["iad2"][0])
+        assert peers.links["iad2"][1] == (NEW,)
+        if second >= 2 * TRY_S and "at iad2" in peers.links["iad2"]:
+            break
+    else:
+        raise AssertionError(tried)
+
+
+def test_the_files_key_replaces_a_pools_as_soon_as_it_is_there(reactor, peers, parties, market):
+    market.connect("iad2", "at evil", (EVIL,), "evil")
+    assert peers.links["iad2"] == ("at evil", (EVIL,))
+    parties.iads = {"iad2": (NEW,)}
+    parties.changed()
+    pass_time(reactor, market, 0.0)
+    assert peers.links["iad2"][1] == (NEW,)
+
+
+def test_of_a_name_that_only_pools_know_the_first_stays_whoever_is_away(reactor, peers, market):
+    market.connect("iad2", "at iad2", (NEW,), "honest")
+    peers.unreachable = ("iad2",)
+    market.connect("iad2", "at evil", (EVIL,), "evil")
+    market.connect("iad2", "at evil", (EVIL,), "unknown")
+    pass_time(reactor, market, 10 * LOOK_S)
+    assert peers.links["iad2"] == ("at iad2", (NEW,))
+    assert peers.dialled == {"at iad2"}
+    # This master's own word, which comes from its directory, is more.
+    market.connect("iad2", "elsewhere", (NEWER,))
+    assert peers.links["iad2"] == ("elsewhere", (NEWER,))
+
+
+def test_what_a_pool_said_counts_while_its_owner_may_vouch_and_names_it(
+    reactor, peers, parties, needed, market
+):
+    market.connect("iad2", "at evil", (EVIL,), "evil")
+    market.connect("iad2", "at iad2", (NEW,), "honest")
+    assert (peers.links["iad2"], peers.owners["iad2"]) == (("at evil", (EVIL,)), "evil")
+    parties.owners.remove("evil")
+    parties.changed()
+    pass_time(reactor, market, 0.0)
+    assert (peers.links["iad2"], peers.owners["iad2"]) == (("at iad2", (NEW,)), "honest")
+    # Without any, it stays as it is, and the guard knows its owner.
+    parties.owners.remove("honest")
+    parties.changed()
+    pass_time(reactor, market, 0.0)
+    assert (peers.links["iad2"], peers.owners["iad2"]) == (("at iad2", (NEW,)), "honest")
+    parties.owners |= {"evil", "honest"}
+    needed["iad2"] = {"evil"}
+    pass_time(reactor, market, LOOK_S)
+    assert (peers.links["iad2"], peers.owners["iad2"]) == (("at evil", (EVIL,)), "evil")
+
+
+def test_one_owners_pools_leave_as_many_links_as_they_have(peers, market, needed, capsys):
+    for owner, links in (("evil", MAX_LINKS // 2), ("honest", MAX_LINKS // 4)):
+        before = len(peers.links)
+        for number in range(MAX_LINKS):
+            market.connect(f"{owner}-{number}", "somewhere", (OLD,), owner)
+        assert len(peers.links) - before == links
+    assert capsys.readouterr().err == (
+        "iad1: the pools of evil have 400 links, as many as they leave to others\n"
+    )
+    # Its own come first.
+    for number in range(MAX_LINKS):
+        market.connect(f"own-{number}", "somewhere", (OLD,))
+    assert len(peers.links) == MAX_LINKS
+
+
+def test_this_masters_own_word_about_an_address_counts_at_once(reactor, peers, parties, market):
+    parties.iads = {"iad2": (NEW,)}
+    market.connect("iad2", "at evil", (EVIL,), "evil")
+    peers.unreachable = ("iad2",)
+    market.connect("iad2", "at honest", (NEW,), "honest")
+    assert peers.links["iad2"] == ("at evil", (NEW,)), "for as long as a handshake takes"
+    market.connect("iad2", "at iad2", (NEW,))
+    assert peers.links["iad2"] == ("at iad2", (NEW,))

@@ -94,6 +94,28 @@ def test_a_name_that_is_known_gets_no_key_by_hearsay(file):
     assert allowed.find(KEYS[7]) == Sender("iad", "iad5")
 
 
+def test_hearsay_counts_while_its_owner_is_known_otherwise(file):
+    file.write_text(LIST.replace("[[iad]]", "[[csp]]"))
+    allowed = AllowList(str(file))
+    heard = {4: "iad2", 5: "iad5", 6: "iad14", 7: "n1"}
+    allowed.set_parties(
+        "peers",
+        [Party(Sender("iad", f"iad1{n}"), (KEYS[n],), owner) for n, owner in heard.items()],
+        hearsay=True,
+    )
+    assert allowed.find(KEYS[4]) == Sender("iad", "iad14")
+    assert allowed.find(KEYS[5]) is None, "iad5 is unknown"
+    assert allowed.find(KEYS[6]) is None, "iad14 is hearsay itself"
+    assert allowed.find(KEYS[7]) is None, "n1 does not trade"
+    allowed.set_parties("accounts", [Party(Sender("iad", "iad5"), (KEYS[1],))])
+    assert allowed.find(KEYS[5]) == Sender("iad", "iad15")
+    allowed.set_parties("accounts", [])
+    assert allowed.find(KEYS[5]) is None
+    file.write_text(LIST.replace("[[iad]]", "[[operator]]"))
+    assert allowed.refresh()
+    assert allowed.find(KEYS[4]) is None, "its owner is revoked"
+
+
 def test_an_edit_counts_and_a_broken_one_does_not(file):
     allowed = AllowList(str(file))
     file.write_text(LIST.replace(KEYS[1], KEYS[4]))

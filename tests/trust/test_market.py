@@ -15,6 +15,7 @@ from agent.wire.codec import Decoder, encode
 from agent.wire.directory import DirectoryReply, Discover, Register, Registered
 from agent.wire.market import Join, Leave, Propose, Release, Terms
 from agent.wire.unions import PeerReply
+from testkit.waiting import wait_until
 from tests.trust.market import LATENCY_MS, Market, ask
 from tests.trust.rig import IADS, PATIENCE_MS, ROOMS
 from tests.trust.rotation import Rotation, Stream
@@ -177,6 +178,19 @@ def check_who_owns_a_service(market):
     with connected(market, market.sockets["iad2"]["public"], "iad1", "iad2") as socket:
         assert exchange(socket, Join("j3", service)).ok
     assert {iad: market.services(iad)["climate"] for iad in IADS} == before
+    check_answered(market)
+
+
+@pytest.mark.long
+def test_a_member_restarts_while_the_registration_service_is_away(market):
+    commanded(market, "iad1", *create("climate"))
+    check_answered(market)
+    market.stop("drs", "iad2")
+    market.start_master("iad2")
+    # Its owner's key is known to it from before.
+    market.wait_until("iad2", lambda s: s.nodes and s.nodes[0].state == "live")
+    with market.client("iad1") as client:
+        wait_until(lambda: ask(client), lambda answer: answer.status == "complete")
     check_answered(market)
 
 

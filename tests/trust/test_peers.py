@@ -13,6 +13,7 @@ from agent.runtime.reactor import Reactor
 from agent.wire.codec import encode
 from agent.wire.config import Trust
 from agent.wire.messages import CancelTask, TaskResult
+from agent.wire.principals import Sender
 from fleet.testbed.ports import free_address
 from testkit.waiting import PATIENCE_MS
 from tests.net.conftest import destroyed
@@ -109,3 +110,51 @@ def test_a_file_of_keys_that_cannot_be_read_keeps_no_other_link_from_a_new_key(t
         own.write_text("%" * 40)
         secure_sockets.tick(2.0)
         assert f"{own}: line 1 is no key" in capsys.readouterr().err
+
+
+def test_a_link_ends_at_once_when_no_key_is_common():
+    with destroyed(zmq.Context()) as context:
+        secure_sockets = SecureSockets(context, Trust(), ".", clock=lambda: 0.0, warn=print)
+        links = Peers(Reactor(lambda: 0.0), secure_sockets, sys.stderr.write)
+        address = free_address()
+        with context.socket(zmq.ROUTER) as master:
+            master.linger = 0
+            master.bind(address)
+            links.connect("iad2", address, ("old",))
+            before = links._links["iad2"].socket.socket
+            assert before.poll(PATIENCE_MS, zmq.POLLOUT)
+            # A link that works and that others use gets no other party either.
+            links.connect("iad2", address, ("new",), by="member")
+            assert before.closed
+            assert links._links["iad2"].following is None
+            assert links._links["iad2"].keys == ("new",)
+            links.drop("iad2")
+            links.drop("iad2", "member")
+
+
+def test_keys_that_a_pool_names_are_admitted_while_its_owner_is(tmp_path):
+    own, owner, ghost = (new(str(tmp_path / name)) for name in ("own", "owner", "ghost"))
+    allow = tmp_path / "allow.toml"
+    allow.write_text(f'[[csp]]\nname = "owner"\nkeys = ["{owner.public}"]\n')
+    now, changes = 0.0, []
+    with destroyed(zmq.Context()) as context:
+        secure_sockets = SecureSockets(
+            context,
+            Trust(key="own.secret", allow="allow.toml"),
+            tmp_path,
+            clock=lambda: now,
+            warn=print,
+        )
+        links = Peers(Reactor(lambda: now), secure_sockets, sys.stderr.write)
+        links.connect("ghost", free_address(), (ghost.public,), owner="owner")
+        assert secure_sockets.holder(ghost.public) == Sender("iad", "ghost")
+        secure_sockets.party_listeners.append(lambda: changes.append(secure_sockets))
+        allow.write_text(f'[[client]]\nname = "owner"\nkeys = ["{owner.public}"]\n')
+        now = 1.0
+        secure_sockets.tick(now)
+        assert secure_sockets.holder(ghost.public) is None
+        assert changes == [secure_sockets]
+        links.connect("ghost", links._links["ghost"].address, (ghost.public,))
+        assert secure_sockets.holder(ghost.public) is not None, "this master names it itself"
+        links.drop("ghost")
+        assert own.public in secure_sockets.public_keys
