@@ -104,7 +104,7 @@ class Campus:
         command = [BIN / "fleet", *words, "--fleet", self.folder.root]
         environment = {**os.environ, "SANDERLING_CACHE": str(CACHE)}
         done = subprocess.run(
-            command, capture_output=True, check=False, text=True, env=environment, timeout=3600
+            command, capture_output=True, check=False, text=True, env=environment, timeout=4200
         )
         if check and done.returncode:
             raise RuntimeError(f"{command}: {done.stdout}{done.stderr}")

@@ -13,7 +13,11 @@ import pytest
 from fleet.image.fat import Fat
 from tests.image.pi import CARD_BYTES, Pi, missing, wanted
 
-pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
+pytestmark = [
+    pytest.mark.skipif(bool(missing()), reason=missing()),
+    # The first one waits for the image, which an emulated processor unpacks beside all other work.
+    pytest.mark.timeout(4500),
+]
 NODES = {"n1": "b1/f4/r413", "n2": "b1/f7/r717"}
 HISTORY = """sudo python3 -c '
 import sqlite3
