@@ -217,12 +217,12 @@ class Intake:
                     self._closed(fd)
 
     def _accepted(self, fd: int) -> None:
+        self._closed(fd)  # an earlier one with its number
         try:
             with self._pinned(fd) as found:
                 name = found.getpeername()
         except OSError:
             return  # gone already
-        self._closed(fd)
         self._accounting.opened(fd)
         self._hosts[fd], self._names[fd] = str(name[0]), name
         self._room.hosts[self, fd] = self, self._hosts[fd]
@@ -313,8 +313,7 @@ class Intake:
     def _let_pass(self, fd: int, packets: Passing) -> None:
         try:
             with self._pinned(fd) as found:
-                if found.getpeername() == self._names[fd]:
-                    let_pass(found, packets)
+                let_pass(found, packets)
         except OSError:
             pass  # closed in the meantime
 
@@ -360,9 +359,7 @@ class Intake:
         large transfer both ends may keep waiting for a TCP window: `abort` resets instead."""
         try:
             with self._pinned(fd) as found:
-                if found.getpeername() != self._names[fd]:
-                    pass
-                elif not abort:
+                if not abort:
                     found.shutdown(socket.SHUT_RDWR)
                 else:
                     # connect(2): AF_UNSPEC dissolves the association, TCP sends a reset.
@@ -375,13 +372,16 @@ class Intake:
     @contextmanager
     def _pinned(self, fd: int) -> Iterator[socket.socket]:
         """The connection, even if libzmq closes it meanwhile and another one gets its number.
-        OSError if it is gone. It takes the place of the spare file: there may be no room for one
-        more. A file that got the number is left alone: a copy's end would drop SQLite's locks."""
+        OSError if it is gone, or another one has it already. It takes the place of the spare file:
+        there may be no room for one more. A file that got the number is left alone: a copy's end
+        would drop SQLite's locks."""
         if not stat.S_ISSOCK(os.fstat(fd).st_mode):
             raise OSError(errno.ENOTSOCK, "it is gone, and a file has its number")
         os.dup2(fd, self._spare, inheritable=False)
         found = socket.socket(fileno=self._spare)
         try:
+            if fd in self._names and found.getpeername() != self._names[fd]:
+                raise OSError(errno.ENOTCONN, "it is gone, and another one has its number")
             yield found
         finally:
             found.detach()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import socket
 import struct
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping
 from enum import Enum
 from typing import Final
@@ -76,6 +76,12 @@ class _Connection:
         self.counted = 0
         self.recent = 0
 
+    def arrived(self, total: int) -> None:
+        """So many bytes arrived so far, or more."""
+        if total > self.counted:
+            self.recent += total - self.counted
+            self.counted = total
+
 
 class Policer:
     """Decides which connections are held up, by the bytes that their hosts sent. Pure: counts and
@@ -84,7 +90,7 @@ class Policer:
     def __init__(self, now: float) -> None:
         self._connections: dict[int, _Connection] = {}
         self._buckets: dict[str, TokenBucket] = {}
-        self._held_up: dict[int, str] = {}
+        self._held_up: set[int] = set()
         # When all bytes were counted last, and all totals at the last step.
         self._counted_s = now
         self._stepped_s = now
@@ -98,12 +104,12 @@ class Policer:
         self._connections[fd] = _Connection(host)
         owes = self._wait_s(host, now) > 0.0
         if owes:
-            self._held_up[fd] = host
+            self._held_up.add(fd)
         return owes
 
     def closed(self, fd: int, now: float) -> None:
         """A connection was closed; its host pays for what it sent."""
-        self._held_up.pop(fd, None)
+        self._held_up.discard(fd)
         self._counts = True
         found = self._connections.pop(fd, None)
         if found is not None and found.recent:
@@ -113,8 +119,7 @@ class Policer:
         """So many bytes arrived on a connection so far, or more; O(1)."""
         found = self._connections.get(fd)
         if found is not None and total > found.counted + FEW_BYTES:
-            found.recent += total - found.counted
-            found.counted = total
+            found.arrived(total)
             self._counts = True
 
     def step(self, now: float, totals: Mapping[int, int]) -> dict[int, Passing]:
@@ -128,10 +133,7 @@ class Policer:
         counted_s, self._counted_s, self._counts = self._counted_s, now, False
         recent: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
         for fd, each in self._connections.items():
-            total = totals.get(fd, 0)
-            if total > each.counted:
-                each.recent += total - each.counted
-                each.counted = total
+            each.arrived(totals.get(fd, 0))
             if each.recent:
                 recent[each.host].append((each.recent, fd))
                 each.recent = 0
@@ -142,21 +144,17 @@ class Policer:
                 fair = RATE_BYTES_PER_S * (now - counted_s) / self._count_of(host)
                 fair = max(FEW_BYTES, fair)
                 changed |= {fd: Passing.ACKNOWLEDGEMENTS for size, fd in sent if size > fair}
-        for fd, host in self._held_up.items():
-            if fd not in changed and self._wait_s(host, now) == 0.0:
-                changed[fd] = Passing.ALL
-        for fd, passing in changed.items():
-            if passing is Passing.ALL:
-                del self._held_up[fd]
-            else:
-                self._held_up[fd] = self._connections[fd].host
+        self._held_up |= changed.keys()
+        free = [fd for fd in self._held_up if not self._wait_s(self._connections[fd].host, now)]
+        self._held_up.difference_update(free)
+        changed |= dict.fromkeys(free, Passing.ALL)
         full = [host for host, each in self._buckets.items() if not each.wait_s(now, each.burst)]
         for host in full:
             del self._buckets[host]
         return changed
 
     def _count_of(self, host: str) -> int:
-        return Counter(each.host for each in self._connections.values())[host]
+        return sum(each.host == host for each in self._connections.values())
 
     def _charge(self, host: str, size: int, since_s: float, now: float) -> None:
         """The host sent so much since then."""
