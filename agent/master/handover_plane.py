@@ -383,9 +383,8 @@ class HandoverPlane:
                 self._link.tell(sender, unit, w.MoveRefuse(attempt, problem))
                 return
         # Only who asks makes a unit known here: names and states cost memory.
-        known = self._entries.get(unit)
-        entry = self._entry(unit) if isinstance(message, w.MoveAsk) else known
-        if isinstance(message, w.MoveAsk) and entry is not None:
+        entry = self._entries.get(unit)
+        if isinstance(message, w.MoveAsk) and (entry := self._entry(unit)) is not None:
             entry.forget_removed()
         if isinstance(message, w.MoveState) and not (
             entry is not None and entry.gathers(message.attempt, sender)

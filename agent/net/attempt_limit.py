@@ -32,6 +32,11 @@ class AttemptLimit:
         """Whether the time is up: what went wrong since then did so for that reason."""
         return self._late.is_set()
 
+    def ended(self, error: Exception) -> str:
+        """In words, if the attempt failed with this error because its time was up; else empty."""
+        late = self.is_over or isinstance(error, TimeoutError)
+        return f"no answer within {self._limit_s:g} s" if late else ""
+
     def connect(
         self,
         address: tuple[str, int],

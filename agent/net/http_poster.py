@@ -49,9 +49,8 @@ class Poster:
                 connection.request("POST", self._target.path, request.body, request.headers)
                 return _read(connection)
             except (OSError, HTTPException) as error:
-                if limit.is_over or isinstance(error, TimeoutError):
-                    return Answered(0, f"no answer within {self._timeout_s:g} s")
-                return Answered(0, _one_line(str(error) or type(error).__name__))
+                why = limit.ended(error) or _one_line(str(error) or type(error).__name__)
+                return Answered(0, why)
 
     def _connection(self) -> HTTPConnection:
         _, host, port, _ = self._target

@@ -141,9 +141,8 @@ class MailServer(NamedTuple):
                 # What goes wrong after the server's word changes nothing.
                 if taken:
                     return DELIVERED
-                if limit.is_over or isinstance(error, TimeoutError):
-                    return Answered(0, f"no answer within {self.timeout_s:g} s")
-                return _failed(error)
+                late = limit.ended(error)
+                return Answered(0, late) if late else _failed(error)
             return DELIVERED
 
     def _connected(self, limit: AttemptLimit) -> smtplib.SMTP:
