@@ -7,6 +7,7 @@ from typing import Final
 
 from agent.alerts.notifications import CLEARED, LOST, RAISED
 from agent.wire.areas import AreaSet
+from agent.wire.listing import few
 from agent.wire.predicate_logic import contradiction
 from agent.wire.predicates import Conjunction, Filter, Predicate, write_conjunction
 
@@ -93,8 +94,7 @@ def _is_one(name: str, operator: str, known: Collection[str]) -> bool:
 def _alternative(near: str, known: Collection[str]) -> str:
     if near:
         return f"; did you mean {near}?"
-    more = f" and {len(known) - MAX_LISTED} more" if len(known) > MAX_LISTED else ""
-    return f", only {', '.join(sorted(known)[:MAX_LISTED])}{more}"
+    return f", only {few(sorted(known), MAX_LISTED)}"
 
 
 def _of_topics(conjunction: Conjunction) -> bool:

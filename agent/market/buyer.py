@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 
 from msgspec.structs import replace
 
@@ -30,6 +29,7 @@ from agent.market.rollout import Contact, MembershipRollout, Owned, numbered
 from agent.market.terms import Instruction, ReplyAddress, Tick, common_areas
 from agent.wire.areas import AreaSet
 from agent.wire.directory import Candidate
+from agent.wire.listing import did_you_mean
 from agent.wire.market import MAX_MEMBERS, Member, Offer, Service
 from agent.wire.operator import (
     AddIad,
@@ -132,8 +132,8 @@ class Buyer:
         if create and (self._taken(service_id) or service_id in self._rollout):
             return self._fail(change, f"the name {service_id} is taken; choose another", now)
         if not create and service_id not in self._rollout.living:
-            alike = get_close_matches(service_id, self._rollout.living, 1)
-            remedy = f"did you mean {alike[0]}?" if alike else "ask the master that does"
+            own = self._rollout.living
+            remedy = did_you_mean(service_id, own, "ask the master that does")
             text = f"{self._own.iad} does not own a service {service_id}; {remedy}"
             return self._fail(change, text, now)
         self._changes.open[service_id] = change

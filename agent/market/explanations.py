@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from agent.market.estimation import LEAST_RATE_PER_S, affordable
 from agent.market.rollout import Acknowledged
 from agent.market.terms import in_words
+from agent.wire.listing import few
 from agent.wire.market import Offer, Service, Terms
 
 MAX_NAMED: Final = 4  # IADs in a reason
@@ -79,15 +80,10 @@ def counted(sellers: int) -> str:
 def not_offered(missing: Sequence[str], capability: str, others: Sequence[str]) -> str:
     """``iad3 does not offer humidity there; iad1, iad2 do``."""
     one = len(missing) == 1
-    text = f"{_few(missing)} {'does' if one else 'do'} not offer {capability} there"
+    text = f"{few(missing, MAX_NAMED)} {'does' if one else 'do'} not offer {capability} there"
     if not others:
         return f"{text}, nor does any other"
-    return f"{text}; {_few(others)} {'does' if len(others) == 1 else 'do'}"
-
-
-def _few(iads: Sequence[str]) -> str:
-    more = len(iads) - MAX_NAMED
-    return ", ".join(iads[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return f"{text}; {few(others, MAX_NAMED)} {'does' if len(others) == 1 else 'do'}"
 
 
 def taken_as(said: Acknowledged) -> str:

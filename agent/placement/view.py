@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from math import inf
 from typing import Final
 
@@ -36,6 +35,7 @@ from agent.placement.world import (
     Unit,
     World,
 )
+from agent.wire.listing import did_you_mean, few
 from agent.wire.placement import HomeFacts, PlacementFacts, PlannedMove, TopicFacts, UnitName
 
 # Who publishes and subscribes at a master without a home of its own that moves. No client has such
@@ -141,9 +141,7 @@ class View:
         own, *others = self.facts
         if not others or not text.endswith("?"):  # all are named already
             return text
-        more = len(others) - MAX_NAMED
-        named = ", ".join(sorted(others)[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
-        return f"{text} {own} moves units only to {named}"
+        return f"{text} {own} moves units only to {few(sorted(others), MAX_NAMED)}"
 
     # -- from facts ------------------------------------------------------------------------------
 
@@ -494,9 +492,8 @@ def _fixed(iad: str, number: int, clients: dict[str, Client]) -> str:
 
 
 def _no(what: str, name: str, known: Sequence[str]) -> str:
-    alike = get_close_matches(name, known, 1)
-    hint = f"did you mean {alike[0]}?" if alike else f"known are {', '.join(known[:5]) or 'none'}"
-    return f"no {what} {name} is known here; {hint}"
+    there = f"known are {', '.join(known[:5]) or 'none'}"
+    return f"no {what} {name} is known here; {did_you_mean(name, known, there)}"
 
 
 def _seconds(seconds: float) -> str:

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, get_args
 from agent.runtime.token_bucket import TokenBucket
 from agent.scheduling.nearest import nearest
 from agent.wire.areas import AreaSet
+from agent.wire.listing import few
 from agent.wire.messages import Refusal, Task
 from agent.wire.principals import Sender
 
@@ -213,8 +214,7 @@ def unknown_service(service: str, there: Iterable[str], sender: Sender) -> str:
         none = "no service is named, and there is no default here"
         if not allowed:
             return f"{none}{others}: s{see}"
-        more = len(allowed) - MAX_NAMED
-        names = ", ".join(allowed[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+        names = few(allowed, MAX_NAMED)
         return f"{none}: name one with --service: {names} (`fleet services` lists them)"
     hint = _or(service, allowed)
     return f"no service {service} here{others}{f'{hint} S' if hint else ': s'}{see}"

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
-from difflib import get_close_matches
 
 import msgspec
 
@@ -34,6 +33,7 @@ from agent.topics.events import (
 )
 from agent.topics.flow import RENEW_S, Flow, Instructions
 from agent.wire.areas import AreaSet
+from agent.wire.listing import alike, few
 from agent.wire.topics import (
     Clone,
     EnableTopic,
@@ -47,6 +47,7 @@ from agent.wire.topics import (
 
 # A thousand clones, and others.
 MAX_TOPICS = 1_280
+MAX_NAMED = 8  # topics in a refusal
 
 
 class Topics:
@@ -254,11 +255,9 @@ class Topics:
             line = f"topic {name} has moved to {to}; ask its master (--iad {to})"
             return SendReport(peer, TopicReport(id_, ok=False, message=line))
         known = sorted(self._entries)
-        line = f"no topic {name} is kept here; those that are: {', '.join(known[:8]) or 'none'}"
-        if len(known) > 8:
-            line += f" and {len(known) - 8} more"
-            if alike := get_close_matches(name, known, 1):
-                line += f"; did you mean {alike[0]}?"
+        line = f"no topic {name} is kept here; those that are: {few(known, MAX_NAMED) or 'none'}"
+        if len(known) > MAX_NAMED and (meant := alike(name, known)):
+            line += f"; did you mean {meant}?"
         return SendReport(peer, TopicReport(id_, ok=False, message=line[:512]))
 
     def _begin(self, topic: Topic, progress: Progress, now: float) -> Instructions:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Final, Literal, get_args, get_origin
@@ -11,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from agent.wire.areas import AREA_PATTERN
+from agent.wire.listing import alike
 
 KINDS: Final = {
     "float": "a number",
@@ -163,8 +163,8 @@ def _unknown_key(key: str, where: str, known: dict[str, Any]) -> str:
     inline = where and ":" not in where and " " not in where
     prefix = f"{where}." if inline else ""
     said = f"unknown key {prefix}{key}" if inline or not where else f"{where}: unknown key {key}"
-    if near := difflib.get_close_matches(key, known, n=1, cutoff=0.5):
-        return f"{said}; did you mean {prefix}{near[0]}?"
+    if near := alike(key, known, 0.5):
+        return f"{said}; did you mean {prefix}{near}?"
     said += f"; known: {', '.join(known)}"
     if "driver" in known:
         said += "; a driver's own options go into [sensor.options]"

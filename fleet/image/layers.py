@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -12,6 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from agent.wire.config import ConfigError, Section, parse
+from agent.wire.listing import did_you_mean
 from fleet.common.exits import FAILED, USAGE, CommandError
 
 Value = bool | int | str
@@ -231,5 +231,4 @@ def _parse(table: dict[str, Any], kind: type[S], source: str) -> S:
 def nearest(name: str, known: Iterable[str]) -> str:
     """The one of `known` that was probably meant, as the end of a line; or all of them, if none is
     similar."""
-    close = difflib.get_close_matches(name, list(known), 1)
-    return f"did you mean {close[0]}?" if close else f"there are {', '.join(sorted(known))}"
+    return did_you_mean(name, known, f"there are {', '.join(sorted(known))}")

@@ -7,6 +7,8 @@ from typing import Final, Literal, NamedTuple
 
 from msgspec import Struct
 
+from agent.wire.listing import few
+
 Severity = Literal["error", "warning", "note"]
 # The worst first.
 SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "note")
@@ -48,8 +50,7 @@ def together(findings: Iterable[Finding]) -> list[Shared]:
 
 def named(subjects: Sequence[str], most: int = 6) -> str:
     """The first few names, and the number of the others."""
-    more = f" and {len(subjects) - most} more" if len(subjects) > most else ""
-    return f"{', '.join(subjects[:most])}{more}"
+    return few(subjects, most)
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from typing import Final
+
+from agent.wire.listing import alike
 
 MAX_LISTED: Final = 8
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
     """``did you mean iad4?``, or a list of the valid names."""
-    if near := difflib.get_close_matches(name, known, n=1, cutoff=0.5):
-        return f"did you mean {near[0]}?"
+    if near := alike(name, known, 0.5):
+        return f"did you mean {near}?"
     if not known:
         return "there is none"
     more = f", … ({len(known)} in all)" if len(known) > MAX_LISTED else ""

@@ -13,6 +13,7 @@ from agent.client import Client, NoReplyError
 from agent.net.keys import KeyFiles
 from agent.wire.about import EVERYWHERE, About, ServiceInfo
 from agent.wire.figures import percentile_in_words
+from agent.wire.listing import few
 from agent.wire.messages import Answer, Slo
 from fleet.common import exits
 from fleet.query import replies, words
@@ -190,8 +191,7 @@ def show_services(terminal: Console, services: Sequence[ServiceInfo]) -> None:
         "service", "gives", "terms of each IAD", "areas", left=4, folds=("service", "areas")
     )
     for each in services:
-        more = len(each.areas) - NAMED_AREAS
-        areas = ", ".join(each.areas[:NAMED_AREAS]) + (f" and {more} more" if more > 0 else "")
+        areas = few(each.areas, NAMED_AREAS)
         table.add_row(each.name, each.capability or "all", _objective(each), areas or "–")
     show_table(terminal, table)
 

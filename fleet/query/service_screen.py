@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from agent.wire.figures import percentile_in_words, rate_in_words
+from agent.wire.listing import few
 from agent.wire.market import Service, Terms
 from agent.wire.operator import ServiceReport, Step
 from fleet.terminal.screen import line, plain_table, show_table
@@ -98,5 +99,4 @@ def _outcome(step: Step) -> Text:
 def _areas(areas: Sequence[str]) -> str:
     if not areas:
         return "only schedules"
-    more = len(areas) - NAMED_AREAS
-    return ", ".join(areas[:NAMED_AREAS]) + (f" and {more} more" if more > 0 else "")
+    return few(areas, NAMED_AREAS)

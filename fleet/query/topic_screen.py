@@ -8,6 +8,7 @@ from datetime import datetime
 from rich.console import Console
 from rich.text import Text
 
+from agent.wire.listing import few
 from agent.wire.topics import Parameter, Topic, TopicStatus
 from fleet.terminal.output import printable
 from fleet.terminal.screen import line, local_time, plain_table, show_table
@@ -123,9 +124,7 @@ def _state(status: TopicStatus) -> Text:
 def _readings(topic: Topic, *, all_areas: bool = False) -> str:
     if topic.every_s is None:
         return "none"
-    shown = topic.areas if all_areas else topic.areas[:NAMED_AREAS]
-    more = len(topic.areas) - len(shown)
-    text = ", ".join(shown) + (f" and {more} more" if more else "")
+    text = few(topic.areas, len(topic.areas) if all_areas else NAMED_AREAS)
     channels = f" {', '.join(topic.channels)}" if topic.channels and all_areas else ""
     return f"{text}{channels} every {format_duration(topic.every_s)}"
 

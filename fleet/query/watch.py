@@ -17,6 +17,7 @@ from agent.client import Client, NoReplyError, Rounds, WatchError
 from agent.net.keys import KeyFiles
 from agent.scheduling.watches.scheduler import LAG_S
 from agent.wire.base import Form
+from agent.wire.listing import few
 from agent.wire.messages import Answer, Slo
 from agent.wire.watches import Round, Style
 from fleet.common import exits
@@ -246,7 +247,7 @@ def round_lines(each: Round, now_s: float, slo: Slo = DEFAULT_SLO) -> list[Text]
     if each.fired:
         head.append("  ")
         fired = [labelled(area, names.get(area)) for area in each.fired]
-        head.append("fired: " + _named(fired), style="bold magenta")
+        head.append("fired: " + few(fired, MAX_AREAS_NAMED), style="bold magenta")
     lines = [head, *_alert_lines(each, names)]
     if answer.status == "refused":
         return [*lines, Text(f"{'':8}{answer.message or answer.reason}", style="red")]
@@ -307,12 +308,6 @@ def _area_line(head: str, area: AreaSummary, channels: list[str]) -> Text:
 def _extent(channel: ChannelSummary) -> str:
     low, mean, high = map(screen.format_value, (channel.min, channel.mean, channel.max))
     return f"{low:>6} {mean:>6} {high:>6}"
-
-
-def _named(areas: Sequence[str]) -> str:
-    shown = ", ".join(areas[:MAX_AREAS_NAMED])
-    more = len(areas) - MAX_AREAS_NAMED
-    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _sum_up(err: Console, tally: Tally, options: Options, looked_at: int) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from typing import Final
 
 from msgspec.structs import replace
 
+from agent.wire.listing import alike, few
 from agent.wire.messages import Answer, Coverage, Missing, Slo
 from fleet.terminal.summary import held_of, labelled, longest_pause, not_given
 from fleet.terminal.units import format_duration
@@ -59,23 +59,17 @@ def _no_area(gaps: Sequence[Missing], where: str) -> list[str]:
         f"no area {gap.area}{where}; did you mean {gap.nearest[0]}?" for gap in gaps if gap.nearest
     ]
     others = [gap.area for gap in gaps if not gap.nearest]
-    return [*told, f"no area {few(others)}{where}"] if others else told
+    return [*told, f"no area {few(others, MAX_NAMED)}{where}"] if others else told
 
 
 def _no_channel(gaps: Sequence[Missing], channels: Sequence[str]) -> str:
     there = sorted({name for gap in gaps for name in gap.channels})
     areas = [labelled(gap.area, gap.name) for gap in gaps]
-    text = f"no channel {' or '.join(channels)} in {few(areas)}"
+    text = f"no channel {' or '.join(channels)} in {few(areas, MAX_NAMED)}"
     if there:
         text += f"; there are {few(there, 16)}" if len(there) > 1 else f"; there is {there[0]}"
-    near = [name for channel in channels for name in get_close_matches(channel, there, 1)]
-    return f"{text}; did you mean {near[0]}?" if near else text
-
-
-def few(names: Sequence[str], most: int = MAX_NAMED) -> str:
-    """``a, b and 3 more``."""
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+    near = next(filter(None, (alike(channel, there) for channel in channels)), "")
+    return f"{text}; did you mean {near}?" if near else text
 
 
 def not_held(answer: Answer, asked_s: float) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from agent.wire.listing import few
 from fleet.common import exits
 from fleet.rollout.events import Outcome
 from fleet.ssh.errors import REMEDIES, Kind
@@ -103,8 +104,7 @@ def summary(report: RolloutReport) -> str:
 def _names(report: RolloutReport, outcome: Outcome) -> str:
     """The names of the hosts with this outcome; of many, the first few."""
     names = [host.host for host in report.hosts if host.outcome == outcome]
-    more = len(names) - NAMED
-    return f" ({', '.join(names[:NAMED])}{f' and {more} more' if more > 0 else ''})"
+    return f" ({few(names, NAMED)})"
 
 
 def failure_line(host: HostReport) -> str:

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from agent.wire.base import RAW
 from agent.wire.figures import percentile_in_words
+from agent.wire.listing import few
 from agent.wire.messages import Answer, Slo
 from agent.wire.records import TaskRecord
 from fleet.terminal.output import printable
@@ -381,9 +382,8 @@ def status_line(answer: Answer, slo: Slo) -> Text:
     if is_empty(answer):
         text = Text("empty", style=f"bold {STYLES['partial']}")
         areas = [labelled(gap.area, gap.name) for gap in answer.missing]
-        more = f" and {len(areas) - MAX_EMPTY} more" if len(areas) > MAX_EMPTY else ""
         text.append(
-            f": no readings in the window, of {', '.join(areas[:MAX_EMPTY])}{more}",
+            f": no readings in the window, of {few(areas, MAX_EMPTY)}",
             style="not bold default",
         )
         return text

@@ -15,6 +15,7 @@ from msgspec import Struct
 from _core.colocation.model import Colocation
 from agent.placement.view import View
 from agent.placement.world import PlacementError
+from agent.wire.listing import few
 from agent.wire.placement import PlacementFacts, PlacementReport
 from fleet.placement import plans
 from fleet.placement.feedback import missed
@@ -112,9 +113,8 @@ def _mended(masters: tuple[str, ...], view: View) -> Decision | None:
 def _named(made: Plan) -> str:
     """How many moves, and the first ones."""
     count = len(made.moves)
-    what = ", ".join(f"{each.unit.name} {each.source} → {each.target}" for each in made.moves[:3])
-    what += f" and {count - 3} more" if count > 3 else ""
-    return f"{count} move{'s' * (count != 1)}, {what}"
+    what = [f"{each.unit.name} {each.source} → {each.target}" for each in made.moves]
+    return f"{count} move{'s' * (count != 1)}, {few(what, 3)}"
 
 
 def _moving(reports: Sequence[PlacementReport]) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
+from agent.wire.listing import few
 from fleet.common import exits
 from fleet.inventory.folder import Folder
 from fleet.inventory.loader import load
@@ -22,6 +23,8 @@ from fleet.keys.store import Store
 from fleet.rollout.keys.push import pusher
 from fleet.rollout.keys.rotate import Result, Rotator
 from fleet.terminal import output
+
+MAX_NAMED: Final = 6  # parties in a line
 
 
 class Asked(NamedTuple):
@@ -74,7 +77,7 @@ def run(
     without = [h.name for h in select(fleet, limit=asked.without)] if asked.without else []
     state = _state(rotator, store, fleet, asked)
     _warn(fleet, state)
-    names = _names([str(each.party) for each in state.members])
+    names = few([str(each.party) for each in state.members], MAX_NAMED)
     if not output.confirm(f"Rotate the keys of {names}?", yes=yes):
         return exits.NOTHING
     result = rotator.run(state, without)
@@ -130,11 +133,6 @@ def _warn(fleet: Inventory, state: State) -> None:
     own = {each.name for each in state.members if each.name in people}
     for name in sorted(own):
         output.say(f"{name} gets a new key: give it to them within the overlap (fleet keys export)")
-
-
-def _names(found: list[str]) -> str:
-    shown = ", ".join(found[:6])
-    return f"{shown} and {len(found) - 6} more" if len(found) > 6 else shown
 
 
 def _print(result: Result, *, as_json: bool) -> None:
