@@ -10,11 +10,10 @@ import pytest
 
 from fleet.testbed.ports import free_ports
 from tests.docs import pages
-from tests.image.pi import CACHE, missing, wanted
+from tests.image.pi import CACHE, missing
 
 pytestmark = [
     pytest.mark.skipif(bool(missing()), reason=missing()),
-    pytest.mark.skipif(wanted() == "1", reason="only with make test-image ARGS=page"),
     pytest.mark.timeout(3900),
 ]
 PAGE = "docs/use/first-fleet.md"
