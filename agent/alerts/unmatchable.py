@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Final
 
 from agent.alerts.notifications import CLEARED, LOST, RAISED
@@ -39,6 +40,9 @@ ATTRIBUTES: Final = AreaSet(("iad", "kind", "trigger", "metric", "area", "value"
 Nearest = Callable[[str, AreaSet], str]
 # The values of an attribute that are known; empty if there may be any.
 Names = Callable[[str], Collection[str]]
+# Words why a conjunction matches no alert: only those of the first are needed, and to find what may
+# have been meant takes long.
+Reason = Callable[[Nearest], str]
 
 
 def doubt(
@@ -52,37 +56,36 @@ def doubt(
     names added later, may match all the same. O(operands · (depth + names) + predicates² of each
     conjunction)."""
     known = [areas for areas in known if areas]
-    found = ""
+    reasons = []
     for conjunction in disjunction:
         if _of_topics(conjunction):
             return ""  # their attributes are whatever is published
-        # Only the first reason is told, and to find an area like another takes long.
-        like = _unknown if found else nearest
-        if why := _never(conjunction, like):
-            why = f"no alert will fulfil this: {why}"
-        else:
-            why = _nobody(conjunction, known, like) or _nameless(conjunction, names, like)
-            if not why:
-                return ""
-        found = found or why
-    return found[:500]
+        why = _never(conjunction) or _nobody(conjunction, known) or _nameless(conjunction, names)
+        if why is None:
+            return ""
+        reasons.append(why)
+    return reasons[0](nearest)[:500]
 
 
-def _nameless(conjunction: Conjunction, names: Names, nearest: Nearest) -> str:
+def _nameless(conjunction: Conjunction, names: Names) -> Reason | None:
     """The name in the filter that none known has."""
     for predicate in conjunction:
         if predicate.attribute not in NAMED or predicate.operator not in ("=", "in", "prefix"):
             continue
         known = names(predicate.attribute)
         wanted = [name for name in predicate.operands if isinstance(name, str)]
-        if not known or any(_is_one(name, predicate.operator, known) for name in wanted):
-            continue
-        near = nearest(wanted[0], AreaSet(known))
-        # Nodes of other IADs, if there are any, may well give what is like nothing here.
-        is_all = near or predicate.attribute != "metric" or len(names("iad")) == 1
-        others = "" if is_all else OTHERS
-        return NAMED[predicate.attribute].format(wanted[0]) + _alternative(near, known) + others
-    return ""
+        if known and not any(_is_one(name, predicate.operator, known) for name in wanted):
+            return partial(_told_nameless, predicate.attribute, wanted[0], names)
+    return None
+
+
+def _told_nameless(attribute: str, name: str, names: Names, nearest: Nearest) -> str:
+    known = names(attribute)
+    near = nearest(name, AreaSet(known))
+    # Nodes of other IADs, if there are any, may well give what is like nothing here.
+    is_all = near or attribute != "metric" or len(names("iad")) == 1
+    others = "" if is_all else OTHERS
+    return NAMED[attribute].format(name) + _alternative(near, known) + others
 
 
 def _is_one(name: str, operator: str, known: Collection[str]) -> bool:
@@ -108,11 +111,7 @@ def _of_topics(conjunction: Conjunction) -> bool:
     )
 
 
-def _unknown(_area: str, _known: AreaSet) -> str:
-    return ""
-
-
-def _nobody(conjunction: Conjunction, known: Sequence[AreaSet], nearest: Nearest) -> str:
+def _nobody(conjunction: Conjunction, known: Sequence[AreaSet]) -> Reason | None:
     """The area in the filter that none of these overlaps; without known areas, none can be
     ruled out."""
     for predicate in conjunction if known else ():
@@ -123,13 +122,21 @@ def _nobody(conjunction: Conjunction, known: Sequence[AreaSet], nearest: Nearest
             continue
         above = [area for area in wanted if any(areas.has_within(area) for areas in known)]
         if not above:
-            near = next((meant for areas in known if (meant := nearest(wanted[0], areas))), "")
-            hint = f"; did you mean {near}?" if near else ""
-            return f"no alert comes until somebody covers {wanted[0]}: nobody known here does{hint}"
+            return partial(_told_nobody, wanted[0], known)
         if predicate.operator != "under":
-            below = write_conjunction((Predicate("area", "under", (above[0],)),))
-            return f"no alert comes of {above[0]} itself: {below} takes what lies below it"
-    return ""
+            return partial(_told_below, above[0])
+    return None
+
+
+def _told_nobody(area: str, known: Sequence[AreaSet], nearest: Nearest) -> str:
+    near = next((meant for areas in known if (meant := nearest(area, areas))), "")
+    hint = f"; did you mean {near}?" if near else ""
+    return f"no alert comes until somebody covers {area}: nobody known here does{hint}"
+
+
+def _told_below(area: str, _nearest: Nearest) -> str:
+    below = write_conjunction((Predicate("area", "under", (area,)),))
+    return f"no alert comes of {area} itself: {below} takes what lies below it"
 
 
 def _meant(predicate: Predicate, nearest: Nearest) -> str:
@@ -145,15 +152,24 @@ def _meant(predicate: Predicate, nearest: Nearest) -> str:
     return f"; of a channel, write {write_conjunction((metric, value))}"
 
 
-def _never(conjunction: Conjunction, nearest: Nearest) -> str:
+def _never(conjunction: Conjunction) -> Reason | None:
+    """The predicate that no alert of the current kinds fulfils."""
     for predicate in conjunction:
-        name = predicate.attribute
-        if name not in ALERTS:
-            told = f"alerts have no {name}, only iad, kind, trigger, metric, area and value"
-            return told + _meant(predicate, nearest)
-        if contradiction((predicate, ALERTS[name])):
-            shown = write_conjunction((predicate,))
-            if name == "kind":
-                return f"{shown}, and a kind is {RAISED} or {CLEARED}"
-            return f"{shown}, and {name} is a {'text' if name in TEXTS else 'number'}"
-    return ""
+        known = ALERTS.get(predicate.attribute)
+        if known is None or contradiction((predicate, known)):
+            return partial(_told_never, predicate)
+    return None
+
+
+def _told_never(predicate: Predicate, nearest: Nearest) -> str:
+    name = predicate.attribute
+    if name not in ALERTS:
+        why = f"alerts have no {name}, only iad, kind, trigger, metric, area and value"
+        why += _meant(predicate, nearest)
+    else:
+        why = f"{write_conjunction((predicate,))}, and "
+        if name == "kind":
+            why += f"a kind is {RAISED} or {CLEARED}"
+        else:
+            why += f"{name} is a {'text' if name in TEXTS else 'number'}"
+    return f"no alert will fulfil this: {why}"

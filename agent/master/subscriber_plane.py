@@ -79,7 +79,7 @@ class SubscriberPlane:
                 return
             self._take(origin, request)
             done += _cost(request)
-            if self._clock() >= ends_s:
+            if begun is not None or self._clock() >= ends_s:
                 return
 
     def _arrived(self, origin: RequestOrigin, request: PushRequest, now: float) -> None:
