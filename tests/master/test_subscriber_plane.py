@@ -135,6 +135,8 @@ def test_a_long_text_that_is_wrong_is_handled_like_others(rig):
     rig.hear()
     rig.plane.tick(rig.now)
     rig.plane.tick(rig.now)
+    assert rig.done == [("", "long")]
+    rig.plane.tick(rig.now)
     assert rig.done == [("", "long"), ("", "other")]
 
 
