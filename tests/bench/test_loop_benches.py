@@ -40,7 +40,7 @@ def small(monkeypatch, module, **sizes):
     ],
 )
 def test_an_attack(monkeypatch, capsys, attack):
-    small(monkeypatch, hostile, WARM_UP=3, MEASURED=10, ATTACK_S=1.0, AFTER_S=1.0)
+    small(monkeypatch, hostile, ROUNDS=1, WARM_UP=3, MEASURED=10, ATTACK_S=1.0, AFTER_S=1.0)
     (line,) = told(capsys, hostile.run(attack)).values()
     assert line["name"] == f"hostile-{attack}"
     assert line["rss_mib"].keys() == {"before", "peak", "after"}
