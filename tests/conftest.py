@@ -47,24 +47,29 @@ FIRST = (
     "tests/fleet/demo/",
     *SPARK,
     "tests/docs/",
-    "tests/fleet/query/",
     "tests/trust/",
     "tests/market/test_service_setup.py",
+    "tests/fleet/query/",
     "tests/lab/",
     "tests/fleet/",
     "tests/master/",
 )
 
 
-# Marked slow: each drives a whole experiment, a demo or Spark through code that faster tests cover.
-# Those of `_core` are run against the debug build by `make test`.
+# Marked slow: each drives a whole experiment, a demo, Spark, or a fleet of agents that are killed and
+# moved, through code that faster tests cover. Those of `_core` are run against the debug build by
+# `make test`.
 SLOW = (
     *SPARK,
+    "tests/bench/test_loop_benches.py",
     "tests/core/",
     "tests/docs/test_pastes.py",
     "tests/fleet/demo/",
+    "tests/fleet/image_flash/test_firstboot.py",
     "tests/fleet/plan/test_plan_command.py",
     "tests/fleet/query/test_slices.py",
+    "tests/fleet/simulation/test_simulator_equivalence.py",
+    "tests/fleet/testbed/test_testbed.py",
     "tests/lab/test_autoscale.py",
     "tests/lab/test_overlay.py",
     "tests/lab/test_placement_",
@@ -72,8 +77,24 @@ SLOW = (
     "tests/lab/test_quality.py",
     "tests/lab/test_simulate",
     "tests/lab/test_testbed.py",
+    "tests/market/test_service_setup.py",
+    "tests/master/test_clone_process.py",
+    "tests/master/test_derived_process.py",
+    "tests/master/test_handover_process.py",
+    "tests/master/test_home_process.py",
+    "tests/master/test_placement_process.py",
+    "tests/master/test_quality_process.py",
+    "tests/master/test_slow_disk_process.py",
+    "tests/master/test_standby_process.py",
+    "tests/master/test_worker_process.py",
     "tests/overlay/test_broker_schedules.py",
+    "tests/placement/test_take_over.py",
     "tests/sensors/test_quality_recording.py",
+    "tests/torture/test_power_cuts.py",
+    "tests/trust/test_market.py",
+    "tests/trust/test_privacy.py",
+    "tests/trust/test_processes.py",
+    "tests/trust/test_push_privacy.py",
 )
 
 

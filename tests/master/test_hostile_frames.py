@@ -12,6 +12,7 @@ from agent.wire import messages as m
 from agent.wire import node_messages as nm
 from agent.wire import unions as u
 from agent.wire.codec import JSON, MAX_REQUEST_BYTES, MESSAGEPACK, Decoder, WireError, encode
+from tests.examples import examples
 from tests.master.rig import PATIENCE_MS
 from tests.wire.samples import SAMPLES
 from tests.wire.test_codec import mutated
@@ -19,7 +20,7 @@ from tests.wire.test_codec import mutated
 # Frames that are in order would do something: here only those that are not.
 DECODERS = {"public": u.PublicRequest, "nodes": nm.NodeMessage, "operator": u.OperatorRequest}
 # The first thousand of each series in `make test`.
-FRAMES = [1_000, pytest.param(4_000, marks=pytest.mark.long)]
+FRAMES = [examples(1_000), pytest.param(4_000, marks=pytest.mark.long)]
 
 
 def bad_frames(union, count, seed):
