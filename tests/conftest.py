@@ -56,9 +56,9 @@ FIRST = (
 )
 
 
-# Marked slow: each drives a whole experiment, a demo, Spark, or a fleet of agents that are killed and
-# moved, through code that faster tests cover. Those of `_core` are run against the debug build by
-# `make test`.
+# Marked slow: each drives a whole experiment, a demo, Spark, or a fleet of agents that are killed
+# and moved, through code that faster tests cover. Those of `_core` are run against the debug build
+# by `make test`.
 SLOW = (
     *SPARK,
     "tests/bench/test_loop_benches.py",
