@@ -27,6 +27,7 @@ from agent.placement.handover_target import Target
 from agent.placement.world import PlacementError, Unit
 
 GIVEN_UP = "it was given up here"
+UNSETTLED = "an earlier move of it is not settled there yet; try again in a few seconds"
 
 
 class Holder:
@@ -152,6 +153,8 @@ class Holder:
         machine = self.machine
         if isinstance(machine, Target) and machine.state in {"granted", "shadowing"}:
             machine = None  # The source has begun anew.
+        if isinstance(machine, Target) and self.epoch is None:
+            return [_refusal(ask, UNSETTLED)]
         if machine is not None or self.epoch is not None or self.starting is not None:
             return [_refusal(ask, "it is here already")]
         self.machine = Target(self.unit, sender, ask.attempt, ask.lease_s, self.timing)

@@ -116,8 +116,10 @@ class Masters:
         process = self[iad].process
         return run(lambda: process.poll() is not None)
 
-    def restart(self, iad) -> None:
+    def restart(self, iad, until="") -> None:
+        """Start it again, to be killed in that state, if one is given."""
         master = self[iad]
         master.stop(signal.SIGKILL)
-        master.command = (installed("sanderling-master"),)
+        killed = (sys.executable, KILLED, until)
+        master.command = killed if until else (installed("sanderling-master"),)
         AgentProcess.start(master)

@@ -8,6 +8,7 @@ import signal
 
 import pytest
 
+from agent.placement.holder import UNSETTLED
 from agent.placement.lifecycle import SOURCE_TRANSITIONS, TARGET_TRANSITIONS
 from agent.wire.handover import MoveUnit
 from agent.wire.topics import CreateTopic, ListTopics, Topic
@@ -78,12 +79,22 @@ class Stream:
         assert got == expected
 
     def move(self, source, target):
-        """Publish while it moves, to the end."""
-        self.masters.move("counted", source, target)
-        self.settle()
-        move = self.masters.moves(source)[-1]
+        """Publish while it moves, to the end. A target that was killed may not have heard yet how
+        the move before ended: then it says so."""
+        unsettled = True
+        while unsettled:
+            self.masters.move("counted", source, target)
+            self.settle()
+            move = self.masters.moves(source)[-1]
+            unsettled = UNSETTLED in move.trouble
         assert (move.state, move.trouble) == ("settled", "")
         assert self.until(lambda: self.masters.homes("counted") == [target])
+
+    def see_killed(self, killed):
+        """Publish until these masters were."""
+        processes = [self.masters[iad].process for iad in killed]
+        assert self.until(lambda: None not in [each.poll() for each in processes])
+        assert [each.returncode for each in processes] == [-signal.SIGKILL] * len(killed)
 
     def settle(self):
         """Publish until no move is under way."""
@@ -126,17 +137,21 @@ def test_a_topic_moves_under_a_stream_and_back(masters, context, capsys):
     assert masters.ask("a", ListTopics("l")).moved == {}
 
 
-def kill_and_move(masters, context, state, *killed):
-    """Move the topic from a to b; as soon as the first of `killed` is so far, all of them are."""
+def kill_and_move(masters, context, state, *killed, again=""):
+    """Move the topic from a to b; as soon as the first of `killed` is so far, all of them are. That
+    one is killed `again` in the state that it reaches only after a restart."""
     masters.create("a", TOPIC)
     masters.kill_at(killed[0], state, *killed[1:])
     stream = Stream(context, masters)
     stream.publish(3)
     masters.move("counted", "a", "b")
-    processes = [masters[iad].process for iad in killed]
-    assert stream.until(lambda: None not in [each.poll() for each in processes])
-    assert [each.returncode for each in processes] == [-signal.SIGKILL] * len(killed)
+    stream.see_killed(killed)
     stream.publish(3)
+    if again:
+        if again == "target:aborted":  # the source has taken it back meanwhile
+            assert stream.until(lambda: [m.state for m in masters.moves("a")] == ["aborted"])
+        masters.restart(killed[0], again)
+        stream.see_killed(killed[:1])
     for iad in killed:
         masters.restart(iad)
     stream.until(lambda: False, 0.1)
@@ -166,6 +181,14 @@ STATES = [
     *[("b", f"target:{state}") for state in TARGET],
     ("b", "target:draining:written"),
 ]
+# Those of a master that was started again: first killed there, then here.
+AGAIN = [
+    ("target:handed", "target:lapsed", "b"),
+    ("target:handed", "target:resuming", "b"),
+    ("target:handed", "target:aborted", "b"),
+    ("source:draining", "source:reclaiming", "a", "b"),
+    ("source:draining", "source:aborted", "a", "b"),
+]
 OTHER = {"a": "b", "b": "a"}
 SHORT = ("b", "target:handed")
 
@@ -188,3 +211,11 @@ def test_a_master_is_killed_at_every_state(masters, context, iad, state):
 )
 def test_both_masters_are_killed_at_once_at_every_state(masters, context, iad, state):
     kill_and_move(masters, context, state, iad, OTHER[iad])
+
+
+@pytest.mark.parametrize(
+    ("state", "again", "killed"),
+    [pytest.param(*each[:2], each[2:], marks=campaign(n, 5)) for n, each in enumerate(AGAIN)],
+)
+def test_a_master_is_killed_again_in_a_state_of_its_restart(masters, context, state, again, killed):
+    kill_and_move(masters, context, state, *killed, again=again)

@@ -34,7 +34,7 @@ from agent.placement.handover import (
     Write,
     Written,
 )
-from agent.placement.holder import Holder
+from agent.placement.holder import UNSETTLED, Holder
 from agent.placement.world import PlacementError, Unit
 from tests.placement.exactly_once import MAX_HISTORIES, Processed, Received, Subscribed
 
@@ -168,6 +168,9 @@ def test_a_source_that_begins_anew_is_granted_and_an_owner_refuses() -> None:
     refusal = [Send(Refuse(UNIT, 8, "it is here already"))]
     assert owner().handle(Ask(UNIT, 8, 5.0), 0.0, "s") == refusal
     assert taken(1.0)[0].handle(Ask(UNIT, 8, 5.0), 1.0, "s") == refusal
+    restarted = Holder(UNIT, TIMING)
+    restarted.recover(Record(UNIT, 4, "taken", "s"), STATE, 100.0)
+    assert restarted.handle(Ask(UNIT, 8, 5.0), 100.0, "s") == [Send(Refuse(UNIT, 8, UNSETTLED))]
 
 
 def test_what_is_nowhere_or_under_way_is_not_moved() -> None:
