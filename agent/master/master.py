@@ -266,6 +266,7 @@ class Master:
             self._areas,
             units := self._notifications.load_units(),
             kept_guards(self._state),
+            self._task_scheduler.channels,
         )
         node_homes = NodeHomes(reactor, self._iad, self._task_scheduler, self._events, self._push)
         subscriber_homes = SubscriberHomes(
