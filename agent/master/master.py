@@ -320,6 +320,7 @@ class Master:
         self._handovers.admits = self._placement.admits
         self._handovers.stays = self._topics.stays
         self._topics.mover = self._handovers
+        self._topics.elsewhere = self._placement.topics_elsewhere
         # Of the configuration only: all must have the same list.
         leases = LeasePlane(
             suspended_too(reactor.clock),

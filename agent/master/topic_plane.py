@@ -137,6 +137,7 @@ class TopicPlane:
             areas=areas,
             nearest=nearest,
             moved=self._moved,
+            elsewhere=self._kept_elsewhere,
             guarded=lambda status: self.placed(self.guarded(status)),
         )
         # Gets what tells an operator that a removed topic has no standby any more, or why it has.
@@ -147,6 +148,8 @@ class TopicPlane:
         self.placed: Callable[[TopicStatus], TopicStatus] = lambda status: status
         # Whether what a topic made waits for its standby; `let_go` follows.
         self.waits: Callable[[Release], bool] = lambda _: False
+        # Tells which topics other masters keep.
+        self.elsewhere: Callable[[], dict[str, str]] = dict
         # Tells where topics of this master went.
         self.mover: Departures | None = None
         # Handled in the next turn: what comes may come during another call.
@@ -348,6 +351,9 @@ class TopicPlane:
 
     def _moved(self) -> dict[str, str]:
         return self.mover.departed(KIND) if self.mover is not None else {}
+
+    def _kept_elsewhere(self) -> dict[str, str]:
+        return self.elsewhere()
 
     def _bound_for(self, name: str) -> str:
         return self.mover.bound_for(Unit(KIND, name)) if self.mover is not None else ""

@@ -53,11 +53,10 @@ MAX_NAMED = 8  # topics in a refusal
 class Topics:
     """`new_incarnation` gives 128 random bits as text; `why_not_processed(topic)` says why the
     processor of a topic cannot be started here, `why_not_read(topic)` why it cannot query,
-    `remark(topic)` what its operator should know;
-    `processed(status)` adds the processor's part to a topic's status, `guarded(status)` its
-    standby's. `areas` and `nearest` are as
-    for `Inboxes`; `moved` tells to which IADs topics have gone. `now` is monotonic seconds. A
-    message is O(attributes + log topics), a
+    `remark(topic)` what its operator should know; `processed(status)` adds the processor's part to
+    a topic's status, `guarded(status)` its standby's. `areas` and `nearest` are as for `Inboxes`;
+    `moved` tells to which IADs topics have gone, `elsewhere` which ones other IADs keep, as far as
+    they said. `now` is monotonic seconds. A message is O(attributes + log topics), a
     checkpoint O(messages that it covers)."""
 
     def __init__(
@@ -72,6 +71,7 @@ class Topics:
         areas: Callable[[], Sequence[AreaSet]] = tuple,
         nearest: Callable[[str, AreaSet], str] = lambda *_: "",
         moved: Callable[[], dict[str, str]] = dict,
+        elsewhere: Callable[[], dict[str, str]] = dict,
         guarded: Callable[[TopicStatus], TopicStatus] = lambda status: status,
         most: int = MAX_TOPICS,
     ) -> None:
@@ -83,6 +83,7 @@ class Topics:
         self._processed = processed
         self._areas, self._nearest = areas, nearest
         self._moved = moved
+        self._elsewhere = elsewhere
         self._guarded = guarded
         self._most = most
         self._entries: dict[str, TopicEntry] = {}
@@ -261,6 +262,9 @@ class Topics:
     def _unknown(self, peer: Peer, id_: str, name: str) -> SendReport:
         if (to := self._moved().get(name)) is not None:
             line = f"topic {name} has moved to {to}; ask its master (--iad {to})"
+            return SendReport(peer, TopicReport(id_, ok=False, message=line))
+        if (at := self._elsewhere().get(name)) is not None:
+            line = f"topic {name} is kept by {at}; ask its master (--iad {at})"
             return SendReport(peer, TopicReport(id_, ok=False, message=line))
         known = sorted(self._entries)
         line = f"no topic {name} is kept here; those that are: {few(known, MAX_NAMED) or 'none'}"

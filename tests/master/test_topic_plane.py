@@ -532,6 +532,14 @@ def test_channels_that_readings_do_not_have_are_named_when_a_topic_is_created(ri
             assert (report.ok, report.message) == (True, says)
 
 
+def test_which_master_keeps_a_topic_is_said_when_it_is_known(rig):
+    assert "is kept here" in rig.operate(RemoveTopic("r", "means")).message
+    rig.topics.elsewhere = lambda: {"means": "iad2"}
+    assert rig.operate(RemoveTopic("r", "means")).message == (
+        "topic means is kept by iad2; ask its master (--iad iad2)"
+    )
+
+
 def test_a_status_has_the_processor_s_part(rig):
     rig.operate(CreateTopic("c", COUNT))
     rig.publish(Publish("p", "counted", {"vote": 3.0}, 1))
