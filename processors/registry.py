@@ -19,7 +19,8 @@ from processors.base import Process, ProcessorError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-# Each module has Parameters, a Section, and open_processor(parameters: Parameters) -> Process.
+# Each module has Parameters, a Section, channels_of(parameters: Parameters) -> tuple[str, ...], and
+# open_processor(parameters: Parameters) -> Process.
 PROCESSORS: Final = {
     "aggregate": "processors.aggregate",
     "anomaly": "processors.anomaly",
@@ -46,6 +47,19 @@ def open_processor(name: str, parameters: Mapping[str, Any]) -> Process:
             raise ProcessorError(str(error)) from None
         return built
     return _open_foreign(name, given)
+
+
+def channels_of(name: str, parameters: Mapping[str, Any]) -> tuple[str, ...]:
+    """The channels that the processor `name` uses; empty for those of other packages, which do not
+    say. ProcessorError in one line for an invalid parameter."""
+    if name not in PROCESSORS:
+        return ()
+    module = import_module(PROCESSORS[name])
+    try:
+        used: tuple[str, ...] = module.channels_of(parse(dict(parameters), module.Parameters, name))
+    except ConfigError as error:
+        raise ProcessorError(str(error)) from None
+    return used
 
 
 def _open_foreign(name: str, given: dict[str, Any]) -> Process:

@@ -29,7 +29,7 @@ from agent.market.rollout import Contact, MembershipRollout, Owned, numbered
 from agent.market.terms import Instruction, ReplyAddress, Tick, common_areas
 from agent.wire.areas import AreaSet
 from agent.wire.directory import Candidate
-from agent.wire.listing import did_you_mean
+from agent.wire.listing import alike, did_you_mean
 from agent.wire.market import MAX_MEMBERS, Member, Offer, Service
 from agent.wire.operator import (
     AddIad,
@@ -52,7 +52,8 @@ class Buyer:
     """One master's side of the market as a buyer.
 
     `own` is this master as a member that only schedules. `taken(service_id)`: whether this master
-    serves that id already. `run` differs between starts. `wall_offset_s`: see `MembershipRollout`.
+    serves that id already. `capabilities()`: those that it knows, of its own nodes and of the
+    services that it serves. `run` differs between starts. `wall_offset_s`: see `MembershipRollout`.
     """
 
     def __init__(
@@ -61,9 +62,11 @@ class Buyer:
         *,
         run: str,
         taken: Callable[[str], bool],
+        capabilities: Callable[[], Iterable[str]] = tuple,
         wall_offset_s: float = 0.0,
     ) -> None:
         self._own = own
+        self._capabilities = capabilities
         self._new_id = numbered(run)
         self._taken = taken
         self._rollout = MembershipRollout(own.iad, self._new_id, wall_offset_s)
@@ -268,6 +271,8 @@ class Buyer:
         change.uncovered += [a for a in offered if not covered.covers(a)]
         if len(sellers) < request.fewest:
             text = f"{offering}, of {request.fewest} wanted"
+            if not found.candidates and (near := self._meant(request.capability)):
+                text += f"; did you mean {near}?"
             if missing:
                 others = sorted(
                     candidate.iad
@@ -282,6 +287,11 @@ class Buyer:
             return self._fail(change, text, now)
         wanted = wanted_by(request, request.fewest)
         return self._start(change, wanted, sellers, {}, now)
+
+    def _meant(self, capability: str) -> str:
+        """The known capability that is most like one that is not known; else empty."""
+        known = set(self._capabilities())
+        return "" if capability in known else alike(capability, known)
 
     def _negotiate_addition(
         self, change: ChangeInProgress, request: AddIad, now: float

@@ -133,6 +133,10 @@ class ControlPlane:
             Member(self._iad, address, keys=tuple(keys)),
             run=run,
             taken=lambda name: name == DEFAULT or name in self._seller.services,
+            capabilities=lambda: {
+                *tasks.known_channels,
+                *[each.capability for each in self._seller.services.values()],
+            },
             wall_offset_s=wall_offset_s,
         )
         fixed = {member.iad for member in config.pool}

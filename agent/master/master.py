@@ -266,6 +266,7 @@ class Master:
             self._areas,
             units := self._notifications.load_units(),
             kept_guards(self._state),
+            self._task_scheduler.channels,
         )
         node_homes = NodeHomes(reactor, self._iad, self._task_scheduler, self._events, self._push)
         subscriber_homes = SubscriberHomes(
@@ -319,6 +320,7 @@ class Master:
         self._handovers.admits = self._placement.admits
         self._handovers.stays = self._topics.stays
         self._topics.mover = self._handovers
+        self._topics.elsewhere = self._placement.topics_elsewhere
         # Of the configuration only: all must have the same list.
         leases = LeasePlane(
             suspended_too(reactor.clock),

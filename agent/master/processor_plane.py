@@ -45,7 +45,7 @@ from agent.wire.predicates import Value
 from agent.wire.records import ProcessingRecord
 from agent.wire.topics import Topic, TopicStatus
 from processors.base import ProcessorError
-from processors.registry import GROUP, PROCESSORS, open_processor
+from processors.registry import GROUP, PROCESSORS, channels_of, open_processor
 
 # Processors are asked how they do at most so often.
 LOOK_S: Final = 0.1
@@ -119,6 +119,13 @@ class ProcessorPlane:
         if limits.memory_bytes > MEMORY_BYTES:
             return f"limit memory_bytes: a worker has {MEMORY_BYTES} bytes for its processors"
         return self._infeasible(topic)
+
+    def channels(self, topic: Topic) -> tuple[str, ...]:
+        """The channels that the processor of a topic uses, as far as it says which."""
+        try:
+            return channels_of(topic.processor, _parameters(topic))
+        except ProcessorError:
+            return ()  # `why_not` says so
 
     def described(self, status: TopicStatus) -> TopicStatus:
         """A topic's status with the processor's part."""

@@ -56,6 +56,7 @@ from agent.topics.events import (
 )
 from agent.topics.movable_topics import MovableTopics
 from agent.wire.areas import AreaSet
+from agent.wire.listing import alike, few
 from agent.wire.messages import Answer
 from agent.wire.principals import Sender
 from agent.wire.push import Notified, PushReply, Unsubscribe
@@ -83,6 +84,8 @@ CLIENT: Final = "topic/"
 # What came for topics is handled so many a turn.
 TURN: Final = 64
 RETRY_S: Final = 0.5
+# Names in a line for people.
+MAX_NAMED: Final = 8
 # Senders of a topic's messages that are told apart; other masters name them.
 MAX_COUNTED: Final = 1_024
 CROWDED: Final = "too much waits for masters that are away; try again later"
@@ -92,7 +95,8 @@ NOT_NOW: Final = "this master's disk takes nothing now; try again later"
 
 class TopicPlane:
     """Connects topics to sockets, disk, inboxes and processors. `kept` is what the store had at the
-    start; `areas` returns the areas that some node is known to cover; `wall` reads the wall clock
+    start; `areas` returns the areas that some node is known to cover,
+    `channels` those of the nodes in some areas; `wall` reads the wall clock
     in seconds since 1970 UTC. Topics that are `guarded` wait for their standbys' word."""
 
     def __init__(
@@ -111,7 +115,9 @@ class TopicPlane:
         areas: Callable[[], Sequence[AreaSet]] = tuple,
         units: Sequence[Record] = (),
         guarded: Collection[str] = (),
+        channels: Callable[[tuple[str, ...]], Collection[str]] = lambda _: (),
     ) -> None:
+        self._channels = channels
         self._reactor = reactor
         self._state = state
         self._public = public
@@ -126,10 +132,12 @@ class TopicPlane:
             lambda: secrets.token_hex(16),
             why_not_processed=self._processors.why_not,
             why_not_read=self._why_not_read,
+            remark=self._not_given,
             processed=self._processors.described,
             areas=areas,
             nearest=nearest,
             moved=self._moved,
+            elsewhere=self._kept_elsewhere,
             guarded=lambda status: self.placed(self.guarded(status)),
         )
         # Gets what tells an operator that a removed topic has no standby any more, or why it has.
@@ -140,6 +148,8 @@ class TopicPlane:
         self.placed: Callable[[TopicStatus], TopicStatus] = lambda status: status
         # Whether what a topic made waits for its standby; `let_go` follows.
         self.waits: Callable[[Release], bool] = lambda _: False
+        # Tells which topics other masters keep.
+        self.elsewhere: Callable[[], dict[str, str]] = dict
         # Tells where topics of this master went.
         self.mover: Departures | None = None
         # Handled in the next turn: what comes may come during another call.
@@ -342,6 +352,9 @@ class TopicPlane:
     def _moved(self) -> dict[str, str]:
         return self.mover.departed(KIND) if self.mover is not None else {}
 
+    def _kept_elsewhere(self) -> dict[str, str]:
+        return self.elsewhere()
+
     def _bound_for(self, name: str) -> str:
         return self.mover.bound_for(Unit(KIND, name)) if self.mover is not None else ""
 
@@ -472,6 +485,24 @@ class TopicPlane:
         if capability and (others := sorted({*topic.channels} - {capability})):
             return f"service {topic.service} gives {capability}, not {', '.join(others)}"
         return ""
+
+    def _not_given(self, topic: Topic) -> str:
+        """Which channels the topic's processor uses, and its readings do not have; empty: none is
+        known. Published messages may have them, so this is no reason to refuse the topic."""
+        used = self._processors.channels(topic) if topic.areas else ()
+        if topic.channels:
+            given, those = set(topic.channels), "its readings have only"
+        elif capability := self._queries.capability(topic.service):
+            given, those = {capability}, f"service {topic.service} gives only"
+        else:
+            given, those = set(self._channels(topic.areas)), "nodes here give"
+        lacking = [each for each in used if each not in given]
+        if not lacking or not given:
+            return ""
+        meant = [near for each in lacking if (near := alike(each, given))]
+        hint = f"; did you mean {few(meant, MAX_NAMED)}?" if meant else ""
+        line = f"{topic.processor} uses {few(lacking, MAX_NAMED)}; {those} "
+        return f"{line}{few(sorted(given), MAX_NAMED)}{hint}"
 
     def _ask_readings(self, ask: AskReadings) -> None:
         # The master's own: no client's rate bounds it.

@@ -52,11 +52,11 @@ MAX_NAMED = 8  # topics in a refusal
 
 class Topics:
     """`new_incarnation` gives 128 random bits as text; `why_not_processed(topic)` says why the
-    processor of a topic cannot be started here, `why_not_read(topic)` why it cannot query;
-    `processed(status)` adds the processor's part to a topic's status, `guarded(status)` its
-    standby's. `areas` and `nearest` are as
-    for `Inboxes`; `moved` tells to which IADs topics have gone. `now` is monotonic seconds. A
-    message is O(attributes + log topics), a
+    processor of a topic cannot be started here, `why_not_read(topic)` why it cannot query,
+    `remark(topic)` what its operator should know; `processed(status)` adds the processor's part to
+    a topic's status, `guarded(status)` its standby's. `areas` and `nearest` are as for `Inboxes`;
+    `moved` tells to which IADs topics have gone, `elsewhere` which ones other IADs keep, as far as
+    they said. `now` is monotonic seconds. A message is O(attributes + log topics), a
     checkpoint O(messages that it covers)."""
 
     def __init__(
@@ -66,10 +66,12 @@ class Topics:
         *,
         why_not_processed: Callable[[Topic], str] = lambda _: "",
         why_not_read: Callable[[Topic], str] = lambda _: "",
+        remark: Callable[[Topic], str] = lambda _: "",
         processed: Callable[[TopicStatus], TopicStatus] = lambda status: status,
         areas: Callable[[], Sequence[AreaSet]] = tuple,
         nearest: Callable[[str, AreaSet], str] = lambda *_: "",
         moved: Callable[[], dict[str, str]] = dict,
+        elsewhere: Callable[[], dict[str, str]] = dict,
         guarded: Callable[[TopicStatus], TopicStatus] = lambda status: status,
         most: int = MAX_TOPICS,
     ) -> None:
@@ -77,9 +79,11 @@ class Topics:
         self._new_incarnation = new_incarnation
         self._why_not_processed = why_not_processed
         self._why_not_read = why_not_read
+        self._remark = remark
         self._processed = processed
         self._areas, self._nearest = areas, nearest
         self._moved = moved
+        self._elsewhere = elsewhere
         self._guarded = guarded
         self._most = most
         self._entries: dict[str, TopicEntry] = {}
@@ -197,7 +201,7 @@ class Topics:
         topic, id_ = request.topic, request.id
         before = self._entries.get(topic.name)
         if before is not None and before.topic == topic:
-            return [SendReport(peer, TopicReport(id_, ok=True, topics=(self._status(before),)))]
+            return [self._made(peer, id_, before)]
         if before is None and (to := self._moved().get(topic.name)) is not None:
             line = f"topic {topic.name} has moved to {to}; remove it there, then here"
             return [SendReport(peer, TopicReport(id_, ok=False, message=line))]
@@ -206,8 +210,13 @@ class Topics:
         progress = Progress(self._new_incarnation())
         saved = SaveTopic(topic, progress)
         begun = self._begin(topic, progress, now)
-        status = self._status(self._entries[topic.name])
-        return [saved, *begun, SendReport(peer, TopicReport(id_, ok=True, topics=(status,)))]
+        return [saved, *begun, self._made(peer, id_, self._entries[topic.name])]
+
+    def _made(self, peer: Peer, id_: str, entry: TopicEntry) -> SendReport:
+        line = self._remark(entry.topic)[:512]
+        return SendReport(
+            peer, TopicReport(id_, ok=True, message=line, topics=(self._status(entry),))
+        )
 
     def _why_not(self, topic: Topic, before: TopicEntry | None) -> str:
         if before is not None:
@@ -253,6 +262,9 @@ class Topics:
     def _unknown(self, peer: Peer, id_: str, name: str) -> SendReport:
         if (to := self._moved().get(name)) is not None:
             line = f"topic {name} has moved to {to}; ask its master (--iad {to})"
+            return SendReport(peer, TopicReport(id_, ok=False, message=line))
+        if (at := self._elsewhere().get(name)) is not None:
+            line = f"topic {name} is kept by {at}; ask its master (--iad {at})"
             return SendReport(peer, TopicReport(id_, ok=False, message=line))
         known = sorted(self._entries)
         line = f"no topic {name} is kept here; those that are: {few(known, MAX_NAMED) or 'none'}"

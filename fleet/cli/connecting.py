@@ -158,13 +158,16 @@ def of_running(names: str | None, socket: Socket) -> str | None:
         raise CommandError(text)
     told = f"--{socket} {found[0]}"
     if len(fleets) > 1:
-        what = "demos" if {each.kind for each in fleets} == {"demo"} else "fleets"
-        say(f"{len(fleets)} {what} run here; asking that of {fleets[0].folder}: {told}")
+        alike = len({each.kind for each in fleets}) == 1
+        which = "that" if alike else f"the {fleets[0].called}"
+        what = "demos" if alike and fleets[0].kind == "demo" else "fleets"
+        say(f"{len(fleets)} {what} run here; asking {which} of {fleets[0].folder}: {told}")
     else:
         say(f"asking the {fleets[0].called} that runs here: {told}")
     for fleet, address in zip(fleets[1:], found[1:], strict=True):
         if address is not None:
-            say(f"another, of {fleet.folder}: --{socket} {address}")
+            other = "another," if fleet.kind == fleets[0].kind else f"the {fleet.called}"
+            say(f"{other} of {fleet.folder}: --{socket} {address}")
     return found[0]
 
 

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from agent.client import NoReplyError, Operator
 from agent.net.keys import KeyFiles
+from agent.wire.listing import did_you_mean
 from agent.wire.operator import CreateService, ListServices, ServiceReport, ServiceRequest
 from fleet.common import exits
 from fleet.query import replies, service_screen
@@ -47,7 +48,9 @@ class Asker(Struct, frozen=True):
             return report
         found = [service for service in report.services if service.id == name]
         if not found:
-            return exits.fail(f"no service {name} here; see fleet service list", exits.FAILED)
+            known = [service.id for service in report.services]
+            hint = did_you_mean(name, known, "see fleet service list")
+            return exits.fail(f"no service {name} here; {hint}", exits.FAILED)
         if self.as_json:
             replies.write_json(ServiceReport(report.id, ok=True, services=tuple(found)))
         else:

@@ -14,6 +14,8 @@ from agent.client import Client, NoReplyError, Operator, PublishError
 from agent.client.publishing import ATTRIBUTE
 from agent.net.keys import KeyFiles
 from agent.processing.definition import Limits
+from agent.wire.listing import alike
+from agent.wire.placement import ShowPlacement
 from agent.wire.predicates import Value
 from agent.wire.topics import (
     CreateTopic,
@@ -31,6 +33,8 @@ from fleet.terminal import screen
 from fleet.terminal.units import parse_duration
 
 LIMITS: Final = Limits.__struct_fields__
+# How long a master is asked for what others keep.
+LOOK_MS: Final = 1_000.0
 
 
 class Asker(Struct, frozen=True):
@@ -81,7 +85,7 @@ class Asker(Struct, frozen=True):
         found = [each for each in report.topics if each.topic.name == name]
         moved = {name: report.moved[name]} if name in report.moved else {}
         if not found and not moved:
-            return exits.fail(f"no topic {name} here; see fleet topic list", exits.FAILED)
+            return exits.fail(self._not_here(name, report), exits.FAILED)
         if self.as_json:
             shown = TopicReport(report.id, ok=True, topics=tuple(found), moved=moved)
             replies.write_json(shown)
@@ -93,6 +97,22 @@ class Asker(Struct, frozen=True):
         else:
             topic_screen.show_topic(screen.console(), found[0])
         return exits.DONE
+
+    def _not_here(self, name: str, report: TopicReport) -> str:
+        """Why a topic cannot be shown: another master has it, or another name was meant."""
+        known = [each.topic.name for each in report.topics]
+        near = alike(name, known)
+        hint = f"did you mean {near}? Or see fleet topic list" if near else "see fleet topic list"
+        try:
+            with Operator(self.operator, self.keys) as link:
+                placed = link.ask_placement(ShowPlacement("show"), min(self.timeout_ms, LOOK_MS))
+        except (NoReplyError, ValueError):
+            return f"no topic {name} here; {hint}"
+        for each in placed.known:
+            if any(topic.name == name for topic in each.facts.topics):
+                iad = each.facts.iad
+                return f"topic {name} is kept by {iad}; ask its master (--iad {iad})"
+        return f"no topic {name} here; {hint}"
 
     def _change(self, request: TopicRequest, done: str) -> int:
         report = self._ask(request)

@@ -169,12 +169,20 @@ def _tell(found: Running, *, first: bool = False) -> int:
         if first:
             browser.open_page(link)
     screen.line(console, "Try, in any terminal:")
-    for rest in (f"query --area {area} --last 10m", f"watch --area {area}", "subscribe '*'"):
+    for rest in _next(found, area):
         screen.as_it_is(console, f"  {fleet} {rest}")
     screen.as_it_is(console, f"  {fleet} down")
     screen.line(console, f"A program connects to {master} (docs/understand/wire.md).")
     screen.line(console, f"It keeps running when this terminal closes. Readings and logs: {kept}/")
     return exits.DONE
+
+
+def _next(found: Running, area: str) -> list[str]:
+    """Commands to type next. Where they would ask another fleet that runs here, such as a demo,
+    they name the master."""
+    master = "" if running.found()[:1] == [found] else f" --master {found.masters[0].master}"
+    commands = (f"query --area {area} --last 10m", f"watch --area {area}", "subscribe '*'")
+    return [f"{each}{master}" for each in commands]
 
 
 def _now(answer: Answer) -> list[str]:

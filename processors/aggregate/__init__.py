@@ -44,6 +44,11 @@ class Parameters(Section, frozen=True):
     functions: Annotated[tuple[Function, ...], Meta(min_length=1)] = ("mean",)
 
 
+def channels_of(parameters: Parameters) -> tuple[str, ...]:
+    """The channels that it uses."""
+    return parameters.channels
+
+
 def open_processor(parameters: Parameters) -> Process:
     """Build the processor; ProcessorError if its outputs would have too many or too long names."""
     channels, functions = dict.fromkeys(parameters.channels), dict.fromkeys(parameters.functions)

@@ -46,6 +46,11 @@ class Parameters(Section, frozen=True):
     every: bool = False
 
 
+def channels_of(parameters: Parameters) -> tuple[str, ...]:
+    """The channels that it uses."""
+    return (parameters.channel,)
+
+
 def open_processor(parameters: Parameters) -> Process:
     """Build the processor."""
     return Anomaly(parameters).process

@@ -49,6 +49,11 @@ class Parameters(Section, frozen=True):
     air_m_s: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.1
 
 
+def channels_of(parameters: Parameters) -> tuple[str, ...]:
+    """The channels that it uses."""
+    return parameters.temperature, parameters.humidity
+
+
 def open_processor(parameters: Parameters) -> Process:
     """Build the processor, which keeps no state."""
 

@@ -45,6 +45,11 @@ class Parameters(Section, frozen=True):
     forget_s: Annotated[float, Meta(gt=0.0, le=604_800.0)] = 3_600.0
 
 
+def channels_of(parameters: Parameters) -> tuple[str, ...]:
+    """The channels that it uses."""
+    return (parameters.channel,)
+
+
 def open_processor(parameters: Parameters) -> Process:
     """Build the processor."""
     return Forecast(parameters).process

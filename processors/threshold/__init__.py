@@ -46,6 +46,11 @@ class Parameters(Section, frozen=True):
     window_s: Annotated[float, Meta(ge=0.0, le=86_400.0)] = 60.0
 
 
+def channels_of(parameters: Parameters) -> tuple[str, ...]:
+    """The channels that it uses; ProcessorError for a formula that is none."""
+    return Threshold(parameters).channels
+
+
 def open_processor(parameters: Parameters) -> Process:
     """Build the processor; ProcessorError for a formula that is none."""
     return Threshold(parameters).process
@@ -59,12 +64,12 @@ class Threshold:
         self._when = _formula("when", parameters.when)
         self._until = _formula("until", parameters.until) if parameters.until else None
         clear = self._until.channels if self._until is not None else ()
-        self._channels = tuple(dict.fromkeys([*self._when.channels, *clear]))
+        self.channels = tuple(dict.fromkeys([*self._when.channels, *clear]))
 
     def process(self, message: Message, state: State) -> list[Output]:
         """Take a reading; an output if that raises or clears it. O(readings in the window)."""
         area, time_ms = area_of(message), time_ms_of(message)
-        values = [number(message, channel) for channel in self._channels]
+        values = [number(message, channel) for channel in self.channels]
         if not area or all(value is None for value in values):
             return []
         if (here := of_area(state, area)) is None:
@@ -82,7 +87,7 @@ class Threshold:
             return []
         here["raised"] = raised
         told = {"area": area, "time_ms": time_ms, "name": self._given.name, "raised": raised}
-        shown = zip(self._channels, values, strict=True)
+        shown = zip(self.channels, values, strict=True)
         return [told | {channel: value for channel, value in shown if value is not None}]
 
     def _decide(self, here: dict[str, Any], result: AreaResult, time_ms: int) -> bool:
@@ -102,7 +107,7 @@ class Threshold:
     def _series(self, readings: list[list[Any]]) -> Series:
         columns = {
             channel: Float32Column.of([math.nan if row[i] is None else row[i] for row in readings])
-            for i, channel in enumerate(self._channels, 1)
+            for i, channel in enumerate(self.channels, 1)
         }
         return Series(Int64Column.of([row[0] for row in readings]), columns)
 

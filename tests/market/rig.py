@@ -127,6 +127,7 @@ class Market:
             Member(BUYER, address(BUYER)),
             run=f"run{self.runs}",
             taken=lambda name: name == "default" or name in self.iads[BUYER].seller.services,
+            capabilities=lambda: ("humidity", "temperature"),
             wall_offset_s=1e9,
         )
 
@@ -180,11 +181,10 @@ class Market:
     def found(self, capability, areas):
         if not self.directory_up:
             return None
-        assert capability == "temperature"
         found = [
             Candidate(iad.name, address(iad.name), (), iad.areas)
             for iad in self.iads.values()
-            if iad.nodes and common_areas(areas, iad.areas)
+            if capability == "temperature" and iad.nodes and common_areas(areas, iad.areas)
         ]
         return Found("t", tuple(found))
 

@@ -154,6 +154,20 @@ def test_in_a_settled_market_what_nobody_offers_is_said_at_once():
     assert "no IADs offer" in market.report().message
 
 
+def test_a_misspelt_capability_names_the_one_that_was_meant():
+    market = building(2)
+    market.perform(market.buyer.load([], 0.0))
+    market.run(STARTING_S)
+    for name, asked, says in (
+        ("one", {"capability": "temprature"}, "of 1 wanted; did you mean temperature?"),
+        ("two", {"areas": ("b2",)}, "no IADs offer temperature there, of 1 wanted"),
+        ("three", {"capability": "co2"}, "no IADs offer co2 there, of 1 wanted"),
+    ):
+        market.ask(request(name, **asked))
+        market.run(1.0)
+        assert market.report().message.endswith(says)
+
+
 def test_where_only_others_offer_it_they_are_named():
     market = building(3)
     market.perform(market.buyer.load([], 0.0))

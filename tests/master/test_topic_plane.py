@@ -63,6 +63,9 @@ class Processors:
     def why_not(self, topic):
         return "" if topic.processor == "count" else f"no processor {topic.processor} here"
 
+    def channels(self, topic):
+        return topic.parameters.get("channels", ())
+
     def described(self, status):
         return replace(status, state="ready", waiting=len(self.fed))
 
@@ -97,6 +100,9 @@ class Queries:
     def capability(self, service):
         return {"default": "", "climate": "temperature"}.get(service)
 
+    def handle(self, _event, _now):
+        return []
+
 
 class TopicRig(Rig):
     def start(self, state=None):
@@ -106,6 +112,7 @@ class TopicRig(Rig):
         self.topics = TopicPlane(
             reactor, "iad1", self.state, self.public, self.operator, Queries(), self.plane,
             self.disk.load_topics(), lambda: 1_000.0, self.said.append, self.processors,
+            channels=lambda areas: ("co2", "humidity"),
         )  # fmt: skip
 
     def let_pass(self, seconds=0.0):
@@ -499,6 +506,38 @@ def test_what_cannot_be_read_is_refused(rig):
         report = rig.operate(CreateTopic("c", Topic("a", **{**reading, **fields})))
         assert not report.ok
         assert says in report.message
+
+
+def test_channels_that_readings_do_not_have_are_named_when_a_topic_is_created(rig):
+    """A misspelt channel would otherwise never be noticed: the processor waits for it in vain."""
+    climate = {"service": "climate"}
+    misspelt = "count uses temprature; service climate gives only temperature; did you mean "
+    near = "count uses humidty; nodes here give co2, humidity; did you mean humidity?"
+    other = "count uses co2; its readings have only humidity"
+    for number, (fields, uses, says) in enumerate(
+        (
+            (climate, ("temperature",), ""),
+            (climate, (), ""),
+            (climate, ("temprature",), f"{misspelt}temperature?"),
+            ({"channels": ("humidity",)}, ("co2",), other),
+            ({}, ("co2",), ""),
+            ({}, ("humidty", "co2"), near),
+            ({"areas": (), "every_s": None}, ("humidty",), ""),
+        )
+    ):
+        reading = {"areas": ("b1",), "every_s": 5.0, "processor": "count"}
+        given = {"parameters": {"channels": uses}, **reading, **fields}
+        for _ in range(2):  # the same again says it again
+            report = rig.operate(CreateTopic("c", Topic(f"a{number}", **given)))
+            assert (report.ok, report.message) == (True, says)
+
+
+def test_which_master_keeps_a_topic_is_said_when_it_is_known(rig):
+    assert "is kept here" in rig.operate(RemoveTopic("r", "means")).message
+    rig.topics.elsewhere = lambda: {"means": "iad2"}
+    assert rig.operate(RemoveTopic("r", "means")).message == (
+        "topic means is kept by iad2; ask its master (--iad iad2)"
+    )
 
 
 def test_a_status_has_the_processor_s_part(rig):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from processors.base import ProcessorError
-from processors.registry import GROUP, open_processor
+from processors.registry import GROUP, PROCESSORS, channels_of, open_processor
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "processor"
 
@@ -116,3 +116,19 @@ def test_a_module_that_cannot_be_imported_is_one_line(install, code, said):
         open_processor("broken", {})
     assert str(caught.value).startswith(f"broken (of package broken) cannot be imported: {said}")
     assert "\n" not in str(caught.value)
+
+
+def test_each_processor_says_which_channels_it_uses():
+    uses = {
+        "aggregate": ({"channels": ["co2", "voc"]}, ("co2", "voc")),
+        "anomaly": ({}, ("temperature",)),
+        "comfort_index": ({"humidity": "rh"}, ("temperature", "rh")),
+        "forecast": ({"channel": "co2"}, ("co2",)),
+        "threshold": ({"when": "mean(co2) > 3", "until": "voc < 2 or co2 < 1"}, ("co2", "voc")),
+    }
+    assert {*uses} == {*PROCESSORS}
+    for name, (given, channels) in uses.items():
+        assert channels_of(name, given) == channels
+    assert channels_of("of-another-package", {}) == ()
+    with pytest.raises(ProcessorError, match="did you mean when"):
+        channels_of("threshold", {"whn": "co2 > 3"})

@@ -21,7 +21,7 @@ from agent.topics.topics import MAX_TOPICS, RENEW_S
 from agent.wire.areas import AreaSet
 from agent.wire.messages import Answer, Coverage, Slo
 from agent.wire.push import Gap, Lost, Subscribed
-from agent.wire.topics import ListTopics, Topic
+from agent.wire.topics import EnableTopic, ListTopics, Topic
 from tests.topics.world import BARE, READ, World, aggregate
 
 STEPS = ("publish", "deliver", "process", "checkpoint", "write", "fill", "resume", "detach", "kill")
@@ -334,6 +334,14 @@ def test_the_same_topic_again_changes_nothing():
     assert refused.message == "topic notes exists and is another; remove it first"
     world.handle(TopicAsked("op", ListTopics("l")))
     assert [each.topic for each in world.reports.pop().topics] == [BARE]
+
+
+def test_a_topic_that_another_master_keeps_is_sought_there():
+    world = World(elsewhere=lambda: {"means": "iad2"})
+    world.handle(TopicAsked("op", EnableTopic("e", "means")))
+    for said in (world.reports.pop(), world.remove("means")):
+        assert not said.ok
+        assert said.message == "topic means is kept by iad2; ask its master (--iad iad2)"
 
 
 def test_what_cannot_be_created_is_one_clear_line():

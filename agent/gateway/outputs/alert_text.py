@@ -74,12 +74,13 @@ def _value(told: Mapping[str, Value]) -> str:
     metric, value = told.get("metric"), told.get("value")
     if value is None:
         return ""
-    shown = f"{value:g}" if isinstance(value, float) else _text(value)
-    return f": {_text(metric) or 'value'} {shown}"
+    return f": {_text(metric) or 'value'} {_text(value)}"
 
 
 def _text(value: Value | None) -> str:
-    """On one line, without what a terminal or a header would take for a command."""
+    """On one line, rounded, and without what a terminal or a header would take for a command."""
     if value is None:
         return ""
+    if isinstance(value, float):  # four digits, or all those before the point
+        return f"{value:.0f}" if 1_000 <= abs(value) < 1e15 else f"{value:.4g}"
     return "".join(c if c.isprintable() else "_" for c in str(value))

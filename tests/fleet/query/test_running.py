@@ -12,6 +12,7 @@ import pytest
 from fleet.cli.commands import run
 from fleet.query import running
 from fleet.query.running import Addresses
+from fleet.up import up as up_command
 from tests.fleet.inventory.inventories import PLAIN
 
 MASTERS = (
@@ -80,6 +81,22 @@ def test_a_command_says_which_of_two_demos_it_asks_and_how_to_ask_the_other(caps
         f"2 demos run here; asking that of {tmp_path}: --master tcp://127.0.0.1:1",
         f"another, of {tmp_path}: --master tcp://127.0.0.1:3",
     ]
+
+
+def test_a_demo_beside_fleet_up_is_told_from_it(capsys, tmp_path):
+    """Both are of one folder: the commands that `fleet up` suggests do not go to the demo."""
+    with running.announced(MASTERS[:1]), running.announced(MASTERS[1:], "up"):
+        run(["query", "--area", "b1", "--timeout", "10ms"])
+        says = capsys.readouterr().err.splitlines()
+        assert says[:2] == [
+            f"2 fleets run here; asking the demo of {tmp_path}: --master tcp://127.0.0.1:1",
+            f"the fleet of `fleet up` of {tmp_path}: --master tcp://127.0.0.1:3",
+        ]
+        demo, up = running.found()
+        assert [each.partition("--master ")[2] for each in up_command._next(up, "b1")] == [
+            "tcp://127.0.0.1:3"
+        ] * 3
+        assert up_command._next(demo, "b1")[0] == "query --area b1 --last 10m"
 
 
 def test_whoever_looks_while_a_demo_begins_is_not_in_its_way(monkeypatch):

@@ -7,7 +7,9 @@ import io
 import pytest
 from rich.console import Console
 
+from agent.client import NoReplyError
 from agent.wire.messages import Slo
+from agent.wire.placement import KnownFacts, PlacementFacts, PlacementReport, TopicFacts
 from agent.wire.topics import Topic, TopicReport, TopicStatus
 from fleet.cli.commands import run
 from fleet.query import topic_screen
@@ -129,6 +131,39 @@ def test_wrong_usage_is_one_line(capsys, arguments, says):
     assert status == 2
     assert says in err
     assert err.count("\n") == 1
+
+
+def test_show_names_the_master_that_keeps_the_topic_or_the_name_that_was_meant(capsys, monkeypatch):
+    class Master:
+        """It keeps `means`, and was told of `floors` by another."""
+
+        def __init__(self, *_):
+            pass
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def ask_topic(self, _request, _timeout_ms):
+            return TopicReport("show", ok=True, topics=(TopicStatus(Topic("means"), "none"),))
+
+        def ask_placement(self, _request, _timeout_ms):
+            if self.silent:
+                raise NoReplyError("no reply")
+            facts = PlacementFacts("iad2", 1, 1, 5.0, topics=(TopicFacts("floors"),))
+            return PlacementReport("show", ok=True, iad="iad1", known=(KnownFacts(facts, 0.1),))
+
+    monkeypatch.setattr("fleet.query.topic.Operator", Master)
+    for name, silent, says in (
+        ("floors", False, "topic floors is kept by iad2; ask its master (--iad iad2)"),
+        ("floors", True, "no topic floors here; see fleet topic list"),
+        ("mean", False, "no topic mean here; did you mean means? Or see fleet topic list"),
+    ):
+        Master.silent = silent
+        assert run(["topic", "show", name, "--operator", "tcp://127.0.0.1:1"]) == 1
+        assert capsys.readouterr().err == f"fleet: {says}\n"
 
 
 def test_a_topic_of_a_master_from_its_creation_to_its_end(tmp_path, capsys):

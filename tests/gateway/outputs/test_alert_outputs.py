@@ -82,6 +82,28 @@ def test_an_alert_is_one_post_with_the_rooms_name(rig, stop):
 
 
 @pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (23.174999237060547, "23.17"),
+        (23.5, "23.5"),
+        (0.012345678, "0.01235"),
+        (1043.2718, "1043"),
+        (1234567.0, "1234567"),
+        (-12345.6, "-12346"),
+        (1e300, "1e+300"),
+        (7, "7"),
+        (True, "True"),
+    ],
+)
+def test_numbers_are_rounded_for_people(value, shown):
+    told = notification()
+    told.attributes.update(value=value, rate=value)
+    entry = Logged(1, 0, told)
+    assert subject(entry, lambda _: "").endswith(f": temperature {shown}")
+    assert body(entry, lambda _: "").endswith(f", rate: {shown}")
+
+
+@pytest.mark.parametrize(
     ("kind", "what"), [("input", "message"), ("output", "output"), ("raised", "raised")]
 )
 def test_a_message_of_a_topic_does_not_read_like_an_alert(kind, what):
