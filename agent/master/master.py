@@ -50,7 +50,8 @@ from agent.master.standby_plane import StandbyPlane
 from agent.master.state import State
 from agent.master.subscriber_homes import SubscriberHomes
 from agent.master.task_plane import TaskPlane
-from agent.master.topic_plane import CLIENT, TopicPlane
+from agent.master.topic_plane import TopicPlane
+from agent.master.topic_readings import CLIENT
 from agent.master.watch_plane import WatchPlane
 from agent.master.webhooks import hooks_of
 from agent.metrics.families import (
@@ -269,12 +270,7 @@ class Master:
             self._task_scheduler.channels,
         )
         node_homes = NodeHomes(reactor, self._iad, self._task_scheduler, self._events, self._push)
-        subscriber_homes = SubscriberHomes(
-            reactor,
-            self._iad,
-            self._push,
-            membership.partners,
-        )
+        subscriber_homes = SubscriberHomes(reactor, self._iad, self._push, membership.partners)
         self._homes = HomePlane(node_homes, subscriber_homes)
         subscriber_homes.late_inboxes.on_late = self._homes.has_late
         self._handovers = HandoverPlane(

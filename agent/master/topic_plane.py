@@ -3,7 +3,6 @@ topics here, and their processors."""
 
 from __future__ import annotations
 
-import math
 import secrets
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Sequence
@@ -21,13 +20,13 @@ from agent.master.request_plane import RequestOrigin
 from agent.master.state import State
 from agent.master.subscriber_plane import client_of
 from agent.master.topic_moves import TopicMoves
+from agent.master.topic_readings import CLIENT, TopicReadings
 from agent.master.topic_shadows import TopicShadows
 from agent.placement.handover import Record
 from agent.placement.world import Unit
 from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
 from agent.scheduling.admission import may_publish
-from agent.scheduling.events import QueryArrived
 from agent.scheduling.nearest import nearest
 from agent.scheduling.queries.scheduler import QueryScheduler
 from agent.topics.contents import peer_of, why_not
@@ -41,7 +40,6 @@ from agent.topics.events import (
     KeepTopic,
     Release,
     Released,
-    RoundAnswered,
     SaveProgress,
     SaveTopic,
     SendReport,
@@ -56,9 +54,6 @@ from agent.topics.events import (
 )
 from agent.topics.movable_topics import MovableTopics
 from agent.wire.areas import AreaSet
-from agent.wire.listing import alike, few
-from agent.wire.messages import Answer
-from agent.wire.principals import Sender
 from agent.wire.push import Notified, PushReply, Unsubscribe
 from agent.wire.topics import (
     CreateTopic,
@@ -80,12 +75,9 @@ TOPIC: Final = "topic"
 # Kind of the units that topics are.
 KIND: Final = "processor"
 # No authenticated client has this name: a name has no slash.
-CLIENT: Final = "topic/"
 # What came for topics is handled so many a turn.
 TURN: Final = 64
 RETRY_S: Final = 0.5
-# Names in a line for people.
-MAX_NAMED: Final = 8
 # Senders of a topic's messages that are told apart; other masters name them.
 MAX_COUNTED: Final = 1_024
 CROWDED: Final = "too much waits for masters that are away; try again later"
@@ -95,9 +87,9 @@ NOT_NOW: Final = "this master's disk takes nothing now; try again later"
 
 class TopicPlane:
     """Connects topics to sockets, disk, inboxes and processors. `kept` is what the store had at the
-    start; `areas` returns the areas that some node is known to cover,
-    `channels` those of the nodes in some areas; `wall` reads the wall clock
-    in seconds since 1970 UTC. Topics that are `guarded` wait for their standbys' word."""
+    start; `areas` returns the areas that some node is known to cover, `channels` those of the nodes
+    in some areas; `wall` reads the wall clock in seconds since 1970 UTC. Topics that are `guarded`
+    wait for their standbys' word."""
 
     def __init__(
         self,
@@ -117,22 +109,22 @@ class TopicPlane:
         guarded: Collection[str] = (),
         channels: Callable[[tuple[str, ...]], Collection[str]] = lambda _: (),
     ) -> None:
-        self._channels = channels
         self._reactor = reactor
         self._state = state
         self._public = public
         self._operator = operator
-        self._queries = queries
         self._push = push
-        self._wall = wall
         self._say = say
         self._processors = processors
+        # Handled in the next turn: what comes may come during another call.
+        self._came: deque[TopicsEvent] = deque()
+        readings = TopicReadings(reactor, queries, processors, channels, self._came.append, wall)
         self._topics = MovableTopics(
             iad,
             lambda: secrets.token_hex(16),
             why_not_processed=self._processors.why_not,
-            why_not_read=self._why_not_read,
-            remark=self._not_given,
+            why_not_read=readings.why_not,
+            remark=readings.remark,
             processed=self._processors.described,
             areas=areas,
             nearest=nearest,
@@ -152,8 +144,6 @@ class TopicPlane:
         self.elsewhere: Callable[[], dict[str, str]] = dict
         # Tells where topics of this master went.
         self.mover: Departures | None = None
-        # Handled in the next turn: what comes may come during another call.
-        self._came: deque[TopicsEvent] = deque()
         self._to_release: deque[Release] = deque()
         self._retry_s = 0.0
         # One object for each inbox: it recognises its client's connection by it.
@@ -176,7 +166,7 @@ class TopicPlane:
         reactor.performs(ForgetTopic, self._forget)
         reactor.performs(SendReport, self._report)
         reactor.performs(AskInbox, self._ask_inbox)
-        reactor.performs(AskReadings, self._ask_readings)
+        reactor.performs(AskReadings, readings.ask)
         reactor.performs(StartProcessor, lambda each: processors.start(each, self._came.append))
         reactor.performs(StopProcessor, lambda each: processors.stop(each.name))
         reactor.performs(EnableProcessor, lambda each: processors.enable(each.name))
@@ -458,7 +448,7 @@ class TopicPlane:
         if not self._push.ask(_ignore, f"{CLIENT}{name}", Unsubscribe(incarnation)):
             self._ending.append((name, incarnation))
 
-    # --- inboxes, readings, processors ---------------------------------------------------------
+    # --- inboxes -------------------------------------------------------------------------------
 
     def _ask_inbox(self, instruction: AskInbox) -> None:
         name, incarnation = instruction.name, instruction.message.id
@@ -477,42 +467,6 @@ class TopicPlane:
             else:
                 _count(self.arrivals.setdefault(name, Counter()), publisher)
         self._came.append(InboxSaid(name, incarnation, message))
-
-    def _why_not_read(self, topic: Topic) -> str:
-        capability = self._queries.capability(topic.service)
-        if capability is None:
-            return f"service {topic.service} is unknown here; see fleet service list"
-        if capability and (others := sorted({*topic.channels} - {capability})):
-            return f"service {topic.service} gives {capability}, not {', '.join(others)}"
-        return ""
-
-    def _not_given(self, topic: Topic) -> str:
-        """Which channels the topic's processor uses, and its readings do not have; empty: none is
-        known. Published messages may have them, so this is no reason to refuse the topic."""
-        used = self._processors.channels(topic) if topic.areas else ()
-        if topic.channels:
-            given, those = set(topic.channels), "its readings have only"
-        elif capability := self._queries.capability(topic.service):
-            given, those = {capability}, f"service {topic.service} gives only"
-        else:
-            given, those = set(self._channels(topic.areas)), "nodes here give"
-        lacking = [each for each in used if each not in given]
-        if not lacking or not given:
-            return ""
-        meant = [near for each in lacking if (near := alike(each, given))]
-        hint = f"; did you mean {few(meant, MAX_NAMED)}?" if meant else ""
-        line = f"{topic.processor} uses {few(lacking, MAX_NAMED)}; {those} "
-        return f"{line}{few(sorted(given), MAX_NAMED)}{hint}"
-
-    def _ask_readings(self, ask: AskReadings) -> None:
-        # The master's own: no client's rate bounds it.
-        sender = Sender("client", f"{CLIENT}{ask.name}", rate_per_s=math.inf)
-        answered = partial(self._answered, ask.name, ask.epoch)
-        event = QueryArrived(answered, ask.query, sender)
-        self._reactor.perform(self._queries.handle(event, self._reactor.clock()))
-
-    def _answered(self, name: str, epoch: int, answer: Answer, _now: float) -> None:
-        self._came.append(RoundAnswered(name, epoch, answer, round(self._wall() * 1e3)))
 
     def _tell(self, instruction: TellOperator) -> None:
         self._say(f"{instruction.line}\n")
