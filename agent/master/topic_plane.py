@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from agent.clones.names import LEAVES
 from agent.master.movable import Departures
 from agent.master.operator_plane import OperatorPlane
 from agent.master.processor_plane import ProcessorPlane
@@ -61,6 +62,7 @@ from agent.wire.messages import Answer
 from agent.wire.principals import Sender
 from agent.wire.push import Notified, PushReply, Unsubscribe
 from agent.wire.topics import (
+    STAYS,
     CreateTopic,
     EnableTopic,
     ListTopics,
@@ -195,6 +197,12 @@ class TopicPlane:
     def statuses(self) -> tuple[TopicStatus, ...]:
         """The topics of this master."""
         return self._topics.statuses
+
+    @property
+    def names(self) -> list[str]:
+        """The topics that are known, of this master and of others, without clones."""
+        known = dict.fromkeys([*self._topics.living, *self.elsewhere()])
+        return [name for name in known if not name.startswith((LEAVES, STAYS))]
 
     @property
     def counters(self) -> dict[str, int]:
