@@ -296,7 +296,7 @@ class Anchors:
     def _remark(self, kept: Kept) -> str:
         alone = kept.clone.leaves and self._alone()
         line = "it may leave, but no other master is known here" if alone else ""
-        return "; ".join(filter(None, (line, self._unmet(kept.clone, kept.topic))))[:512]
+        return "; ".join(filter(None, (self._unmet(kept.clone, kept.topic), line)))[:512]
 
     def _refuse(self, anchor: Anchor, why: str) -> Instructions:
         told: Instructions

@@ -250,7 +250,7 @@ def test_a_clone_that_may_leave_where_there_is_no_other_master_is_made_and_says_
     told.create(leaving)
     told.commit()
     assert told.reports[-1].message == (
-        f"it may leave, but no other master is known here; {CLONE.processor} lacks co2"
+        f"{CLONE.processor} lacks co2; it may leave, but no other master is known here"
     )
     stays = World(alone=lambda: True)
     stays.create()
