@@ -14,9 +14,11 @@ MAX_HEARD: Final = 256
 class KnownNames:
     """`iads` are those whose alerts may come, empty if there may be others. `metrics` gives the
     channels of this IAD's nodes; those of another IAD may have others. Triggers, and metrics of
-    other IADs, are known once an alert named them."""
+    other IADs, are known once an alert named them. `topics`, which is set later, gives
+    those of all IADs, as far as they are known."""
 
     def __init__(self, iads: Collection[str], metrics: Callable[[], Collection[str]]) -> None:
+        self.topics: Callable[[], Collection[str]] = tuple
         self._iads = iads
         self._metrics = metrics
         self._heard: dict[str, dict[str, None]] = {"trigger": {}, "metric": {}}
@@ -34,6 +36,8 @@ class KnownNames:
         match attribute:
             case "iad":
                 return self._iads
+            case "topic":
+                return self.topics()
             case "metric" if len(heard) <= MAX_HEARD and (own := self._metrics()):
                 return {*own, *heard}
             case "trigger" if len(heard) <= MAX_HEARD:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Final
 
 from agent.alerts.notifications import CLEARED, LOST, RAISED
 from agent.wire.areas import AreaSet
-from agent.wire.listing import few
+from agent.wire.listing import alike, few
 from agent.wire.predicate_logic import contradiction
 from agent.wire.predicates import Conjunction, Filter, Predicate, write_conjunction
 
@@ -33,6 +33,8 @@ NAMED: Final = {
 }
 OTHERS: Final = "; those of other IADs may"
 MAX_LISTED: Final = 4
+# Among more topics none is sought that may have been meant.
+MAX_TOPICS: Final = 256
 # Those that people write in filters.
 ATTRIBUTES: Final = AreaSet(("iad", "kind", "trigger", "metric", "area", "value"))
 
@@ -56,11 +58,14 @@ def doubt(
     names added later, may match all the same. O(operands · (depth + names) + predicates² of each
     conjunction)."""
     known = [areas for areas in known if areas]
+    names = cache(names)
     reasons = []
     for conjunction in disjunction:
-        if _of_topics(conjunction):
-            return ""  # their attributes are whatever is published
-        why = _never(conjunction) or _nobody(conjunction, known) or _nameless(conjunction, names)
+        if _of_topics(conjunction):  # their attributes are whatever is published
+            why = _unknown_topic(conjunction, names)
+        else:
+            why = _never(conjunction) or _nobody(conjunction, known)
+            why = why or _nameless(conjunction, names)
         if why is None:
             return ""
         reasons.append(why)
@@ -77,6 +82,25 @@ def _nameless(conjunction: Conjunction, names: Names) -> Reason | None:
         if known and not any(_is_one(name, predicate.operator, known) for name in wanted):
             return partial(_told_nameless, predicate.attribute, wanted[0], names)
     return None
+
+
+def _unknown_topic(conjunction: Conjunction, names: Names) -> Reason | None:
+    """The topic in the filter that none known has."""
+    for predicate in conjunction:
+        if predicate.attribute != "topic" or predicate.operator not in ("=", "in"):
+            continue
+        known = names("topic")
+        wanted = [name for name in predicate.operands if isinstance(name, str)]
+        if wanted and not any(name in known for name in wanted):
+            return partial(_told_misspelt, wanted[0], known)
+    return None
+
+
+def _told_misspelt(name: str, known: Collection[str], _nearest: Nearest) -> str:
+    """Nothing unless a known name is similar: a topic may be created later, or be kept by a master
+    that is not known here."""
+    near = alike(name, known) if len(known) <= MAX_TOPICS else ""
+    return f"no topic {name} is known here; did you mean {near}?" if near else ""
 
 
 def _told_nameless(attribute: str, name: str, names: Names, nearest: Nearest) -> str:

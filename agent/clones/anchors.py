@@ -65,8 +65,9 @@ PATIENCE_S: Final = 2.0
 class Anchors:
     """`secret` is this master's, and never changes; `new_id` gives 128 random bits as text; `areas`
     tells those of a node, if it is known; `where` at which IAD a topic lives, if it is; `waiting`
-    how many sets of values wait for a device; `alone` whether there is no other master to live at.
-    `now` is monotonic seconds. An event is O(log clones) and what it sends; a list is O(clones)."""
+    how many sets of values wait for a device; `alone` whether there is no other master to live at;
+    `unmet` which channels a clone uses that its device does not have, in words. `now` is monotonic
+    seconds. An event is O(log clones) and what it sends; a list is O(clones)."""
 
     def __init__(
         self,
@@ -78,6 +79,7 @@ class Anchors:
         where: Callable[[str], str] = lambda _: "",
         waiting: Callable[[str], int] = lambda _: 0,
         alone: Callable[[], bool] = lambda: False,
+        unmet: Callable[[CloneOf, Topic], str] = lambda *_: "",
         most: int = MAX_CLONES,
     ) -> None:
         self._iad = iad
@@ -87,6 +89,7 @@ class Anchors:
         self._where = where
         self._waiting = waiting
         self._alone = alone
+        self._unmet = unmet
         self._flow = Flow(iad, new_id, areas)
         self._most = most
         self._anchors: dict[str, Anchor] = {}
@@ -185,7 +188,7 @@ class Anchors:
             had = before.kept.clone
             if clone in (had, replace(had, areas=())):
                 told = CloneReport(
-                    id_, ok=True, clones=(self._status(before),), message=self._remark(had)
+                    id_, ok=True, clones=(self._status(before),), message=self._remark(before.kept)
                 )
                 return [SendReport(peer, told)]
         node = clone.device.partition("/")[2]
@@ -283,16 +286,17 @@ class Anchors:
         if event.ok:
             anchor.kept = replace(anchor.kept, made=True)
             saved = SaveClone(anchor.device, anchor.kept)
-            message = event.message or self._remark(anchor.kept.clone)
+            message = event.message or self._remark(anchor.kept)
             return [saved, *self._flow.begin(anchor), *self._answer(anchor, message=message)]
         if event.passes and anchor.asker is None:
             anchor.retry_s = now + anchor.pauses.next()
             return []
         return self._refuse(anchor, event.message)
 
-    def _remark(self, clone: CloneOf) -> str:
-        alone = clone.leaves and self._alone()
-        return "it may leave, but no other master is known here" if alone else ""
+    def _remark(self, kept: Kept) -> str:
+        alone = kept.clone.leaves and self._alone()
+        line = "it may leave, but no other master is known here" if alone else ""
+        return "; ".join(filter(None, (self._unmet(kept.clone, kept.topic), line)))[:512]
 
     def _refuse(self, anchor: Anchor, why: str) -> Instructions:
         told: Instructions

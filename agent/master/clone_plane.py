@@ -53,11 +53,19 @@ from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
 from agent.scheduling.events import TaskArrived
 from agent.scheduling.tasks.scheduler import TaskScheduler
-from agent.wire.clones import CloneReport, CloneRequest, CreateClone, ListClones, RemoveClone
+from agent.wire.clones import (
+    CloneOf,
+    CloneReport,
+    CloneRequest,
+    CreateClone,
+    ListClones,
+    RemoveClone,
+)
+from agent.wire.listing import alike
 from agent.wire.messages import TaskResult
 from agent.wire.principals import Sender
 from agent.wire.push import Notified, PushReply, Unsubscribe
-from agent.wire.topics import CreateTopic, Publish, TopicReport
+from agent.wire.topics import CreateTopic, Publish, Topic, TopicReport
 
 # Kinds of the documents in the state.
 CLONE: Final = "clone"
@@ -195,6 +203,7 @@ class ClonePlane:
             where=self._where,
             waiting=lambda device: self._waiting.get(device, 0),
             alone=lambda: not partners,
+            unmet=self._unmet,
         )
         self._questions = CloneQuestions(
             iad,
@@ -286,6 +295,19 @@ class ClonePlane:
         if self._topics.lives(topic):
             return self._iad
         return self._told.get(topic, "") or self._topics.went(topic)
+
+    def _unmet(self, clone: CloneOf, topic: Topic) -> str:
+        """Which channels the clone uses that its device does not have; peers' outputs may."""
+        hello = self._tasks.node_at(clone.device.partition("/")[2])
+        has = tuple(hello.channels) if hello is not None else ()
+        if has and (absent := [each for each in clone.channels if each not in has]):
+            near = alike(absent[0], has)
+            hint = f"; did you mean {near}?" if near else ""
+            return f"{clone.device} gives {', '.join(sorted(has))}, not {', '.join(absent)}{hint}"
+        if clone.peers or clone.peers_where:
+            return ""
+        those = "its readings have only" if clone.channels else f"{clone.device} gives only"
+        return self._topics.readings.unmet(topic, clone.channels or has, those)
 
     def _areas_of(self, node: str) -> tuple[str, ...]:
         hello = self._tasks.node_at(node)

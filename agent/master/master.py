@@ -206,6 +206,7 @@ class Master:
         self._task_plane.derived_taken = self._derived.taken
         reactor.performs(TellOperator, self._tell_operator)
         place = place_of(config)
+        names = KnownNames(publishers(config, place), lambda: self._task_scheduler.known_channels)
         self._push = PushPlane(
             reactor,
             config,
@@ -218,7 +219,7 @@ class Master:
             self._say,
             self._writer,
             self._areas,
-            KnownNames(publishers(config, place), lambda: self._task_scheduler.known_channels),
+            names,
         )
         self._events = EventPlane(
             reactor,
@@ -315,6 +316,7 @@ class Master:
         )
         self._handovers.admits = self._placement.admits
         self._handovers.stays = self._topics.stays
+        names.topics = lambda: self._topics.names
         self._topics.mover = self._handovers
         self._topics.elsewhere = self._placement.topics_elsewhere
         # Of the configuration only: all must have the same list.

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from agent.clones.names import LEAVES
 from agent.master.movable import Departures
 from agent.master.operator_plane import OperatorPlane
 from agent.master.processor_plane import ProcessorPlane
@@ -56,6 +57,7 @@ from agent.topics.movable_topics import MovableTopics
 from agent.wire.areas import AreaSet
 from agent.wire.push import Notified, PushReply, Unsubscribe
 from agent.wire.topics import (
+    STAYS,
     CreateTopic,
     EnableTopic,
     ListTopics,
@@ -118,7 +120,9 @@ class TopicPlane:
         self._processors = processors
         # Handled in the next turn: what comes may come during another call.
         self._came: deque[TopicsEvent] = deque()
-        readings = TopicReadings(reactor, queries, processors, channels, self._came.append, wall)
+        self.readings = readings = TopicReadings(
+            reactor, queries, processors, channels, self._came.append, wall
+        )
         self._topics = MovableTopics(
             iad,
             lambda: secrets.token_hex(16),
@@ -185,6 +189,12 @@ class TopicPlane:
     def statuses(self) -> tuple[TopicStatus, ...]:
         """The topics of this master."""
         return self._topics.statuses
+
+    @property
+    def names(self) -> set[str]:
+        """The topics that are known, of this master and of others, without clones."""
+        known = {*self._topics.living, *self.elsewhere()}
+        return {name for name in known if not name.startswith((LEAVES, STAYS))}
 
     @property
     def counters(self) -> dict[str, int]:

@@ -55,14 +55,18 @@ class TopicReadings:
     def remark(self, topic: Topic) -> str:
         """Which channels the topic's processor uses, and its readings do not have; empty: none is
         known. Published messages may have them, so this is no reason to refuse the topic."""
-        used = self._processors.channels(topic) if topic.areas else ()
+        if not topic.areas:
+            return ""
         if topic.channels:
-            given, those = set(topic.channels), "its readings have only"
-        elif capability := self._queries.capability(topic.service):
-            given, those = {capability}, f"service {topic.service} gives only"
-        else:
-            given, those = set(self._channels(topic.areas)), "nodes here give"
-        lacking = [each for each in used if each not in given]
+            return self.unmet(topic, topic.channels, "its readings have only")
+        if capability := self._queries.capability(topic.service):
+            return self.unmet(topic, (capability,), f"service {topic.service} gives only")
+        return self.unmet(topic, self._channels(topic.areas), "nodes here give")
+
+    def unmet(self, topic: Topic, given: Collection[str], those: str) -> str:
+        """Which channels the topic's processor uses, and `those` do not have, who have `given`; in
+        words, or empty if it has all of them, or none is given."""
+        lacking = [each for each in self._processors.channels(topic) if each not in given]
         if not lacking or not given:
             return ""
         meant = [near for each in lacking if (near := alike(each, given))]

@@ -111,7 +111,8 @@ def router(
             os.chmod(address.removeprefix("ipc://"), stat.S_IRUSR | stat.S_IWUSR)  # noqa: PTH101 - the edge agent's rule
     except (OSError, zmq.ZMQError) as error:
         socket.close(0)
-        raise OSError(f"cannot listen on {address}: {error.strerror}") from None
+        why = str(error.strerror).partition(" (addr=")[0]  # ZeroMQ names the address again
+        raise OSError(f"cannot listen on {address}: {why}") from None
     return Router(socket)
 
 

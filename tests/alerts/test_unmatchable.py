@@ -159,6 +159,33 @@ def test_a_metric_of_another_iad_is_known_once_an_alert_named_it():
     assert KnownNames((), tuple)("metric") == (), "no node has come yet"
 
 
+MISSPELT = "no topic foors is known here; did you mean floors?"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            'topic = "foors" and kind = "output"',
+            MISSPELT,
+        ),
+        ('topic in ("foors", "nots")', MISSPELT),
+        ('topic = "floors"', ""),
+        ('topic in ("foors", "notes")', ""),
+        ('topic = "later"', ""),  # it may be created yet
+        ('topic prefix "foo"', ""),
+        ('kind = "output"', ""),
+        ('topic = "foors" or kind = "trouble"', ""),
+        ('topic = "foors" or metrc = "co2"', MISSPELT),
+    ],
+)
+def test_a_misspelt_topic_is_told(text, says):
+    known = KnownNames((), tuple)
+    assert doubt(read_filter(text), (), nearest, known) in ("", says), "no topic is known yet"
+    known.topics = lambda: ["floors", "notes"]
+    assert doubt(read_filter(text), (), nearest, known) == says
+
+
 def test_a_trigger_is_known_once_an_alert_named_it():
     known = KnownNames(("iad1",), lambda: frozenset({"co2"}))
     assert (known("iad"), known("metric"), known("trigger")) == (("iad1",), {"co2"}, ())

@@ -246,6 +246,12 @@ def test_a_clone_that_may_leave_where_there_is_no_other_master_is_made_and_says_
         assert report.ok
         assert report.message == "it may leave, but no other master is known here"
         assert report.clones[0].waiting == 17
+    told = World(alone=lambda: True, unmet=lambda clone, topic: f"{topic.processor} lacks co2")
+    told.create(leaving)
+    told.commit()
+    assert told.reports[-1].message == (
+        f"{CLONE.processor} lacks co2; it may leave, but no other master is known here"
+    )
     stays = World(alone=lambda: True)
     stays.create()
     stays.commit()

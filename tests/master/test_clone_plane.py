@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import msgspec
 import pytest
 
@@ -61,6 +63,45 @@ def test_a_clone_of_a_later_version_stays_with_all_that_belongs_to_it(documents)
     assert f"clone of {DEVICE} on disk cannot be read" in said[0]
     assert removed == [(WAITING, "a/gone x 1")]
     assert others.ended == []
+
+
+class Node:
+    """A joined node; also what a master's topics say of a processor that uses `uses`."""
+
+    def __init__(self, *uses):
+        self.uses = uses
+        self.readings = self
+
+    def node_at(self, name):
+        return SimpleNamespace(channels=("humidity", "temperature")) if name == "n1" else None
+
+    def unmet(self, _topic, given, those):
+        lacking = [each for each in self.uses if each not in given]
+        return f"{lacking} {those} {[*given]}" if lacking and given else ""
+
+
+@pytest.mark.parametrize(
+    ("device", "fields", "says"),
+    [
+        ("a/n1", {}, "['co2'] a/n1 gives only ['humidity', 'temperature']"),
+        ("a/n2", {}, ""),  # it is not joined: nobody knows
+        ("a/n1", {"peers": ("a/n3",)}, ""),  # perhaps what peers put out has it
+        ("a/n1", {"channels": ("humidity",)}, "['co2'] its readings have only ['humidity']"),
+        (
+            "a/n1",
+            {"channels": ("temprature",)},
+            "a/n1 gives humidity, temperature, not temprature; did you mean temperature?",
+        ),
+    ],
+)
+def test_channels_that_a_device_does_not_have_are_named(device, fields, says):
+    reactor, state, others = Reactor(lambda: 1.0), State(None, lambda: 1.0), Others()
+    plane = ClonePlane(
+        reactor, "a", state, others, others, others, others, others, others,
+        lambda: 1.0, lambda _: None,
+    )  # fmt: skip
+    plane._tasks = plane._topics = Node("co2")
+    assert plane._unmet(CloneOf(device, "p", **fields), TOPIC) == says
 
 
 def test_only_masters_that_may_have_a_clone_put_out_for_its_device():

@@ -540,6 +540,13 @@ def test_which_master_keeps_a_topic_is_said_when_it_is_known(rig):
     )
 
 
+def test_the_names_of_topics_that_are_known_are_not_those_of_clones(rig):
+    for topic in (NOTES, CLONE):
+        assert rig.operate(CreateTopic("c", topic)).ok
+    rig.topics.elsewhere = lambda: {"means": "iad2", "clone-b": "iad2", "notes": "iad3"}
+    assert rig.topics.names == ["notes", "means"]
+
+
 def test_a_status_has_the_processor_s_part(rig):
     rig.operate(CreateTopic("c", COUNT))
     rig.publish(Publish("p", "counted", {"vote": 3.0}, 1))

@@ -55,3 +55,13 @@ def test_a_process_with_one_thread_for_its_sockets_uses_that():
         made = router(context, free_address(), requests_only=True)
         assert made.socket.getsockopt(zmq.AFFINITY) == 0
         made.socket.close(0)
+
+
+def test_an_address_that_is_taken_is_named_once():
+    address = free_address()
+    with zmq.Context() as context:
+        first = router(context, address)
+        with pytest.raises(OSError) as error:
+            router(context, address)
+        first.socket.close(0)
+    assert str(error.value) == f"cannot listen on {address}: Address already in use"

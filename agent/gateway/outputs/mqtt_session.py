@@ -100,7 +100,9 @@ class Session:
                 self._broker.host, self._broker.port, KEEP_ALIVE_S, **self._options()
             )
         except (OSError, ValueError) as error:
-            self._end(_one_line(error))
+            refused = isinstance(error, ConnectionRefusedError)
+            there = f"nothing listens at {self._broker.host}:{self._broker.port}"
+            self._end(there if refused else _one_line(error))
             for each in made:
                 each.close()
             return

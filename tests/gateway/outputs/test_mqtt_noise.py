@@ -178,3 +178,12 @@ def test_a_campaign_of_mutated_packets_does_no_harm(listener):
     # Whatever was heard, at most one wish that all be told again has come of it.
     machine.handle(e.MqttDue(), 60.0)
     assert machine.handle(e.MqttDue(), 60.0) == []
+
+
+def test_a_broker_that_does_not_listen_is_named():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    session = Session(Broker("127.0.0.1", port, "me", "s", ""))
+    session.open()
+    assert session.events == [e.Disconnected(f"nothing listens at 127.0.0.1:{port}")]
+    session.close(orderly=False)
