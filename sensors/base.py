@@ -41,7 +41,7 @@ def reason_of(error: BaseException, own: type[Exception] = SensorError) -> str:
 
 def flag_of(error: BaseException) -> int:
     """The quality flag of a reading that failed so; NO_RESPONSE if a driver's own is none."""
-    flag = error.flag if isinstance(error, SensorError) else NO_RESPONSE
+    flag: Any = getattr(error, "flag", None) if isinstance(error, SensorError) else None
     return flag if isinstance(flag, int) and 0 < flag < 1 << len(NAMES) else NO_RESPONSE
 
 
