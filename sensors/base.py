@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from msgspec import Struct
 
-from sensors.quality.flags import CHECKSUM, NO_RESPONSE
+from sensors.quality.flags import CHECKSUM, NAMES, NO_RESPONSE
 
 
 class SensorError(Exception):
@@ -27,6 +27,22 @@ class ChecksumError(SensorError):
     """The sensor answered, but the data is damaged."""
 
     flag = CHECKSUM
+
+
+def reason_of(error: BaseException, own: type[Exception] = SensorError) -> str:
+    """Why a driver failed: the text of an error of the kind `own`, which drivers are to raise, and
+    of others after its name. A driver may raise anything, also SystemExit, as libraries do."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - its text is the driver's code, too
+        return type(error).__name__
+    return text if isinstance(error, own) else f"{type(error).__name__}: {text}"
+
+
+def flag_of(error: BaseException) -> int:
+    """The quality flag of a reading that failed so; NO_RESPONSE if a driver's own is none."""
+    flag: Any = getattr(error, "flag", None) if isinstance(error, SensorError) else None
+    return flag if isinstance(flag, int) and 0 < flag < 1 << len(NAMES) else NO_RESPONSE
 
 
 class Channel(Struct, frozen=True):

@@ -153,13 +153,24 @@ def _lines(channel: paramiko.Channel) -> Iterator[Answer]:
             raise HostError("failed", f"the host wrote more than {MAX_LINE} bytes in one line")
         for line in lines:
             try:
-                answer = json.loads(line)
+                answer = _read(line)
             except (ValueError, RecursionError):
                 answer = None
             if not isinstance(answer, dict):
                 shown = line[:200].decode(errors="replace")
                 raise HostError("failed", f"the host wrote {shown!r}")
             yield answer
+
+
+def _read(line: bytes) -> Any:
+    """The value of a line of JSON. ValueError, RecursionError.
+
+    Half of a surrogate pair, which can be neither written nor shown, becomes a question mark.
+    """
+    value = json.loads(line.decode())
+    if b"\\u" in line:
+        value = json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
+    return value
 
 
 def _read_errors(channel: paramiko.Channel) -> str:

@@ -70,6 +70,8 @@ class Slow:
             raise ActuatorError("the valve is stuck")
         if output.values["a"] == 3.0:
             raise ValueError("a mistake")
+        if output.values["a"] == 4.0:
+            raise SystemExit(1)
 
     def close(self) -> None:
         self.closed = True
@@ -86,4 +88,14 @@ def test_while_a_driver_is_busy_only_the_newest_waits_and_errors_end_nothing() -
     thread.close()
     assert driver.got == [1.0, 3.0]
     assert complaints == ["the valve is stuck", "ValueError: a mistake"]
+    assert driver.closed
+
+
+def test_a_driver_that_ends_its_process_ends_nothing() -> None:
+    driver, complaints = Slow(), []
+    driver.go_on.set()
+    thread = ActuatorThread(driver, complaints.append)
+    thread.put(Output({"a": 4.0}, 0))
+    thread.close()
+    assert complaints == ["SystemExit: 1"]
     assert driver.closed

@@ -90,7 +90,7 @@ class Script:
 
     def read(self) -> Any:
         step = self.steps.pop(0)
-        if isinstance(step, Exception):
+        if isinstance(step, BaseException):
             raise step
         return step
 
@@ -99,6 +99,19 @@ class Script:
 
     def close(self) -> None:
         pass
+
+
+class OddFlag(SensorError):
+    flag = 1 << 40
+
+
+class FlagOfText(SensorError):
+    flag: Any = "wet"
+
+
+class NoText(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
 
 
 class Bench:
@@ -249,6 +262,10 @@ def test_preloaded_readings_end_one_interval_before_the_first_live_one(tmp_path:
         (Reading((1.0, 10**400)), "no reading: OverflowError: int too large"),
         (Reading((1.0, 2.0), 1.5), "no reading: TypeError: 'float' object cannot be"),
         (Reading((1.0, 2.0), 2**63), "no reading: 9223372036854775808 is no time at which"),
+        (SystemExit(3), "no reading: SystemExit: 3"),
+        (NoText(), "no reading: NoText"),
+        (OddFlag("odd"), "no reading: odd"),
+        (FlagOfText("odd"), "no reading: odd"),
     ],
 )
 def test_a_failed_reading_is_a_hole_and_three_are_a_line(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from agent.edge.actuators.base import Actuator, ActuatorError, Output
+from sensors.base import reason_of
 
 PATIENCE_S: Final = 3.0  # at shutdown, for an output in progress
 
@@ -40,10 +41,8 @@ class ActuatorThread:
         while (output := self._next()) is not None:
             try:
                 self._actuator.put_out(output)
-            except ActuatorError as error:
-                self._complain(str(error))
-            except Exception as error:  # noqa: BLE001 - a driver's mistake must not end the thread
-                self._complain(f"{type(error).__name__}: {error}")
+            except BaseException as error:  # noqa: BLE001 - a driver's mistake must not end the thread
+                self._complain(reason_of(error, ActuatorError))
         self._actuator.close()
 
     def _next(self) -> Output | None:

@@ -16,10 +16,9 @@ from agent.edge.node_time import Moment, NodeTime
 from agent.edge.rate_limited_log import Reporter
 from agent.edge.sampling.counters import SensorCounters
 from agent.edge.sampling.sensor import Sensor, close_sensors
-from sensors.base import Reading, SensorError
+from sensors.base import Reading, SensorError, flag_of, reason_of
 from sensors.quality.channel import SensorQuality
 from sensors.quality.episodes import READINGS
-from sensors.quality.flags import NO_RESPONSE
 
 SAMPLERS_PATIENCE_S: Final = 3.0  # at shutdown, for readings in progress
 OLDEST_MS: Final = (1 << 32) - 1
@@ -124,11 +123,10 @@ class Sampler:
         try:
             # The moment first: it may apply a clock correction, which takes the history's lock.
             self._stream.load(self._past(self._time.moment()))
-        except (HistoryError, SensorError) as error:
+        except HistoryError as error:
             self._reporter.tell(f"{self._sensor.name}: no preloaded readings: {error}")
-        except Exception as error:  # noqa: BLE001 - a driver's mistake must not keep the agent down
-            why = f"{type(error).__name__}: {error}"
-            self._reporter.tell(f"{self._sensor.name}: no preloaded readings: {why}")
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the agent starts without them
+            self._reporter.tell(f"{self._sensor.name}: no preloaded readings: {reason_of(error)}")
 
     def run(self, stop: threading.Event) -> None:
         """Sample until `stop` is set; the first reading is taken at once."""
@@ -195,12 +193,9 @@ class Sampler:
         try:
             self._follow_helper(moment)
             reading = self._checked(self._driver.read())
-        except SensorError as error:
-            self._failed(str(error))
-            return Reading(self._missing), error.flag
-        except Exception as error:  # noqa: BLE001 - a driver's mistake must not end the sampling
-            self._failed(f"{type(error).__name__}: {error}")
-            return Reading(self._missing), NO_RESPONSE
+        except BaseException as error:  # noqa: BLE001 - a driver's mistake must not end the sampling
+            self._failed(reason_of(error))
+            return Reading(self._missing), flag_of(error)
         self._restart_told = False
         self._failures = 0
         name = self._sensor.name

@@ -19,6 +19,8 @@ from fleet.lake.schema.tables import base
 from fleet.lake.schema.tables.model import Table
 
 LONGEST: Final = 1_000_000
+# As `agent.wire.base.Name` has it; the excluded one Spark reads as null.
+IAD: Final = r"(?!__HIVE_DEFAULT_PARTITION__\\z)[A-Za-z0-9_.-]{1,64}"
 CORRUPT: Final = "_corrupt"
 NAME: Final = "get_json_object(value, '$.record')"
 PARSING: Final = {
@@ -180,6 +182,8 @@ def _checks(kind: Kind, latest_ms: int) -> Iterator[tuple[str, str]]:
         yield f"{kind.name}.{name} IS NOT NULL", f"{name} is missing"
     # An IAD without a name would have no partition.
     yield f"{kind.name}.iad <> ''", "iad is missing"
+    # What is no name of a folder would end the ingest of all files.
+    yield f"{kind.name}.iad RLIKE '\\\\A{IAD}\\\\z'", "iad is no name"
     bounds = {"wall_ms": (EARLIEST_MS, latest_ms), "time_ms": (0, LATEST_MS)}
     for name in sorted(set(kind.times.values())):
         low, high = bounds[name]

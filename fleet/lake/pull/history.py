@@ -51,6 +51,11 @@ FILE_GROUPS: Final = 4096
 # No agent can be configured to a longer group.
 MAX_GROUP: Final = 128 << 20
 MAX_REFUSED: Final = 1000
+# The ingest shows a thousand characters of what was refused.
+MAX_TEXT: Final = 4096
+# Groups that a host may name in one pull, of 100 to 170 bytes of memory each: ten sensors at 1 Hz
+# fill as many of the usual length in a year.
+MAX_NAMED: Final = 1 << 20
 
 Size = Annotated[int, Meta(ge=0, le=(1 << 53) - 1)]
 Crc = Annotated[int, Meta(ge=0, lt=1 << 32)]
@@ -154,6 +159,7 @@ class HistoryTaker:
         self._waiting: list[_Waiting] = []
         self._waiting_bytes = 0
         self._landed_refused = 0
+        self._named = 0
 
     def asked(self, max_bytes: int) -> dict[str, Any]:
         """Request to the host."""
@@ -189,8 +195,10 @@ class HistoryTaker:
             case Found():
                 self._found = said
             case Gone():
+                self._name(len(data) // KNOWN.size)
                 self._gone.update(KNOWN.iter_unpack(data))
             case Fresh():
+                self._name(len(data) // FRESH.size)
                 self._fresh.update(FRESH.iter_unpack(data))
             case Listed():
                 self._listed()
@@ -202,8 +210,8 @@ class HistoryTaker:
             case Rest():
                 self._add(data)
             case Bad():
-                key = (said.sequence, said.crc)
-                self._waiting.append(_Waiting(key, 0, None, said.reason, said.text))
+                self._wait_refused((said.sequence, said.crc), said.reason, said.text)
+                self._land_if_full()
             case More():
                 self.more = True
             case End():
@@ -254,10 +262,23 @@ class HistoryTaker:
         except Damaged as error:
             sequence = row.sequence if row is not None else 0
             text = msgspec.json.encode(sent.row).decode()
-            self._waiting.append(_Waiting((sequence, sent.crc), 0, None, str(error), text))
+            self._wait_refused((sequence, sent.crc), str(error), text)
         else:
             self._waiting.append(_Waiting((row.sequence, sent.crc), len(data), group))
             self._waiting_bytes += len(data)
+        self._land_if_full()
+
+    def _wait_refused(self, key: Key, reason: str, text: str) -> None:
+        self._name(1)
+        self._waiting.append(_Waiting(key, 0, None, reason[:MAX_TEXT], text[:MAX_TEXT]))
+
+    def _name(self, groups: int) -> None:
+        """The host has named so many more groups. HostError if they are too many to keep."""
+        self._named += groups
+        if self._named > MAX_NAMED:
+            raise HostError("failed", f"the host named more than {MAX_NAMED:,} row groups")
+
+    def _land_if_full(self) -> None:
         if len(self._waiting) >= FILE_GROUPS or self._waiting_bytes >= FILE_BYTES:
             self._land()
 

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Iterable, Mapping, Set
-from math import gcd
+from math import gcd, isqrt
 from typing import Final, NamedTuple
 
+import numpy as np
 from msgspec import Struct, field
 
 from agent.edge.history.row_groups import OPENING
@@ -197,6 +198,8 @@ def _block(opening: Opening) -> tuple[int, int]:
 
 
 def _divisors(number: int) -> set[int]:
-    """The divisors of a number of at most `OPENING`; O(√number)."""
-    low = [each for each in range(1, int(number**0.5) + 1) if number % each == 0]
+    """The divisors of a number of at most `OPENING`; O(√number), which a host chooses for each of
+    its openings."""
+    candidates = np.arange(1, isqrt(number) + 1, dtype=np.uint32)
+    low = candidates[np.uint32(number) % candidates == 0].tolist()
     return {*low, *[number // each for each in low]}

@@ -120,6 +120,16 @@ def test_what_a_program_says_of_its_failure_comes_with_its_details(here: Any) ->
     assert caught.value.details == {"rolled_back": "1-a"}
 
 
+def test_what_a_host_says_can_be_written_and_shown(here: Any) -> None:
+    source = r"""print('{"a": "\\ud800", "b": "\\ud83d\\ude00"}'); print('{"ok": true}')"""
+    lines: list[Any] = []
+    run_program(here, {}, program=packed({"__main__.py": source}), on_line=lines.append)
+    assert lines == [{"a": "?", "b": "\U0001f600"}]
+    source = r"""import sys; sys.stdout.buffer.write(b'{"a": "\xed\xa0\x80"}\n')"""
+    with pytest.raises(HostError, match="the host wrote"):
+        run_program(here, {}, program=packed({"__main__.py": source}))
+
+
 @pytest.mark.parametrize(
     ("source", "kind", "text"),
     [

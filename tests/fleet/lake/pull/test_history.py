@@ -449,6 +449,24 @@ def test_a_host_that_speaks_otherwise_is_refused(lake: Lake, header: dict, data:
     assert landed(lake) == {}
 
 
+def test_a_host_cannot_fill_the_memory(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(taking, "MAX_NAMED", 5)
+    taker = HistoryTaker(lake, "iad1", "e1", None, 1)
+    named = {"id": "h", "openings": 1, "group_readings": 4, "tail": [], "whole": True}
+    taker.take({"at": "history", **named}, b"")
+    taker.take({"at": "gone"}, bytes(2 * 12))
+    taker.take({"at": "fresh"}, bytes(2 * 16))
+    taker.take({"at": "listed"}, b"")
+    bad = {"at": "bad", "sequence": 1, "crc": 1, "reason": "r" * 10_000, "text": "x" * 10_000}
+    taker.take(bad, b"")
+    for header, data in ((bad, b""), ({"at": "gone"}, bytes(12)), ({"at": "fresh"}, bytes(16))):
+        with pytest.raises(HostError, match="the host named more than 5 row groups"):
+            taker.take(header, data)
+    taker.close()
+    (row,) = refused_in(lake)
+    assert (len(row["reason"]), len(row["text"])) == (4096, 4096)
+
+
 @pytest.fixture
 def open_to_all() -> Iterator[Path]:
     """A folder that other users may look into; pytest's own are closed."""
