@@ -110,8 +110,9 @@ class Leader:
             self._leases.give(name, now + AGAIN_S)
             entry = self.directory.get(name)
             assert entry is not None, name
-            # The account stays: its keys may be newer than those known elsewhere.
-            entries.append(DirectoryEntry(0, entry.account))
+            # Keys may be newer than those known elsewhere: an account with some stays. One without
+            # has nothing to keep, and too many would leave no room for others.
+            entries.append(DirectoryEntry(0, entry.account, gone=not entry.account.keys))
             areas += offered_areas(entry.offerings)
             if areas >= MAX_AREAS or len(entries) >= MAX_EXPIRED:
                 break

@@ -25,6 +25,8 @@ class Oracle:
     def expire(self, now):
         for name in [name for name, at in self.ends.items() if at <= now]:
             del self.records[name], self.ends[name]
+            if not self.keys[name]:
+                self.forget(name)
 
     def may_be(self, name, kind, keys):
         if self.kinds.get(name, kind) != kind:

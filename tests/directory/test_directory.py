@@ -192,6 +192,15 @@ def test_bounds():
     assert isinstance(do(rules, d.OpenAccount("o", "p7", ("k",))), d.Registered)
 
 
+def test_a_party_without_keys_leaves_room_when_its_lease_ends():
+    rules = primary()
+    do(rules, d.Register("r", "a", ADDRESS, (), 1.0))
+    do(rules, d.Register("r", "b", ADDRESS, (), 1.0, ("k",)))
+    rules.applied(rules.expire(2.0), 2.0)
+    assert [entry.account.name for entry in rules.directory] == ["b"]
+    assert isinstance(do(rules, d.OpenAccount("o", "a")), d.Registered)
+
+
 # --- copies --------------------------------------------------------------------------------------
 
 
