@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fleet.inventory.folder import Folder
 
 # Those of which a card was booted.
-SUITES = ("bookworm",)
+SUITES = ("bookworm", "trixie")
 
 
 def _setting(text: str) -> tuple[str, bool | int | str]:

@@ -142,6 +142,19 @@ def test_a_read_only_root_keeps_what_changes_on_the_third_partition(campus, mast
 
 
 @SLOW
+def test_a_card_of_debian_13_becomes_its_node(campus, master):
+    campus.build("--suite", "trixie")
+    pi = Pi(campus, "n2", campus.card("n2", "pi3-trixie.img"))
+    try:
+        pi.await_up()
+        await_answer(campus, pi)
+        assert "VERSION_CODENAME=trixie\n" in pi.run("cat /etc/os-release")
+        assert pi.run("systemctl --failed --no-legend --plain") == ""
+    finally:
+        pi.close()
+
+
+@SLOW
 def test_a_pi_3_boots_from_the_card_in_its_slot(campus, master):
     card = campus.card("n1")
     assert Fat(card).names("sanderling")
