@@ -29,7 +29,7 @@ from agent.market.rollout import Contact, MembershipRollout, Owned, numbered
 from agent.market.terms import Instruction, ReplyAddress, Tick, common_areas
 from agent.wire.areas import AreaSet
 from agent.wire.directory import Candidate
-from agent.wire.listing import alike, did_you_mean
+from agent.wire.listing import alike, did_you_mean, few
 from agent.wire.market import MAX_MEMBERS, Member, Offer, Service
 from agent.wire.operator import (
     AddIad,
@@ -136,7 +136,8 @@ class Buyer:
             return self._fail(change, f"the name {service_id} is taken; choose another", now)
         if not create and service_id not in self._rollout.living:
             own = self._rollout.living
-            remedy = did_you_mean(service_id, own, "ask the master that does")
+            owned = f"it owns {few(sorted(own), 4) or 'none'}; ask the master that does"
+            remedy = did_you_mean(service_id, own, owned)
             text = f"{self._own.iad} does not own a service {service_id}; {remedy}"
             return self._fail(change, text, now)
         self._changes.open[service_id] = change

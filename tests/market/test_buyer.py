@@ -485,7 +485,8 @@ def test_only_the_owner_changes_a_service():
         DropService("x", "other"),
     ):
         market.ask(wanted)
-        assert "does not own a service other; ask the master" in market.report().message
+        message = market.report().message
+        assert "does not own a service other; it owns climate; ask the master" in message
     market.ask(DropService("x", "climat"))
     assert market.report().message == "iad0 does not own a service climat; did you mean climate?"
 
