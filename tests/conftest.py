@@ -56,27 +56,10 @@ FIRST = (
 )
 
 
-# Marked slow: each drives a whole experiment, a demo, Spark, or a fleet of agents that are killed
-# and moved, through code that faster tests cover. Those of `_core` are run against the debug build
-# by `make test`.
-SLOW = (
-    *SPARK,
-    "tests/bench/test_loop_benches.py",
-    "tests/core/",
-    "tests/docs/test_pastes.py",
-    "tests/fleet/demo/",
+# Marked moved: fleets of agents that are killed and moved, whose decisions faster tests cover.
+MOVED = (
     "tests/fleet/image_flash/test_firstboot.py",
-    "tests/fleet/plan/test_plan_command.py",
-    "tests/fleet/query/test_slices.py",
-    "tests/fleet/simulation/test_simulator_equivalence.py",
     "tests/fleet/testbed/test_testbed.py",
-    "tests/lab/test_autoscale.py",
-    "tests/lab/test_overlay.py",
-    "tests/lab/test_placement_",
-    "tests/lab/test_policy_limits.py",
-    "tests/lab/test_quality.py",
-    "tests/lab/test_simulate",
-    "tests/lab/test_testbed.py",
     "tests/market/test_service_setup.py",
     "tests/master/test_clone_process.py",
     "tests/master/test_derived_process.py",
@@ -87,14 +70,34 @@ SLOW = (
     "tests/master/test_slow_disk_process.py",
     "tests/master/test_standby_process.py",
     "tests/master/test_worker_process.py",
-    "tests/overlay/test_broker_schedules.py",
-    "tests/placement/test_take_over.py",
-    "tests/sensors/test_quality_recording.py",
     "tests/torture/test_power_cuts.py",
     "tests/trust/test_market.py",
     "tests/trust/test_privacy.py",
     "tests/trust/test_processes.py",
     "tests/trust/test_push_privacy.py",
+)
+# Marked slow: each drives a whole experiment, a demo, Spark or such a fleet through code that
+# faster tests cover. Those of `_core` are run against the debug build by `make test`.
+SLOW = (
+    *MOVED,
+    *SPARK,
+    "tests/bench/test_loop_benches.py",
+    "tests/core/",
+    "tests/docs/test_pastes.py",
+    "tests/fleet/demo/",
+    "tests/fleet/plan/test_plan_command.py",
+    "tests/fleet/query/test_slices.py",
+    "tests/fleet/simulation/test_simulator_equivalence.py",
+    "tests/lab/test_autoscale.py",
+    "tests/lab/test_overlay.py",
+    "tests/lab/test_placement_",
+    "tests/lab/test_policy_limits.py",
+    "tests/lab/test_quality.py",
+    "tests/lab/test_simulate",
+    "tests/lab/test_testbed.py",
+    "tests/overlay/test_broker_schedules.py",
+    "tests/placement/test_take_over.py",
+    "tests/sensors/test_quality_recording.py",
 )
 
 
@@ -128,6 +131,8 @@ def pytest_collection(session):
 def pytest_itemcollected(item):
     if item.nodeid.startswith(SLOW):
         item.add_marker(pytest.mark.slow)
+    if item.nodeid.startswith(MOVED):
+        item.add_marker(pytest.mark.moved)
 
 
 def pytest_collection_modifyitems(config, items):
