@@ -23,7 +23,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -256,24 +255,25 @@ class _Attacks:
         self._master, self._nodes = pids
         self._took_s = 0.0
         self._sent = 0
-        self._busy_s: Counter[str] = Counter()
+        self._busy_s: dict[str, float] = {}
         self.queries_s: list[float] = []
 
-    def _busy(self, attacker: int) -> Counter[str]:
-        cpu = {"attacker": cpu_s(attacker), "nodes": cpu_s(self._nodes)}
-        return Counter(_busy_s(self._master) | cpu)
+    def _cpu_s(self, attacker: int) -> dict[str, float]:
+        others = {"attacker": cpu_s(attacker), "nodes": cpu_s(self._nodes)}
+        return _busy_s(self._master) | others
 
     def query(self, client: Client) -> None:
         """Query while an attack runs, until both have done enough."""
         with process(*self._command) as attacker:
             ready(attacker)
             started_s = time.monotonic()
-            before = self._busy(attacker.pid)
+            before = self._cpu_s(attacker.pid)
             self.queries_s += _asked_s(client, MEASURED)
             while time.monotonic() < started_s + ATTACK_S:
                 self.queries_s += _asked_s(client, 10)
             self._took_s += time.monotonic() - started_s
-            self._busy_s += self._busy(attacker.pid) - before
+            for part, until_s in self._cpu_s(attacker.pid).items():
+                self._busy_s[part] = self._busy_s.get(part, 0.0) + until_s - before[part]
             attacker.terminate()
             assert attacker.stdout is not None
             self._sent += int(attacker.stdout.readline())

@@ -11,7 +11,7 @@ from importlib import import_module
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from sensors.base import Driver, Leave, Options, SensorError, nearest
+from sensors.base import Driver, Leave, Options, SensorError, nearest, reason_of
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
@@ -62,7 +62,7 @@ def _open_foreign(name: str, options: Options) -> Driver:
     except SensorError:
         raise
     except Exception as error:  # another package's error becomes one line, too
-        line = f"{type(error).__name__}: {error}".partition("\n")[0]
+        line = reason_of(error).partition("\n")[0]
         raise SensorError(f"{name} (of package {package}): {line}") from error
 
 

@@ -14,8 +14,8 @@ MAX_HEARD: Final = 256
 class KnownNames:
     """`iads` are those whose alerts may come, empty if there may be others. `metrics` gives the
     channels of this IAD's nodes; those of another IAD may have others. Triggers, and metrics of
-    other IADs, are known once an alert named them. `topics`, which is set later, gives
-    those of all IADs, as far as they are known."""
+    other IADs, are known once an alert named them. `topics`, which is set later, gives those of all
+    IADs, as far as they are known."""
 
     def __init__(self, iads: Collection[str], metrics: Callable[[], Collection[str]]) -> None:
         self.topics: Callable[[], Collection[str]] = tuple

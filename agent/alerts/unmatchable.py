@@ -8,7 +8,7 @@ from typing import Final
 
 from agent.alerts.notifications import CLEARED, LOST, RAISED
 from agent.wire.areas import AreaSet
-from agent.wire.listing import alike, few
+from agent.wire.listing import alike, few, hint
 from agent.wire.predicate_logic import contradiction
 from agent.wire.predicates import Conjunction, Filter, Predicate, write_conjunction
 
@@ -59,17 +59,21 @@ def doubt(
     conjunction)."""
     known = [areas for areas in known if areas]
     names = cache(names)
-    reasons = []
+    reasons: list[Reason] = []
+    of_topics: list[Reason] = []
     for conjunction in disjunction:
         if _of_topics(conjunction):  # their attributes are whatever is published
             why = _unknown_topic(conjunction, names)
+            found = of_topics
         else:
             why = _never(conjunction) or _nobody(conjunction, known)
             why = why or _nameless(conjunction, names)
+            found = reasons
         if why is None:
             return ""
-        reasons.append(why)
-    return reasons[0](nearest)[:500]
+        found.append(why)
+    # A topic may be created later, whatever else never matches: its reason decides.
+    return (of_topics or reasons)[0](nearest)[:500]
 
 
 def _nameless(conjunction: Conjunction, names: Names) -> Reason | None:
@@ -100,7 +104,7 @@ def _told_misspelt(name: str, known: Collection[str], _nearest: Nearest) -> str:
     """Nothing unless a known name is similar: a topic may be created later, or be kept by a master
     that is not known here."""
     near = alike(name, known) if len(known) <= MAX_TOPICS else ""
-    return f"no topic {name} is known here; did you mean {near}?" if near else ""
+    return f"no topic {name} is known here{hint(near)}" if near else ""
 
 
 def _told_nameless(attribute: str, name: str, names: Names, nearest: Nearest) -> str:
@@ -119,9 +123,7 @@ def _is_one(name: str, operator: str, known: Collection[str]) -> bool:
 
 
 def _alternative(near: str, known: Collection[str]) -> str:
-    if near:
-        return f"; did you mean {near}?"
-    return f", only {few(sorted(known), MAX_LISTED)}"
+    return hint(near) or f", only {few(sorted(known), MAX_LISTED)}"
 
 
 def _of_topics(conjunction: Conjunction) -> bool:
@@ -154,8 +156,7 @@ def _nobody(conjunction: Conjunction, known: Sequence[AreaSet]) -> Reason | None
 
 def _told_nobody(area: str, known: Sequence[AreaSet], nearest: Nearest) -> str:
     near = next((meant for areas in known if (meant := nearest(area, areas))), "")
-    hint = f"; did you mean {near}?" if near else ""
-    return f"no alert comes until somebody covers {area}: nobody known here does{hint}"
+    return f"no alert comes until somebody covers {area}: nobody known here does{hint(near)}"
 
 
 def _told_below(area: str, _nearest: Nearest) -> str:
@@ -166,7 +167,7 @@ def _told_below(area: str, _nearest: Nearest) -> str:
 def _meant(predicate: Predicate, nearest: Nearest) -> str:
     """The attribute, or channel, that may have been meant by one that no alert has."""
     if near := nearest(predicate.attribute, ATTRIBUTES):
-        return f"; did you mean {near}?"
+        return hint(near)
     if predicate.operator in ("in", "prefix", "under", "present"):
         return ""
     if isinstance(predicate.operands[0], bool | str):

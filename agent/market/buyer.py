@@ -29,7 +29,7 @@ from agent.market.rollout import Contact, MembershipRollout, Owned, numbered
 from agent.market.terms import Instruction, ReplyAddress, Tick, common_areas
 from agent.wire.areas import AreaSet
 from agent.wire.directory import Candidate
-from agent.wire.listing import alike, did_you_mean, few
+from agent.wire.listing import alike, did_you_mean, few, hint
 from agent.wire.market import MAX_MEMBERS, Member, Offer, Service
 from agent.wire.operator import (
     AddIad,
@@ -272,8 +272,8 @@ class Buyer:
         change.uncovered += [a for a in offered if not covered.covers(a)]
         if len(sellers) < request.fewest:
             text = f"{offering}, of {request.fewest} wanted"
-            if not found.candidates and (near := self._meant(request.capability)):
-                text += f"; did you mean {near}?"
+            if not found.candidates:
+                text += hint(self._meant(request.capability))
             if missing:
                 others = sorted(
                     candidate.iad

@@ -61,7 +61,7 @@ from agent.wire.clones import (
     ListClones,
     RemoveClone,
 )
-from agent.wire.listing import alike
+from agent.wire.listing import alike, hint
 from agent.wire.messages import TaskResult
 from agent.wire.principals import Sender
 from agent.wire.push import Notified, PushReply, Unsubscribe
@@ -301,9 +301,8 @@ class ClonePlane:
         hello = self._tasks.node_at(clone.device.partition("/")[2])
         has = tuple(hello.channels) if hello is not None else ()
         if has and (absent := [each for each in clone.channels if each not in has]):
-            near = alike(absent[0], has)
-            hint = f"; did you mean {near}?" if near else ""
-            return f"{clone.device} gives {', '.join(sorted(has))}, not {', '.join(absent)}{hint}"
+            line = f"{clone.device} gives {', '.join(sorted(has))}, not {', '.join(absent)}"
+            return line + hint(alike(absent[0], has))
         if clone.peers or clone.peers_where:
             return ""
         those = "its readings have only" if clone.channels else f"{clone.device} gives only"

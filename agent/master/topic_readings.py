@@ -12,7 +12,7 @@ from agent.runtime.reactor import Reactor
 from agent.scheduling.events import QueryArrived
 from agent.scheduling.queries.scheduler import QueryScheduler
 from agent.topics.events import AskReadings, RoundAnswered
-from agent.wire.listing import alike, few
+from agent.wire.listing import alike, few, hint
 from agent.wire.messages import Answer
 from agent.wire.principals import Sender
 from agent.wire.topics import Topic
@@ -70,9 +70,8 @@ class TopicReadings:
         if not lacking or not given:
             return ""
         meant = [near for each in lacking if (near := alike(each, given))]
-        hint = f"; did you mean {few(meant, MAX_NAMED)}?" if meant else ""
         line = f"{topic.processor} uses {few(lacking, MAX_NAMED)}; {those} "
-        return f"{line}{few(sorted(given), MAX_NAMED)}{hint}"
+        return line + few(sorted(given), MAX_NAMED) + hint(few(meant, MAX_NAMED))
 
     def ask(self, ask: AskReadings) -> None:
         """Ask for a round of readings."""

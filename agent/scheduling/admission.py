@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, get_args
 from agent.runtime.token_bucket import TokenBucket
 from agent.scheduling.nearest import nearest
 from agent.wire.areas import AreaSet
-from agent.wire.listing import few
+from agent.wire.listing import few, hint
 from agent.wire.messages import Refusal, Task
 from agent.wire.principals import Sender
 
@@ -194,8 +194,8 @@ def may_query(sender: Sender, service: str) -> Refused | None:
             "not_authorised", f"a key of role {sender.role} may not query; use a client's key"
         )
     if sender.services is not None and service not in sender.services:
-        hint = _or(service, sender.services)
-        ask = f"{hint} Ask" if hint else "; ask"
+        meant = _or(service, sender.services)
+        ask = f"{meant} Ask" if meant else "; ask"
         return Refused(
             "not_authorised",
             f"{sender.name} may not query service {service}{ask} this IAD's operator",
@@ -216,14 +216,13 @@ def unknown_service(service: str, there: Iterable[str], sender: Sender) -> str:
             return f"{none}{others}: s{see}"
         names = few(allowed, MAX_NAMED)
         return f"{none}: name one with --service: {names} (`fleet services` lists them)"
-    hint = _or(service, allowed)
-    return f"no service {service} here{others}{f'{hint} S' if hint else ': s'}{see}"
+    meant = _or(service, allowed)
+    return f"no service {service} here{others}{f'{meant} S' if meant else ': s'}{see}"
 
 
 def _or(service: str, known: Iterable[str]) -> str:
     """The known service that is most like this one, as a question; empty if none is like it."""
-    meant = nearest(service, AreaSet(known))
-    return f"; did you mean {meant}?" if meant else ""
+    return hint(nearest(service, AreaSet(known)))
 
 
 def may_subscribe(sender: Sender) -> Refused | None:

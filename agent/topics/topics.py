@@ -33,7 +33,7 @@ from agent.topics.events import (
 )
 from agent.topics.flow import RENEW_S, Flow, Instructions
 from agent.wire.areas import AreaSet
-from agent.wire.listing import alike, few
+from agent.wire.listing import alike, few, hint
 from agent.wire.topics import (
     Clone,
     EnableTopic,
@@ -236,8 +236,7 @@ class Topics:
         for area in wanted if known else ():
             if not any(areas.overlaps(area) for areas in known):
                 near = next((meant for areas in known if (meant := self._nearest(area, areas))), "")
-                hint = f"; did you mean {near}?" if near else ""
-                return f"nobody known here covers {area}{hint}"
+                return f"nobody known here covers {area}{hint(near)}"
         return ""
 
     def _remove(self, peer: Peer, id_: str, name: str) -> Instructions:
@@ -268,8 +267,8 @@ class Topics:
             return SendReport(peer, TopicReport(id_, ok=False, message=line))
         known = sorted(self._entries)
         line = f"no topic {name} is kept here; those that are: {few(known, MAX_NAMED) or 'none'}"
-        if len(known) > MAX_NAMED and (meant := alike(name, known)):
-            line += f"; did you mean {meant}?"
+        if len(known) > MAX_NAMED:
+            line += hint(alike(name, known))
         return SendReport(peer, TopicReport(id_, ok=False, message=line[:512]))
 
     def _begin(self, topic: Topic, progress: Progress, now: float) -> Instructions:

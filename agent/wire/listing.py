@@ -21,6 +21,11 @@ def alike(name: str, known: Iterable[str], similar: float = SIMILAR) -> str:
     return found[0] if found else ""
 
 
+def hint(meant: str) -> str:
+    """``; did you mean iad4?`` at the end of a line; empty if nothing was meant."""
+    return f"; did you mean {meant}?" if meant else ""
+
+
 def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
     """``did you mean iad4?``, or what is said if no known name is similar."""
     found = alike(name, known)

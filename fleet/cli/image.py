@@ -12,12 +12,10 @@ from fleet.cli.image_emulate import emulate
 from fleet.cli.image_flash import flash
 from fleet.cli.options import AS_JSON, FLEET, Parsed
 from fleet.common import exits
+from fleet.release.target import PYTHON_OF
 
 if TYPE_CHECKING:
     from fleet.inventory.folder import Folder
-
-# Those of which a card was booted.
-SUITES = ("bookworm", "trixie")
 
 
 def _setting(text: str) -> tuple[str, bool | int | str]:
@@ -48,7 +46,7 @@ def image() -> None:
 )
 @click.option(
     "--suite",
-    type=click.Choice(SUITES),
+    type=click.Choice(list(PYTHON_OF)),
     default="bookworm",
     show_default=True,
     help="Debian's release.",

@@ -8,6 +8,7 @@ import click
 
 from fleet.cli.grouped import Grouped
 from fleet.cli.options import AS_JSON, FLEET, hosts_options
+from fleet.release.target import PYTHON_OF
 
 if TYPE_CHECKING:
     from fleet.inventory.folder import Folder
@@ -31,7 +32,7 @@ def release() -> None:
 @click.option(
     "--suite",
     "suites",
-    type=click.Choice(["bookworm", "trixie"]),
+    type=click.Choice(list(PYTHON_OF)),
     multiple=True,
     help="For the Python of this Debian; repeat it for more. Default: bookworm.",
 )

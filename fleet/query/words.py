@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from agent.wire.listing import alike, few
+from agent.wire.listing import alike, few, hint
 from agent.wire.messages import Answer, Coverage, Missing, Slo
 from fleet.terminal.summary import held_of, labelled, longest_pause, not_given
 from fleet.terminal.units import format_duration
@@ -69,7 +69,7 @@ def _no_channel(gaps: Sequence[Missing], channels: Sequence[str]) -> str:
     if there:
         text += f"; there are {few(there, 16)}" if len(there) > 1 else f"; there is {there[0]}"
     near = next(filter(None, (alike(channel, there) for channel in channels)), "")
-    return f"{text}; did you mean {near}?" if near else text
+    return text + hint(near)
 
 
 def not_held(answer: Answer, asked_s: float) -> str:

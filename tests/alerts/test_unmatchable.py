@@ -165,10 +165,7 @@ MISSPELT = "no topic foors is known here; did you mean floors?"
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (
-            'topic = "foors" and kind = "output"',
-            MISSPELT,
-        ),
+        ('topic = "foors" and kind = "output"', MISSPELT),
         ('topic in ("foors", "nots")', MISSPELT),
         ('topic = "floors"', ""),
         ('topic in ("foors", "notes")', ""),
@@ -177,6 +174,9 @@ MISSPELT = "no topic foors is known here; did you mean floors?"
         ('kind = "output"', ""),
         ('topic = "foors" or kind = "trouble"', ""),
         ('topic = "foors" or metrc = "co2"', MISSPELT),
+        ('metrc = "co2" or topic = "foors"', MISSPELT),
+        ('metrc = "co2" or topic = "later"', ""),
+        ('topic = "later" or metrc = "co2"', ""),
     ],
 )
 def test_a_misspelt_topic_is_told(text, says):

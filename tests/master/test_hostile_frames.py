@@ -19,7 +19,7 @@ from tests.wire.test_codec import mutated
 
 # Frames that are in order would do something: here only those that are not.
 DECODERS = {"public": u.PublicRequest, "nodes": nm.NodeMessage, "operator": u.OperatorRequest}
-# The first thousand of each series in `make test`.
+# Of each series; the longer one begins with the shorter.
 FRAMES = [examples(1_000), pytest.param(4_000, marks=pytest.mark.long)]
 
 

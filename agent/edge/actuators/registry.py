@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any, Final, cast
 
 from agent.edge.actuators.base import Actuator
-from sensors.base import Options, SensorError, nearest
+from sensors.base import Options, SensorError, nearest, reason_of
 
 # Each module has open_driver(options: Options) -> Actuator.
 DRIVERS: Final = {"file": "agent.edge.actuators.file"}
@@ -37,5 +37,5 @@ def open_actuator(
     except SensorError:
         raise
     except Exception as error:  # another package's error becomes one line, too
-        line = f"{type(error).__name__}: {error}".partition("\n")[0]
+        line = reason_of(error).partition("\n")[0]
         raise SensorError(f"{name}: {line}") from error

@@ -195,10 +195,10 @@ class HistoryTaker:
             case Found():
                 self._found = said
             case Gone():
-                self._name(len(data) // KNOWN.size)
+                self._count_named(len(data) // KNOWN.size)
                 self._gone.update(KNOWN.iter_unpack(data))
             case Fresh():
-                self._name(len(data) // FRESH.size)
+                self._count_named(len(data) // FRESH.size)
                 self._fresh.update(FRESH.iter_unpack(data))
             case Listed():
                 self._listed()
@@ -269,10 +269,10 @@ class HistoryTaker:
         self._land_if_full()
 
     def _wait_refused(self, key: Key, reason: str, text: str) -> None:
-        self._name(1)
+        self._count_named(1)
         self._waiting.append(_Waiting(key, 0, None, reason[:MAX_TEXT], text[:MAX_TEXT]))
 
-    def _name(self, groups: int) -> None:
+    def _count_named(self, groups: int) -> None:
         """The host has named so many more groups. HostError if they are too many to keep."""
         self._named += groups
         if self._named > MAX_NAMED:

@@ -200,6 +200,6 @@ def _block(opening: Opening) -> tuple[int, int]:
 def _divisors(number: int) -> set[int]:
     """The divisors of a number of at most `OPENING`; O(√number), which a host chooses for each of
     its openings."""
-    candidates = np.arange(1, isqrt(number) + 1, dtype=np.uint32)
-    low = candidates[np.uint32(number) % candidates == 0].tolist()
+    candidates = np.arange(1, isqrt(number) + 1, dtype=np.int64)
+    low = candidates[number % candidates == 0].tolist()
     return {*low, *[number // each for each in low]}
