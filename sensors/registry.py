@@ -6,12 +6,12 @@ other packages' drivers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from sensors.base import Driver, Leave, Options, SensorError, nearest, reason_of
+from sensors.base import Channel, Driver, Leave, Options, SensorError, nearest, reason_of
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
@@ -59,9 +59,9 @@ def _open_foreign(name: str, options: Options) -> Driver:
     package = _package(name, found)
     try:
         return _driver(next(iter(found.select(name=name))).load()(options))
-    except SensorError:
+    except (SensorError, KeyboardInterrupt):
         raise
-    except Exception as error:  # another package's error becomes one line, too
+    except BaseException as error:  # another package's error becomes one line, SystemExit, too
         line = reason_of(error).partition("\n")[0]
         raise SensorError(f"{name} (of package {package}): {line}") from error
 
@@ -75,7 +75,11 @@ def _driver(found: object) -> Driver:
         raise TypeError(
             f"open_driver gave {type(found).__name__}, which has no {', no '.join(missing)}"
         )
-    return cast("Driver", found)
+    driver = cast("Driver", found)
+    given: Iterable[object] = driver.channels
+    if odd := [each for each in given if not isinstance(each, Channel)]:
+        raise TypeError(f"open_driver gave {type(odd[0]).__name__} in place of a channel")
+    return driver
 
 
 def _package(name: str, found: EntryPoints) -> str:

@@ -22,6 +22,8 @@ from agent.wire.directory import (
 # Removed parties that are remembered for replicas that have not been told; beyond it, those get a
 # full copy.
 MAX_GONE: Final = 1_000
+# Changes that are sent one by one; the full copy is encoded once for all who lack more.
+MAX_CHANGES: Final = 1_000
 
 
 class Edit(NamedTuple):
@@ -175,17 +177,23 @@ class Directory:
         return tuple(made)
 
     def since(self, epoch: str, version: int) -> Edit:
-        """The changes that a copy of that epoch and version lacks. O(1) per change since."""
+        """The changes that a copy of that epoch and version lacks, or all there is. O(1) per
+        entry."""
         if epoch != self.epoch or not self._forgotten <= version <= self.version:
-            return Edit(self.epoch, self.version, tuple(self), whole=True)
+            return self._whole()
         entries = []
         for entry in reversed(self._entries.values()):
             if entry.version <= version:
                 break
             entries.append(entry)
+            if len(entries) > MAX_CHANGES:
+                return self._whole()
         entries += [entry for entry in self._gone.values() if entry.version > version]
         entries.sort(key=lambda one: one.version)
         return Edit(self.epoch, self.version, tuple(entries))
+
+    def _whole(self) -> Edit:
+        return Edit(self.epoch, self.version, tuple(self), whole=True)
 
 
 def offered_areas(offerings: Offerings) -> int:

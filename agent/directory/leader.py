@@ -55,7 +55,7 @@ class Leader:
     Leases are in memory only. After a restart each record gets a full new lease: the length of the
     outage is unknown, as the wall clock is not trusted, and an IAD that stays listed for too long
     costs a buyer one unanswered proposal. `holder` returns the owner of a public key by the
-    operator's list, or None.
+    operator's list, or None. Without `keyed` anybody may name any key: no account outlasts a lease.
     """
 
     def __init__(
@@ -65,8 +65,10 @@ class Leader:
         longest_lease_s: float,
         now: float,
         holder: Callable[[str], Sender | None] = lambda _key: None,
+        keyed: bool = True,
     ) -> None:
         self.directory = directory
+        self._keyed = keyed
         self._holder = holder
         self._longest_lease_s = longest_lease_s
         self._leases = Leases()
@@ -88,7 +90,7 @@ class Leader:
             case Renew():
                 return self._renew(request, now)
             case OpenAccount():
-                return self._open(request)
+                return self._open(request, now)
             case Withdraw():
                 return self._leave(request, request.iad, "iad")
             case CloseAccount():
@@ -110,9 +112,7 @@ class Leader:
             self._leases.give(name, now + AGAIN_S)
             entry = self.directory.get(name)
             assert entry is not None, name
-            # Keys may be newer than those known elsewhere: an account with some stays. One without
-            # has nothing to keep, and too many would leave no room for others.
-            entries.append(DirectoryEntry(0, entry.account, gone=not entry.account.keys))
+            entries.append(DirectoryEntry(0, entry.account, gone=self._forgets(entry.account)))
             areas += offered_areas(entry.offerings)
             if areas >= MAX_AREAS or len(entries) >= MAX_EXPIRED:
                 break
@@ -127,8 +127,16 @@ class Leader:
         for entry in entries:
             if entry.address:
                 self._leases.give(entry.account.name, now + self._lease_s(entry.lease_s))
+            elif not entry.gone and self._forgets(entry.account):
+                self._leases.give(entry.account.name, now + self._longest_lease_s)
             else:
                 self._leases.end(entry.account.name)
+
+    def _forgets(self, account: Account) -> bool:
+        """Whether the account ends with a lease. Keys may be newer than those known elsewhere: an
+        account with some stays. One without has nothing to keep, and too many would leave no room
+        for others."""
+        return not (self._keyed and account.keys)
 
     # --- requests ------------------------------------------------------------------------------
 
@@ -189,13 +197,16 @@ class Leader:
         self._leases.give(request.iad, now + lease_s)
         return Outcome(Registered(request.id, lease_s))
 
-    def _open(self, request: OpenAccount) -> Outcome:
+    def _open(self, request: OpenAccount, now: float) -> Outcome:
         account = Account(request.name, "csp", request.keys)
         if (taken := self._taken(request, account)) is not None:
             return Outcome(taken)
-        reply = Registered(request.id, 0.0)
+        lease_s = self._longest_lease_s if self._forgets(account) else 0.0
+        reply = Registered(request.id, lease_s)
         before = self.directory.get(request.name)
         if before is not None and before.account == account:
+            if lease_s:
+                self._leases.give(request.name, now + lease_s)
             return Outcome(reply)
         return Outcome(reply, self._edit([DirectoryEntry(0, account)]))
 

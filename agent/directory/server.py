@@ -13,6 +13,7 @@ from typing import Final
 import zmq
 
 from agent.directory.directory import Edit
+from agent.directory.encoding import ReplyEncoder
 from agent.directory.leader import Leader
 from agent.directory.leader_link import LeaderLink
 from agent.directory.metrics import DrsMetrics
@@ -48,6 +49,7 @@ class Server:
     ) -> None:
         self._say = operator_log("sanderling-drs")
         self._address = config.sockets.public
+        self._encode = ReplyEncoder()
         self._reactor = Reactor(clock)
         self._decoder: Decoder[DirectoryRequest] = Decoder(DirectoryRequest, bounded=True)
         self.counters: Counter[str] = Counter()
@@ -87,6 +89,7 @@ class Server:
                 longest_lease_s=config.directory.longest_lease_s,
                 now=now,
                 holder=self._secure_sockets.holder,
+                keyed=bool(config.trust.key),
             )
             self._reactor.add_timer(_Expiry(self._rules, self._keep, self.counters))
         # The file of keys is authoritative; new keys of an account need no action of the operator.
@@ -138,7 +141,7 @@ class Server:
         self._metrics.observe(tag(request), outcome_name, self._reactor.clock() - now)
 
     def _reply(self, identity: bytes, codec: bytes, sender: Sender, reply: DirectoryReply) -> None:
-        payer, frame = (sender.role, sender.name), encode(reply, codec)
+        payer, frame = (sender.role, sender.name), self._encode(reply, codec)
         large = len(frame) >= LARGE
         if large and not self._router.unsent.has_share(payer, len(frame)):
             sent = False

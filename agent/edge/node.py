@@ -33,6 +33,7 @@ from agent.edge.pods.emulation import emulation_of
 from agent.edge.pods.pods import Pods, ReceivedSubtask
 from agent.edge.rate_limited_log import WARNING, Reporter
 from agent.edge.sampling.colocated import ColocatedChannels
+from agent.edge.sampling.preload import PRELOAD_S
 from agent.edge.sampling.sampling import Sampler, Threads
 from agent.edge.sampling.sensor import Sensor
 from agent.edge.supervision import Supervision
@@ -175,8 +176,9 @@ class EdgeNode:
 
     def preload(self) -> None:
         """Fill empty streams with their drivers' preloaded readings; HistoryError."""
-        for sampler in self._samplers:
-            sampler.preload()
+        until_s = time.monotonic() + PRELOAD_S
+        for left, sampler in zip(range(len(self._samplers), 0, -1), self._samplers, strict=True):
+            sampler.preload((until_s - time.monotonic()) / left)
 
     def run(self, stop: StopSignal) -> None:
         """Serve until stopped; HistoryError if the history turns out to be damaged."""

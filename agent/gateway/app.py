@@ -15,6 +15,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from agent.gateway import problems, routes
 from agent.gateway.config import GatewayHttp, is_loopback
+from agent.gateway.counted_host import counted_host
 from agent.gateway.pages import cookie_name
 from agent.gateway.problems import Problem
 from agent.gateway.requests import JSON, Asked, Endpoint, Gateway, Reply, Stream
@@ -209,12 +210,12 @@ class App:
         return told == "https" and self._is_proxy(_peer(request))
 
     def _host(self, request: Request) -> str:
-        """The address that a request is from: behind a proxy of ours, the one that it names."""
+        """The host that a request is from: behind a proxy of ours, the one that it names."""
         peer = _peer(request)
         if not self._is_proxy(peer):
-            return peer
+            return counted_host(peer)
         told = ",".join(request.headers.getlist("x-forwarded-for"))
-        return told.rpartition(",")[2].strip()[:64] or peer
+        return counted_host(told.rpartition(",")[2].strip()[:64] or peer)
 
     def _caller(self, request: Request) -> Caller | None:
         """The caller: by the token, or else by the cookie."""

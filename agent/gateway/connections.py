@@ -18,6 +18,7 @@ from typing import Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from agent.gateway.counted_host import counted_host
 from agent.gateway.patience import is_idle
 from agent.net.intake import crowding
 from agent.runtime.console import Say
@@ -125,7 +126,7 @@ class Listener:
                 )
                 return
             connection.setblocking(False)
-            self._accepted(_Accepted(connection), str(address[0]))
+            self._accepted(_Accepted(connection), counted_host(str(address[0])))
 
     def _accepted(self, accepted: _Accepted, host: str) -> None:
         self._hosts[accepted] = host

@@ -2,17 +2,19 @@
 
 What `frames` is, says fleet/lake/pull/host_source.py. Asked for: `known`, by history id the groups
 that were taken, packed as `KNOWN`; `latest`, the history whose groups count for one that is not
-known (a history that was rebuilt has copies of them); `since_ms`, `max_bytes`. Its frames, by `at`:
+known (a history that was rebuilt has copies of them); `since_ms`, `max_bytes`, `max_groups`. Its
+frames, by `at`:
 
     history    id, `openings`, `group_readings` as configured, `tail`: the groups that its tail has,
-               `whole`: whether all rows could be read
+               `whole`: whether all rows could be read, and are named
     gone       those of `known` that are not there as they were, packed like it
-    fresh      groups that are there and not in `known`, whatever the bounds, packed as `FRESH`
+    fresh      groups that are there and not in `known`, whatever the bounds, packed as `FRESH`; if
+               they are more than `max_groups`, the oldest of those that are sent
     listed     these were all
     group      row, crc, columns_crc, bytes; the statistics of the row in hexadecimal digits, the
                columns as bytes, those beyond `PIECE` in frames `rest`
     bad        a group that cannot be read: sequence, crc, reason, text
-    more       `max_bytes` ended it
+    more       `max_bytes` or `max_groups` ended it
     end        that was all
 
 Nothing is written beside the history. Each look at it is a connection of its own that is closed
@@ -87,7 +89,7 @@ def frames(asked: dict[str, Any]) -> Iterator[Frame]:
             "openings": meta["openings"],
             "group_readings": group_readings,
             "tail": tail if tail_history == meta["history"] else [],
-            "whole": not listing.problem,
+            "whole": not listing.problem and not listing.cut,
         },
         b"",
     )
@@ -97,7 +99,9 @@ def frames(asked: dict[str, Any]) -> Iterator[Frame]:
     if listing.problem:
         yield bad(0, 0, listing.problem, "")
     yield from listing.bad
-    yield from sent(history, listing.wanted(asked["since_ms"]), asked["max_bytes"])
+    yield from sent(history, listing.wanted(), asked["max_bytes"])
+    if listing.more:
+        yield {"at": "more"}, b""
     yield {"at": "end"}, b""
 
 
@@ -197,6 +201,8 @@ class Listing:
         self.fresh: list[tuple[int, int, int, int]] = []  # sequence, crc, count, last_ms
         self.bad: list[Frame] = []
         self.problem = ""  # why not all rows could be read
+        self.cut = False  # `fresh` has not all of them
+        self.more = False  # nor all that are wanted
         self._asked = asked
 
     def read(self, history: History, name: str) -> None:
@@ -216,6 +222,11 @@ class Listing:
                 self.fresh.append((row[0], crc, row[2], row[4]))
         self.gone = sorted(taken - there)
         self.fresh.sort()
+        most = self._asked["max_groups"]
+        self.cut = len(self.fresh) > most
+        if self.cut:
+            wanted = self.wanted()
+            self.fresh, self.more = wanted[:most], len(wanted) > most
 
     def _rows(self, history: History) -> list[tuple[Any, ...]]:
         """The rows; if a page cannot be read, the rows around it."""
@@ -245,8 +256,9 @@ class Listing:
                     above = rows[-1][0] - 1
         return list(found.values())
 
-    def wanted(self, since_ms: int | None) -> list[tuple[int, int, int, int]]:
+    def wanted(self) -> list[tuple[int, int, int, int]]:
         """The groups to send."""
+        since_ms = self._asked["since_ms"]
         return [each for each in self.fresh if since_ms is None or each[3] >= since_ms]
 
 

@@ -24,7 +24,8 @@ class Oracle:
 
     def expire(self, now):
         for name in [name for name, at in self.ends.items() if at <= now]:
-            del self.records[name], self.ends[name]
+            self.records.pop(name, None)
+            del self.ends[name]
             if not self.keys[name]:
                 self.forget(name)
 

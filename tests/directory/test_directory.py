@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 from agent.directory import directory as content
 from agent.directory import leader as rules_of_writing
 from agent.directory.directory import Directory, Edit
+from agent.directory.encoding import ReplyEncoder
 from agent.directory.index import AreaIndex, places_of
 from agent.directory.leader import MAX_PARTIES, Leader
 from agent.directory.leases import Leases
 from agent.directory.replica import PATIENCE_S, ReadReplica
 from agent.wire import directory as d
 from agent.wire.areas import overlaps
+from agent.wire.codec import JSON, MESSAGEPACK, Decoder
 from agent.wire.principals import Sender
 from tests.wire.samples.directory import SAMPLES
 
@@ -199,6 +201,51 @@ def test_a_party_without_keys_leaves_room_when_its_lease_ends():
     rules.applied(rules.expire(2.0), 2.0)
     assert [entry.account.name for entry in rules.directory] == ["b"]
     assert isinstance(do(rules, d.OpenAccount("o", "a")), d.Registered)
+
+
+@pytest.mark.parametrize(
+    ("keyed", "keys", "left"), [(True, ("k",), ["a"]), (True, (), []), (False, ("k",), [])]
+)
+def test_an_account_that_anybody_could_open_ends_unless_it_is_opened_again(keyed, keys, left):
+    rules = Leader(Directory("epoch", 0, ()), longest_lease_s=100.0, now=0.0, keyed=keyed)
+    reply = do(rules, d.OpenAccount("o", "a", keys))
+    assert reply == d.Registered("o", 0.0 if left else 100.0)
+    do(rules, d.OpenAccount("o", "a", keys), now=60.0)
+    assert rules.expire(100.0) is None
+    if (edit := rules.expire(160.0)) is not None:
+        rules.applied(edit, 160.0)
+    assert [entry.account.name for entry in rules.directory] == left
+
+
+@pytest.mark.parametrize("codec", [JSON, MESSAGEPACK])
+def test_lists_of_all_parties_are_encoded_once_for_each_change(codec):
+    rules, encoded = primary(), ReplyEncoder()
+    decoder = Decoder(d.DirectoryReply)
+    for n in range(300):
+        do(rules, d.OpenAccount("o", f"a{n}"))
+
+    def kept(request):
+        reply = do(rules, request)
+        assert decoder.decode(encoded(reply, codec))[0] == reply
+        return [raw for _, raw in encoded._kept.values()]
+
+    def all_kept(number):
+        kept(d.ListAccounts(f"l{number}"))
+        return kept(d.Follow(f"f{number}", "", 0))
+
+    first = all_kept(1)
+    assert all(now is then for now, then in zip(all_kept(2), first, strict=True))
+    do(rules, d.OpenAccount("o", "a1", ("k" * 40,)))
+    assert not any(now is then for now, then in zip(all_kept(3), first, strict=True))
+
+
+def test_a_copy_that_lacks_very_many_changes_is_made_whole(monkeypatch):
+    monkeypatch.setattr(content, "MAX_CHANGES", 3)
+    rules = primary()
+    for name in "abcde":
+        do(rules, d.OpenAccount("o", name))
+    changes = [do(rules, d.Follow("f", "epoch", version)) for version in (1, 2)]
+    assert [(each.whole, len(each.entries)) for each in changes] == [(True, 5), (False, 3)]
 
 
 # --- copies --------------------------------------------------------------------------------------

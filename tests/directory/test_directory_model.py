@@ -88,9 +88,13 @@ class DirectoryMachine(RuleBasedStateMachine):
         if reply is None:
             return
         if self.oracle.may_be(name, "csp", keys):
-            assert reply == d.Registered("o", 0.0)
+            assert reply == d.Registered("o", 0.0 if keys else MAX_LEASE_S)
             self.oracle.kinds[name] = "csp"
             self.oracle.keys[name] = keys
+            if keys:
+                self.oracle.ends.pop(name, None)
+            else:
+                self.oracle.ends[name] = self.now + MAX_LEASE_S
         else:
             assert reply.reason == "not_authorised"
 
@@ -132,6 +136,9 @@ class DirectoryMachine(RuleBasedStateMachine):
         # Every record is there, with a whole lease.
         for name, record in self.oracle.records.items():
             self.oracle.ends[name] = self.now + min(record.lease_s, MAX_LEASE_S)
+        for name in self.oracle.kinds.keys() - self.oracle.records.keys():
+            if not self.oracle.keys[name]:
+                self.oracle.ends[name] = self.now + MAX_LEASE_S
 
     @rule(capability=st.sampled_from(CAPABILITIES), asked=areas)
     def discover(self, capability, asked):

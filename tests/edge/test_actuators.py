@@ -54,6 +54,19 @@ def test_a_wrong_configuration_is_one_line(
         open_actuator(name, options, str(tmp_path))
 
 
+def test_a_driver_that_ends_the_process_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "acme_valve.py").write_text("raise SystemExit(0)")
+    found = tmp_path / "acme-1.dist-info"
+    found.mkdir()
+    (found / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1\n")
+    (found / "entry_points.txt").write_text("[sanderling.actuators]\nvalve = acme_valve:open\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(SensorError, match=r"^valve: SystemExit: 0$"):
+        open_actuator("valve", {}, str(tmp_path))
+
+
 class Slow:
     """A driver that waits for the test."""
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Iterator
 from fractions import Fraction
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,8 @@ from agent.edge.history.reader import Reader
 from agent.edge.node_time import NodeTime
 from agent.edge.rate_limited_log import Reporter
 from agent.edge.sampling.colocated import ColocatedChannels
-from agent.edge.sampling.sampling import Sampler, Schedule
-from agent.edge.sampling.sensor import Sensor, StoredChannel
+from agent.edge.sampling.sampling import Sampler, Schedule, Threads
+from agent.edge.sampling.sensor import Sensor, StoredChannel, close_sensors
 from agent.edge.timebase import TimeBase
 from agent.wire.messages import Series
 from sensors.base import Channel, ChecksumError, Reading, SensorError
@@ -300,8 +302,24 @@ def test_numbers_of_other_kinds_are_stored_as_numbers(tmp_path: Path) -> None:
     assert bench.lines == []
 
 
+def failing(error: BaseException) -> Iterator[tuple[int, Reading]]:
+    yield 2, Reading((1.0, 2.0))
+    raise error
+
+
 @pytest.mark.parametrize(
-    "past", [None, [(1, None)], [(1, Reading((1.0, None)))], [(2, Reading((1.0, 2.0))), (1, 5)]]
+    "past",
+    [
+        None,
+        [(1, None)],
+        [(1, Reading((1.0, None)))],
+        [(2, Reading((1.0, 2.0))), (1, 5)],
+        [(1, Reading((1.0, 2.0))), (2, Reading((1.0, 2.0)))],
+        [(0, Reading((1.0, 2.0)))],
+        repeat((1, Reading((1.0, 2.0)))),
+        failing(SystemExit(1)),
+        failing(GeneratorExit()),
+    ],
 )
 def test_a_preload_that_fails_leaves_an_empty_history_that_works(past: Any, tmp_path: Path) -> None:
     bench = Bench(tmp_path / "h.sqlite", Reading((1.0, 2.0)))
@@ -313,6 +331,63 @@ def test_a_preload_that_fails_leaves_an_empty_history_that_works(past: Any, tmp_
     bench.run()
     bench.history.commit()
     assert [values for _, values, _ in bench.stored()] == [[1.0, 2.0]]
+
+
+class Stuck:
+    """A preload that does not return until the test lets it."""
+
+    def __init__(self) -> None:
+        self.go_on, self.over = threading.Event(), threading.Event()
+
+    def __iter__(self) -> Iterator[tuple[int, Reading]]:
+        try:
+            assert self.go_on.wait(60.0)
+            yield 1, Reading((1.0, 2.0))
+        finally:
+            self.over.set()
+
+
+def test_a_preload_that_does_not_return_or_has_no_end_keeps_no_agent_from_sampling(
+    tmp_path: Path,
+) -> None:
+    bench = Bench(tmp_path / "h.sqlite", Reading((1.0, 2.0)))
+    bench.driver.past = stuck = Stuck()
+    bench.sampler.preload(patience_s=0.0)
+    bench.driver.past = ((n, Reading((1.0, 2.0))) for n in range(10**12, 0, -1))
+    bench.sampler.preload(patience_s=0.0)
+    assert [line.partition("readings: ")[2] for line in bench.lines] == [
+        "the driver has not given all of them within 0 s\n"
+    ] * 2
+    stuck.go_on.set()
+    assert stuck.over.wait(60.0)
+    bench.run()
+    bench.history.commit()
+    assert [values for _, values, _ in bench.stored()] == [[1.0, 2.0]]
+
+
+@pytest.mark.parametrize("error", [OSError("no bus"), SystemExit(1)])
+def test_a_sensor_that_cannot_be_closed_keeps_no_other_open(
+    error: BaseException, tmp_path: Path
+) -> None:
+    closed = []
+
+    class Odd(Script):
+        def close(self) -> None:
+            closed.append(self)
+            raise error
+
+    benches = [Bench(tmp_path / name, driver=Odd) for name in ("a", "b")]
+    sensors = [Sensor("probe", "", each.driver, 2.0, ()) for each in benches]
+    close_sensors(sensors)
+    assert closed == [each.driver for each in benches]
+    stuck: list[str] = []
+    threads = Threads(sensors, [each.sampler for each in benches])
+    threads.end()
+    threads.start()
+    threads.close(stuck.append)
+    assert (len(closed), stuck) == (4, [])
+    for each in benches:
+        each.history.close()
 
 
 class Helped(Script):

@@ -119,6 +119,10 @@ def test_a_host_has_a_rate_without_a_token(tmp_path, monkeypatch):
         # Hosts behind a proxy are told apart by what it adds.
         for host, status in (("10.0.0.7", 401), ("1.2.3.4, 127.0.0.1", 429)):
             assert ask(made, "/api/v1/session", X_Forwarded_For=host).status == status
+        # An IPv6 network of 64 bits is one machine's, which may take any address in it.
+        for number, status in enumerate((401, 401, 401, 429)):
+            host = f"2001:db8::{number}"
+            assert ask(made, "/api/v1/session", X_Forwarded_For=host).status == status
 
 
 def test_requests_after_one_over_the_rate_are_not_served(tmp_path, monkeypatch):

@@ -99,6 +99,13 @@ def test_two_packages_with_one_name_are_both_named(site: Path, tmp_path: Path) -
         open_driver("cpu", {}, tmp_path)
 
 
+ODD_CHANNEL = """
+class open_driver:
+    channels = ("level",)
+    read = preload = close = __init__ = lambda self, *options: None
+"""
+
+
 @pytest.mark.parametrize(
     ("source", "value", "problem"),
     [
@@ -109,6 +116,14 @@ def test_two_packages_with_one_name_are_both_named(site: Path, tmp_path: Path) -
         ("def open_driver(options): 1 / 0", "acme_x:open_driver", "ZeroDivisionError: "),
         ("def open_driver(options): pass", "acme_x:open_driver", "TypeError: .* gave NoneType, "),
         ("", "acme_gone:open_driver", "ModuleNotFoundError: No module named 'acme_gone'"),
+        ("raise SystemExit(0)", "acme_x:open_driver", "SystemExit: 0$"),
+        ("def open_driver(options): raise SystemExit", "acme_x:open_driver", "SystemExit: $"),
+        ("def open_driver(options): raise GeneratorExit", "acme_x:open_driver", "GeneratorExit: "),
+        (
+            ODD_CHANNEL,
+            "acme_x:open_driver",
+            "TypeError: open_driver gave str in place of a channel",
+        ),
     ],
 )
 def test_a_package_that_fails_is_one_line(

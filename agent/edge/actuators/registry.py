@@ -34,8 +34,8 @@ def open_actuator(
         )
     try:
         return cast("Actuator", drivers[0].load()(options))
-    except SensorError:
+    except (SensorError, KeyboardInterrupt):
         raise
-    except Exception as error:  # another package's error becomes one line, too
+    except BaseException as error:  # another package's error becomes one line, SystemExit, too
         line = reason_of(error).partition("\n")[0]
         raise SensorError(f"{name}: {line}") from error

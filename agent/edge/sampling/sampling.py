@@ -15,6 +15,7 @@ from agent.edge.history.memtable import Sample
 from agent.edge.node_time import Moment, NodeTime
 from agent.edge.rate_limited_log import Reporter
 from agent.edge.sampling.counters import SensorCounters
+from agent.edge.sampling.preload import PRELOAD_S, preloaded
 from agent.edge.sampling.sensor import Sensor, close_sensors
 from sensors.base import Reading, SensorError, flag_of, reason_of
 from sensors.quality.channel import SensorQuality
@@ -114,18 +115,19 @@ class Sampler:
             sensor.name, self._names, sensor.interval_s, time.monotonic()
         )
 
-    def preload(self) -> None:
+    def preload(self, patience_s: float = PRELOAD_S) -> None:
         """Fill an empty stream with the driver's preloaded readings, as if taken at the interval up
-        to now. It stays empty if the driver fails or the history cannot be written now.
+        to now. It stays empty if the driver fails or takes longer than `patience_s`, or the history
+        cannot be written now.
         """
         if not self._stream.empty:
             return
         try:
             # The moment first: it may apply a clock correction, which takes the history's lock.
-            self._stream.load(self._past(self._time.moment()))
+            self._stream.load(self._past(self._time.moment(), patience_s))
         except HistoryError as error:
             self._reporter.tell(f"{self._sensor.name}: no preloaded readings: {error}")
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - the agent starts without them
+        except Exception as error:  # noqa: BLE001 - the agent starts without them
             self._reporter.tell(f"{self._sensor.name}: no preloaded readings: {reason_of(error)}")
 
     def run(self, stop: threading.Event) -> None:
@@ -244,8 +246,13 @@ class Sampler:
             raise SensorError(f"{age_ms} is no age of a reading")
         return Reading(values, source_ms, age_ms)
 
-    def _past(self, moment: Moment) -> Iterator[Sample]:
-        for intervals, reading in self._driver.preload():
+    def _past(self, moment: Moment, patience_s: float) -> Iterator[Sample]:
+        before = math.inf
+        for intervals, reading in preloaded(self._driver, patience_s):
+            # A driver that repeats one would fill the disk until its time is over.
+            if not 0 < intervals < before:
+                raise SensorError(f"the reading {intervals} intervals ago is not in order of time")
+            before = intervals
             ago_ms = round(intervals * self._sensor.interval_s * 1000)
             yield self._sample(
                 moment.time_ms - ago_ms,
@@ -263,7 +270,7 @@ class Threads:
         self._threads = [
             (
                 sensor,
-                threading.Thread(target=s.run, args=(self._ends,), name="sampler", daemon=True),
+                threading.Thread(target=self._run, args=(sensor, s), name="sampler", daemon=True),
             )
             for sensor, s in zip(sensors, samplers, strict=True)
         ]
@@ -278,12 +285,15 @@ class Threads:
         self._ends.set()
 
     def close(self, stuck: Callable[[str], object]) -> None:
-        """After `end`: close the sensors whose threads return within SAMPLERS_PATIENCE_S. First
-        calls `stuck` with the names of the others, which stay open."""
+        """After `end`: wait until the threads have closed their sensors, up to SAMPLERS_PATIENCE_S.
+        Calls `stuck` with the names of those that have not."""
         until_s = time.monotonic() + SAMPLERS_PATIENCE_S
         for _, thread in self._threads:
             thread.join(max(0.0, until_s - time.monotonic()))
-        left = [sensor for sensor, thread in self._threads if thread.is_alive()]
-        for sensor in left:
-            stuck(sensor.name)
-        close_sensors([sensor for sensor, _ in self._threads if sensor not in left])
+        for sensor, thread in self._threads:
+            if thread.is_alive():
+                stuck(sensor.name)
+
+    def _run(self, sensor: Sensor, sampler: Sampler) -> None:
+        sampler.run(self._ends)
+        close_sensors([sensor])

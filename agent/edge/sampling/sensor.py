@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from os import PathLike
 
 from msgspec import Struct
@@ -84,7 +85,13 @@ def _place(sensor: EdgeSensor, index: int) -> str:
 def close_sensors(sensors: Sequence[Sensor]) -> None:
     """Close their drivers."""
     for sensor in sensors:
-        sensor.driver.close()
+        _close(sensor.driver)
+
+
+def _close(driver: Driver) -> None:
+    # The sensor is not read any more: a driver's mistake must not keep others open.
+    with suppress(Exception, SystemExit):
+        driver.close()
 
 
 def _open(
@@ -108,7 +115,7 @@ def _open(
                 )
         channels = [_stored(c, settings.channels.get(c.name, PLAIN)) for c in driver.channels]
     except BaseException:
-        driver.close()
+        _close(driver)
         raise
     return Sensor(settings.called, settings.place, driver, settings.interval_s, tuple(channels))
 

@@ -86,6 +86,7 @@ def parse(spark: SparkSession, paths: Sequence[Path], now: datetime) -> DataFram
     lines = spark.read.text([uri(path) for path in paths], lineSep="\n").select(
         "value", F.col("_metadata.file_path").alias("path")
     )
+    lines = lines.withColumn("folder", quarantine.iad(F.col("path")))
     named = lines.where(r"NOT value RLIKE '\\A\\s*\\z'").selectExpr(
         "*", f"CASE WHEN {_unusable()} IS NULL THEN {NAME} END AS named"
     )
@@ -124,6 +125,7 @@ def refused(parsed: DataFrame, now: datetime) -> DataFrame:
         quarantine.source(F.col("path")).alias("source"),
         quarantine.iad(F.col("path")).alias("iad"),
     )
+    lines = lines.withColumn("folder", F.col("iad"))
     named = lines.selectExpr("*", f"{_unusable()} AS unusable", f"{NAME} AS named")
     parsed = named.selectExpr("*", *(f"{_parsed(kind)} AS {kind.name}" for kind in KINDS))
     latest_ms = _latest_ms(now)
@@ -184,6 +186,8 @@ def _checks(kind: Kind, latest_ms: int) -> Iterator[tuple[str, str]]:
     yield f"{kind.name}.iad <> ''", "iad is missing"
     # What is no name of a folder would end the ingest of all files.
     yield f"{kind.name}.iad RLIKE '\\\\A{IAD}\\\\z'", "iad is no name"
+    # A host speaks for the IAD that the inventory gives it, which named the folder.
+    yield f"{kind.name}.iad = folder", "iad is not the one of this master"
     bounds = {"wall_ms": (EARLIEST_MS, latest_ms), "time_ms": (0, LATEST_MS)}
     for name in sorted(set(kind.times.values())):
         low, high = bounds[name]

@@ -53,9 +53,14 @@ MAX_GROUP: Final = 128 << 20
 MAX_REFUSED: Final = 1000
 # The ingest shows a thousand characters of what was refused.
 MAX_TEXT: Final = 4096
-# Groups that a host may name in one pull, of 100 to 170 bytes of memory each: ten sensors at 1 Hz
-# fill as many of the usual length in a year.
-MAX_NAMED: Final = 1 << 20
+# New groups of one pull, of some 250 bytes of memory each; the rest comes with the next one. Ten
+# sensors at 1 Hz fill as many of the usual length in 90 days.
+MAX_NAMED: Final = 1 << 17
+# Groups of a history that are remembered, of all pulls: ten years of two such sensors.
+MAX_TAKEN: Final = 1 << 20
+# Starts of the agent of which a history has groups, of some 700 bytes each: 45 days of an agent
+# that ends once a minute.
+MAX_OPENINGS: Final = 1 << 16
 
 Size = Annotated[int, Meta(ge=0, le=(1 << 53) - 1)]
 Crc = Annotated[int, Meta(ge=0, lt=1 << 32)]
@@ -146,6 +151,7 @@ class HistoryTaker:
         self._since_ms = since_ms
         self._path = state_path(lake, iad, node)
         self._state = load(self._path, HistoriesState)
+        histories = self._state.histories.values()
         # The last export of a group counts, also if this clock was set back.
         self._exported_ms = max(now_ms, self._state.exported_ms + 1)
         self._found: Found | None = None
@@ -159,7 +165,10 @@ class HistoryTaker:
         self._waiting: list[_Waiting] = []
         self._waiting_bytes = 0
         self._landed_refused = 0
-        self._named = 0
+        self._named = 0  # groups that are new
+        self._may_go = max(
+            (len(each.taken + each.refused) // KNOWN.size for each in histories), default=0
+        )
 
     def asked(self, max_bytes: int) -> dict[str, Any]:
         """Request to the host."""
@@ -171,6 +180,7 @@ class HistoryTaker:
             "latest": self._state.latest,
             "since_ms": self._since_ms,
             "max_bytes": max_bytes,
+            "max_groups": MAX_NAMED,
         }
 
     def take(self, header: Header, data: bytes) -> None:
@@ -195,8 +205,9 @@ class HistoryTaker:
             case Found():
                 self._found = said
             case Gone():
-                self._count_named(len(data) // KNOWN.size)
                 self._gone.update(KNOWN.iter_unpack(data))
+                if len(self._gone) > self._may_go:
+                    raise HostError("failed", "the host named more groups as gone than were taken")
             case Fresh():
                 self._count_named(len(data) // FRESH.size)
                 self._fresh.update(FRESH.iter_unpack(data))
@@ -223,6 +234,9 @@ class HistoryTaker:
         if found is None:
             raise HostError("failed", "the host sent groups of no history")
         self._history = enter(self._state, found.id, self._gone)
+        openings = {sequence // OPENING for sequence in (*self._fresh, *found.tail)}
+        if len(openings | self._history.openings.keys()) > MAX_OPENINGS:
+            raise HostError("failed", f"the host named groups of more than {MAX_OPENINGS:,} starts")
         self._state.exported_ms = self._exported_ms
         if found.whole:
             expired = settle(
@@ -238,7 +252,7 @@ class HistoryTaker:
             save(self._lake, self._path, self._state)
             self.counts.expired_groups += expired.groups
             self.counts.expired_readings += expired.readings
-        self._taken = dict(unpacked(self._history.taken))
+        self._taken = dict(KNOWN.iter_unpack(self._history.taken))
         self._refused = unpacked(self._history.refused)
 
     def _add(self, data: bytes) -> None:
@@ -264,6 +278,9 @@ class HistoryTaker:
             text = msgspec.json.encode(sent.row).decode()
             self._wait_refused((sequence, sent.crc), str(error), text)
         else:
+            # The listing counts what a pull brings; small groups would take no bytes of its budget.
+            if row.sequence not in self._fresh:
+                raise HostError("failed", "the host sent a group that it has not named")
             self._waiting.append(_Waiting((row.sequence, sent.crc), len(data), group))
             self._waiting_bytes += len(data)
         self._land_if_full()
@@ -275,8 +292,14 @@ class HistoryTaker:
     def _count_named(self, groups: int) -> None:
         """The host has named so many more groups. HostError if they are too many to keep."""
         self._named += groups
-        if self._named > MAX_NAMED:
+        if self._named > MAX_NAMED + MAX_REFUSED:
             raise HostError("failed", f"the host named more than {MAX_NAMED:,} row groups")
+        if self._may_go + self._named > MAX_TAKEN:
+            raise HostError(
+                "failed",
+                f"its history has more than {MAX_TAKEN:,} row groups: make history.group_readings "
+                "larger, or history.retention_s shorter",
+            )
 
     def _land_if_full(self) -> None:
         if len(self._waiting) >= FILE_GROUPS or self._waiting_bytes >= FILE_BYTES:

@@ -171,7 +171,9 @@ def _settle_opening(
         groups = last - before - len({(each - first) // block for each in within} - {before})
         readings = groups * block
         opening.through = line
-    for sequence in opening.open.keys() - listing.fresh.keys() - listing.tail:
+    # Not a difference of views, which is O(fresh): a host may name as many openings as groups.
+    left = [s for s in opening.open if s not in listing.fresh and s not in listing.tail]
+    for sequence in left:
         groups += 1
         readings += opening.open.pop(sequence) or most
     for sequence in unsettled:

@@ -104,7 +104,7 @@ def lines(pulled: Pulled) -> Iterator[str]:
             yield f"{host.host}: {host.error}{remedy}"
     if more := sum(host.outcome == "bounded" for host in pulled.hosts):
         where = "1 host" if more == 1 else f"{more} hosts"
-        yield f"more is there on {where}, beyond --max-bytes: run it again"
+        yield f"more is there on {where} than one pull takes: run it again"
     total = pulled.total
     new = f"{counted(total.records, 'record')} and {counted(total.readings, 'reading')}"
     yield f"new in {pulled.lake}: {new} ({pulled.seconds:.1f} s)"

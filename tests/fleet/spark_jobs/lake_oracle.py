@@ -64,8 +64,10 @@ def _date(ms):
 
 
 def _line(tables, name, text, reason):
+    iad = name.split("/")[0].removeprefix("iad=")
+    if reason is None and json.loads(text)["iad"] != iad:
+        reason = "iad is not the one of this master"
     if reason is not None:
-        iad = name.split("/")[0].removeprefix("iad=")
         known = sha256(f"{iad}\0{text}".encode()).hexdigest()
         row = {"iad": iad, "id": known, "source": "", "reason": reason, "text": text[:1000]}
         tables["quarantine"].setdefault(known, row)

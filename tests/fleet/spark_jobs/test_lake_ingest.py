@@ -53,6 +53,8 @@ WRONG = (
     (event(iad="a\0b"), "iad is no name"),
     (query(iad="../a1"), "iad is no name"),
     (query(iad="a1\n"), "iad is no name"),
+    (query(iad="a2"), "iad is not the one of this master"),
+    (event(iad="a2"), "iad is not the one of this master"),
     (query(slo_ms="12"), "slo_ms is no number"),
     (query(slo_ms=None), "slo_ms is missing"),
     (query(answered=10**12), "answered is no number"),
@@ -83,10 +85,10 @@ def ingested(spark, tmp_path_factory):
         event(time_ms=5),
         processing(slo_ms=None, percentile=None, cpu_ms=None),
         move(later=1),
-        query(iad="007"),
     ]
     write_lines(lake, "1.jsonl", [*good, "", "  ", query(), b"\xff\xfe", *BAD])
     write_lines(lake, "2.jsonl", [record for record, _ in WRONG] + ["nonsense"])
+    write_lines(lake, "3.jsonl", [query(iad="007")], iad="007")
     write_rows(
         lake,
         "groups",
@@ -117,7 +119,7 @@ def test_what_was_ingested_is_counted(ingested):
         "groups": 3, "readings": 18, "nodes": 1, "pulls": 1,
     }  # fmt: skip
     assert done.quarantined == sum(done.reasons.values()) == len(BAD) + 1 + len(WRONG) + 2 + 2 + 1
-    assert (done.files, done.batches, done.replaced) == (8, 1, 0)
+    assert (done.files, done.batches, done.replaced) == (9, 1, 0)
 
 
 def test_what_cannot_be_used_is_kept_with_the_reason(ingested):

@@ -17,6 +17,7 @@ from agent.edge.timebase import Correction
 from fleet.lake.pull import history as taking
 from fleet.lake.pull.history import HistoryTaker
 from fleet.lake.schema.folder import Lake
+from fleet.on_host.history import FRESH, frames
 from fleet.ssh.errors import HostError
 from tests.fleet.lake.pull.histories import (
     CHANNELS,
@@ -449,22 +450,80 @@ def test_a_host_that_speaks_otherwise_is_refused(lake: Lake, header: dict, data:
     assert landed(lake) == {}
 
 
-def test_a_host_cannot_fill_the_memory(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(taking, "MAX_NAMED", 5)
+@pytest.fixture
+def named(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> HistoryTaker:
+    """A taker to which a host has named two groups, of four that it may name."""
+    monkeypatch.setattr(taking, "MAX_NAMED", 4)
+    monkeypatch.setattr(taking, "MAX_REFUSED", 1)
     taker = HistoryTaker(lake, "iad1", "e1", None, 1)
-    named = {"id": "h", "openings": 1, "group_readings": 4, "tail": [], "whole": True}
-    taker.take({"at": "history", **named}, b"")
-    taker.take({"at": "gone"}, bytes(2 * 12))
-    taker.take({"at": "fresh"}, bytes(2 * 16))
-    taker.take({"at": "listed"}, b"")
+    header = {"id": "h", "openings": 1, "group_readings": 4, "tail": [], "whole": True}
+    taker.take({"at": "history", **header}, b"")
+    taker.take({"at": "fresh"}, FRESH.pack(8, 4) + FRESH.pack(12, 4))
+    return taker
+
+
+def test_a_host_cannot_fill_the_memory(lake: Lake, named: HistoryTaker) -> None:
+    with pytest.raises(HostError, match="named more groups as gone than were taken"):
+        named.take({"at": "gone"}, bytes(12))
+    named.take({"at": "listed"}, b"")
     bad = {"at": "bad", "sequence": 1, "crc": 1, "reason": "r" * 10_000, "text": "x" * 10_000}
-    taker.take(bad, b"")
-    for header, data in ((bad, b""), ({"at": "gone"}, bytes(12)), ({"at": "fresh"}, bytes(16))):
-        with pytest.raises(HostError, match="the host named more than 5 row groups"):
+    for _ in range(3):
+        named.take(bad, b"")
+    for header, data in ((bad, b""), ({"at": "fresh"}, bytes(16))):
+        with pytest.raises(HostError, match="the host named more than 4 row groups"):
+            named.take(header, data)
+    named.close()
+    rows = refused_in(lake)
+    assert {(len(row["reason"]), len(row["text"])) for row in rows} == {(4096, 4096)}
+
+
+def test_a_host_cannot_fill_the_memory_in_many_pulls(
+    lake: Lake, named: HistoryTaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(taking, "MAX_TAKEN", 2)
+    with pytest.raises(HostError, match="its history has more than 2 row groups"):
+        named.take({"at": "fresh"}, bytes(16))
+
+
+def test_a_host_cannot_fill_the_memory_with_starts(
+    named: HistoryTaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(taking, "MAX_OPENINGS", 1)
+    named.take({"at": "fresh"}, FRESH.pack(OPENING, 4))
+    with pytest.raises(HostError, match="named groups of more than 1 starts"):
+        named.take({"at": "listed"}, b"")
+
+
+def test_groups_that_were_not_named_are_refused(lake: Lake, node: Node) -> None:
+    history = node.open()
+    fill(history.stream("dht", CHANNELS), range(8))
+    taker = HistoryTaker(lake, "iad1", "e1", None, 1)
+    sent = list(frames({**taker.asked(10**9), "config": str(node.config)}))
+    history.close()
+    found, _, listed, group, *_ = sent
+    taker.take(*found)
+    taker.take(*listed)
+    with pytest.raises(HostError, match="sent a group that it has not named"):
+        taker.take(*group)
+
+
+@pytest.mark.parametrize("since_ms", [None, 1_700_000_005_000])
+def test_more_groups_than_one_pull_takes_come_with_the_next_ones(
+    lake: Lake, node: Node, monkeypatch: pytest.MonkeyPatch, since_ms: int | None
+) -> None:
+    monkeypatch.setattr(taking, "MAX_NAMED", 2)
+    history = node.open()
+    fill(history.stream("dht", CHANNELS), range(20))
+    first = 0 if since_ms is None else 4
+    for pulls, more in enumerate((True, True, False) if since_ms is None else (True, False), 1):
+        taker = HistoryTaker(lake, "iad1", "e1", since_ms, pulls * 1000)
+        for header, data in frames({**taker.asked(10**9), "config": str(node.config)}):
             taker.take(header, data)
-    taker.close()
-    (row,) = refused_in(lake)
-    assert (len(row["reason"]), len(row["text"])) == (4096, 4096)
+        taker.end()
+        assert taker.more is more
+        assert taker.counts.expired_groups == 0
+        assert numbers(lake) == list(range(first, min(first + 8 * pulls, 20)))
+    history.close()
 
 
 @pytest.fixture
@@ -501,5 +560,5 @@ def test_root_makes_no_file_of_its_own(open_to_all: Path) -> None:
 def run_on_host(node: Node) -> list[dict[str, Any]]:
     """The lines that a host prints, in a process of its own."""
     asked = {"config": str(node.config), "known": {}, "latest": "", "since_ms": None}
-    asked["max_bytes"] = 1 << 40
+    asked |= {"max_bytes": 1 << 40, "max_groups": 100}
     return run({"do": "logs", "program": "fleet.on_host.history", "asked": asked})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -115,6 +116,22 @@ def test_cards_of_long_ago_are_forgotten() -> None:
     for n in range(10):
         enter(state, f"h{n}", set())
     assert list(state.histories) == [f"h{n}" for n in range(2, 10)]
+
+
+def test_a_listing_is_not_looked_through_once_an_opening(found: TakenHistory) -> None:
+    class Fresh(dict[int, int]):
+        looks = 0
+
+        def keys(self) -> Any:
+            self.looks += 1
+            return super().keys()
+
+    looks = []
+    for openings in (2, 20):
+        fresh = Fresh({n * OPENING: 4 for n in range(openings)})
+        settle(found, Listing(openings, 600, frozenset(), fresh, frozenset()))
+        looks.append(fresh.looks)
+    assert looks[0] == looks[1]
 
 
 def test_what_runs_on_a_host_has_the_same_format() -> None:

@@ -47,7 +47,7 @@ def test_lines_below_name_errors_bounds_and_what_expired():
     pulled = Pulled("p", "lake", "t", hosts, total_of(hosts), 2.0)
     assert list(lines(pulled)) == [
         "iad1/n2: not a word for 30 s (run it again)",
-        "more is there on 1 host, beyond --max-bytes: run it again",
+        "more is there on 1 host than one pull takes: run it again",
         "new in lake: 10 records and 1800 readings (2.0 s)",
         "expired before it was pulled: 2 files; pull more often, or keep more",
     ]
