@@ -114,7 +114,8 @@ def _run(options: Options) -> None:
             details = Console(file=file, width=screen.FILE_WIDTH, highlight=False, markup=False)
         show = DemoScreen(details, terminal)
         _introduce(plan, show, story)
-        _start(bed, show, story)
+        with running.announced((), directory=options.directory):
+            _start(bed, show, story)
         stack.enter_context(running.announced(_addresses(bed), directory=options.directory))
         asking.trade(bed, show)
         _open_page(bed, show, story)
