@@ -4,6 +4,7 @@ policy for operators."""
 from agent.client.client import Client
 from agent.client.connection import NoReplyError
 from agent.client.operator import Operator
+from agent.client.other_peers import OtherPeerError
 from agent.client.publishing import PublishError
 from agent.client.subscriptions import Notifications, SubscriptionError, UnknownLoss
 from agent.client.watches import Rounds, WatchError
@@ -13,6 +14,7 @@ __all__ = [
     "NoReplyError",
     "Notifications",
     "Operator",
+    "OtherPeerError",
     "PublishError",
     "Rounds",
     "SubscriptionError",

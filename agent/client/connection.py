@@ -10,11 +10,13 @@ from typing import Generic, Self, TypeVar
 
 import zmq
 
+from agent.client import other_peers
+from agent.client.other_peers import OtherPeerError
 from agent.net.dealer import DEAD_AFTER_MS, KeyedLink
 from agent.net.file_watcher import Watched
 from agent.net.keys import KeyFiles, read_publics, read_secrets
 from agent.wire.base import Message
-from agent.wire.codec import MAX_RESULT_BYTES, Decoder, encode
+from agent.wire.codec import MAX_RESULT_BYTES, Decoder, WireError, encode
 from agent.wire.config import ConfigError
 
 T = TypeVar("T")
@@ -23,6 +25,8 @@ T = TypeVar("T")
 HANDSHAKE_MS = 1_500
 LOOK_S = 1.0
 CONNECT_S = 8.0
+# After this long without the first message it is looked whether a master is there at all.
+FIRST_WORD_MS = 400
 
 
 class NoReplyError(TimeoutError):
@@ -49,6 +53,7 @@ class Connection(Generic[T]):
         self._keys = keys
         self._secrets = None if keys is None else Watched(keys.key, read_secrets)
         self._looked_s = 0.0
+        self._in_doubt = True  # whether a master is there
         self._decoder: Decoder[T] = Decoder(union, MAX_RESULT_BYTES)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         try:
@@ -135,6 +140,7 @@ class Connection(Generic[T]):
                     f"{self._keys.server_keys}; is a master running there, are these its keys, "
                     "and is this key in its allow-list?"
                 )
+            self._look_who_is_there()
             assert self._keyed is not None
             self._keyed.redial()
 
@@ -150,13 +156,21 @@ class Connection(Generic[T]):
 
     def receive_message(self, timeout_ms: float, *, until_cut: bool = False) -> T:
         """The next message; NoReplyError after `timeout_ms`. With `until_cut`, ConnectionCutError
-        as soon as the connection that carried the last message sent is cut."""
+        as soon as the connection that carried the last message sent is cut. OtherPeerError if what
+        is there is not the socket that was meant."""
         give_up_s = time.monotonic() + timeout_ms / 1e3
         while not self._await_event(timeout_ms, give_up_s):
             self._forget_cuts()
             if until_cut:
                 raise ConnectionCutError(f"the connection to {self.address} was cut")
-        message, _codec = self._decoder.decode(self.socket.recv())
+        self._in_doubt = False
+        frame = self.socket.recv()
+        try:
+            message, _codec = self._decoder.decode(frame)
+        except WireError as error:
+            if "`$.type`" in str(error) and (what := other_peers.named_by(frame)):
+                raise OtherPeerError(f"{self.address} is {what}") from None
+            raise
         return message
 
     def _await_event(self, timeout_ms: float, give_up_s: float) -> bool:
@@ -164,13 +178,26 @@ class Connection(Generic[T]):
         poller = zmq.Poller()
         poller.register(self.socket, zmq.POLLIN)
         poller.register(self._cuts, zmq.POLLIN)
-        found = dict(poller.poll(max(0, math.ceil((give_up_s - time.monotonic()) * 1e3))))
+        left_ms = max(0, math.ceil((give_up_s - time.monotonic()) * 1e3))
+        found = {}
+        if self._in_doubt and left_ms > FIRST_WORD_MS:
+            found = dict(poller.poll(FIRST_WORD_MS))
+            if not found:
+                self._look_who_is_there()
+                left_ms = max(0, math.ceil((give_up_s - time.monotonic()) * 1e3))
+        found = found or dict(poller.poll(left_ms))
         if not found:
             raise NoReplyError(
                 f"no reply from {self.address} within {timeout_ms / 1e3:.1f} s; "
                 f"{_doubt(self.address)}"
             )
         return self.socket in found
+
+    def _look_who_is_there(self) -> None:
+        """OtherPeerError if a first look tells that it is no master."""
+        doubted, self._in_doubt = self._in_doubt, False
+        if doubted and (what := other_peers.at(self.address)):
+            raise OtherPeerError(f"{self.address} is {what}")
 
     def _forget_cuts(self) -> None:
         """Read libzmq's disconnect events; if they were never read, libzmq would block."""

@@ -297,6 +297,21 @@ class ClonePlane:
         return self._told.get(topic, "") or self._topics.went(topic)
 
     def _unmet(self, clone: CloneOf, topic: Topic) -> str:
+        """Peers and channels that the clone would use and that are not there, in words."""
+        lines = (self._unknown_peer(clone), self._not_given(clone, topic))
+        return "; ".join(filter(None, lines))
+
+    def _unknown_peer(self, clone: CloneOf) -> str:
+        known = self._tasks.known_nodes
+        devices = [peer.partition("/") for peer in clone.peers]
+        absent = [node for iad, _, node in devices if iad == self._iad and node not in known]
+        if not absent:
+            return ""
+        near = alike(absent[0], known)
+        meant = hint(f"{self._iad}/{near}") if near else ""
+        return f"peer {self._iad}/{absent[0]} is no node that is known here{meant}"
+
+    def _not_given(self, clone: CloneOf, topic: Topic) -> str:
         """Which channels the clone uses that its device does not have; peers' outputs may."""
         hello = self._tasks.node_at(clone.device.partition("/")[2])
         has = tuple(hello.channels) if hello is not None else ()

@@ -42,6 +42,7 @@ from agent.scheduling.watches.events import (
 )
 from agent.scheduling.watches.register import Rooms, key_of
 from agent.scheduling.watches.scheduler import WatchScheduler
+from agent.triggers.contradiction import doubt
 from agent.triggers.language import read_trigger
 from agent.wire.master_config import MasterConfig
 from agent.wire.messages import Answer
@@ -92,6 +93,7 @@ class WatchPlane:
             most_readings_per_s=config.clients.watched_readings_per_s,
             rooms=rooms,
             services=lambda: scheduler.services,
+            doubt_of=lambda trigger: doubt(read_trigger(trigger)),
         )
         # Answers wait for the next turn: handled at once, each of many simultaneous answers would
         # start the next evaluation from within the one before.

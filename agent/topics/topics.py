@@ -48,6 +48,8 @@ from agent.wire.topics import (
 # A thousand clones, and others.
 MAX_TOPICS = 1_280
 MAX_NAMED = 8  # topics in a refusal
+# States of a processor that only an operator ends, or a pause.
+STOPPED = ("disabled", "backing_off")
 
 
 class Topics:
@@ -256,7 +258,9 @@ class Topics:
         if not entry.topic.processor:
             line = f"topic {name} has no processor"
             return [SendReport(peer, TopicReport(id_, ok=False, message=line))]
-        return [EnableProcessor(name), SendReport(peer, TopicReport(id_, ok=True))]
+        state = self._status(entry).state
+        line = "" if state in STOPPED else f"the processor of {name} is {state}: it was not stopped"
+        return [EnableProcessor(name), SendReport(peer, TopicReport(id_, ok=True, message=line))]
 
     def _unknown(self, peer: Peer, id_: str, name: str) -> SendReport:
         if (to := self._moved().get(name)) is not None:

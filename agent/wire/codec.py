@@ -173,7 +173,7 @@ class Decoder(Generic[T]):
             ) from None
 
     def _check_values(self, frame: Frame, codec: bytes, *, bulk: bool) -> None:
-        if bulk and self._bulk and (codec, _type_of(frame, codec)) in self._bulk:
+        if bulk and self._bulk and (codec, type_of(frame, codec)) in self._bulk:
             most = MAX_BULK_VALUES
         else:
             most = MAX_JSON_COMMAS if codec == JSON else MAX_VALUES
@@ -220,7 +220,7 @@ def _has_more(frame: Frame, character: bytes, limit: int) -> bool:
     return False
 
 
-def _type_of(frame: Frame, codec: bytes) -> str:
+def type_of(frame: Frame, codec: bytes) -> str:
     """The type of an undecoded message that begins with it; else empty. O(1)."""
     pattern = _JSON_TYPE if codec == JSON else _PACKED_TYPE
     found = pattern.match(frame, HEADER_BYTES, ID_WITHIN)

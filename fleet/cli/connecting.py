@@ -150,6 +150,11 @@ def of_running(names: str | None, socket: Socket) -> str | None:
         return None
     fleets = running.found()
     if not fleets:
+        if begun := running.starting():
+            text = (
+                f"the {begun[0].called} of {begun[0].folder} is starting; try again when it is up"
+            )
+            raise CommandError(text)
         return None
     found = [_addresses(fleet, names, socket) for fleet in fleets]
     if found[0] is None:

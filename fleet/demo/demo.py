@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 from rich.console import Console
 
+from agent.client import NoReplyError
 from agent.wire.emulation import PROFILES
 from fleet.common import exits
 from fleet.demo import alerts, asking, ending, load, topics
@@ -77,6 +78,11 @@ def run(options: Options) -> int:
     except (RunFolderError, TestbedError) as error:
         sys.stderr.write(f"fleet: {error}\n")  # a process's last output may be several lines
         return exits.FAILED
+    except NoReplyError as error:
+        said = str(error).partition(";")[0]  # its master runs
+        load, cores = os.getloadavg()[0], len(os.sched_getaffinity(0))
+        busy = f"is this machine too busy (load {load:.1f} on {cores} cores)?"
+        return exits.fail(f"{said}: {busy} Logs: {options.directory}", exits.FAILED)
     except OSError as error:
         return exits.fail(str(error), exits.FAILED)
     return exits.DONE
@@ -114,7 +120,8 @@ def _run(options: Options) -> None:
             details = Console(file=file, width=screen.FILE_WIDTH, highlight=False, markup=False)
         show = DemoScreen(details, terminal)
         _introduce(plan, show, story)
-        _start(bed, show, story)
+        with running.announced((), directory=options.directory):
+            _start(bed, show, story)
         stack.enter_context(running.announced(_addresses(bed), directory=options.directory))
         asking.trade(bed, show)
         _open_page(bed, show, story)

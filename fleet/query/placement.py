@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from _core.colocation.model_file import ModelFile
 
 LOOK_S = 0.5
+# A move has only begun when the command ends.
+FOLLOW = "`fleet placement show` tells when it is there"
 SUBSCRIPTION = "home:client/"
 # Masters that have nothing to place tell each other nothing: a look wakes them.
 AWAKE_S = 1.5
@@ -144,7 +146,7 @@ class Asker(Struct, frozen=True):
             line = f"{unit.kind} {unit.name} lives at {where}: ask that master (--iad {where})"
             return exits.fail(line, exits.REFUSED)
         plan = ApplyPlan("move", (PlannedMove(unit, where, target),))
-        return self._change(plan, f"moving {unit.kind} {unit.name} to {target}")
+        return self._change(plan, f"moving {unit.kind} {unit.name} to {target}; {FOLLOW}")
 
     def _move_subscription(self, name: str, target: str) -> int:
         """No price or plan knows a subscription: which masters its client reaches is not known."""
@@ -159,7 +161,7 @@ class Asker(Struct, frozen=True):
         if not report.ok:
             return exits.fail(f"refused: {report.message}", exits.REFUSED)
         if not self.as_json:
-            screen.line(screen.console(), f"moving home {name} to {target}")
+            screen.line(screen.console(), f"moving home {name} to {target}; {FOLLOW}")
         return exits.DONE
 
     def pin(self, text: str, iad: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from agent.client import NoReplyError
+from agent.client import NoReplyError, OtherPeerError
 from agent.wire.base import TIMEOUT_FACTOR, Message
 from agent.wire.codec import HEADER_BYTES, JSON, WireError, encode
 from agent.wire.messages import Answer, Slo
@@ -48,14 +48,32 @@ def fail(error: NoReplyError | ValueError, reply: str, socket: str) -> int:
     """Print why there is no reply; returns the exit status. `reply` describes the expected reply,
     `socket` which of the master's sockets was meant."""
     if isinstance(error, NoReplyError):
-        return exits.fail(f"{error}{_elsewhere(str(error))}", exits.NO_REPLY)
+        return exits.fail(f"{error}{_elsewhere(str(error), socket)}", exits.NO_REPLY)
+    if isinstance(error, OtherPeerError):
+        line = (
+            f"{error}; this goes to a master's {socket} socket{_that_masters(str(error), socket)}."
+        )
+        return exits.fail(f"{line}{_elsewhere(str(error), socket)}", exits.NO_REPLY)
     if isinstance(error, WireError):
         line = f"the reply from {reply} ({error}); is this a master's {socket} socket?"
         return exits.fail(line, exits.NO_REPLY)
     return exits.fail(str(error), exits.USAGE)  # the address, a key file, what does not go together
 
 
-def _elsewhere(said: str) -> str:
+def _that_masters(said: str, socket: str) -> str:
+    """The address that was meant, where another of a master's here was given."""
+    from fleet.query import running
+
+    for each in [each for fleet in running.found() for each in fleet.masters]:
+        given, meant = each.operator, each.master
+        if socket == "operator":
+            given, meant = meant, given
+        if said.startswith(f"{given} "):
+            return f", {meant}"
+    return ""
+
+
+def _elsewhere(said: str, socket: str) -> str:
     """Names the fleet that runs here, if it was not the one asked."""
     from fleet.query import running
 
@@ -65,4 +83,5 @@ def _elsewhere(said: str) -> str:
     ]
     if not fleets or any(name in said for name in sockets):
         return ""
-    return f" A {fleets[0].called} runs here at {fleets[0].address('master')}."
+    there = fleets[0].address("operator" if socket == "operator" else "master")
+    return f" A {fleets[0].called} runs here at {there}."

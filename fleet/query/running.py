@@ -33,8 +33,9 @@ class Addresses(msgspec.Struct, frozen=True):
 
 
 class Running(msgspec.Struct, frozen=True):
-    """A fleet: the process that started it, its masters, of which the first is queried, and the
-    folder in which it was started. `directory` has its files, `runs` says what it was told."""
+    """A fleet: the process that started it, its masters, of which the first is queried (none while
+    it is starting), and the folder in which it was started. `directory` has its files, `runs` says
+    what it was told."""
 
     pid: int
     masters: tuple[Addresses, ...]
@@ -69,7 +70,8 @@ def announced(
     directory: Path | None = None,
     runs: str = "",
 ) -> Iterator[None]:
-    """Context manager: `found` returns these masters, unless the file cannot be written."""
+    """Context manager: `found` returns these masters, unless the file cannot be written; without
+    any, `starting` does."""
     path = _place() / f"{kind}-{os.getpid()}-{secrets.token_hex(4)}.json"
     # The file gets its final name when it is complete and locked, so that readers never see a
     # partial one.
@@ -91,6 +93,15 @@ def announced(
 def found() -> list[Running]:
     """This user's running fleets, the preferred one first: that of this folder, otherwise the one
     that was started first."""
+    return [fleet for fleet in _all() if fleet.masters]
+
+
+def starting() -> list[Running]:
+    """This user's fleets that are starting, in the same order."""
+    return [fleet for fleet in _all() if not fleet.masters]
+
+
+def _all() -> list[Running]:
     here = _here()
     fleets = [fleet for path in _files() if (fleet := _read(path)) is not None]
     return sorted(fleets, key=lambda fleet: fleet.folder != here)
@@ -119,10 +130,9 @@ def _read(path: Path) -> Running | None:
         else:
             return None
         try:
-            running = msgspec.json.decode(file.read(), type=Running)
+            return msgspec.json.decode(file.read(), type=Running)
         except msgspec.DecodeError:
             return None
-    return running if running.masters else None
 
 
 def _tidy() -> None:

@@ -7,7 +7,13 @@ from msgspec import Struct
 from agent.client import NoReplyError, Operator
 from agent.net.keys import KeyFiles
 from agent.wire.listing import did_you_mean
-from agent.wire.operator import CreateService, ListServices, ServiceReport, ServiceRequest
+from agent.wire.operator import (
+    CreateService,
+    DropService,
+    ListServices,
+    ServiceReport,
+    ServiceRequest,
+)
 from fleet.common import exits
 from fleet.query import replies, service_screen
 from fleet.terminal import screen
@@ -37,6 +43,8 @@ class Asker(Struct, frozen=True):
             service_screen.show_list(terminal, report.services)
             return exits.DONE
         service_screen.show_report(terminal, report)
+        if report.ok and isinstance(request, DropService):
+            screen.line(terminal, f"service {request.service} is dropped")
         if not report.ok:
             exits.fail(f"refused: {report.message}", exits.REFUSED)
         return _status(request, report)

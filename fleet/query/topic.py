@@ -123,8 +123,9 @@ class Asker(Struct, frozen=True):
         if not report.ok:
             return exits.fail(f"refused: {report.message}", exits.REFUSED)
         if not self.as_json:
-            # Where a topic has moved, only the forwarding entry was removed.
-            instead = isinstance(request, RemoveTopic) and report.message
+            # Where a topic has moved, only the forwarding entry was removed; a processor that was
+            # not stopped does not start again.
+            instead = isinstance(request, RemoveTopic | EnableTopic) and report.message
             said = f"{done}; {report.message}" if report.message else done
             screen.line(screen.console(), report.message if instead else said)
         return exits.DONE

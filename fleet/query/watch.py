@@ -43,6 +43,8 @@ MAX_ALERTS_SHOWN: Final = 4
 # A round is marked if it arrives this much after it was due; smaller clock differences are
 # harmless.
 LATE_S: Final = 5.0
+# How long a master may take to tell which of the areas there are; it asks no node.
+ABOUT_MS: Final = 1_000.0
 DEFAULT_SLO: Final = Slo(99.0, 500.0)  # as in `Client.watch`
 
 
@@ -106,14 +108,30 @@ class Remarks(Struct):
 def run(options: Options, keys: KeyFiles | Sequence[KeyFiles] | None = None) -> int:
     """Watch until the end, or Ctrl-C; returns the exit status."""
     try:
-        with Client(options.master, keys) as client, _watch(client, options) as rounds:
-            return _show(rounds, options)
+        with Client(options.master, keys) as client:
+            if wrong := _nowhere(client, options):
+                return exits.fail(wrong, exits.USAGE)
+            with _watch(client, options) as rounds:
+                return _show(rounds, options)
     except KeyboardInterrupt:
         return exits.fail("interrupted", exits.INTERRUPTED)
     except WatchError as error:
         return replies.refused(str(error), options.master)
     except (NoReplyError, ValueError) as error:
         return replies.fail(error, f"{options.master} is none to a watch", "public")
+
+
+def _nowhere(client: Client, options: Options) -> str:
+    """That nobody knows any of the areas; empty: somebody may. No round says so before it is
+    due."""
+    if options.resume is not None:
+        return ""
+    answer = client.about(
+        options.areas, service=options.service, timeout_ms=ABOUT_MS, label="fleet watch"
+    )
+    there, wrong = words.apart(answer, options.slo, service=options.service)
+    # Why it is refused, if it is, says the watch's refusal.
+    return "; ".join(wrong) if there is None else ""
 
 
 def _watch(client: Client, options: Options) -> Rounds:

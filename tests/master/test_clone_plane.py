@@ -71,6 +71,7 @@ class Node:
     def __init__(self, *uses):
         self.uses = uses
         self.readings = self
+        self.known_nodes = frozenset({"n1", "n3", "kitchen"})
 
     def node_at(self, name):
         return SimpleNamespace(channels=("humidity", "temperature")) if name == "n1" else None
@@ -85,7 +86,13 @@ class Node:
     [
         ("a/n1", {}, "['co2'] a/n1 gives only ['humidity', 'temperature']"),
         ("a/n2", {}, ""),  # it is not joined: nobody knows
-        ("a/n1", {"peers": ("a/n3",)}, ""),  # perhaps what peers put out has it
+        ("a/n1", {"peers": ("a/n3", "b/n9")}, ""),  # perhaps what peers put out has it
+        (
+            "a/n1",
+            {"peers": ("a/n3", "a/kitchn")},
+            "peer a/kitchn is no node that is known here; did you mean a/kitchen?",
+        ),
+        ("a/n1", {"peers": ("a/zzz",)}, "peer a/zzz is no node that is known here"),
         ("a/n1", {"channels": ("humidity",)}, "['co2'] its readings have only ['humidity']"),
         (
             "a/n1",
@@ -94,7 +101,7 @@ class Node:
         ),
     ],
 )
-def test_channels_that_a_device_does_not_have_are_named(device, fields, says):
+def test_channels_and_peers_that_are_not_there_are_named(device, fields, says):
     reactor, state, others = Reactor(lambda: 1.0), State(None, lambda: 1.0), Others()
     plane = ClonePlane(
         reactor, "a", state, others, others, others, others, others, others,

@@ -59,6 +59,7 @@ class Processors:
 
     def __init__(self):
         self.started, self.fed, self.asked, self.stopped = [], [], 0, []
+        self.state = "ready"
 
     def why_not(self, topic):
         return "" if topic.processor == "count" else f"no processor {topic.processor} here"
@@ -67,7 +68,7 @@ class Processors:
         return topic.parameters.get("channels", ())
 
     def described(self, status):
-        return replace(status, state="ready", waiting=len(self.fed))
+        return replace(status, state=self.state, waiting=len(self.fed))
 
     def start(self, started, tell):
         self.started.append(started)
@@ -454,6 +455,9 @@ def test_what_a_removed_topic_still_had_to_put_out_leaves_its_successor_alone(ri
 def test_a_processor_is_enabled_again(rig):
     rig.operate(CreateTopic("c", COUNT))
     rig.operate(CreateTopic("c", NOTES))
+    told = rig.operate(EnableTopic("e", "counted")).message
+    assert told == "the processor of counted is ready: it was not stopped"
+    rig.processors.state = "disabled"
     assert rig.operate(EnableTopic("e", "counted")) == TopicReport("e", ok=True)
     assert rig.processors.enabled == "counted"
     assert rig.operate(EnableTopic("e", "notes")).message == "topic notes has no processor"

@@ -259,6 +259,14 @@ def test_a_channel_that_no_area_gives_is_told_once():
     assert rig.watch(watch("event", trigger="x", after=1)).message == word
 
 
+def test_a_trigger_that_may_hold_nowhere_is_open_and_told_so():
+    rig = Rig(doubt_of={"hot": "it never is"}.__getitem__)
+    assert rig.watch(watch("event", trigger="hot")) == Watching(
+        "w", "open", 1, "the trigger: it never is"
+    )
+    assert rig.watch(watch(id="v")).message == ""
+
+
 def test_a_channel_that_is_there_and_gives_nothing_for_a_while_is_not_taken_for_misspelt():
     rig = Rig(read_trigger=lambda _: StubTrigger(channels=("co2", "smoke", "light")))
     rig.channels = ("co2", "humidity")

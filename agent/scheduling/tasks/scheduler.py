@@ -214,6 +214,11 @@ class TaskScheduler:
         return frozenset(name for node, _ in covering for name in node.hello.channels)
 
     @property
+    def known_nodes(self) -> frozenset[str]:
+        """The names of all nodes, whatever their state. O(nodes)."""
+        return frozenset(node.name for node in self._nodes)
+
+    @property
     def known_channels(self) -> frozenset[str]:
         """The channels of all nodes, whatever their state. O(nodes)."""
         return frozenset(name for node in self._nodes for name in node.hello.channels)

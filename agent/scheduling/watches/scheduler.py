@@ -82,9 +82,10 @@ class WatchScheduler:
     `capability_of` a service is the one channel that it gives, empty for all; None: it is unknown
     here. `channels_of` areas are those that this IAD's nodes there have, with or without readings
     at the moment; `rooms` is the number of rooms in these areas, and all watches of one client read
-    at most `most_readings_per_s`. `services` are the names of those here. `new_id` returns the ids
-    under which alerts are subscribed to, each once. Every event is O(log watches) and the answers
-    that it sends.
+    at most `most_readings_per_s`. `services` are the names of those here. `doubt_of` a
+    trigger is why it may hold nowhere, in words for its client; empty: it may hold. `new_id`
+    returns the ids under which alerts are subscribed to, each once. Every event is O(log watches)
+    and the answers that it sends.
     """
 
     def __init__(
@@ -98,12 +99,14 @@ class WatchScheduler:
         most_readings_per_s: float = math.inf,
         rooms: Rooms = len,
         services: Callable[[], Iterable[str]] = tuple,
+        doubt_of: Callable[[str], str] = lambda _trigger: "",
         lag_s: float = LAG_S,
         expire_s: float = EXPIRE_S,
     ) -> None:
         self._reader = WatchReader(read_trigger, capability_of, new_id, lag_s, services)
         self._capability_of = capability_of
         self._channels_of = channels_of
+        self._doubt_of = doubt_of
         self._expire_s = expire_s
         self._watches = WatchRegister(most_watches, most_readings_per_s, rooms)
         self._asked: dict[int, tuple[WatchEntry, RoundEntry]] = {}
@@ -205,6 +208,8 @@ class WatchScheduler:
             return refuse(event, f"{'on' if event.watch.on else 'trigger'}: {error}")
         if problem := self._reader.not_given(event.watch, entry.trigger, event.sender):
             return refuse(event, problem)
+        if event.watch.trigger and (word := self._doubt_of(event.watch.trigger)):
+            entry.trouble = f"the trigger: {word}"[:500]
         self._watches.add(entry)
         self._attach(entry, event)
         return [SaveWatch(key, saved), *self._reply_and_go_on(entry, now)]

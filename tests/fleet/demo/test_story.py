@@ -5,8 +5,12 @@ import io
 import pytest
 from rich.console import Console
 
+from agent.client import NoReplyError
 from agent.wire.messages import Answer, Coverage, Missing
+from fleet.common import exits
+from fleet.demo import demo
 from fleet.demo.asking import told
+from fleet.demo.options import Options
 from fleet.demo.story import Story, busy, comparison, verdict
 from fleet.simulation.measures import ClassSummary
 
@@ -73,3 +77,18 @@ def test_lines_are_at_most_80_wide_and_links_are_whole(silent):
         assert "[1/5] Ask" in lines
         assert lines[-1].strip() == link
         assert max(len(line) for line in lines[:-1]) <= 80
+
+
+def test_a_master_that_is_too_slow_is_not_taken_for_none(monkeypatch, tmp_path, capsys):
+    def too_slow(_options):
+        raise NoReplyError("no reply from tcp://h:1 within 2.0 s; is a master running there?")
+
+    monkeypatch.setattr(demo, "_run", too_slow)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    options = Options(tmp_path / "run", 1.0, 1.0, 1, 1, keep=False)
+    assert demo.run(options) == exits.FAILED
+    told = capsys.readouterr().err
+    assert told.startswith(
+        "fleet: no reply from tcp://h:1 within 2.0 s: is this machine too busy ("
+    )
+    assert told.endswith(f"Logs: {tmp_path}/run\n")

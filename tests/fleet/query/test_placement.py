@@ -32,7 +32,7 @@ from agent.wire.placement import (
 from fleet.cli.commands import run
 from fleet.placement.plans import Plan
 from fleet.query import placement_screen
-from fleet.query.placement import Asker, view_of
+from fleet.query.placement import FOLLOW, Asker, view_of
 from fleet.query.placement_picture import sparkline
 from tests.master.push_rig import PushMaster
 
@@ -213,7 +213,7 @@ def test_a_move_names_what_moves_and_where_to(monkeypatch, capsys):
 
     monkeypatch.setattr(Asker, "_ask", ask)
     assert run(["placement", "move", "comfort", "iad2", "--operator", "tcp://127.0.0.1:1"]) == 0
-    assert capsys.readouterr().out == "moving processor comfort to iad2\n"
+    assert capsys.readouterr().out == f"moving processor comfort to iad2; {FOLLOW}\n"
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_a_master_without_others_from_the_commands_point_of_view(tmp_path, capsy
 @pytest.mark.parametrize(
     ("report", "status", "shown"),
     [
-        (MoveReport("move", ok=True), 0, "moving home client/app/log:1 to iad2\n"),
+        (MoveReport("move", ok=True), 0, f"moving home client/app/log:1 to iad2; {FOLLOW}\n"),
         (MoveReport("move", ok=False, message="it lives at iad3; ask there"), 3, ""),
     ],
 )

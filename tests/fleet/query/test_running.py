@@ -41,6 +41,18 @@ def test_a_demo_is_found_while_it_runs():
     assert running.operator_of("tcp://127.0.0.1:3") is None
 
 
+def test_one_that_is_starting_is_not_asked_but_named(capsys):
+    with running.announced(()):
+        assert (running.found(), len(running.starting())) == ([], 1)
+        for command in (["query", "--area", "b1"], ["status"], ["status", "--iad", "iad1"]):
+            assert run(command) == 2
+            told = f"the demo of {Path.cwd()} is starting; try again when it is up"
+            assert capsys.readouterr().err == f"fleet: {told}\n"
+        with running.announced(MASTERS):
+            assert len(running.found()) == 1
+    assert running.starting() == []
+
+
 def test_a_demo_that_was_killed_is_not_found():
     script = (
         "import os\nfrom fleet.query import running\n"

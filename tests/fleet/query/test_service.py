@@ -129,7 +129,8 @@ def test_services_from_the_command_line(tmp_path_factory: pytest.TempPathFactory
         done = run("show", "else")
         assert (done.returncode, done.stdout) == (1, "")
         assert done.stderr == "fleet: no service else here; see fleet service list\n"
-        assert run("drop", "climate").returncode == 0
+        done = run("drop", "climate")
+        assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "service climate is dropped")
         assert run("list").stdout == "no services\n"
 
 

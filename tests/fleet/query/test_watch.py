@@ -127,6 +127,20 @@ def test_a_misspelt_channel_is_said_and_silence_is_no_success(bed: Testbed) -> N
     assert summary == "the trigger never held in 2 rounds"
 
 
+def test_an_area_that_nobody_knows_is_told_before_any_round(bed: Testbed) -> None:
+    for more in (("--every", "1h"), ("--on", "*")):
+        done = watch(bed, "--area", "b1/f9", "--area", f"{ROOM}x", *more)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == f"fleet: no area {ROOM}x; did you mean {ROOM}?; no area b1/f9\n"
+
+
+def test_a_trigger_that_contradicts_itself_is_told_at_once(bed: Testbed) -> None:
+    trigger = "max(temperature) < 20 and temperature > 30"
+    done = watch(bed, "--area", ROOM, "--when", trigger, "--for", "300ms")
+    assert done.returncode == 0
+    assert f"the trigger: {trigger} never hold together" in done.stderr
+
+
 # --- lines --------------------------------------------------------------------------------------
 
 
