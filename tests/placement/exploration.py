@@ -7,6 +7,7 @@ some 0.8 GB and minutes.
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from array import array
@@ -123,6 +124,7 @@ def main() -> None:
         lingers=lingers,
     )
     exploration = Exploration(world.happen(("move", "s")))
+    gc.disable()  # Moments have no cycles: it would look through all of them for nothing.
     try:
         exploration.run()
         end = "all hold"
