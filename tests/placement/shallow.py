@@ -1,4 +1,4 @@
-"""Copies that share all values. The explored worlds make some for each event, so it has to be fast."""
+"""Copies that share all values: the explored worlds make some for each event, so these are fast."""
 
 from __future__ import annotations
 

@@ -24,7 +24,13 @@ WORLDS: dict[str, dict[str, Any]] = {
     "a crash and a partition": {"crashes": 1, "partitions": 1, "slow": "s"},
     "two messages and a crash": {"messages": 2, "crashes": 1, "slow": "t"},
 }
-LONG = {"a crash, a checkpoint", "a crash and a partition", "two messages and a crash"}
+LONG = {
+    "two messages",
+    "a partition, the target's disk slow",
+    "a crash, a checkpoint",
+    "a crash and a partition",
+    "two messages and a crash",
+}
 
 
 class Whole(World):
