@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from fleet.cli.options import SEED, results_folder
+from fleet.cli.options import SEED, results_folder, run_directory
 from fleet.terminal.installing import require
 from lab.options import results_in
 
@@ -88,6 +88,53 @@ def placement_real(lakes: tuple[Path, ...], seed: int, results: Path) -> int:
     return command.run(lakes, results, seed)
 
 
+@click.command(short_help="Find how many topics a real master carries.")
+@click.option(
+    "--share",
+    type=click.FloatRange(0.01, 0.8),
+    default=0.06,
+    show_default=True,
+    help="Of a core, by each topic.",
+)
+@click.option(
+    "--within",
+    "within_ms",
+    type=click.FloatRange(50.0, 10_000.0),
+    default=1_000.0,
+    show_default=True,
+    help="Objective of each topic's 90th percentile, in ms.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(1.0, 3_600.0),
+    default=20.0,
+    show_default=True,
+    help="How long each mix is run.",
+)
+@SEED
+@run_directory("var/placement-capacity")
+@results_folder("placement-capacity.csv and .md go")
+def placement_capacity(
+    share: float,
+    within_ms: float,
+    seconds: float,
+    seed: int,
+    directory: Path,
+    results: Path | None,
+) -> int:
+    """Find how many topics a real master carries: with one queue, and with a worker a topic.
+
+    A master and workers run here; topics whose messages take 5 to 40 ms of CPU time are added until
+    one misses its objective. Takes about 5 minutes; nothing else should run.
+
+    Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+    """
+    from lab.placement.real import capacity
+
+    setting = capacity.Setting(share, within_ms, seconds)
+    return capacity.command(setting, seed, directory, results or directory)
+
+
 @click.command(short_help="Let clones move by themselves between real masters.")
 @click.option(
     "--masters", type=click.IntRange(2, 100), default=12, show_default=True, help="Real masters."
@@ -132,4 +179,11 @@ def placement_flock(
     return command.command(setting, seed, directory, results or directory)
 
 
-COMMANDS = (homes, placement_topics, placement_clones, placement_real, placement_flock)
+COMMANDS = (
+    homes,
+    placement_topics,
+    placement_clones,
+    placement_real,
+    placement_capacity,
+    placement_flock,
+)

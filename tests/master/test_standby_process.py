@@ -258,7 +258,9 @@ def test_a_standby_learns_of_a_clone_what_leaves_anyway_and_no_more(tmp_path):
 
 
 @pytest.mark.long
-def test_a_clone_outlives_the_master_where_it_lives_and_its_device_does_not_notice(masters, device):
+def test_a_clone_outlives_the_master_where_it_lives_and_its_home_reads_the_device_when_it_is_back(
+    masters, device
+):
     def ask(request):
         with Operator(masters["a"].operator) as operator:
             return operator.ask_clone(request, PATIENCE_MS)
@@ -285,16 +287,24 @@ def test_a_clone_outlives_the_master_where_it_lives_and_its_device_does_not_noti
         topics = masters.ask(iad, ListTopics("l")).topics
         return next((each.standby for each in topics if each.topic.name == name), "")
 
-    at = wait_until(
-        lambda: [iad for iad in IADS if name in masters.topics(iad)], lambda at: len(at) == 1
-    )[0]
+    def where():
+        return [iad for iad in IADS if name in masters.topics(iad)]
+
+    def dies(iad):
+        other = wait_until(lambda: standby(iad), lambda other: other in set(IADS) - {iad})
+        goes_on()
+        masters[iad].stop(signal.SIGKILL)
+        wait_until(lambda: name in masters.topics(other), bool)
+        return other
+
+    (at,) = wait_until(where, lambda at: len(at) == 1)
     if at == "a":
         masters.move(name, "a", "b")
-        at = "b"
-    other = wait_until(lambda: standby(at), lambda other: other in set(IADS) - {at})
+    # Nothing else is there than its home, which takes it over.
+    assert dies("b") == "a"
     goes_on()
-    masters[at].stop(signal.SIGKILL)
-    wait_until(lambda: name in masters.topics(other), bool)
-    if at == "s":  # It is between the others.
-        AgentProcess.start(masters[at])
+    AgentProcess.start(masters["b"])
+    # Its home dies where it lives: nobody reads the device until that is back.
+    assert dies("a") == "b"
+    AgentProcess.start(masters["a"])
     goes_on()

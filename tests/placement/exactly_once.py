@@ -12,7 +12,7 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from agent.alerts.dedup_window import DedupWindow, Taken
+from agent.alerts.dedup_window import Taken
 from agent.placement.handover import Checkpoint, Output
 
 # Histories of publishers that are remembered. Beyond, the one that was silent for longest goes, and
@@ -20,57 +20,61 @@ from agent.placement.handover import Checkpoint, Output
 MAX_HISTORIES = 4_096
 
 
-class Seen:
-    """The last message of each history: it is known, and so are all before it."""
+Seen = dict[str, Taken]  # of each history up to which message, the latest heard of last; immutable
 
-    def __init__(self, taken: dict[str, Taken]) -> None:
-        self._window: DedupWindow[str] = DedupWindow(MAX_HISTORIES)
-        for history, each in taken.items():
-            self._window.restore(history, each)
 
-    def add(self, history: str, sequence: int) -> bool:
-        """Whether the message is new. O(histories)."""
-        new = not self._window.knows(history, sequence)
-        self._window.take(history, (), sequence + 1)
-        return new
+def knows(seen: Seen, history: str, sequence: int) -> bool:
+    """Whether the message is known: the last of its history is, and so are all before it."""
+    return history in seen and sequence < seen[history].mark
 
-    def all(self) -> dict[str, Taken]:
-        """To begin from later, the most recently used history last. O(histories)."""
-        return self._window.all()
+
+def with_message(seen: Seen, history: str, sequence: int) -> Seen:
+    """What is known with this message. O(histories)."""
+    new = dict(seen)
+    last = new.pop(history, Taken())
+    new[history] = Taken(max(last.mark, sequence + 1))
+    if len(new) > MAX_HISTORIES:
+        del new[next(iter(new))]
+    return new
 
 
 class Processed:
-    """At the unit: which messages its state has, and which outputs are not acknowledged."""
+    """At the unit: which messages its state has, and which outputs are not acknowledged. All
+    attributes are immutable values."""
+
+    __slots__ = ("epoch", "outputs", "position", "seen")
 
     def __init__(self, epoch: int, checkpoint: Checkpoint) -> None:
         """O(histories + outputs)."""
         self.epoch = epoch
-        self._seen = Seen(checkpoint.taken)
-        self.outputs = [
+        self.seen = checkpoint.taken
+        self.outputs = tuple(
             replace(output, epoch=epoch, position=position)
             for position, output in enumerate(checkpoint.outputs, 1)
-        ]
-        self._position = len(self.outputs)
+        )
+        self.position = len(self.outputs)
 
     def take(self, history: str, sequence: int) -> bool:
-        """Whether the message is new."""
-        return self._seen.add(history, sequence)
+        """Whether the message is new. O(histories)."""
+        new = not knows(self.seen, history, sequence)
+        self.seen = with_message(self.seen, history, sequence)
+        return new
 
     def emit(self, history: str, sequence: int, body: bytes) -> Output:
-        """The output that this message causes, to be sent at once. O(1)."""
-        self._position += 1
-        output = Output(self.epoch, self._position, history, sequence, body)
-        self.outputs.append(output)
+        """The output that this message causes, to be sent at once. O(outputs)."""
+        self.position += 1
+        output = Output(self.epoch, self.position, history, sequence, body)
+        self.outputs = (*self.outputs, output)
         return output
 
     def acknowledged(self, epoch: int, position: int) -> None:
         """Every subscriber's master has the outputs of this epoch up to this position."""
         if epoch == self.epoch:
-            self.outputs = [output for output in self.outputs if output.position > position]
+            self.outputs = tuple(each for each in self.outputs if each.position > position)
 
     def checkpoint(self, state: bytes) -> Checkpoint:
-        """All of it, with the state after the last message. O(histories + outputs)."""
-        return Checkpoint(state, self._seen.all(), tuple(self.outputs))
+        """All of it, with the state after the last message. O(1)."""
+        return Checkpoint(state, self.seen, self.outputs)
 
 
 class Received(Struct, frozen=True, array_like=True):
@@ -82,12 +86,15 @@ class Received(Struct, frozen=True, array_like=True):
 
 
 class Subscribed:
-    """At a subscriber's master: the fence, and which outputs it has."""
+    """At a subscriber's master: the fence, and which outputs it has. All attributes are immutable
+    values."""
+
+    __slots__ = ("epoch", "position", "seen")
 
     def __init__(self, received: Received) -> None:
         self.epoch = received.epoch
         self.position = received.position
-        self._seen = Seen(received.taken)
+        self.seen = received.taken
 
     def fence(self, epoch: int) -> bool:
         """A unit works in this epoch; whether it is the latest known. Earlier ones are over."""
@@ -101,8 +108,10 @@ class Subscribed:
         if not self.fence(output.epoch) or output.position != self.position + 1:
             return False
         self.position = output.position
-        return self._seen.add(output.history, output.sequence)
+        new = not knows(self.seen, output.history, output.sequence)
+        self.seen = with_message(self.seen, output.history, output.sequence)
+        return new
 
     def received(self) -> Received:
-        """What goes on disk. O(histories)."""
-        return Received(self.epoch, self.position, self._seen.all())
+        """What goes on disk. O(1)."""
+        return Received(self.epoch, self.position, self.seen)

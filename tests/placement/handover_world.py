@@ -41,17 +41,20 @@ from agent.placement.handover import (
     Write,
     Written,
 )
-from agent.placement.handover_source import Source
 from agent.placement.handover_target import Target
 from agent.placement.holder import Holder
 from agent.placement.world import Unit
-from tests.placement.exactly_once import Processed, Received, Seen, Subscribed
+from tests.placement.exactly_once import Processed, Received, Subscribed
+from tests.placement.handover_moment import canonical
+from tests.placement.shallow import shallow
 
 UNIT = Unit("processor", "comfort")
 # Patience may end at any time, and `Took` be repeated: only the two ends of a lease have an order.
 TIMING = Timing(lease_s=1.0, patience_s=0.0, again_s=0.0)
 NAMES = ("s", "t")
 HISTORY = "p"
+# What subscribers see: each message's output is the unit's state, all messages up to it.
+EXPECTED = tuple(b"123456789"[:n] for n in range(1, 10))
 
 Event = tuple[Any, ...]
 
@@ -77,6 +80,7 @@ class Node:
         "held",
         "holder",
         "kept",
+        "key",
         "paused",
         "processed",
         "saved",
@@ -96,106 +100,17 @@ class Node:
         self.disk: Record | None = None
         self.kept = Checkpoint()
         self.writes: tuple[Write | Save, ...] = ()
+        self.key: Any = None  # `handover_moment` remembers it here
 
     def copy(self) -> Node:
-        new = Node.__new__(Node)
-        for name in Node.__slots__:
-            setattr(new, name, getattr(self, name))
-        new.holder = _shallow(self.holder)
+        new: Node = shallow(self)
+        new.key = None
+        new.holder = shallow(self.holder)
         if self.holder.machine is not None:
-            new.holder.machine = _shallow(self.holder.machine)
+            new.holder.machine = shallow(self.holder.machine)
         if self.processed is not None:
-            new.processed = _copied(self.processed)
+            new.processed = shallow(self.processed)
         return new
-
-    def key(self, now: float) -> Any:
-        """What tells it from others, with times from now on."""
-        holder, processed = self.holder, self.processed
-        return (
-            self.up,
-            self.disk and (self.disk.epoch, self.disk.standing),
-            # What a master that has no part in the unit any more keeps makes no difference.
-            _checkpoint(self.kept) if self.disk and self.disk.standing != "released" else None,
-            tuple(
-                (each.record, each.checkpoint and _checkpoint(each.checkpoint))
-                if isinstance(each, Write)
-                else (each.epoch, _checkpoint(each.checkpoint))
-                for each in self.writes
-            ),
-            self.state,
-            self.held,
-            self.paused,
-            self.saved,
-            None
-            if processed is None
-            else (
-                processed.epoch,
-                processed._position,
-                _window(processed),
-                *processed.outputs,
-            ),
-            holder.record and (holder.record.epoch, holder.record.standing),
-            holder.epoch,
-            holder.starting,
-            _machine(holder.machine, now),
-        )
-
-
-def _shallow(one: Any) -> Any:
-    new = object.__new__(type(one))
-    for kind in type(one).__mro__:
-        for name in getattr(kind, "__slots__", ()):
-            setattr(new, name, getattr(one, name))
-    return new
-
-
-def _copied(one: Processed) -> Processed:
-    new = Processed.__new__(Processed)
-    new.epoch, new._position, new.outputs = one.epoch, one._position, list(one.outputs)
-    new._seen = Seen(one._seen.all())
-    return new
-
-
-def _window(one: Processed | Subscribed) -> Any:
-    return one._seen.all().get(HISTORY)
-
-
-def _checkpoint(one: Checkpoint) -> Any:
-    taken = one.taken.get(HISTORY)
-    return (one.state, one.outputs, taken)
-
-
-def _message(one: Any) -> Any:
-    checkpoint = getattr(one, "checkpoint", None)
-    if checkpoint is None:
-        return one
-    return (type(one), one.attempt, getattr(one, "epoch", 0), _checkpoint(checkpoint))
-
-
-def _machine(one: Source | Target | None, now: float) -> Any:
-    if one is None:
-        return None
-    if isinstance(one, Source):
-        return (
-            "source",
-            one.state,
-            one.epoch,
-            one.attempt,
-            max(0.0, round(one.deadline - now, 3)),
-            one.offering,
-            one.paused,
-            bool(one.reason),
-        )
-    return (
-        "target",
-        one.state,
-        one.epoch,
-        one.attempt,
-        max(0.0, one.deadline - now),
-        max(0.0, one.again - now),
-        one.void,
-        None if one.checkpoint is None else _checkpoint(one.checkpoint),
-    )
 
 
 class World:
@@ -236,7 +151,7 @@ class World:
         self.check()
 
     def copy(self) -> World:
-        new = World.__new__(World)
+        new = object.__new__(type(self))
         new.__dict__.update(self.__dict__)
         new.nodes = dict(self.nodes)
         new.links = dict(self.links)
@@ -248,24 +163,8 @@ class World:
         return self.nodes[name]
 
     def key(self) -> Any:
-        """What tells this moment from others."""
-        return (
-            tuple(node.key(self.now) for node in self.nodes.values()),
-            tuple(tuple(map(_message, messages)) for messages in self.links.values()),
-            self.cut,
-            self.crashes,
-            self.partitions,
-            self.moves,
-            self.saves,
-            self.mark,
-            self.given,
-            self.published,
-            self.route,
-            self.inbox,
-            self.subscribed.epoch,
-            self.subscribed.position,
-            _window(self.subscribed),
-        )
+        """What tells this moment from those of another future."""
+        return canonical(self)
 
     def machines(self) -> Iterator[tuple[str, str]]:
         """(side, state) of the handovers under way."""
@@ -389,7 +288,7 @@ class World:
     def _reach_third(self, name: str, message: Any) -> None:
         """An announcement, output or settlement arrives at the publisher and subscriber."""
         if isinstance(message, Output):
-            self.subscribed = _copied_subscribed(self.subscribed)
+            self.subscribed = shallow(self.subscribed)
             if self.subscribed.accept(message):
                 self.inbox = (*self.inbox, message.body)
             if self.nodes[name].processed is not None:
@@ -398,7 +297,7 @@ class World:
             return
         epoch = message
         if epoch >= self.route[1]:
-            self.subscribed = _copied_subscribed(self.subscribed)
+            self.subscribed = shallow(self.subscribed)
             self.subscribed.fence(epoch)
             self.route = (name, epoch)
             published, self.given = self.published, self.mark
@@ -557,11 +456,10 @@ class World:
 
     def check(self) -> None:
         """The invariants of every moment; Broken says which one does not hold."""
-        expected = tuple(b"123456789"[: n + 1] for n in range(len(self.inbox)))
-        if self.inbox != expected:
+        if self.inbox != EXPECTED[: len(self.inbox)]:
             raise Broken(f"subscribers see {self.inbox}")
         for node in self.nodes.values():
-            if not b"123456789".startswith(node.state):
+            if not EXPECTED[-1].startswith(node.state):
                 raise Broken(f"the state has {node.state!r}")
         working = [
             name
@@ -588,12 +486,6 @@ class World:
 def _end(holder: Holder) -> float:
     """When patience or the lease ends: it does so whether a timer is set for it or not."""
     return inf if holder.machine is None else holder.machine.deadline
-
-
-def _copied_subscribed(one: Subscribed) -> Subscribed:
-    new = Subscribed(Received(one.epoch, one.position))
-    new._seen = Seen(one._seen.all())
-    return new
 
 
 def _written(node: Node, done: Write | Save) -> None:

@@ -20,18 +20,15 @@ from agent.placement.handover import Checkpoint, Output, Work
 from agent.placement.member_lease import LeaseTiming, MemberLease, Terms
 from agent.placement.primary import Primary
 from agent.placement.standby import Standby
+from tests.placement import handover_moment as moment
 from tests.placement.exactly_once import Processed, Received, Subscribed
 from tests.placement.handover_world import (
     HISTORY,
     UNIT,
     Broken,
     Event,
-    _checkpoint,
-    _copied,
-    _copied_subscribed,
-    _shallow,
-    _window,
 )
+from tests.placement.shallow import shallow
 
 NAMES = ("m", "s", "x")
 TIMING = LeaseTiming(lease_s=1.0, every_s=0.0)
@@ -85,18 +82,18 @@ class Node:
         self.writes: tuple[Pending, ...] = ()
 
     def copy(self) -> Node:
-        new: Node = _shallow(self)
-        new.lease = _shallow(self.lease)
+        new: Node = shallow(self)
+        new.lease = shallow(self.lease)
         for name in ("granted", "until"):
             setattr(new.lease, name, dict(getattr(self.lease, name)))
         new.lease.said = {each: dict(said) for each, said in self.lease.said.items()}
         new.lease.asked = dict(self.lease.asked)
         if self.primary is not None:
-            new.primary = _shallow(self.primary)
+            new.primary = shallow(self.primary)
         if self.standby is not None:
-            new.standby = _shallow(self.standby)
+            new.standby = shallow(self.standby)
         if self.processed is not None:
-            new.processed = _copied(self.processed)
+            new.processed = shallow(self.processed)
         return new
 
     def held(self, now: float) -> int | None:
@@ -114,8 +111,8 @@ class Node:
     def key(self, now: float, name: str) -> Any:
         """What tells it from others, with times from now on."""
         if not self.up:
-            return (self.gone, _terms(self.terms), self.role, _checkpoint(self.kept))
-        each, processed = self.lease, self.processed
+            return (self.gone, _terms(self.terms), self.role, moment.checkpoint(self.kept))
+        each = self.lease
         return (
             self.life,
             _terms(each.terms),
@@ -126,12 +123,11 @@ class Node:
             tuple(sorted(each.said.get("m", {}).items())),
             _terms(self.terms),
             self.role,
-            _checkpoint(self.kept),
+            moment.checkpoint(self.kept),
             tuple(_pending(one) for one in self.writes),
             self.state,
             self.saved,
-            processed
-            and (processed.epoch, processed._position, _window(processed), *processed.outputs),
+            moment.processed(self.processed),
             self.primary and _primary(self.primary),
             self.standby and _standby(self.standby),
         )
@@ -144,22 +140,22 @@ def _terms(one: Terms) -> Any:
 def _pending(one: Pending) -> Any:
     match one:
         case Save():
-            return _checkpoint(one.checkpoint)
+            return moment.checkpoint(one.checkpoint)
         case lease.Keep():
             return _terms(one.terms)
         case t.Write():
-            return one.role, one.checkpoint and _checkpoint(one.checkpoint)
+            return one.role, one.checkpoint and moment.checkpoint(one.checkpoint)
 
 
 def _primary(one: Primary) -> Any:
     return (
         one.state, one.term, one.epoch, one.started, one.asked, one.safe, one.complete,
-        _checkpoint(one.checkpoint),
+        moment.checkpoint(one.checkpoint),
     )  # fmt: skip
 
 
 def _standby(one: Standby) -> Any:
-    return one.state, one.term, one.epoch, one.writing, _checkpoint(one.checkpoint)
+    return one.state, one.term, one.epoch, one.writing, moment.checkpoint(one.checkpoint)
 
 
 def _message(one: Any, now: float, latest: int) -> Any:
@@ -167,7 +163,7 @@ def _message(one: Any, now: float, latest: int) -> Any:
     match one:
         case t.Update():
             return ("update", one.term, one.epoch, one.number == latest, one.complete,
-                    _checkpoint(one.checkpoint))  # fmt: skip
+                    moment.checkpoint(one.checkpoint))  # fmt: skip
         case t.Kept() | t.Dismiss() | t.Dismissed():
             return (type(one).__name__, one.term, one.number == latest)
         case lease.Renew() | lease.Granted():
@@ -250,7 +246,7 @@ class World:
             ),
             self.cut, self.crashes, self.partitions, self.saves, self.dismisses, self.lapses,
             tuple(self.marks.values()), self.given, self.published, self.route, self.inbox,
-            self.subscribed.epoch, self.subscribed.position, _window(self.subscribed),
+            self.subscribed.epoch, self.subscribed.position, *self.subscribed.seen.items(),
         )  # fmt: skip
 
     def machines(self) -> Iterator[tuple[str, str]]:
@@ -393,7 +389,7 @@ class World:
 
     def _reach_fourth(self, name: str, message: Any) -> None:
         """An announcement or output arrives at the publisher and subscriber."""
-        self.subscribed = _copied_subscribed(self.subscribed)
+        self.subscribed = shallow(self.subscribed)
         if isinstance(message, Output):
             if self.subscribed.accept(message):
                 self.inbox = (*self.inbox, message.body)

@@ -262,7 +262,7 @@ def test_outputs_are_numbered_anew_in_each_epoch_and_taken_once() -> None:
     second.acknowledged(1, 2)
     assert len(second.outputs) == 2
     second.acknowledged(2, 2)
-    assert second.outputs == []
+    assert second.outputs == ()
 
 
 def test_any_number_of_messages_may_be_unsettled() -> None:

@@ -19,7 +19,15 @@ from msgspec import Struct
 
 from agent.client import Client, NoReplyError, Operator
 from agent.wire.messages import Slo
-from agent.wire.topics import CreateTopic, ListTopics, Publish, RemoveTopic, Topic, TopicRequest
+from agent.wire.topics import (
+    CreateTopic,
+    ListTopics,
+    Publish,
+    RemoveTopic,
+    Topic,
+    TopicRequest,
+    TopicStatus,
+)
 from fleet.placement.campaign import busy
 from fleet.placement.campaign.cases import Case, arrivals, cases
 from fleet.testbed import processes
@@ -92,7 +100,7 @@ def measure(
     workers = max(extent.sizes) if worker_a_topic else 0
     with (
         run_folder(folder) as place,
-        _master(place, workers, extent.interval_s) as (public, asked, processes_of_ours),
+        running_master(place, workers, extent.interval_s) as (public, asked, processes_of_ours),
         Client(public) as client,
         Operator(asked) as operator,
     ):
@@ -139,21 +147,38 @@ def _run(
     client: Client, operator: Operator, number: int, case: Case, interval_s: float, draw: Random
 ) -> str:
     """One configuration; what it was, in words."""
-    names = [f"run{number}-{place}" for place in range(len(case))]
-    for name, load in zip(names, case, strict=True):
-        topic = Topic(name, processor=busy.NAME, parameters={"cpu_ms": load.cpu_ms}, slo=OBJECTIVE)
-        _ask(operator, CreateTopic("create", topic))
-    late = _publish(client, names, case, INTERVALS * interval_s + LONGER_S, draw)
-    statuses = {each.topic.name: each for each in operator.ask_topic(ListTopics("l")).topics}
-    waits = sum(statuses[name].waiting for name in names)
-    for name in names:
-        _ask(operator, RemoveTopic("remove", name))
-    got = [statuses[name].latency_ms for name in names]
-    told = ", ".join("–" if each is None else f"{each:.0f}" for each in got)
+    statuses, late_s = publish_to(
+        client, operator, f"run{number}", case, INTERVALS * interval_s + LONGER_S, draw
+    )
+    told = ", ".join(
+        "–" if each.latency_ms is None else f"{each.latency_ms:.0f}" for each in statuses
+    )
     text = f"{len(case)} topics, load {sum(load.cores for load in case):.2f}, p90 {told} ms"
-    if waits:
+    if waits := sum(each.waiting for each in statuses):
         text += f", {waits} waiting"
-    return text + (f", publisher up to {late * 1e3:.0f} ms late" if late > 0.05 else "")
+    return text + (f", publisher up to {late_s * 1e3:.0f} ms late" if late_s > 0.05 else "")
+
+
+def publish_to(
+    client: Client,
+    operator: Operator,
+    name: str,
+    case: Case,
+    seconds: float,
+    draw: Random,
+    objective: Slo = OBJECTIVE,
+) -> tuple[list[TopicStatus], float]:
+    """Make the topics of a configuration, publish to them for so long, and remove them: how each
+    did, when the last message was sent, and by how many seconds the publisher was late at most."""
+    names = [f"{name}-{place}" for place in range(len(case))]
+    for each, load in zip(names, case, strict=True):
+        topic = Topic(each, processor=busy.NAME, parameters={"cpu_ms": load.cpu_ms}, slo=objective)
+        _ask(operator, CreateTopic("create", topic))
+    late_s = _publish(client, names, case, seconds, draw)
+    statuses = {each.topic.name: each for each in operator.ask_topic(ListTopics("l")).topics}
+    for each in names:
+        _ask(operator, RemoveTopic("remove", each))
+    return [statuses[each] for each in names], late_s
 
 
 def _ask(operator: Operator, request: TopicRequest) -> None:
@@ -176,10 +201,11 @@ def _publish(client: Client, names: list[str], case: Case, seconds: float, draw:
 
 
 @contextmanager
-def _master(
+def running_master(
     place: Path, workers: int, interval_s: float
 ) -> Iterator[tuple[str, str, psutil.Process]]:
-    """A master in a folder of its own; its public and its operator's address, and its process."""
+    """A master in a folder of its own; its public and its operator's address, and its process. With
+    as many `workers` as topics each topic has its own; 0: one a core."""
     known = busy.install(place / "processor")
     public, operator = (f"{HOST}:{port}" for port in free_ports(2))
     folder = place / IAD
