@@ -20,7 +20,7 @@ TAKEN_BYTES: Final = 1 << 18
 SLICE_S: Final = 0.0003
 # Limit on one sender's waiting requests: some ten thousand small queries, or four of the largest.
 MAX_WAITING_OF_ONE: Final = 4 << 20
-# Limit on all; beyond it requests wait at their senders.
+# Limit on all; beyond it requests wait in libzmq, where the intake bounds them.
 MAX_WAITING: Final = 16 << 20
 TOO_MANY: Final = "too many requests of yours wait here: let answers come before you ask more"
 

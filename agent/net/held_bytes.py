@@ -1,4 +1,4 @@
-"""Accounts for the bytes that connections hold: received, but part of no complete message yet.
+"""Accounts for the bytes that connections hold: received, but not taken as a complete message yet.
 Pure: counts and times are arguments.
 """
 
@@ -7,11 +7,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-# What the connections of a socket may hold together, and one alone. The largest message has 1 MiB,
-# and the complete messages waiting do not exceed what one connection may hold (OPEN_WAITING in
-# agent/net/router.py).
-MAX_HELD_BYTES: Final = 24 << 20
-MAX_HELD_BY_ONE_BYTES: Final = 8 << 20
+# What the connections of a socket may hold together, and one alone. The largest message has 1 MiB.
+# Another master may send thirty of these while the event loop is busy: what policing lets through
+# at once (BURST_BYTES in agent/net/policing.py).
+MAX_HELD_BYTES: Final = 48 << 20
+MAX_HELD_BY_ONE_BYTES: Final = 32 << 20
+# The same of small answers that connections do not read.
+MAX_UNREAD_BYTES: Final = 24 << 20
+MAX_UNREAD_BY_ONE_BYTES: Final = 8 << 20
+# An empty message comes in two bytes and takes 64. Once the process has grown by so much more than
+# connections hold, they may hold only that share.
+AMPLIFIED_BYTES: Final = 32 << 20
+AMPLIFICATION: Final = 32
+# What takes at most half of that growth is little.
+LITTLE_HELD_BYTES: Final = AMPLIFIED_BYTES // 2 // AMPLIFICATION
 # Less than this on a connection that completes messages is frame headers and heartbeats.
 SMALL_BYTES: Final = 1 << 16
 # Upper bounds on heartbeats per second, and on one heartbeat: with keys, some forty bytes every two
@@ -20,7 +29,15 @@ HEARTBEATS_BYTES_PER_S: Final = 64
 # Bytes arriving as slowly as heartbeats count as held once the process grew by this much since the
 # connection last completed a message. Otherwise the heartbeats of five days would exceed the limit
 # of one connection, and those of one day on many links that of a socket.
-GROWN_MEANWHILE_BYTES: Final = MAX_HELD_BYTES
+GROWN_MEANWHILE_BYTES: Final = 24 << 20
+
+
+class Held(NamedTuple):
+    """Bytes of a connection in this process: what it sent and nobody took yet, and small answers
+    that it does not read."""
+
+    untaken: int
+    unread: int
 
 
 class Cut(NamedTuple):
@@ -30,11 +47,35 @@ class Cut(NamedTuple):
     held: int
 
 
-def excess(
-    held: Mapping[int, int],
-    most_of_one: int = MAX_HELD_BY_ONE_BYTES,
-    most: int = MAX_HELD_BYTES,
-) -> list[Cut]:
+class Bounds:
+    """Decides which connections hold too much; `resident` is the memory of the process."""
+
+    def __init__(self, resident: int) -> None:
+        # The memory when connections last held little.
+        self._before = resident
+
+    def little_is_held(self, untaken: int, resident: int) -> None:
+        """Connections together held so much just now: if that is little, what the process has grown
+        by is not theirs."""
+        if untaken <= LITTLE_HELD_BYTES:
+            self._before = resident
+        self._before = min(self._before, resident)
+
+    def beyond(self, held: Mapping[int, Held], resident: int) -> tuple[list[Cut], list[Cut]]:
+        """The connections to cut for what they sent, and those for what they do not read."""
+        untaken = {fd: each.untaken for fd, each in held.items()}
+        unread = {fd: each.unread for fd, each in held.items()}
+        theirs = sum(untaken.values()) + sum(unread.values())
+        amplified = resident > self._before + theirs + AMPLIFIED_BYTES
+        share = AMPLIFICATION if amplified else 1
+        self.little_is_held(sum(untaken.values()), resident)
+        return (
+            excess(untaken, MAX_HELD_BY_ONE_BYTES // share, MAX_HELD_BYTES // share),
+            excess(unread, MAX_UNREAD_BY_ONE_BYTES, MAX_UNREAD_BYTES),
+        )
+
+
+def excess(held: Mapping[int, int], most_of_one: int, most: int) -> list[Cut]:
     """The connections to cut, given the bytes that each holds: all above the limit of one, then the
     largest until the rest is within the total. O(n log n) if anything is cut."""
     cut = [Cut(fd, size) for fd, size in held.items() if size > most_of_one]

@@ -1,9 +1,10 @@
-"""Intake guard: bounds the memory of incomplete messages, and the number of connections.
+"""Intake guard: bounds the memory of messages that nobody took yet, and the number of connections.
 
-libzmq bounds one frame (`MAXMSGSIZE`) and the number of waiting messages, but it keeps all frames
-of a message until the last, and allocates a partially received frame at full size. A thread
-therefore compares the bytes that the kernel received on each connection with those that the process
-took as complete messages, and cuts the connections that hold most if the difference is too large.
+libzmq bounds one frame (`MAXMSGSIZE`), but not what waits (RCVHWM in agent/net/router.py says why):
+complete messages, all frames of one until the last, a partially received frame at full size. A
+thread therefore compares the bytes that the kernel received on each connection with those that the
+process took as complete messages, and cuts the connections that hold most if the difference is too
+large.
 It is a separate thread because libzmq keeps reading while the process's event loop is busy.
 Small answers that a connection does not read count as held by it, too (`agent/net/unsent.py`).
 
@@ -32,8 +33,17 @@ from typing import Final, TypeVar
 
 import zmq
 
-from agent.net.held_bytes import MAX_HELD_BY_ONE_BYTES, MAX_HELD_BYTES, ByteAccounting, excess
-from agent.net.policing import RATE_BYTES_PER_S, Passing, Policer, let_pass
+from agent.net.held_bytes import (
+    MAX_HELD_BY_ONE_BYTES,
+    MAX_HELD_BYTES,
+    MAX_UNREAD_BY_ONE_BYTES,
+    MAX_UNREAD_BYTES,
+    Bounds,
+    ByteAccounting,
+    Held,
+)
+from agent.net.policing import RATE_BYTES_PER_S, Policer
+from agent.net.socket_filters import Passing, let_pass
 from agent.net.unsent import SmallUnsent
 from agent.runtime.rate_limited_lines import RateLimitedLines
 
@@ -152,9 +162,10 @@ class Intake:
         resident = self.resident
         self._trimmer = Trimmer(resident, clock())
         self._looked_at = resident
+        self._bounds = Bounds(resident)
         # Connections not checked yet in this interval, and what those checked hold.
         self._unchecked: list[int] = []
-        self._found = 0
+        self._found = Held(0, 0)
         self._stepped_s = clock()
         self._monitor = router.get_monitor_socket(WATCHED)
         self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
@@ -273,34 +284,37 @@ class Intake:
         share = min(1.0, (now - self._stepped_s) / LOOK_AT_ALL_S)
         self._stepped_s = now
         if not self._unchecked:
-            self._unchecked, self._found = list(self._hosts), 0
+            self._bounds.little_is_held(self._found.untaken, resident)
+            self._unchecked, self._found = list(self._hosts), Held(0, 0)
             self._looked_at = resident
             self._lines.tell_rest()
-        largest = 0
+        suspicious = False
         for _ in range(min(len(self._unchecked), math.ceil(share * len(self._hosts)))):
             fd = self._unchecked.pop()
             if fd in self._hosts:
-                held = sum(self._held(fd, now, resident))
-                self._found += held
-                largest = max(largest, held)
-        return largest > MAX_HELD_BY_ONE_BYTES or self._found > MAX_HELD_BYTES
+                untaken, unread = self._held(fd, now, resident)
+                self._found = Held(self._found.untaken + untaken, self._found.unread + unread)
+                suspicious |= untaken > MAX_HELD_BY_ONE_BYTES or unread > MAX_UNREAD_BY_ONE_BYTES
+        untaken, unread = self._found
+        return suspicious or untaken > MAX_HELD_BYTES or unread > MAX_UNREAD_BYTES
 
     def _look_at_all(self, now: float, resident: int) -> None:
         self._looked_at = resident
         self._unchecked = []
         held = {fd: self._held(fd, now, resident) for fd in self._hosts}
-        for fd, size in excess({fd: sum(parts) for fd, parts in held.items()}):
-            host, (unfinished, unread) = self._hosts[fd], held[fd]
-            self._cut(fd, abort=True)
-            if unread > unfinished:
-                self._lines.tell(
-                    f"closed connections of {host}: answers of {unread >> 10} KiB that are not read"
-                )
-            else:
-                self._lines.tell(
-                    f"closed connections of {host}: unfinished messages of {size >> 10} KiB, "
-                    "or more than is served"
-                )
+        for cuts, what in zip(
+            self._bounds.beyond(held, resident),
+            (
+                "unfinished messages of {} KiB, or more than is served",
+                "answers of {} KiB that are not read",
+            ),
+            strict=True,
+        ):
+            for fd, size in cuts:
+                host = self._hosts.get(fd)
+                if host is not None:
+                    self._cut(fd, abort=True)
+                    self._lines.tell(f"closed connections of {host}: {what.format(size >> 10)}")
 
     def _police(self, now: float) -> None:
         """Hold up the connections that sent too much, and let others go on."""
@@ -317,15 +331,14 @@ class Intake:
         except OSError:
             pass  # closed in the meantime
 
-    def _held(self, fd: int, now: float, resident: int) -> tuple[int, int]:
-        """Bytes held of what a connection sent, and of small answers that it does not read."""
+    def _held(self, fd: int, now: float, resident: int) -> Held:
         read = self._read_of(fd)
         self._policer.count(fd, read)
-        unfinished = self._accounting.held(fd, read, now, resident)
+        untaken = self._accounting.held(fd, read, now, resident)
         written, queued = self._written_of(fd)
         if not written:  # it is gone
-            return unfinished, 0
-        return unfinished, self.small_unsent.held(fd, written, empty=not queued)
+            return Held(untaken, 0)
+        return Held(untaken, self.small_unsent.held(fd, written, empty=not queued))
 
     def _read_of(self, fd: int) -> int:
         """Bytes that libzmq has read from a connection."""

@@ -8,17 +8,14 @@ nothing.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import socket
-import struct
 from typing import Final
 
 import zmq
 
-# From linux/socket.h and linux/filter.h; Python's socket module lacks them.
-SO_ATTACH_REUSEPORT_CBPF: Final = 51
-BPF_RET_K: Final = 0x06
+from agent.net.socket_filters import Passing, let_pass, take_all
+
 BACKLOG: Final = 100
 
 
@@ -69,16 +66,11 @@ class TcpListener:
             listening.bind(where)
             listening.listen(BACKLOG)
             listening.setblocking(False)
+            # Connections inherit it.
+            let_pass(listening, Passing.ALL)
             if self._fds:
-                _take_all(listening, len(self._fds))
+                take_all(listening, len(self._fds))
         except OSError:
             listening.close()
             raise
         return listening
-
-
-def _take_all(listening: socket.socket, index: int) -> None:
-    """Direct new connections to the port's `index`-th listener, by a one-instruction filter."""
-    code = ctypes.create_string_buffer(struct.pack("HBBI", BPF_RET_K, 0, 0, index))
-    program = struct.pack("@HP", 1, ctypes.addressof(code))
-    listening.setsockopt(socket.SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, program)

@@ -7,14 +7,11 @@ too much is slowed down and loses nothing.
 
 from __future__ import annotations
 
-import ctypes
-import socket
-import struct
 from collections import defaultdict
 from collections.abc import Mapping
-from enum import Enum
 from typing import Final
 
+from agent.net.socket_filters import Passing
 from agent.runtime.token_bucket import TokenBucket
 
 # What one host's connections may send. A Pi's network carries 12 MB/s, and the default rate of
@@ -26,44 +23,6 @@ BURST_BYTES: Final = 32 << 20
 MAX_HELD_UP_S: Final = 2.5
 # A connection that sent less than this since the last step is never held up.
 FEW_BYTES: Final = 4_096
-# The largest packets that pass, in bytes with TCP's header. Of a connection that is held up these
-# are acknowledgements and the end: without them TCP would take the peer for dead. Of a new one of
-# the same host they are handshakes and small requests, too.
-ACKNOWLEDGEMENT_BYTES: Final = 80
-SMALL_REQUEST_BYTES: Final = 700
-
-# From asm-generic/socket.h and linux/bpf_common.h; Python's socket module lacks them.
-SO_ATTACH_FILTER: Final = 26
-SO_DETACH_FILTER: Final = 27
-LOAD_LENGTH: Final = 0x80
-JUMP_IF_GREATER: Final = 0x25
-RETURN: Final = 0x06
-WHOLE: Final = 0xFFFFFFFF
-
-
-class Passing(Enum):
-    """The largest packets that a connection lets through, in bytes."""
-
-    ACKNOWLEDGEMENTS = ACKNOWLEDGEMENT_BYTES
-    SMALL = SMALL_REQUEST_BYTES
-    ALL = None
-
-
-def let_pass(connection: socket.socket, packets: Passing) -> None:
-    """Drop all but these packets of a TCP connection from now on; OSError."""
-    if packets is Passing.ALL:
-        connection.setsockopt(socket.SOL_SOCKET, SO_DETACH_FILTER, 0)
-        return
-    # A classic BPF program: code, jump if true, jump if false, operand.
-    program = (
-        (LOAD_LENGTH, 0, 0, 0),
-        (JUMP_IF_GREATER, 0, 1, packets.value),
-        (RETURN, 0, 0, 0),
-        (RETURN, 0, 0, WHOLE),
-    )
-    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in program))
-    described = struct.pack("@HP", len(program), ctypes.addressof(code))
-    connection.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, described)
 
 
 class _Connection:

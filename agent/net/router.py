@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import zmq
 
-from agent.net.held_bytes import MAX_HELD_BY_ONE_BYTES
 from agent.net.intake import KEYED_HEADER_BYTES, PLAIN_HEADER_BYTES, Intake
 from agent.net.keys import Pair
 from agent.net.listener import TcpListener
@@ -27,11 +26,8 @@ HARD_LIMIT_BYTES = 1 << 24
 # The same for a socket open to all clients: requests have at most 1 MiB, and a connection that
 # sends half a frame holds memory for the whole one.
 OPEN_LIMIT_BYTES = (1 << 20) + (1 << 16)
-# Messages of a connection that wait in libzmq on such a socket; the rest waits in the kernel and at
-# the sender. Even at their maximum size, they and one incoming message stay within the intake's
-# limit for a connection. A message costs 2 µs more of processor time than with a limit of 250.
-OPEN_WAITING = MAX_HELD_BY_ONE_BYTES // OPEN_LIMIT_BYTES - 1
-# The same on the socket for nodes: what a connection that is flooded has in store is soon served.
+# Messages of a connection to the socket for nodes that wait in libzmq; the rest waits in the kernel
+# and at the node. What a connection that is flooded has in store is soon served.
 NODES_WAITING = 64
 # A peer that stopped answering TCP is detected after this long.
 DEAD_AFTER_MS = 6_000
@@ -83,7 +79,7 @@ def router(
     waiting: int | None = None,
 ) -> Router:
     """Bind a ROUTER; OSError if that fails. `requests_only`: accept nothing larger than a request.
-    `waiting`: messages of a connection that libzmq may hold; None: its default.
+    `waiting`: messages of a connection that libzmq may hold; None: any number.
 
     With keys a tcp:// socket accepts only CURVE; an ipc:// socket then accepts only processes of
     this user and of root.
@@ -91,11 +87,12 @@ def router(
     limit = OPEN_LIMIT_BYTES if requests_only else HARD_LIMIT_BYTES
     _seed_identities()
     socket = prepare(context.socket(zmq.ROUTER), limit, strangers=requests_only)
-    if (most := OPEN_WAITING if requests_only else waiting) is not None:
-        socket.setsockopt(zmq.RCVHWM, most)
-    # TCP keep-alive instead of ZMTP heartbeats: with those, libzmq 4.3 aborts the process if a
-    # client disconnects while its messages fill the receive queue (libzmq issue 4364). The kernel
-    # detects a dead peer, too, and one that stopped reading.
+    # libzmq 4.3 aborts the process if a queue is full, a heartbeat of ZMTP waits behind it, and the
+    # peer is gone (libzmq issue 4364). Anybody may send that, so at a socket that is open to
+    # strangers no queue is ever full: the intake bounds what their connections hold.
+    socket.setsockopt(zmq.RCVHWM, waiting or 0)
+    # TCP keep-alive instead of heartbeats of ours: the kernel detects a dead peer, too, and one
+    # that stopped reading.
     socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
     socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, 2)
     socket.setsockopt(zmq.TCP_KEEPALIVE_INTVL, 1)

@@ -12,7 +12,19 @@ import threading
 import pytest
 import zmq
 
-from agent.net.held_bytes import SMALL_BYTES, ByteAccounting, excess
+from agent.net.held_bytes import (
+    AMPLIFICATION,
+    AMPLIFIED_BYTES,
+    LITTLE_HELD_BYTES,
+    MAX_HELD_BY_ONE_BYTES,
+    MAX_HELD_BYTES,
+    MAX_UNREAD_BY_ONE_BYTES,
+    SMALL_BYTES,
+    Bounds,
+    ByteAccounting,
+    Held,
+    excess,
+)
 from agent.net.intake import (
     LOOK_AT_ALL_S,
     LOOK_AT_SOME_S,
@@ -51,6 +63,33 @@ def test_small_holders_are_never_cut_before_larger_ones():
         assert sum(kept) <= 5_000
         if cut and kept:
             assert max(kept) <= min(held[fd] for fd in cut)
+
+
+def test_what_is_sent_and_what_is_not_read_have_bounds_of_their_own():
+    bounds = Bounds(50 * MIB)
+    held = {
+        4: Held(MAX_HELD_BY_ONE_BYTES, MAX_UNREAD_BY_ONE_BYTES),
+        5: Held(MAX_HELD_BY_ONE_BYTES + 1, 0),
+        6: Held(0, MAX_UNREAD_BY_ONE_BYTES + 1),
+    }
+    sent, unread = bounds.beyond(held, 50 * MIB)
+    assert ([each.fd for each in sent], [each.fd for each in unread]) == ([5], [6])
+
+
+def test_messages_that_take_much_more_than_they_have_are_bounded_by_what_they_take():
+    """Empty ones come in two bytes and take 64."""
+    bounds, sent = Bounds(50 * MIB), 0
+    while not bounds.beyond({9: Held(sent, 0)}, 50 * MIB + AMPLIFICATION * sent)[0]:
+        sent += 10_000
+    assert AMPLIFICATION * sent <= AMPLIFIED_BYTES + AMPLIFICATION * LITTLE_HELD_BYTES + 3 * MIB
+
+
+def test_what_the_process_grew_by_before_is_not_of_what_connections_hold_now():
+    bounds, held = Bounds(50 * MIB), {9: Held(MAX_HELD_BYTES // AMPLIFICATION + MIB, 0)}
+    bounds.little_is_held(0, 500 * MIB)
+    assert bounds.beyond(held, 500 * MIB + AMPLIFIED_BYTES) == ([], [])
+    bounds.little_is_held(LITTLE_HELD_BYTES + 1, 900 * MIB)
+    assert bounds.beyond(held, 900 * MIB)[0]
 
 
 def test_the_newest_of_the_host_with_most_makes_room():
@@ -129,12 +168,12 @@ BEAT_BYTES, BEAT_S = 2 * 42, 2.0
 
 def after_days(accounting, links, days, resident=lambda _sent: 50 * MIB, beat=BEAT_BYTES):
     """Let the links beat; when the first was cut, in seconds, or None."""
-    read = 0
+    read, bounds = 0, Bounds(50 * MIB)
     for beats in range(1, round(days * 86_400.0 / BEAT_S)):
         read += beat
         now = beats * BEAT_S
-        held = {fd: accounting.held(fd, 500 + read, now, resident(read)) for fd in links}
-        if excess(held):
+        held = {fd: Held(accounting.held(fd, 500 + read, now, resident(read)), 0) for fd in links}
+        if bounds.beyond(held, resident(read))[0]:
             return now
     return None
 
@@ -438,7 +477,7 @@ def test_each_connection_is_checked_once_in_an_interval_and_few_at_a_time(parts)
 
 def test_a_suspicion_is_decided_by_a_look_at_all_at_once(parts):
     suspect = min(parts._hosts)
-    parts.held = 9 * MIB
+    parts.held = MAX_HELD_BY_ONE_BYTES + MIB
     wait_until(lambda: parts.cuts)
     assert parts.cuts == [suspect]
     by_time = {now: [fd for fd, at in parts.checks if at == now] for _, now in parts.checks}

@@ -8,7 +8,7 @@ import threading
 import pytest
 import zmq
 
-from agent.net.held_bytes import MAX_HELD_BY_ONE_BYTES, MAX_HELD_BYTES
+from agent.net.held_bytes import MAX_UNREAD_BY_ONE_BYTES, MAX_UNREAD_BYTES
 from agent.net.intake import Intake, Room
 from agent.net.keys import new
 from agent.net.router import router
@@ -173,7 +173,7 @@ def test_who_leaves_many_small_answers_unread_is_closed_and_others_are_served(cl
             assert "answers of " in server.lines[0]
             assert "that are not read" in server.lines[0]
             size_kib = int(server.lines[0].split("answers of ")[1].split()[0])
-            assert size_kib > MAX_HELD_BY_ONE_BYTES >> 10
+            assert size_kib > MAX_UNREAD_BY_ONE_BYTES >> 10
             assert ended(greedy)
         assert ask(honest) == ANSWER
         assert server.intake.cut == 1
@@ -187,12 +187,12 @@ def test_many_connections_that_leave_a_little_unread_are_closed_together(clients
         greedy = [s.enter_context(server.raw()) for _ in range(12)]
         for each in greedy:
             # Less than one may hold, more than all may.
-            each.sendall(b"\x00\x02hi" * (MAX_HELD_BY_ONE_BYTES // 2 // len(ANSWER) + 50))
+            each.sendall(b"\x00\x02hi" * (MAX_UNREAD_BY_ONE_BYTES // 2 // len(ANSWER) + 50))
         assert server.told.wait(PATIENCE_S)
         assert "that are not read" in server.lines[0]
         assert ask(clients(server.address)) == ANSWER
         assert 0 < server.intake.cut < len(greedy)
-    assert 12 * MAX_HELD_BY_ONE_BYTES // 2 > MAX_HELD_BYTES
+    assert 12 * MAX_UNREAD_BY_ONE_BYTES // 2 > MAX_UNREAD_BYTES
 
 
 def test_who_reads_late_and_who_asks_much_are_none_of_these(clients):
@@ -218,7 +218,7 @@ def test_large_answers_have_their_own_limit(clients):
             client.connect(server.address)
             for _ in range(40):
                 client.send(b"hi")
-            wait_until(lambda: server.router.unsent.bytes > 3 * MAX_HELD_BY_ONE_BYTES)
+            wait_until(lambda: server.router.unsent.bytes > 3 * MAX_UNREAD_BY_ONE_BYTES)
             (fd,) = server.intake._hosts
             assert sum(server.intake._held(fd, 0.0, server.intake.resident)) < MIB
             for _ in range(40):
