@@ -14,16 +14,20 @@ from typing import Final
 
 import zmq
 
-from agent.net.socket_filters import Passing, let_pass, take_all
+from agent.net.socket_filters import drop_resets, take_all
 
 BACKLOG: Final = 100
 
 
 class TcpListener:
-    """The listeners of one zmq socket on one address."""
+    """The listeners of one zmq socket on one address. Without `takes_resets` the kernel drops
+    resets of connections."""
 
-    def __init__(self, zmq_socket: zmq.Socket[bytes], address: str) -> None:
+    def __init__(
+        self, zmq_socket: zmq.Socket[bytes], address: str, *, takes_resets: bool = True
+    ) -> None:
         self._zmq = zmq_socket
+        self._takes_resets = takes_resets
         self._address = address
         host, _, port = address.removeprefix("tcp://").rpartition(":")
         self._host = "" if host == "*" else host.strip("[]")
@@ -66,8 +70,8 @@ class TcpListener:
             listening.bind(where)
             listening.listen(BACKLOG)
             listening.setblocking(False)
-            # Connections inherit it.
-            let_pass(listening, Passing.ALL)
+            if not self._takes_resets:
+                drop_resets(listening)
             if self._fds:
                 take_all(listening, len(self._fds))
         except OSError:

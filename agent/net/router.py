@@ -88,8 +88,9 @@ def router(
     _seed_identities()
     socket = prepare(context.socket(zmq.ROUTER), limit, strangers=requests_only)
     # libzmq 4.3 aborts the process if a queue is full, a heartbeat of ZMTP waits behind it, and the
-    # peer is gone (libzmq issue 4364). Anybody may send that, so at a socket that is open to
-    # strangers no queue is ever full: the intake bounds what their connections hold.
+    # connection is reset (libzmq issue 4364). Anybody may do that, so at a socket that is open to
+    # strangers no queue is ever full: the intake bounds what their connections hold. At the one for
+    # nodes resets are dropped, where it has keys.
     socket.setsockopt(zmq.RCVHWM, waiting or 0)
     # TCP keep-alive instead of heartbeats of ours: the kernel detects a dead peer, too, and one
     # that stopped reading.
@@ -102,7 +103,7 @@ def router(
     socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
     try:
         if keyed is not None and address.startswith("tcp://"):
-            return _bind_keyed(socket, address, keyed)
+            return _bind_keyed(socket, address, keyed, takes_resets=waiting is None)
         socket.bind(address)
         if keyed is not None:
             os.chmod(address.removeprefix("ipc://"), stat.S_IRUSR | stat.S_IWUSR)  # noqa: PTH101 - the edge agent's rule
@@ -113,11 +114,13 @@ def router(
     return Router(socket)
 
 
-def _bind_keyed(socket: zmq.Socket[bytes], address: str, keyed: Keyed) -> Router:
+def _bind_keyed(
+    socket: zmq.Socket[bytes], address: str, keyed: Keyed, *, takes_resets: bool
+) -> Router:
     socket.setsockopt(zmq.CURVE_SERVER, 1)
     socket.setsockopt(zmq.ZAP_DOMAIN, keyed.domain.encode())
     socket.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
-    made = Router(socket, keyed.find, TcpListener(socket, address))
+    made = Router(socket, keyed.find, TcpListener(socket, address, takes_resets=takes_resets))
     made.use_key(keyed.pair)
     return made
 

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Final
 
 SO_ATTACH_FILTER: Final = 26
+SO_DETACH_FILTER: Final = 27
 SO_ATTACH_REUSEPORT_CBPF: Final = 51
 LOAD_BYTE: Final = 0x30
 LOAD_LENGTH: Final = 0x80
@@ -34,24 +35,32 @@ class Passing(Enum):
 
     ACKNOWLEDGEMENTS = 80
     SMALL = 700
-    ALL = WHOLE
+    ALL = None
 
 
 def let_pass(connection: socket.socket, packets: Passing) -> None:
-    """Drop all but these packets of a TCP connection, or of those that a listening socket will
-    accept, and all resets. OSError.
-
-    libzmq 4.3 aborts the process if a connection is reset whose peer sent a heartbeat of ZMTP,
-    while libzmq has stopped reading it: during the check of its key, and where a queue is full
-    (libzmq issue 4364). A peer that reset is found dead by TCP's keep-alive.
-    """
+    """Drop all but these packets of a TCP connection from now on. OSError."""
+    if packets is Passing.ALL:
+        connection.setsockopt(socket.SOL_SOCKET, SO_DETACH_FILTER, 0)
+        return
     _attach(
         connection,
         SO_ATTACH_FILTER,
-        (LOAD_BYTE, 0, 0, FLAGS_AT),
-        (JUMP_IF_ANY_BIT, 2, 0, RESET),
         (LOAD_LENGTH, 0, 0, 0),
         (JUMP_IF_GREATER, 0, 1, packets.value),
+        (RETURN, 0, 0, 0),
+        (RETURN, 0, 0, WHOLE),
+    )
+
+
+def drop_resets(listening: socket.socket) -> None:
+    """Drop resets of the connections that this socket will accept; their peers are found dead by
+    TCP's keep-alive. OSError."""
+    _attach(
+        listening,
+        SO_ATTACH_FILTER,
+        (LOAD_BYTE, 0, 0, FLAGS_AT),
+        (JUMP_IF_ANY_BIT, 0, 1, RESET),
         (RETURN, 0, 0, 0),
         (RETURN, 0, 0, WHOLE),
     )
