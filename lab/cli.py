@@ -23,7 +23,7 @@ for each in (*placement.COMMANDS, *simulation.COMMANDS):
     lab.add_command(each)
 
 
-@lab.command(short_help="Let the load step up and down: what the auto-scaler does.")
+@lab.command(short_help="Step the load up and down: what an auto-scaler does.")
 @click.option(
     "--rate",
     "rates_per_s",

@@ -19,7 +19,9 @@ SOCKETS: Final = {
 ZEROMQ: Final = b"\xff"
 REQUEST: Final = "GET / HTTP/1.0\r\nHost: {}\r\n\r\n"
 # A peer that says nothing for so long may be a master that is busy: that is no doubt.
-PATIENCE_S: Final = 0.25
+GREETING_S: Final = 0.25
+# For the beginning of a web server's answer.
+PAGE_S: Final = 0.25
 TITLE_WITHIN: Final = 4_096
 
 
@@ -39,18 +41,19 @@ def at(address: str) -> str:
     if not address.startswith("tcp://") or not port.isdecimal():
         return ""
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), PATIENCE_S) as peer:
+        with socket.create_connection((host.strip("[]"), int(port)), GREETING_S) as peer:
             return _named(peer, address.removeprefix("tcp://"))
     except (OSError, UnicodeError):
         return ""
 
 
 def _named(peer: socket.socket, name: str) -> str:
-    peer.settimeout(PATIENCE_S)
+    peer.settimeout(GREETING_S)
     try:
         said = peer.recv(len(ZEROMQ))
     except TimeoutError:
         peer.sendall(REQUEST.format(name).encode())
+        peer.settimeout(PAGE_S)
         said = _page(peer)
     if not said or said.startswith(ZEROMQ):
         return ""
@@ -61,7 +64,7 @@ def _named(peer: socket.socket, name: str) -> str:
 
 def _page(peer: socket.socket) -> bytes:
     """The beginning of an answer, as far as it comes in time."""
-    page, ends_s = b"", time.monotonic() + PATIENCE_S
+    page, ends_s = b"", time.monotonic() + PAGE_S
     try:
         while len(page) < TITLE_WITHIN and time.monotonic() < ends_s:
             if not (more := peer.recv(TITLE_WITHIN)):

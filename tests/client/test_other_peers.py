@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from agent.client import Client, NoReplyError, Operator, OtherPeerError
+from agent.client import Client, NoReplyError, Operator, OtherPeerError, other_peers
 from agent.wire.codec import encode
 from agent.wire.directory import Denied
 from agent.wire.messages import Answer, Coverage
@@ -14,7 +14,7 @@ from agent.wire.node_messages import Rejected
 from agent.wire.operator import OperatorError
 from fleet.common import exits
 from fleet.query import replies, running
-from testkit.waiting import PATIENCE_MS
+from testkit.waiting import PATIENCE_MS, PATIENCE_S
 from tests.client.test_client import scripted  # noqa: F401  # a fixture
 
 REFUSED = Answer("", "refused", 0.0, False, Coverage(0, 0), reason="malformed", message="no")
@@ -74,22 +74,24 @@ def test_a_public_socket_is_named_to_an_operator(scripted):  # noqa: F811
         (b"HTTP/1.1 404 Not Found\r\n\r\n", "a web server"),
     ],
 )
-def test_a_web_server_is_named_without_waiting_for_the_answer(page, what):
+def test_a_web_server_is_named_without_waiting_for_the_answer(monkeypatch, page, what):
+    monkeypatch.setattr(other_peers, "PAGE_S", PATIENCE_S)
     with (
         listening(page, waits_for=1) as address,
         Client(address) as client,
         pytest.raises(OtherPeerError, match=f"{address} is {what}"),
     ):
-        client.query(["b1"], last_s=1, timeout_ms=3_600_000.0)
+        client.query(["b1"], last_s=1, timeout_ms=PATIENCE_MS)
 
 
-def test_what_greets_with_something_else_is_told():
+def test_what_greets_with_something_else_is_told(monkeypatch):
+    monkeypatch.setattr(other_peers, "GREETING_S", PATIENCE_S)
     with (
         listening(b"SSH-2.0-OpenSSH_9.2\r\n") as address,
         Client(address) as client,
         pytest.raises(OtherPeerError, match="no socket of Sanderling"),
     ):
-        client.query(["b1"], last_s=1, timeout_ms=3_600_000.0)
+        client.query(["b1"], last_s=1, timeout_ms=PATIENCE_MS)
 
 
 def test_one_that_says_nothing_may_be_a_busy_master():

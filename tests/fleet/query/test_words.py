@@ -244,6 +244,7 @@ def watched(
 ) -> tuple[int, list[str], Rounds]:
     rounds = Rounds(*answers)
     monkeypatch.setattr(watch.Client, "watch", lambda *_args, **_options: rounds)
+    monkeypatch.setattr(watch.Client, "about", lambda *_args, **_options: answer(ROOM))
     fixed = ["--master", "tcp://127.0.0.1:1", "--area", "b1", "--window", "3h"]
     status = run(["watch", *fixed])
     return status, capsys.readouterr().err.splitlines(), rounds
