@@ -161,6 +161,7 @@ class Connection(Generic[T]):
         give_up_s = time.monotonic() + timeout_ms / 1e3
         while not self._await_event(timeout_ms, give_up_s):
             self._forget_cuts()
+            self._look_who_is_there()
             if until_cut:
                 raise ConnectionCutError(f"the connection to {self.address} was cut")
         self._in_doubt = False

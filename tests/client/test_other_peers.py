@@ -74,8 +74,7 @@ def test_a_public_socket_is_named_to_an_operator(scripted):  # noqa: F811
         (b"HTTP/1.1 404 Not Found\r\n\r\n", "a web server"),
     ],
 )
-def test_a_web_server_is_named_without_waiting_for_the_answer(monkeypatch, page, what):
-    monkeypatch.setattr(other_peers, "PAGE_S", PATIENCE_S)
+def test_a_web_server_is_named_without_waiting_for_the_answer(page, what):
     with (
         listening(page, waits_for=1) as address,
         Client(address) as client,
