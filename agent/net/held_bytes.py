@@ -39,6 +39,14 @@ class Held(NamedTuple):
     untaken: int
     unread: int
 
+    def exceeds(self, most: Held) -> bool:
+        """Whether it is more of either."""
+        return self.untaken > most.untaken or self.unread > most.unread
+
+
+MOST = Held(MAX_HELD_BYTES, MAX_UNREAD_BYTES)
+MOST_OF_ONE = Held(MAX_HELD_BY_ONE_BYTES, MAX_UNREAD_BY_ONE_BYTES)
+
 
 class Cut(NamedTuple):
     """A connection to close, and the bytes that it holds."""
@@ -61,17 +69,19 @@ class Bounds:
             self._before = resident
         self._before = min(self._before, resident)
 
+    def amplified(self, held: Mapping[int, Held], resident: int) -> bool:
+        """Whether the process has grown by much more than connections hold."""
+        return resident > self._before + sum(map(sum, held.values())) + AMPLIFIED_BYTES
+
     def beyond(self, held: Mapping[int, Held], resident: int) -> tuple[list[Cut], list[Cut]]:
         """The connections to cut for what they sent, and those for what they do not read."""
         untaken = {fd: each.untaken for fd, each in held.items()}
         unread = {fd: each.unread for fd, each in held.items()}
-        theirs = sum(untaken.values()) + sum(unread.values())
-        amplified = resident > self._before + theirs + AMPLIFIED_BYTES
-        share = AMPLIFICATION if amplified else 1
+        share = AMPLIFICATION if self.amplified(held, resident) else 1
         self.little_is_held(sum(untaken.values()), resident)
         return (
-            excess(untaken, MAX_HELD_BY_ONE_BYTES // share, MAX_HELD_BYTES // share),
-            excess(unread, MAX_UNREAD_BY_ONE_BYTES, MAX_UNREAD_BYTES),
+            excess(untaken, MOST_OF_ONE.untaken // share, MOST.untaken // share),
+            excess(unread, MOST_OF_ONE.unread, MOST.unread),
         )
 
 

@@ -33,15 +33,7 @@ from typing import Final, TypeVar
 
 import zmq
 
-from agent.net.held_bytes import (
-    MAX_HELD_BY_ONE_BYTES,
-    MAX_HELD_BYTES,
-    MAX_UNREAD_BY_ONE_BYTES,
-    MAX_UNREAD_BYTES,
-    Bounds,
-    ByteAccounting,
-    Held,
-)
+from agent.net.held_bytes import MOST, MOST_OF_ONE, Bounds, ByteAccounting, Cut, Held
 from agent.net.policing import RATE_BYTES_PER_S, Policer
 from agent.net.socket_filters import Passing, let_pass
 from agent.net.unsent import SmallUnsent
@@ -292,29 +284,31 @@ class Intake:
         for _ in range(min(len(self._unchecked), math.ceil(share * len(self._hosts)))):
             fd = self._unchecked.pop()
             if fd in self._hosts:
-                untaken, unread = self._held(fd, now, resident)
-                self._found = Held(self._found.untaken + untaken, self._found.unread + unread)
-                suspicious |= untaken > MAX_HELD_BY_ONE_BYTES or unread > MAX_UNREAD_BY_ONE_BYTES
-        untaken, unread = self._found
-        return suspicious or untaken > MAX_HELD_BYTES or unread > MAX_UNREAD_BYTES
+                held = self._held(fd, now, resident)
+                suspicious |= held.exceeds(MOST_OF_ONE)
+                self._found = Held(
+                    self._found.untaken + held.untaken, self._found.unread + held.unread
+                )
+        return suspicious or self._found.exceeds(MOST)
 
     def _look_at_all(self, now: float, resident: int) -> None:
         self._looked_at = resident
         self._unchecked = []
         held = {fd: self._held(fd, now, resident) for fd in self._hosts}
-        for cuts, what in zip(
-            self._bounds.beyond(held, resident),
-            (
-                "unfinished messages of {} KiB, or more than is served",
-                "answers of {} KiB that are not read",
-            ),
-            strict=True,
-        ):
-            for fd, size in cuts:
-                host = self._hosts.get(fd)
-                if host is not None:
-                    self._cut(fd, abort=True)
-                    self._lines.tell(f"closed connections of {host}: {what.format(size >> 10)}")
+        if self._bounds.amplified(held, resident):
+            # Freed memory that glibc keeps is nobody's.
+            _trim(self._libc)
+            resident = self.resident
+        sent, unread = self._bounds.beyond(held, resident)
+        self._cut_all(sent, "unfinished messages of {} KiB, or more than is served")
+        self._cut_all(unread, "answers of {} KiB that are not read")
+
+    def _cut_all(self, cuts: list[Cut], why: str) -> None:
+        for fd, size in cuts:
+            host = self._hosts.get(fd)
+            if host is not None:  # else it was cut for what it sent
+                self._cut(fd, abort=True)
+                self._lines.tell(f"closed connections of {host}: {why.format(size >> 10)}")
 
     def _police(self, now: float) -> None:
         """Hold up the connections that sent too much, and let others go on."""
