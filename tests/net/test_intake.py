@@ -39,10 +39,9 @@ from agent.net.policing import BURST_BYTES
 from agent.net.router import MAX_PARTS, Router, router
 from fleet.testbed.ports import free_address
 from testkit.waiting import PATIENCE_MS, PATIENCE_S, wait_until
+from tests.net import raw_zmtp
 from tests.net.conftest import destroyed
 
-GREETING = b"\xff" + b"\0" * 8 + b"\x7f\x03\x00NULL" + b"\0" * 16 + b"\0" + b"\0" * 31
-READY = b"\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06DEALER"
 MIB = 1 << 20
 
 
@@ -261,15 +260,7 @@ class Watched:
 
     def raw(self):
         """A connection that speaks ZMTP by hand, its handshake done."""
-        host, port = self.address.removeprefix("tcp://").split(":")
-        made = socket.create_connection((host, int(port)), timeout=PATIENCE_S)
-        made.sendall(GREETING)
-        missing = 64
-        while missing:
-            missing -= len(made.recv(missing)) or missing
-        made.sendall(READY)
-        assert made.recv(1)
-        return made
+        return raw_zmtp.shaken(self.address)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 from agent.net.socket_filters import drop_resets
 from fleet.testbed.ports import free_address
 from testkit.waiting import PATIENCE_S
-from tests.net.test_intake import GREETING, READY
+from tests.net import raw_zmtp
 
 PING = b"\x04\x07\x04PING\0\0"
 MESSAGES = 5_000
@@ -42,7 +42,6 @@ def reset(connection):
 
 def test_a_heartbeat_behind_many_messages_and_a_reset_end_no_process():
     address = free_address()
-    host, port = address.removeprefix("tcp://").split(":")
     with subprocess.Popen(
         [sys.executable, "-c", SERVER, address],
         stdin=subprocess.PIPE,
@@ -51,13 +50,7 @@ def test_a_heartbeat_behind_many_messages_and_a_reset_end_no_process():
     ) as server:
         assert server.stdout is not None
         assert server.stdout.readline() == "ready\n"
-        connection = socket.create_connection((host, int(port)), timeout=PATIENCE_S)
-        connection.sendall(GREETING)
-        missing = 64
-        while missing:
-            missing -= len(connection.recv(missing)) or missing
-        connection.sendall(READY)
-        assert connection.recv(1)
+        connection = raw_zmtp.shaken(address)
         connection.sendall(b"\0\x03abc" * MESSAGES + PING)
         came = b""
         while not came.endswith(b"\x04PONG"):  # all before it was read by libzmq

@@ -2,7 +2,6 @@
 
 import contextlib
 import random
-import socket
 import threading
 
 import pytest
@@ -15,8 +14,8 @@ from agent.net.router import router
 from agent.net.unsent import LARGE, LONG_HEADER, SHORT_BYTES, SHORT_HEADER, SmallUnsent
 from fleet.testbed.ports import free_address
 from testkit.waiting import PATIENCE_MS, PATIENCE_S, wait_until
+from tests.net import raw_zmtp
 from tests.net.conftest import ask, destroyed
-from tests.net.test_intake import GREETING, READY
 
 FD, WHO = 9, b"peer"
 MIB = 1 << 20
@@ -134,17 +133,7 @@ class Answering:
 
     def raw(self, *, unread=1 << 16):
         """A connection that speaks ZMTP by hand, and whose kernel keeps little unread."""
-        host, port = self.address.removeprefix("tcp://").split(":")
-        made = socket.socket()
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, unread)
-        made.settimeout(PATIENCE_S)
-        made.connect((host, int(port)))
-        made.sendall(GREETING)
-        missing = 64
-        while missing:
-            missing -= len(made.recv(missing)) or missing
-        made.sendall(READY)
-        return made
+        return raw_zmtp.connected(self.address, kept_unread=unread)
 
     def close(self):
         self.ended.set()
