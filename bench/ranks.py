@@ -41,18 +41,18 @@ def run(arguments: Sequence[str] = ()) -> Iterator[Result]:
         for millions in sorted(chosen.millions):
             subtasks = round(millions * 1e6)
             cpu_s, found = _cpu_s(spark, _counted, subtasks)
-            sorted_s = None
+            peer: tuple[()] | tuple[str, float] = ()
             if subtasks <= MOST_SORTED:
                 sorted_s, expected = _cpu_s(spark, _sorted, subtasks)
                 assert found == expected, "the percentiles differ"
+                peer = "ranks of a sort", sorted_s / subtasks
             us = cpu_s / subtasks * 1e6
             least_us = least_us or us
             yield result(
                 f"ranks-{millions:g}-million",
                 cpu_s / subtasks,
                 "us",
-                "ranks of a sort" if sorted_s else None,
-                sorted_s / subtasks if sorted_s else None,
+                *peer,
                 also={f"growth ≤ {MAX_GROWTH:g}": us / least_us <= MAX_GROWTH},
                 subtasks=subtasks,
                 growth=round(us / least_us, 3),
