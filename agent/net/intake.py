@@ -313,17 +313,22 @@ class Intake:
     def _police(self, now: float) -> None:
         """Hold up the connections that sent too much, and let others go on."""
         for fd, passing in self._policer.step(now, self.taken).items():
+            done = self._let_pass(fd, passing)
             if passing is not Passing.ALL:
+                verb = "held up" if done else "cannot hold up (that takes CAP_NET_ADMIN)"
                 limit = f"more than {RATE_BYTES_PER_S >> 20} MiB a second"
-                self._lines.tell(f"held up connections of {self._hosts[fd]}: {limit}")
-            self._let_pass(fd, passing)
+                self._lines.tell(f"{verb} connections of {self._hosts[fd]}: {limit}")
 
-    def _let_pass(self, fd: int, packets: Passing) -> None:
+    def _let_pass(self, fd: int, packets: Passing) -> bool:
+        """Whether this process may."""
         try:
             with self._pinned(fd) as found:
                 let_pass(found, packets)
+        except PermissionError:
+            return False
         except OSError:
             pass  # closed in the meantime
+        return True
 
     def _held(self, fd: int, now: float, resident: int) -> Held:
         read = self._read_of(fd)

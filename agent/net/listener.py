@@ -21,7 +21,7 @@ BACKLOG: Final = 100
 
 class TcpListener:
     """The listeners of one zmq socket on one address. Without `takes_resets` the kernel drops
-    resets of connections."""
+    resets of connections; where it refuses to, libzmq may hold any number of their messages."""
 
     def __init__(
         self, zmq_socket: zmq.Socket[bytes], address: str, *, takes_resets: bool = True
@@ -71,7 +71,12 @@ class TcpListener:
             listening.listen(BACKLOG)
             listening.setblocking(False)
             if not self._takes_resets:
-                drop_resets(listening)
+                try:
+                    drop_resets(listening)
+                except PermissionError:
+                    # Recent kernels want CAP_NET_ADMIN for it. A queue that is never full is the
+                    # other way to survive a reset (agent/net/router.py).
+                    self._zmq.setsockopt(zmq.RCVHWM, 0)
             if self._fds:
                 take_all(listening, len(self._fds))
         except OSError:

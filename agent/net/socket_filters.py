@@ -1,6 +1,10 @@
 """Classic BPF programs of sockets: which packets of a TCP connection the kernel drops, and which of
 several listeners of a port gets new connections. Constants are from asm-generic/socket.h and
-linux/bpf_common.h, which Python's socket module lacks."""
+linux/bpf_common.h, which Python's socket module lacks.
+
+Linux 6.18.44, and other recent kernels, let only processes with CAP_NET_ADMIN filter a TCP socket:
+PermissionError. Any process may choose among its listeners.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Sockets of one context that are gone after the test, and a guard with a server in a thread."""
 
 import contextlib
+import socket
 import threading
 import time
 
@@ -9,11 +10,22 @@ import zmq
 
 from agent.net.keys import Handshake, new
 from agent.net.secure_sockets import SecureSockets
+from agent.net.socket_filters import drop_resets
 from agent.wire.config import Trust
 from fleet.testbed.ports import free_address
 from testkit.waiting import PATIENCE_MS
 
 REFUSALS = zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+
+
+def may_filter():
+    """Whether the kernel lets this process filter TCP sockets."""
+    with socket.socket() as any_socket:
+        try:
+            drop_resets(any_socket)
+        except PermissionError:
+            return False
+    return True
 
 
 class Served:
@@ -109,8 +121,8 @@ def clients():
         return socket
 
     yield connect
-    for socket in sockets:
-        socket.close(0)
+    for each in sockets:
+        each.close(0)
     context.term()
 
 

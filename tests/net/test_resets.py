@@ -10,11 +10,16 @@ import subprocess
 import sys
 
 import pytest
+import zmq
 
+from agent.net import listener
+from agent.net.listener import TcpListener
+from agent.net.router import NODES_WAITING
 from agent.net.socket_filters import drop_resets
 from fleet.testbed.ports import free_address
 from testkit.waiting import PATIENCE_S
 from tests.net import raw_zmtp
+from tests.net.conftest import destroyed, may_filter
 
 PING = b"\x04\x07\x04PING\0\0"
 MESSAGES = 5_000
@@ -61,6 +66,7 @@ def test_a_heartbeat_behind_many_messages_and_a_reset_end_no_process():
     assert (server.returncode, said) == (0, f"{MESSAGES}\n")
 
 
+@pytest.mark.skipif(not may_filter(), reason="this kernel wants CAP_NET_ADMIN for it")
 def test_where_resets_are_dropped_they_are_not_seen_and_all_else_is():
     with socket.create_server(("127.0.0.1", 0)) as listening:
         drop_resets(listening)
@@ -80,3 +86,16 @@ def test_where_resets_are_dropped_they_are_not_seen_and_all_else_is():
             with listening.accept()[0] as accepted:
                 accepted.settimeout(PATIENCE_S)
                 assert accepted.recv(9) == b""
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_where_the_kernel_drops_no_resets_no_queue_is_ever_full(monkeypatch, refuses):
+    def dropping(_listening):
+        if refuses:
+            raise PermissionError
+
+    monkeypatch.setattr(listener, "drop_resets", dropping)
+    with destroyed(zmq.Context()) as context, context.socket(zmq.ROUTER) as nodes:
+        nodes.setsockopt(zmq.RCVHWM, NODES_WAITING)
+        TcpListener(nodes, free_address(), takes_resets=False).bind()
+        assert nodes.getsockopt(zmq.RCVHWM) == (0 if refuses else NODES_WAITING)
