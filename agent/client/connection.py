@@ -188,11 +188,14 @@ class Connection(Generic[T]):
                 left_ms = max(0, math.ceil((give_up_s - time.monotonic()) * 1e3))
         found = found or dict(poller.poll(left_ms))
         if not found:
-            raise NoReplyError(
-                f"no reply from {self.address} within {timeout_ms / 1e3:.1f} s; "
-                f"{_doubt(self.address)}"
-            )
+            raise self.silent(timeout_ms / 1e3)
         return self.socket in found
+
+    def silent(self, waited_s: float) -> NoReplyError:
+        """The error for so many seconds without a reply."""
+        return NoReplyError(
+            f"no reply from {self.address} within {waited_s:.1f} s; {_doubt(self.address)}"
+        )
 
     def _look_who_is_there(self) -> None:
         """OtherPeerError if a first look tells that it is no master."""

@@ -37,6 +37,9 @@ class Connected(Protocol):
     def take(self, timeout_ms: float, *, until_cut: bool = False) -> None:
         """Receive one message and dispatch it; `NoReplyError` after `timeout_ms`."""
 
+    def silent(self, waited_s: float) -> NoReplyError:
+        """The error for so many seconds without a reply."""
+
 
 class Publisher:
     """Publications on one connection: each is sent until the master replies, and taken once.
@@ -75,7 +78,7 @@ class Publisher:
                         self._client.take(min(left_s, AGAIN_S) * 1e3, until_cut=True)
                 except NoReplyError:
                     if time.monotonic() >= give_up_s:
-                        raise
+                        raise self._client.silent(patience_s) from None
         finally:
             self._awaited = None
         reply = self._replies.popleft()

@@ -115,8 +115,12 @@ def test_a_message_that_is_published_anew_after_an_error_is_the_same_one(scripte
     assert told == [(1, 1), (1, 1), (1, 1), (2, 2), (3, 3), (4, 4)]
 
 
-def test_silence_is_one(scripted):
-    with Client(scripted(lambda _: [])) as client, pytest.raises(NoReplyError):
+def test_silence_is_one(scripted, monkeypatch):
+    monkeypatch.setattr(publishing, "AGAIN_S", 0.05)
+    with (
+        Client(scripted(lambda _: [])) as client,
+        pytest.raises(NoReplyError, match=r"no reply from \S+ within 0\.2 s"),
+    ):
         client.publish("notes", {"vote": 3}, patience_s=0.2)
 
 
