@@ -98,7 +98,8 @@ def main() -> None:
     page = sys.argv[1:2] == ["--page"]
     names = sys.argv[1 + page :] or list(BENCHMARKS)
     if names[0] in WITH_OPTIONS and names[1:2] and names[1].startswith("-"):
-        report(WITH_OPTIONS[names[0]](names[1:]))
+        results = iter(WITH_OPTIONS[names[0]](names[1:]))
+        report(speed_page.kept(results, Path("docs/results")) if page else results)
         return
     for name in names:
         if name not in BENCHMARKS:

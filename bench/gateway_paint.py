@@ -15,7 +15,7 @@ from pathlib import Path
 
 from agent.gateway import tokens
 from bench.gateway import PATIENCE_S, PlayedMaster
-from bench.output import Result, result
+from bench.output import CannotRunError, Result, result
 from fleet.testbed.ports import free_address, free_ports
 from testkit.browser import browser, program
 
@@ -33,9 +33,9 @@ PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
 
 
 def run() -> Iterable[Result]:
-    """The results; none where there is no Chromium."""
+    """The results. CannotRunError where there is no Chromium."""
     if program() is None:
-        return
+        raise CannotRunError("a Chromium; install the package chromium")
     address, [port] = free_address(), free_ports(1)
     master = PlayedMaster(address)
     master.start()

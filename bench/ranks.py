@@ -29,7 +29,7 @@ def run(arguments: Sequence[str] = ()) -> Iterator[Result]:
     1.3 from 1 to 100 million."""
     parser = argparse.ArgumentParser("python -m bench ranks")
     parser.add_argument(
-        "--millions", type=float, nargs="+", default=[1.0, 10.0], help="of subtasks"
+        "--millions", type=float, nargs="+", default=[1.0, 10.0, 100.0], help="of subtasks"
     )
     chosen = parser.parse_args(arguments)
     from fleet.spark.session import open_session

@@ -65,9 +65,9 @@ PATIENCE_S: Final = 2.0
 class Anchors:
     """`secret` is this master's, and never changes; `new_id` gives 128 random bits as text; `areas`
     tells those of a node, if it is known; `where` at which IAD a topic lives, if it is; `waiting`
-    how many sets of values wait for a device; `alone` whether there is no other master to live at;
-    `unmet` which channels a clone uses that its device does not have, in words. `now` is monotonic
-    seconds. An event is O(log clones) and what it sends; a list is O(clones)."""
+    how many sets of values wait for a device; `stays` why a clone that may leave will not by
+    itself; `unmet` which channels a clone uses that its device does not have, both in words. `now`
+    is monotonic seconds. An event is O(log clones) and what it sends; a list is O(clones)."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Anchors:
         areas: Callable[[str], tuple[str, ...]] = lambda _: (),
         where: Callable[[str], str] = lambda _: "",
         waiting: Callable[[str], int] = lambda _: 0,
-        alone: Callable[[], bool] = lambda: False,
+        stays: Callable[[], str] = lambda: "",
         unmet: Callable[[CloneOf, Topic], str] = lambda *_: "",
         most: int = MAX_CLONES,
     ) -> None:
@@ -88,7 +88,7 @@ class Anchors:
         self._areas = areas
         self._where = where
         self._waiting = waiting
-        self._alone = alone
+        self._stays = stays
         self._unmet = unmet
         self._flow = Flow(iad, new_id, areas)
         self._most = most
@@ -294,8 +294,8 @@ class Anchors:
         return self._refuse(anchor, event.message)
 
     def _remark(self, kept: Kept) -> str:
-        alone = kept.clone.leaves and self._alone()
-        line = "it may leave, but no other master is known here" if alone else ""
+        stays = self._stays() if kept.clone.leaves else ""
+        line = f"it may leave, but {stays}" if stays else ""
         return "; ".join(filter(None, (self._unmet(kept.clone, kept.topic), line)))[:512]
 
     def _refuse(self, anchor: Anchor, why: str) -> Instructions:

@@ -170,7 +170,9 @@ class ClonePlane:
         partners: Collection[str] = (),
         elsewhere: Callable[[], Mapping[str, str]] = dict,
         devices: Devices | None = None,
+        drifts: bool = False,
     ) -> None:
+        self._drifts = drifts
         self._reactor = reactor
         self._iad = iad
         self._state = state
@@ -202,7 +204,7 @@ class ClonePlane:
             areas=self._areas_of,
             where=self._where,
             waiting=lambda device: self._waiting.get(device, 0),
-            alone=lambda: not partners,
+            stays=self._stays,
             unmet=self._unmet,
         )
         self._questions = CloneQuestions(
@@ -295,6 +297,14 @@ class ClonePlane:
         if self._topics.lives(topic):
             return self._iad
         return self._told.get(topic, "") or self._topics.went(topic)
+
+    def _stays(self) -> str:
+        """Why no clone moves by itself; empty if they do."""
+        if not self._partners:
+            return "no other master is known here"
+        if not self._drifts:
+            return "does not move by itself: placement.drift is false here"
+        return ""
 
     def _unmet(self, clone: CloneOf, topic: Topic) -> str:
         """Peers and channels that the clone would use and that are not there, in words."""

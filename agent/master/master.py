@@ -355,6 +355,7 @@ class Master:
             partners=membership.partners,
             elsewhere=self._placement.topics_elsewhere,
             devices=self._derived,
+            drifts=config.placement.drift,
         )
         reactor.add_timer(self._state)
         self._operator.takes(StatusRequest, self._tell_status)

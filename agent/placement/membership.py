@@ -24,7 +24,7 @@ from agent.wire.membership import MAX_TOLD_ADDRESSES, MemberAddress, Members
 
 # All in rounds, but for numbers of things.
 SHUFFLES: Final = 2  # partners that a round's messages go to
-TOLD: Final = 10  # addresses in a message
+TOLD: Final = 8  # addresses in a message
 NEWS: Final = 8  # messages in which an address counts as new
 NEW_AFTER: Final = 6  # a master that was silent for so long and is heard again is news
 DIALS: Final = 2  # new connections in a round

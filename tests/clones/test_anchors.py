@@ -236,7 +236,7 @@ def test_a_filter_that_cannot_be_read_is_refused(world):
 
 
 def test_a_clone_that_may_leave_where_there_is_no_other_master_is_made_and_says_so():
-    world = World(alone=lambda: True, waiting={DEVICE: 17}.get)
+    world = World(stays=lambda: "no other master is known here", waiting={DEVICE: 17}.get)
     leaving = replace(CLONE, leaves=True)
     for _ in range(2):
         world.create(leaving)
@@ -246,13 +246,16 @@ def test_a_clone_that_may_leave_where_there_is_no_other_master_is_made_and_says_
         assert report.ok
         assert report.message == "it may leave, but no other master is known here"
         assert report.clones[0].waiting == 17
-    told = World(alone=lambda: True, unmet=lambda clone, topic: f"{topic.processor} lacks co2")
+    told = World(
+        stays=lambda: "no other master is known here",
+        unmet=lambda clone, topic: f"{topic.processor} lacks co2",
+    )
     told.create(leaving)
     told.commit()
     assert told.reports[-1].message == (
         f"{CLONE.processor} lacks co2; it may leave, but no other master is known here"
     )
-    stays = World(alone=lambda: True)
+    stays = World(stays=lambda: "no other master is known here")
     stays.create()
     stays.commit()
     assert stays.reports[-1].message == ""

@@ -131,3 +131,20 @@ def test_only_masters_that_may_have_a_clone_put_out_for_its_device():
     assert not came("c")
     partners["c"] = "tcp://c"  # found by gossip
     assert came("c")
+
+
+@pytest.mark.parametrize(
+    ("partners", "drifts", "says"),
+    [
+        ({}, True, "no other master is known here"),
+        ({"b": "tcp://b"}, False, "does not move by itself: placement.drift is false here"),
+        ({"b": "tcp://b"}, True, ""),
+    ],
+)
+def test_why_no_clone_moves_by_itself_is_said(partners, drifts, says):
+    others = Others()
+    plane = ClonePlane(
+        Reactor(lambda: 1.0), "a", State(None, lambda: 1.0), others, others, others, others, others,
+        others, lambda: 1.0, lambda _: None, partners=partners, drifts=drifts,
+    )  # fmt: skip
+    assert plane._stays() == says

@@ -53,11 +53,8 @@ def test_a_hundred_masters_from_one_address_at_less_than_a_kilobyte_a_second():
     spent = [sum(kinds.values()) / (10 * ROUND_S) for kinds in world.sent.values()]
     world.start("iad100")
     rounds = rounds_until(world, lambda: world.knowing("iad100") == 100, 10)
-    mean = sum(spent) / len(spent)
     assert rounds <= 10
-    assert mean <= 1_000.0
-    # In so short a time a few masters tell all to several partners, because something changed.
-    assert sorted(spent)[90] <= 1_000.0
+    assert max(spent) <= 1_000.0
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.2, 0.5])
