@@ -55,7 +55,7 @@ def why(unit: str, ask: Asker) -> int:
 @click.option(
     "--planner",
     type=click.Choice(PLANNERS),
-    default="ffd",
+    default="balanced",
     show_default=True,
     help="homes places homes, price all where they are cheapest, repair moves the fewest topics so "
     "that all keep their objectives, the others place topics, on the fewest masters.",

@@ -37,6 +37,21 @@ assert frame[:3] == b"10J", frame[:3]
 print(frame[3:].decode())
 """
 
+PUBLISH = """
+import json, zmq
+socket = zmq.Context.instance().socket(zmq.REQ)
+socket.connect("tcp://127.0.0.1:5700")
+for vote in (b"3.0", b"true"):
+    for _ in range(2):
+        socket.send(
+            b'10J{"type":"publish","id":"4f1d2a90","topic":"notes","attributes":'
+            b'{"area":"b1/f4","vote":%b},"sequence":17,"oldest":17}' % vote
+        )
+        frame = socket.recv()
+        assert frame[:3] == b"10J", frame[:3]
+        print(frame[3:].decode())
+"""
+
 
 @pytest.fixture(scope="module")
 def only_pyzmq(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -120,6 +135,15 @@ def test_a_series_by_hand_holds_what_was_recorded(bed: Testbed, only_pyzmq: Path
         columns = [array("f", series["values"][name]) for name in ("temperature", "humidity")]
         got = zip(series["source_time_ms"], *columns, strict=True)
         assert [time for time, *values in got if tuple(values) != rows[time]] == []
+
+
+def test_a_message_is_published_by_hand(bed: Testbed, only_pyzmq: Path) -> None:
+    program = adapted(PUBLISH, ("tcp://127.0.0.1:5700", bed.public("iad2")))
+    replies = [json.loads(line) for line in run_bare(program, only_pyzmq).splitlines()]
+    for reply in replies:
+        assert reply.pop("message", "") != ""  # nobody keeps such a topic here
+    accepted = {"type": "published", "id": "4f1d2a90", "state": "accepted", "sequence": 17}
+    assert replies == [accepted] * 4
 
 
 def test_what_there_is_can_be_asked_of_any_master(bed: Testbed) -> None:

@@ -251,7 +251,7 @@ def test_a_master_without_others_from_the_commands_point_of_view(tmp_path, capsy
         assert placed("why", "nots", status=1).err == (
             "fleet: no unit nots is known here; did you mean notes?\n"
         )
-        assert placed("plan", "--dry").out == "ffd: nothing is to be moved\n"
+        assert placed("plan", "--dry").out == "balanced: nothing is to be moved\n"
         assert placed("move", "notes", "iad2", status=3).err == (
             "fleet: refused: no master iad2 is known here; did you mean iad1?\n"
         )
