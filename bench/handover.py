@@ -1,4 +1,5 @@
-"""Live moves of a topic with 1 MB of state between two real masters, under 200 messages a second.
+"""Live moves of a topic between two real masters: with 1 MB of state and 200 messages a second, and
+with 1 kB and 20, as a clone has.
 
 Publisher and durable subscriber are at a third master between the two. Each message counts in the
 processor's state and is put out with the count: so what is lost, doubled or reordered shows. The
@@ -37,16 +38,18 @@ MOVES = 50
 GOAL_S = 20e-3  # p99
 STATE_BYTES = 1_000_000
 PER_S = 200.0
+SMALL_STATE_BYTES = 1_000
+SMALL_PER_S = 20.0
 BETWEEN_S = 0.3
 PATIENCE_S = 60.0
 IADS = ("a", "b", "s")
 SYNCS = 8  # pairs of them after each move
-CODE = f"""
+CODE = """
 def counted(message, state):
     if not state:
-        state["held"] = bytes(range(250)) * {STATE_BYTES // 250}
+        state["held"] = bytes(range(250)) * (STATE_BYTES // 250)
     state["seen"] = state.get("seen", 0) + 1
-    return [{{"n": message["n"], "seen": state["seen"]}}]
+    return [{"n": message["n"], "seen": state["seen"]}]
 """
 
 
@@ -66,13 +69,13 @@ def configuration(iad: str, folder: Path, addresses: dict[str, str]) -> str:
     return text
 
 
-def package(folder: Path) -> None:
+def package(folder: Path, state_bytes: int = STATE_BYTES) -> None:
     """A package with the processor."""
     info = folder / "counted-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: counted\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[sanderling.processors]\ncounted = counted:counted\n")
-    (folder / "counted.py").write_text(CODE)
+    (folder / "counted.py").write_text(f"STATE_BYTES = {state_bytes}\n{CODE}")
 
 
 class Stream:
@@ -188,27 +191,29 @@ def move(stream: Stream, folder: Path, source: str, target: str) -> tuple[float,
     return last.pause_ms, last.idle_ms, stream.gap_s(began_s, ended_s)
 
 
-def run(moves: int = MOVES) -> list[Result]:
+def run(moves: int = MOVES) -> Iterator[Result]:
     """Goal: a p99 of the pause of at most 20 ms; nothing lost, doubled or reordered."""
-    with tempfile.TemporaryDirectory() as name, zmq.Context() as context:
-        folder = Path(name)
-        package(folder)
-        os.environ["PYTHONPATH"] = name
+    yield _run("handover", moves, STATE_BYTES, PER_S)
+    yield _run("handover-small", moves, SMALL_STATE_BYTES, SMALL_PER_S)
+
+
+def _run(name: str, moves: int, state_bytes: int, per_s: float) -> Result:
+    with tempfile.TemporaryDirectory() as folder, zmq.Context() as context:
+        package(Path(folder), state_bytes)
+        os.environ["PYTHONPATH"] = folder
         try:
-            with masters(folder) as addresses:
-                return [measure(folder, context, addresses["s"], moves)]
+            with masters(Path(folder)) as addresses:
+                stream = Stream(context, addresses["s"], per_s)
+                return measure(name, Path(folder), stream, moves, state_bytes)
         finally:
             del os.environ["PYTHONPATH"]
 
 
-def measure(
-    folder: Path, context: zmq.Context[zmq.Socket[bytes]], address: str, moves: int
-) -> Result:
+def measure(name: str, folder: Path, stream: Stream, moves: int, state_bytes: int) -> Result:
     """There and back, so many times."""
     with Operator(f"ipc://{folder}/a-operator") as operator:
         created = operator.ask_topic(CreateTopic("c", Topic("counted", processor="counted")))
         assert created.ok, created.message
-    stream = Stream(context, address)
     stream.run(3.0)
     quiet_s = stream.gap_s(time.monotonic() - 1.5, time.monotonic())
     taken: list[tuple[float, float, float]] = []
@@ -226,7 +231,7 @@ def measure(
     lost, doubled = len(expected - {*numbers}), len(numbers) - len({*numbers})
     reordered = sum(a > b for a, b in itertools.pairwise(numbers))
     return result(
-        "handover",
+        name,
         p99(pauses) / 1e3,
         "ms",
         "two syncs of a file, p99",
@@ -235,7 +240,8 @@ def measure(
         also={"nothing lost, doubled or reordered": not (lost or doubled or reordered)},
         sync_p50_ms=round(statistics.median(synced_s) * 1e3, 2),
         moves=moves,
-        state_bytes=STATE_BYTES,
+        state_bytes=state_bytes,
+        messages_per_s=stream.per_s,
         messages=stream.published,
         refused=len(stream.refused),
         no_room=stream.gaps,
