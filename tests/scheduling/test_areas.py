@@ -9,6 +9,7 @@ from agent.scheduling.pools import Offers
 from agent.scheduling.tasks.contracts import Contract
 from agent.scheduling.tasks.entry import Node
 from agent.scheduling.tasks.nodes import NodeTable
+from agent.wire import areas as areas_module
 from agent.wire.areas import AreaSet
 from agent.wire.market import Member
 from agent.wire.node_messages import Hello
@@ -54,6 +55,27 @@ def test_a_node_that_comes_again_with_the_same_areas_changes_nothing():
     assert table.covering(("b1",)) is before
     table.bind(node, hello("a", "3", ("b2",)), 3, "")
     assert told(table.covering(("b1",))) == ([], ["b1"])
+
+
+def test_many_areas_are_not_compared_with_each_of_many_nodes(monkeypatch):
+    table, looks = NodeTable(), []
+    for number in range(1_000):
+        name = f"n{number}"
+        table.bind(Node(name, 0), hello(name, "1", (f"b1/f{number % 10}/r{number}",)), name, "")
+    for method in ("places", "places_within", "has_within"):
+        whole = getattr(AreaSet, method)
+        monkeypatch.setattr(
+            AreaSet, method, lambda self, *a, whole=whole: looks.append(a) or whole(self, *a)
+        )
+
+    def compared(*_):
+        raise AssertionError("two areas are compared by their names")
+
+    monkeypatch.setattr(areas_module, "covers", compared)
+    monkeypatch.setattr(areas_module, "overlaps", compared)
+    asked = tuple(f"b1/f{number % 10}/r{number}" for number in range(1_024))
+    assert len(table.covering(asked).nodes) == 1_000
+    assert 0 < len(looks) <= 2 * len(asked)
 
 
 def test_many_changes_of_areas_cost_one_look_at_all_nodes(monkeypatch):
