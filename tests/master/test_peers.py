@@ -5,11 +5,15 @@ from __future__ import annotations
 import pytest
 import zmq
 
-from agent.master.peers import CONFIGURED, TRIAL, Peers
+from agent.master.peers import CONFIGURED, MAX_WAITING, TRIAL, Peers
 from agent.net.secure_sockets import SecureSockets
 from agent.runtime.console import operator_log
 from agent.runtime.reactor import Reactor
 from agent.wire.config import Trust
+from agent.wire.topics import Publish
+from testkit.waiting import wait_until
+
+MIB = 1 << 20
 
 # Nobody listens there.
 AT, ELSEWHERE = "ipc:///run/sanderling-nobody", "ipc:///run/sanderling-nowhere"
@@ -52,3 +56,20 @@ def test_links_on_trial_are_not_shown(peers):
     assert not peers.connected("iad3")
     peers.connect("iad3", AT, by="member")
     assert peers.iads == ("iad3",)
+
+
+def test_what_waits_for_a_master_that_does_not_read_is_bounded_by_its_bytes(peers, tmp_path):
+    address = f"ipc://{tmp_path}/busy"
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as busy:
+        busy.setsockopt(zmq.RCVHWM, 1)
+        busy.setsockopt(zmq.LINGER, 0)
+        busy.bind(address)
+        peers.connect("iad2", address)
+        wait_until(lambda: peers.connected("iad2"))
+        message, sent = Publish("p", "notes", {"text": "x" * MIB}), 0
+        while peers.send("iad2", message):
+            sent += 1
+            assert sent <= 4 * MAX_WAITING // MIB, "there is no bound"
+        assert sent * MIB >= MAX_WAITING - 2 * MIB
+        assert peers.dropped == 1
+        assert peers.send("iad2", Publish("p", "notes", {"text": "x"}))
