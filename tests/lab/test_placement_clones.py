@@ -12,7 +12,7 @@ from agent.placement.price import Price
 from lab.placement import command
 from lab.placement.clones import central, experiments, paper, tables
 from lab.placement.clones.anarchy import every
-from lab.placement.clones.draw import Setting, draw, placed, places, scattered
+from lab.placement.clones.draw import NOWHERE, Setting, draw, placed, places, scattered
 from lab.placement.clones.flock import Conditions, Flock
 
 SMALL = experiments.Extent(
@@ -138,6 +138,27 @@ def test_the_papers_rule_settles_alone_and_not_with_old_facts():
     assert not paper.run(game, at, 1, rounds=300, age=10).settled
 
 
+def test_both_rules_meet_the_same_changes():
+    rows = list(experiments.changes(SMALL, 2))
+    for change in ("a master dies", "a fifth arrive"):
+        methods = [row.method for row in rows if row.experiment == change]
+        assert methods == [experiments.ARRIVED, experiments.PAPER]
+    assert {row.clouds for row in rows if row.experiment == "a master dies"} == {4}
+    assert {row.clones for row in rows} == {15}
+    table = tables.changes(experiments.Results(rows, []))
+    assert [line[2] for line in table.rows] == 2 * [experiments.ARRIVED, experiments.PAPER]
+
+
+def test_clones_that_are_somewhere_stay_when_others_come():
+    game = draw(Setting(30, 5, utilisation=0.6), 3)
+    before = scattered(game, 3)
+    before[before == 2] = NOWHERE
+    after = scattered(game, 4, before)
+    assert (after[before != NOWHERE] == before[before != NOWHERE]).all()
+    assert after.min() >= 0
+    assert game.cost(after) < inf
+
+
 def test_annealing_finds_the_optimum_of_a_few():
     game = draw(Setting(7, 4, 0.6), 2)
     found = every(game)
@@ -154,7 +175,7 @@ def test_the_whole_run_writes_data_picture_and_tables(tmp_path):
         assert f"<!-- table: {table} -->\n|" in text
     with (tmp_path / "placement-clones.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == 2 * len(experiments.METHODS) + 2 + 2 + 3 + 1
+    assert len(rows) == 2 * len(experiments.METHODS) + 2 + 2 * 2 + 3 + 1
     assert all(row["rose"] == "0" for row in rows if row["method"].startswith("ours"))
     assert (tmp_path / "placement-clones.svg").stat().st_size > 1_000
 

@@ -159,17 +159,17 @@ def changes(found: Results) -> Table:
     """What happens after a change of the world."""
     rows = [*of(found, "a master dies"), *of(found, "a fifth arrive")]
     lines = [
-        (at[0].experiment, f"{round(at[0].utilisation, 1):g}", *_ended(at))
+        (at[0].experiment, f"{round(at[0].utilisation, 1):g}", at[0].method, *_ended(at))
         for at in _by_change(rows)
     ]
-    headings = ("", "utilisation", "settled", "rounds", "moves a clone", "cost")
+    headings = ("", "utilisation", "rule", "settled", "rounds", "moves a clone", "cost")
     return Table("Changes", headings, lines)
 
 
 def _by_change(rows: Sequence[Row]) -> list[list[Row]]:
-    found: dict[tuple[str, float], list[Row]] = defaultdict(list)
+    found: dict[tuple[str, float, str], list[Row]] = defaultdict(list)
     for row in rows:
-        found[row.experiment, round(row.utilisation, 1)].append(row)
+        found[row.experiment, round(row.utilisation, 1), row.method].append(row)
     return list(found.values())
 
 
