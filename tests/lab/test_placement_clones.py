@@ -149,6 +149,17 @@ def test_both_rules_meet_the_same_changes():
     assert [line[2] for line in table.rows] == 2 * [experiments.ARRIVED, experiments.PAPER]
 
 
+def test_faults_are_met_from_random_clouds_and_after_arrivals_by_price():
+    rows = list(experiments.faults(SMALL, 3))
+    assert {row.method for row in rows} == {*tables.RULES}
+    lines = tables.goals(experiments.Results(rows, [])).rows
+    random, by_price = (row for row in rows if row.method != experiments.PAPER)
+    assert [line[2] for line in lines if line[1] == "always"] == ["1 of 1", "1 of 1"]
+    moves = [line[2] for line in lines if line[1] == "≤ 1.5"]
+    assert moves == [f"{random.moves:.2f}", f"{by_price.moves:.2f}"]
+    assert by_price.moves < random.moves
+
+
 def test_clones_that_are_somewhere_stay_when_others_come():
     game = draw(Setting(30, 5, utilisation=0.6), 3)
     before = scattered(game, 3)
@@ -175,7 +186,7 @@ def test_the_whole_run_writes_data_picture_and_tables(tmp_path):
         assert f"<!-- table: {table} -->\n|" in text
     with (tmp_path / "placement-clones.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == 2 * len(experiments.METHODS) + 2 + 2 * 2 + 3 + 1
+    assert len(rows) == 2 * len(experiments.METHODS) + 3 + 2 * 2 + 3 + 1
     assert all(row["rose"] == "0" for row in rows if row["method"].startswith("ours"))
     assert (tmp_path / "placement-clones.svg").stat().st_size > 1_000
 

@@ -244,19 +244,23 @@ def anarchy(share: float, delta: float, seed: int, extent: Extent) -> Iterator[W
 
 
 def faults(extent: Extent, seed: int) -> Iterator[Row]:
-    """Old facts and lost messages, from a random start, at the first utilisation."""
+    """Old facts and lost messages, at the first utilisation: both rules from random clouds, ours
+    also from where arrivals by price put the clones."""
     setting = Setting(extent.clones, extent.clouds, utilisation=extent.utilisations[0])
     game = draw(setting, seed)
     random = scattered(game, seed)
+    starts = {OURS: placed(game, random), ARRIVED: arrived(game, seed).placement}
     reference = game.cost(anneal(game, greedy(game), seed))
     for age, lost in product(extent.ages, extent.lost):
         conditions = Conditions(age, lost)
-        flock = Flock(placed(game, random), game.delta, moving_cost(game), conditions, seed)
-        ours = flock.run(LONGEST)
+        for method, start in starts.items():
+            flock = Flock(start.copy(), game.delta, moving_cost(game), conditions, seed)
+            outcome = flock.run(LONGEST)
+            ratio = flock.price.total() / reference
+            yield _row("faults", game, method, conditions, seed, outcome, ratio)
         theirs = paper.run(game, random, seed, rounds=LONGEST, age=age, lost=lost)
-        ends = {OURS: flock.price.total(), PAPER: game.cost(theirs.at)}
-        for method, outcome in ((OURS, ours), (PAPER, theirs)):
-            yield _row("faults", game, method, conditions, seed, outcome, ends[method] / reference)
+        ratio = game.cost(theirs.at) / reference
+        yield _row("faults", game, PAPER, conditions, seed, theirs, ratio)
 
 
 def changes(extent: Extent, seed: int) -> Iterator[Row]:
