@@ -6,8 +6,10 @@ from math import inf
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from agent.placement.congestion import Waiting
+from agent.placement.drift import Drift
 from agent.placement.price import Price
 from lab.placement import command
 from lab.placement.clones import central, experiments, paper, tables
@@ -118,6 +120,21 @@ def test_every_move_lowers_the_cost_by_its_gain_and_it_settles(conditions):
     finite = [cost for cost in outcome.costs if cost < inf]
     assert finite == sorted(finite, reverse=True)
     assert outcome.moves <= 1 + (finite[0] - finite[-1]) / 15.0 or outcome.costs[0] == inf
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.01])
+def test_gains_that_are_not_what_the_cost_fell_by_are_counted(monkeypatch, factor):
+    checked = Drift.checked
+
+    def wrong(self, move):
+        found = checked(self, move)
+        return found and replace(found, gain=factor * found.gain)
+
+    monkeypatch.setattr(Drift, "checked", wrong)
+    game = draw(Setting(30, 8, utilisation=0.5), 4)
+    outcome = Flock(placed(game, scattered(game, 4)), game.delta, 15.0, seed=4).run()
+    assert outcome.moves > 0
+    assert outcome.rose == (factor != 1.0)
 
 
 def test_a_master_makes_one_move_a_round():
