@@ -6,13 +6,15 @@ from math import inf
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from agent.placement.congestion import Waiting
+from agent.placement.drift import Drift
 from agent.placement.price import Price
 from lab.placement import command
 from lab.placement.clones import central, experiments, paper, tables
 from lab.placement.clones.anarchy import every
-from lab.placement.clones.draw import Setting, draw, placed, places, scattered
+from lab.placement.clones.draw import NOWHERE, Setting, draw, placed, places, scattered
 from lab.placement.clones.flock import Conditions, Flock
 
 SMALL = experiments.Extent(
@@ -120,6 +122,21 @@ def test_every_move_lowers_the_cost_by_its_gain_and_it_settles(conditions):
     assert outcome.moves <= 1 + (finite[0] - finite[-1]) / 15.0 or outcome.costs[0] == inf
 
 
+@pytest.mark.parametrize("factor", [1.0, 1.01])
+def test_gains_that_are_not_what_the_cost_fell_by_are_counted(monkeypatch, factor):
+    checked = Drift.checked
+
+    def wrong(self, move):
+        found = checked(self, move)
+        return found and replace(found, gain=factor * found.gain)
+
+    monkeypatch.setattr(Drift, "checked", wrong)
+    game = draw(Setting(30, 8, utilisation=0.5), 4)
+    outcome = Flock(placed(game, scattered(game, 4)), game.delta, 15.0, seed=4).run()
+    assert outcome.moves > 0
+    assert outcome.rose == (factor != 1.0)
+
+
 def test_a_master_makes_one_move_a_round():
     game = draw(Setting(40, 4, utilisation=0.4), 2)
     flock = Flock(placed(game, np.zeros(40, np.int64)), game.delta, 1.0)
@@ -138,6 +155,38 @@ def test_the_papers_rule_settles_alone_and_not_with_old_facts():
     assert not paper.run(game, at, 1, rounds=300, age=10).settled
 
 
+def test_both_rules_meet_the_same_changes():
+    rows = list(experiments.changes(SMALL, 2))
+    for change in ("a master dies", "a fifth arrive"):
+        methods = [row.method for row in rows if row.experiment == change]
+        assert methods == [experiments.ARRIVED, experiments.PAPER]
+    assert {row.clouds for row in rows if row.experiment == "a master dies"} == {4}
+    assert {row.clones for row in rows} == {15}
+    table = tables.changes(experiments.Results(rows, []))
+    assert [line[2] for line in table.rows] == 2 * [experiments.ARRIVED, experiments.PAPER]
+
+
+def test_faults_are_met_from_random_clouds_and_after_arrivals_by_price():
+    rows = list(experiments.faults(SMALL, 3))
+    assert {row.method for row in rows} == {*tables.RULES}
+    lines = tables.goals(experiments.Results(rows, [])).rows
+    random, by_price = (row for row in rows if row.method != experiments.PAPER)
+    assert [line[2] for line in lines if line[1] == "always"] == ["1 of 1", "1 of 1"]
+    moves = [line[2] for line in lines if line[1] == "≤ 1.5"]
+    assert moves == [f"{random.moves:.2f}", f"{by_price.moves:.2f}"]
+    assert by_price.moves < random.moves
+
+
+def test_clones_that_are_somewhere_stay_when_others_come():
+    game = draw(Setting(30, 5, utilisation=0.6), 3)
+    before = scattered(game, 3)
+    before[before == 2] = NOWHERE
+    after = scattered(game, 4, before)
+    assert (after[before != NOWHERE] == before[before != NOWHERE]).all()
+    assert after.min() >= 0
+    assert game.cost(after) < inf
+
+
 def test_annealing_finds_the_optimum_of_a_few():
     game = draw(Setting(7, 4, 0.6), 2)
     found = every(game)
@@ -154,7 +203,7 @@ def test_the_whole_run_writes_data_picture_and_tables(tmp_path):
         assert f"<!-- table: {table} -->\n|" in text
     with (tmp_path / "placement-clones.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == 2 * len(experiments.METHODS) + 2 + 2 + 3 + 1
+    assert len(rows) == 2 * len(experiments.METHODS) + 3 + 2 * 2 + 3 + 1
     assert all(row["rose"] == "0" for row in rows if row["method"].startswith("ours"))
     assert (tmp_path / "placement-clones.svg").stat().st_size > 1_000
 

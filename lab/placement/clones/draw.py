@@ -16,6 +16,7 @@ from fleet.placement.homes.case import Floats, Ints
 DELAYS: Final = (10.0, 100.0)  # τ, ms
 CAPACITIES: Final = (50.0, 100.0)  # γ
 DEMANDS: Final = (1.0, 10.0)  # d
+NOWHERE: Final = -1  # instead of a cloud
 
 
 class Setting(Struct, frozen=True):
@@ -109,12 +110,14 @@ def _pairs(of: np.random.Generator, n: int, share: float) -> tuple[Ints, Ints]:
     return np.concatenate(ones), np.concatenate(others)
 
 
-def scattered(game: Game, seed: int) -> Ints:
-    """Clones at random clouds that have room; where none has any, at the one with the most."""
+def scattered(game: Game, seed: int, at: Ints | None = None) -> Ints:
+    """Clones at random clouds that have room; where none has any, at the one with the most. Those
+    that `at` has at a cloud, and not at NOWHERE, stay there."""
     of = np.random.default_rng(seed)
-    load = np.zeros(game.clouds)
-    at = np.zeros(game.clones, np.int64)
-    for i in of.permutation(game.clones).tolist():
+    at = np.full(game.clones, NOWHERE) if at is None else at.copy()
+    here = at != NOWHERE
+    load = of_ends(at[here], game.load[here], game.clouds)
+    for i in of.permutation(np.flatnonzero(~here)).tolist():
         room = game.capacity - load
         roomy = np.flatnonzero(room > game.load[i])
         at[i] = of.choice(roomy) if len(roomy) else room.argmax()

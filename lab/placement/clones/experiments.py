@@ -23,6 +23,7 @@ from lab.placement.clones.anarchy import ETAS, every
 from lab.placement.clones.central import anneal, best_response, greedy
 from lab.placement.clones.draw import (
     DELAYS,
+    NOWHERE,
     Game,
     Setting,
     clone,
@@ -243,64 +244,98 @@ def anarchy(share: float, delta: float, seed: int, extent: Extent) -> Iterator[W
 
 
 def faults(extent: Extent, seed: int) -> Iterator[Row]:
-    """Old facts and lost messages, from a random start, at the first utilisation."""
+    """Old facts and lost messages, at the first utilisation: both rules from random clouds, ours
+    also from where arrivals by price put the clones."""
     setting = Setting(extent.clones, extent.clouds, utilisation=extent.utilisations[0])
     game = draw(setting, seed)
     random = scattered(game, seed)
+    starts = {OURS: placed(game, random), ARRIVED: arrived(game, seed).placement}
     reference = game.cost(anneal(game, greedy(game), seed))
     for age, lost in product(extent.ages, extent.lost):
         conditions = Conditions(age, lost)
-        flock = Flock(placed(game, random), game.delta, moving_cost(game), conditions, seed)
-        ours = flock.run(LONGEST)
+        for method, start in starts.items():
+            flock = Flock(start.copy(), game.delta, moving_cost(game), conditions, seed)
+            outcome = flock.run(LONGEST)
+            ratio = flock.price.total() / reference
+            yield _row("faults", game, method, conditions, seed, outcome, ratio)
         theirs = paper.run(game, random, seed, rounds=LONGEST, age=age, lost=lost)
-        ends = {OURS: flock.price.total(), PAPER: game.cost(theirs.at)}
-        for method, outcome in ((OURS, ours), (PAPER, theirs)):
-            yield _row("faults", game, method, conditions, seed, outcome, ends[method] / reference)
+        ratio = game.cost(theirs.at) / reference
+        yield _row("faults", game, PAPER, conditions, seed, theirs, ratio)
 
 
 def changes(extent: Extent, seed: int) -> Iterator[Row]:
-    """The fullest master dies; a fifth of the clones, with their demand, arrive later."""
+    """The fullest master dies; a fifth of the clones, with their demand, arrive later. By the
+    paper's rule, clones that are nowhere come to random clouds that have room."""
     for utilisation in extent.utilisations:
         setting = Setting(extent.clones, extent.clouds, utilisation=utilisation)
         game = draw(setting, seed)
-        flock = arrived(game, seed)
-        flock.run(LONGEST)
-        dead = int(np.argmax(np.bincount(places(flock.placement, game.clones))))
-        flock.moves = 0
-        for unit in flock.leave(dead):
-            flock.arrive(unit)
-        outcome = flock.run(LONGEST)
-        left = np.delete(np.arange(game.clouds), dead)
-        smaller = replace(game, delay=game.delay[np.ix_(left, left)], capacity=game.capacity[left])
-        yield _changed("a master dies", smaller, flock, outcome, seed)
-
-        game = draw(setting, seed)
-        old = int(extent.clones / 1.2)
-        inside = (game.one < old) & (game.other < old)
-        first = Game(
-            game.delay,
-            game.capacity,
-            game.delta,
-            game.one[inside],
-            game.other[inside],
-            game.rate[inside],
-            old,
-        )
-        flock = arrived(first, seed)
-        flock.run(LONGEST)
-        flock.moves = 0
-        for i in range(old, game.clones):
-            flock.placement.put_flow(Flow(clone(i), clone(0), 0.0))
-            for j in game.peers[i][game.peers[i] < i].tolist():
-                flock.placement.put_flow(Flow(clone(i), clone(j), float(game.demand[i, j])))
-            flock.arrive(clone(i))
-        yield _changed("a fifth arrive", game, flock, flock.run(LONGEST), seed)
+        yield _dies(game, seed)
+        yield _dies_by_paper(game, seed)
+        first = _first(game, int(extent.clones / 1.2))
+        reference = game.cost(anneal(game, greedy(game), seed))
+        yield _arrive(game, first, seed, reference)
+        yield _arrive_by_paper(game, first, seed, reference)
 
 
-def _changed(name: str, game: Game, flock: Flock, outcome: Outcome, seed: int) -> Row:
-    reference = game.cost(anneal(game, greedy(game), seed))
+def _dies(game: Game, seed: int) -> Row:
+    flock = arrived(game, seed)
+    flock.run(LONGEST)
+    dead = _fullest(places(flock.placement, game.clones))
+    flock.moves = 0
+    for unit in flock.leave(dead):
+        flock.arrive(unit)
+    outcome = flock.run(LONGEST)
+    smaller = _without(game, dead)
+    ratio = flock.price.total() / smaller.cost(anneal(smaller, greedy(smaller), seed))
+    return _row("a master dies", smaller, ARRIVED, Conditions(), seed, outcome, ratio)
+
+
+def _dies_by_paper(game: Game, seed: int) -> Row:
+    at = paper.run(game, scattered(game, seed), seed, rounds=LONGEST).at
+    dead = _fullest(at)
+    smaller = _without(game, dead)
+    at = scattered(smaller, seed, np.where(at == dead, NOWHERE, at - (at > dead)))
+    outcome = paper.run(smaller, at, seed, rounds=LONGEST)
+    ratio = smaller.cost(outcome.at) / smaller.cost(anneal(smaller, greedy(smaller), seed))
+    return _row("a master dies", smaller, PAPER, Conditions(), seed, outcome, ratio)
+
+
+def _fullest(at: Ints) -> int:
+    return int(np.argmax(np.bincount(at)))
+
+
+def _without(game: Game, dead: int) -> Game:
+    left = np.delete(np.arange(game.clouds), dead)
+    return replace(game, delay=game.delay[np.ix_(left, left)], capacity=game.capacity[left])
+
+
+def _first(game: Game, clones: int) -> Game:
+    """Only these many clones, with the demand between them."""
+    inside = (game.one < clones) & (game.other < clones)
+    pairs = game.one[inside], game.other[inside], game.rate[inside]
+    return Game(game.delay, game.capacity, game.delta, *pairs, clones)
+
+
+def _arrive(game: Game, first: Game, seed: int, reference: float) -> Row:
+    flock = arrived(first, seed)
+    flock.run(LONGEST)
+    flock.moves = 0
+    for i in range(first.clones, game.clones):
+        flock.placement.put_flow(Flow(clone(i), clone(0), 0.0))
+        for j in game.peers[i][game.peers[i] < i].tolist():
+            flock.placement.put_flow(Flow(clone(i), clone(j), float(game.demand[i, j])))
+        flock.arrive(clone(i))
+    outcome = flock.run(LONGEST)
     ratio = flock.price.total() / reference
-    return _row(name, game, ARRIVED, Conditions(), seed, outcome, ratio)
+    return _row("a fifth arrive", game, ARRIVED, Conditions(), seed, outcome, ratio)
+
+
+def _arrive_by_paper(game: Game, first: Game, seed: int, reference: float) -> Row:
+    at = np.full(game.clones, NOWHERE)
+    at[: first.clones] = paper.run(first, scattered(first, seed), seed, rounds=LONGEST).at
+    outcome = paper.run(game, scattered(game, seed, at), seed, rounds=LONGEST)
+    ratio = game.cost(outcome.at) / reference
+    return _row("a fifth arrive", game, PAPER, Conditions(), seed, outcome, ratio)
 
 
 def many(n: int, masters: int, seed: int, *, slow: bool) -> Iterator[Row]:

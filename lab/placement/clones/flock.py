@@ -23,6 +23,8 @@ from agent.placement.world import PlacementError, Unit
 LASTS: Final = 3.0
 # What is not answered is sent again, so often a round.
 TRIES: Final = 8
+# By this share of the cost a sum of gains may be off, by rounding.
+ROUNDING: Final = 1e-6
 
 
 class Conditions(Struct, frozen=True):
@@ -41,7 +43,8 @@ class Outcome(Struct, frozen=True):
     settled: bool
     rounds: int
     moves: int
-    rose: int  # moves by which the cost did not fall
+    # Moves that gain nothing; one more if the cost at the end is not that at the start less gains.
+    rose: int
     costs: list[float]
 
 
@@ -88,8 +91,15 @@ class Flock:
             if self.moves > before:
                 last = number
             elif self.settled():
-                return Outcome(True, last, self.moves, self.rose, costs)
+                break
+        self._check(cost)
         return Outcome(self.settled(), last, self.moves, self.rose, costs)
+
+    def _check(self, cost: float) -> None:
+        """Count if the true cost is another than this, which is by the gains that moves had when
+        they were checked. While a cloud is overloaded there is nothing to compare."""
+        if cost < inf:
+            self.rose += abs(self.price.total() - cost) > ROUNDING * cost
 
     def settled(self) -> bool:
         """Whether no clone would move if it knew everything."""
