@@ -135,6 +135,7 @@ REASONS = {
     "docs/run/planning.md": LAB,
     ("docs/understand/placement.md", "Learn from real masters"): "takes an hour: "
     "tests/fleet/placement/campaign/test_campaign.py runs a short one",
+    ("docs/understand/placement.md", "The loop from logs"): "a test of make test-long itself",
     "docs/understand/quality.md": LAB,
     "docs/run/releases.md": HOSTS,
     "docs/run/report.md": SPARK,
