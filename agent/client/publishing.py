@@ -12,7 +12,7 @@ from typing import Final, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from agent.client.connection import NoReplyError
+from agent.client.connection import ConnectionCutError, NoReplyError
 from agent.wire.base import Message
 from agent.wire.codec import encode
 from agent.wire.messages import Answer
@@ -76,6 +76,9 @@ class Publisher:
                 try:
                     while not self._replies:
                         self._client.take(min(left_s, AGAIN_S) * 1e3, until_cut=True)
+                except ConnectionCutError:
+                    if time.monotonic() >= give_up_s:
+                        raise
                 except NoReplyError:
                     if time.monotonic() >= give_up_s:
                         raise self._client.silent(patience_s) from None

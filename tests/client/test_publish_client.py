@@ -8,6 +8,7 @@ import pytest
 import zmq
 
 from agent.client import Client, NoReplyError, PublishError, publishing
+from agent.client.connection import ConnectionCutError
 from agent.wire.codec import Decoder, encode
 from agent.wire.messages import Answer, Coverage
 from agent.wire.topics import Publish, Published
@@ -122,6 +123,18 @@ def test_silence_is_one(scripted, monkeypatch):
         pytest.raises(NoReplyError, match=r"no reply from \S+ within 0\.2 s"),
     ):
         client.publish("notes", {"vote": 3}, patience_s=0.2)
+
+
+def test_a_cut_at_the_end_of_the_patience_is_told_as_one():
+    class Cut:
+        def send_message(self, message):
+            pass
+
+        def take(self, timeout_ms, *, until_cut=False):
+            raise ConnectionCutError("the connection was cut")
+
+    with pytest.raises(ConnectionCutError, match="was cut"):
+        publishing.Publisher(Cut()).publish("notes", {"vote": 3}, None, None, 0.0)
 
 
 @pytest.mark.parametrize(
