@@ -98,8 +98,7 @@ def main() -> None:
     page = sys.argv[1:2] == ["--page"]
     names = sys.argv[1 + page :] or list(BENCHMARKS)
     if names[0] in WITH_OPTIONS and names[1:2] and names[1].startswith("-"):
-        results = iter(WITH_OPTIONS[names[0]](names[1:]))
-        report(speed_page.kept(results, Path("docs/results")) if page else results)
+        show(WITH_OPTIONS[names[0]](names[1:]), page)
         return
     for name in names:
         if name not in BENCHMARKS:
@@ -109,12 +108,17 @@ def main() -> None:
         sys.exit(f"error: failed: {', '.join(failed)}")
 
 
+def show(results: Iterable[Result], page: bool) -> None:
+    """Print the results, and with `page` keep them in it."""
+    report(speed_page.kept(results, Path("docs/results")) if page else results)
+
+
 def reported(name: str, page: bool) -> bool:
     """Run this one and print its results; false: it failed."""
     # Not all are generators: some have run when they return.
     results = (each for run in (BENCHMARKS[name],) for each in run())
     try:
-        report(speed_page.kept(results, Path("docs/results")) if page else results)
+        show(results, page)
     except CannotRunError as error:
         print(f"{name}: skipped, as this host lacks {error}", file=sys.stderr)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - an hour of others is left to run
