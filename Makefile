@@ -63,9 +63,9 @@ test-kubernetes: $(DONE)/dev $(DONE)/core ## Build a kube-apiserver (minutes, on
 	@tools/build_apiserver.sh
 	@SANDERLING_KUBERNETES=$(if $(filter record,$(ARGS)),record,1) $(BIN)/pytest --must-run tests/kubernetes
 
-test-long: $(DONE)/dev $(DONE)/core ## Run what takes long: experiments, Spark, kills, all examples (an hour; KILLS=1: a part)
+test-long: $(DONE)/dev $(DONE)/core ## Run what takes long: experiments, Spark, kills, all examples (an hour; KILLS=1: a part; ARGS=--turn=2/3)
 	@$(if $(KILLS),SANDERLING_KILLS=$(KILLS),SANDERLING_EXAMPLES=all) \
-		$(BIN)/pytest -m "long or slow$(if $(KILLS),, or hypothesis)" -n $(if $(KILLS),2,3) $(HANGS) --durations=30
+		$(BIN)/pytest -m "long or slow$(if $(KILLS),, or hypothesis)" -n $(if $(KILLS),2,3) $(HANGS) --durations=30 $(ARGS)
 
 torture: $(DONE)/dev $(DONE)/core ## Set up, then cut the edge agent's power, over and over (minutes)
 	@$(BIN)/python -m tests.torture $(ARGS)

@@ -13,6 +13,7 @@ from xdist.scheduler import LoadFileScheduling
 from testkit.waiting import PATIENCE_MS
 from tests.examples import examples
 from tests.processor_time import ProcessorTime
+from tests.turns import turn
 
 # Where the environment forbids to keep compiled modules, each worker would compile all tests anew,
 # and each agent that a test starts all of its own: a third of the suite's work.
@@ -101,6 +102,15 @@ SLOW = (
 )
 
 
+# Marked resources: their many examples keep databases and files open.
+RESOURCES = (
+    "tests/edge/test_faults.py",
+    "tests/edge/test_history_model.py",
+    "tests/master/test_notification_store",
+    "tests/master/test_state.py",
+)
+
+
 class FilesTogether(LoadFileScheduling):
     """A file's tests stay with one worker, since they share fleets; so do all that use Spark."""
 
@@ -133,9 +143,19 @@ def pytest_itemcollected(item):
         item.add_marker(pytest.mark.slow)
     if item.nodeid.startswith(MOVED):
         item.add_marker(pytest.mark.moved)
+    if item.nodeid.startswith(RESOURCES):
+        item.add_marker(pytest.mark.resources)
 
 
 def pytest_collection_modifyitems(config, items):
+    try:
+        is_in_turn = turn(config.getoption("--turn"))
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from None
+    late = {item for item in items if not is_in_turn(item.nodeid.partition("::")[0])}
+    if late:
+        config.hook.pytest_deselected(items=list(late))
+        items[:] = [item for item in items if item not in late]
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: _place(item.nodeid))
 
@@ -156,6 +176,9 @@ def pytest_addoption(parser):
         "--must-run",
         action="store_true",
         help="fail if all tests of a file were skipped, unless SANDERLING_CI_MAY_SKIP=1",
+    )
+    parser.addoption(
+        "--turn", default="0/1", metavar="N/M", help="only the N-th part of M of the test files"
     )
 
 

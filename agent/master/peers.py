@@ -14,6 +14,7 @@ from agent.net.message_socket import MessageSocket
 from agent.net.secure_sockets import SecureSockets
 from agent.net.unsent import LARGE, Unsent
 from agent.runtime.console import Say
+from agent.runtime.rate_limited_lines import RateLimitedLines
 from agent.runtime.reactor import Reactor
 from agent.wire.base import Message
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder, encode
@@ -55,6 +56,7 @@ class Peers:
 
     def __init__(self, reactor: Reactor, secure_sockets: SecureSockets, say: Say) -> None:
         self._say = say
+        self._lines = RateLimitedLines(say, reactor.clock)
         self._reactor = reactor
         self._secure_sockets = secure_sockets
         self._decoder: Decoder[PeerReply] = Decoder(PeerReply, MAX_RESULT_BYTES)
@@ -130,8 +132,17 @@ class Peers:
     ) -> MessageSocket[PeerReply]:
         socket = self._secure_sockets.dealer(address, MAX_RESULT_BYTES, keys, follows=False)
         take = partial(self._take, iad)
-        malformed = self._count_malformed
-        return MessageSocket(self._reactor, socket, self._decoder, take, malformed, brief=True)
+        return MessageSocket(
+            self._reactor,
+            socket,
+            self._decoder,
+            take,
+            self._count_malformed,
+            flooded=partial(
+                self._lines.tell, f"{iad}: it sent more than is taken; connecting anew"
+            ),
+            brief=True,
+        )
 
     def _tell_guard(self) -> None:
         # The operator names the parties of a file, and names them in the allow-list too.

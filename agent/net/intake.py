@@ -14,16 +14,13 @@ limit of open files. At that limit libzmq accepts nothing, and its thread spins 
 
 from __future__ import annotations
 
-import array
 import ctypes
 import errno
-import fcntl
 import math
 import os
 import socket
 import stat
 import struct
-import termios
 import threading
 import time
 from collections import Counter
@@ -36,6 +33,7 @@ import zmq
 from agent.net.held_bytes import MOST, MOST_OF_ONE, Bounds, ByteAccounting, Cut, Held
 from agent.net.policing import RATE_BYTES_PER_S, Policer
 from agent.net.socket_filters import Passing, let_pass
+from agent.net.tcp_counters import TcpCounters
 from agent.net.unsent import SmallUnsent
 from agent.runtime.rate_limited_lines import RateLimitedLines
 
@@ -60,9 +58,6 @@ ACCEPTED: Final = int(zmq.EVENT_ACCEPTED)
 GONE: Final = (int(zmq.EVENT_DISCONNECTED), int(zmq.EVENT_CLOSED))
 STOPPED: Final = int(zmq.EVENT_MONITOR_STOPPED)
 WATCHED: Final = ACCEPTED | sum(GONE) | STOPPED
-TCP_INFO_BYTES: Final = 256
-# struct tcp_info in linux/tcp.h: eight bytes, 24 words, then double words.
-BYTES_ACKED, BYTES_RECEIVED = 120, 128
 
 
 Key = TypeVar("Key")
@@ -149,8 +144,7 @@ class Intake:
         self._spare = os.dup(self._memory)
         self._page = os.sysconf("SC_PAGE_SIZE")
         self._libc = ctypes.CDLL(None, use_errno=True)
-        self._info = ctypes.create_string_buffer(TCP_INFO_BYTES)
-        self._queued = array.array("i", [0])
+        self._tcp = TcpCounters()
         resident = self.resident
         self._trimmer = Trimmer(resident, clock())
         self._looked_at = resident
@@ -334,37 +328,14 @@ class Intake:
         read = self._read_of(fd)
         self._policer.count(fd, read)
         untaken = self._accounting.held(fd, read, now, resident)
-        written, queued = self._written_of(fd)
+        written, queued = self._tcp.written(fd)
         if not written:  # it is gone
             return Held(untaken, 0)
         return Held(untaken, self.small_unsent.held(fd, written, empty=not queued))
 
     def _read_of(self, fd: int) -> int:
         """Bytes that libzmq has read from a connection."""
-        received, queued = self._counted(fd, BYTES_RECEIVED, termios.FIONREAD)
-        return received - queued
-
-    def _written_of(self, fd: int) -> tuple[int, int]:
-        """Bytes that libzmq has written to a connection, and those of them that the other end's
-        kernel does not have."""
-        acknowledged, queued = self._counted(fd, BYTES_ACKED, termios.TIOCOUTQ)
-        return acknowledged + queued, queued
-
-    def _counted(self, fd: int, offset: int, request: int) -> tuple[int, int]:
-        """A double word of TCP's information about a connection, and the bytes in one of its
-        buffers; zeros if it is gone."""
-        size = ctypes.c_uint32(TCP_INFO_BYTES)
-        failed = self._libc.getsockopt(
-            fd, socket.IPPROTO_TCP, socket.TCP_INFO, self._info, ctypes.byref(size)
-        )
-        if failed or size.value < offset + 8:
-            return 0, 0
-        (count,) = struct.unpack_from("=Q", self._info, offset)
-        try:
-            fcntl.ioctl(fd, request, self._queued)
-        except OSError:
-            return 0, 0
-        return int(count), self._queued[0]
+        return self._tcp.read(fd)
 
     def _cut(self, fd: int, *, abort: bool = False) -> None:
         """Shut a connection down, unless its descriptor was reused; libzmq then closes it. During a

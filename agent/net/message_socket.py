@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
 
 import zmq
 
+from agent.net.receive_backlog import ReceiveBacklog
+from agent.net.router import body
+from agent.net.tcp_counters import TcpCounters
+from agent.net.unsent import sent_bytes
 from agent.wire.base import Message
 from agent.wire.codec import Decoder, WireError, encode
 
@@ -14,6 +20,8 @@ T = TypeVar("T")
 
 # Messages received from one socket before the others are served.
 TURN = 64
+# Messages discarded in a turn, after a flood.
+DISCARDED_A_TURN = 1_000
 
 
 class Loop(Protocol):
@@ -33,7 +41,10 @@ class Loop(Protocol):
 
 class MessageSocket(Generic[T]):
     """Sends messages over a connected DEALER and calls `take(message)` for each that arrives.
-    `malformed` is called for each frame that cannot be decoded, multipart ones included."""
+    `malformed` is called for each frame that cannot be decoded, multipart ones included.
+
+    If more messages wait than ReceiveBacklog allows, they are dropped with the connection, which is
+    made anew, and `flooded` is called, by default `malformed`."""
 
     def __init__(
         self,
@@ -43,6 +54,7 @@ class MessageSocket(Generic[T]):
         take: Callable[[T], object],
         malformed: Callable[[], object],
         *,
+        flooded: Callable[[], object] | None = None,
         brief: bool = False,
     ) -> None:
         self.socket = socket
@@ -50,6 +62,12 @@ class MessageSocket(Generic[T]):
         self._decoder = decoder
         self._take = take
         self._malformed = malformed
+        self._flooded = flooded or malformed
+        self._keyed = socket.getsockopt(zmq.MECHANISM) == zmq.CURVE
+        self._backlog = ReceiveBacklog(int(socket.getsockopt(zmq.MAXMSGSIZE)))
+        self._tcp = TcpCounters()
+        # The address of a connection that was dropped and has messages left in the queue.
+        self._dropped = b""
         loop.listen(socket, self._turn, brief=brief)
 
     @property
@@ -71,23 +89,70 @@ class MessageSocket(Generic[T]):
         self.socket.close()
 
     def _turn(self) -> None:
+        if self._dropped:
+            self._discard(self._dropped)
+            return
+        size, last = 0, None
         for _ in range(TURN):
-            if self.socket.closed or (frame := self._receive()) is None:
+            if self.socket.closed:
                 return
+            if (frame := self._receive()) is None:
+                self._settle(last, size)
+                return
+            last = frame
+            size += sent_bytes(len(frame), keyed=self._keyed)
             try:
-                message, _codec = self._decoder.decode(frame)
+                message, _codec = self._decoder.decode(body(frame))
             except WireError:
                 self._malformed()
                 continue
             self._take(message)
+        if not self.socket.closed:
+            self._settle(last, size, TURN)
 
-    def _receive(self) -> bytes | None:
+    def _receive(self) -> zmq.Frame | None:
         """The next message; a multipart one is an empty frame, which every decoder rejects."""
         try:
-            frame = self.socket.recv(zmq.NOBLOCK)
+            frame = self.socket.recv(zmq.NOBLOCK, copy=False)
         except zmq.Again:
             return None
-        while self.socket.getsockopt(zmq.RCVMORE):
-            self.socket.recv()
-            frame = b""
-        return frame
+        if not frame.more:
+            return frame
+        while self.socket.recv(copy=False).more:
+            pass
+        return zmq.Frame()
+
+    def _settle(self, last: zmq.Frame | None, size: int, more: int = 0) -> None:
+        """Account for a turn's messages, `size` bytes together; drop the connection if too much
+        waits. `more`: as many messages were taken, and others may wait."""
+        try:
+            fd = int(last.get(zmq.SRCFD)) if last is not None else -1
+        except zmq.ZMQError:  # of many parts, or from this process
+            return
+        if fd == -1:
+            return
+        backlog, now = self._backlog, time.monotonic()
+        backlog.took(fd, size)
+        if not more:
+            if backlog.empty_is_due(now):
+                backlog.emptied(self._tcp.read(fd), now)
+        elif backlog.exceeds(self._tcp.read(fd), size, more):
+            self._dropped = bytes(self.socket.getsockopt(zmq.LAST_ENDPOINT))
+            self.socket.disconnect(self._dropped)
+            self._flooded()
+            # Now, as a socket without messages has no turn.
+            self._discard(self._dropped)
+
+    def _discard(self, address: bytes) -> None:
+        """Discard messages of the connection that was dropped; connect again after the last."""
+        for _ in range(DISCARDED_A_TURN):
+            try:
+                self.socket.recv(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                break
+        else:
+            return
+        self._dropped = b""
+        with suppress(zmq.ZMQError):  # unless a KeyedLink dialled in the meantime
+            self.socket.disconnect(address)
+        self.socket.connect(address)

@@ -212,12 +212,12 @@ class Router:
         if not frame.more:
             if self._find is not None and not self._admits(frame, identity):
                 return None
-            return identity, _payload(frame)
+            return identity, body(frame)
         delimited = not len(frame)
         if delimited:
             frame = recv(0, False)
             self._count(len(frame) + self._header_bytes)
-        payload = b"" if frame.more or not delimited else _payload(frame)
+        payload = b"" if frame.more or not delimited else body(frame)
         if frame.more:
             self._discarding, self._parts = True, 1 + delimited
             self._discard()
@@ -254,7 +254,7 @@ class Router:
         if sender is None:
             self.refused += 1
             if self.refuse is not None:
-                self.refuse(identity, _payload(frame) if payload is None else payload)
+                self.refuse(identity, body(frame) if payload is None else payload)
             return False
         self._sender = sender
         return True
@@ -308,6 +308,6 @@ class Router:
         return True
 
 
-def _payload(frame: zmq.Frame) -> Frame:
+def body(frame: zmq.Frame) -> Frame:
     """A frame's payload, without a copy if large: copying 1 MiB costs more than refusing it."""
     return frame.buffer if len(frame) >= LARGE else frame.bytes

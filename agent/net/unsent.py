@@ -25,6 +25,12 @@ SHORT_HEADER, LONG_HEADER, SHORT_BYTES = 2, 9, 255
 KEYED_BYTES: Final = 33
 
 
+def sent_bytes(size: int, *, keyed: bool) -> int:
+    """Bytes that a frame of this size has on a connection."""
+    size += KEYED_BYTES if keyed else 0
+    return size + (SHORT_HEADER if size <= SHORT_BYTES else LONG_HEADER)
+
+
 class _Frames:
     """The frames that wait for one peer, in the order of sending."""
 
@@ -161,9 +167,8 @@ class SmallUnsent:
         stream = self._streams.get(identity)
         if stream is None:
             return
-        size += KEYED_BYTES if keyed else 0
         begin = stream.handed
-        end = begin + size + (SHORT_HEADER if size <= SHORT_BYTES else LONG_HEADER)
+        end = begin + sent_bytes(size, keyed=keyed)
         if large:
             stream.large.append((begin, end))
         stream.handed = end

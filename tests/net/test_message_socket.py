@@ -3,9 +3,12 @@
 import pytest
 import zmq
 
+from agent.net.dealer import dealer
 from agent.net.message_socket import TURN, MessageSocket
+from agent.net.receive_backlog import MAX_BYTES, MAX_MESSAGES, ReceiveBacklog
 from agent.wire.codec import Decoder, encode
 from agent.wire.directory import Denied, DirectoryReply, ListAccounts
+from testkit.waiting import PATIENCE_MS, wait_until
 
 
 class Loop:
@@ -42,10 +45,12 @@ def denied(number):
 
 class Receiver:
     def __init__(self, socket):
-        self.loop, self.taken, self.malformed = Loop(), [], 0
+        self.loop, self.taken, self.malformed, self.floods = Loop(), [], 0, 0
         self.closes = False
         decoder = Decoder(DirectoryReply)
-        self.messages = MessageSocket(self.loop, socket, decoder, self.take, self.count)
+        self.messages = MessageSocket(
+            self.loop, socket, decoder, self.take, self.count, flooded=self.count_flood
+        )
 
     def take(self, message):
         self.taken.append(message)
@@ -54,6 +59,9 @@ class Receiver:
 
     def count(self):
         self.malformed += 1
+
+    def count_flood(self):
+        self.floods += 1
 
     def turn(self):
         self.loop.turns[self.messages.socket]()
@@ -105,3 +113,105 @@ def test_nothing_is_sent_while_nobody_is_connected():
         receiver = Receiver(socket)
         assert not receiver.messages.connected
         assert not receiver.messages.send(ListAccounts("1"))
+
+
+class Flood:
+    """A ROUTER that a DEALER is connected to by TCP, and may send any number of messages to."""
+
+    def __init__(self, context):
+        self.router = context.socket(zmq.ROUTER)
+        self.router.setsockopt(zmq.SNDHWM, 0)
+        self.router.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        self.router.setsockopt(zmq.LINGER, 0)
+        port = self.router.bind_to_random_port("tcp://127.0.0.1")
+        self.receiver = Receiver(dealer(context, f"tcp://127.0.0.1:{port}", 1 << 20))
+
+    def hear(self):
+        """Wait until the link is there, and has said something: the identity of its connection."""
+        messages = self.receiver.messages
+        wait_until(lambda: messages.connected)
+        assert messages.send(ListAccounts("1"))
+        assert self.router.poll(PATIENCE_MS)
+        return self.router.recv_multipart()[0]
+
+    def send(self, identity, number, count):
+        frame = encode(denied(number))
+        for _ in range(count):
+            self.router.send_multipart([identity, frame])
+
+    def close(self):
+        self.receiver.messages.close()
+        self.router.close()
+
+
+@pytest.fixture
+def flood():
+    with zmq.Context() as context:
+        made = Flood(context)
+        yield made
+        made.close()
+
+
+def test_of_a_flood_a_bounded_number_waits_and_the_link_goes_on(flood):
+    receiver = flood.receiver
+    identity = flood.hear()
+    flood.send(identity, 1, TURN + 1)
+    wait_until(lambda: receiver.messages.socket.poll(0))
+    receiver.turn()
+    assert receiver.floods == 0
+    flood.send(identity, 2, 2 * MAX_MESSAGES)
+
+    def turned():
+        receiver.turn()
+        return receiver.floods
+
+    wait_until(turned)
+    # What waited went with the connection.
+    taken = len(receiver.taken)
+    assert taken < MAX_MESSAGES
+    while receiver.messages._dropped:
+        receiver.turn()
+    flood.send(flood.hear(), 3, 1)
+    assert receiver.messages.socket.poll(PATIENCE_MS)
+    receiver.turn()
+    assert receiver.taken[taken:] == [denied(3)]
+    assert (receiver.floods, receiver.malformed) == (1, 0)
+
+
+def test_what_waits_is_bounded_in_bytes_and_in_messages():
+    backlog, turn = ReceiveBacklog(largest=1 << 20), 64 << 10
+    most = MAX_BYTES + (1 << 20)
+    backlog.took(7, turn)
+    assert not backlog.exceeds(turn + most, turn, 64)
+    assert backlog.exceeds(turn + most + 1, turn, 64)
+    # Another connection, with another descriptor or the same one, has another count.
+    backlog.took(8, 64 * 100)
+    assert not backlog.exceeds(100 * (64 + MAX_MESSAGES), 64 * 100, 64)
+    assert backlog.exceeds(100 * (64 + MAX_MESSAGES) + 2, 64 * 100, 64)
+    backlog.emptied(1 << 40, 0.0)
+    backlog.took(8, 64 * 100)
+    assert not backlog.exceeds(100 * (64 + MAX_MESSAGES), 64 * 100, 64)
+
+
+def test_heartbeats_are_written_off_and_a_sender_that_is_followed_never_exceeds_it():
+    backlog, read = ReceiveBacklog(largest=1 << 20), 0
+    for turn in range(10_000):
+        backlog.took(7, 64 * 100)
+        read += 64 * 100 + (1 << 20) * (turn % 10 == 9)
+        assert not backlog.exceeds(read, 64 * 100, 64)
+        if turn % 10 == 9:
+            assert backlog.empty_is_due(float(turn))
+            backlog.emptied(read, float(turn))
+            assert not backlog.empty_is_due(float(turn))
+
+
+def test_a_message_that_is_read_in_part_when_nothing_else_waits_counts_once():
+    backlog, mib = ReceiveBacklog(largest=256 << 20), 1 << 20
+    backlog.took(7, 100)
+    backlog.emptied(200 * mib, 0.0)
+    backlog.took(7, 255 * mib)
+    assert not backlog.exceeds(256 * mib, 256 * mib, 64)
+    # The same descriptor, another connection.
+    backlog.took(7, 6_400)
+    assert not backlog.exceeds(6_400, 6_400, 64)
+    assert backlog.exceeds(6_400 + 289 * mib, 6_400, 64)

@@ -77,9 +77,9 @@ def position(intake):
     """What was handed over less what the kernel took, of the only connection, when all is read."""
     wait_until(lambda: intake._hosts)
     (fd,) = intake._hosts
-    wait_until(lambda: not intake._written_of(fd)[1])
+    wait_until(lambda: not intake._tcp.written(fd)[1])
     (stream,) = intake.small_unsent._streams.values()
-    return stream.handed - intake._written_of(fd)[0]
+    return stream.handed - intake._tcp.written(fd)[0]
 
 
 @pytest.mark.parametrize("kind", [zmq.DEALER, zmq.REQ])
