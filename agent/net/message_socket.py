@@ -67,7 +67,7 @@ class MessageSocket(Generic[T]):
         self._backlog = ReceiveBacklog(int(socket.getsockopt(zmq.MAXMSGSIZE)))
         self._tcp = TcpCounters()
         # The address of a connection that was dropped and has messages left in the queue.
-        self._dropped = b""
+        self._dropped = ""
         loop.listen(socket, self._turn, brief=brief)
 
     @property
@@ -137,13 +137,14 @@ class MessageSocket(Generic[T]):
             if backlog.empty_is_due(now):
                 backlog.emptied(self._tcp.read(fd), now)
         elif backlog.exceeds(self._tcp.read(fd), size, more):
-            self._dropped = bytes(self.socket.getsockopt(zmq.LAST_ENDPOINT))
+            endpoint = bytes(self.socket.getsockopt(zmq.LAST_ENDPOINT))
+            self._dropped = endpoint.decode().rstrip("\0")
             self.socket.disconnect(self._dropped)
             self._flooded()
             # Now, as a socket without messages has no turn.
             self._discard(self._dropped)
 
-    def _discard(self, address: bytes) -> None:
+    def _discard(self, address: str) -> None:
         """Discard messages of the connection that was dropped; connect again after the last."""
         for _ in range(DISCARDED_A_TURN):
             try:
@@ -152,7 +153,7 @@ class MessageSocket(Generic[T]):
                 break
         else:
             return
-        self._dropped = b""
+        self._dropped = ""
         with suppress(zmq.ZMQError):  # unless a KeyedLink dialled in the meantime
             self.socket.disconnect(address)
         self.socket.connect(address)
