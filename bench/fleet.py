@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench.fleet_many import many
+from bench.fleet_many import SSHD, many
 from bench.fleet_peer import pyinfra_s
-from bench.output import Result, interleaved, result
+from bench.output import CannotRunError, Result, interleaved, result
 from lab import provenance
 from tests.hosts import releases
 from tests.hosts.operator import BIN, Ended
@@ -48,6 +48,8 @@ def _measures() -> Iterator[Result]:
     if reason := missing():
         sys.stderr.write(f"fleet: nothing with hosts is measured: {reason}\n")
         return
+    if not SSHD.exists():
+        raise CannotRunError("an SSH server; apt-get install openssh-server")
     with tempfile.TemporaryDirectory() as folder:
         yield from many(Path(folder))
     yield from _deploy()

@@ -26,7 +26,8 @@ PORT = 2222
 CONNECT_S = 5.0
 PARALLEL = 50
 SPACE = "sanderling-many"
-SSHD = """
+SSHD = Path("/usr/sbin/sshd")
+SSHD_CONFIG = """
 Port {port}
 HostKey {folder}/host
 AuthorizedKeysFile {folder}/authorized
@@ -131,7 +132,7 @@ def _inventory() -> Inventory:
 def _sshd(folder: Path, store: Store, addresses: list[str]) -> Iterator[None]:
     run_command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "host")
     (folder / "authorized").write_text(store.operator_public + "\n")
-    (folder / "sshd_config").write_text(SSHD.format(port=PORT, folder=folder))
+    (folder / "sshd_config").write_text(SSHD_CONFIG.format(port=PORT, folder=folder))
     Path("/run/sshd").mkdir(exist_ok=True)
     with contextlib.suppress(RuntimeError):  # left by a run that was killed
         run_command("ip", "netns", "delete", SPACE)
@@ -145,7 +146,7 @@ def _sshd(folder: Path, store: Store, addresses: list[str]) -> Iterator[None]:
         # once.
         home = folder / "home"
         home.mkdir()
-        start = f"mount --bind {home} /root && exec /usr/sbin/sshd -f {folder}/sshd_config"
+        start = f"mount --bind {home} /root && exec {SSHD} -f {folder}/sshd_config"
         run_command(*_inside("sh", "-c", start))
         try:
             yield
