@@ -276,6 +276,8 @@ class Accounts(Usage):
 
 def _sums(values: Floats, begins: Ints) -> Floats:
     """Sums over rows begins[i] to begins[i + 1]."""
+    if len(begins) == 2:  # one client: a seventh of a greedy plan's time was spent below
+        return np.asarray(values.sum(axis=0, keepdims=True))
     padded = np.concatenate((values, np.zeros((1, *values.shape[1:]))))
     found = np.add.reduceat(padded, begins[:-1], axis=0)
     found[begins[1:] == begins[:-1]] = 0.0
