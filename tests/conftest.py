@@ -38,6 +38,7 @@ SPARK = (
     "tests/fleet/spark/",
     "tests/fleet/spark_jobs/",
     "tests/fleet/report/",
+    "tests/lab/test_placement_loop.py",
     "tests/lab/test_simulate_spark.py",
 )
 

@@ -179,6 +179,31 @@ def placement_flock(
     return command.command(setting, seed, directory, results or directory)
 
 
+@click.command(short_help="Follow the load on real masters: logs, plan, moves, report.")
+@click.option("--quick", is_flag=True, help="One shift of two topics, in a minute.")
+@click.option(
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("var/placement-loop"),
+    show_default=True,
+    help="Where the masters' files and the lake are kept, a folder for each run.",
+)
+@results_folder("placement-loop.csv and .md go")
+def placement_loop(quick: bool, directory: Path, results: Path | None) -> int:
+    """Have topics follow the load: from masters' logs to models, a plan, moves, and the report.
+
+    People publish and listen on one floor of a building, then on the other, to and fro. Each time
+    the job of `fleet placement follow` looks, and has the topics moved. Writes what it said, and
+    latencies before and after. Takes some five minutes. Needs pyspark and pyarrow.
+
+    Exit status: 0 done, 1 topics did not follow, or a master failed, 2 wrong usage.
+    """
+    require("pyarrow", "pyspark")
+    from lab.placement.loop import command
+
+    return command.command(directory, results or directory, quick=quick)
+
+
 COMMANDS = (
     homes,
     placement_topics,
@@ -186,4 +211,5 @@ COMMANDS = (
     placement_real,
     placement_capacity,
     placement_flock,
+    placement_loop,
 )

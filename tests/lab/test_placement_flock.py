@@ -8,8 +8,8 @@ from agent.wire.records import MoveRecord
 from fleet.cli.commands import run as fleet
 from lab.placement.flock import tables
 from lab.placement.flock.run import Costs, Found
-from lab.placement.flock.sequences import Check, Sequence
 from lab.placement.flock.world import CIRCLE, NEAREST_S, Setting, draw
+from lab.placement.sequences import Check, Sequence
 
 
 def test_a_world_has_as_many_devices_at_each_master_and_circles_of_clones():

@@ -10,9 +10,9 @@ from fleet.common import exits
 from fleet.terminal import screen
 from lab import pages, provenance
 from lab.placement.flock import tables
-from lab.placement.flock.masters import FlockError
 from lab.placement.flock.run import run
 from lab.placement.flock.world import Setting, draw
+from lab.placement.masters import MastersError
 
 NAME: Final = "placement-flock"
 
@@ -28,7 +28,7 @@ def command(setting: Setting, seed: int, directory: Path, results: Path) -> int:
         found = run(
             setting, draw(setting, seed), folder, lambda text: screen.line(terminal, text, "dim")
         )
-    except FlockError as error:
+    except MastersError as error:
         return exits.fail(str(error), exits.FAILED)
     data = pages.write_csv(results / f"{NAME}.csv", tables.MOVE, tables.rows(found))
     more = {

@@ -10,7 +10,7 @@ from agent.client import Client, NoReplyError
 from agent.client.subscriptions import Received
 from agent.wire.push import Notified
 from lab.placement.flock.counting import CHANNEL
-from lab.placement.flock.sequences import Check, Sequence
+from lab.placement.sequences import Check, Sequence
 
 # What clones made of readings of their devices, and not of what their peers put out.
 WANTED: Final = 'kind = "output" and peer = ""'

@@ -20,9 +20,10 @@ from agent.placement.world import Unit
 from agent.wire.records import MoveRecord
 from fleet.placement.flows import Flows
 from lab.placement.flock.listening import Listener
-from lab.placement.flock.masters import FlockError, Masters
-from lab.placement.flock.sequences import Check
+from lab.placement.flock.masters import Masters
 from lab.placement.flock.world import Setting, World
+from lab.placement.masters import MastersError
+from lab.placement.sequences import Check
 
 OPENED_S: Final = 120.0
 LOOK_EVERY_S: Final = 1.0
@@ -58,7 +59,7 @@ class Found(Struct, frozen=True):
 
 
 def run(setting: Setting, world: World, folder: Path, say: Callable[[str], None]) -> Found:
-    """Start everything, wait, stop it. FlockError in one line."""
+    """Start everything, wait, stop it. MastersError in one line."""
     say(f"{len(world.iads)} masters start …")
     with Masters(world, setting, folder) as masters, ExitStack() as stack:
         started_s = time.monotonic()
@@ -93,7 +94,7 @@ def _listener(masters: Masters, iad: str, stack: ExitStack) -> Listener:
     found = Listener(masters.public(iad), f"listener-{iad}")
     stack.callback(found.close)
     if not found.opened.wait(OPENED_S):
-        raise FlockError(f"{iad}: no subscription after {OPENED_S:g} s")
+        raise MastersError(f"{iad}: no subscription after {OPENED_S:g} s")
     return found
 
 

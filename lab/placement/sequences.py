@@ -1,5 +1,4 @@
-"""What subscribers got of clones that number their outputs: what is missing, double, out of order.
-Pure."""
+"""What subscribers got of numbered outputs: what is missing, double, out of order. Pure."""
 
 from __future__ import annotations
 
@@ -7,8 +6,8 @@ from msgspec import Struct
 
 
 class Check(Struct):
-    """Counts over all subscribers and topics. `unanswered`: readings that a device gave and that
-    became no output, such as of a round that came too late."""
+    """Counts over all subscribers and topics. `unanswered`: readings or messages that became no
+    output, such as those of a round that came too late."""
 
     outputs: int = 0
     lost: int = 0
@@ -18,8 +17,8 @@ class Check(Struct):
 
 
 class Sequence:
-    """The outputs of one topic at one subscriber. Output n is the clone's nth, and was made of its
-    device's `reading`th reading. What came before the first one is not missed."""
+    """The outputs of one topic at one subscriber, by number; each was made of a reading or message,
+    which have numbers of their own. What came before the first one is not missed."""
 
     def __init__(self) -> None:
         self._readings: dict[int, int] = {}

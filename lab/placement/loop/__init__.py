@@ -1,0 +1,1 @@
+"""Experiment: load changes floors, and the loop from logs to placement has topics follow."""
