@@ -1,20 +1,25 @@
-"""TCP relays between processes of one machine: links with a delay, with losses, or cut, as `tc
-netem` makes them where the kernel has it.
+"""TCP relays between processes of one machine: links with a delay, with losses, with resets, or
+cut, as `tc netem` makes them where the kernel has it; and one who answers in place of another.
 
 TCP hides a lost segment behind a retransmission, so what a process sees of one is that bytes come
-later; what it sees of a cut is that none come, on connections that stay open.
+later; what it sees of a cut is that none come, on connections that stay open. A reset is one: each
+end gets an RST, after a part of what was on its way.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+import socket
+import struct
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from typing import Final, Self
 
 LOST: Final = 0.1  # of what is read at a time
+RESET: Final = 0.1  # of what is written at a time: the connection is reset within it
 # Linux repeats a segment after 200 ms, then after twice as long, and so on.
 RETRANSMIT_S: Final = 0.2
 PIECE_BYTES: Final = 65_536
@@ -22,14 +27,26 @@ PIECE_BYTES: Final = 65_536
 MAX_PIECES: Final = 1_024
 HOST: Final = "127.0.0.1"
 ANYBODY: Final = "*"
+# SO_LINGER: what was not sent is dropped, and the close is a reset.
+AT_ONCE: Final = struct.pack("ii", 1, 0)
 
+# Speaks with whoever connected; the connection is closed when it returns.
+Impostor = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 # When each piece is due at the other end; an empty one is the end.
 _Line = asyncio.Queue[tuple[float, bytes]]
 
 
+def reset(connection: asyncio.StreamWriter) -> None:
+    """End a connection by a reset."""
+    with suppress(OSError):  # it is closed already
+        socket_of = connection.get_extra_info("socket")
+        socket_of.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+    connection.transport.abort()
+
+
 class _Link:
-    """A way from one process to another: how long bytes take, whether they pass, and whether some
-    are lost."""
+    """A way from one process to another: how long bytes take, whether they pass, whether some
+    are lost, whether they reset their connection, and who answers in place of the other end."""
 
     def __init__(self, ends: tuple[str, str], way_s: float) -> None:
         self.ends = ends
@@ -37,6 +54,16 @@ class _Link:
         self.passes = asyncio.Event()
         self.passes.set()
         self.loses = False
+        self.resets = False
+        self.impostor: Impostor | None = None
+        self._open: list[tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = []
+
+    def reset(self) -> None:
+        """Reset what is open, unless nothing passes, nor a reset."""
+        if self.passes.is_set():
+            for ends in self._open:
+                for each in ends:
+                    reset(each)
 
     def crosses(self, side: Collection[str]) -> bool:
         """Whether one end is on that side, and the other is not."""
@@ -68,6 +95,9 @@ class _Link:
             if not data:
                 sink.write_eof()
                 return
+            if self.resets and random.random() < RESET:
+                sink.write(data[: random.randrange(len(data))])
+                raise ConnectionResetError
             sink.write(data)
             await sink.drain()
 
@@ -76,16 +106,22 @@ class _Link:
         near: tuple[asyncio.StreamReader, asyncio.StreamWriter],
         far: tuple[asyncio.StreamReader, asyncio.StreamWriter],
     ) -> None:
-        """Pass bytes on, both ways, until both have ended or one end is gone."""
+        """Pass bytes on, both ways, until both have ended, one end is gone or they are reset."""
+        ends = near[1], far[1]
+        self._open.append(ends)
         try:
             async with asyncio.TaskGroup() as tasks:
                 for (source, _), (_, sink) in ((near, far), (far, near)):
                     line: _Line = asyncio.Queue(MAX_PIECES)
                     tasks.create_task(self.take(source, line))
                     tasks.create_task(self.give(line, sink))
+        except* ConnectionResetError:
+            for each in ends:
+                reset(each)
         except* OSError:
             pass  # one of both ends is gone
         finally:
+            self._open.remove(ends)
             far[1].close()
 
 
@@ -99,6 +135,7 @@ class Network:
         self._servers: list[asyncio.Server] = []
         self._cut: list[tuple[str, ...]] = []
         self._losing: list[tuple[str, ...]] = []
+        self._resetting: list[tuple[str, ...]] = []
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -139,9 +176,39 @@ class Network:
         self._losing.remove(tuple(side))
         self._loop.call_soon_threadsafe(self._apply)
 
+    def reset(self, side: Collection[str]) -> None:
+        """Reset all connections between that side and all others, and from now on again and again,
+        each within some of what passes there."""
+        self._resetting.append(tuple(side))
+        self._loop.call_soon_threadsafe(self._apply)
+        self._loop.call_soon_threadsafe(self._reset, tuple(side))
+
+    def reset_no_more(self, side: Collection[str]) -> None:
+        """Reset them no more, but for others that do."""
+        self._resetting.remove(tuple(side))
+        self._loop.call_soon_threadsafe(self._apply)
+
+    def impersonate(self, source: str, target: str, impostor: Impostor | None) -> None:
+        """Whoever connects from `source` to `target` from now on speaks with the impostor, or with
+        the target again; what is open is reset."""
+
+        def change() -> None:
+            for link, _ in self._links.values():
+                if link.ends == (source, target):
+                    link.impostor = impostor
+                    link.reset()
+
+        self._loop.call_soon_threadsafe(change)
+
+    def _reset(self, side: Collection[str]) -> None:
+        for link, _ in self._links.values():
+            if link.crosses(side):
+                link.reset()
+
     def _apply(self) -> None:
         for link, _ in self._links.values():
             link.loses = any(link.crosses(side) for side in self._losing)
+            link.resets = any(link.crosses(side) for side in self._resetting)
             if any(link.crosses(side) for side in self._cut):
                 link.passes.clear()
             else:
@@ -154,6 +221,9 @@ class Network:
         async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             try:
                 await link.passes.wait()
+                if link.impostor is not None:
+                    await link.impostor(reader, writer)
+                    return
                 far = await asyncio.open_connection(host, int(port))
                 await link.carry((reader, writer), far)
             except OSError:

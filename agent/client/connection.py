@@ -69,6 +69,7 @@ class Connection(Generic[T]):
         socket = self._context.socket(zmq.DEALER)
         socket.setsockopt(zmq.LINGER, 0)
         socket.setsockopt(zmq.TCP_MAXRT, DEAD_AFTER_MS)
+        socket.setsockopt(zmq.RCVHWM, 0)  # as in agent/net/dealer.py
         cuts: zmq.Socket[bytes] = socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
         keys, secrets = self._keys, self._secrets
         if not self._patient:

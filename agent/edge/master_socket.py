@@ -65,6 +65,7 @@ class MasterSocket:
         socket = self._context.socket(zmq.DEALER)
         socket.setsockopt(zmq.LINGER, 0)
         socket.setsockopt(zmq.MAXMSGSIZE, codec.MAX_REQUEST_BYTES)
+        socket.setsockopt(zmq.RCVHWM, 0)  # as in agent/net/dealer.py, which is not loaded here
         # ZeroMQ's own back-off, which doubles too; by default it would retry ten times a second.
         socket.setsockopt(zmq.RECONNECT_IVL, round(self._settings.reconnect_first_s * 1000))
         socket.setsockopt(zmq.RECONNECT_IVL_MAX, round(self._settings.reconnect_longest_s * 1000))

@@ -43,7 +43,8 @@ def unconnected(context: zmq.Context[zmq.Socket[bytes]], max_bytes: int) -> zmq.
         raise OSError(f"cannot make another connection: {error.strerror}") from None
     socket.setsockopt(zmq.IMMEDIATE, 1)
     # Only results of our own tasks come in. With an unbounded queue heartbeats always get through;
-    # unlike the kernel, they detect a master process that is stopped.
+    # unlike the kernel, they detect a master process that is stopped. Nor does a reset behind a
+    # full queue end the process (agent/net/router.py).
     socket.setsockopt(zmq.RCVHWM, 0)
     socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_IVL_MS)
     socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, DEAD_AFTER_MS)

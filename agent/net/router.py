@@ -182,21 +182,33 @@ class Router:
         """Whether nothing can be received now: cheaper than to try, which ends in an exception."""
         return not int(self.socket.getsockopt(EVENTS)) & READABLE
 
-    def _count(self, size: int, identity: bytes | None = None) -> None:
+    def _count(self, size: int, identity: bytes | None = None) -> bool:
         """Count `size` bytes as taken from the connection of the last message, which is that of
-        `identity`."""
+        `identity`; whether it is known."""
         if self._intake is not None:
-            assert self._frame is not None
-            # The descriptor that it arrived on; only tcp connections have an intake.
-            fd, taken = int(self._frame.get(zmq.SRCFD)), self._intake.taken
+            if (fd := self._source) is None:
+                return False
+            taken = self._intake.taken
             taken[fd] = taken.get(fd, 0) + size
             if identity is not None:
                 self._intake.small_unsent.heard(identity, fd)
+        return True
+
+    @property
+    def _source(self) -> int | None:
+        """The descriptor that the last message arrived on; only tcp connections have an intake.
+        None: libzmq does not tell of a peer that speaks ZMTP 1 or 2."""
+        assert self._frame is not None
+        try:
+            return int(self._frame.get(zmq.SRCFD))
+        except zmq.ZMQError:
+            return None
 
     def receive(self) -> tuple[bytes, Frame] | None:
-        """One message; None if nothing waits, or if the message's key is no longer allowed. A
-        message other than a payload, with or without REQ's empty delimiter, is returned as an empty
-        payload, which every decoder rejects. A large payload is not copied out of libzmq."""
+        """One message; None if nothing waits, if the message's key is no longer allowed, or if it
+        came over ZMTP 1 or 2 to a socket whose connections are bounded. A message other than a
+        payload, with or without REQ's empty delimiter, is returned as an empty payload, which every
+        decoder rejects. A large payload is not copied out of libzmq."""
         recv = self._recv
         if self._discarding and not self._discard():
             return None
@@ -207,8 +219,11 @@ class Router:
             return None
         # A Frame knows whether more follow; reading RCVMORE of the socket takes 3 times as long.
         frame = self._frame = recv(0, False)
-        if self._intake is not None:
-            self._count(len(frame) + self._header_bytes, identity)
+        if self._intake is not None and not self._count(len(frame) + self._header_bytes, identity):
+            # Nor could be known what such a connection holds. What it sent stays counted as held,
+            # until it is cut.
+            self._discarding, self._parts = frame.more, 1
+            return None
         if not frame.more:
             if self._find is not None and not self._admits(frame, identity):
                 return None
@@ -271,9 +286,10 @@ class Router:
                 break
         self._count(size)
         if before <= MAX_PARTS < self._parts and self.abort is not None:
-            assert self._frame is not None
-            # Once a message: later its descriptor may be another connection's.
-            self.abort(int(self._frame.get(zmq.SRCFD)))
+            fd = self._source
+            if fd is not None:
+                # Once a message: later its descriptor may be another connection's.
+                self.abort(fd)
         return last
 
     def send(self, identity: bytes, payload: bytes | bytearray, payer: Hashable = None) -> bool:

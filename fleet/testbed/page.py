@@ -14,6 +14,7 @@ from typing import Any, Final
 import tomli_w
 
 from fleet.testbed import processes
+from fleet.testbed.keyring import OPERATOR
 from fleet.testbed.testbed import Testbed
 
 GATEWAY: Final = "gateway"
@@ -79,11 +80,20 @@ def served_at(directory: Path) -> str:
 def _settings(bed: Testbed, port: int, results: Path | None) -> dict[str, Any]:
     iad, *others = [each.name for each in bed.plan.iads]
     console = {"results": str(results.resolve())} if results is not None else {}
+    master: dict[str, Any] = {"addresses": [bed.public(iad)]}
+    if (keys := bed.keys(GATEWAY, iad)) is not None:
+        master |= {"key": keys.key, "keys": [keys.server_keys]}
     return {
         "gateway": {"outputs": OUTPUTS},
         "console": console,
-        "master": {"addresses": [bed.public(iad)]},
-        "operator": {"address": bed.operator(iad)},
-        "operators": [{"address": bed.operator(each)} for each in others],
+        "master": master,
+        "operator": _operator(bed, iad),
+        "operators": [_operator(bed, each) for each in others],
         "http": {"listen": f"{HOST}:{port}"},
     }
+
+
+def _operator(bed: Testbed, iad: str) -> dict[str, str]:
+    keys = bed.keys(OPERATOR, iad)
+    found = {} if keys is None else {"key": keys.key, "keys": keys.server_keys}
+    return {"address": bed.operator(iad)} | found

@@ -20,6 +20,7 @@ from typing import Final, Self
 from msgspec import Struct, structs
 
 from agent.client import NoReplyError, Operator
+from agent.net.keys import KeyFiles
 from agent.wire import config, drs_config, edge_config, master_config, overlay_config
 from agent.wire.base import Policy
 from agent.wire.operator import IadStatus
@@ -27,6 +28,7 @@ from fleet.common.toml import dump
 from fleet.inventory.overlay_plan import OverlayPlan
 from fleet.simulation.layout import PRELOAD_ROWS, FleetLayout, IadLayout, NodeLayout
 from fleet.testbed import processes
+from fleet.testbed.keyring import OPERATOR, Keyring
 from fleet.testbed.ports import USUAL, claimed, free_ports
 
 READY_TIMEOUT_S: Final = 120.0
@@ -82,7 +84,8 @@ class Testbed:
     `triggers` that all nodes of an IAD have. A node replays its room, or reads what `sensors` has
     under its name; `history` is every node's, `records` every master's. With `usual_port` the first
     master listens for clients where pages say, if nobody else does. `route` puts something between
-    processes, `under` before their commands.
+    processes, `under` before their commands. With the names of `clients` processes want keys, and
+    these have some (`keyring`); not with `market`.
 
     A context manager: leaving it stops every process. Should this process die without leaving it,
     the children stop too, because their standard input ends.
@@ -108,6 +111,7 @@ class Testbed:
         records: master_config.MasterRecords = FLUSHED,
         route: Route = lambda _source, _target, address: address,
         under: Under = lambda _name: (),
+        clients: Sequence[str] = (),
     ) -> None:
         self.plan = plan
         self.directory = directory
@@ -124,6 +128,8 @@ class Testbed:
         self._records = records
         self._route = route
         self._under = under
+        self._clients = clients
+        self.keyring: Keyring | None = None
         self._claims: list[socket.socket] = []
         self._others: dict[str, list[str]] = {}
         self._children: dict[str, processes.Child] = {}
@@ -142,6 +148,8 @@ class Testbed:
             first = self.plan.iads[0].name
             public = f"{HOST}:{self.port(USUAL)}"
             self._sockets[first] = structs.replace(self._sockets[first], public=public)
+        if self._clients:
+            self.keyring = Keyring(self.plan, self.directory / "keys", self._clients)
         if self._market:
             self._write(self._folder(DRS) / "config.toml", self._drs_config())
         for iad in self.plan.iads:
@@ -172,6 +180,14 @@ class Testbed:
     def operator(self, iad: str) -> str:
         """Address of a master's socket for its operator."""
         return self._sockets[iad].operator
+
+    def nodes(self, iad: str) -> str:
+        """Address of a master's socket for its nodes."""
+        return self._sockets[iad].nodes
+
+    def keys(self, person: str, iad: str) -> KeyFiles | None:
+        """The keys of a client, or of the operator, for a master; None if it wants none."""
+        return None if self.keyring is None else self.keyring.files(person, iad)
 
     def records(self, iad: str) -> Path:
         """Folder of a master's records."""
@@ -354,7 +370,7 @@ class Testbed:
 
     def _operator(self, iad: str) -> Operator:
         if iad not in self._operators:
-            self._operators[iad] = Operator(self.operator(iad))
+            self._operators[iad] = Operator(self.operator(iad), self.keys(OPERATOR, iad))
         return self._operators[iad]
 
     def _forget_operator(self, iad: str) -> None:
@@ -380,7 +396,10 @@ class Testbed:
             ),
             pool=tuple(
                 master_config.PoolMember(
-                    iad=other.name, address=self._reached(iad.name, other.name), areas=other.areas
+                    iad=other.name,
+                    address=self._reached(iad.name, other.name),
+                    areas=other.areas,
+                    keys=self._public_of(other.name) if other is not iad else "",
                 )
                 for other in members
             ),
@@ -394,12 +413,22 @@ class Testbed:
             overlay=self._overlay_section(iad),
             placement=master_config.MasterPlacement(partners=self._neighbours(iad)),
             records=self._records,
+            trust=self._trust(iad.name),
         )
+
+    def _trust(self, name: str) -> config.Trust:
+        return config.Trust() if self.keyring is None else self.keyring.trust(name)
+
+    def _public_of(self, name: str) -> str:
+        """The file with its public keys; empty if it has none."""
+        return "" if self.keyring is None else self.keyring.public(name)
 
     def _overlay_section(self, iad: IadLayout) -> overlay_config.MasterOverlay:
         if self._overlay is None:
             return overlay_config.MasterOverlay()
-        return self._overlay.section(iad.name, lambda other: (self._reached(iad.name, other), ""))
+        return self._overlay.section(
+            iad.name, lambda other: (self._reached(iad.name, other), self._public_of(other))
+        )
 
     def _reached(self, source: str, target: str) -> str:
         public = self.public(target)
@@ -418,11 +447,13 @@ class Testbed:
             master=edge_config.EdgeMaster(
                 address=self._route(node.name, iad.name, self._sockets[iad.name].nodes),
                 reconnect_longest_s=2.0,
+                keys=self._public_of(iad.name),
             ),
             sensor=(self._sensors.get(node.name) or self._replayed(node.room),),
             trigger=self._triggers.get(iad.name, ()),
             history=self._history,
             pods=edge_config.EdgePods(emulate=node.profile),
+            trust=self._trust(node.name),
         )
 
     def _replayed(self, room: str) -> edge_config.EdgeSensor:

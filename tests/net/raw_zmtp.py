@@ -2,6 +2,7 @@
 
 import socket
 
+from testkit.network import AT_ONCE
 from testkit.waiting import PATIENCE_S
 
 GREETING = b"\xff" + b"\0" * 8 + b"\x7f\x03\x00NULL" + b"\0" * 16 + b"\0" + b"\0" * 31
@@ -17,12 +18,30 @@ def connected(address, *, kept_unread=None):
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, kept_unread)
     made.settimeout(PATIENCE_S)
     made.connect((host, int(port)))
+    _shake(made)
+    return made
+
+
+def accepted(listening):
+    """The same, of one that connects here."""
+    made, _ = listening.accept()
+    made.settimeout(PATIENCE_S)
+    _shake(made)
+    return made
+
+
+def _shake(made):
     made.sendall(GREETING)
     missing = 64
     while missing:
         missing -= len(made.recv(missing)) or missing
     made.sendall(READY)
-    return made
+
+
+def reset(connection):
+    """End a connection by a reset."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+    connection.close()
 
 
 def shaken(address):

@@ -156,6 +156,32 @@ def test_a_message_that_does_not_end_is_cut(watched):
     assert "unfinished messages" in server.lines[0]
 
 
+# ZMTP 1.0 and 2.0: a greeting, no name, and messages of one part and of two.
+OLD = {
+    "1.0": b"\x01\x00" + b"\x03\x00hi" + b"\x02\x01a\x03\x00hi",
+    "2.0": raw_zmtp.GREETING[:10] + b"\x01\x05\x00\x00" + b"\x00\x02hi" + b"\x01\x01a\x00\x02hi",
+}
+
+
+@pytest.mark.parametrize("version", OLD)
+def test_a_peer_of_an_older_zmtp_is_not_served_and_ends_nothing(watched, version):
+    # libzmq does not tell on which connection its messages came.
+    server = watched()
+    host, port = server.address.removeprefix("tcp://").split(":")
+    with socket.create_connection((host, int(port)), PATIENCE_S) as old:
+        old.sendall(OLD[version])
+        with server.raw() as connection:
+            connection.sendall(b"\x00\x02hi")
+            came = b""
+            while b"hi" not in came:
+                came += connection.recv(100)
+        old.shutdown(socket.SHUT_WR)
+        came = b""
+        while part := old.recv(100):
+            came += part
+        assert b"hi" not in came
+
+
 def test_a_message_of_very_many_parts_is_cut_and_one_of_a_few_is_refused(watched):
     server = watched()
     client = server.context.socket(zmq.DEALER)
