@@ -179,7 +179,7 @@ def placement_flock(
     return command.command(setting, seed, directory, results or directory)
 
 
-@click.command(short_help="Follow the load on real masters: logs, plan, moves, report.")
+@click.command(short_help="Have topics follow the load between real masters.")
 @click.option("--quick", is_flag=True, help="One shift of two topics, in a minute.")
 @click.option(
     "--directory",
