@@ -10,7 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import zmq
 
 from agent.net.receive_backlog import ReceiveBacklog
-from agent.net.router import body
+from agent.net.router import MAX_PARTS, body
 from agent.net.tcp_counters import TcpCounters
 from agent.net.unsent import sent_bytes
 from agent.wire.base import Message
@@ -43,8 +43,9 @@ class MessageSocket(Generic[T]):
     """Sends messages over a connected DEALER and calls `take(message)` for each that arrives.
     `malformed` is called for each frame that cannot be decoded, multipart ones included.
 
-    If more messages wait than ReceiveBacklog allows, they are dropped with the connection, which is
-    made anew, and `flooded` is called, by default `malformed`."""
+    If more messages wait than ReceiveBacklog allows, or one has more than MAX_PARTS parts, they are
+    dropped with the connection, which is made anew, and `flooded` is called, by default
+    `malformed`."""
 
     def __init__(
         self,
@@ -68,6 +69,8 @@ class MessageSocket(Generic[T]):
         self._tcp = TcpCounters()
         # The address of a connection that was dropped and has messages left in the queue.
         self._dropped = ""
+        # A message of too many parts has some left in the queue.
+        self._in_message = False
         loop.listen(socket, self._turn, brief=brief)
 
     @property
@@ -92,42 +95,58 @@ class MessageSocket(Generic[T]):
         if self._dropped:
             self._discard(self._dropped)
             return
-        size, last = 0, None
+        if self._in_message:
+            self._skip_parts()
+            return
+        size, count, last = 0, 0, None
         for _ in range(TURN):
             if self.socket.closed:
                 return
-            if (frame := self._receive()) is None:
+            if not (parts := self._receive()):
                 self._settle(last, size)
                 return
-            last = frame
-            size += sent_bytes(len(frame), keyed=self._keyed)
+            first, last = parts[0], parts[-1]
+            count += len(parts)
+            size += sum([sent_bytes(len(part), keyed=self._keyed) for part in parts])
+            if last.more:
+                self._in_message = True
+                self._malformed()
+                return
             try:
-                message, _codec = self._decoder.decode(body(frame))
+                # A message of several parts is an empty one, which every decoder rejects.
+                message, _codec = self._decoder.decode(body(first) if first is last else b"")
             except WireError:
                 self._malformed()
                 continue
             self._take(message)
         if not self.socket.closed:
-            self._settle(last, size, TURN)
+            self._settle(last, size, count)
 
-    def _receive(self) -> zmq.Frame | None:
-        """The next message; a multipart one is an empty frame, which every decoder rejects."""
+    def _receive(self) -> list[zmq.Frame]:
+        """The parts of the next message, at most MAX_PARTS; none if no message waits."""
         try:
-            frame = self.socket.recv(zmq.NOBLOCK, copy=False)
+            parts = [self.socket.recv(zmq.NOBLOCK, copy=False)]
         except zmq.Again:
-            return None
-        if not frame.more:
-            return frame
-        while self.socket.recv(copy=False).more:
-            pass
-        return zmq.Frame()
+            return []
+        while parts[-1].more and len(parts) < MAX_PARTS:
+            parts.append(self.socket.recv(copy=False))
+        return parts
+
+    def _skip_parts(self) -> None:
+        """Read on in a message of too many parts; drop the connection after the last. libzmq ends
+        the process if a connection goes in the middle of a message."""
+        for _ in range(DISCARDED_A_TURN):
+            if not self.socket.recv(copy=False).more:
+                self._in_message = False
+                self._drop()
+                return
 
     def _settle(self, last: zmq.Frame | None, size: int, more: int = 0) -> None:
         """Account for a turn's messages, `size` bytes together; drop the connection if too much
-        waits. `more`: as many messages were taken, and others may wait."""
+        waits. `more`: as many parts were taken, and others may wait."""
         try:
             fd = int(last.get(zmq.SRCFD)) if last is not None else -1
-        except zmq.ZMQError:  # of many parts, or from this process
+        except zmq.ZMQError:  # from this process
             return
         if fd == -1:
             return
@@ -137,12 +156,15 @@ class MessageSocket(Generic[T]):
             if backlog.empty_is_due(now):
                 backlog.emptied(self._tcp.read(fd), now)
         elif backlog.exceeds(self._tcp.read(fd), size, more):
-            endpoint = bytes(self.socket.getsockopt(zmq.LAST_ENDPOINT))
-            self._dropped = endpoint.decode().rstrip("\0")
-            self.socket.disconnect(self._dropped)
-            self._flooded()
-            # Now, as a socket without messages has no turn.
-            self._discard(self._dropped)
+            self._drop()
+
+    def _drop(self) -> None:
+        endpoint = bytes(self.socket.getsockopt(zmq.LAST_ENDPOINT))
+        self._dropped = endpoint.decode().rstrip("\0")
+        self.socket.disconnect(self._dropped)
+        self._flooded()
+        # Now, as a socket without messages has no turn.
+        self._discard(self._dropped)
 
     def _discard(self, address: str) -> None:
         """Discard messages of the connection that was dropped; connect again after the last."""

@@ -4,7 +4,7 @@ import pytest
 import zmq
 
 from agent.net.dealer import dealer
-from agent.net.message_socket import TURN, MessageSocket
+from agent.net.message_socket import DISCARDED_A_TURN, TURN, MessageSocket
 from agent.net.receive_backlog import MAX_BYTES, MAX_MESSAGES, ReceiveBacklog
 from agent.wire.codec import Decoder, encode
 from agent.wire.directory import Denied, DirectoryReply, ListAccounts
@@ -134,10 +134,10 @@ class Flood:
         assert self.router.poll(PATIENCE_MS)
         return self.router.recv_multipart()[0]
 
-    def send(self, identity, number, count):
+    def send(self, identity, number, count, *more):
         frame = encode(denied(number))
         for _ in range(count):
-            self.router.send_multipart([identity, frame])
+            self.router.send_multipart([identity, frame, *more])
 
     def close(self):
         self.receiver.messages.close()
@@ -176,6 +176,39 @@ def test_of_a_flood_a_bounded_number_waits_and_the_link_goes_on(flood):
     receiver.turn()
     assert receiver.taken[taken:] == [denied(3)]
     assert (receiver.floods, receiver.malformed) == (1, 0)
+
+
+def test_messages_of_several_parts_are_bounded_alike(flood):
+    receiver = flood.receiver
+    identity = flood.hear()
+    flood.send(identity, 1, MAX_MESSAGES, b"")
+
+    def turned():
+        receiver.turn()
+        return receiver.floods or receiver.malformed == MAX_MESSAGES
+
+    wait_until(turned)
+    assert receiver.floods == 1
+    assert receiver.taken == []
+
+
+def test_a_message_of_very_many_parts_takes_no_turn_alone_and_ends_the_link(flood):
+    receiver = flood.receiver
+    identity = flood.hear()
+    flood.send(identity, 1, 1, *[b""] * (3 * DISCARDED_A_TURN))
+    flood.send(identity, 2, 1)
+    wait_until(lambda: receiver.messages.socket.poll(0))
+    for _ in range(3):
+        receiver.turn()
+        assert receiver.floods == 0
+    receiver.turn()
+    assert (receiver.floods, receiver.malformed, receiver.taken) == (1, 1, [])
+    while receiver.messages._dropped:
+        receiver.turn()
+    flood.send(flood.hear(), 3, 1)
+    assert receiver.messages.socket.poll(PATIENCE_MS)
+    receiver.turn()
+    assert receiver.taken == [denied(3)]
 
 
 def test_what_waits_is_bounded_in_bytes_and_in_messages():
