@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from agent.alerts.choice import Choice, masters_in
 from agent.alerts.inbox_events import Content, InboxInstruction, Peer, SendPush
 from agent.alerts.items import Item
 from agent.alerts.lifecycle import SUBSCRIPTION_TRANSITIONS
@@ -51,9 +52,9 @@ class Inbox(StateMachine):
     publisher that has most: so what it keeps may have holes, and be older than that run."""
 
     __slots__ = (
-        "_early", "_known", "_shares", "acknowledged", "bytes", "client", "durable", "filter",
-        "filter_bytes", "id", "in_flight", "kept", "last", "number", "owner", "peer", "positions",
-        "seen_s", "sent", "short", "timer",
+        "_early", "_known", "_shares", "acknowledged", "bytes", "choice", "client", "durable",
+        "filter", "filter_bytes", "id", "in_flight", "kept", "last", "number", "owner", "peer",
+        "positions", "seen_s", "sent", "short", "timer",
     )  # fmt: skip
 
     TRANSITIONS = SUBSCRIPTION_TRANSITIONS
@@ -69,10 +70,12 @@ class Inbox(StateMachine):
         self.owner: Hashable = client
         self.id = client_id  # the client's name for the subscription
         self.filter = wanted
-        self.filter_bytes = 0  # its size in MessagePack
+        self.filter_bytes = 0  # its size in MessagePack, with the masters of the choice
         self.durable = durable
         self.peer: Peer = None
         self.short: ShortForm | None = None  # as its client asked on this connection
+        # As its client said last; nothing else keeps it, as a node's masters.
+        self.choice: Choice | None = None
         self.acknowledged = 0  # the client has acknowledged all up to here
         self.last = 0
         self.sent = 0  # its client was sent, or has, all up to here
@@ -133,6 +136,15 @@ class Inbox(StateMachine):
         self.last += 1
         self._keep(self.last, item)
         self._known[item.number] = item
+
+    def choose(self, message: Subscribe) -> None:
+        """Its client has said, with the inbox's filter, among which masters it may move."""
+        if not (masters := masters_in(message)):
+            self.choice = None
+        elif self.choice is None:
+            self.choice = Choice(masters, self.filter)
+        else:
+            self.choice = self.choice.again(masters, self.filter)
 
     def overflow(self, most: int, most_bytes: int) -> list[Item]:
         """Drop items that exceed the capacity, each the oldest of the publisher that has most of

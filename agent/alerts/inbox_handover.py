@@ -36,7 +36,7 @@ from agent.alerts.items import Item, Key
 from agent.wire.base import Count
 from agent.wire.overlay import Notification, Origin
 from agent.wire.predicates import Filter
-from agent.wire.push import Lost
+from agent.wire.push import Lost, Subscribe
 
 # Clients of inboxes that are on the move. No authenticated client has such a name.
 STANDBY = "standby/"
@@ -157,9 +157,20 @@ class MovableInboxes(Inboxes):
         inbox = self._by_key.get((client, id_))
         return inbox is not None and inbox.durable and "/" not in client
 
+    def choosing(self) -> list[Inbox]:
+        """Those of `of_clients` whose clients have named several masters. O(subscriptions)."""
+        chosen = [inbox for inbox in self._by_key.values() if inbox.choice is not None]
+        return [inbox for inbox in chosen if "/" not in inbox.client]
+
     def wanted(self, client: str, id_: str) -> Filter:
         """The filter of an inbox."""
         return self._by_key[client, id_].filter
+
+    def again(self, client: str, id_: str) -> Subscribe:
+        """What a client would ask that it has asked before."""
+        inbox = self._by_key[client, id_]
+        masters = () if inbox.choice is None else inbox.choice.masters
+        return Subscribe(id_, inbox.filter, durable=True, short=inbox.short, masters=masters)
 
     def last(self, client: str, id_: str) -> int:
         """The last position of an inbox; 0 if there is no such inbox."""

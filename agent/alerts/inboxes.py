@@ -15,6 +15,7 @@ from itertools import groupby
 from msgspec.structs import replace
 
 from _core.queue.edf import EdfQueue
+from agent.alerts.choice import masters_bytes, masters_in, topics_in
 from agent.alerts.coalesce import together
 from agent.alerts.inbox import Inbox, check_size, filter_bytes, last_run, refusal, why_not_again
 from agent.alerts.inbox_events import (
@@ -59,7 +60,8 @@ MAX_REMEMBERED_IN_ALL = 2_000_000
 # Messages sent and not acknowledged.
 WINDOW = 64
 MAX_SUBSCRIPTIONS = 10_000
-# Filters of one client, and of all, in MessagePack; parsed they take a dozen times as much.
+# Filters of one client, and of all, in MessagePack, with the masters among which they may move;
+# parsed they take a dozen times as much.
 MAX_FILTER_BYTES_OF_ONE = 1 << 18
 MAX_FILTER_BYTES_OF_ALL = 1 << 23
 # A client that is silent for this long is sent nothing more until it is heard of again.
@@ -163,7 +165,7 @@ class Inboxes:
         for (client, _), inbox in self._by_key.items():
             # Not a topic's own; what a clone puts out goes to its home.
             if "/" not in client or client.startswith(ANCHOR):
-                found.update(_topics_in(inbox.filter))
+                found.update(topics_in(inbox.filter))
         return found
 
     @property
@@ -233,6 +235,8 @@ class Inboxes:
                 self.counters["notifications_repeated"] += 1
             else:
                 stored += self._put(inbox, item, event.content)
+                if inbox.choice is not None:
+                    inbox.choice.count(event.content)
                 (to_send if inbox.durable else at_once).append(self._send(inbox))
         self._items.drop_unheld(item)
         # What needs no disk does not wait for it.
@@ -275,7 +279,7 @@ class Inboxes:
             # Checked first, because parsing a large filter takes long.
             check_size(message.filter)
             wanted = self._read_filter(message.filter)
-            size = check_size(wanted)
+            size = check_size(wanted) + masters_bytes(masters_in(message))
         except ValueError as error:
             return refusal(event.peer, message, f"filter: {error}")
         inbox = self._by_key.get((event.client, message.id))
@@ -294,12 +298,13 @@ class Inboxes:
             instructions = self._start(inbox)
         elif inbox.filter != wanted:
             inbox.filter = wanted
-            self._resize(inbox, size)
             instructions = self._start(inbox)
+        self._resize(inbox, size)
         self._give(inbox, owner)
         inbox.become("attached")
         self._timers.rekey(inbox.timer, now + self._lease_s)
         inbox.peer, inbox.short = event.peer, message.short
+        inbox.choose(message)
         after = inbox.acknowledged if message.after is None else message.after
         instructions += self._had(inbox, after, now)
         inbox.send_again(after)
@@ -456,7 +461,8 @@ class Inboxes:
         inboxes = list(self._by_key.values())
         assert {inbox.name for inbox in inboxes} == self._by_name.keys()
         assert len(self._timers) == len(inboxes) == sum(self._owned.values())
-        in_all = sum(filter_bytes(each.filter) for each in inboxes)
+        named = [() if each.choice is None else each.choice.masters for each in inboxes]
+        in_all = sum(map(masters_bytes, named)) + sum(filter_bytes(each.filter) for each in inboxes)
         assert self._filter_bytes.total() == self._filter_bytes_in_all == in_all
         assert self._filter_bytes.keys() <= self._owned.keys()
         kept, known = Counter[Item](), Counter[Item]()
@@ -471,14 +477,3 @@ class Inboxes:
         self._items.check_invariants()
         assert len(known) == len(self._items)
         assert all(item.kept == kept[item] and item.known == known[item] for item in known)
-
-
-def _topics_in(wanted: Filter) -> set[str]:
-    return {
-        name
-        for conjunction in wanted
-        for each in conjunction
-        if each.attribute == "topic" and each.operator in ("=", "in")
-        for name in each.operands
-        if isinstance(name, str)
-    }

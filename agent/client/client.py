@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from agent.client.connection import Connection, ConnectionCutError, NoReplyError
-from agent.client.masters import Masters, keys_by_address
+from agent.client.masters import Given, Masters, keys_by_address
 from agent.client.publishing import Publisher
 from agent.client.subscriptions import NAMES, Notifications, SubscriptionError, short_form
 from agent.client.watches import Rounds
@@ -346,9 +346,8 @@ class Client(Connection[ClientReply]):
             if not client.is_connected(self._masters.connect_s):
                 why += f" and {client.address}"
                 continue
-            asked = replace(subscribe, kept_only=True)
             try:
-                found = client.open_subscription(asked, patience_s)
+                found = client.open_subscription(replace(subscribe, kept_only=True), patience_s)
             except SubscriptionError as error:
                 why += f"; {client.address} says: {error}"
                 continue
@@ -485,6 +484,10 @@ class Client(Connection[ClientReply]):
         self.forget_subscription(subscription.id)
         other.take_subscription(subscription)
         return other
+
+    def given_masters(self) -> Given:
+        """Those among which a durable subscription may move. For `Notifications`."""
+        return self._masters.given(self.address)
 
     def forget(self, watch_id: str) -> None:
         """Ignore further messages of a watch."""

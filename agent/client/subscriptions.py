@@ -13,6 +13,7 @@ from typing import Protocol, Self
 from msgspec.structs import replace
 
 from agent.client.connection import ConnectionCutError, NoReplyError
+from agent.client.masters import Given
 from agent.wire.base import Count, Identifier, Message, Text
 from agent.wire.messages import Answer
 from agent.wire.push import (
@@ -85,6 +86,10 @@ class Taker(Protocol):
     def hand_subscription(self, subscription: Notifications, master: str) -> Taker | None:
         """Talk about a subscription to the master of that address from now on; None if it is none
         of this client's."""
+
+    def given_masters(self) -> Given:
+        """Those among which a durable subscription may move, this one first; none if it is
+        alone."""
 
 
 def _ignore(_word: str) -> None:
@@ -397,7 +402,8 @@ class Notifications:
             self._state, self._wait_s, self._asked_first_s = "asked", ANSWER_S, self._asked_s
         self._to_ask = self._refused_again = False
         after = self.after if self._has_place else None
-        self._client.send_message(replace(self.subscribe, after=after))
+        masters = self._client.given_masters() if self.subscribe.durable else ()
+        self._client.send_message(replace(self.subscribe, after=after, masters=masters))
         self._acknowledged = self.after
 
     def _say_open(self) -> None:

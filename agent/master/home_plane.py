@@ -5,8 +5,8 @@ A unit is named `node/NAME`, or `client/CLIENT/ID`; without keys all clients are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from agent.placement.world import Kind, Unit
 
@@ -18,9 +18,21 @@ NODE: Final = "node"
 CLIENT: Final = "client"
 
 
+class HomeChoice(NamedTuple):
+    """A home that may move without anybody's asking: the delays to the IADs' masters where it may
+    be, this one included, in ms one way (None: not measured); the messages so far that it exchanged
+    with each IAD's master; and the topics that it hears besides."""
+
+    name: str
+    ways_ms: Mapping[str, float | None]
+    counts: Mapping[str, int]
+    hears: Sequence[str] = ()
+
+
 class Homes(Protocol):
     """One sort of them: as `Movable`, by the names after the first slash."""
 
+    def choices(self) -> Iterable[HomeChoice]: ...
     def names(self) -> Iterable[str]: ...
     def lives(self, name: str, /) -> bool: ...
     def restore(self, name: str, standing: Standing, other: str, /) -> bool: ...
@@ -44,31 +56,20 @@ class Homes(Protocol):
     def forwarded(self, name: str, items: bytes, then: Callable[[int], object], /) -> None: ...
 
 
-class Nodes(Homes, Protocol):
-    """Those of edge nodes."""
-
-    def choices(self, name: str, /) -> tuple[str, ...]:
-        """The IADs to whose masters it may go, this one included."""
-
-
 class HomePlane:
     """`agent.master.movable.Movable`, of the sorts by the word before the first slash."""
 
     kind: Kind = "home"
 
-    def __init__(self, nodes: Nodes, clients: Homes | None = None) -> None:
-        self._nodes = nodes
+    def __init__(self, nodes: Homes, clients: Homes | None = None) -> None:
         self._sorts: dict[str, Homes] = {NODE: nodes}
         if clients is not None:
             self._sorts[CLIENT] = clients
         self.on_late: Callable[[Unit], object] = lambda _: None
 
-    def choices(self) -> list[tuple[str, tuple[str, ...]]]:
-        """The homes that may move without anybody's asking, and to which IADs' masters: those of
-        nodes that have a choice. Of a client it is not known which masters it can reach."""
-        return [
-            (unit_of(NODE, name).name, self._nodes.choices(name)) for name in self._nodes.names()
-        ]
+    def choices(self) -> list[HomeChoice]:
+        """The homes that may move without anybody's asking, those of nodes first."""
+        return [each for homes in self._sorts.values() for each in homes.choices()]
 
     def has_late(self, unit: Unit) -> None:
         """Something came for a home that was released."""

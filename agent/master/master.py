@@ -65,7 +65,6 @@ from agent.metrics.families import (
 from agent.net.options import IO_THREADS
 from agent.net.router import NODES_WAITING
 from agent.net.secure_sockets import SecureSockets
-from agent.placement.home_traffic import HomeTraffic
 from agent.placement.latency_model import LatencyModel
 from agent.runtime.console import listening, operator_log
 from agent.runtime.disk_writer import DiskWriterThread
@@ -288,8 +287,7 @@ class Master:
             say=self._say,
             record=lambda record: reactor.perform([WriteRecord(record)]),
         )
-        traffic = HomeTraffic(self._iad)
-        self._records.tell(lambda record, _now: traffic.take(record))
+        self._records.tell(lambda record, _now: node_homes.traffic.take(record))
         self._placement = PlacementPlane(
             reactor,
             config,
@@ -305,7 +303,6 @@ class Master:
             sizes=lambda: self._processors.sizes(self._push.bytes_for(CLIENT)),
             listeners=self._push.topics_named,
             homes=self._homes.choices,
-            traffic=traffic,
             model=model,
         )
         PlacementRecorder(

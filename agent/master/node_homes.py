@@ -10,6 +10,8 @@ from msgspec import Struct
 
 from agent.alerts.event_state import NodeHome
 from agent.master.event_plane import EventPlane
+from agent.master.home_plane import NODE, HomeChoice, unit_of
+from agent.placement.home_traffic import HomeTraffic
 from agent.runtime.reactor import Reactor
 from agent.scheduling.events import HomeChanged
 from agent.scheduling.tasks.scheduler import TaskScheduler
@@ -62,6 +64,8 @@ class NodeHomes:
         self._scheduler = scheduler
         self._events = events
         self._push = push
+        # Takes the records of this master.
+        self.traffic = HomeTraffic(iad)
         # By node: where those live that lived here, and whence those come that are on their way.
         self._away: dict[str, str] = {}
         self._coming: dict[str, str] = {}
@@ -85,8 +89,17 @@ class NodeHomes:
             return False
         return node not in self._away and node not in self._coming
 
-    def choices(self, node: str) -> tuple[str, ...]:
-        """The masters to which it may move."""
+    def choices(self) -> Iterable[HomeChoice]:
+        """Of the nodes that live here. To its home a node's delay is measured, if it was ever
+        asked."""
+        for node in self.names():
+            ways_ms: dict[str, float | None] = dict.fromkeys(self._masters(node))
+            ways_ms[self._iad] = self.traffic.delay_ms(node)
+            counts = self.traffic.counts.get(node)
+            yield HomeChoice(unit_of(NODE, node).name, ways_ms, counts or {})
+
+    def _masters(self, node: str) -> tuple[str, ...]:
+        """Those to which it may move."""
         hello = self._scheduler.node_at(node)
         return () if hello is None else hello.masters
 
@@ -104,7 +117,7 @@ class NodeHomes:
 
     def copy(self, node: str) -> bytes:
         """The masters to which the node may move."""
-        return _encode(NodeCopy(self._iad, self.choices(node), self._not_yet(node)))
+        return _encode(NodeCopy(self._iad, self._masters(node), self._not_yet(node)))
 
     def forget_copy(self, _node: str) -> None:
         """Nothing was noted."""

@@ -11,8 +11,8 @@ from typing import Final, Protocol
 
 import msgspec
 
+from agent.master.home_plane import HomeChoice
 from agent.placement.arrival_rates import Rates
-from agent.placement.home_traffic import HomeTraffic
 from agent.placement.view import UNKNOWN_S, named
 from agent.placement.world import Unit
 from agent.wire.areas import AreaSet
@@ -39,8 +39,8 @@ from agent.wire.placement import (
 )
 from agent.wire.topics import STAYS, Topic, TopicStatus
 
-# How the name of a node's home begins.
-NODE: Final = "node/"
+# Of keys of counts: no topic has such a name.
+HOME: Final = "home/"
 # Of these all fit, whatever else there is.
 FEW_TOPICS: Final = 256
 # What gossip adds, and lengths.
@@ -73,8 +73,7 @@ class Measured:
         topics: Topics,
         sizes: Callable[[], Mapping[str, float]],
         listeners: Callable[[], Mapping[str, int]],
-        homes: Callable[[], Sequence[tuple[str, Collection[str]]]],
-        traffic: HomeTraffic,
+        homes: Callable[[], Sequence[HomeChoice]],
     ) -> None:
         self._iad = config.iad.name
         self._config = config.placement
@@ -82,7 +81,6 @@ class Measured:
         self._offered = {member.iad: AreaSet(member.areas) for member in config.pool}
         self._topics = topics
         self._sizes, self._listeners, self._homes = sizes, listeners, homes
-        self._traffic = traffic
         self._rates = Rates()
         self._counted_s = -math.inf
 
@@ -99,8 +97,8 @@ class Measured:
                 counts[name, iad] = count
             for (peer, iad), count in self._topics.peer_arrivals.get(name, {}).items():
                 counts[name, peer, iad] = count
-        for node, numbers in self._traffic.counts.items():
-            counts |= {(NODE, node, iad): count for iad, count in numbers.items()}
+        for home in self._homes():
+            counts |= {(HOME, home.name, iad): count for iad, count in home.counts.items()}
         self._rates.count(counts, now)
 
     @property
@@ -118,7 +116,10 @@ class Measured:
         # Of too many, those that were taken away are left out first.
         words = sorted(pins.items(), key=lambda each: (not each[1], each[0]))
         pinned = [PinnedUnit(named(unit), iad) for unit, iad in words]
+        homes = self._home_facts(delays)
         heard = Counter(self._listeners())
+        for home in homes:
+            heard.subtract(home.hears)
         staying = [each for each in self._topics.statuses if each not in statuses]
         for each in staying:
             heard.update(each.topic.clone.peers if each.topic.clone else ())
@@ -127,7 +128,9 @@ class Measured:
             for each in staying
         )
         listeners = [
-            Listeners(topic, count) for topic, count in sorted(heard.items()) if _is_told(topic)
+            Listeners(topic, count)
+            for topic, count in sorted(heard.items())
+            if count > 0 and _is_told(topic)
         ]
         facts = PlacementFacts(
             self._iad,
@@ -142,7 +145,7 @@ class Measured:
             opening_cost=config.opening_cost,
             topics=tuple([self._topic(each, sizes) for each in statuses[:MAX_TOPICS]]),
             listeners=tuple(listeners[:MAX_PLACED]),
-            homes=tuple(self._home_facts(delays)),
+            homes=tuple(homes),
             delays=tuple(delays),
             pins=tuple(pinned[:MAX_PINS]),
             delegate=config.delegate,
@@ -150,27 +153,32 @@ class Measured:
         return fitting(facts)
 
     def _home_facts(self, delays: Sequence[Delay]) -> list[HomeFacts]:
-        """Those that may move. To its home a node's delay is measured, if it was ever asked. To
-        another master it is at least the difference of that and the way between both, and at most
-        the sum: the longer of the two is the middle."""
-        ways_ms = {each.iad: each.p50_ms for each in delays}
+        """Those that may move. What is not measured to another master is at least the difference of
+        the delay to this one and the way between both, and at most the sum: the longer of the two
+        is the middle."""
+        between_ms = {each.iad: each.p50_ms for each in delays}
         found: list[HomeFacts] = []
-        for name, choices in self._homes():
-            others = sorted(set(choices).intersection(self._partners))[: MAX_CHOICES - 1]
-            if others and len(name) <= MAX_NAME and len(found) < MAX_HOMES:
-                node = name.removeprefix(NODE)
-                own_ms = round(self._traffic.delay_ms(node) or 0.0, 4)
-                delays_ms = {iad: max(own_ms, ways_ms.get(iad, UNKNOWN_S * 1e3)) for iad in others}
-                exchanges = self._exchanges(node)
-                delays_ms = {self._iad: own_ms, **delays_ms}
-                found.append(HomeFacts(name, delays_ms, exchanges=exchanges))
+        for home in self._homes():
+            ways_ms = home.ways_ms
+            others = sorted(set(ways_ms).intersection(self._partners))[: MAX_CHOICES - 1]
+            if others and _is_short(home.name) and len(found) < MAX_HOMES:
+                own_ms = ways_ms.get(self._iad) or 0.0
+                delays_ms = {self._iad: own_ms}
+                for iad in others:
+                    way_ms = ways_ms[iad]
+                    guess_ms = max(own_ms, between_ms.get(iad, UNKNOWN_S * 1e3))
+                    delays_ms[iad] = guess_ms if way_ms is None else way_ms
+                delays_ms = {iad: round(way_ms, 4) for iad, way_ms in delays_ms.items()}
+                hears = [topic for topic in home.hears if _is_told(topic)][:MAX_CHOICES]
+                exchanges = self._exchanges(home)
+                found.append(
+                    HomeFacts(home.name, delays_ms, hears=tuple(hears), exchanges=exchanges)
+                )
         return found
 
-    def _exchanges(self, node: str) -> tuple[Source, ...]:
+    def _exchanges(self, home: HomeChoice) -> tuple[Source, ...]:
         rates = {
-            iad: rate
-            for iad in self._traffic.counts.get(node, ())
-            if (rate := self._rates.per_s((NODE, node, iad)))
+            iad: rate for iad in home.counts if (rate := self._rates.per_s((HOME, home.name, iad)))
         }
         largest = sorted(rates, key=lambda iad: (-rates[iad], iad))[:MAX_SOURCES]
         return tuple([Source(iad, round(rates[iad], 6)) for iad in largest])
@@ -239,6 +247,11 @@ def fitting(facts: PlacementFacts, most_bytes: int = MAX_REQUEST_BYTES) -> Place
             break
         count += 1
     return msgspec.structs.replace(facts, topics=facts.topics[:count])
+
+
+def _is_short(name: str) -> bool:
+    """Whether a home of this name is told. A client chooses what its subscription is called."""
+    return len(name.encode()) <= MAX_NAME and name.isprintable()
 
 
 def _is_told(name: str) -> bool:

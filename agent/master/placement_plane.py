@@ -10,6 +10,7 @@ from typing import Final, get_args
 
 from msgspec.structs import replace
 
+from agent.master.home_plane import HomeChoice
 from agent.master.movable import Mover
 from agent.master.operator_plane import OperatorPlane
 from agent.master.peers import Peers
@@ -22,7 +23,6 @@ from agent.master.told_moves import ToldMoves
 from agent.placement.admission import Admission
 from agent.placement.cost_history import CostHistory
 from agent.placement.gossip import Gossip
-from agent.placement.home_traffic import HomeTraffic
 from agent.placement.latency_model import LatencyModel
 from agent.placement.moves import Move
 from agent.placement.placer import Placer
@@ -57,9 +57,9 @@ OVER: Final = frozenset({"settled", "aborted"})
 
 class PlacementPlane:
     """Connects gossip and `Placer` to sockets, disk, topics and the mover. `sizes` gives the bytes
-    of processors, `listeners` how many subscriptions name a topic, `homes` the clients that live
-    here, with the masters that each may choose from, `traffic` what nodes exchange with whom.
-    `epoch` is greater than at any earlier start, `model` a trained one of latencies."""
+    of processors, `listeners` how many subscriptions name a topic, `homes` the nodes and clients
+    that live here and may move. `epoch` is greater than at any earlier start, `model` a trained one
+    of latencies."""
 
     def __init__(
         self,
@@ -77,8 +77,7 @@ class PlacementPlane:
         epoch: int,
         sizes: Callable[[], Mapping[str, float]] = dict,
         listeners: Callable[[], Mapping[str, int]] = dict,
-        homes: Callable[[], Sequence[tuple[str, Collection[str]]]] = tuple,
-        traffic: HomeTraffic | None = None,
+        homes: Callable[[], Sequence[HomeChoice]] = tuple,
         model: LatencyModel | None = None,
     ) -> None:
         self._clock = reactor.clock
@@ -95,15 +94,7 @@ class PlacementPlane:
         self._mover = mover
         self._homes = homes
         self._model = model
-        self._measured = Measured(
-            config,
-            self._partners,
-            topics,
-            sizes,
-            listeners,
-            homes,
-            traffic or HomeTraffic(self._iad),
-        )
+        self._measured = Measured(config, self._partners, topics, sizes, listeners, homes)
         now = self._clock()
         self._gossip = Gossip(self._iad, epoch, now, self._config.every_s)
         self._placer = Placer(self._iad, drift=self._config.drift, move_cost=self._config.move_cost)
@@ -287,7 +278,7 @@ class PlacementPlane:
 
     def _units_here(self) -> list[Unit]:
         topics = [Unit("processor", each.topic.name) for each in movable(self._topics.statuses)]
-        return [*topics, *[Unit("home", name) for name, _ in self._homes()]]
+        return [*topics, *[Unit("home", each.name) for each in self._homes()]]
 
     def _moving(self) -> list[Unit]:
         return [*(m.unit for m in self._mover.moves if m.state not in OVER), *self._begun]

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from agent.placement.gossip import with_homes
 from agent.runtime.reactor import Reactor
 from agent.wire.placement import PlacementFacts
 from agent.wire.records import (
@@ -58,7 +59,9 @@ class PlacementRecorder:
 def record_of(
     facts: PlacementFacts, wall_ms: int, start_s: float, lasts_s: float
 ) -> PlacementRecord:
-    """The record of these facts, with the delays that were measured in the last `lasts_s`."""
+    """The record of these facts, with the delays that were measured in the last `lasts_s`. It names
+    no homes."""
+    facts = with_homes(facts, lambda _: False)
     arrivals: list[ArrivalsMeasured] = []
     for topic in facts.topics:
         told = {source.iad: source.per_s for source in topic.sources}

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from agent.alerts.inbox_events import Peer, SendPush
 from agent.alerts.inbox_handover import STANDBY, InboxCopy
-from agent.master.home_plane import CLIENT, unit_of
+from agent.master.home_plane import CLIENT, HomeChoice, unit_of
 from agent.master.late_inboxes import LateInboxes, client_of, contents_of
 from agent.master.movable import NOT_HERE, UNREADABLE
 from agent.master.push_plane import PushPlane
@@ -19,8 +19,8 @@ from agent.master.topic_moves import SPREAD_S
 from agent.runtime.reactor import Reactor
 from agent.wire.push import (
     AcknowledgeNotifications,
+    GivenMaster,
     PushRequest,
-    Subscribe,
     Subscribed,
     Unsubscribe,
 )
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from agent.placement.handover import Standing
 
 AGAIN: Final = "try again in a moment"
+# To a master that a client did not reach when it measured its ways: nothing draws it there, but a
+# drain may send it.
+UNREACHED_MS: Final = 1_000.0
 _encode: Final = msgspec.msgpack.encode
 _UNREADABLE: Final = (ValueError, msgspec.MsgspecError)
 
@@ -88,6 +91,28 @@ class SubscriberHomes:
         names = [f"{client}/{id_}" for client, id_ in self._inboxes.of_clients()]
         return [name for name in names if name not in self._coming]
 
+    def choices(self) -> Iterator[HomeChoice]:
+        """Of those that live here and have a choice, but for what hears a clone that does not leave
+        this IAD. Of a client that has not measured its way here nothing is counted: no master is
+        cheaper for it than another. O(subscriptions)."""
+        iads = {address: iad for iad, address in self._addresses.items()}
+        for inbox in self._inboxes.choosing():
+            choice = inbox.choice
+            # Of one that is on its way here the client has not been heard yet.
+            if choice is None or choice.stays:
+                continue
+            here, *others = choice.masters
+            known = here.round_trip_ms is not None
+            ways_ms = {self._iad: _way_ms(here, None)}
+            for each in others:
+                if (iad := iads.get(each.address)) is not None:
+                    ways_ms.setdefault(iad, _way_ms(each, UNREACHED_MS if known else None))
+            if len(ways_ms) > 1:
+                counts: Mapping[str, int] = choice.given if known else {}
+                hears = sorted(choice.topics) if known else []
+                unit = unit_of(CLIENT, f"{inbox.client}/{inbox.id}")
+                yield HomeChoice(unit.name, ways_ms, counts, hears)
+
     def lives(self, name: str) -> bool:
         """Whether it is one of these."""
         return name not in self._coming and self._inboxes.is_of_client(*_key(name))
@@ -142,8 +167,7 @@ class SubscriberHomes:
         self._cuts.pop(name, None)
         client, id_ = _key(name)
         if name not in self._held and peer is not None and self._inboxes.has(client, id_):
-            again = Subscribe(id_, self._inboxes.wanted(client, id_), durable=True)
-            self._held[name] = peer, client, again
+            self._held[name] = peer, client, self._inboxes.again(client, id_)
         self._ask_held(name)
 
     def release(self, name: str, to: str) -> list[Any]:
@@ -356,6 +380,10 @@ class SubscriberHomes:
 def _key(name: str) -> tuple[str, str]:
     client, _, id_ = name.partition("/")
     return client, id_
+
+
+def _way_ms(master: GivenMaster, unknown_ms: float | None) -> float | None:
+    return unknown_ms if master.round_trip_ms is None else master.round_trip_ms / 2
 
 
 def _standby(name: str) -> str:

@@ -3,8 +3,8 @@ of itself, so after losses, duplicates and delays the newest one stands."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Collection
+from collections import Counter, deque
+from collections.abc import Callable, Collection
 from math import inf
 from typing import Final
 
@@ -12,7 +12,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from agent.placement.alike import alike
-from agent.wire.placement import Delay, KnownFacts, PlacementFacts, SameFacts
+from agent.wire.placement import (
+    MAX_PLACED,
+    Delay,
+    HomeFacts,
+    KnownFacts,
+    Listeners,
+    PlacementFacts,
+    SameFacts,
+)
 
 # Facts are believed for so many of the intervals that they name.
 LASTS: Final = 3
@@ -263,7 +271,18 @@ class Gossip:
 
 def _meant_for(iad: str, facts: PlacementFacts) -> PlacementFacts:
     """Of homes those that may live at that master."""
-    return replace(facts, homes=tuple([each for each in facts.homes if iad in each.delays_ms]))
+    return with_homes(facts, lambda home: iad in home.delays_ms)
+
+
+def with_homes(facts: PlacementFacts, named: Callable[[HomeFacts], bool]) -> PlacementFacts:
+    """The facts with these of the homes; what the others hear is heard by somebody at that
+    master. O(homes + listeners)."""
+    heard = Counter({each.topic: each.count for each in facts.listeners})
+    heard.update(topic for home in facts.homes if not named(home) for topic in home.hears)
+    listeners = [Listeners(*each) for each in sorted(heard.items())]
+    return replace(
+        facts, homes=tuple(filter(named, facts.homes)), listeners=tuple(listeners[:MAX_PLACED])
+    )
 
 
 def _version(facts: PlacementFacts) -> tuple[int, int]:

@@ -118,7 +118,8 @@ class View:
     def unit(self, text: str) -> Unit:
         """The unit that `comfort`, `processor:comfort` or `home:node/n1` names. PlacementError with
         the nearest name if there is none."""
-        kind, _, name = text.rpartition(":") if text.startswith(KINDS) else ("", "", text)
+        # A client's subscription may have any name.
+        kind, _, name = text.partition(":") if text.startswith(KINDS) else ("", "", text)
         units = self.units()
         found = [each for each in units if each.name == name and kind in ("", each.kind)]
         if len(found) > 1:

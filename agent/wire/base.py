@@ -15,7 +15,7 @@ MAX_EVENTS = 128  # in one message
 MAX_EVENT_AREAS = 16
 MAX_DERIVED = 16  # channels that a clone computes for its device
 MAX_DERIVED_TOGETHER = 128  # sets of derived values in one message
-MAX_MASTERS = 16  # that a node may choose from
+MAX_MASTERS = 16  # that a node or a client may choose from
 # Kinds of events that both ends know.
 TRIGGER_RAISED: Final = "trigger_raised"
 TRIGGER_CLEARED: Final = "trigger_cleared"

@@ -15,6 +15,8 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from agent.wire.base import (
+    MAX_MASTERS,
+    Address,
     Count,
     Identifier,
     Message,
@@ -59,13 +61,23 @@ class ShortForm(WireStruct, frozen=True):
     names: Annotated[tuple[Attribute, ...], Meta(max_length=MAX_ATTRIBUTES)] = ()
 
 
+class GivenMaster(WireStruct, frozen=True, omit_defaults=True):
+    """A master that a client may talk to, by its public address as the client was given it, and the
+    least round trip to there that the client has measured lately."""
+
+    address: Address
+    round_trip_ms: Milliseconds | None = None
+
+
 class Subscribe(Message, frozen=True, tag="subscribe", omit_defaults=True):
     """Subscribe to every notification that matches `filter`, in text form or in parts. `durable`:
     notifications are kept while the client is away. A client that lost its connection or a position
     sends it again, with `after` the last position that it has; delivery resumes from there. Another
     filter applies to notifications published from then on. With `kept_only` no subscription is
     begun: a client asks so where one may have moved to. With `short` the client also takes
-    notifications as `short`; masters of earlier versions do not send these."""
+    notifications as `short`; masters of earlier versions do not send these. `masters` are those
+    among which a durable subscription may be moved, the one that is asked first: their client
+    follows to each."""
 
     id: Identifier
     filter: Text | Filter
@@ -73,6 +85,7 @@ class Subscribe(Message, frozen=True, tag="subscribe", omit_defaults=True):
     after: Count | None = None
     kept_only: bool = False
     short: ShortForm | None = None
+    masters: Annotated[tuple[GivenMaster, ...], Meta(max_length=MAX_MASTERS)] = ()
 
 
 class AcknowledgeNotifications(

@@ -13,7 +13,7 @@ from agent.client import NoReplyError, Operator
 from agent.net.keys import KeyFiles
 from agent.placement.gossip import IDLE_S, LASTS
 from agent.placement.view import View, named
-from agent.placement.world import PlacementError
+from agent.placement.world import PlacementError, Unit
 from agent.wire.handover import MoveUnit
 from agent.wire.placement import (
     ApplyPlan,
@@ -136,9 +136,13 @@ class Asker(Struct, frozen=True):
 
     def move(self, text: str, target: str) -> int:
         """Move one unit."""
-        if text.startswith(SUBSCRIPTION):
-            return self._move_subscription(text.removeprefix("home:"), target)
-        found = self._unit(text)
+        report = self._look()
+        if isinstance(report, int):
+            return report
+        subscription = text.removeprefix("home:") if text.startswith(SUBSCRIPTION) else ""
+        if subscription and not _knows(report, Unit("home", subscription)):
+            return self._move_subscription(subscription, target)
+        found = _found(report, text)
         if isinstance(found, int):
             return found
         unit, where, asked = found
@@ -149,7 +153,7 @@ class Asker(Struct, frozen=True):
         return self._change(plan, f"moving {unit.kind} {unit.name} to {target}; {FOLLOW}")
 
     def _move_subscription(self, name: str, target: str) -> int:
-        """No price or plan knows a subscription: which masters its client reaches is not known."""
+        """One whose client did not say which masters it reaches: no price or plan knows it."""
         request = MoveUnit("move", "home", name, target)
         try:
             with Operator(self.operator, self.keys) as link:
@@ -171,9 +175,10 @@ class Asker(Struct, frozen=True):
 
     def unpin(self, text: str) -> int:
         """Take a pin away, be it that of a unit that is no more."""
-        kind, _, name = text.rpartition(":")
+        kind, colon, name = text.partition(":")
+        given = {"kind": kind, "name": name} if colon else {"kind": "processor", "name": text}
         try:
-            unit = msgspec.convert({"kind": kind or "processor", "name": name}, UnitName)
+            unit = msgspec.convert(given, UnitName)
         except msgspec.ValidationError:
             return exits.fail(f"{text!r} is no unit; write comfort or home:NAME", exits.USAGE)
         return self._change(PinUnit("unpin", unit))
@@ -208,14 +213,7 @@ class Asker(Struct, frozen=True):
     def _unit(self, text: str) -> tuple[UnitName, str, str] | int:
         """A unit, its master, and the master that was asked; or the exit status of a failure."""
         report = self._look()
-        if isinstance(report, int):
-            return report
-        try:
-            view = view_of(report)
-            unit = view.unit(text)
-        except PlacementError as error:
-            return exits.fail(str(error), exits.FAILED)
-        return named(unit), view.where(unit) or "", report.iad
+        return report if isinstance(report, int) else _found(report, text)
 
     def _look(self) -> PlacementReport | int:
         """The master's view, when all others have told it something, or soon."""
@@ -247,6 +245,21 @@ class Asker(Struct, frozen=True):
                 return link.ask_placement(request, self.timeout_ms)
         except (NoReplyError, ValueError) as error:
             return replies.fail(error, f"{self.operator} is no report of placement", "operator")
+
+
+def _found(report: PlacementReport, text: str) -> tuple[UnitName, str, str] | int:
+    """As of `Asker._unit`, of what a master has told."""
+    try:
+        view = view_of(report)
+        unit = view.unit(text)
+    except PlacementError as error:
+        return exits.fail(str(error), exits.FAILED)
+    return named(unit), view.where(unit) or "", report.iad
+
+
+def _knows(report: PlacementReport, unit: Unit) -> bool:
+    """Whether a master has told of a home."""
+    return any(home.name == unit.name for each in report.known for home in each.facts.homes)
 
 
 def _left(report: PlacementReport, iad: str) -> str:

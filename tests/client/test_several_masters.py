@@ -1,14 +1,21 @@
 """A client of several masters asks the first that is there, and goes on when that one is away."""
 
+import socket
 import threading
+from types import SimpleNamespace
 
 import pytest
 import zmq
 
 from agent.client import Client, NoReplyError
+from agent.client import masters as masters_module
+from agent.client import round_trips as round_trips_module
+from agent.client.masters import MEASURED_S, Masters
+from agent.client.round_trips import round_trips_ms
+from agent.wire.base import MAX_MASTERS
 from agent.wire.codec import Decoder, encode
 from agent.wire.messages import Answer, Coverage, Query, Slo, Window
-from agent.wire.push import Subscribe, Subscribed
+from agent.wire.push import GivenMaster, Subscribe, Subscribed
 from agent.wire.topics import Publish, Published
 from agent.wire.unions import PublicRequest
 from fleet.testbed.ports import free_address
@@ -197,3 +204,58 @@ def test_a_durable_subscription_is_looked_for_and_not_begun_anew(masters):
         )
         assert found.subscribe == asked
     assert [each.kept_only for each in there.asked] == [True, True]
+    for request in there.asked:
+        here, other = request.masters
+        assert (here.address, other.address) == (there.address, away)
+        assert other.round_trip_ms is None
+
+
+def test_a_client_of_one_master_names_none(masters):
+    there = masters((1,))
+    with client_of(there.address) as client:
+        assert client.subscribe("*", id="only", durable=True).is_open
+    assert there.asked[0].masters == ()
+
+
+def test_the_ways_are_measured_once_in_a_while_and_all_are_told_up_to_a_bound(monkeypatch):
+    now, asked = [100.0], []
+
+    def measured(addresses):
+        asked.append(list(addresses))
+        return {"m1": 0.5 * len(asked)}
+
+    monkeypatch.setattr(masters_module, "round_trips_ms", measured)
+    clock = SimpleNamespace(monotonic=lambda: now[0])
+    monkeypatch.setattr(masters_module, "time", clock)
+    made = Masters(dict.fromkeys([f"m{n}" for n in range(20)]))
+    assert made.given("m2")[:3] == (GivenMaster("m2"), GivenMaster("m0"), GivenMaster("m1", 0.5))
+    assert len(made.given("m2")) == MAX_MASTERS
+    now[0] += MEASURED_S
+    assert made.given("m1")[0] == GivenMaster("m1", 1.0)
+    assert asked == [list(made.keys)] * 2
+
+
+def test_a_round_trip_is_known_of_those_that_accept_a_connection():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        there = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        others = [
+            free_address(), "ipc:///run/p", "tcp://127.0.0.1:70000", "tcp://127.0.0.1", "tcp://:x",
+        ]  # fmt: skip
+        found = wait_until(lambda: round_trips_ms([there, *others]), len)
+    assert list(found) == [there]
+    assert found[there] >= 0.0
+
+
+def test_the_least_of_several_round_trips_counts_and_who_does_not_answer_is_not_asked_again(
+    monkeypatch,
+):
+    asked, ways = [], iter([{"a": 3.0, "b": 1.0}, {"a": 2.0}, {"a": 5.0}])
+
+    def connected(targets, _within_s):
+        asked.append(list(targets))
+        return next(ways)
+
+    monkeypatch.setattr(round_trips_module, "_target", lambda each: each)
+    monkeypatch.setattr(round_trips_module, "_connected_ms", connected)
+    assert round_trips_ms(["a", "b", "c"]) == {"a": 2.0, "b": 1.0}
+    assert asked == [["a", "b", "c"], ["a", "b"], ["a"]]

@@ -18,6 +18,7 @@ from agent.wire.predicates import FilterError, Predicate
 from agent.wire.push import (
     AcknowledgeNotifications,
     Gap,
+    GivenMaster,
     Lost,
     Notified,
     ShortContent,
@@ -98,12 +99,15 @@ class Line:
     def forget_subscription(self, subscription_id):
         self.forgotten.append(subscription_id)
 
+    def given_masters(self):
+        return ()
+
     def open(self, *coming, position=0, durable=False, after=None, patience_s=3_600.0):
         subscribe = Subscribe("s", WANTED, durable, after)
         self.notifications = Notifications(self, subscribe, patience_s)
         self.coming.extend((opened(position), *coming))
         self.notifications.open()
-        assert self.said() == [subscribe]
+        assert [replace(each, masters=()) for each in self.said()] == [subscribe]
         return self.notifications
 
     def said(self):
@@ -569,6 +573,9 @@ class Moving(Line):
         self.here = master
         return self
 
+    def given_masters(self):
+        return (GivenMaster(self.here or "tcp://10.1.0.10:5700", 0.5), GivenMaster("other"))
+
 
 @pytest.fixture
 def moving(monkeypatch):
@@ -586,7 +593,7 @@ def test_a_subscription_goes_on_after_its_position_where_it_lives_now(moving, st
         moving.coming.appendleft(CUT)  # it asks again, and that is refused
     assert next(heard).position == 3
     assert moving.here == ELSEWHERE
-    assert asked(2, durable=True) in moving.said()
+    assert asked(2, durable=True, masters=moving.given_masters()) in moving.said()
     assert words == [f"goes on at {ELSEWHERE}"]
 
 
@@ -595,8 +602,18 @@ def test_a_subscription_that_begins_at_the_wrong_master_opens_at_the_right_one(m
     moving.notifications = Notifications(moving, subscribe, 60.0)
     moving.coming.extend([replace(MOVED, state="refused"), opened(17), notified(18)])
     moving.notifications.open()
-    assert moving.said() == [subscribe, subscribe]
+    first, second = moving.said()
+    assert replace(first, masters=()) == replace(second, masters=()) == subscribe
+    assert first.masters[0].address != second.masters[0].address == ELSEWHERE
     assert next(moving.notifications).position == 18
+
+
+def test_one_that_is_not_durable_does_not_move_and_names_no_masters(moving):
+    subscribe = Subscribe("s", WANTED)
+    moving.notifications = Notifications(moving, subscribe, 60.0)
+    moving.coming.append(opened())
+    moving.notifications.open()
+    assert moving.said() == [subscribe]
 
 
 def test_a_client_that_does_not_have_that_master_is_told_so_in_a_line(moving):

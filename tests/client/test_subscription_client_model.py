@@ -63,6 +63,9 @@ class World:
     def forget_subscription(self, subscription_id):
         pass
 
+    def given_masters(self):
+        return ()
+
     def take(self, timeout_ms, *, until_cut=False):
         assert until_cut
         give_up_s = self.now + timeout_ms / 1e3

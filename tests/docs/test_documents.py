@@ -49,7 +49,7 @@ def test_examples_in_the_wire_page_are_valid():
 def test_the_handshake_in_the_wire_page_is_what_is_sent():
     """Each line is read as its receiver would, and is what its sender would write."""
     lines = re.findall(r"^([→←]) (\{.*\})$", WIRE, re.MULTILINE)
-    assert "".join(direction for direction, _ in lines) == "→←←→←→←→←→←"
+    assert "".join(direction for direction, _ in lines) == "→←←→←→←→←→←→←"
     for direction, line in lines:
         union = PublicRequest if direction == "→" else ClientReply
         message, _ = Decoder(union).decode(b"10J" + line.encode())

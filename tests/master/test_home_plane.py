@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter, deque
+
 import msgspec
 import pytest
 
@@ -31,9 +33,18 @@ def loaded(master, copy, name="n2"):
 def test_a_node_that_has_a_choice_is_a_unit_that_may_move(world):
     homes = HomePlane(world.masters["a"].nodes)
     assert homes.units() == [UNIT]
-    assert homes.choices() == [("node/n1", ("a", "b"))]
+    (choice,) = homes.choices()
+    assert choice == ("node/n1", {"a": None, "b": None}, {}, ())
     assert homes.lives(UNIT)
     assert HomePlane(world.masters["b"].nodes).units() == []
+
+
+def test_a_node_has_a_delay_to_its_home_and_counts_of_what_it_exchanged(world):
+    nodes = world.masters["a"].nodes
+    nodes.traffic.counts["n1"] = Counter({"b": 7})
+    nodes.traffic._round_trips_ms["n1"] = deque([4.0])
+    (choice,) = HomePlane(nodes).choices()
+    assert choice == ("node/n1", {"a": 2.0, "b": None}, {"b": 7}, ())
 
 
 @pytest.mark.parametrize("name", ["node/n2", "client//log", "clone/x", "n1"])

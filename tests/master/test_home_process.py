@@ -12,6 +12,7 @@ import pytest
 
 from agent.client import Client, NoReplyError, Operator, SubscriptionError
 from agent.wire.handover import MoveUnit
+from agent.wire.placement import SetPlacementMode, ShowPlacement
 from agent.wire.push import Notified
 from agent.wire.records import NodeEventRecord, decode_record
 from testkit.agent_process import AgentProcess, installed
@@ -206,6 +207,42 @@ def test_a_durable_subscription_moves_and_its_client_goes_on_after_its_position(
     world.check_alerts()
     world.heard.end(10_000.0)
     assert not world.client.unsubscribe("log")
+
+
+def test_a_drained_master_gives_a_subscription_away_where_its_client_follows(subscribed):
+    world, words = subscribed, []
+    world.heard.on_word = words.append
+    world.listen(10)
+    before = max(each.sequence for each in world.origins)  # at first old alerts follow late
+    a, b = (world.masters[iad] for iad in "ab")
+    with Client(a.public) as alone, Operator(a.operator) as operator:
+        # Its client has only this address: as a client of an earlier version it names no masters.
+        stays = alone.subscribe('trigger = "hot"', id="stays", durable=True)
+        report = operator.ask_placement(SetPlacementMode("d", "a", "draining"), 60_000)
+        assert report.ok, report.message
+
+        def homes_at(iad):
+            known = operator.ask_placement(ShowPlacement("s"), 60_000).known
+            return [
+                home.name for each in known if each.facts.iad == iad for home in each.facts.homes
+            ]
+
+        wait_until(lambda: world.listen() or words, bool)
+        assert words == [f"goes on at {b.public}"]
+        world.listen(4)
+        wait_until(lambda: homes_at("b"), lambda found: LOG in found)
+        assert not {LOG, "client//stays"} & {*homes_at("a")}
+        assert isinstance(stays.wait(30.0), Notified)
+        stays.end(10_000.0)
+        # And what was drained comes back only by somebody's word.
+        assert operator.ask_placement(SetPlacementMode("o", "a", "open"), 60_000).ok
+    assert world.try_to_move(LOG, "b", "a").trouble == ""
+    wait_until(lambda: world.listen() or words[-1], f"goes on at {a.public}".__eq__)
+    for iad in "ab":
+        numbers = [each.sequence for each in world.origins if each.publisher == iad]
+        numbers = [number for number in numbers if number > before]
+        assert numbers == sorted(numbers), "alerts of one master came out of order"
+    world.check()
 
 
 # --- kill -9 --------------------------------------------------------------------------------------

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from agent.master.placement_record import PlacementRecorder
 from agent.runtime.reactor import Reactor
 from agent.wire.placement import (
     Delay,
+    HomeFacts,
     Listeners,
     PeerRate,
     PinnedUnit,
@@ -63,6 +66,13 @@ def test_a_record_says_what_was_measured_in_the_last_minutes():
         pins=(PinSet("processor", "comfort", "iad1"),),
     )  # fmt: skip
     assert clock.recorder.next_due == 220.0
+
+
+def test_a_record_names_no_home_but_counts_what_it_hears():
+    log = HomeFacts("client/carla/log", {"iad1": 0.0, "iad2": 1.5}, hears=("calm", "comfort"))
+    (record,) = Clock(structs.replace(BUSY, homes=(log,))).run(160.0)
+    assert record.listeners == (ListenersCounted("calm", 1), ListenersCounted("comfort", 3))
+    assert "carla" not in repr(record)
 
 
 def test_a_master_that_places_nothing_writes_nothing():

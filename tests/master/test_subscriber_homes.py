@@ -5,12 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from agent.alerts.inbox_events import InboxesDue, UnsubscribeArrived
+from agent.alerts.inbox_events import ContentArrived, InboxesDue, UnsubscribeArrived
 from agent.alerts.inbox_handover import InboxCopy
 from agent.master.movable import UNREADABLE
-from agent.master.subscriber_homes import SubscriberCopy
+from agent.master.subscriber_homes import UNREACHED_MS, SubscriberCopy
 from agent.wire import handover as w
-from agent.wire.push import Subscribed, Unsubscribe
+from agent.wire.overlay import Notification, Origin
+from agent.wire.predicates import Predicate
+from agent.wire.push import GivenMaster, ShortForm, Subscribe, Subscribed, Unsubscribe
 from tests.alerts.samples import OTHER_FILTER, notification
 from tests.master.test_subscriber_homes_model import NAME, UNIT, World
 
@@ -24,6 +26,79 @@ def world():
         world.deliver()
         world.pass_time(0.1)
     return world
+
+
+HERE, THERE = GivenMaster("at a", 1.0), GivenMaster("at b", 6.0)
+
+
+def ask(world, *masters, iad="a", wanted=OTHER_FILTER, **more):
+    """The client subscribes with these masters."""
+    master = world.masters[iad]
+    master.hears("p", Subscribe("log", wanted, durable=True, masters=masters, **more))
+
+
+def choices(world, iad="a"):
+    return list(world.masters[iad].homes.choices())
+
+
+def test_where_a_client_may_go_is_what_it_names_by_the_addresses_of_other_masters(world):
+    assert choices(world) == []  # It named nothing yet.
+    ask(world, HERE, GivenMaster("tcp://elsewhere"))
+    assert choices(world) == []
+    # Its own address may be another one than masters know.
+    ask(world, GivenMaster("tcp://localhost:1", 1.0), GivenMaster("nowhere"), THERE)
+    (choice,) = choices(world)
+    assert choice == (UNIT.name, {"a": 0.5, "b": 3.0}, {}, [])
+    ask(world, HERE, GivenMaster("at b"))
+    (choice,) = choices(world)
+    assert choice.ways_ms == {"a": 0.5, "b": UNREACHED_MS}
+    # Both for a client that does not name them any more, and for one of an earlier version.
+    ask(world)
+    assert choices(world) == []
+
+
+def test_what_it_is_given_is_counted_and_what_it_names_is_heard(world):
+    a = world.masters["a"]
+    ask(world, HERE, THERE, wanted=(*OTHER_FILTER, (Predicate("topic", "in", ("t2", "t1")),)))
+    (name,) = a.push.names
+    for sequence in (1, 2):
+        content = notification(sequence, publisher="b")
+        a.push.take(a.push.inboxes.handle(ContentArrived((name,), content), 0.0))
+    (choice,) = choices(world)
+    assert (choice.counts, choice.hears) == ({"b": 2}, ["t1", "t2"])
+    topic = {"topic": "clone.0123456789abcdef", "kind": "output"}
+    ask(world, GivenMaster("at a"), THERE)
+    (choice,) = choices(world)
+    assert choice == (UNIT.name, {"a": None, "b": 3.0}, {}, [])  # It has no price.
+    content = Notification(Origin("a", "h", 1), 0, topic)
+    a.push.take(a.push.inboxes.handle(ContentArrived((name,), content), 0.0))
+    assert choices(world) == []  # Elsewhere it would hear that no more.
+
+
+def test_a_choice_is_that_of_the_master_where_it_lives_and_where_its_client_has_come(world):
+    ask(world, HERE, THERE)
+    world.move()
+    pass_on(world, w.MoveTook)
+    assert [each.name for each in choices(world)] == [UNIT.name]
+    assert choices(world, "b") == []
+    world.heal()
+    assert choices(world) == choices(world, "b") == []
+    ask(world, THERE, HERE, iad="b")
+    (choice,) = choices(world, "b")
+    assert choice.ways_ms == {"b": 3.0, "a": 0.5}
+
+
+def test_one_whose_move_comes_to_nothing_is_as_its_client_asked(world):
+    a = world.masters["a"]
+    ask(world, HERE, THERE, short=ShortForm(1, ("iad",)))
+    asked = a.push.inboxes.again("carla", "log")
+    assert asked.masters == (HERE, THERE)
+    world.move()
+    pass_on(world, w.MoveTook)
+    world.between.clear()
+    a.homes.resume(NAME)
+    assert a.push.inboxes.again("carla", "log") == asked
+    assert choices(world)
 
 
 def pass_on(world, kind):

@@ -29,7 +29,13 @@ from agent.placement.world import PlacementError, Unit
 from agent.runtime.reactor import Reactor
 from agent.wire.codec import Decoder
 from agent.wire.principals import Sender
-from agent.wire.push import AcknowledgeNotifications, Notified, Subscribe, Subscribed
+from agent.wire.push import (
+    AcknowledgeNotifications,
+    GivenMaster,
+    Notified,
+    Subscribe,
+    Subscribed,
+)
 from agent.wire.unions import PublicRequest
 from tests.alerts.disk import Disk
 from tests.alerts.samples import OTHER_FILTER, notification, read_filter
@@ -216,7 +222,9 @@ class Client:
 
     def subscribe(self):
         after = self.last if self.begun else None
-        self.say(Subscribe("log", OTHER_FILTER, True, after))
+        addresses = [f"at {iad}" for iad in sorted(IADS, key=lambda iad: iad != self.at)]
+        masters = tuple(map(GivenMaster, addresses)) if self.world.named else ()
+        self.say(Subscribe("log", OTHER_FILTER, True, after, masters=masters))
 
     def hears(self, iad, peer, message):
         if (iad, peer) != (self.at, self.peer):
@@ -242,8 +250,10 @@ class Client:
 
 
 class World:
-    def __init__(self, seed):
+    def __init__(self, seed, *, named=False):
+        """`named`: its client says among which masters the subscription may move."""
         self.random = random.Random(seed)
+        self.named = named
         self.now = 0.0
         self.told, self.published = [], 0
         self.between, self.to_client, self.from_client = deque(), deque(), deque()
@@ -393,7 +403,7 @@ class World:
 
 def life(seed: int) -> bool:
     """Whether the home moved."""
-    world = World(seed)
+    world = World(seed, named=seed % 2 == 1)
     while not world.client.begun:
         world.deliver()
         world.pass_time(0.1)

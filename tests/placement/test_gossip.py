@@ -165,6 +165,22 @@ def test_the_largest_facts_fit_a_request():
     assert fitting(small) == small
 
 
+def test_what_is_not_told_of_homes_is_told_as_subscribers_of_what_they_hear():
+    wall = w.HomeFacts("client//wall", {"a": 0.0, "b": 1.0}, hears=("comfort", "notes"))
+    log = w.HomeFacts("client//log", {"a": 0.0, "c": 1.0}, hears=("comfort",))
+    own = replace(BUSY, homes=(wall, log), listeners=(w.Listeners("notes", 2),))
+    gossip = Gossip("a", 1, 0.0)
+    assert gossip.due(["b", "c", "d"], True, 0.0) == ["b", "c", "d"]
+    for iad, homes, listeners in (
+        ("b", (wall,), {"comfort": 1, "notes": 2}),
+        ("c", (log,), {"comfort": 1, "notes": 3}),
+        ("d", (), {"comfort": 2, "notes": 3}),
+    ):
+        facts = gossip.tell(iad, own, 0.0)
+        assert facts.homes == homes
+        assert {each.topic: each.count for each in facts.listeners} == listeners
+
+
 def test_masters_that_have_nothing_to_place_say_nothing_until_one_wants_to_hear():
     gossip = Gossip("a", 1, 0.0)
     assert gossip.due(["a", "b", "c"], False, 100.0) == []

@@ -232,6 +232,63 @@ def test_what_a_node_exchanges_with_masters_makes_the_price_of_its_home():
     assert view.units() == [Unit("home", "node/n1")]
 
 
+LOG = HomeFacts(
+    "client/app/log:1",
+    {"iad1": 20.0, "iad2": 1.0},
+    hears=("comfort",),
+    exchanges=(Source("iad2", 3.0), Source("iad1", 0.5)),
+)
+HOME = Unit("home", LOG.name)
+
+
+def seen(*homes, **more):
+    delays = (Delay("iad2", 4.0, 9.0), Delay("iad3", 9.0, 9.0))
+    iad2 = facts("iad2", topics=(COMFORT,), delays=(Delay("iad3", 9.0, 9.0),))
+    return View([facts("iad1", homes=homes, delays=delays, **more), iad2, facts("iad3")])
+
+
+def test_a_subscription_has_a_price_where_its_client_would_follow_and_is_out_of_reach_elsewhere():
+    view = seen(LOG)
+    assert view.unit(LOG.name) == view.unit(f"home:{LOG.name}") == HOME
+    rows = {row.master: row for row in view.price.why(HOME)}
+    # Three alerts a second and two outputs from iad2, and one alert each two seconds from iad1.
+    assert rows["iad1"].client_s == pytest.approx(5.5 * 0.020)
+    assert rows["iad1"].peers_s == pytest.approx(5 * 0.004)
+    assert rows["iad2"].client_s == pytest.approx(5.5 * 0.001)
+    assert rows["iad2"].peers_s == pytest.approx(0.5 * 0.004)
+    assert rows["iad3"].reason == "is out of the client's reach"
+
+
+def test_a_subscription_drifts_by_price_and_not_for_less_than_a_move_costs():
+    view = seen(LOG)
+    gain = 5.5 * (0.020 - 0.001) + 4.5 * 0.004
+    move = Drift(view.price, lambda _: gain - 0.001).wanted(HOME)
+    assert (move.target, move.reason) == ("iad2", "drift")
+    assert move.gain == pytest.approx(gain)
+    assert Drift(view.price, lambda _: gain + 0.001).wanted(HOME) is None
+    before = view.price.total()
+    view.placement.move(HOME, view.master("iad2"))
+    assert before - view.price.total() == pytest.approx(gain)
+
+
+def test_a_subscription_is_drained_only_to_masters_that_its_client_named():
+    near = HomeFacts(LOG.name, {"iad1": 0.0, "iad3": 50.0}, exchanges=(Source("iad2", 3.0),))
+    move = Drift(seen(near, mode="draining").price, lambda _: 0.0).wanted(HOME)
+    assert (move.target, move.reason) == ("iad3", "drain")
+    alone = HomeFacts(LOG.name, {"iad1": 0.0})
+    assert Drift(seen(alone, mode="draining").price, lambda _: 0.0).wanted(HOME) is None
+
+
+def test_a_pinned_subscription_stays_and_one_that_names_a_topic_is_among_its_subscribers():
+    view = seen(LOG, pins=(pin(LOG.name, "iad1", "home"),))
+    assert Drift(view.price, lambda _: 0.0).wanted(HOME) is None
+    # The topic's messages come from iad2 and go to iad1, by two subscribers.
+    view = seen(LOG, listeners=(Listeners("comfort", 1),))
+    assert view.world.topics["comfort"].subscribers == {LOG.name, "@iad1"}
+    prices = {row.master: row.price for row in view.price.why(UNIT)}
+    assert prices["iad1"] == pytest.approx(prices["iad2"]) == 2 * 2 * 0.004
+
+
 def test_rates_are_those_of_the_last_minute_and_begin_anew_with_a_count_that_fell():
     rates = Rates(window_s=60.0)
     assert rates.per_s("a") is None

@@ -11,6 +11,7 @@ from agent.wire.codec import JSON, MESSAGEPACK, Decoder, WireError, encode
 from agent.wire.overlay import Notification, Origin
 from agent.wire.push import (
     Gap,
+    GivenMaster,
     Lost,
     PushRequest,
     SentPush,
@@ -52,6 +53,38 @@ def test_a_filter_is_text_or_its_parts():
     )
     assert parts.filter[0][0].operands == (900,)
     assert parts.durable
+
+
+GIVEN = st.builds(
+    GivenMaster, st.text(min_size=1, max_size=256), st.none() | st.floats(0.0, 3_600_000.0)
+)
+
+
+@given(st.lists(GIVEN, max_size=16).map(tuple), st.sampled_from(list(CODECS.values())))
+def test_the_masters_that_a_client_was_given_survive_both_codecs(masters, codec):
+    asked = Subscribe("s", "co2 > 900", durable=True, masters=masters)
+    assert DECODER.decode(encode(asked, codec)) == (asked, codec)
+
+
+def test_a_client_that_names_no_masters_says_what_it_always_said():
+    said = encode(Subscribe("s", "co2 > 900", durable=True), JSON)
+    assert said == b'10J{"type":"subscribe","id":"s","filter":"co2 > 900","durable":true}'
+
+
+@pytest.mark.parametrize(
+    ("masters", "line"),
+    [
+        (b'[{"address":""}]', "length >= 1 - at `$.masters[0].address`"),
+        (b'[{"address":"a","round_trip_ms":-1}]', ">= 0.0 - at `$.masters[0].round_trip_ms`"),
+        (b'[{"address":"a","round_trip_ms":3600001}]', "<= 3600000.0"),
+        (b'["tcp://a:5700"]', "Expected `object`"),
+        (b"[%s]" % b",".join([b'{"address":"a"}'] * 17), "length <= 16 - at `$.masters`"),
+    ],
+)
+def test_masters_that_no_client_was_given_are_refused(masters, line):
+    error = refusal(b'{"type":"subscribe","id":"mine","filter":"co2 > 900","masters":%s}' % masters)
+    assert error.sender_id == "mine"
+    assert line in str(error)
 
 
 @pytest.mark.parametrize("wrong", [b"7", b"[]", b'[[["co2","~",[1]]]]', b'[[["CO 2",">",[1]]]]'])

@@ -21,6 +21,7 @@ from agent.wire.placement import (
     Listeners,
     MoveTold,
     PinnedUnit,
+    PinUnit,
     PlacementFacts,
     PlacementReport,
     PlannedMove,
@@ -298,6 +299,9 @@ def test_a_subscription_is_moved_by_name(monkeypatch, capsys, report, status, sh
         def __exit__(self, *_):
             pass
 
+        def ask_placement(self, _request, _timeout_ms):
+            return PlacementReport("s", ok=True, iad="iad1", known=REPORT.known[:2])
+
         def ask_move(self, request, _timeout_ms):
             asked.append(request)
             return report
@@ -309,6 +313,34 @@ def test_a_subscription_is_moved_by_name(monkeypatch, capsys, report, status, sh
     out, err = capsys.readouterr()
     assert out == shown
     assert report.message in err
+
+
+def test_a_subscription_whose_client_named_masters_moves_as_any_unit(monkeypatch, capsys):
+    home = HomeFacts("client/app/log:1", {"iad1": 0.0, "iad2": 2.0})
+    facts = structs.replace(REPORT.known[0].facts, mode="open", pins=(), homes=(home,))
+    known = (structs.replace(REPORT.known[0], facts=facts), REPORT.known[1])
+    asked = []
+
+    def ask(_self, request):
+        asked.append(request)
+        return PlacementReport("s", ok=True, iad="iad1", known=known)
+
+    monkeypatch.setattr(Asker, "_ask", ask)
+    operator = ["--operator", "tcp://127.0.0.1:1"]
+    unit = UnitName("home", "client/app/log:1")
+    assert run(["placement", "move", "home:client/app/log:1", "iad2", *operator]) == 0
+    assert capsys.readouterr().out == f"moving home client/app/log:1 to iad2; {FOLLOW}\n"
+    assert asked[-1] == ApplyPlan("move", (PlannedMove(unit, "iad1", "iad2"),))
+    assert run(["placement", "pin", "home:client/app/log:1", "iad2", *operator]) == 0
+    assert asked[-1] == PinUnit("pin", unit, "iad2")
+    assert run(["placement", "unpin", "home:client/app/log:1", *operator]) == 0
+    assert asked[-1] == PinUnit("unpin", unit)
+    lines = shown(
+        placement_screen.show,
+        PlacementReport("s", ok=True, iad="iad1", known=known),
+        view_of(PlacementReport("s", ok=True, iad="iad1", known=known)),
+    )
+    assert any(line.startswith("home client/app/log:1") for line in lines)
 
 
 def test_what_is_delegated_is_told_and_its_price_is_without_the_penalty():

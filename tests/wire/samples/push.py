@@ -17,6 +17,15 @@ SAMPLES: dict[str, Message] = {
         after=17,
     ),
     "subscribe_short": p.Subscribe("s3", "value > 30", short=p.ShortForm(2, ("metric", "area"))),
+    "subscribe_masters": p.Subscribe(
+        "s4",
+        "value > 30",
+        durable=True,
+        masters=(
+            p.GivenMaster("tcp://10.1.20.1:5700", 0.5),
+            p.GivenMaster("tcp://10.2.0.10:5700"),
+        ),
+    ),
     "acknowledge_notifications": p.AcknowledgeNotifications("s1", 3),
     "acknowledge_notifications_also": p.AcknowledgeNotifications("s1", 3, (("s2", 0), ("s3", 17))),
     "unsubscribe": p.Unsubscribe("s1"),
