@@ -1,5 +1,5 @@
-"""`make fuzz`: mutated frames at every socket. It ends at the first frame that one did not survive,
-with the frame in hexadecimal; the same seed and number send the same frames again."""
+"""`make fuzz`: mutated frames at every socket, then hostile connections to each. It ends at the
+first that one did not survive, with its bytes in hexadecimal; the same seed sends the same."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.fuzz import connections
 from tests.fuzz.campaign import Finding, run
+from tests.fuzz.fleets import FLEETS
 
 
 def main() -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__)
     parser.add_argument("--frames", type=int, default=1_000_000, help="how many (FRAMES=N)")
+    parser.add_argument(
+        "--connections", type=int, default=2_000, help="how many to each fleet (CONNECTIONS=N)"
+    )
     parser.add_argument("--seed", default="1", help="of which series (SEED=text)")
     wanted = parser.parse_args()
 
@@ -35,6 +40,29 @@ def main() -> int:
     )
     for name, took_ms in sorted(report.longest_ms.items(), key=lambda each: -each[1]):
         sys.stdout.write(f"  {name}: the longest took {took_ms:.1f} ms of processor time\n")
+    return _connect(wanted.connections, wanted.seed)
+
+
+def _connect(count: int, seed: str) -> int:
+    """So many hostile connections to each fleet; the exit status."""
+
+    def told(made: int) -> None:
+        sys.stderr.write(f"\r{made:,} connections")
+
+    for kind in FLEETS:
+        with tempfile.TemporaryDirectory(prefix="fuzz") as folder, kind(Path(folder)) as fleet:
+            try:
+                report = connections.run(fleet, count, seed, told=told)
+            except Finding as finding:
+                sys.stderr.write(f"\n{finding}\n")
+                return 1
+        most = max(report.grown, key=report.grown.__getitem__, default="")
+        sys.stdout.write(
+            f"\n{kind.__name__.lower()}: {report.made:,} connections of seed {seed!r}, and "
+            f"{report.answered:,} from its processes answered by impostors, in "
+            f"{report.seconds:,.0f} s; {most} grew most, by "
+            f"{report.grown.get(most, 0) >> 20} MiB; no finding\n"
+        )
     return 0
 
 
