@@ -187,7 +187,8 @@ def soak(
     """Run masters, nodes, a gateway and their clients, and judge growth, latencies and losses.
 
     Readings are kept for a minute and records rotate after 256 KiB, so that files reach their size
-    soon. A node and a master are restarted now and then. What a run is too short for is not shown.
+    soon. Now and then a node and a master are restarted, keys rotate, and clones move. What a run
+    is too short for is not shown.
     Needs gcc and SciPy. Exit status: 0 nothing failed, 1 something did, 2 wrong usage, 130
     interrupted.
     """

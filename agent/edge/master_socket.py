@@ -103,6 +103,8 @@ class MasterSocket:
                 frame = self._socket.recv(zmq.NOBLOCK)
             except zmq.Again:
                 return
+            # The next connection begins with the likeliest pair of keys again.
+            self._connections = 0
             try:
                 message, _ = self._decoder.decode(frame)
             except codec.WireError as error:

@@ -90,6 +90,9 @@ class KeyedLink:
             self.redial()
         if self.connected:
             self._missed_s = None
+            # The next connection begins with the likeliest pair: one that still uses a key which is
+            # about to go would be refused then.
+            self._attempts = -1
             return None
         if self._missed_s is None:
             self._missed_s = now

@@ -33,6 +33,7 @@ def broken(history: History) -> list[str]:
         *_rounds(history),
         *_alerts(history),
         *_outputs(history),
+        *_clones(history),
         *_owners(history),
         *(f"a process ended by itself: {each}" for each in history.ended),
     ]
@@ -212,6 +213,22 @@ def _outputs(history: History) -> Iterator[str]:
     if counted != list(range(1, len(counted) + 1)):
         off = [n for n, seen in enumerate(counted, 1) if n != seen]
         yield f"the processor's state is not what it has done from message {off[0]} on"
+
+
+def _clones(history: History) -> Iterator[str]:
+    """Each output of a clone comes once to the subscriber, and once to the home of its device."""
+    yield from _positions("outputs of clones", [each.position for each in history.clone_outputs])
+    for clone in history.clones:
+        heard = [each.n for each in history.clone_outputs if each.topic == clone.topic]
+        if not heard:
+            yield f"no output of {clone.topic} came"
+            continue
+        yield from _twice(f"output of {clone.topic}", heard)
+        # What it put out before there was a subscriber is not owed.
+        if lost := sorted({*range(min(heard), clone.owed + 1)} - {*heard}):
+            yield f"outputs of {clone.topic} were lost: {lost}"
+        if clone.taken != clone.n:
+            yield f"the home of {clone.topic} took {clone.taken} of {clone.n} outputs"
 
 
 def _owners(history: History) -> Iterator[str]:

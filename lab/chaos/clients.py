@@ -17,13 +17,16 @@ from msgspec import Struct
 from agent.alerts.notifications import NUMBERS
 from agent.client import Client, NoReplyError, Operator, SubscriptionError, WatchError
 from agent.client.publishing import PublishError
+from agent.net.keys import KeyFiles
+from agent.wire.clones import CloneStatus, ListClones
 from agent.wire.handover import MoveUnit
 from agent.wire.messages import Query, Slo, Window
 from agent.wire.push import Notified
 from agent.wire.topics import ListTopics, TopicStatus
+from fleet.testbed.keyring import OPERATOR
 from fleet.testbed.page import GATEWAY
 from lab.chaos.checker import ALERTED, STREAM, TRAVEL_S
-from lab.chaos.history import Alert, Asked, Claim, History, Output, RoundSeen
+from lab.chaos.history import Alert, Asked, Claim, CloneOutput, History, Output, RoundSeen
 
 PATIENCE_S: Final = 3_600.0
 OPEN_S: Final = 60.0
@@ -32,8 +35,14 @@ ASK_EVERY_S: Final = 0.15
 GREEDY_EVERY_S: Final = 0.01
 PUBLISH_EVERY_S: Final = 0.1
 MOVE_EVERY_S: Final = 2.0
+MOVE_CLONE_EVERY_S: Final = 5.0
 OPERATOR_MS: Final = 500.0
 TOPIC: Final = "counted"
+# What clients are called, where they need keys. With keys a watch or subscription is its client's,
+# on whatever connection, without it is the connection's.
+ASKER, WATCHER, HEARER, TAKER, TELLER, PUBLISHER = PERSONS = (
+    "asker", "watcher", "hearer", "taker", "teller", "publisher",
+)  # fmt: skip
 STATES: Final = frozenset({"ready", "running"})
 # What each watch is opened with.
 WATCHES: Final[dict[str, dict[str, Any]]] = {
@@ -43,19 +52,35 @@ WATCHES: Final[dict[str, dict[str, Any]]] = {
 }
 
 
+def _no_keys(_person: str, _iad: str) -> KeyFiles | None:
+    return None
+
+
 class Reached(Struct, frozen=True):
     """How clients reach a fleet: masters' sockets for clients and for operators, by IAD; the
-    gateway's host:port, with a token; the service that is asked."""
+    gateway's host:port, with a token; the service that is asked; topics of clones, with the homes
+    of their devices; the keys of a client, or of the operator, for a master."""
 
     publics: dict[str, str]
     operators: dict[str, str]
     gateway: tuple[str, str]
     service: str = "default"
+    clones: dict[str, str] = {}
+    keys: Callable[[str, str], KeyFiles | None] = _no_keys
+
+    def client(self, person: str, iad: str) -> Client:
+        """A client of that master."""
+        return Client(self.publics[iad], self.keys(person, iad))
+
+    def operator(self, iad: str) -> Operator:
+        """Its operator."""
+        return Operator(self.operators[iad], self.keys(OPERATOR, iad))
 
 
 class Clients:
     """Clients that ask every master and the gateway, watches, two durable subscriptions, a
-    publisher, and an operator who moves the topic; where a rate was agreed, one that exceeds it."""
+    publisher, and an operator who moves the topic; where a rate was agreed, one that exceeds it;
+    where there are clones, a subscription to what they put out, and an operator who moves them."""
 
     def __init__(
         self,
@@ -73,6 +98,8 @@ class Clients:
         self.failed: list[BaseException] = []
         first, second, *_, last = reached.publics
         self._hearing = [self._thread(self._hear, first), self._thread(self._take_outputs, last)]
+        if reached.clones:
+            self._hearing.append(self._thread(self._hear_clones, last))
         watching = [self._thread(self._watch, second, name) for name in WATCHES]
         # Those who stay connected have begun when the faults do.
         self._open = threading.Barrier(len(self._hearing) + len(watching) + 1)
@@ -85,6 +112,8 @@ class Clients:
         ]
         if history.agreed is not None:
             self._asking.append(self._thread(self._ask_too_much, first))
+        if reached.clones:
+            self._asking.append(self._thread(self._move_clones))
 
     def __enter__(self) -> Self:
         self._begun_s = time.monotonic()
@@ -124,13 +153,13 @@ class Clients:
 
     def _ask(self, master: str) -> None:
         draw = random.Random(f"{self._history.seed} {master}")
-        with Client(self._reached.publics[master]) as client:
+        with self._reached.client(ASKER, master) as client:
             while not self._faults_over.wait(self._ask_every_s):
                 areas = tuple(sorted(draw.sample(self._areas, draw.choice((1, 3)))))
                 self._query(client, master, areas)
 
     def _ask_too_much(self, master: str) -> None:
-        with Client(self._reached.publics[master]) as client:
+        with self._reached.client(ASKER, master) as client:
             while not self._faults_over.wait(GREEDY_EVERY_S):
                 self._query(client, master, tuple(self._areas))
 
@@ -176,7 +205,7 @@ class Clients:
 
     def _watch(self, master: str, name: str) -> None:
         with (
-            Client(self._reached.publics[master]) as client,
+            self._reached.client(WATCHER, master) as client,
             client.watch(
                 ["b1"],
                 interval_s=0.5,
@@ -213,6 +242,7 @@ class Clients:
             lambda each: self._history.alerts.append(
                 take(each) if isinstance(each, Notified) else Alert(0)
             ),
+            HEARER,
         )
 
     def _take_outputs(self, master: str) -> None:
@@ -226,11 +256,29 @@ class Clients:
             lambda each: self._history.outputs.append(
                 take(each) if isinstance(each, Notified) else Output(0, 0, 0)
             ),
+            TAKER,
         )
 
-    def _subscribe(self, master: str, wanted: str, take: Callable[[object], None]) -> None:
-        with Client(self._reached.publics[master]) as client:
-            heard = client.subscribe(wanted, id="log", durable=True, patience_s=PATIENCE_S)
+    def _hear_clones(self, master: str) -> None:
+        def take(each: Notified) -> CloneOutput:
+            told = each.notification.attributes
+            return CloneOutput(each.position, str(told["topic"]), int(told["n"]))
+
+        topics = " or ".join(f'topic = "{topic}"' for topic in self._reached.clones)
+        self._subscribe(
+            master,
+            f'kind = "output" and ({topics})',
+            lambda each: self._history.clone_outputs.append(
+                take(each) if isinstance(each, Notified) else CloneOutput(0)
+            ),
+            TELLER,
+        )
+
+    def _subscribe(
+        self, master: str, wanted: str, take: Callable[[object], None], person: str
+    ) -> None:
+        with self._reached.client(person, master) as client:
+            heard = client.subscribe(wanted, id=person, durable=True, patience_s=PATIENCE_S)
             self._open.wait(OPEN_S)
             while not self._over.is_set():
                 try:
@@ -241,7 +289,7 @@ class Clients:
                     take(each)
 
     def _publish(self, master: str) -> None:
-        with Client(self._reached.publics[master]) as client:
+        with self._reached.client(PUBLISHER, master) as client:
             for n in itertools.count(1):
                 while not self._faults_over.wait(PUBLISH_EVERY_S):
                     try:
@@ -264,34 +312,54 @@ class Clients:
                 target = draw.choice(
                     [each for each in self._reached.operators if each != owners[0]]
                 )
-                self._move(owners[0], target)
+                self._move(TOPIC, owners[0], target)
+
+    def _move_clones(self) -> None:
+        """Have one of them move, again and again, from wherever it lives."""
+        draw = random.Random(f"{self._history.seed} clones")
+        while not self._faults_over.wait(MOVE_CLONE_EVERY_S):
+            topic, home = draw.choice([*self._reached.clones.items()])
+            found = clones_of(self._reached, home).get(topic)
+            if found is not None and found.iad in self._reached.operators:
+                target = draw.choice([e for e in self._reached.operators if e != found.iad])
+                self._move(topic, found.iad, target)
 
     def _claims(self, master: str) -> bool:
         at_s = self.now_s()
-        if not (has := has_topic(self._reached.operators[master])):
+        if not (has := has_topic(self._reached, master)):
             return has
         self._history.claims.append(Claim(at_s, self.now_s(), master))
         return has
 
-    def _move(self, source: str, target: str) -> None:
+    def _move(self, unit: str, source: str, target: str) -> None:
         at_s = self.now_s()
-        with Operator(self._reached.operators[source]) as operator:
+        with self._reached.operator(source) as operator:
             try:
                 report = operator.ask_move(
-                    MoveUnit("chaos", "processor", TOPIC, target), OPERATOR_MS
+                    MoveUnit("chaos", "processor", unit, target), OPERATOR_MS
                 )
                 said = "begun" if report.ok else report.message
             except NoReplyError:
                 said = "no reply"
-        self._history.moves.append(f"{at_s:.1f} s: {source} to {target}: {said}")
+        self._history.moves.append(f"{at_s:.1f} s: {unit} from {source} to {target}: {said}")
 
 
-def has_topic(operator: str, timeout_ms: float = OPERATOR_MS) -> bool:
-    """Whether the master with that socket says that it has the topic; not, if it is silent."""
-    with Operator(operator) as asked, suppress(NoReplyError):
+def has_topic(reached: Reached, iad: str, timeout_ms: float = OPERATOR_MS) -> bool:
+    """Whether that master says that it has the topic; not, if it is silent."""
+    with reached.operator(iad) as asked, suppress(NoReplyError):
         topics = asked.ask_topic(ListTopics("chaos"), timeout_ms).topics
         return any(_is_kept(each) for each in topics)
     return False
+
+
+def clones_of(
+    reached: Reached, iad: str, timeout_ms: float = OPERATOR_MS
+) -> dict[str, CloneStatus]:
+    """The clones of that master's devices, by topic; none if it is silent."""
+    with reached.operator(iad) as asked, suppress(NoReplyError):
+        found = asked.ask_clone(ListClones("chaos"), timeout_ms).clones
+        return {each.topic: each for each in found}
+    return {}
 
 
 def _is_kept(status: TopicStatus) -> bool:

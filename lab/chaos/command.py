@@ -18,7 +18,7 @@ from fleet.testbed.testbed import TestbedError
 from lab import pages, provenance
 from lab.chaos.checker import broken
 from lab.chaos.fault_plan import Fault, Kind
-from lab.chaos.history import History, load, save
+from lab.chaos.history import History, begun, load, save
 from lab.chaos.run import run as run_history
 
 NAME = "chaos"
@@ -98,7 +98,7 @@ def _tables(histories: list[History], rows: list[tuple[str, str]]) -> dict[str, 
         ("rounds of watches", sum(len(each.rounds) for each in histories)),
         ("alerts", sum(len(each.alerts) for each in histories)),
         ("messages put out", sum(len(each.outputs) for each in histories)),
-        ("moves of the topic begun", sum(_begun(each) for each in histories)),
+        ("moves of the topic begun", sum(begun(each) for each in histories)),
         ("histories in which a promise was broken", wrong),
     ]
     shown = [(what, f"{count:,}") for what, count in counted]
@@ -114,7 +114,3 @@ def _overlapping(faults: list[Fault]) -> int:
         count += each.from_s < latest_s
         latest_s = max(latest_s, each.until_s)
     return count
-
-
-def _begun(history: History) -> int:
-    return sum(each.endswith(": begun") for each in history.moves)

@@ -12,13 +12,13 @@ from fleet.testbed.page import GATEWAY
 
 Kind = Literal[
     "kill", "freeze", "restart", "kill worker", "damage", "full disk", "slow disk", "clock step",
-    "partition", "loss",
+    "partition", "loss", "resets",
 ]  # fmt: skip
 # A process is away meanwhile, and until it has started again.
 AWAY: Final[frozenset[Kind]] = frozenset({"kill", "freeze", "restart", "damage"})
 STARTS: Final[frozenset[Kind]] = frozenset({"kill", "restart", "damage"})
 # Other processes may not reach it meanwhile.
-APART: Final[frozenset[Kind]] = AWAY | {"partition", "loss"}
+APART: Final[frozenset[Kind]] = AWAY | {"partition", "loss", "resets"}
 # A link between masters bears 3.5 s of silence and a lease 3 s; some faults last longer.
 DURATIONS_S: Final = (0.1, 1.0, 5.0)
 # From its start until an agent on a busy machine has joined.
@@ -34,7 +34,8 @@ class Fault(Struct, frozen=True, omit_defaults=True):
     `damage`: killed, a file of it damaged, started; `freeze`: SIGSTOP, and continued; `kill
     worker`: SIGKILL to a process that a master started; `full disk`: no file grows; `slow disk`:
     each fsync takes `amount` ms; `clock step`: the wall clock is `amount` s off, and set back;
-    `partition`: nothing passes between the targets and all others; `loss`: some of it is lost.
+    `partition`: nothing passes between the targets and all others; `loss`: some of it is lost;
+    `resets`: connections there are reset, and again within some of what passes.
     """
 
     kind: Kind
@@ -62,7 +63,8 @@ def plan(
     while at_s < seconds:
         kind: Kind = draw.choice(
             ("kill", "kill", "kill", "freeze", "freeze", "restart", "kill worker", "damage",
-             "full disk", "slow disk", "clock step", "partition", "partition", "loss")
+             "full disk", "slow disk", "clock step", "partition", "partition", "loss",
+             "resets", "resets")
         )  # fmt: skip
         lasting_s = draw.choice(DURATIONS_S) * draw.uniform(0.8, 1.2)
         targets = _targets(draw, kind, masters, nodes, others)
@@ -94,7 +96,7 @@ def _targets(
             return (draw.choice(masters),)
         case "damage":
             return (draw.choice(nodes),)
-        case "partition" | "loss":  # the gateway is a client, and clients reach masters
+        case "partition" | "loss" | "resets":  # the gateway is a client, and clients reach masters
             among = [each for each in among if each != GATEWAY]
         case "full disk" | "slow disk" | "clock step":
             among = [each for each in among if each not in others]

@@ -13,6 +13,7 @@ from typing import Final, Self
 from agent.client import Operator
 from agent.overlay.scot import BrokerId
 from agent.scheduling.admission import AGREED_BURST, RESERVED
+from agent.wire.clones import CloneOf, CreateClone
 from agent.wire.edge_config import EdgeChannel, EdgeHistory, EdgeSensor, EdgeTrigger
 from agent.wire.master_config import MasterRecords
 from agent.wire.messages import Slo
@@ -21,10 +22,11 @@ from agent.wire.topics import CreateTopic, Topic
 from fleet.inventory.overlay_plan import OverlayPlan
 from fleet.simulation.layout import FleetLayout
 from fleet.testbed import page
+from fleet.testbed.keyring import OPERATOR
 from fleet.testbed.page import GATEWAY
 from fleet.testbed.processes import agent_command
 from fleet.testbed.testbed import FLUSHED, USUAL_HISTORY, Testbed, TestbedError
-from lab.chaos.clients import TOPIC, Reached
+from lab.chaos.clients import PERSONS, TOPIC, Reached
 from lab.chaos.fault_plan import START_S
 from lab.chaos.history import Agreed
 from testkit.network import Network
@@ -40,6 +42,10 @@ PROCESSOR: Final = """\
 def count(message, state):
     state["seen"] = state.get("seen", 0) + 1
     return [{"n": message["n"], "seen": state["seen"]}]
+
+def tell(message, state):
+    state["n"] = state.get("n", 0) + 1
+    return [{"n": state["n"], "temperature": message["temperature"]}]
 """
 
 
@@ -56,7 +62,8 @@ def sensor(interval_s: float) -> EdgeSensor:
 class Fleet:
     """A fleet that can be hurt, with a topic and a gateway; with `market` its masters agree on a
     rate, of a registration service. Each node has `of_nodes`, keeps readings as in `history`, and
-    masters keep `records`. A context manager."""
+    masters keep `records`. With `clones` the first node of each IAD has one, that may leave.
+    With `keyed` all have keys; not with `market`. A context manager."""
 
     def __init__(
         self,
@@ -67,7 +74,11 @@ class Fleet:
         market: bool = False,
         history: EdgeHistory = USUAL_HISTORY,
         records: MasterRecords = FLUSHED,
+        clones: bool = False,
+        keyed: bool = False,
     ) -> None:
+        self._clones = clones
+        self._keyed = keyed
         self._layout = layout
         self._of_nodes = of_nodes
         self._history = history
@@ -96,6 +107,7 @@ class Fleet:
                     records=self._records,
                     route=self.network.route,
                     under=lambda name: self.machine.command(name) if name in names else (),
+                    clients=(*PERSONS, GATEWAY) if self._keyed else (),
                 )
             )
             begun_s = time.monotonic()
@@ -112,6 +124,8 @@ class Fleet:
                 {iad: self.bed.operator(iad) for iad in masters},
                 _start_gateway(self.bed),
                 SERVICE if self._market else "default",
+                dict(_create_clones(self.bed)) if self._clones else {},
+                self.bed.keys,
             )
             self._stack = stack.pop_all()
         return self
@@ -126,6 +140,11 @@ def overlay_of(layout: FleetLayout) -> OverlayPlan:
     return OverlayPlan(links=(), clusters=len(places), places=places)
 
 
+def _first_operator(bed: Testbed) -> Operator:
+    iad = bed.plan.iads[0].name
+    return Operator(bed.operator(iad), bed.keys(OPERATOR, iad))
+
+
 def _agree(bed: Testbed) -> float:
     """The agreed rate: nodes of a busy machine may keep less than what is asked."""
     areas = tuple([node.area for node in bed.plan.nodes])
@@ -138,7 +157,7 @@ def _agree(bed: Testbed) -> float:
         RATE_PER_S,
         fewest=len(bed.plan.iads),
     )
-    with Operator(bed.operator(bed.plan.iads[0].name)) as operator:
+    with _first_operator(bed) as operator:
         report = operator.ask_service(request)
     terms = report.services[0].terms if report.ok else None
     if terms is None:
@@ -159,11 +178,13 @@ def _start_gateway(bed: Testbed) -> tuple[str, str]:
 
 @contextmanager
 def _processor(folder: Path) -> Iterator[None]:
-    """A package with the topic's processor, on the path of the masters."""
+    """A package with the processors of topic and clones, on the path of the masters."""
     info = folder / "counted-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: counted\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[sanderling.processors]\ncount = counted:count\n")
+    (info / "entry_points.txt").write_text(
+        "[sanderling.processors]\ncount = counted:count\ntell = counted:tell\n"
+    )
     (folder / "counted.py").write_text(PROCESSOR)
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(folder.absolute()), *filter(None, [before])])
@@ -175,9 +196,21 @@ def _processor(folder: Path) -> Iterator[None]:
             os.environ["PYTHONPATH"] = before
 
 
+def _create_clones(bed: Testbed) -> Iterator[tuple[str, str]]:
+    """The topic of each clone, and the home of its device."""
+    for iad in bed.plan.iads:
+        device = f"{iad.name}/{iad.nodes[0].name}"
+        clone = CloneOf(device, "tell", channels=("temperature",), leaves=True, standby=True)
+        with Operator(bed.operator(iad.name), bed.keys(OPERATOR, iad.name)) as operator:
+            report = operator.ask_clone(CreateClone("soak", clone))
+        if not report.ok:
+            raise TestbedError(report.message)
+        yield report.clones[0].topic, iad.name
+
+
 def _create_topic(bed: Testbed) -> None:
     topic = Topic(TOPIC, processor="count", standby=True)
-    with Operator(bed.operator(bed.plan.iads[0].name)) as operator:
+    with _first_operator(bed) as operator:
         report = operator.ask_topic(CreateTopic("chaos", topic))
     if not report.ok:
         raise TestbedError(report.message)

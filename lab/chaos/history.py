@@ -59,6 +59,24 @@ class Output(Struct, frozen=True):
     seen: int
 
 
+class CloneOutput(Struct, frozen=True, omit_defaults=True):
+    """The `n`-th output of the clone with that topic; a gap if it is empty."""
+
+    position: int
+    topic: str = ""
+    n: int = 0
+
+
+class CloneCount(Struct, frozen=True):
+    """A clone at the end: its home took so many outputs for its device, of which the latest was the
+    `n`-th that it made. The subscriber is owed them up to the `owed`-th."""
+
+    topic: str
+    taken: int
+    n: int
+    owed: int
+
+
 class Events(Struct, frozen=True, omit_defaults=True):
     """A history of the node that covers `area`, at the end: numbers of events are from `first`, the
     first that the subscriber is owed, to `last`. `others` are no alerts; `taken` are those that the
@@ -94,7 +112,7 @@ class Agreed(Struct, frozen=True):
 
 class History(Struct):
     """One run. `homes` has, for each area, its node and its master; `published` are the messages
-    that a master took, in order; `moves` the moves of the topic that were begun, in a line each;
+    that a master took, in order; `moves` those of topic and clones that were tried, in a line each;
     `owners` the masters that had the topic at the end; `ended` processes that ended by themselves.
     `latency_ms` is the objective of queries, `timeout_ms` their answer timeout; within `start_s` a
     process has started, and joined.
@@ -109,6 +127,8 @@ class History(Struct):
     alerts: list[Alert] = field(default_factory=list)
     published: list[int] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
+    clone_outputs: list[CloneOutput] = field(default_factory=list)
+    clones: list[CloneCount] = field(default_factory=list)
     events: list[Events] = field(default_factory=list)
     moves: list[str] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
@@ -117,6 +137,11 @@ class History(Struct):
     latency_ms: float = LATENCY_MS
     timeout_ms: float = TIMEOUT_MS
     start_s: float = START_S
+
+
+def begun(history: History) -> int:
+    """Moves that were begun."""
+    return sum(each.endswith(": begun") for each in history.moves)
 
 
 def lines(history: History) -> Iterator[bytes]:

@@ -13,6 +13,7 @@ import psutil
 from msgspec.structs import replace
 
 from agent.client import NoReplyError, Operator
+from fleet.testbed.keyring import OPERATOR
 from fleet.testbed.processes import Child
 from fleet.testbed.testbed import Testbed
 from lab.chaos.fault_plan import Fault
@@ -57,6 +58,8 @@ class Injector:
             self._network.cut(fault.targets)
         elif fault.kind == "loss":
             self._network.lose(fault.targets)
+        elif fault.kind == "resets":
+            self._network.reset(fault.targets)
         else:
             for name in fault.targets:
                 self._hurt(fault, name)
@@ -81,6 +84,8 @@ class Injector:
             self._network.join(fault.targets)
         elif fault.kind == "loss":
             self._network.lose_no_more(fault.targets)
+        elif fault.kind == "resets":
+            self._network.reset_no_more(fault.targets)
         else:
             for name in fault.targets:
                 self._mend(fault, name)
@@ -106,7 +111,7 @@ class Injector:
         """Whether masters answer, and masters of nodes know them live."""
         for name in names:
             iad = name if name in self._masters else self._bed.plan.iad_of(name).name
-            with Operator(self._bed.operator(iad)) as operator:
+            with Operator(self._bed.operator(iad), self._bed.keys(OPERATOR, iad)) as operator:
                 try:
                     nodes = operator.status(ANSWER_MS).nodes
                 except NoReplyError:

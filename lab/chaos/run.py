@@ -13,16 +13,17 @@ import msgspec
 
 from agent.alerts.dedup_window import Taken
 from agent.alerts.notifications import history_of
+from agent.wire.clones import CloneStatus
 from agent.wire.records import NodeEventRecord
 from fleet.simulation.layout import building_fleet, part_of
 from fleet.testbed.page import GATEWAY
 from fleet.testbed.run_records import read_records
 from fleet.testbed.testbed import DRS, TestbedError
 from lab.chaos.checker import broken
-from lab.chaos.clients import ASK_EVERY_S, Clients, has_topic
+from lab.chaos.clients import ASK_EVERY_S, Clients, clones_of, has_topic
 from lab.chaos.fault_plan import Fault, plan
 from lab.chaos.fleet import Fleet, sensor
-from lab.chaos.history import Events, History
+from lab.chaos.history import CloneCount, Events, History
 from lab.chaos.injector import Injector
 from testkit.damage import HISTORY
 
@@ -101,11 +102,17 @@ def _heal(fleet: Fleet, history: History, first: dict[tuple[str, str], int]) -> 
     give_up_s = time.monotonic() + HEAL_S
     end_s = time.monotonic() + MAX_HEAL_S
     owed = {area: _last_event(fleet, area) for area in fleet.homes}
+    taken = {topic: status.outputs for topic, status in _clones(fleet).items()}
     missing: list[str] = []
     while True:
+        clones = _clones(fleet)
+        history.clones = [
+            CloneCount(topic, each.outputs, int(each.output.get("n", 0)), taken.get(topic, 0))
+            for topic, each in clones.items()
+        ]
         history.events = [*_events(fleet, history, owed, first)]
         masters = fleet.reached.operators
-        history.owners = [name for name, at in masters.items() if has_topic(at, OWNER_MS)]
+        history.owners = [name for name in masters if has_topic(fleet.reached, name, OWNER_MS)]
         left = [each for each in broken(history) if any(late in each for late in LATE)]
         now_s = time.monotonic()
         if left != missing:
@@ -113,6 +120,16 @@ def _heal(fleet: Fleet, history: History, first: dict[tuple[str, str], int]) -> 
         if not left or now_s > give_up_s:
             return
         time.sleep(LOOK_S)
+
+
+def _clones(fleet: Fleet) -> dict[str, CloneStatus]:
+    """All clones, by topic; TestbedError if a home does not tell of its own."""
+    found: dict[str, CloneStatus] = {}
+    for home in {*fleet.reached.clones.values()}:
+        found |= clones_of(fleet.reached, home, OWNER_MS)
+    if found.keys() != fleet.reached.clones.keys():
+        raise TestbedError("a master tells nothing of its device's clone")
+    return found
 
 
 def _last_event(fleet: Fleet, area: str) -> tuple[str, int]:

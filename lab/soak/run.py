@@ -25,10 +25,11 @@ from lab import pages, provenance
 from lab.chaos.checker import broken
 from lab.chaos.fault_plan import Fault
 from lab.chaos.fleet import Fleet, sensor
-from lab.chaos.history import History, save
+from lab.chaos.history import History, begun, save
 from lab.chaos.run import live
 from lab.soak.browsers import Browsers
 from lab.soak.judge import Slope, judge, slope, warm
+from lab.soak.rotations import Rotations
 from lab.soak.sampler import KINDS, Sampler, Series
 
 NAME: Final = "soak"
@@ -72,13 +73,20 @@ class Soaked(Struct, frozen=True):
     lines: list[Line]
     broken: list[str]
     streamed: int
+    rotated: int
 
 
 def soak(options: Options) -> Soaked:
     """Run the product. TestbedError if it does not start."""
     layout = part_of(building_fleet(), options.iads, options.nodes)
     with Fleet(
-        layout, options.directory, SENSOR, history=SHORT_HISTORY, records=SHORT_RECORDS
+        layout,
+        options.directory,
+        SENSOR,
+        history=SHORT_HISTORY,
+        records=SHORT_RECORDS,
+        clones=True,
+        keyed=True,
     ) as fleet:
         names = [iad.name for iad in layout.iads] + [node.name for node in layout.nodes] + [GATEWAY]
         begun_s = time.monotonic()
@@ -86,6 +94,7 @@ def soak(options: Options) -> Soaked:
         with (
             Sampler(fleet.bed, names, every_s, lambda: time.monotonic() - begun_s) as sampler,
             Browsers(fleet.reached.gateway, BROWSERS) as browsers,
+            Rotations(fleet.bed, options.seconds, _every_s(options.seconds)) as rotations,
         ):
             history = live(
                 fleet,
@@ -97,19 +106,30 @@ def soak(options: Options) -> Soaked:
             )
     save(history, options.directory / f"{NAME}.jsonl")
     series = sampler.points | latencies(history)
-    return Soaked(history, [*judged(series, options.seconds)], broken(history), browsers.lines)
+    return Soaked(
+        history,
+        [*judged(series, options.seconds)],
+        [*broken(history), *rotations.failed],
+        browsers.lines,
+        rotations.done,
+    )
 
 
 def restarts(layout: FleetLayout, seconds: float) -> list[Fault]:
     """A node and a master of the last IAD in turn, as a deployment restarts them; all others run
     from the beginning to the end."""
     last = layout.iads[-1]
-    every_s = seconds / (RESTARTS + 1)
+    every_s = _every_s(seconds)
     targets = itertools.cycle((last.nodes[-1].name, last.name))
     return [
         Fault("restart", (name,), every_s * n, every_s * n + AWAY_S)
         for n, name in zip(range(1, RESTARTS + 1), targets, strict=False)
     ]
+
+
+def _every_s(seconds: float) -> float:
+    """From one restart to the next."""
+    return seconds / (RESTARTS + 1)
 
 
 def latencies(history: History) -> dict[Series, list[tuple[float, float]]]:
@@ -168,8 +188,8 @@ def run(options: Options, results: Path) -> int:
             soaked = soak(options)
             page = pages.write(results, NAME, tables(soaked, options), origin)
             if not soaked.broken:
-                for iad in options.directory.glob("iad*"):
-                    shutil.rmtree(iad)
+                for each in (*options.directory.glob("iad*"), options.directory / "keys"):
+                    shutil.rmtree(each)
     except KeyboardInterrupt:
         return exits.fail("interrupted; no process of the fleet is left", exits.INTERRUPTED)
     except (RunFolderError, TestbedError) as error:
@@ -193,8 +213,11 @@ def tables(soaked: Soaked, options: Options) -> dict[str, Table]:
         ("rounds of watches", f"{len(history.rounds):,}"),
         ("alerts", f"{len(history.alerts):,}"),
         ("messages put out", f"{len(history.outputs):,}"),
-        ("moves of the topic begun", f"{sum(m.endswith(': begun') for m in history.moves):,}"),
+        ("clones", f"{len(history.clones):,}"),
+        ("outputs of clones", f"{len(history.clone_outputs):,}"),
+        ("moves begun, of topic and clones", f"{begun(history):,}"),
         ("restarts", f"{len(history.faults):,}"),
+        ("keys rotated", f"{soaked.rotated:,}"),
         ("lines streamed to browsers", f"{soaked.streamed:,}"),
         ("promises broken", f"{len(soaked.broken):,}"),
     ]

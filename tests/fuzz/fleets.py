@@ -83,8 +83,8 @@ class Plain:
                 Door("DRS", bed.directory_address, TO_DRS),
             )
             impersonate = fleet.network.impersonate
-            # Links of masters without keys are left out: libzmq may not connect again after a
-            # reset, and only those with keys are redialled (KeyedLink in agent/net/dealer.py).
+            # Links of masters without keys are left out: libzmq never connects again to whom breaks
+            # ZMTP's rules, and only those with keys are redialled (agent/net/dealer.py).
             self.links = (
                 Link("a node's master", partial(impersonate, node, first), TO_NODE),
                 Link("a client's master", partial(impersonate, CLIENT, first), TO_CLIENT),

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from fleet.cli.commands import run as command
 from fleet.common import exits
 from fleet.testbed.page import GATEWAY
+from fleet.testbed.testbed import DRS
 from lab.chaos.checker import ALERTED, STREAM, broken
 from lab.chaos.fault_plan import AWAY, Fault, Kind, plan
 from lab.chaos.history import (
@@ -18,6 +19,8 @@ from lab.chaos.history import (
     Alert,
     Asked,
     Claim,
+    CloneCount,
+    CloneOutput,
     Events,
     History,
     Output,
@@ -65,6 +68,13 @@ def sound():
             Events("r2", "b", 1, 1, below=2),
             DAMAGED,
         ],
+        clone_outputs=[
+            CloneOutput(1, "c1", 4),
+            CloneOutput(2, "c2", 1),
+            CloneOutput(3, "c1", 5),
+            CloneOutput(4, "c1", 6),
+        ],
+        clones=[CloneCount("c1", 7, 7, 6), CloneCount("c2", 1, 1, 1)],
         claims=[Claim(0.0, 0.1, "iad1"), Claim(0.2, 0.3, "iad2"), Claim(1.2, 1.3, "iad1")],
         owners=["iad1"],
     )
@@ -158,6 +168,17 @@ def test_whoever_asked_beyond_the_agreed_rate_may_be_refused(refused):
         ({"outputs": [Output(1, 2, 1)]}, "not put out: [1]"),
         ({"outputs": [*sound().outputs, Output(4, 3, 4)]}, "output 3 came twice"),
         ({"outputs": [Output(1, 1, 1), Output(2, 2, 3)]}, "state is not what it has done"),
+        ({"clone_outputs": sound().clone_outputs[:3]}, "outputs of c1 were lost: [6]"),
+        ({"clone_outputs": [CloneOutput(1, "c1", 4)]}, "no output of c2 came"),
+        (
+            {"clone_outputs": [*sound().clone_outputs, CloneOutput(5, "c1", 5)]},
+            "output of c1 5 came twice",
+        ),
+        (
+            {"clone_outputs": [*sound().clone_outputs, CloneOutput(6, "c1", 7)]},
+            "outputs of clones: position 6 came after 4",
+        ),
+        ({"clones": [CloneCount("c1", 8, 7, 6)]}, "the home of c1 took 8 of 7 outputs"),
         ({"owners": ["iad1", "iad3"]}, "2 owners"),
         ({"owners": []}, "0 owners"),
         ({"ended": ["iad1 ended"]}, "ended by itself"),
@@ -229,6 +250,14 @@ def test_faults_are_drawn_from_the_seed_and_hurt_no_process_that_is_away():
         assert all({*each.targets} <= {*masters, *nodes, *others} for each in faults)
     assert overlapping > 200
     assert kinds == {*get_args(Kind)}
+
+
+def test_what_ci_runs_of_the_campaign_has_resets():
+    masters = ("iad1", "iad2", "iad3")
+    nodes = tuple(f"{iad}-n{n}" for iad in masters for n in (1, 2))
+    for first, others in ((0, [GATEWAY]), (1, [GATEWAY, DRS])):
+        planned = [plan(seed, masters, nodes, others, 6.0) for seed in range(first, 40, 10)]
+        assert any(each.kind == "resets" for faults in planned for each in faults)
 
 
 # Those of odd seeds have a market, and run beside these.

@@ -98,3 +98,9 @@ def test_three_minutes_lose_nothing(tmp_path):
     assert not [each for each in soaked.lines if each.verdict == "failed"]
     assert {each.kind for each in soaked.lines} == {*KINDS, "latency"}
     assert soaked.streamed > 0
+    history = soaked.history
+    assert {each.topic for each in history.clone_outputs} == {e.topic for e in history.clones}
+    assert len(history.clones) == 3
+    # Those of masters and nodes, then of nodes.
+    assert soaked.rotated >= 6 + 3
+    assert any("clone." in each and each.endswith(": begun") for each in history.moves)

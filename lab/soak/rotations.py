@@ -1,0 +1,58 @@
+"""Rotations of keys while everything runs, as `fleet keys rotate` makes them on hosts."""
+
+from __future__ import annotations
+
+import threading
+from typing import Final, Self
+
+from fleet.testbed.testbed import Testbed
+
+# Old and new keys are valid together for so long, before and after they are used: as by default for
+# hosts, in a run of four minutes or more. Processes look at their files once a second, but on a
+# busy machine a loop stood still for five.
+MAX_OVERLAP_S: Final = 30.0
+OVERLAP: Final = 0.125  # of a run, at most
+
+
+class Rotations:
+    """Rotates keys of `bed` in a run of so many seconds, where something is restarted every
+    `every_s`: first of all masters and nodes, then again and again of all nodes. A context manager.
+    `done` counts keys; `failed` has why no more were rotated.
+
+    A master that rotated its key keeps a listening socket more (docs/understand/trust.md), so that
+    it does so in the warm-up.
+    """
+
+    def __init__(self, bed: Testbed, seconds: float, every_s: float) -> None:
+        assert bed.keyring is not None
+        self._keyring = bed.keyring
+        self._every_s = every_s
+        self._overlap_s = min(MAX_OVERLAP_S, OVERLAP * seconds)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._rotate, name="rotations")
+        self.done = 0
+        self.failed: list[str] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _rotate(self) -> None:
+        masters, nodes = self._keyring.masters, self._keyring.nodes
+        try:
+            # As long before a restart as after it.
+            pause_s = self._every_s / 2.0
+            names = masters + nodes
+            while not self._over.wait(pause_s):
+                for _ in self._keyring.rotation(names):
+                    # One that is over leaves both keys valid.
+                    if self._over.wait(self._overlap_s):
+                        return
+                self.done += len(names)
+                names, pause_s = nodes, self._every_s - 2.0 * self._overlap_s % self._every_s
+        except Exception as error:  # noqa: BLE001  # told with what was broken
+            self.failed.append(f"keys were not rotated: {type(error).__name__}: {error}")
