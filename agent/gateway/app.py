@@ -179,7 +179,15 @@ class App:
 
     def _check_way(self, request: Request) -> None:
         """Refuse what comes round the proxy, for another name (DNS rebinding), or from another
-        site."""
+        site; and what has two lengths, of which a proxy may have read the other one, so that what
+        follows may be no request of its own (RFC 9112, 6.1)."""
+        if "transfer-encoding" in request.headers and "content-length" in request.headers:
+            raise Problem(
+                400,
+                "malformed",
+                "a request has either Content-Length or Transfer-Encoding",
+                headers={"Connection": "close"},
+            )
         peer = _peer(request)
         if self._proxies and not is_loopback(peer) and not self._is_proxy(peer):
             raise Problem(403, "not_authorised", "only the proxies named may connect")

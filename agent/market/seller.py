@@ -276,9 +276,11 @@ class Seller:
         )
 
     def _join(self, sender: Sender, service: Service, now: float) -> tuple[str, list[Instruction]]:
-        known = self._members.get(service.id)
+        known, hold = self._members.get(service.id), self._holds.get(service.id)
         if refusal := self._not_the_owner(sender, service.owner, service.id):
             return refusal, []
+        if hold is not None and hold.until_s > now and not speaks_for(sender, hold.buyer.name):
+            return f"the name {service.id} is taken; choose another", []
         if known is not None and service.version <= known.service.version:
             return f"{self._iad} has left {service.id}" if known.leaving else "", []
         owners = (service.owner, "") if sender.role == "anyone" else (service.owner,)
@@ -390,7 +392,9 @@ class Seller:
         key = (owner, service_id)
         self._left[key] = max(version, self._left.pop(key, -1))
         if len(self._left) > MAX_REMEMBERED:
-            del self._left[next(iter(self._left))]
+            # Of the owner that has most, so that nobody's leaves push out those of others.
+            ((most, _),) = Counter(each for each, _ in self._left).most_common(1)
+            del self._left[next(key for key in self._left if key[0] == most)]
 
     # --- resources ---------------------------------------------------------------------------
 

@@ -76,7 +76,7 @@ class HandoverPlane:
         )
         self._moves = MoveList(iad)
         self._late = LateExchange(
-            self._movables, self._link.tell, self.where, lambda: store.refusing, say
+            self._movables, self._link.tell, self.where, lambda: store.refusing, say, self._clock
         )
         self._entries: dict[Unit, MovingUnit] = {}
         # Those that may have a timer; most units left long ago.

@@ -11,6 +11,7 @@ from agent.master.late_items import LateItems
 from agent.master.movable import NOT_HERE, UNREADABLE, Movable
 from agent.placement.world import Kind, Unit
 from agent.runtime.console import Say
+from agent.runtime.rate_limited_lines import RateLimitedLines
 from agent.wire import handover as w
 
 
@@ -25,13 +26,15 @@ class LateExchange(LateItems):
         where: Callable[[Unit], str | None],
         refusing: Callable[[], bool],
         say: Say,
+        clock: Callable[[], float],
     ) -> None:
         super().__init__(lambda to, unit, number, items: tell(to, unit, w.MoveLate(number, items)))
         self._movables = movables
         self._tell = tell
         self._where = where
         self._refusing = refusing
-        self._say = say
+        # A master may send any number of them.
+        self._lines = RateLimitedLines(say, clock)
         # What was passed on to where a unit has moved on to, by the unit and who sent it: to whom,
         # the number that it came with, and the one that it went with.
         self._passed: dict[tuple[Unit, str], tuple[str, int, int]] = {}
@@ -70,7 +73,9 @@ class LateExchange(LateItems):
     def _confirm(self, unit: Unit, sender: str, number: int, new: int) -> None:
         if new == UNREADABLE:
             # Otherwise they would come again for ever.
-            self._say(f"late items of {unit} from {sender} cannot be read, and are dropped\n")
+            self._lines.tell(
+                f"late items from {sender}: those of {unit} are unreadable and dropped"
+            )
             self._tell(sender, unit, w.MoveKept(number, 0))
         elif new >= 0:
             self._tell(sender, unit, w.MoveKept(number, new))

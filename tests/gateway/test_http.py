@@ -138,6 +138,19 @@ def test_requests_after_one_over_the_rate_are_not_served(tmp_path, monkeypatch):
         assert made.gateway.counted == {("GET", 401): 2, ("GET", 429): 1}
 
 
+def test_what_follows_a_request_with_two_lengths_is_not_served(tmp_path):
+    with FakeGateway(tmp_path) as made:
+        host = f"Host: 127.0.0.1:{made.port}\r\n"
+        first = f"POST / HTTP/1.1\r\n{host}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"
+        second = f"GET /healthz HTTP/1.1\r\n{host}\r\n"
+        with socket.create_connection(("127.0.0.1", made.port), timeout=PATIENCE_S) as connection:
+            connection.sendall(f"{first}0\r\n\r\n{second}".encode())
+            with contextlib.suppress(ConnectionResetError):
+                while connection.recv(1 << 16):
+                    pass
+        assert made.gateway.counted == {("POST", 400): 1}
+
+
 # --- browsers ------------------------------------------------------------------------------------
 
 

@@ -302,6 +302,27 @@ def test_a_member_keeps_what_it_sold_though_its_node_is_slower_now(iad):
     assert not one(iad, join(3, terms=Terms(6.0, 99.0, 800.0))).ok
 
 
+def test_what_is_held_for_one_buyer_is_no_others(iad):
+    assert one(iad, propose()).verdict == "accepted"
+    other = Sender("iad", "iad8")
+    taken = one(iad, join(owner="iad8"), sender=other)
+    assert (taken.ok, taken.message) == (False, "the name climate is taken; choose another")
+    assert one(iad, join()).ok
+    # An acceptance that has expired holds no name.
+    assert one(iad, propose("b")).verdict == "accepted"
+    assert one(iad, join(service="b", owner="iad8"), 30.0, other).ok
+
+
+def test_leaves_of_others_do_not_make_it_forget_what_was_left(iad, monkeypatch):
+    monkeypatch.setattr(seller, "MAX_REMEMBERED", 4)
+    one(iad, join(3))
+    one(iad, Leave("l", "climate", 4))
+    tick(iad, DRAIN_S)
+    for number in range(9):
+        one(iad, Leave("l", f"s{number}", 1), DRAIN_S, Sender("iad", "iad8"))
+    assert one(iad, join(3), DRAIN_S).message == "iad1 has left climate"
+
+
 def test_only_the_owners_word_keeps_a_service_away(iad):
     stranger = Sender("csp", "shop")
     assert one(iad, Leave("l1", "climate", 2**53 - 1), sender=stranger).ok

@@ -405,8 +405,17 @@ def test_late_items_that_cannot_be_read_are_dropped_with_a_line(world):
     world.a.things.comes_late(UNIT, b"y")
     world.settle(5.0)
     assert world.b.things.forwarded_items == [(UNIT, b"damaged"), (UNIT, b"y")]
-    line = "late items of processor comfort from a cannot be read, and are dropped\n"
+    line = "late items from a: those of processor comfort are unreadable and dropped\n"
     assert world.b.said == [line]
+
+
+def test_a_flood_of_late_items_that_cannot_be_read_is_a_line_a_second(world):
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle()
+    for number in range(100):
+        world.b.plane._late.arrived(UNIT, "a", w.MoveLate(number, b"damaged"))
+    world.settle(5.0)
+    assert len(world.b.said) == 1
 
 
 def test_what_a_later_version_released_is_passed_over(world, monkeypatch):
