@@ -32,12 +32,10 @@ def nearest(area: str, known: AreaSet) -> str:
     if parent == area:
         return ""
     wanted = area[len(parent) :].lstrip("/").partition("/")[0]
-    likely = _begin_alike(known.names_below(parent, MAX_LOOKED_AT), wanted)
-    alike = [(_likeness(name, wanted), name) for name in likely]
-    best, name = max(alike, key=lambda one: (one[0], likely[0] == one[1]), default=(0.0, ""))
-    if best < ALIKE:
-        return ""
-    return f"{parent}/{name}" if parent else name
+    names = known.names_below(parent, MAX_LOOKED_AT)
+    # Most areas are named in small letters, and people type F4.
+    name = _likest(names, wanted) or _likest(names, wanted.lower())
+    return f"{parent}/{name}" if parent and name else name
 
 
 def without_node(
@@ -56,6 +54,14 @@ def without_node(
         if meant := nearest(areas[n], known):
             gaps[n] = Missing(areas[n], "no_node", nearest=(meant,), unknown=True)
     return gaps
+
+
+def _likest(names: Sequence[str], wanted: str) -> str:
+    """Of sorted names the one that is most like `wanted`; empty if none is like it."""
+    likely = _begin_alike(names, wanted)
+    alike = [(_likeness(name, wanted), name) for name in likely]
+    best, name = max(alike, key=lambda one: (one[0], likely[0] == one[1]), default=(0.0, ""))
+    return name if best >= ALIKE else ""
 
 
 def _begin_alike(names: Sequence[str], wanted: str) -> list[str]:

@@ -239,9 +239,9 @@ def _say(told: Told, options: Options) -> int:
     if len(missing) > MAX_SAID:
         output.say(f"{len(missing) - MAX_SAID} more are missing")
     if not told.areas:
-        return exits.fail(
-            f"nothing to export; {options.target or 'stdout'} is as it was", exits.FAILED
-        )
+        target = options.target
+        kept = f"; {target} is as it was" if target is not None and target.exists() else ""
+        return exits.fail(f"nothing to export{kept}", exits.FAILED)
     what = {"series": "readings", "aggregate": "aggregates"}.get(options.form, "buckets")
     where = options.target or "stdout"
     areas = f"{len(told.areas)} area{'' if len(told.areas) == 1 else 's'}"

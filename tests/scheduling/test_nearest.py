@@ -29,6 +29,9 @@ KNOWN = AreaSet(["b1/f4/r413", "b1/f4/r419", "b1/f5/r510", "b2/hall"])
         ("b1/f4/kitchen", ""),
         ("elsewhere", ""),
         ("b1/f4", ""),
+        ("B1/F4", "b1"),
+        ("b1/F4", "b1/f4"),
+        ("b1/f4/R419", "b1/f4/r419"),
     ],
 )
 def test_the_likest_beside_it_is_named(asked, meant):

@@ -267,6 +267,12 @@ def test_without_an_answer_a_file_stays_as_it_was(run, tmp_path, capsys):
     assert said.endswith("nothing to export; " + str(tmp_path / "out.csv") + " is as it was\n")
 
 
+def test_without_an_answer_no_file_is_spoken_of_that_is_not_there(run, tmp_path, capsys):
+    status, _ = run(Master({1: answer(status="partial")}), Window(last_s=60.0))
+    assert status == exits.FAILED
+    assert capsys.readouterr().err.endswith("nothing to export\n")
+
+
 def test_a_refusal_leaves_no_file(run, tmp_path, capsys):
     no = answer(status="refused", reason="unknown_service", message="there is no service x")
     status, pauses = run(Master({1: no}), Window(last_s=60.0))
