@@ -10,6 +10,7 @@ from typing import Any, Final, get_args
 from unittest import mock
 
 import msgspec
+import zmq
 
 from agent.directory.server import Server
 from agent.edge import link as links
