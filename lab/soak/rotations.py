@@ -8,10 +8,11 @@ from typing import Final, Self
 from fleet.testbed.testbed import Testbed
 
 # Old and new keys are valid together for so long, before and after they are used: as by default for
-# hosts, in a run of four minutes or more. Processes look at their files once a second, but on a
-# busy machine a loop stood still for five.
+# hosts, in a run of five minutes or more. Processes look at their files once a second, but on a
+# busy machine a loop stood still for five seconds. No master is restarted meanwhile: those that try
+# to reach it try their old keys, too, and are refused when these are forgotten.
 MAX_OVERLAP_S: Final = 30.0
-OVERLAP: Final = 0.125  # of a run, at most
+OVERLAP: Final = 0.1  # of a run, at most
 
 
 class Rotations:
