@@ -78,7 +78,7 @@ export function trouble(state = live, at = Date.now()) {
   }
   if (state.source?.state === "away") {
     const why = state.source.message ? ` (${state.source.message})` : "";
-    return { since: state.sourceSince, text: `The master does not answer${why}. Values below are as old as they say.` };
+    return { since: state.sourceSince, text: `The master gives no values${why}. Values below are as old as they say.` };
   }
   if (state.link === "live" && state.heard !== null && at - state.heard > Math.max(30, state.every_s * SILENT_ROUNDS) * 1000) {
     return { since: state.heard, text: "No values have come for a while: the master may be away. Values below are as old as they say." };
