@@ -1,5 +1,5 @@
 """A plan of homes: 10,000 clients × 1,000 topics × 100 servers, by the planner `homes`,
-beside its greedy start alone.
+beside its greedy start alone; and how such a plan follows clients that join, leave and move.
 
 Once with limits that nobody meets, once with twice the storage that a plan needs, spread evenly, so
 that servers in crowded places are full. CPU time of one process.
@@ -21,11 +21,14 @@ from fleet.placement.homes.planner import Homes
 from fleet.placement.homes.search import greedy_homes
 from fleet.placement.homes.sharing import PerTopic
 from lab.placement.homes.draw import Setting, draw
+from lab.placement.homes.online import follow
 
 SETTING = Setting(
     overlap=True, topics=1_000, side=10, field_km=62.5, storage=np.inf, compute=np.inf
 )
 GOAL_S = 10.0
+EVENTS = 300
+MIGRATIONS, OFF_PERCENT = 0.5, 3.5
 NEEDED = 4.4  # of all spools stored once: twice what a plan within these limits stores
 
 
@@ -35,6 +38,17 @@ def run() -> Iterable[Result]:
     each = np.full(case.servers, NEEDED * case.spool.sum() / case.servers)
     yield plan("homes-plan", case)
     yield plan("homes-plan-tight", replace(case, storage=each))
+    [look] = follow(SETTING, 1, EVENTS, looks=1, storage=NEEDED)
+    yield result(
+        "homes-follow",
+        look.migrations,
+        "migrations an event",
+        most=MIGRATIONS,
+        also={f"at most {OFF_PERCENT} % off a plan made anew": look.off_percent <= OFF_PERCENT},
+        off_percent=round(look.off_percent, 2),
+        event_ms=round(look.event_ms, 3),
+        events=EVENTS,
+    )
 
 
 def plan(name: str, case: Case) -> Result:

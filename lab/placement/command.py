@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from fleet.common import exits
 from fleet.terminal import screen
@@ -82,7 +83,9 @@ def homes(folder: Path, seeds: int, extent: sweeps.Extent | None = None) -> int:
         look
         for overlap in (False, True)
         for seed in drawn
-        for look in online.follow(overlap, seed, extent.events, extent.topics)
+        for look in online.follow(
+            replace(online.SETTING, overlap=overlap, topics=extent.topics), seed, extent.events
+        )
     ]
     ratio = [row for row in rows if row.limits == "ratio"]
     written = Written(

@@ -22,6 +22,8 @@ from lab.placement.homes.draw import Setting, draw
 PEERS: Final = 2
 AWAY: Final = 0.2  # of all clients, at the begin
 LOOKS: Final = 5  # comparisons with a plan made anew
+# Drawn under hard limits.
+SETTING: Final = Setting(spool_factor=1.5)
 # A client that moves gets noise on its delay to each server, as of a way with this deviation.
 NOISE_KM: Final = 1.25
 CLOUD: Final = "cloud"
@@ -93,14 +95,17 @@ class Look(Struct, frozen=True):
     event_ms: float  # CPU time, mean
 
 
-def follow(overlap: bool, seed: int, events: int, topics: int = 64) -> list[Look]:
-    """Random joins, leaves and moves under hard limits."""
-    setting = Setting(spool_factor=1.5, overlap=overlap, topics=topics)
+def follow(
+    setting: Setting, seed: int, events: int, *, looks: int = LOOKS, storage: float | None = None
+) -> list[Look]:
+    """Random joins, leaves and moves. `storage`: of all servers together, in all spools once."""
     case, _ = draw(setting, seed)
+    if storage is not None:
+        case.storage[:] = storage * case.spool.sum() / case.servers
     of = np.random.default_rng(seed + 1_000)
     there = of.random(case.clients) >= AWAY
     online = Online(case, there, seed)
-    looks, spent = [], 0.0
+    found, spent = [], 0.0
     for event in range(1, events + 1):
         kind = of.integers(3)
         client = int(of.choice(np.flatnonzero(there if kind else ~there)))
@@ -115,10 +120,10 @@ def follow(overlap: bool, seed: int, events: int, topics: int = 64) -> list[Look
             online.moved(client, delay)
         spent += time.process_time() - began
         there[client] = kind != 1
-        if event % max(1, events // LOOKS) == 0:
-            rate = online.migrations / event
-            looks.append(Look(overlap, seed, event, rate, 100 * online.off(), 1e3 * spent / event))
-    return looks
+        if event % max(1, events // looks) == 0:
+            rate, off = online.migrations / event, 100 * online.off()
+            found.append(Look(setting.overlap, seed, event, rate, off, 1e3 * spent / event))
+    return found
 
 
 def home(client: int) -> Unit:
