@@ -277,8 +277,11 @@ def _meant_for(iad: str, facts: PlacementFacts) -> PlacementFacts:
 def with_homes(facts: PlacementFacts, named: Callable[[HomeFacts], bool]) -> PlacementFacts:
     """The facts with these of the homes; what the others hear is heard by somebody at that
     master. O(homes + listeners)."""
+    others = [home for home in facts.homes if not named(home)]
+    if not others:
+        return facts
     heard = Counter({each.topic: each.count for each in facts.listeners})
-    heard.update(topic for home in facts.homes if not named(home) for topic in home.hears)
+    heard.update(topic for home in others for topic in home.hears)
     listeners = [Listeners(*each) for each in sorted(heard.items())]
     return replace(
         facts, homes=tuple(filter(named, facts.homes)), listeners=tuple(listeners[:MAX_PLACED])
