@@ -144,11 +144,11 @@ class MessageSocket(Generic[T]):
     def _settle(self, last: zmq.Frame | None, size: int, more: int = 0) -> None:
         """Account for a turn's messages, `size` bytes together; drop the connection if too much
         waits. `more`: as many parts were taken, and others may wait."""
-        try:
-            fd = int(last.get(zmq.SRCFD)) if last is not None else -1
-        except zmq.ZMQError:  # from this process
+        if last is None:
             return
-        if fd == -1:
+        try:
+            fd = int(last.get(zmq.SRCFD))
+        except zmq.ZMQError:  # from this process
             return
         backlog, now = self._backlog, time.monotonic()
         backlog.took(fd, size)
