@@ -34,7 +34,8 @@ def nearest(area: str, known: AreaSet) -> str:
     wanted = area[len(parent) :].lstrip("/").partition("/")[0]
     names = known.names_below(parent, MAX_LOOKED_AT)
     # Most areas are named in small letters, and people type F4.
-    name = _likest(names, wanted) or _likest(names, wanted.lower())
+    small = wanted.lower()
+    name = _likest(names, wanted) or (_likest(names, small) if small != wanted else "")
     return f"{parent}/{name}" if parent and name else name
 
 
