@@ -84,7 +84,6 @@ class View:
 
     @property
     def world(self) -> World:
-        """Its facts."""
         return self.placement.world
 
     def congestion(self) -> Congestion:

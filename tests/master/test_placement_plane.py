@@ -65,6 +65,7 @@ class Site:
         self.kept, self.arrivals, self.on_created, self.on_removed = {}, {}, None, None
         self.heard, self.sizes, self.homes = Counter(), {}, []
         self.up, self.said, self.moves, self.unknown = True, [], [], ()
+        self.looks, self.look_s = 0, 0.0  # how often it looked at what it has, what that takes
         self.epochs = count(1)
         self.start()
 
@@ -75,7 +76,7 @@ class Site:
         self.plane = PlacementPlane(
             reactor, self.config, self.state, self, self, self, self, self.said.append,
             partners=[each.iad for each in self.config.pool if each.iad != self.iad],
-            mover=self, epoch=next(self.epochs), listeners=lambda: self.heard,
+            mover=self, epoch=next(self.epochs), listeners=self.listeners,
             sizes=lambda: self.sizes, homes=lambda: self.homes,
             model=model_of(self.config, self.folder),
         )  # fmt: skip
@@ -126,6 +127,11 @@ class Site:
 
     def where(self, _unit):
         return None
+
+    def listeners(self):
+        self.looks += 1
+        self.world.now += self.look_s
+        return self.heard
 
     # For the test.
 
@@ -521,6 +527,31 @@ def test_the_cost_of_the_view_is_kept_and_what_a_move_gained(tmp_path):
     world.run(4_000.0)
     assert len(world[1].ask(ShowPlacement("s")).costs) == 120
     closed(world)
+
+
+def test_a_partners_questions_take_a_twentieth_of_a_masters_time(world):
+    asks = [AskGrant("iad2", 1, number, COMFORT, "iad1", "ask") for number in range(1, 103)]
+    site = world[1]
+    site.look_s, begun, looks = 0.15, world.now, site.looks
+    for ask in asks[:100]:
+        world.deliver("iad2", "iad1", ask)
+    # The burst, and what was begun before it was used up.
+    assert world.now - begun <= 0.3 + 2 * 0.15 + 0.01
+    assert site.looks - looks <= 4
+    # Another's questions are not charged for it.
+    before = site.looks
+    world.deliver("iad3", "iad1", replace(asks[0], iad="iad3"))
+    assert site.looks > before
+    site.look_s, before = 0.0, site.looks
+    world.deliver("iad2", "iad1", asks[100])
+    assert site.looks == before
+    *_, (_, _, target, told) = world.wire
+    assert (target, told.granted) == ("iad2", False)
+    assert told.message == "it has answered too much of late"
+    world.run(20.0)
+    before = site.looks
+    world.deliver("iad2", "iad1", asks[101])
+    assert site.looks > before
 
 
 def test_a_grant_ends_by_itself_when_its_holder_is_gone(tmp_path):
