@@ -176,6 +176,7 @@ class Hub:
     def _begin(self) -> None:
         self.heard.clear()
         self._be(Source("starting"))
+        self.rooms.ask(self.now_ms())
         self._tick()
         if self.watcher is not None:
             self.watcher.start()

@@ -87,8 +87,8 @@ class Rooms:
     Each call that changes something increases `version` by one; a room has the version of its last
     change, so whoever knows a version finds what is newer. `shape` increases when rooms, channels,
     units or names come, change or go. Nodes' clocks are never compared with
-    this one's: an area is stale when nothing new of it came for `stale_ms`, or the master says why
-    it gives no readings.
+    this one's: an area is stale when nothing new of it came for `stale_ms` though it was asked, or
+    the master says why it gives no readings.
     """
 
     def __init__(self, stale_ms: float = 30_000.0) -> None:
@@ -98,6 +98,7 @@ class Rooms:
         # Areas beyond `MAX_ROOMS`, at most as many again.
         self.left_out: set[str] = set()
         self._stale_ms = stale_ms
+        self._asked_ms = 0
         self._kept: dict[str, _Kept] = {}
         self._facts: dict[str, AreaFacts] = {}
         self._gaps_of: dict[str, dict[str, str]] = {}
@@ -144,6 +145,10 @@ class Rooms:
         ]
 
     # --- changes -----------------------------------------------------------------------------
+
+    def ask(self, now_ms: int) -> None:
+        """They are asked for again, after a time in which nobody did: nothing is late yet."""
+        self._asked_ms = now_ms
 
     def apply(self, answer: Answer, now_ms: int, service: str = "default") -> list[Room]:
         """Take the answer of a service to a query for aggregates, such as a round of a watch;
@@ -260,10 +265,11 @@ class Rooms:
         for service, heard_ms in kept.heard_ms.items():
             if heard_ms > now_ms:  # the clock was set back
                 kept.heard_ms[service] = now_ms
+        self._asked_ms = min(self._asked_ms, now_ms)
         fresh = [
             service
             for service, heard_ms in kept.heard_ms.items()
-            if service not in kept.lacks and now_ms - heard_ms < self._stale_ms
+            if service not in kept.lacks and now_ms - max(heard_ms, self._asked_ms) < self._stale_ms
         ]
         if fresh:
             return "live", ""
