@@ -240,7 +240,7 @@ def _say(told: Told, options: Options) -> int:
         output.say(f"{len(missing) - MAX_SAID} more are missing")
     if not told.areas:
         target = options.target
-        kept = f"; {target} is as it was" if target is not None and target.exists() else ""
+        kept = f"; {target} is as it was" if target is not None and target.is_file() else ""
         return exits.fail(f"nothing to export{kept}", exits.FAILED)
     what = {"series": "readings", "aggregate": "aggregates"}.get(options.form, "buckets")
     where = options.target or "stdout"
