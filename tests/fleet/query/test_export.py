@@ -258,6 +258,27 @@ def test_what_a_moment_may_mend_is_asked_again(run):
     assert pauses == [1.0, 2.0, 1.0]
 
 
+def test_what_is_away_is_waited_for_once_and_said(run, capsys):
+    away = answer(
+        missing=[Missing(f"b1/r{n}", "iad_unreachable") for n in range(4)], status="partial"
+    )
+    master = Master(dict.fromkeys(range(1, 1_000), away))
+    status, pauses = run(master, Window(last_s=30 * 86_400.0))
+    assert len(master.asked) > len(pauses) + 1, "one slice"
+    assert (status, pauses) == (exits.FAILED, [*export.PAUSES_S])
+    said = capsys.readouterr().err
+    assert said.startswith("waiting for b1/r0, b1/r1 and 2 more: its IAD's master did not answer\n")
+    assert said.count("waiting for") == 1
+
+
+def test_what_came_back_is_waited_for_again(run):
+    away = answer(missing=[Missing("b1/r1", "timeout")], status="partial")
+    first = range(1, len(export.PAUSES_S) + 2)
+    again = first.stop + 1  # the slice between is answered
+    _, pauses = run(Master(dict.fromkeys([*first, again], away)), Window(last_s=86_400.0))
+    assert pauses == [*export.PAUSES_S, export.PAUSES_S[0]]
+
+
 def test_without_an_answer_a_file_stays_as_it_was(run, tmp_path, capsys):
     (tmp_path / "out.csv").write_text("of yesterday\n")
     gap = Missing("b1/f44", "no_node", nearest=("b1/f4",))
