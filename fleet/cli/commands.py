@@ -83,9 +83,10 @@ def run(arguments: Sequence[str]) -> int:
         return exits.USAGE
     except click.ClickException as error:
         where = getattr(error, "ctx", None)
-        command = where.command_path if where else "fleet"
-        text = f"{error.format_message().rstrip('.')}; see {command} --help"
-        return exits.fail(text, exits.USAGE)
+        command = where.command_path if where else _named(arguments)
+        text = error.format_message().rstrip(".")
+        see = " See" if text.endswith("?") else "; see"
+        return exits.fail(f"{text}{see} {command} --help", exits.USAGE)
     except click.exceptions.Exit as ended:
         return ended.exit_code
     except exits.CommandError as error:
@@ -98,6 +99,21 @@ def run(arguments: Sequence[str]) -> int:
         return exits.fail(str(error), exits.USAGE)
     except click.Abort:
         return exits.fail("interrupted", exits.INTERRUPTED)
+
+
+def _named(arguments: Sequence[str]) -> str:
+    """The command of these arguments: click does not say where an option lacks its value."""
+    path = ["fleet"]
+    command: click.Command = fleet
+    for word in arguments:
+        if not isinstance(command, click.Group):
+            break
+        if not word.startswith("-"):
+            if word not in command.commands:
+                break
+            path.append(word)
+            command = command.commands[word]
+    return " ".join(path)
 
 
 def _verbose(_context: click.Context, _parameter: click.Parameter, value: bool) -> None:

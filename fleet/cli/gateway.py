@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from fleet.cli.grouped import Grouped
 from fleet.cli.options import AS_JSON, NAME, Number
 
 ROLES = ("viewer", "asker", "operator")
@@ -19,7 +20,7 @@ CONFIG = click.option(
 )
 
 
-@click.group(context_settings={"max_content_width": 100})
+@click.group(cls=Grouped, context_settings={"max_content_width": 100})
 def gateway() -> None:
     """Who may open a gateway's page and use its API: links and tokens.
 
@@ -43,7 +44,7 @@ def link(config: Path, role: Any) -> int:
     return command.link(config, role)
 
 
-@gateway.group()
+@gateway.group(cls=Grouped)
 def token() -> None:
     """Tokens for programs: create, list and revoke them."""
 

@@ -10,6 +10,8 @@ import click
 
 # Longer than any line: click cuts with dots what is longer than this.
 BOUNDLESS = 10_000
+# Of more commands none is named after a name that is like none of them: --help has all.
+MAX_NAMED = 12
 
 
 class Grouped(click.Group):
@@ -21,6 +23,20 @@ class Grouped(click.Group):
     ) -> None:
         super().__init__(*args, **options)
         self.headings = headings or {}
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first argument names; UsageError, which says what there is."""
+        name = args[0]
+        if name.startswith("-") or ctx.resilient_parsing or self.get_command(ctx, name):
+            return super().resolve_command(ctx, args)
+        from agent.wire.listing import did_you_mean  # only an error needs it
+
+        known = [each for each in self.list_commands(ctx) if not self.commands[each].hidden]
+        few = f"; there are {', '.join(known)}" if len(known) <= MAX_NAMED else ""
+        hint = did_you_mean(name.lower(), known, "")
+        raise click.UsageError(f"No such command {name!r}{f'; {hint}' if hint else few}", ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write a list for each heading."""

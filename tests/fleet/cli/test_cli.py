@@ -203,7 +203,15 @@ def test_only_a_complete_answer_keeps_its_slo(
         (["query", "--master", "tcp://h:1", "--key", "k"], "; see fleet query --help\n"),
         (["watch", "--master", "tcp://h:1", "--area", "b1", "--every", "10ms"], "from 50ms"),
         (["qery"], "qery"),
-        (["qery"], "; see fleet --help\n"),
+        (["qery"], "'qery'; did you mean query? See fleet --help\n"),
+        (["QUERY"], "did you mean query?"),
+        (["nonsense"], "No such command 'nonsense'; see fleet --help\n"),
+        (
+            ["topic", "drop", "means"],
+            "'drop'; there are create, enable, list, publish, remove, show; see fleet topic --help",
+        ),
+        (["gateway", "token", "new"], "; there are "),
+        (["-v", "query", "--area"], "; see fleet query --help\n"),
         (["demo", "--rate", "-1"], "--rate"),
     ],
 )
