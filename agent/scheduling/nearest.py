@@ -23,20 +23,26 @@ ALIKE: Final = 0.6
 
 
 def nearest(area: str, known: AreaSet) -> str:
-    """The known area, or parent of known areas, that is most like `area` and has the same parent.
-    Empty if none is like it. O(depth + log `MAX_LOOKED_AT`), once the names beside it are sorted.
-    """
+    """The known area, or parent of known areas, that is most like `area`: as deep, or where the
+    first name that is like none ends it. Empty if that is the first unknown one.
+    O(depth · (depth + log `MAX_LOOKED_AT`)), once the names beside each are sorted."""
     parent = area
     while parent and not known.has_within(parent):
         parent = parent.rpartition("/")[0]
     if parent == area:
         return ""
-    wanted = area[len(parent) :].lstrip("/").partition("/")[0]
+    wanted, _, rest = area[len(parent) :].lstrip("/").partition("/")
     names = known.names_below(parent, MAX_LOOKED_AT)
     # Most areas are named in small letters, and people type F4.
     small = wanted.lower()
     name = _likest(names, wanted) or (_likest(names, small) if small != wanted else "")
-    return f"{parent}/{name}" if parent and name else name
+    if not name:
+        return ""
+    found = f"{parent}/{name}" if parent else name
+    if not rest:
+        return found
+    deeper = f"{found}/{rest}"
+    return deeper if known.has_within(deeper) else nearest(deeper, known) or found
 
 
 def without_node(

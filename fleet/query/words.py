@@ -59,7 +59,9 @@ def _no_area(gaps: Sequence[Missing], where: str) -> list[str]:
         f"no area {gap.area}{where}; did you mean {gap.nearest[0]}?" for gap in gaps if gap.nearest
     ]
     others = [gap.area for gap in gaps if not gap.nearest]
-    return [*told, f"no area {few(others, MAX_NAMED)}{where}"] if others else told
+    if others:
+        told.append(f"no area {few(others, MAX_NAMED)}{where}; `fleet areas` lists what there is")
+    return told
 
 
 def _no_channel(gaps: Sequence[Missing], channels: Sequence[str]) -> str:

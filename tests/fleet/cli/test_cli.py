@@ -70,7 +70,8 @@ def test_an_area_that_is_mistyped_is_wrong_usage_with_the_one_that_was_meant(bed
     told = f"fleet: no area {ROOM[:-1]}; did you mean {ROOM}?\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", told)
     done = query(bed, "--area", ROOM, "--area", "b1/f9")
-    assert (done.returncode, done.stderr) == (2, "fleet: no area b1/f9\n")
+    told = "fleet: no area b1/f9; `fleet areas` lists what there is\n"
+    assert (done.returncode, done.stderr) == (2, told)
     assert "complete: 1 of 1 areas in " in done.stdout
     assert "partial" not in done.stdout
 

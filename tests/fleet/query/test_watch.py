@@ -131,7 +131,8 @@ def test_an_area_that_nobody_knows_is_told_before_any_round(bed: Testbed) -> Non
     for more in (("--every", "1h"), ("--on", "*")):
         done = watch(bed, "--area", "b1/f9", "--area", f"{ROOM}x", *more)
         assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr == f"fleet: no area {ROOM}x; did you mean {ROOM}?; no area b1/f9\n"
+        nowhere = "no area b1/f9; `fleet areas` lists what there is"
+        assert done.stderr == f"fleet: no area {ROOM}x; did you mean {ROOM}?; {nowhere}\n"
 
 
 def test_a_trigger_that_contradicts_itself_is_told_at_once(bed: Testbed) -> None:

@@ -149,7 +149,7 @@ def test_what_a_service_does_not_have_others_may(ask: Ask) -> None:
     err = ask(answer(TYPO, NOWHERE), "--service", "climate")[2]
     assert err == (
         "fleet: no area b1/f4/r41 in service climate; did you mean b1/f4/r413?; "
-        "no area b9 in service climate\n"
+        "no area b9 in service climate; `fleet areas` lists what there is\n"
     )
 
 
