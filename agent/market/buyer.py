@@ -271,7 +271,7 @@ class Buyer:
         change.uncovered += found.uncovered
         change.uncovered += [a for a in offered if not covered.covers(a)]
         if len(sellers) < request.fewest:
-            text = f"{offering}, of {request.fewest} wanted"
+            text = f"{offering}, of {request.fewest} wanted" if sellers else offering
             if not found.candidates:
                 text += hint(self._meant(request.capability))
             if missing:

@@ -73,8 +73,8 @@ def cannot_keep(terms: Terms, cause: str) -> str:
 
 
 def counted(sellers: int) -> str:
-    """``2 IADs offer``."""
-    return "1 IAD offers" if sellers == 1 else f"{sellers or 'no'} IADs offer"
+    """``2 IADs offer``, or ``no IAD offers``."""
+    return f"{sellers} IADs offer" if sellers > 1 else f"{sellers or 'no'} IAD offers"
 
 
 def not_offered(missing: Sequence[str], capability: str, others: Sequence[str]) -> str:

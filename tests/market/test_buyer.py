@@ -151,7 +151,7 @@ def test_in_a_settled_market_what_nobody_offers_is_said_at_once():
     market.perform(market.buyer.load([], 0.0))
     market.run(STARTING_S)
     market.ask(request(areas=("b2",)))
-    assert "no IADs offer" in market.report().message
+    assert "no IAD offers" in market.report().message
 
 
 def test_a_misspelt_capability_names_the_one_that_was_meant():
@@ -159,9 +159,14 @@ def test_a_misspelt_capability_names_the_one_that_was_meant():
     market.perform(market.buyer.load([], 0.0))
     market.run(STARTING_S)
     for name, asked, says in (
-        ("one", {"capability": "temprature"}, "of 1 wanted; did you mean temperature?"),
-        ("two", {"areas": ("b2",)}, "no IADs offer temperature there, of 1 wanted"),
-        ("three", {"capability": "co2"}, "no IADs offer co2 there, of 1 wanted"),
+        (
+            "one",
+            {"capability": "temprature"},
+            "IAD offers temprature there; did you mean temperature?",
+        ),
+        ("two", {"areas": ("b2",)}, "no IAD offers temperature there"),
+        ("three", {"capability": "co2"}, "no IAD offers co2 there"),
+        ("four", {"fewest": 3}, "2 IADs offer temperature there, of 3 wanted"),
     ):
         market.ask(request(name, **asked))
         market.run(1.0)
