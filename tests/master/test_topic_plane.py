@@ -32,7 +32,7 @@ from agent.wire.topics import (
     Topic,
     TopicReport,
 )
-from tests.master.test_push_plane import ANYONE, Public, Rig
+from tests.master.push_plane_rig import ANYONE, Public, Rig
 
 NOTES = Topic("notes")
 COUNT = Topic("counted", processor="count", slo=Slo(90.0, 1_000.0))
