@@ -1,21 +1,15 @@
-"""A buyer with its sellers: set-up in four steps, counter-offers, changes of a running pool; then
-any order of messages, lost, late and twice."""
+"""A buyer sets a service up: four steps, counter-offers, and who is left out."""
 
 import math
-import random
 
 import pytest
 
 from _core.deadlines.order_statistics import task_percentile
 from agent.market.buyer import STARTING_S
-from agent.market.rollout import MAX_RETRY_S, REFRESH_S, STAGE_S
-from agent.market.seller import DRAIN_S
+from agent.market.rollout import STAGE_S
 from agent.wire.messages import Slo
-from agent.wire.operator import AddIad, DropService, RemoveIad
-from tests.market.rig import BUYER, FAST_S, Iad, building, request
-
-SERVICES = ("climate", "air")
-SELLERS = ("iad1", "iad2", "iad3")
+from agent.wire.operator import AddIad
+from tests.market.rig import BUYER, FAST_S, SELLERS, Iad, building, request, slow
 
 
 def test_a_service_is_set_up_with_everybody():
@@ -201,11 +195,6 @@ def test_one_change_at_a_time():
     assert "being changed" in market.report().message
 
 
-def slow(market, iad, mean_s):
-    one = market.iads[iad]
-    one.nodes = {node: (area, mean_s) for node, (area, _) in one.nodes.items()}
-
-
 def test_who_cannot_is_left_out_and_the_percentile_relaxes():
     market = building()
     slow(market, "iad2", 5.0)  # no rate within 800 ms, no budget at 5/s with 4 pods
@@ -359,152 +348,6 @@ def test_a_negotiation_that_runs_out_of_time_releases_what_is_held():
     assert market.iads["iad6"].seller.next_due is None
 
 
-def set_up(**given):
-    market = building(**given)
-    market.ask(request(only=("iad1", "iad2")))
-    market.run(1.0)
-    assert market.report().ok
-    return market
-
-
-def test_an_iad_is_added_and_everybody_keeps_the_stricter_percentile():
-    market = set_up()
-    market.ask(AddIad("a", "climate", "iad3"))
-    market.run(1.0)
-    report = market.report()
-    assert report.ok, report
-    [service] = report.services
-    assert service.terms.percentile == task_percentile(99.0, 3)
-    assert market.versions("climate") == dict.fromkeys(market.iads, service.version)
-    market.check()
-
-
-def test_the_new_iad_serves_before_the_others_hear_of_it():
-    market = set_up()
-    market.ask(AddIad("a", "climate", "iad3"))
-    heard = []
-    while market.network:
-        before = market.versions("climate")
-        market.deliver()
-        heard += [iad for iad, v in market.versions("climate").items() if before.get(iad) != v]
-    assert heard[0] == "iad3"
-    assert set(heard) == set(market.iads)
-
-
-def test_an_addition_that_one_refuses_changes_nothing():
-    market = set_up(most_pods=1)
-    slow(market, "iad1", 0.12)  # has become slower: the stricter percentile does not fit
-    before = market.versions("climate")
-    market.ask(AddIad("a", "climate", "iad3"))
-    market.run(1.0)
-    assert not market.report().ok
-    assert market.versions("climate") == before
-    assert not market.iads["iad3"].pods
-
-
-def test_an_iad_that_offers_nothing_is_added_to_schedule():
-    market = set_up()
-    market.iads["portal"] = Iad("portal", {}, 4)
-    market.ask(AddIad("a", "climate", "portal"))
-    market.run(1.0)
-    assert market.report().ok
-    assert market.versions("climate").keys() == {BUYER, "iad1", "iad2", "portal"}
-    market.ask(AddIad("a", "climate", "portal"))
-    assert "offers no temperature there" in market.report().message
-    market.ask(AddIad("a", "climate", "nobody"))
-    assert market.report().message == "no IAD nobody is registered"
-
-
-def test_an_iad_leaves_after_all_others_have_heard():
-    market = set_up()
-    market.ask(RemoveIad("r", "climate", "iad2"))
-    assert "iad2" not in {name for _, name, _ in market.network}
-    market.run(1.0)
-    report = market.report()
-    assert report.ok
-    assert market.versions("climate").keys() == {BUYER, "iad1"}
-    assert report.services[0].terms.percentile == 99.0
-    assert "climate" in market.iads["iad2"].served  # it drains
-    market.run(DRAIN_S)
-    assert not market.iads["iad2"].served
-    assert not market.iads["iad2"].pods
-
-
-def test_an_unreachable_member_holds_a_departure_up_for_a_while_only():
-    market = set_up()
-    market.ask(AddIad("a", "climate", "iad3"))
-    market.run(1.0)
-    market.report()
-    market.unreachable = {"iad1"}
-    market.ask(RemoveIad("r", "climate", "iad2"))
-    market.run(15.0)
-    report = market.report()
-    assert report.ok
-    assert [s.outcome for s in report.steps if s.iad == "iad1"] == [
-        "no answer; it is told when it can be reached"
-    ]
-    assert "iad2" in market.versions("climate")
-    market.run(STAGE_S)
-    assert "iad2" not in market.versions("climate")
-    market.unreachable = set()
-    market.run(MAX_RETRY_S)
-    assert len(set(market.versions("climate").values())) == 1
-
-
-def test_the_last_that_serves_stays():
-    market = set_up()
-    market.ask(RemoveIad("r", "climate", "iad2"))
-    market.run(1.0)
-    assert market.report().ok
-    market.ask(RemoveIad("r", "climate", "iad1"))
-    assert "the last that serves" in market.report().message
-    market.ask(RemoveIad("r", "climate", "iad9"))
-    assert market.report().message == "iad9 is not in the pool"
-    market.ask(RemoveIad("r", "climate", BUYER))
-    assert "drop the service instead" in market.report().message
-
-
-def test_a_dropped_service_is_gone_everywhere_and_its_name_is_free():
-    market = set_up()
-    market.ask(DropService("d", "climate"))
-    market.run(DRAIN_S + 1.0)
-    assert market.report().ok
-    assert not market.versions("climate")
-    assert not market.disk
-    assert not any(iad.pods or iad.disk for iad in market.iads.values())
-    market.ask(request())
-    market.run(1.0)
-    assert market.report().ok
-
-
-def test_only_the_owner_changes_a_service():
-    market = set_up()
-    for wanted in (
-        AddIad("x", "other", "iad3"),
-        RemoveIad("x", "other", "iad1"),
-        DropService("x", "other"),
-    ):
-        market.ask(wanted)
-        message = market.report().message
-        assert "does not own a service other; it owns climate; ask the master" in message
-    market.ask(DropService("x", "climat"))
-    assert market.report().message == "iad0 does not own a service climat; did you mean climate?"
-
-
-def test_a_restarted_owner_goes_on_telling():
-    market = set_up()
-    market.ask(AddIad("a", "climate", "iad3"))
-    market.run(1.0)
-    market.report()
-    market.unreachable = {"iad1"}
-    market.ask(RemoveIad("r", "climate", "iad3"))
-    market.restart(BUYER)
-    market.unreachable = set()
-    market.run(2 * STAGE_S)
-    assert market.versions("climate").keys() == {BUYER, "iad1", "iad2"}
-    assert len(set(market.versions("climate").values())) == 1
-
-
 def test_a_set_up_that_a_restart_cuts_off_is_undone():
     market = building()
     market.ask(request())
@@ -516,150 +359,11 @@ def test_a_set_up_that_a_restart_cuts_off_is_undone():
     assert not market.disk
 
 
-def test_a_member_that_lost_its_disk_finds_its_services_again():
-    market = set_up()
-    market.iads["iad1"].disk = {}
-    market.iads["iad1"].pods = {}
-    market.restart("iad1")
-    assert "iad1" not in market.versions("climate")
-    market.run(REFRESH_S)
-    assert "iad1" in market.versions("climate")
-
-
-def test_a_member_that_refuses_later_is_left_out():
-    market = set_up(most_pods=1)
-    market.iads["iad1"].disk = {}
-    market.restart("iad1")
-    slow(market, "iad1", 0.3)
-    market.ask(RemoveIad("r", "climate", "iad2"))
-    market.run(1.0)
-    # iad1 is the last that serves: it is asked again, and not dropped.
-    assert "iad1" not in market.versions("climate")
-    assert [m.iad for m in market.disk["climate"].service.members if m.areas] == ["iad1"]
-    slow(market, "iad1", FAST_S)
-    market.run(2 * STAGE_S)
-    assert market.versions("climate").keys() == {BUYER, "iad1"}
-
-
 def test_an_infeasible_slo_is_refused_everywhere():
     market = building()
     market.ask(request(slo=Slo(99.0, 1.0), rate_per_s=1_000.0))
     market.run(1.0)
     assert not market.report().ok
-
-
-# --- any order of messages -----------------------------------------------------------------------
-
-
-class Walk:
-    """People change services while messages are lost, late, out of order and doubled, masters are
-    cut off and restart."""
-
-    def __init__(self, seed):
-        self.draw = random.Random(seed)
-        self.market = building(3, nodes=1, mean_s=0.09, most_pods=2)
-        self.asked = 0
-        self.rules = {
-            self.create: 3,
-            self.add_or_remove: 3,
-            self.drop: 1,
-            self.deliver: 40,
-            self.deliver_twice: 4,
-            self.lose: 4,
-            self.wait: 4,
-            self.calm: 2,
-            self.cut_off: 1,
-            self.restart: 1,
-        }
-
-    def step(self):
-        [rule] = self.draw.choices(list(self.rules), list(self.rules.values()))
-        rule()
-        self.market.check()
-
-    def ask(self, wanted):
-        self.asked += 1
-        self.market.ask(wanted)
-
-    def create(self):
-        choose = self.draw.choice
-        self.ask(
-            request(
-                choose(SERVICES),
-                rate_per_s=choose([0.5, 3.0, 9.0]),
-                fewest=choose([1, 2, 3]),
-                relax=choose([1.0, 3.0]),
-                timeout_ms=choose([1_000.0, 10_000.0, 60_000.0]),
-            )
-        )
-
-    def add_or_remove(self):
-        kind, name = self.draw.choice([AddIad, RemoveIad]), self.draw.choice(SERVICES)
-        self.ask(kind("x", name, self.draw.choice([BUYER, *SELLERS])))
-
-    def drop(self):
-        self.ask(DropService("x", self.draw.choice(SERVICES)))
-
-    def pick(self):
-        """An early message, mostly; sometimes any."""
-        waiting = len(self.market.network)
-        return self.draw.randrange(self.draw.choice([1, min(3, waiting), waiting]))
-
-    def deliver(self):
-        if self.market.network:
-            self.market.deliver(self.pick())
-
-    def deliver_twice(self):
-        if self.market.network:
-            self.market.deliver(self.pick(), keep=True)
-
-    def lose(self):
-        if self.market.network:
-            self.market.network.pop(self.pick())
-
-    def wait(self):
-        self.market.tick(self.market.now + self.draw.choice([0.05, 0.6, 3.0, 31.0]))
-
-    def calm(self):
-        self.market.run(self.draw.choice([0.2, 12.0]))
-
-    def cut_off(self):
-        self.market.unreachable = {iad for iad in SELLERS if self.draw.random() < 0.3}
-
-    def restart(self):
-        self.market.restart(self.draw.choice(SELLERS))
-
-    def settle(self):
-        """Everything arrives, beyond every timeout, hold, drain, stage and retry."""
-        self.market.unreachable = set()
-        self.market.run(60.0 + 4 * STAGE_S + 2 * MAX_RETRY_S + DRAIN_S)
-
-
-@pytest.mark.parametrize(
-    "seeds", [0, 1, *(pytest.param(n, marks=pytest.mark.long) for n in range(2, 8))]
-)
-def test_when_all_is_calm_again_every_pool_is_one(seeds):
-    for seed in range(100 * seeds, 100 * (seeds + 1)):
-        walk = Walk(seed)
-        for _ in range(250):
-            walk.step()
-        walk.settle()
-        market = walk.market
-        market.check()
-        assert len(market.reports) == walk.asked
-        for name in SERVICES:
-            versions = market.versions(name)
-            owned = market.buyer.owned.get(name)
-            if owned is None:
-                assert not versions, seed
-            else:
-                members = {member.iad for member in owned.service.members}
-                assert versions == dict.fromkeys(members, owned.service.version), seed
-                assert not owned.deliveries
-                assert not owned.forming
-        for iad in market.iads.values():
-            assert iad.seller.next_due is None
-            assert {s for _, s in iad.pods} <= set(iad.seller.services)
 
 
 def test_a_directory_that_says_more_than_it_was_asked_adds_nobody():
