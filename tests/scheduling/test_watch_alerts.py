@@ -37,7 +37,7 @@ from agent.wire.push import (
     Unsubscribe,
 )
 from agent.wire.watches import MAX_ALERTS, Cancel, Round, Watching
-from tests.scheduling.test_watches import ALICE, T0, Rig, watch
+from tests.scheduling.watch_rig import ALICE, T0, Rig, watch
 
 ON = "value > 1"
 NOTHING_YET = Cursor()
