@@ -1,5 +1,7 @@
 """Schedulers in a rig that keeps what comes out of them."""
 
+import pytest
+
 from agent.scheduling.events import (
     ANYONE,
     ForgetNode,
@@ -120,3 +122,10 @@ class TaskRig:
 
     def answer(self, result, node, now):
         self.do(SubtaskReturned(f"link-{node}", result), now)
+
+
+@pytest.fixture
+def rig():
+    rig = TaskRig()
+    yield rig
+    rig.scheduler.check_invariants()
