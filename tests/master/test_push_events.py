@@ -15,9 +15,9 @@ from agent.wire.node_messages import NodeEvent, NodeEvents
 from agent.wire.principals import Sender
 from agent.wire.push import AcknowledgeNotifications, Notified, Subscribe
 from tests.master import push_plane_rig
+from tests.master.event_ends import Disk as EventDisk
+from tests.master.event_ends import FakeRecords, Killed
 from tests.master.held_writer import HeldWriter
-from tests.master.test_node_events_model import Disk as EventDisk
-from tests.master.test_node_events_model import FakeRecords, Killed
 
 rig = push_plane_rig.rig
 
