@@ -4,13 +4,15 @@ import random
 
 import pytest
 
+from agent.runtime.state_machine import InvalidTransition
 from agent.scheduling.events import NodeLeft, PolicyChanged, SubtaskReturned, Tick
-from agent.scheduling.shared_budget import LEAST_AREAS
+from agent.scheduling.shared_budget import LEAST_AREAS, Holding, SharedBudget
+from agent.scheduling.tasks.entry import TaskEntry
 from agent.wire import messages as m
 from agent.wire import node_messages as nm
 from agent.wire.records import SubtaskRecord, TaskRecord
 from tests.scheduling import rigs
-from tests.scheduling.oracle import aggregate, found
+from tests.scheduling.oracle import aggregate, found, task
 from tests.scheduling.rigs import TaskRig
 from tests.wire.samples import SAMPLES
 
@@ -270,3 +272,12 @@ def test_more_open_tasks_than_memory_should_hold_are_refused(monkeypatch):
     for number in range(3):
         rig.ask(number, ("b1/f4/r1",), now=1.0)
     assert [(r.id, r.reason) for r in rig.results] == [("t2", "overloaded")]
+
+
+def test_an_arrow_that_the_table_lacks_raises_with_the_item():
+    entry = TaskEntry(
+        task(1), "client", "iad2", "edfq", 0.0, *(2 * [Holding(SharedBudget(), "client")])
+    )
+    entry.become("open")
+    with pytest.raises(InvalidTransition, match="open → open is not allowed for <task t1 open"):
+        entry.become("open")
