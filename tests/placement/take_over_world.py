@@ -22,12 +22,8 @@ from agent.placement.primary import Primary
 from agent.placement.standby import Standby
 from tests.placement import handover_moment as moment
 from tests.placement.exactly_once import Processed, Received, Subscribed
-from tests.placement.handover_world import (
-    HISTORY,
-    UNIT,
-    Broken,
-    Event,
-)
+from tests.placement.handover_node import UNIT
+from tests.placement.handover_world import HISTORY, Broken, Event
 from tests.placement.shallow import shallow
 
 NAMES = ("m", "s", "x")
