@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from agent.master import push_plane
 from agent.master.push_plane import TURN
 from agent.master.topic_spool import LOOK_S
 from agent.topics.contents import outputs_of
@@ -47,9 +48,22 @@ def test_outputs_that_are_withheld_leave_later_in_their_order(rig):
     held.clear()
     put_out(rig, TURN + 5, 2)
     rig.let_pass(LOOK_S)
-    # A subscriber has 64 under way.
-    assert numbers(rig) == [float(n) for n in range(64)]
+    assert numbers(rig) == [float(n) for n in range(TURN + 7)]
     assert rig.plane.spooled == 0
+
+
+def test_outputs_for_many_subscriptions_take_many_turns(rig, monkeypatch):
+    monkeypatch.setattr(push_plane, "DELIVERIES", 6)
+    for name in "abc":
+        rig.subscribe('topic = "t"', name=name, durable=False)
+    after = Progress("inc", put_out=7)
+    assert rig.plane.topics.release("t", after, outputs(0, 7), lambda: None)
+    each_turn = []
+    while (due := rig.plane.next_due) is not None and due <= rig.now:
+        before = rig.plane.counters["notifications_sent"]
+        rig.plane.tick(rig.now)
+        each_turn.append(rig.plane.counters["notifications_sent"] - before)
+    assert [each for each in each_turn if each] == [6, 6, 6, 3]
 
 
 def test_after_a_restart_what_is_spooled_of_a_topic_may_have_to_wait(rig):
