@@ -16,6 +16,7 @@ from agent.client import Client, NoReplyError
 from agent.net.keys import KeyFiles
 from agent.wire.base import QueryForm
 from agent.wire.buckets import MAX_BUCKETS
+from agent.wire.listing import few
 from agent.wire.messages import Answer, Missing, Slo, Window
 from fleet.common import exits
 from fleet.query import replies
@@ -29,6 +30,7 @@ PASSING: Final = ("over_rate", "overloaded")
 LATE: Final = ("timeout", "iad_unreachable")
 PAUSES_S: Final = (1.0, 2.0, 4.0, 8.0)
 MAX_SAID: Final = 16
+MAX_AWAITED: Final = 2
 FIRST_BUCKETS: Final = 100
 ABOUT_MS: Final = 5_000.0
 
@@ -154,15 +156,16 @@ def _answers(
             label="fleet export",
         )
 
+    patience = Patience(pause)
     if options.form == "aggregate":
-        answer = patiently(lambda: ask(options.window), pause, is_known=False)
+        answer = patience.answer(lambda: ask(options.window), is_known=False)
         told.take(answer)
         yield answer
         return
     slices = _slices(*options.window.bounds_ms(now_ms), options.bucket_s)
     with _bar(options) as advance:
         while not slices.is_done:
-            answer = patiently(lambda: ask(slices.window), pause, is_known=told.slices > 0)
+            answer = patience.answer(lambda: ask(slices.window), is_known=told.slices > 0)
             longest = [gap.longest_s for gap in answer.missing if gap.reason == "too_large"]
             if longest and slices.is_too_long(min((s for s in longest if s), default=None)):
                 continue
@@ -186,27 +189,43 @@ def _slices(start_ms: int, end_ms: int, bucket_s: float | None) -> Slices:
     )
 
 
-def patiently(
-    ask: Callable[[], Answer], pause: Callable[[float], object], *, is_known: bool = True
-) -> Answer:
-    """The answer; asked for again, after pauses that grow, where a moment may make it better; after
-    no reply only of a master that `is_known`. RefusedError, NoReplyError."""
-    for pause_s in PAUSES_S:
-        try:
-            answer = ask()
-        except NoReplyError:
-            if not is_known:
-                raise
+class Patience:
+    """Asks again, after pauses that grow, where a moment may make the answer better. Areas that
+    were late to the end are not waited for in the next slices: a long window has hundreds."""
+
+    def __init__(self, pause: Callable[[float], object]) -> None:
+        self._pause = pause
+        self._given_up: set[str] = set()
+
+    def answer(self, ask: Callable[[], Answer], *, is_known: bool = True) -> Answer:
+        """The answer; after no reply only a master that `is_known` is asked again. RefusedError,
+        NoReplyError."""
+        for number, pause_s in enumerate(PAUSES_S):
+            try:
+                answer = ask()
+            except NoReplyError:
+                if not is_known:
+                    raise
+            else:
+                late = _late(answer)
+                awaited = [area for area in late if area not in self._given_up]
+                if not (answer.reason in PASSING or awaited):
+                    break
+                if awaited and number == 0:
+                    reason = screen.GAPS[late[awaited[0]]]
+                    output.say(f"waiting for {few(awaited, MAX_AWAITED)}: {reason}")
+            self._pause(pause_s)
         else:
-            is_late = any(gap.reason in LATE for gap in answer.missing)
-            if not (answer.reason in PASSING or is_late):
-                break
-        pause(pause_s)
-    else:
-        answer = ask()
-    if answer.status == "refused":
-        raise RefusedError(answer.message or answer.reason or "")
-    return answer
+            answer = ask()
+        self._given_up = set(_late(answer))
+        if answer.status == "refused":
+            raise RefusedError(answer.message or answer.reason or "")
+        return answer
+
+
+def _late(answer: Answer) -> dict[str, str]:
+    """The areas that a moment may bring, and why each is missing."""
+    return {gap.area: gap.reason for gap in answer.missing if gap.reason in LATE}
 
 
 @contextmanager
@@ -240,7 +259,7 @@ def _say(told: Told, options: Options) -> int:
         output.say(f"{len(missing) - MAX_SAID} more are missing")
     if not told.areas:
         target = options.target
-        kept = f"; {target} is as it was" if target is not None and target.exists() else ""
+        kept = f"; {target} is as it was" if target is not None and target.is_file() else ""
         return exits.fail(f"nothing to export{kept}", exits.FAILED)
     what = {"series": "readings", "aggregate": "aggregates"}.get(options.form, "buckets")
     where = options.target or "stdout"

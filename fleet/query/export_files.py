@@ -49,7 +49,12 @@ def parquet_file(target: Path, columns: Sequence[Column]) -> Iterator[Sink]:
 @contextmanager
 def whole(target: Path) -> Iterator[Path]:
     """The path of a file beside `target`, which takes its place when the context ends, and is
-    removed where that raises. OSError."""
+    removed where that raises. A link stays, its file is replaced; a device or a pipe is written
+    into: it must not become a file. OSError."""
+    if target.exists() and not target.is_file():
+        yield target
+        return
+    target = target.resolve()
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         yield part

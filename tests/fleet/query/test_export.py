@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import math
+import os
+from pathlib import Path
 
 import pytest
 from msgspec import structs
@@ -26,6 +28,7 @@ from agent.wire.messages import (
 from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
 from fleet.common import exits
 from fleet.query import export
+from fleet.query.export_files import csv_file
 from fleet.query.export_rows import COLUMNS, aggregates, readings, rows_of, units_of
 
 T_MS = 1_795_000_000_000
@@ -255,6 +258,27 @@ def test_what_a_moment_may_mend_is_asked_again(run):
     assert pauses == [1.0, 2.0, 1.0]
 
 
+def test_what_is_away_is_waited_for_once_and_said(run, capsys):
+    away = answer(
+        missing=[Missing(f"b1/r{n}", "iad_unreachable") for n in range(4)], status="partial"
+    )
+    master = Master(dict.fromkeys(range(1, 1_000), away))
+    status, pauses = run(master, Window(last_s=30 * 86_400.0))
+    assert len(master.asked) > len(pauses) + 1, "one slice"
+    assert (status, pauses) == (exits.FAILED, [*export.PAUSES_S])
+    said = capsys.readouterr().err
+    assert said.startswith("waiting for b1/r0, b1/r1 and 2 more: its IAD's master did not answer\n")
+    assert said.count("waiting for") == 1
+
+
+def test_what_came_back_is_waited_for_again(run):
+    away = answer(missing=[Missing("b1/r1", "timeout")], status="partial")
+    first = range(1, len(export.PAUSES_S) + 2)
+    again = first.stop + 1  # the slice between is answered
+    _, pauses = run(Master(dict.fromkeys([*first, again], away)), Window(last_s=86_400.0))
+    assert pauses == [*export.PAUSES_S, export.PAUSES_S[0]]
+
+
 def test_without_an_answer_a_file_stays_as_it_was(run, tmp_path, capsys):
     (tmp_path / "out.csv").write_text("of yesterday\n")
     gap = Missing("b1/f44", "no_node", nearest=("b1/f4",))
@@ -292,6 +316,37 @@ def test_a_folder_that_is_not_there_is_one_line(run, tmp_path, capsys):
     assert status == exits.FAILED
     err = capsys.readouterr().err
     assert err == f"fleet: {tmp_path}/no/such/out.csv: No such file or directory\n"
+
+
+def test_a_pipe_gets_the_rows_and_stays_a_pipe(run, tmp_path):
+    pipe = tmp_path / "out.csv"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert run(Master(), Window(last_s=60.0))[0] == exits.DONE
+        assert pipe.is_fifo()
+        assert len(list(csv.DictReader(io.StringIO(os.read(reader, 65_536).decode())))) == 12
+    finally:
+        os.close(reader)
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
+def test_a_link_stays_and_its_file_has_the_rows(run, tmp_path):
+    (tmp_path / "disk").mkdir()
+    file = tmp_path / "disk" / "rooms.csv"
+    (tmp_path / "out.csv").symlink_to(file)
+    for _ in range(2):  # a file that is not there yet, and one that is
+        assert run(Master(), Window(last_s=60.0))[0] == exits.DONE
+        assert (tmp_path / "out.csv").readlink() == file
+        assert len(rows_of_file(file)) == 12
+
+
+@pytest.mark.parametrize("target", [Path(), Path("folder")])
+def test_a_folder_is_no_file_and_said_before_anything_is_asked(target, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(IsADirectoryError), csv_file(target, COLUMNS["series"]):
+        pytest.fail("it was opened")
 
 
 def test_stdout_has_the_rows_alone(run, capsys):
