@@ -96,7 +96,7 @@ SLOW = (
     "tests/lab/test_policy_limits.py",
     "tests/lab/test_quality.py",
     "tests/lab/test_simulate",
-    "tests/lab/test_testbed.py",
+    "tests/lab/test_testbed_",
     "tests/overlay/test_broker_schedules.py",
     "tests/placement/test_take_over.py",
     "tests/sensors/test_quality_recording.py",

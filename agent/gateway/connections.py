@@ -14,8 +14,9 @@ import time
 from asyncio.sslproto import SSLProtocol
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from agent.gateway.counted_host import counted_host
@@ -29,15 +30,54 @@ BACKLOG: Final = 256
 AT_ONCE: Final = 32
 HANDSHAKE_S: Final = 5.0
 RETRY_S: Final = 0.1  # after an accept that failed: the kernel keeps the connection
-# asyncio gives each connection with TLS a buffer of this size, at first 256 KiB, for the largest
-# body that is read at once: queries fit one record.
-SSLProtocol.max_size = 16 << 10
+# Read at once: queries fit one record, and so does the largest head that h11 waits for. asyncio
+# gives each connection with TLS a buffer of this size; by default both are 256 KiB.
+READ_BYTES: Final = 16 << 10
+SSLProtocol.max_size = READ_BYTES
+# Of a body: each costs the loop as much as a request's line, however small it is.
+MAX_CHUNKS: Final = 256
+
+
+class _Requests(h11.Connection):
+    """h11's reader, which takes no body in very many chunks: what no endpoint reads is parsed, too,
+    a whole read in one turn."""
+
+    _chunks = 0
+
+    def next_event(self) -> Any:
+        """As h11's. RemoteProtocolError."""
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self._chunks = 0
+        elif isinstance(event, h11.Data) and event.chunk_start:
+            self._chunks += 1
+            if self._chunks > MAX_CHUNKS:
+                raise h11.RemoteProtocolError(f"a body of more than {MAX_CHUNKS} chunks")
+        return event
 
 
 class Protocol(H11Protocol):
-    """uvicorn's, which tells its end."""
+    """uvicorn's, which tells its end, and reads no more in a turn than the head of a request may
+    have: what comes at once is parsed at once, beyond h11's own limit."""
 
     on_lost: Callable[[], object] = staticmethod(lambda: None)
+
+    def __init__(self, *words: Any, **options: Any) -> None:
+        super().__init__(*words, **options)
+        self.conn = _Requests(h11.SERVER)
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Called by the transport."""
+        super().connection_made(transport)
+        transport.max_size = READ_BYTES  # type: ignore[attr-defined]  # asyncio's for sockets
+
+    def send_400_response(self, msg: str) -> None:
+        """Called for what is no HTTP. Once an answer has begun there can be no other: uvicorn tries
+        it all the same, and asyncio writes each failure to the log."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the transport."""

@@ -11,6 +11,8 @@ from agent.wire.messages import Answer, AnswerStatus, Coverage, Slo, TaskReport
 
 KEPT: Final = 200  # of one label and service
 MAX_KINDS: Final = 64
+# Answers of all kinds, and their tasks: a page of so many has some 5 MB, and is made in one turn.
+MAX_PARTS: Final = 40_000
 
 
 class Seen(Struct, frozen=True):
@@ -47,15 +49,24 @@ class _Kept:
         self.caller = caller
         self.slo = Slo(99.0, 1.0)
         self.count = self.late = self.partial = 0
-        self.seen: deque[Seen] = deque(maxlen=KEPT)
+        self.parts = 0
+        self.seen: deque[Seen] = deque()
+
+    def forget_oldest(self) -> int:
+        """Returns its parts."""
+        gone = _parts(self.seen.popleft())
+        self.parts -= gone
+        return gone
 
 
 class Deadlines:
     """The last answers of each label and service. Clients choose labels: beyond `MAX_KINDS` the
-    client that brought most loses the one that it used longest ago."""
+    client that brought most loses the one that it used longest ago, and beyond `MAX_PARTS` the one
+    with most parts the oldest answer of its largest kind."""
 
     def __init__(self) -> None:
         self._kinds: dict[tuple[str, str], _Kept] = {}
+        self._parts = 0
 
     def took(
         self, label: str, service: str, slo: Slo, answer: Answer, now_ms: int, caller: str = ""
@@ -67,7 +78,8 @@ class Deadlines:
         if len(self._kinds) > MAX_KINDS:
             callers = Counter(each.caller for each in self._kinds.values())
             ((most, _),) = callers.most_common(1)
-            del self._kinds[next(key for key, each in self._kinds.items() if each.caller == most)]
+            gone = next(key for key, each in self._kinds.items() if each.caller == most)
+            self._parts -= self._kinds.pop(gone).parts
         missing: dict[str, int] = {}
         for gap in answer.missing:
             missing[gap.reason] = missing.get(gap.reason, 0) + 1
@@ -76,17 +88,33 @@ class Deadlines:
         partial = answer.status == "partial" and answer.elapsed_ms <= slo.latency_ms
         kept.partial += partial
         kept.late += not (answer.slo_met or partial)
-        kept.seen.append(
-            Seen(
-                now_ms,
-                answer.status,
-                answer.elapsed_ms,
-                answer.slo_met,
-                answer.coverage,
-                answer.tasks,
-                missing,
-                answer.reason or "",
-            )
+        seen = Seen(
+            now_ms,
+            answer.status,
+            answer.elapsed_ms,
+            answer.slo_met,
+            answer.coverage,
+            answer.tasks,
+            missing,
+            answer.reason or "",
+        )
+        kept.seen.append(seen)
+        kept.parts += _parts(seen)
+        self._parts += _parts(seen)
+        if len(kept.seen) > KEPT:
+            self._parts -= kept.forget_oldest()
+        while self._parts > MAX_PARTS:
+            self._parts -= self._largest().forget_oldest()
+
+    def _largest(self) -> _Kept:
+        """The largest kind of the client that has most. O(kinds)."""
+        parts: Counter[str] = Counter()
+        for each in self._kinds.values():
+            parts[each.caller] += each.parts
+        ((most, _),) = parts.most_common(1)
+        return max(
+            (each for each in self._kinds.values() if each.caller == most),
+            key=lambda each: each.parts,
         )
 
     def kinds(self) -> list[Kind]:
@@ -114,3 +142,7 @@ class Deadlines:
             )
             for (label, service), kept in sorted(self._kinds.items())
         ]
+
+
+def _parts(seen: Seen) -> int:
+    return 1 + len(seen.tasks)

@@ -54,10 +54,12 @@ from agent.wire.push import (
 # Key of a document on disk.
 EPOCH: Final = "overlay_epoch"
 # Notifications published per turn, or up to an event's areas more: with a hundred durable
-# subscriptions that takes some 30 ms, and heartbeats are due on the links.
-TURN: Final = 64
+# subscriptions that takes some 20 ms, and heartbeats are due on the links.
+TURN: Final = 16
 # Number of such turns that may be outstanding; beyond it a node sends its events again.
-MAX_BROUGHT: Final = 128
+MAX_BROUGHT: Final = 512
+# Of topics' outputs no more follow in a turn once so many subscriptions here got one.
+DELIVERIES: Final = 512
 # Reports to a neighbour are batched over this time: only a topic that moves waits for them.
 BATCH_S: Final = 0.01
 
@@ -121,6 +123,7 @@ class PushPlane:
         self._losses: dict[messages.Origin, Lost] = {}
         self._undeliverable = 0
         self._withheld = 0
+        self._delivered = 0  # to subscriptions here, in this turn
         self._not_refused: dict[type, Callable[..., i.InboxEvent]] = {
             Subscribe: i.SubscribeArrived,
             AcknowledgeNotifications: i.AcknowledgeArrived,
@@ -296,6 +299,7 @@ class PushPlane:
     def _deliver(self, instruction: overlay.Deliver) -> None:
         self._names.heard(instruction.notification.attributes)
         content = content_of(instruction.notification)
+        self._delivered += len(instruction.subscriptions)
         self._inbox_has(i.ContentArrived(instruction.subscriptions, content))
 
     # --- subscribers ---------------------------------------------------------------------------
@@ -363,9 +367,7 @@ class PushPlane:
         if not self._commit.refusing:
             if self._brought:
                 self._spool_has(self._brought.popleft())
-            if _is_due(self.topics.next_due, now):
-                for each in self.topics.to_publish(TURN, now):
-                    self._announce(each)
+            self._put_out(now)
             if _is_due(self._broker.next_tick, now):
                 self._tell_broker(overlay.Tick())
             if _is_due(self._spool.next_tick, now):
@@ -375,6 +377,15 @@ class PushPlane:
         if _is_due(self._commit.next_due, now):
             self._commit.tick(now)
         self._hush()
+
+    def _put_out(self, now: float) -> None:
+        """Publish some of the topics' outputs."""
+        self._delivered = 0
+        for _ in range(TURN):
+            if self._delivered >= DELIVERIES or not _is_due(self.topics.next_due, now):
+                return
+            for each in self.topics.to_publish(1, now):
+                self._announce(each)
 
     def close(self) -> None:
         """Write pending data and close the file. It takes as long as the disk does."""

@@ -8,12 +8,13 @@ from typing import Final
 
 import msgspec
 
-from agent.processing.events import Answer, Request
+from agent.processing.events import Answer, Failed, Request
 
 LENGTH: Final = struct.Struct("!I")
 # The largest state, and room for what stands beside it.
 MAX_FRAME: Final = 65 * 2**20
 READ_AT_ONCE: Final = 256 * 1_024
+MAX_LINE: Final = 300  # of an error, which goes to the log
 
 decode_request: Final = msgspec.msgpack.Decoder(Request).decode
 _decode_answer: Final[Callable[[bytes], Answer]] = msgspec.msgpack.Decoder(Answer).decode
@@ -36,6 +37,10 @@ def decode_answer(body: bytes) -> Answer:
         answer: Answer = _decode_answer(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FrameError(f"no answer: {error}") from None
+    if isinstance(answer, Failed) and not (
+        len(answer.text) <= MAX_LINE and answer.text.isprintable()
+    ):
+        raise FrameError("no answer: an error that is not one line")
     return answer
 
 

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import msgspec
 
-from agent.master.worker_frames import READ_AT_ONCE, Frames, decode_request, frame
+from agent.master.worker_frames import MAX_LINE, READ_AT_ONCE, Frames, decode_request, frame
 from agent.processing.definition import Definition
 from agent.processing.events import (
     Answer,
@@ -40,7 +40,6 @@ from agent.processing.events import (
 from processors.base import Output, Process, ProcessorError
 from processors.registry import open_processor
 
-MAX_TEXT: Final = 300
 # A state of at most so many bytes goes to the master with each message, and ties its processor to
 # no worker.
 SMALL_BYTES: Final = 4_096
@@ -187,7 +186,7 @@ def _line(error: BaseException) -> str:
             said += f" ({file.rpartition('/')[2]}, line {line})"
     # It goes to the master's log: no control characters, no lone surrogates.
     said = "".join(sign if sign.isprintable() else " " for sign in said)
-    return " ".join(said.split())[:MAX_TEXT]
+    return " ".join(said.split())[:MAX_LINE]
 
 
 def _end_with_master() -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable
 from contextlib import closing
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from typing import Final, NamedTuple
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import Any, Final, NamedTuple
 
 from agent.net.attempt_limit import AttemptLimit
 from agent.runtime.retrying import Answered
 from agent.wire.webhook_config import Target
 
 MAX_LINE: Final = 200
+# Before an answer: http.client reads them without end, and its thread takes a processor meanwhile.
+MAX_INTERIM: Final = 8
 
 
 class Request(NamedTuple):
@@ -20,6 +22,18 @@ class Request(NamedTuple):
 
     body: bytes
     headers: dict[str, str]
+
+
+class _Response(HTTPResponse):
+    """http.client's, which passes over a few interim answers."""
+
+    _interim = -1
+
+    def _read_status(self) -> Any:
+        self._interim += 1
+        if self._interim > MAX_INTERIM:
+            raise HTTPException(f"more than {MAX_INTERIM} interim answers")
+        return super()._read_status()  # type: ignore[misc]  # there is no public way
 
 
 class Poster:
@@ -44,6 +58,7 @@ class Poster:
     def _attempt(self, request: Request) -> Answered:
         connection = self._connection()
         with AttemptLimit(self._timeout_s) as limit, closing(connection):
+            connection.response_class = _Response
             connection._create_connection = limit.connect  # type: ignore[attr-defined]  # noqa: SLF001
             try:
                 connection.request("POST", self._target.path, request.body, request.headers)

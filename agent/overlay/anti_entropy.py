@@ -36,7 +36,8 @@ from types import MappingProxyType
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 KEPT_CHANGES = 64
-MAX_ITEMS = 100_000
+# Of one home; a master has 10,000 subscriptions. The last part of a set is applied in one turn.
+MAX_ITEMS = 1 << 14
 # Of the items of one home: four times what the filters of all users of a master may have.
 MAX_BYTES = 1 << 25
 ITEMS_OF_A_PART = 100

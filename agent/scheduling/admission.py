@@ -156,6 +156,12 @@ class ClientRates:
             bucket.take(cost)
         return refused
 
+    def charge(self, sender: Sender, now: float, cost: int) -> None:
+        """What was accepted costs this much more, at most all that the bucket holds. O(1)."""
+        bucket = self._bucket(sender, now)
+        if bucket is not None:
+            bucket.take(min(cost, bucket.burst))
+
     def would_refuse(self, sender: Sender, now: float, cost: int) -> Refused | None:
         """As `refused`, but takes no tokens. O(1)."""
         bucket = self._bucket(sender, now)

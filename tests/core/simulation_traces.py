@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import random
 from array import array
+from collections.abc import Callable
 from itertools import accumulate, groupby
 from typing import Any
 
+import numpy as np
+import pytest
+
 from _core.deadlines.order_statistics import UnloadedModel
 from _core.deadlines.size_regression import SizeModel
+from _core.simulator import Run, ServiceTimes, simulate_events, simulate_nodes
 
 Arguments = dict[str, Any]
 
@@ -112,3 +117,35 @@ class Case:
                 load["task_after_s"].append(self._time(0.1))
                 load["task_window_s"].append((60.0, 600.0)[query % 2])
         return load
+
+
+Simulate = Callable[..., Run]
+BOTH = pytest.mark.parametrize("simulate", [simulate_nodes, simulate_events])
+
+
+SERVICES = (
+    ServiceTimes.exponential_sum([0.3, 0.4], known=0.7),
+    ServiceTimes.lognormal(0.7, 0.6, 0.1, known=0.7),
+    ServiceTimes.quantiles(array("d", [0.2, 0.5, 1.5]), exponential_tail_s=0.75),
+)
+
+
+def one_node(pods: int, arrived_s: np.ndarray, budget_s: float = 1.0) -> dict[str, Any]:
+    """Queries of one subtask each at one node."""
+    queries = len(arrived_s)
+    zeros = np.zeros(queries, dtype=np.int32)
+    return {
+        "node_iad": array("i", [0]),
+        "node_pods": array("i", [pods]),
+        "set_first": array("q", [0, 1]),
+        "set_nodes": array("i", [0]),
+        "task_set": zeros,
+        "task_size": zeros + np.int32(1),
+        "query_arrived_s": arrived_s,
+        "query_class": zeros,
+        "task_query": np.arange(queries, dtype=np.int32),
+        "task_enqueued_s": arrived_s,
+        "task_budget_s": np.full(queries, budget_s),
+        "task_percentile": np.full(queries, 99.0),
+        "task_after_s": np.zeros(queries),
+    }

@@ -52,7 +52,9 @@ def words(module: str) -> frozenset[str] | None:
     files = [stem.with_name(stem.name + suffix) for suffix in CODE]
     files += [stem / f"__init__{suffix}" for suffix in CODE]
     texts = [file.read_text("utf-8") for file in files if file.exists()]
-    return frozenset(re.findall(r"\w+", "\n".join(texts))) if texts or stem.is_dir() else None
+    # One that Cython writes has no source here.
+    is_there = texts or stem.is_dir() or any(stem.parent.glob(f"{stem.name}.*.so"))
+    return frozenset(re.findall(r"\w+", "\n".join(texts))) if is_there else None
 
 
 @cache

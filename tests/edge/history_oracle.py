@@ -252,3 +252,8 @@ def _of_channels(
         ]
         for name in names
     }
+
+
+def sources(reader: Reader) -> list[int]:
+    """The source times of all readings, which count them."""
+    return [row.source_time_ms for row in rows(reader.series(0, 2**53), CHANNELS)]

@@ -16,8 +16,8 @@ from agent.edge.history.reader import Reader
 from agent.edge.node_time import Moment
 from agent.runtime.disk_writer import InlineDiskWriter
 from agent.wire.derived import Derived, DerivedTaken, DerivedValues
+from tests.edge.broken_history import break_file, crash
 from tests.edge.history_oracle import START_MS, open_history
-from tests.edge.test_history_file import break_file, crash
 
 COMMIT_S = 10.0
 # Histories of nodes, those that were killed included.

@@ -40,3 +40,11 @@ def notification(number=1, *, kind="raised", trigger="hot", area="b1/r1", histor
     return Notification(
         Origin("iad1", history, number), at_ms, {**told, "value": 31.5, "area": area}
     )
+
+
+QUERY = {
+    "areas": ["b1"],
+    "window": {"last_s": 60},
+    "slo": {"percentile": 99, "latency_ms": 500},
+    "form": "aggregate",
+}

@@ -78,6 +78,69 @@ def until(connection, words):
     return got
 
 
+def rest_of(connection):
+    """What still comes, until the other end closes."""
+    got = b""
+    with contextlib.suppress(ConnectionError):
+        while part := connection.recv(1 << 16):
+            got += part
+    return got
+
+
+def chunked(made):
+    head = request(made, "/api/v1/query").replace(b"GET", b"POST")
+    return head.replace(b"\r\n\r\n", b"\r\nTransfer-Encoding: chunked\r\n\r\n")
+
+
+def last(made):
+    return request(made).replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_body_has_a_limited_number_of_chunks_even_if_nobody_reads_it(tmp_path, opened, more):
+    chunk, end = b"1\r\nx\r\n", b"0\r\n\r\n"
+    with FakeGateway(tmp_path) as made:
+        (sender,) = opened(made)
+        for number in (connections.MAX_CHUNKS, connections.MAX_CHUNKS + more):
+            sender.sendall(chunked(made))
+            until(sender, b"not_authenticated")
+            with contextlib.suppress(ConnectionError):
+                sender.sendall(chunk * number + end)
+        with contextlib.suppress(ConnectionError):
+            sender.sendall(last(made))
+        assert (b'{"status":"ok"}' in rest_of(sender)) is not bool(more)
+
+
+def test_what_is_no_http_after_an_answer_ends_the_connection_without_a_word(
+    tmp_path, opened, caplog
+):
+    with FakeGateway(tmp_path) as made, caplog.at_level(logging.WARNING, "asyncio"):
+        (sender,) = opened(made)
+        sender.sendall(chunked(made))
+        until(sender, b"not_authenticated")
+        sender.sendall(b"no chunk\r\n")
+        assert rest_of(sender) == b""
+        (stream,) = opened(made)
+        stream.sendall(
+            chunked(made)
+            .replace(b"POST /api/v1/query", b"GET /api/v1/stream")
+            .replace(b"\r\n\r\n", f"\r\nAuthorization: Bearer {made.token()}\r\n\r\n".encode())
+        )
+        until(stream, b"event: snapshot")
+        stream.sendall(b"no chunk\r\n")
+        rest_of(stream)
+        assert ask(made, "/healthz").status == 200
+        assert caplog.messages == []
+
+
+def test_a_head_that_comes_at_once_is_no_longer_than_another(tmp_path, opened):
+    with FakeGateway(tmp_path) as made:
+        (sender,) = opened(made)
+        with contextlib.suppress(ConnectionError):
+            sender.sendall(last(made).replace(b"\r\n\r\n", b"\r\n" + b"a:b\r\n" * 12_000 + b"\r\n"))
+        assert b"200 OK" not in rest_of(sender)
+
+
 def test_silent_connections_of_a_host_shut_nobody_else_out(tmp_path, opened):
     with FakeGateway(tmp_path, http={"most_connections": MOST}) as made:
         silent = opened(made, MOST + 4)

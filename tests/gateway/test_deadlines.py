@@ -1,9 +1,10 @@
 """Answers against their objectives, as the gateway saw them."""
 
 import pytest
+from msgspec.structs import replace
 
-from agent.gateway.deadlines import KEPT, MAX_KINDS, Deadlines
-from agent.wire.messages import Answer, Coverage, Missing, Slo
+from agent.gateway.deadlines import KEPT, MAX_KINDS, MAX_PARTS, Deadlines
+from agent.wire.messages import Answer, Coverage, Missing, Slo, TaskReport
 
 SLO = Slo(99.0, 500.0)
 
@@ -55,3 +56,19 @@ def test_a_client_with_many_labels_takes_the_place_of_its_own():
     labels = [kind.label for kind in deadlines.kinds()]
     assert len(labels) == MAX_KINDS
     assert {"rooms", "report", f"label{3 * MAX_KINDS - 1}"} <= set(labels)
+
+
+def test_answers_with_many_tasks_take_the_place_of_their_client_s_own():
+    tasks = tuple([TaskReport(f"iad{n}", 99.0, 500.0, Coverage(1, 1), 1.0) for n in range(99)])
+    large = replace(answer("complete", 1.0), tasks=tasks)
+    deadlines = Deadlines()
+    for number in range(KEPT):
+        deadlines.took("rooms", "s", SLO, replace(large, tasks=tasks[:3]), number)
+    for number in range(MAX_PARTS // 100 + 2 * MAX_KINDS):
+        deadlines.took(f"label{number % 40}", "s", SLO, large, number, "greedy")
+    kinds = {kind.label: kind.answers for kind in deadlines.kinds()}
+    assert len(kinds["rooms"]) == KEPT
+    parts = sum(1 + len(each.tasks) for answers in kinds.values() for each in answers)
+    assert MAX_PARTS - 100 < parts <= MAX_PARTS
+    lengths = [len(each) for label, each in kinds.items() if label != "rooms"]
+    assert max(lengths) - min(lengths) <= 1

@@ -275,3 +275,11 @@ def building(iads=3, nodes=2, mean_s=FAST_S, most_pods=4):
         floor = {f"n{number}{n}": (f"b1/f{number}/r{n}", mean_s) for n in range(nodes)}
         made.append(Iad(f"iad{number}", floor, most_pods))
     return Market(*made)
+
+
+SELLERS = ("iad1", "iad2", "iad3")
+
+
+def slow(market, iad, mean_s):
+    one = market.iads[iad]
+    one.nodes = {node: (area, mean_s) for node, (area, _) in one.nodes.items()}

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 
+import pytest
+
 from agent.master.handover_plane import HandoverPlane
 from agent.master.movable import NOT_HERE, UNREADABLE
 from agent.master.request_plane import RequestOrigin
 from agent.placement.unit_records import ForgetUnit, SaveUnit
+from agent.placement.world import Unit
 from agent.wire.codec import Decoder, encode
 from agent.wire.messages import Answer, Coverage
 from agent.wire.principals import Sender
@@ -320,3 +323,23 @@ class World:
             for master in self.masters.values():
                 if master.up:
                     master.tick()
+
+
+UNIT_NAMES = ("processor", "comfort")
+UNIT = Unit(*UNIT_NAMES)
+
+
+@pytest.fixture
+def world():
+    world = World("a", "b", "c")
+    world.a.disk.things[UNIT] = 7
+    world.a.start()
+    return world
+
+
+def owners(world):
+    return [iad for iad, each in world.masters.items() if each.up and UNIT in each.things.owned]
+
+
+def workers(world):
+    return [iad for iad, each in world.masters.items() if each.up and UNIT in each.things.working]

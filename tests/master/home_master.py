@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent.wire.codec import encode
-from tests.master.test_node_events_model import Killed
+from tests.master.event_ends import Killed
 
 
 class HomeMaster:

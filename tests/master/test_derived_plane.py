@@ -19,8 +19,8 @@ from agent.master.state import State
 from agent.runtime.reactor import Reactor
 from agent.scheduling.events import SendToNode
 from agent.wire.derived import Derived, DerivedTaken
+from tests.edge.broken_history import crash
 from tests.edge.test_derived import Node, close_all
-from tests.edge.test_history_file import crash
 from tests.scheduling.oracle import hello
 
 DEVICE = "iad1/n1"

@@ -8,7 +8,7 @@ from agent.master.late_inboxes import Batch
 from agent.master.movable import NOT_HERE
 from agent.placement.world import Unit
 from tests.master.test_subscriber_homes_model import World
-from tests.master.test_topic_plane import TopicRig
+from tests.master.topic_rig import TopicRig
 
 ITEMS = msgspec.msgpack.encode(Batch(()))
 

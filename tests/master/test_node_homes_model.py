@@ -43,9 +43,9 @@ from agent.wire.operator import NodeAlert
 from agent.wire.principals import Sender
 from agent.wire.unions import PublicRequest
 from tests.examples import lives, share
+from tests.master.event_ends import Card, Killed, Store
 from tests.master.held_writer import HeldWriter
 from tests.master.home_master import HomeMaster
-from tests.master.test_node_events_model import Card, Killed, Store
 
 UNIT = Unit("home", "node/n1")
 IADS = ("a", "b")

@@ -29,20 +29,14 @@ from agent.placement.world import PlacementError, Unit
 from agent.runtime.reactor import Reactor
 from agent.wire.codec import Decoder
 from agent.wire.principals import Sender
-from agent.wire.push import (
-    AcknowledgeNotifications,
-    GivenMaster,
-    Notified,
-    Subscribe,
-    Subscribed,
-)
+from agent.wire.push import AcknowledgeNotifications, GivenMaster, Notified, Subscribe, Subscribed
 from agent.wire.unions import PublicRequest
 from tests.alerts.disk import Disk
 from tests.alerts.samples import OTHER_FILTER, notification, read_filter
 from tests.examples import lives, share
+from tests.master.event_ends import Killed
 from tests.master.held_writer import HeldWriter
 from tests.master.home_master import HomeMaster
-from tests.master.test_node_events_model import Killed
 
 NAME = "carla/log"
 UNIT = Unit("home", f"client/{NAME}")

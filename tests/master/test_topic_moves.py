@@ -13,7 +13,7 @@ from agent.topics.events import Progress
 from agent.topics.movable_topics import TopicCopy
 from agent.wire.topics import Topic
 from tests.alerts.samples import notification
-from tests.master.test_topic_plane import TopicRig
+from tests.master.topic_rig import TopicRig
 
 UNIT = Unit("processor", "notes")
 INBOX = InboxCopy(inputs_of("notes"), 0, 0)

@@ -11,7 +11,7 @@ from agent.master.watch_inboxes import RENEW_S, RENEW_TICKS, WatchInboxes, clien
 from agent.scheduling.watches.events import AskInbox
 from agent.wire.push import AcknowledgeNotifications, Notified, Subscribe, Subscribed, Unsubscribe
 from tests.alerts.samples import FILTER
-from tests.master.test_push_plane import Rig
+from tests.master.push_plane_rig import Rig
 
 KEY, OTHER = ("alice", "w"), ("", "v")
 

@@ -14,7 +14,7 @@ from agent.master.webhooks import Hook
 from agent.runtime.retrying import Answered
 from agent.wire.webhook_config import MasterWebhook
 from tests.alerts.samples import FILTER
-from tests.master.test_push_plane import FullDisk, Rig
+from tests.master.push_plane_rig import FullDisk, Rig
 from tests.master.webhook_receiver import KEYS
 
 OK = Answered(200, "200 OK")

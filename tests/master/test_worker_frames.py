@@ -70,7 +70,16 @@ def test_a_length_beyond_all_bounds_is_refused_before_its_body_comes():
 NESTED = b"\x97" + msgspec.msgpack.encode(ANSWERS[-1])[1:] + b"\x91" * 100_000 + b"\xc0"
 
 
-@pytest.mark.parametrize("body", [b"", b"\xc1", b"\x92\xa6Failed\x01", b"\xa1\xff", NESTED])
+# Fields that nobody knows, which take as long to read.
+MANY = b"\xdc\x40\x00\xa6Loaded" + b"\x01" * 0x3FFF
+LONG, FORGED = (
+    frame(Failed(0, 1, text))[LENGTH.size :] for text in ("x" * 301, "a\nsanderling: b")
+)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"\xc1", b"\x92\xa6Failed\x01", b"\xa1\xff", NESTED, MANY, LONG, FORGED]
+)
 def test_what_is_no_answer_is_told_as_such(body):
     with pytest.raises(FrameError):
         decode_answer(body)

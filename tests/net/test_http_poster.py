@@ -13,7 +13,7 @@ from functools import partial
 import pytest
 
 from agent.net.attempt_limit import AttemptLimit
-from agent.net.http_poster import Poster, Request
+from agent.net.http_poster import MAX_INTERIM, Poster, Request
 from agent.runtime.disk_writer import DiskWriterThread
 from agent.runtime.retrying import Answered
 from agent.wire.webhook_config import Target
@@ -59,6 +59,13 @@ def test_what_it_asks_for_is_read(receiver, after, seconds):
 def test_an_endless_body_is_not_read(receiver):
     receiver.answers = [b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 4_000_000]
     assert attempt(receiver.port) == Answered(200, "200 OK")
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_interim_answers_have_an_end(receiver, more):
+    interim = b"HTTP/1.1 100 Continue\r\n\r\n" * (MAX_INTERIM + more)
+    receiver.answers = [interim + b"HTTP/1.1 200 OK\r\n\r\n"]
+    assert attempt(receiver.port).status == (0 if more else 200)
 
 
 @pytest.mark.parametrize("answer", [b"SMTP\r\n\r\n", b"HTTP/1.1 200 OK\r\nx", b""])

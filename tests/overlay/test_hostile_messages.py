@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent.alerts.inboxes import MAX_SUBSCRIPTIONS
 from agent.overlay.broker import Broker
 from agent.overlay.events import Advertise, LinkDown, LinkUp, Publish, Received, Send, Subscribe
 from agent.overlay.scot import BrokerId as Place
@@ -101,6 +102,14 @@ def joined(*up):
 def answers(broker, sender, message):
     out = broker.handle(Received(sender, message), 0.0)
     return [(each.neighbour, each.message) for each in out if isinstance(each, Send)]
+
+
+def test_a_set_that_no_master_has_is_refused_at_its_first_part():
+    broker = joined(A)
+    for total in (MAX_SUBSCRIPTIONS, 2 * MAX_SUBSCRIPTIONS):
+        part = o.SubscriptionPart("a", 1, total, 0, total, ((1, ((),)),))
+        broker.handle(Received(A, part), 0.0)
+        assert broker.counters["unusable"] == (total > MAX_SUBSCRIPTIONS)
 
 
 @pytest.mark.parametrize("message", [CHANGE, ASKED])

@@ -15,7 +15,8 @@ from agent.placement.handover_target import Target
 
 if TYPE_CHECKING:
     from tests.placement.exactly_once import Processed
-    from tests.placement.handover_world import Node, Save, World
+    from tests.placement.handover_node import Node, Save
+    from tests.placement.handover_world import World
 
 
 # -- all that it has -----------------------------------------------------------------------------

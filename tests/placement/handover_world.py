@@ -29,13 +29,11 @@ from agent.placement.handover import (
     Paused,
     Ready,
     Reclaimed,
-    Record,
     Refuse,
     Send,
     Settled,
     Stop,
     Tick,
-    Timing,
     Took,
     Work,
     Write,
@@ -43,14 +41,11 @@ from agent.placement.handover import (
 )
 from agent.placement.handover_target import Target
 from agent.placement.holder import Holder
-from agent.placement.world import Unit
 from tests.placement.exactly_once import Processed, Received, Subscribed
 from tests.placement.handover_moment import canonical
+from tests.placement.handover_node import Node, Save, put_on_disk
 from tests.placement.shallow import shallow
 
-UNIT = Unit("processor", "comfort")
-# Patience may end at any time, and `Took` be repeated: only the two ends of a lease have an order.
-TIMING = Timing(lease_s=1.0, patience_s=0.0, again_s=0.0)
 NAMES = ("s", "t")
 HISTORY = "p"
 # What subscribers see: each message's output is the unit's state, all messages up to it.
@@ -61,56 +56,6 @@ Event = tuple[Any, ...]
 
 class Broken(AssertionError):
     """An invariant does not hold."""
-
-
-class Save:
-    """A pending write of a checkpoint alone, with the last message that its state has."""
-
-    __slots__ = ("checkpoint", "epoch", "last")
-
-    def __init__(self, checkpoint: Checkpoint, epoch: int, last: int) -> None:
-        self.checkpoint, self.epoch, self.last = checkpoint, epoch, last
-
-
-class Node:
-    """A master: its holder and worker in memory, its disk, writes that are not done yet."""
-
-    __slots__ = (
-        "disk",
-        "held",
-        "holder",
-        "kept",
-        "key",
-        "paused",
-        "processed",
-        "saved",
-        "state",
-        "up",
-        "writes",
-    )
-
-    def __init__(self) -> None:
-        self.up = True
-        self.holder = Holder(UNIT, TIMING)
-        self.processed: Processed | None = None
-        self.state = b""
-        self.held = False  # it is to pause, and works on
-        self.paused = False
-        self.saved = -1  # the last message of the newest checkpoint that was asked for
-        self.disk: Record | None = None
-        self.kept = Checkpoint()
-        self.writes: tuple[Write | Save, ...] = ()
-        self.key: Any = None  # `handover_moment` remembers it here
-
-    def copy(self) -> Node:
-        new: Node = shallow(self)
-        new.key = None
-        new.holder = shallow(self.holder)
-        if self.holder.machine is not None:
-            new.holder.machine = shallow(self.holder.machine)
-        if self.processed is not None:
-            new.processed = shallow(self.processed)
-        return new
 
 
 class World:
@@ -321,7 +266,7 @@ class World:
     def _write(self, name: str) -> None:
         node = self.nodes[name]
         done, node.writes = node.writes[0], node.writes[1:]
-        _written(node, done)
+        put_on_disk(node, done)
         if isinstance(done, Write):
             self._do(name, node.holder.handle(Written(done.record), self.now))
         else:
@@ -372,7 +317,7 @@ class World:
         node.up = False
         node.disk, node.kept = self.nodes[name].disk, self.nodes[name].kept
         for each in self.nodes[name].writes[:written]:
-            _written(node, each)
+            put_on_disk(node, each)
         self.nodes[name] = node
         for link in self._sent(name) if lost else ():
             self.links[link] = ()
@@ -486,15 +431,6 @@ class World:
 def _end(holder: Holder) -> float:
     """When patience or the lease ends: it does so whether a timer is set for it or not."""
     return inf if holder.machine is None else holder.machine.deadline
-
-
-def _written(node: Node, done: Write | Save) -> None:
-    if isinstance(done, Save):
-        node.kept = done.checkpoint
-        return
-    node.disk = done.record
-    if done.checkpoint is not None:
-        node.kept = done.checkpoint
 
 
 def faultless(event: Event) -> bool:

@@ -15,7 +15,8 @@ from agent.placement.take_over import Kept, Saved, Send, Update
 from tests.examples import CAMPAIGN, campaign
 from tests.placement.exploration import Exploration
 from tests.placement.handover_world import Broken
-from tests.placement.take_over_world import Save, World
+from tests.placement.take_over_node import Save
+from tests.placement.take_over_world import World
 
 SMALL: dict[str, dict[str, Any]] = {
     "the owner dies for good": {"crashes": 1, "crashing": "m", "returns": False},

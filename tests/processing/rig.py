@@ -196,3 +196,10 @@ class Rig:
                     self.unloaded.append(one.incarnation)
                 case _:
                     self._seen[type(one)].append(one)
+
+
+def rig_of(*names: str, workers: int = 1, **limits: object) -> Rig:
+    rig = Rig(workers)
+    for name in names:
+        rig.create(name, **limits)
+    return rig

@@ -1,5 +1,9 @@
 """Schedulers in a rig that keeps what comes out of them."""
 
+import math
+
+import pytest
+
 from agent.scheduling.events import (
     ANYONE,
     ForgetNode,
@@ -120,3 +124,29 @@ class TaskRig:
 
     def answer(self, result, node, now):
         self.do(SubtaskReturned(f"link-{node}", result), now)
+
+
+@pytest.fixture
+def rig():
+    rig = TaskRig()
+    yield rig
+    rig.scheduler.check_invariants()
+
+
+class ModelNode:
+    """A node as the outside world has it: a process, a link, and pods that run subtasks."""
+
+    def __init__(self):
+        self.incarnation = 0
+        self.card = 0
+        self.moved_s = -math.inf
+        self.link = None
+        self.pods = 1
+        self.heard_s = 0.0
+        self.running: dict[int, nm.Subtask] = {}
+        self.strangers: set[int] = set()
+        self.areas: tuple[str, ...] | None = None
+        # What the master told it over this link.
+        self.told: int | None = None
+        # It said a number of its own: it is not asked again.
+        self.stubborn = False

@@ -3,7 +3,7 @@
 import pytest
 
 from agent.alerts.raised_triggers import RaisedTriggers
-from agent.scheduling.admission import ClientRates
+from agent.scheduling.admission import AREAS_A_TOKEN, ClientRates
 from agent.scheduling.aggregation import merge_results
 from agent.scheduling.events import (
     ANYONE,
@@ -396,6 +396,25 @@ def test_an_about_of_everything_costs_as_much_as_one_that_names_it():
     assert queries.answers[-1].status == "partial"
     queries.ask("*", form="about")
     assert "counts as 10" in queries.answers[-1].message
+
+
+@pytest.mark.parametrize("area", ["*", "b1"])
+def test_an_about_costs_by_the_areas_that_it_tells(area):
+    pool = (Member("iad1", "", ("b1",)),)
+    queries = QueryRig(pool, clients=ClientRates(0.01, 1.0))
+    queries.ask(area, form="about")
+    give(queries, 0, *[f"b1/r{n}" for n in range(10 * AREAS_A_TOKEN)])
+    assert queries.answers[-1].status == "complete"
+    queries.ask(area, form="about")
+    assert queries.answers[-1].reason == "over_rate"
+
+
+def test_an_about_of_another_iad_costs_by_the_areas_that_it_tells():
+    master = rig(rates=ClientRates(0.1, 1.0))
+    areas = [f"b1/f4/r{n}" for n in range(10 * AREAS_A_TOKEN)]
+    master.join("n1", areas=tuple(areas))
+    assert len(ask(master, ("b1",), client=None).results) == len(areas)
+    assert ask(master, ("b1",), client=None).reason == "over_rate"
 
 
 def test_a_service_tells_its_areas_in_few_words():

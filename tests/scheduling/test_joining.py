@@ -3,30 +3,21 @@
 import math
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from agent.scheduling.events import (
     ANYONE,
-    NodeJoined,
     NodeLeft,
     QueryArrived,
-    SendTaskResult,
     ServiceChanged,
     ServiceRemoved,
-    SubtaskReturned,
     TaskArrived,
-    TaskCancelled,
     TaskReturned,
     TaskUndeliverable,
     Tick,
 )
 from agent.scheduling.queries.scheduler import AGAIN_S
-from agent.scheduling.tasks.deadlines import DeadlineEstimator
 from agent.scheduling.tasks.joining import JOINING_S, SHARE
 from agent.scheduling.tasks.planner import TaskPlanner
-from agent.scheduling.tasks.scheduler import TaskScheduler
 from agent.scheduling.watches.events import (
     AskRound,
     RoundAnswered,
@@ -36,13 +27,10 @@ from agent.scheduling.watches.events import (
 )
 from agent.scheduling.watches.scheduler import WatchScheduler
 from agent.wire import messages as m
-from agent.wire import node_messages as nm
-from agent.wire.areas import covers
 from agent.wire.market import Member, Service, Terms
 from agent.wire.principals import Sender
 from agent.wire.watches import Watch
-from tests.examples import examples
-from tests.scheduling.oracle import found, hello, sent_to, task
+from tests.scheduling.oracle import found
 from tests.scheduling.rigs import QueryRig, TaskRig
 from tests.scheduling.watch_rig import read_stub
 
@@ -151,6 +139,9 @@ def test_a_node_that_is_expected_needs_more_time_and_the_others_answer(asked, an
     assert "still joining" in result.missing[0].message
 
 
+BEFORE = {"n1": ("b1/f4/r1",), "n2": ("b1/f4/r2",)}
+
+
 def test_what_nobody_came_for_is_told_by_the_areas_that_are_expected():
     rig = TaskRig(started_s=0.0, known=BEFORE)
     rig.ask(1, ("b1", "b2"), now=0.2, timeout_ms=2_000.0)
@@ -185,9 +176,6 @@ def test_a_node_that_is_known_to_be_down_is_not_waited_for():
     rig.do(NodeLeft("link-n1", "boot-n1"), 0.2)
     rig.ask(1, ("b1",), now=0.3)
     assert [g.reason for g in rig.results[0].missing] == ["node_down"]
-
-
-BEFORE = {"n1": ("b1/f4/r1",), "n2": ("b1/f4/r2",)}
 
 
 def test_nodes_that_were_here_before_a_restart_are_waited_for():
@@ -396,109 +384,3 @@ def test_nothing_is_tried_again_for_a_query_that_has_ended():
     sent = len(rig.tasks)
     rig.do(Tick(), 0.8)
     assert len(rig.tasks) == sent
-
-
-AREAS = [f"b1/f{floor}/r{room}" for floor in (1, 2) for room in (1, 2)]
-
-
-class JoiningMachine(RuleBasedStateMachine):
-    """Tasks, nodes, cancellations and time in any order; a pod answers when it is told to."""
-
-    @initialize(announced=st.sets(st.sampled_from(AREAS)))
-    def start(self, announced):
-        self.now, self.started = 100.0, 100.0
-        self.announced = announced
-        pool = (Member("iad1", "tcp://127.0.0.1:5700", tuple(sorted(announced))),)
-        self.scheduler = TaskScheduler(
-            "iad1", DeadlineEstimator(), pool=pool, started_s=100.0, heartbeat_s=3_600.0
-        )
-        self.areas: dict[str, str] = {}
-        self.tasks: dict[str, m.Task] = {}
-        self.came: dict[str, float] = {}
-        self.results: dict[str, m.TaskResult] = {}
-        self.ended: dict[str, float] = {}
-        self.subtasks: list[tuple[str, nm.Subtask]] = []
-
-    def do(self, event):
-        instructions = self.scheduler.handle(event, self.now)
-        self.scheduler.check_invariants()
-        self.subtasks += sent_to(instructions, nm.Subtask)
-        for instruction in instructions:
-            if isinstance(instruction, SendTaskResult):
-                assert instruction.result.id not in self.ended, "answered twice, or cancelled"
-                self.results[instruction.result.id] = instruction.result
-                self.ended[instruction.result.id] = self.now
-
-    @rule(
-        asked=st.sets(st.sampled_from([*AREAS, "b1", "b1/f1", "b2"]), min_size=1),
-        timeout_ms=st.sampled_from([100.0, 2_000.0, 60_000.0]),
-    )
-    def a_task_comes(self, asked, timeout_ms):
-        new = task(len(self.tasks) + 1, tuple(sorted(asked)), timeout_ms=timeout_ms)
-        self.tasks[new.id], self.came[new.id] = new, self.now
-        self.do(TaskArrived("client", new))
-
-    @rule(area=st.sampled_from(AREAS))
-    def a_node_joins(self, area):
-        name = f"n{AREAS.index(area)}"
-        if name not in self.areas:
-            self.areas[name] = area
-            self.do(NodeJoined(f"link-{name}", hello(name, f"boot-{name}", areas=(area,))))
-
-    @rule(data=st.data())
-    def a_pod_answers(self, data):
-        if self.subtasks:
-            at = data.draw(st.integers(0, len(self.subtasks) - 1))
-            peer, subtask = self.subtasks.pop(at)
-            self.do(SubtaskReturned(peer, found(subtask.id)))
-
-    @rule(data=st.data())
-    def a_task_is_cancelled(self, data):
-        waiting = sorted(self.tasks.keys() - self.ended.keys())
-        if waiting:
-            name = data.draw(st.sampled_from(waiting))
-            self.ended[name] = self.now
-            self.do(TaskCancelled("client", name))
-
-    @rule(seconds=st.sampled_from([0.01, 0.5, 3.0, 20.0]))
-    def time_passes(self, seconds):
-        target = self.now + seconds
-        while (due := self.scheduler.next_tick) is not None and due <= target:
-            self.now = max(self.now, due)
-            self.do(Tick())
-        self.now = target
-
-    @invariant()
-    def nobody_waits_without_reason(self):
-        if not hasattr(self, "scheduler"):
-            return
-        there = set(self.areas.values())
-        for name in self.tasks.keys() - self.ended.keys():
-            asked = self.tasks[name]
-            assert self.now <= self.came[name] + asked.timeout_ms / 1e3
-            dispatched = any(s.window.last_s == int(name[1:]) for _, s in self.subtasks)
-            wanted = {*asked.areas} | {
-                a for a in self.announced if any(covers(w, a) for w in asked.areas)
-            }
-            lacking = [w for w in wanted if not any(covers(w, a) for a in there)]
-            # What is not with the nodes, running or queued, waits for some that may come.
-            if not dispatched and not any(s.queued for s in self.scheduler.node_statuses()):
-                since = self.started if there else self.came[name]
-                assert lacking
-                assert self.now < since + JOINING_S
-
-    def teardown(self):
-        if not hasattr(self, "scheduler"):
-            return
-        self.time_passes(20.0)
-        self.time_passes(20.0)
-        self.time_passes(20.0)
-        assert self.tasks.keys() == self.ended.keys()
-        for name, result in self.results.items():
-            told = {r.area for r in result.results} | {g.area for g in result.missing}
-            assert all(any(covers(w, a) for w in self.tasks[name].areas) for a in told)
-            assert told
-
-
-TestJoining = JoiningMachine.TestCase
-TestJoining.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)

@@ -2,7 +2,6 @@
 
 import math
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -15,7 +14,6 @@ from hypothesis.stateful import (
 )
 
 from _core.queue.policy import DEMOTED, DEMOTING, POLICIES, policy_key
-from agent.runtime.state_machine import InvalidTransition
 from agent.scheduling.events import (
     NodeAlive,
     NodeJoined,
@@ -35,10 +33,8 @@ from agent.scheduling.events import (
     Tick,
     WriteRecord,
 )
-from agent.scheduling.shared_budget import Holding, SharedBudget
 from agent.scheduling.tasks.contracts import GRACE_S
 from agent.scheduling.tasks.deadlines import DeadlineEstimator
-from agent.scheduling.tasks.entry import TaskEntry
 from agent.scheduling.tasks.node_claims import QUIET_S
 from agent.scheduling.tasks.node_membership import MOVE_S, MOVED
 from agent.scheduling.tasks.scheduler import TaskScheduler
@@ -49,27 +45,9 @@ from agent.wire.market import Member, Service
 from agent.wire.records import SubtaskRecord, TaskRecord
 from tests.examples import examples
 from tests.scheduling.oracle import NODES, found, hello, task
+from tests.scheduling.rigs import ModelNode
 
 OUTCOMES = ("ok", "no_data", "error")
-
-
-class ModelNode:
-    """A node as the outside world has it: a process, a link, and pods that run subtasks."""
-
-    def __init__(self):
-        self.incarnation = 0
-        self.card = 0
-        self.moved_s = -math.inf
-        self.link = None
-        self.pods = 1
-        self.heard_s = 0.0
-        self.running: dict[int, nm.Subtask] = {}
-        self.strangers: set[int] = set()
-        self.areas: tuple[str, ...] | None = None
-        # What the master told it over this link.
-        self.told: int | None = None
-        # It said a number of its own: it is not asked again.
-        self.stubborn = False
 
 
 class TaskSchedulerMachine(RuleBasedStateMachine):
@@ -495,12 +473,3 @@ TestTaskScheduler = TaskSchedulerMachine.TestCase
 TestTaskScheduler.settings = settings(
     max_examples=examples(300), stateful_step_count=60, deadline=None
 )
-
-
-def test_an_arrow_that_the_table_lacks_raises_with_the_item():
-    entry = TaskEntry(
-        task(1), "client", "iad2", "edfq", 0.0, *(2 * [Holding(SharedBudget(), "client")])
-    )
-    entry.become("open")
-    with pytest.raises(InvalidTransition, match="open → open is not allowed for <task t1 open"):
-        entry.become("open")

@@ -422,6 +422,10 @@ class QueryScheduler:
         entry.become(answer.status)
         if entry.query.form == "about":
             pools = about.permitted(self._pools, entry.sender)
+            # An area that was asked may have thousands below it.
+            counted = about.cost(entry.query.areas, about.meant(entry.query.service, pools))
+            if (more := cost_of(len(answer.results)) - counted) > 0:
+                self._clients.charge(entry.sender, now, more)
             return [SendAnswer(entry.client, about.told(answer, pools, entry.sender))]
         if entry.shares:
             self._classes.ended(entry.query, missed=_came_late(entry, answer, now))

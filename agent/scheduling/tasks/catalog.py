@@ -99,6 +99,8 @@ class Catalog:
             return refused
         areas, outside = self._areas(task.areas, contract)
         results = [_told(each, now) for each in self._known(areas, contract.capability)]
+        if event.client is None and (more := cost_of(len(results)) - cost) > 0:
+            self._rates.charge(sender, now, more)
         unmatched = [] if everywhere else self._nodes.covering(areas).unmatched
         missing = without_node([*unmatched, *outside], contract.told)
         if may_join:

@@ -205,13 +205,14 @@ class Accounts(Usage):
         case = self.case
         index, begins = case.memberships_of(clients)
         topics, rate, hears = case.topic[index], case.rate[index], case.hears[index]
-        onward, inward, absent, alone = self._tables(topics)
-        cost = _sums(rate[:, None] * onward + hears[:, None] * inward, begins)
-        stored = ((rate > 0) * case.spool[topics])[:, None]
-        bytes_ = _sums(stored * absent, begins)
+        rows, onward, inward, count = self._tables(topics)
+        cost = _weighted(rate, onward, rows, begins) + _weighted(hears, inward, rows, begins)
+        stored = (rate > 0) * case.spool[topics]
+        bytes_ = _weighted(stored, (count == 0).astype(np.float64), rows, begins)
         # Nobody hears its own message: the tables have it where a client is there already.
         home = self.home[clients]
-        there = np.repeat(home != NOWHERE, np.diff(begins))
+        homes = np.repeat(home, np.diff(begins))
+        there = homes != NOWHERE
         deliveries = _sums(rate * (self._heard[topics] - there * hears), begins)
         received = _sums(hears * (self._sent[topics] - there * rate), begins)
         cost += (deliveries + received)[:, None] * case.delay[clients]
@@ -227,7 +228,7 @@ class Accounts(Usage):
             at = home[placed]
             own = _sums(rate * hears, begins)[placed]
             cost[placed] -= own[:, None] * (case.between[at] + self._onward[at])
-            freed = _sums(stored * alone, begins)[placed, at]
+            freed = _sums(stored * (there & (count[rows, homes] == 1)), begins)[placed]
             bytes_[placed] -= freed[:, None]
             bytes_[placed, at] = 0.0
             alone_there = (self.residents[at] == 1) * resident[placed, 0]
@@ -252,15 +253,14 @@ class Accounts(Usage):
             or (self.load + load.max(initial=0.0) > case.compute).any()
         )
 
-    def _tables(self, topics: Ints) -> tuple[Floats, Floats, Floats, Floats]:
-        """By topic and server: the delay onward of what a publisher there says, and inward of what
-        a subscriber there hears; whether the topic is not there, and has one publisher."""
+    def _tables(self, topics: Ints) -> tuple[Ints, Floats, Floats, Ints]:
+        """The rows of these topics in tables by topic and server: the delay onward of what a
+        publisher there says, inward of what a subscriber there hears, and the publishers there."""
         if 2 * len(topics) > self.case.topics:  # Once a topic, not once a membership.
-            onward, inward, absent, alone = self._tables_of(np.arange(self.case.topics))
-            return onward[topics], inward[topics], absent[topics], alone[topics]
-        return self._tables_of(topics)
+            return topics, *self._tables_of(np.arange(self.case.topics))
+        return np.arange(len(topics)), *self._tables_of(topics)
 
-    def _tables_of(self, topics: Ints) -> tuple[Floats, Floats, Floats, Floats]:
+    def _tables_of(self, topics: Ints) -> tuple[Floats, Floats, Ints]:
         rate, count = self.rate[topics], self.count[topics]
         onward, inward = self.ears[topics] @ self._onward, rate @ self.case.between
         share = self.sharing.outlook(self, topics)
@@ -271,17 +271,24 @@ class Accounts(Usage):
             local = self.share[topics] * rate
             inward = local @ self.case.between
             inward += self.detour * (rate - local).sum(axis=1)[:, None]
-        return onward, inward, (count == 0).astype(np.float64), (count == 1).astype(np.float64)
+        return onward, inward, count
 
 
 def _sums(values: Floats, begins: Ints) -> Floats:
-    """Sums over rows begins[i] to begins[i + 1]."""
-    if len(begins) == 2:  # one client: a seventh of a greedy plan's time was spent below
-        return np.asarray(values.sum(axis=0, keepdims=True))
-    padded = np.concatenate((values, np.zeros((1, *values.shape[1:]))))
-    found = np.add.reduceat(padded, begins[:-1], axis=0)
+    """Sums of the values begins[i] to begins[i + 1]."""
+    found = np.add.reduceat(np.append(values, 0.0), begins[:-1])
     found[begins[1:] == begins[:-1]] = 0.0
     return np.asarray(found)
+
+
+def _weighted(weights: Floats, table: Floats, rows: Ints, begins: Ints) -> Floats:
+    """For each i the sum of the table's `rows` begins[i] to begins[i + 1], by their weights."""
+    if len(begins) == 2:  # One client: most of a greedy plan's calls.
+        return np.asarray(weights @ table[rows])[None, :]
+    from scipy.sparse import csr_array  # for many clients only: it takes a while to import
+
+    each = csr_array((weights, rows, begins), shape=(len(begins) - 1, len(table)))
+    return np.asarray(each @ table)
 
 
 class Sharing(Protocol):

@@ -146,3 +146,8 @@ def readings(groups: dict[tuple[str, int], dict[str, Any]]) -> Iterator[Reading]
                     for each in row["channels"]
                 ),
             )
+
+
+def numbers(lake: Lake) -> list[int]:
+    """Which of `sample`s arrived."""
+    return sorted(each.time_ms // 1000 - 1_700_000_000 for each in readings(landed(lake)))

@@ -1,0 +1,182 @@
+"""Views of the console in a real browser: on a phone and on a desk, light and dark, by keyboard."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.gateway import console_browser
+from tests.gateway.console_browser import SEEN, VIEWS, find_no_fault
+
+pytestmark = console_browser.needs_chromium
+gateway = console_browser.gateway
+served = console_browser.served
+tab = console_browser.tab
+
+
+WAYS = [(1280, False), (390, False), (1280, True), (390, True)]
+FOCUSED = "document.activeElement.textContent.trim()"
+
+
+def test_the_rooms_come_and_nothing_from_elsewhere(tab, served):
+    tab.open(served.url, 390)
+    tab.wait_for(SEEN.format(json.dumps(VIEWS["rooms"])))
+    assert "of 32 rooms need a look" in tab.evaluate("document.querySelector('.lead').innerText")
+    find_no_fault(tab, served, 390)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize(("width", "dark"), WAYS)
+def test_every_view_fits_and_can_be_read_by_everybody(tab, served, width, dark, view):
+    tab.open(f"{served.url}#/{view}", width, dark=dark)
+    tab.wait_for(SEEN.format(json.dumps(VIEWS[view])))
+    find_no_fault(tab, served, width)
+
+
+@pytest.mark.long
+def test_the_way_to_a_room_by_keyboard_alone(tab, served):
+    tab.open(served.url, 1280)
+    tab.wait_for(SEEN.format(json.dumps(VIEWS["rooms"])))
+    tab.press("Tab")
+    tab.wait_for(f"{FOCUSED} == 'To the content'")
+    tab.press("Enter", "\r")
+    tab.press("Tab")
+    tab.type("4.13")
+    tab.wait_for("document.querySelectorAll('.place').length == 1")
+    for _ in range(30):
+        tab.press("Tab")
+        if "4.13" in tab.evaluate(FOCUSED):
+            break
+    tab.press("Enter", "\r")
+    tab.wait_for("document.title == 'Meeting 4.13 · Sanderling'")
+    tab.wait_for("document.activeElement.tagName == 'H1'")
+
+
+# What can be used in a view; the focus is shown, and each was there.
+USABLE = """
+[...document.querySelectorAll('main :is(a[href], button, input, select, summary, [tabindex="0"])')]
+  .filter(e => !e.disabled && e.checkVisibility())
+"""
+VISIT = """
+(e => {
+  if (!e.closest('main')) return '';
+  e.dataset.visited = 1;
+  const style = getComputedStyle(e);
+  return style.outlineStyle == 'none' && style.boxShadow == 'none' ? e.outerHTML : '';
+})(document.activeElement)
+"""
+BY_KEYS = {
+    "Alerts": "alerts",
+    "Deadlines": "deadlines",
+    "Fleet": "fleet",
+    "Placement": "placement",
+    "What if": "what-if",
+    "Outputs": "outputs",
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", BY_KEYS)
+def test_a_view_is_opened_and_used_by_keyboard_alone(tab, served, name):
+    tab.open(served.url, 1280)
+    tab.wait_for(SEEN.format(json.dumps(VIEWS["rooms"])))
+    for _ in range(12):
+        tab.press("Tab")
+        if tab.evaluate(FOCUSED).startswith(name):
+            break
+    tab.press("Enter", "\r")
+    tab.wait_for(SEEN.format(json.dumps(VIEWS[BY_KEYS[name]])))
+    tab.wait_for(f"document.activeElement.tagName == 'H1' && {FOCUSED} == {json.dumps(name)}")
+    left = f"{USABLE}.filter(e => !e.dataset.visited).map(e => e.outerHTML.slice(0, 120))"
+    for _ in range(6):  # what comes while a round goes on is in the next
+        for _ in range(tab.evaluate(f"{USABLE}.length")):
+            tab.press("Tab")
+            assert tab.evaluate(VISIT) == "", "its focus cannot be seen"
+        if not tab.evaluate(left):
+            break
+    assert tab.evaluate(left) == []
+
+
+@pytest.mark.long
+def test_another_load_is_tried_by_keyboard(tab, served):
+    tab.open(f"{served.url}#/what-if", 1280)
+    tab.wait_for(SEEN.format(json.dumps(VIEWS["what-if"])))
+    said = "document.querySelector('main').innerText.match(/Questions a second: ([\\d.]+)/)[1]"
+    before = float(tab.evaluate(said))
+    tab.evaluate("document.querySelector('input[type=range]').focus()")
+    tab.press("ArrowUp")
+    tab.wait_for(f"{said} > {before}")
+    tab.press("ArrowDown")
+    tab.wait_for(f"{said} == {before}")
+
+
+@pytest.mark.long
+def test_arrows_go_from_room_to_room(tab, served):
+    tab.open(served.url, 1280)
+    tab.evaluate("sessionStorage.clear()")
+    tab.open(served.url, 1280)
+    tab.wait_for(SEEN.format(json.dumps(VIEWS["rooms"])))
+    tab.evaluate("document.querySelector('.rooms .place').focus()")
+    first = tab.evaluate(FOCUSED)
+    tab.press("ArrowDown")
+    tab.wait_for(f"{FOCUSED} != {json.dumps(first)}")
+    tab.press("ArrowUp")
+    tab.wait_for(f"{FOCUSED} == {json.dumps(first)}")
+
+
+@pytest.mark.long
+def test_a_question_asked_by_keyboard_is_answered_in_words(tab, served):
+    tab.open(f"{served.url}#/ask", 1280)
+    tab.wait_for(SEEN.format("'#areas'"))
+    tab.evaluate("document.querySelector('#areas').focus()")
+    tab.wait_for("document.querySelectorAll('[role=option]').length > 3")
+    tab.type("b1/f5")
+    tab.wait_for("document.querySelector('[role=option]').innerText.startsWith('b1/f5')")
+    tab.press("ArrowDown")
+    tab.press("Enter", "\r")
+    assert "b1/f5" in tab.evaluate("document.querySelector('.token').innerText")
+    tab.evaluate("document.querySelector('form.ask').requestSubmit()")
+    tab.wait_for("document.activeElement.id == 'result'")
+    assert tab.evaluate(FOCUSED).startswith("Partial: 7 of 8 areas answered in")
+    assert "its sensor node is down" in tab.evaluate("document.querySelector('.result').innerText")
+
+
+@pytest.mark.long
+def test_services_are_offered_with_what_they_promise(tab, gateway):
+    tab.open(f"{gateway.url}#/ask", 1280)
+    tab.wait_for("document.querySelectorAll('#services option').length == 2")
+    offered = "[...document.querySelectorAll('#services option')].map(o => [o.value, o.label])"
+    assert tab.evaluate(offered) == [
+        ["humidity", "humidity"],
+        ["temperature", "temperature, p99 ≤ 500 ms"],
+    ]
+    # There is none of the usual name.
+    tab.wait_for("document.querySelector('[list=services]').value == 'humidity'")
+    assert "/api/v1/deadlines" not in gateway.requests
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("latency", "starts", "tells"),
+    [
+        (500, "Kept: all 8 areas answered in 2", "Nothing came late"),
+        (210, "Complete, but late: all 8 areas answered", "of its budget of 210 ms"),
+        (20, "Refused. No node can be that fast", "idle nodes take 212 ms"),
+    ],
+)
+def test_each_end_of_a_question_has_its_words(tab, served, latency, starts, tells):
+    tab.open(f"{served.url}#/ask?area=b1/f4", 1280)
+    tab.wait_for(SEEN.format("'.token'"))
+    tab.evaluate(
+        "(field => { field.value = " + json.dumps(str(latency)) + ";"
+        "field.dispatchEvent(new Event('input')); })"
+        "(document.querySelector('.objective input'))"
+    )
+    tab.evaluate("document.querySelector('form.ask').requestSubmit()")
+    tab.wait_for("document.activeElement.id == 'result'")
+    assert tab.evaluate(FOCUSED).startswith(starts)
+    assert tells in tab.evaluate("document.querySelector('.result').innerText")
+    if not starts.startswith("Refused"):  # a browser complains of every status from 400 on
+        find_no_fault(tab, served, 1280)

@@ -1,0 +1,88 @@
+"""What the console's modules say, in a real browser without a page."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.gateway import console_browser
+
+pytestmark = console_browser.needs_chromium
+served = console_browser.served
+tab = console_browser.tab
+
+
+def in_module(tab, served, module, expression):
+    if not tab.evaluate("location.href").startswith(served.url):
+        tab.open(served.url, 1280)
+    return tab.evaluate(f"import('/static/{module}').then(m => {expression})")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("ms", "said"),
+    [
+        (340, "340 ms"),
+        (12_000, "12 s"),
+        (95_000, "1 min 35 s"),
+        (7_800_000, "2 h 10 min"),
+        (273_600_000, "3 d 4 h"),
+    ],
+)
+def test_durations_are_said_in_two_units(tab, served, ms, said):
+    assert in_module(tab, served, "words.js", f"m.duration({ms})") == said
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("reason", "said"), [("plan", "asked"), ("drift", "drift")])
+def test_a_move_by_hand_is_asked_for(tab, served, reason, said):
+    assert in_module(tab, served, "views/placement.js", f"m.why('{reason}')") == said
+
+
+@pytest.mark.long
+def test_a_message_of_a_topic_does_not_read_like_an_alert(tab, served):
+    told = "{kind: 'input', topic: 'x', iad: 'iad1', trigger: 'fire', area: 'b1/r1', value: 9}"
+    said = in_module(tab, served, "words.js", f"m.told({told})")
+    assert said == "message of topic x from iad1 in b1/r1"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("state", "value", "quality", "is_"),
+    [
+        ("live", 22, "good", "well"),
+        ("live", 27, "good", "out"),
+        ("live", 26.04, "good", "well"),
+        ("live", None, "bad", "bad"),
+        ("stale", 27, "good", "stale"),
+        ("missing", 27, "good", "missing"),
+        ("live", 22, "suspect", "suspect"),
+    ],
+)
+def test_a_room_is_judged_by_its_worst(tab, served, state, value, quality, is_):
+    reading = {"value": value, "quality": quality}
+    room = json.dumps({"state": state, "channels": {"temperature": reading}})
+    said = in_module(tab, served, "comfort.js", f"m.judge({room}, m.DEFAULTS)")
+    assert said["state"] == is_
+
+
+@pytest.mark.long
+def test_a_log_that_began_anew_is_followed_from_its_beginning(tab, served):
+    told = """(state => {
+        m.apply(state, 'alert', {position: 90}); m.apply(state, 'alert', {position: 90});
+        m.apply(state, 'snapshot', {time_ms: 1, rooms: [], source: {state: 'up'}, position: 2});
+        m.apply(state, 'alert', {position: 3});
+        return [state.alerts.map(a => a.position), state.position];
+    })(m.empty())"""
+    assert in_module(tab, served, "feed.js", told) == [[3, 90], 3]
+
+
+@pytest.mark.long
+def test_messages_of_topics_are_no_alerts(tab, served):
+    told = """(state => [
+        m.apply(state, 'alert', {position: 1, attributes: {topic: 'comfort', kind: 'output'}}),
+        m.apply(state, 'alert', {position: 2, attributes: {trigger: 'hot', kind: 'raised'}}),
+        state.alerts.map(a => a.position), state.position
+    ])(m.empty())"""
+    assert in_module(tab, served, "feed.js", told) == [False, True, [2], 2]

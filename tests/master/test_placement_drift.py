@@ -1,0 +1,138 @@
+"""Drift of units between masters, and the grants that it asks for."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from msgspec.structs import replace
+
+from agent.placement.world import PlacementError, Unit
+from agent.wire.placement import AskGrant, PinUnit, ShowPlacement
+from agent.wire.topics import Topic, TopicStatus
+from tests.master import placement_rig
+from tests.master.placement_rig import COMFORT, World, closed
+
+world = placement_rig.world
+
+
+def test_drift_moves_a_unit_only_where_it_is_switched_on(tmp_path):
+    for drift in (False, True):
+        folder = tmp_path / str(drift)
+        folder.mkdir()
+        world = World(folder, drift=drift)
+        world[1].create("comfort")
+        world[2].heard["comfort"] = 1
+        world.run(10.0)
+        world[1].arrivals["comfort"] = Counter({"iad2": 0})
+        for _ in range(30):
+            world[1].arrivals["comfort"]["iad2"] += 50
+            world.run(5.0)
+        assert world[1].begun()[:1] == ([("comfort", "iad2", "drift")] if drift else [])
+        for site in world.sites.values():
+            site.state.close()
+
+
+def drifting(tmp_path):
+    """iad1 has a topic that is heard at iad2, and drifts."""
+    world = World(tmp_path, drift=True)
+    world[2].heard["comfort"] = 1
+    topic = Topic("comfort", areas=("iad2/a",), every_s=0.1, processor="p")
+    world[1].kept["comfort"] = TopicStatus(topic, "ready")
+    return world
+
+
+def test_drift_waits_for_the_grant_of_its_target_and_pins_do_not(tmp_path):
+    world = drifting(tmp_path)
+    world[2].unknown = (AskGrant,)  # as a master of an earlier version
+    world.run(60.0)
+    assert world[1].begun() == []
+    assert world[1].ask(PinUnit("p", COMFORT, "iad2")).ok
+    world.run(1.0)
+    assert world[1].begun() == [("comfort", "iad2", "pin")]
+    closed(world)
+
+
+def test_a_master_that_has_granted_a_move_takes_no_other_until_it_is_over(tmp_path):
+    world = drifting(tmp_path)
+    world.run(20.0)
+    assert world[1].begun() == [("comfort", "iad2", "drift")]
+    assert world[2].plane.admits(Unit("processor", "x"), "iad3") == "iad2 is part of another move"
+    world.run(200.0)  # It is told again and again that the move goes on.
+    assert world[2].plane.admits(Unit("processor", "x"), "iad3") == "iad2 is part of another move"
+    world[1].finish("it does not load")
+    assert world[2].plane.admits(Unit("processor", "x"), "iad3") == ""
+    closed(world)
+
+
+def test_the_cost_of_the_view_is_kept_and_what_a_move_gained(tmp_path):
+    world = drifting(tmp_path)
+    world.run(20.0)
+    report = world[1].ask(ShowPlacement("s"))
+    before = report.costs[-1]
+    assert before.cost == pytest.approx(10.0 * 2 * 0.010, rel=1e-3)
+    (move,) = report.moves
+    assert move.gain == pytest.approx(before.cost, rel=1e-3)
+    world[1].finish()
+    world.run(10.0)
+    report = world[1].ask(ShowPlacement("s"))
+    assert report.costs[-1].cost == pytest.approx(0.0, abs=1e-3)
+    world.run(4_000.0)
+    assert len(world[1].ask(ShowPlacement("s")).costs) == 120
+    closed(world)
+
+
+def test_a_partners_questions_take_a_twentieth_of_a_masters_time(world):
+    asks = [AskGrant("iad2", 1, number, COMFORT, "iad1", "ask") for number in range(1, 103)]
+    site = world[1]
+    site.look_s, begun, looks = 0.15, world.now, site.looks
+    for ask in asks[:100]:
+        world.deliver("iad2", "iad1", ask)
+    # The burst, and what was begun before it was used up.
+    assert world.now - begun <= 0.3 + 2 * 0.15 + 0.01
+    assert site.looks - looks <= 4
+    # Another's questions are not charged for it.
+    before = site.looks
+    world.deliver("iad3", "iad1", replace(asks[0], iad="iad3"))
+    assert site.looks > before
+    site.look_s, before = 0.0, site.looks
+    world.deliver("iad2", "iad1", asks[100])
+    assert site.looks == before
+    *_, (_, _, target, told) = world.wire
+    assert (target, told.granted) == ("iad2", False)
+    assert told.message == "it has answered too much of late"
+    world.run(20.0)
+    before = site.looks
+    world.deliver("iad2", "iad1", asks[101])
+    assert site.looks > before
+
+
+def test_a_grant_ends_by_itself_when_its_holder_is_gone(tmp_path):
+    world = drifting(tmp_path)
+    world.run(20.0)
+    assert world[1].begun() == [("comfort", "iad2", "drift")]
+    world[1].up = False
+    world.run(50.0)
+    assert world[2].plane.admits(Unit("processor", "x"), "iad3") == "iad2 is part of another move"
+    world.run(15.0)
+    assert world[2].plane.admits(Unit("processor", "x"), "iad3") == ""
+    closed(world)
+
+
+def test_what_contradicts_itself_is_said_once_and_ends_no_master(world, monkeypatch):
+    site = world[1]
+    site.create("comfort")
+    world.run(1.0)
+    assert site.ask(PinUnit("p", COMFORT, "iad2")).ok
+    site.moves.clear()
+
+    def contradicted(*_):
+        raise PlacementError("client node/n1 cannot reach iad2")
+
+    monkeypatch.setattr(site.plane, "view", contradicted)
+    unit = Unit("processor", "comfort")
+    assert site.plane.admits(unit, "iad2") == "client node/n1 cannot reach iad2"
+    world.run(60.0)
+    assert site.create("notes") == ""
+    line = "placement: no unit moves: client node/n1 cannot reach iad2\n"
+    assert [each for each in site.said if "node/n1" in each] == [line]
