@@ -84,7 +84,7 @@ class Inbox(StateMachine):
         self.kept: list[Item] = []
         self.positions: list[int] = []
         self.bytes = 0
-        # Only once it is full, until it is empty.
+        # Only once it is nearly full, until it is empty.
         self._shares: Shares | None = None
         # The last positions that are remembered, by the number of their item.
         self._known: dict[int, Item] = {}
@@ -148,17 +148,24 @@ class Inbox(StateMachine):
 
     def overflow(self, most: int, most_bytes: int) -> list[Item]:
         """Drop items that exceed the capacity, each the oldest of the publisher that has most of
-        it. Returns the dropped. O(log publishers) for each, but O(kept) for the first."""
+        it. Returns the dropped. O(log publishers) for each. O(kept) once before it is full: inboxes
+        that get the same are full at the same time, and would all be counted in that turn."""
+        if len(self.kept) > most - self.number % (most // 2 + 1):
+            self._count()
         dropped: list[Item] = []
         while (many := len(self.kept) > most) or (self.bytes > most_bytes and len(self.kept) > 1):
-            if self._shares is None:
-                self._shares = Shares()
-                for position, item in zip(self.positions, self.kept, strict=True):
-                    assert item.content is not None
-                    self._shares.add(item.content, item.bytes, position)
+            self._count()
+            assert self._shares is not None
             at = bisect_left(self.positions, self._shares.oldest_of_largest(in_bytes=not many))
             dropped += self._take_out(at, at + 1)
         return dropped
+
+    def _count(self) -> None:
+        if self._shares is None:
+            self._shares = Shares()
+            for position, item in zip(self.positions, self.kept, strict=True):
+                assert item.content is not None
+                self._shares.add(item.content, item.bytes, position)
 
     def acknowledge(self, position: int) -> list[Item]:
         """The client has all up to `position`. Returns the items that need not be kept for it any

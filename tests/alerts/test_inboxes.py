@@ -2,6 +2,7 @@
 
 import pytest
 
+from agent.alerts import inbox
 from agent.alerts.inbox import FORGOTTEN_AT_ONCE
 from agent.alerts.inbox_events import (
     AcknowledgeArrived,
@@ -23,6 +24,7 @@ from agent.alerts.inbox_events import (
     UnsubscribeArrived,
 )
 from agent.alerts.inboxes import Inboxes
+from agent.alerts.shares import Shares
 from agent.alerts.spool import MAX_SPOOLED as SPOOLED
 from agent.wire.predicates import Predicate
 from agent.wire.push import (
@@ -487,3 +489,25 @@ def test_ending_what_is_not_there_is_no_error(durable):
     assert len(rig.inboxes) == 0
     assert sent(rig.subscribe(durable=durable)) == [Subscribed("s", "open", 0, LEASE_MS)]
     assert sent(rig.come(10, names=("2",))) == [(1, 10)]
+
+
+def test_inboxes_that_are_full_at_the_same_time_are_not_counted_in_one_turn(monkeypatch):
+    counted = []
+
+    def count():
+        counted.append(True)
+        return Shares()
+
+    monkeypatch.setattr(inbox, "Shares", count)
+    rig = Rig(most=100)
+    names = tuple(map(str, range(1, 101)))
+    for name in names:
+        rig.subscribe(name, durable=True)
+    each_turn = []
+    for sequence in range(1, 103):
+        before = len(counted)
+        rig.come(sequence, names=names)
+        each_turn.append(len(counted) - before)
+    assert sum(each_turn) == 100
+    assert max(each_turn) == 2
+    assert rig.inboxes.counters["notifications_dropped"] == 200
