@@ -113,7 +113,7 @@ class Client(Connection[ClientReply]):
         `buckets`, their maximum number, or `bucket_s`, the length of one. If the connection is cut,
         for instance by a restart of the master, the query is sent once more, of several masters to
         the next that is there. Raises ValueError for what is no area, `NoReplyError` if the master
-        stays silent; every other failure is an `Answer`.
+        stays silent, `WireError` if what replies is no master; every other failure is an `Answer`.
         """
         if window is None:
             window = Window(last_s=last_s)

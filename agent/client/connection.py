@@ -151,14 +151,17 @@ class Connection(Generic[T]):
         with suppress(ConfigError):  # the keys before stay in use
             if self._secrets.refresh() and self._secrets.value[0] != before:
                 # A new socket, as libzmq might still send a message over the old connection.
-                self.socket.close(0)
-                self._cuts.close(0)
-                self.socket, self._cuts, self._keyed = self._open()
+                self._open_anew()
+
+    def _open_anew(self) -> None:
+        self.socket.close(0)
+        self._cuts.close(0)
+        self.socket, self._cuts, self._keyed = self._open()
 
     def receive_message(self, timeout_ms: float, *, until_cut: bool = False) -> T:
         """The next message; NoReplyError after `timeout_ms`. With `until_cut`, ConnectionCutError
         as soon as the connection that carried the last message sent is cut. OtherPeerError if what
-        is there is not the socket that was meant."""
+        is there is not the socket that was meant, WireError if it says what is no message."""
         give_up_s = time.monotonic() + timeout_ms / 1e3
         while not self._await_event(timeout_ms, give_up_s):
             self._forget_cuts()
@@ -167,6 +170,10 @@ class Connection(Generic[T]):
                 raise ConnectionCutError(f"the connection to {self.address} was cut")
         self._in_doubt = False
         frame = self.socket.recv()
+        if self.socket.getsockopt(zmq.RCVMORE):
+            # libzmq ends the process if the connection goes before the last part is read.
+            self._open_anew()
+            frame = b""
         try:
             message, _codec = self._decoder.decode(frame)
         except WireError as error:

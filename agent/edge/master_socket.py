@@ -21,6 +21,7 @@ LINGER_S: Final = 0.5  # for messages queued on a connection that is being repla
 # As plain numbers: an operation on two enums takes as long as to receive a message.
 EVENTS: Final = int(zmq.EVENTS)
 READABLE: Final = int(zmq.POLLIN)
+MORE: Final = int(zmq.RCVMORE)
 
 
 class MasterSocket:
@@ -103,6 +104,11 @@ class MasterSocket:
                 frame = self._socket.recv(zmq.NOBLOCK)
             except zmq.Again:
                 return
+            if self._socket.getsockopt(MORE):
+                # libzmq ends the process if the connection goes before the last part is read.
+                self.close(0.0)
+                self.open()
+                frame = b""
             # The next connection begins with the likeliest pair of keys again.
             self._connections = 0
             try:

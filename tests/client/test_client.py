@@ -12,12 +12,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from agent.client import Client, NoReplyError, Operator
 from agent.client.connection import Connection
-from agent.wire.codec import Decoder, encode
+from agent.wire.codec import Decoder, WireError, encode
 from agent.wire.messages import Answer, Coverage, Query, Slo, Window
 from agent.wire.operator import OperatorError
 from agent.wire.unions import ClientReply, PublicRequest
 from agent.wire.watches import Cancel
 from fleet.testbed.ports import free_address
+from testkit.waiting import PATIENCE_MS
 from tests.examples import examples
 
 
@@ -70,6 +71,22 @@ def test_an_answer_that_comes_while_another_is_waited_for_is_kept(scripted):
         assert [client.receive(0).id for _ in range(2)] == ["b", "a"]
         with pytest.raises(NoReplyError):
             client.receive(0)
+
+
+def test_a_message_of_several_parts_is_no_answer_and_is_not_read_on(context):
+    with context.socket(zmq.ROUTER) as master:
+        address = f"tcp://127.0.0.1:{master.bind_to_random_port('tcp://127.0.0.1')}"
+        with Client(address) as client:
+            client.send(sent("a"))
+            sender, _ = master.recv_multipart()
+            master.send_multipart([sender, answer("a"), answer("b"), answer("c")])
+            with pytest.raises(WireError, match="a message here is one frame"):
+                client.receive(PATIENCE_MS)
+            client.send(sent("b"))
+            again, _ = master.recv_multipart()
+            assert again != sender
+            master.send_multipart([again, answer("b")])
+            assert client.receive(PATIENCE_MS).id == "b"
 
 
 def test_no_query_has_the_id_of_one_that_is_under_way(scripted):

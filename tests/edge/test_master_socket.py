@@ -1,4 +1,4 @@
-"""Which pair of keys a node tries, while either end rotates its key."""
+"""A node's socket: the pair of keys that it tries, and messages of several parts."""
 
 from unittest.mock import Mock
 
@@ -22,8 +22,8 @@ class Heard:
             raise zmq.Again
         return self.frames.pop()
 
-    def getsockopt(self, _option):
-        return int(zmq.POLLIN) * bool(self.frames)
+    def getsockopt(self, option):
+        return option == zmq.EVENTS and int(zmq.POLLIN) * bool(self.frames)
 
 
 def test_a_node_that_heard_its_master_begins_with_the_first_pair_again_else_with_the_next(tmp_path):
@@ -48,3 +48,26 @@ def test_a_node_that_heard_its_master_begins_with_the_first_pair_again_else_with
     connect()
     socket.end()
     assert used == [first, first, last]
+
+
+def test_a_message_of_several_parts_is_one_that_is_malformed_and_is_not_read_on():
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as master:
+        address = f"tcp://127.0.0.1:{master.bind_to_random_port('tcp://127.0.0.1')}"
+        poller = zmq.Poller()
+        socket = MasterSocket(EdgeMaster(address=address), {}, poller, Mock())
+        socket.open()
+        socket.send(b"hello")
+        sender, _ = master.recv_multipart()
+        welcome = encode(HelloWanted())
+        master.send_multipart([sender, welcome, welcome, welcome])
+        assert socket.ready(dict(poller.poll(10_000)))
+        assert list(socket.messages()) == []
+        assert socket.malformed == 1
+        socket.send(b"hello")
+        again, _ = master.recv_multipart()
+        assert again != sender
+        master.send_multipart([again, welcome])
+        assert socket.ready(dict(poller.poll(10_000)))
+        assert list(socket.messages()) == [HelloWanted()]
+        socket.close(0.0)
+        socket.end()

@@ -45,11 +45,12 @@ CLIENT: Final = "client"
 ASKS: Final = f"""
 import sys, time
 from agent.client import Client, NoReplyError
+from agent.wire.codec import WireError
 with Client(sys.argv[1]) as client:
     while True:
         try:
             client.query(["b1"], last_s=5.0, timeout_ms=500.0, service="{SERVICE}")
-        except NoReplyError:
+        except (NoReplyError, WireError):  # An impostor says what it likes.
             pass
         time.sleep(0.2)
 """
