@@ -41,8 +41,8 @@ class Full:
         self.refused += 1
         raise zmq.Again
 
-    def getsockopt(self, _: int) -> int:
-        return zmq.POLLIN if self.frames else 0
+    def getsockopt(self, option: int) -> int:
+        return zmq.POLLIN if option == zmq.EVENTS and self.frames else 0
 
     def recv(self, _: int) -> bytes:
         return self.frames.pop()
