@@ -23,7 +23,7 @@ class LeaderLink:
     def __init__(
         self,
         reactor: Reactor,
-        socket: zmq.Socket[bytes],
+        connect: Callable[[], zmq.Socket[bytes]],
         replica: ReadReplica,
         keep: Callable[[Edit, float], bool],
         counters: Counter[str],
@@ -33,7 +33,7 @@ class LeaderLink:
         self._keep = keep
         self._counters = counters
         decoder: Decoder[DirectoryReply] = Decoder(DirectoryReply, MAX_RESULT_BYTES)
-        self._socket = MessageSocket(reactor, socket, decoder, self._take, self._malformed)
+        self._socket = MessageSocket(reactor, connect, decoder, self._take, self._malformed)
         reactor.add_timer(self)
 
     @property

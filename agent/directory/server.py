@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -79,10 +80,10 @@ class Server:
         self._rules: Leader | ReadReplica
         if mirror.primary:
             self._rules = ReadReplica(directory, mirror.primary, every_s=mirror.every_s, now=now)
-            socket = self._secure_sockets.dealer(
-                mirror.primary, MAX_RESULT_BYTES, mirror.primary_keys
+            connect = partial(
+                self._secure_sockets.dealer, mirror.primary, MAX_RESULT_BYTES, mirror.primary_keys
             )
-            LeaderLink(self._reactor, socket, self._rules, self._keep, self.counters)
+            LeaderLink(self._reactor, connect, self._rules, self._keep, self.counters)
         else:
             self._rules = Leader(
                 directory,

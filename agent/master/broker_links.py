@@ -103,11 +103,13 @@ class BrokerLinks:
         self._sent: Counter[type[OverlayMessage]] = Counter()
         introduction = OverlayHello(iad, *place.broker, self._fingerprint, 1, 0, False)
         for broker, neighbour in place.neighbours.items():
-            socket = secure_sockets.dealer(neighbour.address, MAX_REQUEST_BYTES, neighbour.keys)
+            connect = partial(
+                secure_sockets.dealer, neighbour.address, MAX_REQUEST_BYTES, neighbour.keys
+            )
             link = _Link(neighbour.iad, broker, Session(introduction, _draw, size=_size))
             self._by_broker[broker] = self._by_iad[link.iad] = link
             take = partial(self._refused, link)
-            link.socket = MessageSocket(reactor, socket, decoder, take, self._count_malformed)
+            link.socket = MessageSocket(reactor, connect, decoder, take, self._count_malformed)
         public.takes(OverlayHello, self._hello)
         public.takes(OverlayFrame, self._heard)
         public.takes(OverlayBeat, self._heard)

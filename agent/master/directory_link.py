@@ -69,7 +69,7 @@ class DirectoryLink:
         self._sockets = [
             MessageSocket(
                 reactor,
-                secure_sockets.dealer(address, MAX_RESULT_BYTES, keys),
+                partial(secure_sockets.dealer, address, MAX_RESULT_BYTES, keys),
                 decoder,
                 partial(self._take, number),
                 self._count_malformed,

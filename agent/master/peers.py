@@ -130,13 +130,11 @@ class Peers:
     def _dial(
         self, iad: str, address: str, keys: tuple[str, ...] | str
     ) -> MessageSocket[PeerReply]:
-        socket = self._secure_sockets.dealer(address, MAX_RESULT_BYTES, keys, follows=False)
-        take = partial(self._take, iad)
         return MessageSocket(
             self._reactor,
-            socket,
+            partial(self._secure_sockets.dealer, address, MAX_RESULT_BYTES, keys, follows=False),
             self._decoder,
-            take,
+            partial(self._take, iad),
             self._count_malformed,
             flooded=partial(
                 self._lines.tell, f"{iad}: it sent more than is taken; connecting anew"
@@ -218,7 +216,7 @@ class Peers:
             self.dropped += 1
             return False
         try:
-            tracker = link.socket.socket.send(frame, zmq.NOBLOCK, copy=not large, track=large)
+            tracker = link.socket.send_frame(frame, copy=not large, track=large)
         except zmq.Again:
             return False
         if tracker is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,18 +11,19 @@ from typing import Any, Generic, Protocol, TypeVar
 import zmq
 
 from agent.net.receive_backlog import ReceiveBacklog
-from agent.net.router import MAX_PARTS, body
+from agent.net.router import body
 from agent.net.tcp_counters import TcpCounters
 from agent.net.unsent import sent_bytes
 from agent.wire.base import Message
 from agent.wire.codec import Decoder, WireError, encode
+from agent.wire.config import ConfigError
 
 T = TypeVar("T")
 
 # Messages received from one socket before the others are served.
 TURN = 64
-# Messages discarded in a turn, after a flood.
-DISCARDED_A_TURN = 1_000
+# Between two connections, if the other end makes this one drop them.
+AGAIN_S = 1.0
 
 
 class Loop(Protocol):
@@ -41,16 +43,15 @@ class Loop(Protocol):
 
 class MessageSocket(Generic[T]):
     """Sends messages over a connected DEALER and calls `take(message)` for each that arrives.
-    `malformed` is called for each frame that cannot be decoded, multipart ones included.
+    `malformed` is called for each frame that cannot be decoded.
 
-    If more messages wait than ReceiveBacklog allows, or one has more than MAX_PARTS parts, they are
-    dropped with the connection, which is made anew, and `flooded` is called, by default
-    `malformed`."""
+    If more messages wait than ReceiveBacklog allows, or one has several parts, they are dropped
+    with the connection, which is made anew, and `flooded` is called, by default `malformed`."""
 
     def __init__(
         self,
         loop: Loop,
-        socket: zmq.Socket[bytes],
+        connect: Callable[[], zmq.Socket[bytes]],
         decoder: Decoder[T],
         take: Callable[[T], object],
         malformed: Callable[[], object],
@@ -58,92 +59,98 @@ class MessageSocket(Generic[T]):
         flooded: Callable[[], object] | None = None,
         brief: bool = False,
     ) -> None:
-        self.socket = socket
+        """Raises what `connect` does, which is called again for another connection."""
         self._loop = loop
+        self._connect = connect
         self._decoder = decoder
         self._take = take
         self._malformed = malformed
         self._flooded = flooded or malformed
-        self._keyed = socket.getsockopt(zmq.MECHANISM) == zmq.CURVE
-        self._backlog = ReceiveBacklog(int(socket.getsockopt(zmq.MAXMSGSIZE)))
+        self._brief = brief
         self._tcp = TcpCounters()
-        # The address of a connection that was dropped and has messages left in the queue.
-        self._dropped = ""
-        # A message of too many parts has some left in the queue.
-        self._in_message = False
-        loop.listen(socket, self._turn, brief=brief)
+        self._ended = False
+        self._again_s = -math.inf
+        self._open()
+
+    def _open(self) -> None:
+        self._again_s = time.monotonic() + AGAIN_S
+        self.socket = self._connect()
+        self._keyed = self.socket.getsockopt(zmq.MECHANISM) == zmq.CURVE
+        self._backlog = ReceiveBacklog(int(self.socket.getsockopt(zmq.MAXMSGSIZE)))
+        self._loop.listen(self.socket, self._turn, brief=self._brief)
+
+    def _is_open(self) -> bool:
+        """Whether there is a socket; one that was dropped is made anew if it is time."""
+        if self.socket.closed and not self._ended and time.monotonic() >= self._again_s:
+            with suppress(OSError, ConfigError):
+                self._open()
+        return not self.socket.closed
 
     @property
     def connected(self) -> bool:
         """Whether the other end has accepted the connection and reads its queue."""
-        return bool(self.socket.poll(0, zmq.POLLOUT))
+        return self._is_open() and bool(self.socket.poll(0, zmq.POLLOUT))
 
     def send(self, message: Message) -> bool:
         """Send; False if the other end is not connected or does not read its queue."""
         try:
-            self.socket.send(encode(message), zmq.NOBLOCK)
+            self.send_frame(encode(message))
         except zmq.Again:
             return False
         return True
 
+    def send_frame(
+        self, frame: bytes, *, copy: bool = True, track: bool = False
+    ) -> zmq.MessageTracker | None:
+        """Send an encoded message, as pyzmq does; `zmq.Again` as above."""
+        if not self._is_open():
+            raise zmq.Again
+        return self.socket.send(frame, zmq.NOBLOCK, copy=copy, track=track)
+
     def close(self) -> None:
         """Close the socket; `take` may do so, too."""
-        self._loop.ignore(self.socket)
-        self.socket.close()
+        self._ended = True
+        self._drop()
+
+    def _drop(self) -> None:
+        if not self.socket.closed:
+            self._loop.ignore(self.socket)
+            self.socket.close()
 
     def _turn(self) -> None:
-        if self._dropped:
-            self._discard(self._dropped)
-            return
-        if self._in_message:
-            self._skip_parts()
-            return
-        size, count, last = 0, 0, None
+        size, last = 0, None
         for _ in range(TURN):
             if self.socket.closed:
                 return
-            if not (parts := self._receive()):
+            if (frame := self._receive()) is None:
                 self._settle(last, size)
                 return
-            first, last = parts[0], parts[-1]
-            count += len(parts)
-            size += sum([sent_bytes(len(part), keyed=self._keyed) for part in parts])
-            if last.more:
-                self._in_message = True
+            if frame.more:
+                # Not read on: libzmq aborts, or waits for ever, if the connection goes meanwhile.
                 self._malformed()
+                self._begin_anew()
                 return
+            last = frame
+            size += sent_bytes(len(frame), keyed=self._keyed)
             try:
-                # A message of several parts is an empty one, which every decoder rejects.
-                message, _codec = self._decoder.decode(body(first) if first is last else b"")
+                message, _codec = self._decoder.decode(body(frame))
             except WireError:
                 self._malformed()
                 continue
             self._take(message)
         if not self.socket.closed:
-            self._settle(last, size, count)
+            self._settle(last, size, TURN)
 
-    def _receive(self) -> list[zmq.Frame]:
-        """The parts of the next message, at most MAX_PARTS; none if no message waits."""
+    def _receive(self) -> zmq.Frame | None:
+        """The next message, or the first part of one; None if no message waits."""
         try:
-            parts = [self.socket.recv(zmq.NOBLOCK, copy=False)]
+            return self.socket.recv(zmq.NOBLOCK, copy=False)
         except zmq.Again:
-            return []
-        while parts[-1].more and len(parts) < MAX_PARTS:
-            parts.append(self.socket.recv(copy=False))
-        return parts
-
-    def _skip_parts(self) -> None:
-        """Read on in a message of too many parts; drop the connection after the last. libzmq ends
-        the process if a connection goes in the middle of a message."""
-        for _ in range(DISCARDED_A_TURN):
-            if not self.socket.recv(copy=False).more:
-                self._in_message = False
-                self._drop()
-                return
+            return None
 
     def _settle(self, last: zmq.Frame | None, size: int, more: int = 0) -> None:
-        """Account for a turn's messages, `size` bytes together; drop the connection if too much
-        waits. `more`: as many parts were taken, and others may wait."""
+        """Account for a turn's messages, `size` bytes together; begin anew if too much waits.
+        `more`: as many messages were taken, and others may wait."""
         if last is None:
             return
         try:
@@ -156,26 +163,11 @@ class MessageSocket(Generic[T]):
             if backlog.empty_is_due(now):
                 backlog.emptied(self._tcp.read(fd), now)
         elif backlog.exceeds(self._tcp.read(fd), size, more):
-            self._drop()
+            self._begin_anew()
 
-    def _drop(self) -> None:
-        endpoint = bytes(self.socket.getsockopt(zmq.LAST_ENDPOINT))
-        self._dropped = endpoint.decode().rstrip("\0")
-        self.socket.disconnect(self._dropped)
+    def _begin_anew(self) -> None:
+        """Drop the connection with what waits, and connect again: now, or by the first message that
+        is sent later."""
+        self._drop()
         self._flooded()
-        # Now, as a socket without messages has no turn.
-        self._discard(self._dropped)
-
-    def _discard(self, address: str) -> None:
-        """Discard messages of the connection that was dropped; connect again after the last."""
-        for _ in range(DISCARDED_A_TURN):
-            try:
-                self.socket.recv(zmq.NOBLOCK, copy=False)
-            except zmq.Again:
-                break
-        else:
-            return
-        self._dropped = ""
-        with suppress(zmq.ZMQError):  # unless a KeyedLink dialled in the meantime
-            self.socket.disconnect(address)
-        self.socket.connect(address)
+        self._is_open()

@@ -406,8 +406,8 @@ class NodeTargets:
 
 def hear(socket: MessageSocket[Any], frame: bytes) -> None:
     """Let a frame arrive at a DEALER."""
-    waiting = [[zmq.Frame(frame)]]
-    socket._receive = lambda: waiting.pop() if waiting else []  # type: ignore[method-assign]
+    waiting = [zmq.Frame(frame)]
+    socket._receive = lambda: waiting.pop() if waiting else None  # type: ignore[method-assign]
     socket._turn()
 
 

@@ -1,12 +1,16 @@
 """Messages over a DEALER in an event loop, against a ROUTER of the same context."""
 
+from functools import partial
+
 import pytest
 import zmq
 
+from agent.net import message_socket
 from agent.net.dealer import dealer
-from agent.net.message_socket import DISCARDED_A_TURN, TURN, MessageSocket
+from agent.net.message_socket import TURN, MessageSocket
 from agent.net.receive_backlog import MAX_BYTES, MAX_MESSAGES, ReceiveBacklog
 from agent.wire.codec import Decoder, encode
+from agent.wire.config import ConfigError
 from agent.wire.directory import Denied, DirectoryReply, ListAccounts
 from testkit.waiting import PATIENCE_MS, wait_until
 
@@ -44,12 +48,12 @@ def denied(number):
 
 
 class Receiver:
-    def __init__(self, socket):
+    def __init__(self, connect):
         self.loop, self.taken, self.malformed, self.floods = Loop(), [], 0, 0
         self.closes = False
         decoder = Decoder(DirectoryReply)
         self.messages = MessageSocket(
-            self.loop, socket, decoder, self.take, self.count, flooded=self.count_flood
+            self.loop, connect, decoder, self.take, self.count, flooded=self.count_flood
         )
 
     def take(self, message):
@@ -64,31 +68,31 @@ class Receiver:
         self.floods += 1
 
     def turn(self):
-        self.loop.turns[self.messages.socket]()
+        if turn := self.loop.turns.get(self.messages.socket):
+            turn()
 
 
 def test_messages_are_sent_and_taken_and_what_is_none_is_counted(ends):
     router, socket = ends
-    receiver = Receiver(socket)
+    receiver = Receiver(lambda: socket)
     receiver.turn()
     assert receiver.taken == []
-    for frames in (
-        [encode(denied(1))],
-        [b"nonsense"],
-        [encode(denied(2))] * 2,
-        [encode(denied(3))],
+    for frame in (
+        encode(denied(1)),
+        b"nonsense",
+        encode(denied(2)),
     ):
-        router.send_multipart([b"here", *frames])
+        router.send_multipart([b"here", frame])
     receiver.turn()
-    assert receiver.taken == [denied(1), denied(3)]
-    assert receiver.malformed == 2
+    assert receiver.taken == [denied(1), denied(2)]
+    assert receiver.malformed == 1
     assert receiver.messages.send(ListAccounts("1"))
     assert router.recv_multipart() == [b"here", encode(ListAccounts("1"))]
 
 
 def test_the_loops_other_sockets_are_served_in_between(ends):
     router, socket = ends
-    receiver = Receiver(socket)
+    receiver = Receiver(lambda: socket)
     for number in range(TURN + 1):
         router.send_multipart([b"here", encode(denied(number))])
     receiver.turn()
@@ -99,7 +103,7 @@ def test_the_loops_other_sockets_are_served_in_between(ends):
 
 def test_what_takes_a_message_may_close_the_socket(ends):
     router, socket = ends
-    receiver = Receiver(socket)
+    receiver = Receiver(lambda: socket)
     receiver.closes = True
     for number in range(2):
         router.send_multipart([b"here", encode(denied(number))])
@@ -110,7 +114,7 @@ def test_what_takes_a_message_may_close_the_socket(ends):
 
 def test_nothing_is_sent_while_nobody_is_connected():
     with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
-        receiver = Receiver(socket)
+        receiver = Receiver(lambda: socket)
         assert not receiver.messages.connected
         assert not receiver.messages.send(ListAccounts("1"))
 
@@ -124,7 +128,7 @@ class Flood:
         self.router.setsockopt(zmq.ROUTER_MANDATORY, 1)
         self.router.setsockopt(zmq.LINGER, 0)
         port = self.router.bind_to_random_port("tcp://127.0.0.1")
-        self.receiver = Receiver(dealer(context, f"tcp://127.0.0.1:{port}", 1 << 20))
+        self.receiver = Receiver(partial(dealer, context, f"tcp://127.0.0.1:{port}", 1 << 20))
 
     def hear(self):
         """Wait until the link is there, and has said something: the identity of its connection."""
@@ -170,8 +174,6 @@ def test_of_a_flood_a_bounded_number_waits_and_the_link_goes_on(flood):
     # What waited went with the connection.
     taken = len(receiver.taken)
     assert taken < MAX_MESSAGES
-    while receiver.messages._dropped:
-        receiver.turn()
     flood.send(flood.hear(), 3, 1)
     assert receiver.messages.socket.poll(PATIENCE_MS)
     receiver.turn()
@@ -179,37 +181,51 @@ def test_of_a_flood_a_bounded_number_waits_and_the_link_goes_on(flood):
     assert (receiver.floods, receiver.malformed) == (1, 0)
 
 
-def test_messages_of_several_parts_are_bounded_alike(flood):
+@pytest.mark.parametrize("parts", [2, 3_000])
+def test_a_message_of_several_parts_is_not_read_on_and_the_link_is_made_anew(flood, parts):
     receiver = flood.receiver
     identity = flood.hear()
-    flood.send(identity, 1, MAX_MESSAGES, b"")
+    flood.send(identity, 1, 1)
+    flood.send(identity, 2, 1, *[b""] * (parts - 1))
+    flood.send(identity, 3, 1)
 
     def turned():
         receiver.turn()
-        return receiver.floods or receiver.malformed == MAX_MESSAGES
+        return receiver.floods
 
     wait_until(turned)
-    assert receiver.floods == 1
-    assert receiver.taken == []
-
-
-def test_a_message_of_very_many_parts_takes_no_turn_alone_and_ends_the_link(flood):
-    receiver = flood.receiver
-    identity = flood.hear()
-    flood.send(identity, 1, 1, *[b""] * (3 * DISCARDED_A_TURN))
-    flood.send(identity, 2, 1)
-    wait_until(lambda: receiver.messages.socket.poll(0))
-    for _ in range(3):
-        receiver.turn()
-        assert receiver.floods == 0
-    receiver.turn()
-    assert (receiver.floods, receiver.malformed, receiver.taken) == (1, 1, [])
-    while receiver.messages._dropped:
-        receiver.turn()
-    flood.send(flood.hear(), 3, 1)
+    assert (receiver.floods, receiver.malformed, receiver.taken) == (1, 1, [denied(1)])
+    flood.send(flood.hear(), 4, 1)
     assert receiver.messages.socket.poll(PATIENCE_MS)
     receiver.turn()
-    assert receiver.taken == [denied(3)]
+    assert receiver.taken == [denied(1), denied(4)]
+
+
+def test_where_no_connection_can_be_made_now_the_next_message_tries_it_again(flood, monkeypatch):
+    monkeypatch.setattr(message_socket, "AGAIN_S", 0.0)
+    messages = flood.receiver.messages
+    connect, fails = messages._connect, [OSError("no files"), ConfigError("no key")]
+
+    def failing():
+        if fails:
+            raise fails.pop()
+        return connect()
+
+    messages._connect, messages._again_s = failing, 0.0
+    messages._begin_anew()
+    assert messages.socket.closed
+    assert not messages.send(ListAccounts("1"))
+    assert not fails
+    flood.hear()
+
+
+def test_what_was_closed_is_not_connected_again(ends, monkeypatch):
+    monkeypatch.setattr(message_socket, "AGAIN_S", 0.0)
+    receiver = Receiver(lambda: ends[1])
+    receiver.messages.close()
+    assert not receiver.messages.connected
+    assert not receiver.messages.send(ListAccounts("1"))
+    assert not receiver.loop.turns
 
 
 def test_what_waits_is_bounded_in_bytes_and_in_messages():
