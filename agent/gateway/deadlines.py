@@ -52,11 +52,8 @@ class _Kept:
         self.parts = 0
         self.seen: deque[Seen] = deque()
 
-    def forget_oldest(self) -> int:
-        """Returns its parts."""
-        gone = _parts(self.seen.popleft())
-        self.parts -= gone
-        return gone
+    def forget_oldest(self) -> None:
+        self.parts -= _parts(self.seen.popleft())
 
 
 class Deadlines:
@@ -66,7 +63,6 @@ class Deadlines:
 
     def __init__(self) -> None:
         self._kinds: dict[tuple[str, str], _Kept] = {}
-        self._parts = 0
 
     def took(
         self, label: str, service: str, slo: Slo, answer: Answer, now_ms: int, caller: str = ""
@@ -78,8 +74,7 @@ class Deadlines:
         if len(self._kinds) > MAX_KINDS:
             callers = Counter(each.caller for each in self._kinds.values())
             ((most, _),) = callers.most_common(1)
-            gone = next(key for key, each in self._kinds.items() if each.caller == most)
-            self._parts -= self._kinds.pop(gone).parts
+            del self._kinds[next(key for key, each in self._kinds.items() if each.caller == most)]
         missing: dict[str, int] = {}
         for gap in answer.missing:
             missing[gap.reason] = missing.get(gap.reason, 0) + 1
@@ -100,11 +95,10 @@ class Deadlines:
         )
         kept.seen.append(seen)
         kept.parts += _parts(seen)
-        self._parts += _parts(seen)
         if len(kept.seen) > KEPT:
-            self._parts -= kept.forget_oldest()
-        while self._parts > MAX_PARTS:
-            self._parts -= self._largest().forget_oldest()
+            kept.forget_oldest()
+        while sum(each.parts for each in self._kinds.values()) > MAX_PARTS:
+            self._largest().forget_oldest()
 
     def _largest(self) -> _Kept:
         """The largest kind of the client that has most. O(kinds)."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -69,7 +68,6 @@ class MessageSocket(Generic[T]):
         self._brief = brief
         self._tcp = TcpCounters()
         self._ended = False
-        self._again_s = -math.inf
         self._open()
 
     def _open(self) -> None:
@@ -123,7 +121,7 @@ class MessageSocket(Generic[T]):
             if self.socket.closed:
                 return
             if (frame := self._receive()) is None:
-                self._settle(last, size)
+                self._settle(last, size, more=False)
                 return
             if frame.more:
                 # Not read on: libzmq aborts, or waits for ever, if the connection goes meanwhile.
@@ -139,7 +137,7 @@ class MessageSocket(Generic[T]):
                 continue
             self._take(message)
         if not self.socket.closed:
-            self._settle(last, size, TURN)
+            self._settle(last, size, more=True)
 
     def _receive(self) -> zmq.Frame | None:
         """The next message, or the first part of one; None if no message waits."""
@@ -148,9 +146,9 @@ class MessageSocket(Generic[T]):
         except zmq.Again:
             return None
 
-    def _settle(self, last: zmq.Frame | None, size: int, more: int = 0) -> None:
+    def _settle(self, last: zmq.Frame | None, size: int, *, more: bool) -> None:
         """Account for a turn's messages, `size` bytes together; begin anew if too much waits.
-        `more`: as many messages were taken, and others may wait."""
+        `more`: TURN messages were taken, and others may wait."""
         if last is None:
             return
         try:
@@ -162,7 +160,7 @@ class MessageSocket(Generic[T]):
         if not more:
             if backlog.empty_is_due(now):
                 backlog.emptied(self._tcp.read(fd), now)
-        elif backlog.exceeds(self._tcp.read(fd), size, more):
+        elif backlog.exceeds(self._tcp.read(fd), size, TURN):
             self._begin_anew()
 
     def _begin_anew(self) -> None:
