@@ -11,6 +11,7 @@ from fleet.simulation.layout import building_fleet, part_of
 from lab.testbed.measures import CLASSES, SLO_MS, Run, Source
 
 PLAN = part_of(building_fleet(), 2, 2)
+RATES = (8.0, 10.0, 12.0, 14.0, 16.0)
 
 
 def made(
@@ -27,6 +28,3 @@ def made(
     slo_ms = np.array([SLO_MS[kind] for kind in CLASSES])[kinds]
     draws = np.random.default_rng(seed).exponential(1 / math.log(100), n)
     return Run(source, policy, rate_per_s, kinds.astype(np.int8), draws * scale * slo_ms)
-
-
-RATES = (8.0, 10.0, 12.0, 14.0, 16.0)
