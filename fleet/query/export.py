@@ -29,7 +29,7 @@ from fleet.terminal import output, screen
 PASSING: Final = ("over_rate", "overloaded")
 LATE: Final = ("timeout", "iad_unreachable")
 PAUSES_S: Final = (1.0, 2.0, 4.0, 8.0)
-MAX_SAID: Final = 16
+MAX_NAMED: Final = 16
 MAX_AWAITED: Final = 2
 FIRST_BUCKETS: Final = 100
 ABOUT_MS: Final = 5_000.0
@@ -248,15 +248,16 @@ def _bar(options: Options) -> Iterator[Callable[[float, int], object]]:
         )
 
 
+def _part(count: int, slices: int) -> str:
+    return "" if count == slices else f", of {count} of {slices} parts of the window"
+
+
 def _say(told: Told, options: Options) -> int:
     """Say on stderr what was written, and what is missing; the exit status."""
     missing = told.missing()
-    for gap, count in missing[:MAX_SAID]:
-        part = "" if count == told.slices else f", of {count} of {told.slices} parts of the window"
-        near = f"; did you mean {gap.nearest[0]}?" if gap.nearest else ""
-        output.say(f"missing {gap.area}: {gap.message or screen.GAPS[gap.reason]}{near}{part}")
-    if len(missing) > MAX_SAID:
-        output.say(f"{len(missing) - MAX_SAID} more are missing")
+    gaps = [(gap.area, screen.reason_of(gap) + _part(count, told.slices)) for gap, count in missing]
+    for text in screen.by_reason(gaps, MAX_NAMED):
+        output.say(text)
     if not told.areas:
         target = options.target
         kept = f"; {target} is as it was" if target is not None and target.is_file() else ""

@@ -276,7 +276,9 @@ def round_lines(each: Round, now_s: float, slo: Slo = DEFAULT_SLO) -> list[Text]
     lines += [text for area in shown for text in _area_lines(area, channels, width)]
     if others := len(summaries) - len(shown):
         lines.append(Text(f"{'':8}{others} other area{'s' * (others != 1)}", style="dim"))
-    lines += [Text(f"{'':8}{gap}", style="yellow") for gap in screen.gap_lines(answer)]
+    lines += [
+        Text(f"{'':8}{gap}", style="yellow") for gap in screen.gap_lines(answer, MAX_AREAS_NAMED)
+    ]
     return lines
 
 

@@ -15,7 +15,7 @@ from rich.text import Text
 from agent.wire.base import RAW
 from agent.wire.figures import percentile_in_words
 from agent.wire.listing import few
-from agent.wire.messages import Answer, Slo
+from agent.wire.messages import Answer, Missing, Slo
 from agent.wire.records import TaskRecord
 from fleet.terminal.output import printable
 from fleet.terminal.summary import (
@@ -49,6 +49,7 @@ GAPS: Final = {
     "iad_unreachable": "its IAD's master did not answer",
     "too_large": "more readings than an answer holds",
 }
+OF_IADS: Final = ("iad_unreachable", "timeout")
 # Reasons for missing areas that waiting longer cannot change: they are no SLO misses.
 TIMELESS: Final = ("no_node", "no_data", "no_channel")
 STYLES: Final = {
@@ -61,6 +62,8 @@ STYLES: Final = {
 }
 # Areas without readings that are named.
 MAX_EMPTY: Final = 4
+# Of missing areas all are named.
+EACH: Final = sys.maxsize
 # Width of output to files, which is not fitted to a terminal.
 FILE_WIDTH: Final = 200
 # Wider than any table, to measure a table's natural width.
@@ -377,6 +380,12 @@ def is_empty(answer: Answer) -> bool:
     return answer.status == "partial" and not answer.coverage.answered and reasons == {"no_data"}
 
 
+def _covered(answer: Answer) -> str:
+    """Areas answered of areas asked, and the time it took."""
+    answered, asked = answer.coverage.answered, answer.coverage.asked
+    return f": {answered} of {asked} areas in {format_ms(answer.elapsed_ms)}"
+
+
 def status_line(answer: Answer, slo: Slo) -> Text:
     """Status, coverage and time against the SLO, in one line."""
     if is_empty(answer):
@@ -387,7 +396,8 @@ def status_line(answer: Answer, slo: Slo) -> Text:
             style="not bold default",
         )
         return text
-    text = Text(answer.status, style=f"bold {STYLES[answer.status]}")
+    has_none = answer.status == "partial" and not answer.coverage.answered
+    text = Text("no answer" if has_none else answer.status, style=f"bold {STYLES[answer.status]}")
     if answer.status == "refused":
         text.append(f": {answer.message or answer.reason}", style="not bold default")
         return text
@@ -398,33 +408,44 @@ def status_line(answer: Answer, slo: Slo) -> Text:
             is_late = answer.elapsed_ms > slo.latency_ms
             late = f", SLO missed ({format_slo(slo)})" if is_late else ""
             text.append(
-                f": {answer.coverage.answered} of {answer.coverage.asked} areas in "
-                f"{format_ms(answer.elapsed_ms)}{late}; more time would not bring the others",
+                f"{_covered(answer)}{late}; more time would not bring the others",
                 style="not bold default",
             )
             return text
         kept = "SLO missed"
     text.append(
-        f": {answer.coverage.answered} of {answer.coverage.asked} areas in "
-        f"{format_ms(answer.elapsed_ms)}, {kept} ({format_slo(slo)})",
+        f"{_covered(answer)}, {kept} ({format_slo(slo)})",
         style="not bold default",
     )
     return text
 
 
-def gap_lines(answer: Answer) -> list[str]:
-    """One line for each reason for missing areas."""
-    by_reason: dict[str, list[str]] = {}
-    for gap in answer.missing:
-        reason = GAPS.get(gap.reason, gap.reason)
-        if gap.channels:
-            reason += f"; there are {', '.join(sorted(gap.channels))}"
-        if gap.message:
-            reason += f"; {gap.message}"
-        if gap.nearest:
-            reason += f"; did you mean {gap.nearest[0]}?"
-        by_reason.setdefault(reason, []).append(labelled(gap.area, gap.name))
-    return [f"missing {', '.join(areas)}: {reason}" for reason, areas in by_reason.items()]
+def gap_lines(answer: Answer, most: int = EACH) -> list[str]:
+    """One line for each reason for missing areas, which names `most` of them."""
+    return by_reason(
+        [(labelled(gap.area, gap.name), reason_of(gap)) for gap in answer.missing], most
+    )
+
+
+def by_reason(gaps: Iterable[tuple[str, str]], most: int = EACH) -> list[str]:
+    """Areas with the reason why each is missing: one line for each reason, which names `most`."""
+    areas: dict[str, list[str]] = {}
+    for area, reason in gaps:
+        areas.setdefault(reason, []).append(area)
+    return [f"missing {few(names, most)}: {reason}" for reason, names in areas.items()]
+
+
+def reason_of(gap: Missing) -> str:
+    """Why an area is missing."""
+    reason = GAPS.get(gap.reason, gap.reason)
+    if gap.channels:
+        reason += f"; there are {', '.join(sorted(gap.channels))}"
+    if gap.message:
+        # Which IAD it is, is said there.
+        reason = gap.message if gap.reason in OF_IADS else f"{reason}; {gap.message}"
+    if gap.nearest:
+        reason += f"; did you mean {gap.nearest[0]}?"
+    return reason
 
 
 def _task_table(answer: Answer, records: Mapping[str, TaskRecord]) -> Table:

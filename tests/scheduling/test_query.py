@@ -135,7 +135,11 @@ def test_an_iad_that_stays_silent_is_named_area_by_area_at_the_timeout(rig):
     assert answer.status == "partial"
     assert answer.coverage == m.Coverage(2, 4)
     assert answer.missing == (
-        m.Missing("b1/f7/r752", "timeout"),
+        m.Missing(
+            "b1/f7/r752",
+            "timeout",
+            message="iad4's master gave no answer before the answer timeout",
+        ),
         m.Missing("b1/f9", "no_node", unknown=True),
     )
     rig.give("iad4", rig.tasks[1][1], now=2.5)
@@ -146,7 +150,9 @@ def test_an_iad_that_stays_silent_is_named_area_by_area_at_the_timeout(rig):
 def test_a_task_that_cannot_be_sent_does_not_wait_for_the_timeout(rig):
     rig.ask("b1/f4/r413/desk")
     rig.do(TaskUndeliverable("iad3", rig.tasks[0][1].id), 0.0)
-    assert rig.answers[0].missing == (m.Missing("b1/f4/r413/desk", "iad_unreachable"),)
+    assert rig.answers[0].missing == (
+        m.Missing("b1/f4/r413/desk", "iad_unreachable", message="iad3's master did not answer"),
+    )
 
 
 def test_one_refused_task_refuses_the_query(rig):

@@ -245,7 +245,11 @@ def test_who_is_late_is_cancelled_and_missing(rig):
     rig.give(one, first, now=0.1, areas=("b1/f1",))
     rig.do(Tick(), 2.0)
     assert rig.cancels == [(three, third.id)]
-    assert rig.answers[0].missing == (m.Missing("b1/f3", "timeout"),)
+    assert rig.answers[0].missing == (
+        m.Missing(
+            "b1/f3", "timeout", message="iad3's master gave no answer before the answer timeout"
+        ),
+    )
     assert [t.iad for t in rig.answers[0].tasks] == ["iad1", "iad3"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -24,6 +25,12 @@ from agent.wire.messages import (
     TaskReport,
     TaskResult,
 )
+
+# Why a whole IAD's areas are missing.
+SILENT: Final[dict[str, str]] = {
+    "iad_unreachable": "{}'s master did not answer",
+    "timeout": "{}'s master gave no answer before the answer timeout",
+}
 
 
 def gather(entry: QueryEntry, now: float, read: Callable[[float], float]) -> Answer:
@@ -148,7 +155,8 @@ def _accounted(share: Share, waited_ms: float) -> tuple[list[Missing], Coverage,
     """One IAD's missing areas, its coverage, and its total time in milliseconds."""
     result = share.result
     if result is None:
-        gaps = [Missing(area, share.gap, message=share.why) for area in share.areas]
+        why = share.why or SILENT.get(share.gap, "").format(share.iad)
+        gaps = [Missing(area, share.gap, message=why) for area in share.areas]
         return gaps, Coverage(0, len(gaps)), waited_ms
     answered = [r.area for r in result.results]
     known = answered + [gap.area for gap in result.missing]

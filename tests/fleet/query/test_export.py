@@ -236,6 +236,21 @@ def test_what_is_missing_is_told_and_the_rest_is_kept(run, tmp_path, capsys):
     assert len(rows_of_file(tmp_path / "out.csv")) == 6
 
 
+def test_areas_that_are_missing_for_one_reason_are_one_line(run, capsys):
+    away = [Missing(f"b1/r{n}", "node_down") for n in range(20, 60)]
+
+    class Partly(Master):
+        def query(self, areas, *, window, **options):
+            whole = super().query(areas[:1], window=window, **options)
+            return answer(whole.results, away, "partial")
+
+    status, _ = run(Partly(), Window(last_s=60.0))
+    assert status == exits.FAILED
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("missing")]
+    assert len(said) == 1
+    assert said[0].endswith("b1/r35 and 24 more: its edge node is down")
+
+
 def test_a_pause_of_an_area_is_no_missing_area(run, capsys):
     class Sleeps(Master):
         def query(self, areas, *, window, **options):

@@ -165,6 +165,13 @@ def test_a_partial_round_says_what_is_missing() -> None:
     assert lines[2] == "        missing b1/f5: its edge node is down"
 
 
+def test_of_many_missing_areas_each_round_names_a_few() -> None:
+    missing = tuple(Missing(f"b1/f{n}", "node_down") for n in range(7))
+    answer = Answer("w.1", "partial", 1.0, False, Coverage(0, 7), missing=missing)
+    [_, gap] = [line.plain for line in round_lines(Round("w", 1, 0, 0, 1, answer), 18.8)]
+    assert gap.strip() == ("missing b1/f0, b1/f1, b1/f2, b1/f3 and 3 more: its edge node is down")
+
+
 def test_a_trigger_shows_the_areas_where_it_fired() -> None:
     aggregate = Aggregate(0, 1, {"temperature": ChannelAggregate(1, 21.0, 21.5, 22.0)})
     results = tuple(AreaResult(f"b1/f{number}", aggregate=aggregate) for number in range(4))

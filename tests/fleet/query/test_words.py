@@ -114,6 +114,21 @@ def test_what_else_is_missing_makes_it_partial_all_the_same(ask: Ask) -> None:
     assert "partial: 1 of 2 areas in 40 ms, SLO missed" in out
 
 
+def test_without_any_area_there_is_no_answer(ask: Ask) -> None:
+    status, out, _ = ask(answer(gap("b1/f5", "timeout"), gap("b1/f6", "timeout")))
+    assert status == 1
+    assert "no answer: 0 of 2 areas in 40 ms, SLO missed" in out
+    assert "partial" not in out
+
+
+def test_the_master_that_did_not_answer_is_named_with_all_its_areas(ask: Ask) -> None:
+    silent = "iad3's master did not answer"
+    away = [Missing(f"b1/f{n}", "iad_unreachable", message=silent) for n in range(6)]
+    _, out, _ = ask(answer(ROOM, *away))
+    assert f"missing b1/f0, b1/f1, b1/f2, b1/f3, b1/f4, b1/f5: {silent}\n" in out
+    assert "its IAD" not in out
+
+
 def test_an_area_that_is_announced_is_no_typo(ask: Ask) -> None:
     status, out, err = ask(answer(ABSENT))
     assert (status, err) == (1, "")
