@@ -242,7 +242,7 @@ ENDPOINTS: Final = (
              Readings, (
                  Parameter("area", "One area.", is_required=True),
                  Parameter("channel", "Channels, with commas between; by default all."),
-                 Parameter("last", "How long back: 10m, 24h (default), 3d; without a letter seconds."),
+                 Parameter("last", "How long back: 10m, 24h (default), 3d; seconds if no letter."),
                  Parameter("start", "In its place: milliseconds since 1970 UTC, with end.",
                            {"type": "integer"}),
                  Parameter("end", "Up to then.", {"type": "integer"}),

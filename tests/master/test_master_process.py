@@ -123,7 +123,8 @@ def test_tasks_cross_to_the_other_iads_master(start_master, join):
         nodes[0].serve()
         answer = client.receive(PATIENCE_MS)
         assert answer.status == "partial"
-        assert answer.missing == (m.Missing("b1/f5", "iad_unreachable"),)
+        silent = "iad2's master did not answer"
+        assert answer.missing == (m.Missing("b1/f5", "iad_unreachable", message=silent),)
 
         second.start()
         first.wait_until(lambda status: not status.unreachable_iads)
