@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 import zmq
 
-from agent.master.worker_pool import WorkerPool
+from agent.master.topics.worker_pool import WorkerPool
 from agent.processing.definition import Definition
 from agent.processing.events import Arrived, Create, Emit, Instruction
 from agent.processing.processing import Processing

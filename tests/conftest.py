@@ -63,15 +63,15 @@ MOVED = (
     "tests/fleet/image_flash/test_firstboot.py",
     "tests/fleet/testbed/test_testbed.py",
     "tests/market/test_service_setup.py",
-    "tests/master/test_clone_process.py",
-    "tests/master/test_derived_process.py",
-    "tests/master/test_handover_process.py",
-    "tests/master/test_home_process.py",
-    "tests/master/test_placement_process.py",
+    "tests/master/clones/test_clone_process.py",
+    "tests/master/clones/test_derived_process.py",
+    "tests/master/moves/test_handover_process.py",
+    "tests/master/moves/test_home_process.py",
+    "tests/master/placement/test_placement_process.py",
     "tests/master/test_quality_process.py",
     "tests/master/test_slow_disk_process.py",
-    "tests/master/test_standby_process.py",
-    "tests/master/test_worker_process.py",
+    "tests/master/standby/test_standby_process.py",
+    "tests/master/topics/test_worker_process.py",
     "tests/torture/test_power_cuts.py",
     "tests/trust/test_market.py",
     "tests/trust/test_privacy.py",
@@ -107,8 +107,8 @@ SLOW = (
 RESOURCES = (
     "tests/edge/test_faults.py",
     "tests/edge/test_history_model.py",
-    "tests/master/test_notification_store",
-    "tests/master/test_state.py",
+    "tests/master/storage/test_notification_store",
+    "tests/master/storage/test_state.py",
 )
 
 

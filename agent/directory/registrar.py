@@ -2,8 +2,8 @@
 
 It keeps one registration alive at the leader, and sends each read to the leader first, then to its
 replicas until one answers. Events go in with the time in seconds, instructions come out; the shell
-in `agent.master.directory_link` carries them out. Directories are numbered as configured; the
-leader is 0.
+in `agent.master.market.directory_link` carries them out. Directories are numbered as configured;
+the leader is 0.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from agent.master.latency_model import model_of
-from agent.master.place import partners_of, place_of
-from agent.master.webhooks import hooks_of
+from agent.master.placement.latency_model import model_of
+from agent.master.push.place import partners_of, place_of
+from agent.master.push.webhooks import hooks_of
 from agent.metrics.library import problem
 from agent.net.secure_sockets import check as check_trust
 from agent.runtime import systemd

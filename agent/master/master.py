@@ -15,45 +15,45 @@ from agent.alerts.event_state import SaveNodeState
 from agent.alerts.known_names import KnownNames
 from agent.derived.last_values import LastValues
 from agent.directory.registrar_events import Registrant
-from agent.master.autoscale_plane import AutoscalePlane
-from agent.master.broker_links import BrokerLinks
-from agent.master.clone_plane import ClonePlane
-from agent.master.control_plane import ControlPlane
-from agent.master.derived_plane import DerivedPlane
-from agent.master.directory_link import DirectoryLink
-from agent.master.event_plane import EventPlane
-from agent.master.event_take_over import node_states
-from agent.master.guards import kept_guards
-from agent.master.handover_plane import HandoverPlane
-from agent.master.home_plane import HomePlane
-from agent.master.latency_model import model_of
-from agent.master.lease_plane import LeasePlane, suspended_too
-from agent.master.membership_plane import MembershipPlane
-from agent.master.metrics_plane import MetricsPlane
-from agent.master.node_homes import NodeHomes
-from agent.master.notification_store import NotificationStore, beside
-from agent.master.operator_plane import MAX_CONNECTIONS, OperatorPlane
-from agent.master.peers import CONFIGURED, Peers
-from agent.master.place import partners_of, place_of, publishers
-from agent.master.placement_plane import PlacementPlane
-from agent.master.placement_record import PlacementRecorder
-from agent.master.processor_plane import ProcessorPlane
-from agent.master.provisioning import LocalProvisioner, PodTable, Provisioner
-from agent.master.public_plane import PublicPlane
-from agent.master.push_plane import PushPlane
-from agent.master.query_plane import QueryPlane
-from agent.master.records import Records
-from agent.master.reply_writer import ReplyWriter
-from agent.master.request_plane import RequestOrigin
-from agent.master.schedulers import schedulers
-from agent.master.standby_plane import StandbyPlane
-from agent.master.state import State
-from agent.master.subscriber_homes import SubscriberHomes
-from agent.master.task_plane import TaskPlane
-from agent.master.topic_plane import TopicPlane
-from agent.master.topic_readings import CLIENT
-from agent.master.watch_plane import WatchPlane
-from agent.master.webhooks import hooks_of
+from agent.master.clones.clone_plane import ClonePlane
+from agent.master.clones.derived_plane import DerivedPlane
+from agent.master.market.autoscale_plane import AutoscalePlane
+from agent.master.market.control_plane import ControlPlane
+from agent.master.market.directory_link import DirectoryLink
+from agent.master.market.provisioning import LocalProvisioner, PodTable, Provisioner
+from agent.master.moves.handover_plane import HandoverPlane
+from agent.master.moves.home_plane import HomePlane
+from agent.master.moves.node_homes import NodeHomes
+from agent.master.moves.subscriber_homes import SubscriberHomes
+from agent.master.placement.latency_model import model_of
+from agent.master.placement.membership_plane import MembershipPlane
+from agent.master.placement.placement_plane import PlacementPlane
+from agent.master.push.broker_links import BrokerLinks
+from agent.master.push.event_plane import EventPlane
+from agent.master.push.place import partners_of, place_of, publishers
+from agent.master.push.push_plane import PushPlane
+from agent.master.push.webhooks import hooks_of
+from agent.master.queries.query_plane import QueryPlane
+from agent.master.queries.schedulers import schedulers
+from agent.master.queries.task_plane import TaskPlane
+from agent.master.queries.watch_plane import WatchPlane
+from agent.master.recording.metrics_plane import MetricsPlane
+from agent.master.recording.placement_record import PlacementRecorder
+from agent.master.recording.records import Records
+from agent.master.requests.operator_plane import MAX_CONNECTIONS, OperatorPlane
+from agent.master.requests.peers import CONFIGURED, Peers
+from agent.master.requests.public_plane import PublicPlane
+from agent.master.requests.reply_writer import ReplyWriter
+from agent.master.requests.request_plane import RequestOrigin
+from agent.master.standby.guards import kept_guards
+from agent.master.standby.lease_plane import LeasePlane, suspended_too
+from agent.master.standby.standby_plane import StandbyPlane
+from agent.master.storage.event_take_over import node_states
+from agent.master.storage.notification_store import NotificationStore, beside
+from agent.master.storage.state import State
+from agent.master.topics.processor_plane import ProcessorPlane
+from agent.master.topics.topic_plane import TopicPlane
+from agent.master.topics.topic_readings import CLIENT
 from agent.metrics.families import (
     KEY_EXPIRY,
     NOTIFICATIONS_SPOOLED,
@@ -80,7 +80,7 @@ from agent.wire.master_config import MasterConfig, MasterPods
 from agent.wire.operator import IadStatus, SetPolicy, StatusRequest
 
 if TYPE_CHECKING:
-    from agent.master.webhook_plane import WebhookPlane
+    from agent.master.push.webhook_plane import WebhookPlane
 
 
 class Master:
@@ -366,7 +366,7 @@ class Master:
         self._webhooks: WebhookPlane | None = None
         if hooks := hooks_of(config, folder):
             # The HTTP client and TLS take 3 MiB.
-            from agent.master.webhook_plane import WebhookPlane
+            from agent.master.push.webhook_plane import WebhookPlane
 
             self._webhooks = WebhookPlane(self._reactor, hooks, self._push, time.time, self._say)
 
@@ -416,7 +416,7 @@ class Master:
         if pods.provisioner == "local":
             return LocalProvisioner(self._reactor, self._task_scheduler, table)
         # The official client takes 30 MiB.
-        from agent.master.kubernetes.provisioner import KubernetesProvisioner
+        from agent.master.market.kubernetes.provisioner import KubernetesProvisioner
 
         if pods.kubeconfig:
             pods = replace(pods, kubeconfig=str(folder / pods.kubeconfig))

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from agent.directory.registrar_events import Registrant
-from agent.master.directory_link import DirectoryLink
+from agent.master.market.directory_link import DirectoryLink
 from agent.net.secure_sockets import SecureSockets
 from agent.runtime.reactor import Reactor
 from agent.wire import directory as d

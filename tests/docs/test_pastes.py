@@ -112,7 +112,7 @@ REASONS = {
     "docs/run/commands.md": "each command's synopsis: tests/fleet/cli/test_commands_conventions.py",
     ("docs/use/demo.md", "The demo"): DEMO,
     ("docs/use/ask.md", "From a device's clone"): "needs a device that sleeps: "
-    "tests/master/test_derived_process.py",
+    "tests/master/clones/test_derived_process.py",
     ("docs/run/deploy.md", "Deploying"): HOSTS,
     "docs/understand/directory.md": "one foreground process, which the market's page starts, too",
     ("docs/run/gateway.md", "Start it"): PAGE,
@@ -131,7 +131,7 @@ REASONS = {
     "docs/understand/matching.md": "takes minutes: tests/core/test_matching.py runs what is quick",
     "docs/run/operations.md": HOSTS,
     "docs/papers/overlay-lab.md": LAB,
-    "docs/run/placement.md": "needs three masters: tests/master/test_placement_process.py",
+    "docs/run/placement.md": "needs three masters: tests/master/placement/",
     "docs/run/planning.md": LAB,
     ("docs/understand/placement.md", "Learn from real masters"): "takes an hour: "
     "tests/fleet/placement/campaign/test_campaign.py runs a short one",

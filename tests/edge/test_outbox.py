@@ -1,4 +1,4 @@
-"""The outbox under scripted events; tests/master/test_node_events_model.py has it at random."""
+"""The outbox under scripted events; at random in tests/master/push/test_node_events_model.py."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ import zmq
 from agent.directory.server import Server
 from agent.edge import link as links
 from agent.master import master as masters
-from agent.master.peers import Peers
-from agent.master.worker_frames import FrameError, Frames, decode_answer
+from agent.master.requests.peers import Peers
+from agent.master.topics.worker_frames import FrameError, Frames, decode_answer
 from agent.net.message_socket import MessageSocket
 from agent.net.secure_sockets import SecureSockets
 from agent.net.unsent import Unsent
@@ -32,7 +32,7 @@ from agent.wire.overlay_links import OverlayFrame, OverlayHello
 from agent.wire.principals import Sender
 from testkit.waiting import wait_until
 from tests.edge.test_node import Bench, Open
-from tests.master.test_worker_frames import ANSWERS
+from tests.master.topics.test_worker_frames import ANSWERS
 
 IADS: Final = ("iad1", "iad2", "iad3")
 CONFIG: Final = """

@@ -8,7 +8,7 @@ from typing import get_args
 import msgspec
 import pytest
 
-from agent.master import worker_frames
+from agent.master.topics import worker_frames
 from agent.wire.unions import PublicRequest
 from tests.fuzz.campaign import Finding, run
 from tests.fuzz.frames import Frames

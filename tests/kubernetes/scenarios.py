@@ -7,9 +7,9 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from agent.master.kubernetes.caretaker import Look, look_after
-from agent.master.kubernetes.cluster import Cluster
-from agent.master.kubernetes.deployments import Blueprint, Delete
+from agent.master.market.kubernetes.caretaker import Look, look_after
+from agent.master.market.kubernetes.cluster import Cluster
+from agent.master.market.kubernetes.deployments import Blueprint, Delete
 from agent.wire.master_config import MasterPods
 
 CONFIG = MasterPods(provisioner="kubernetes", namespace="sanderling")

@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from agent.master.kubernetes.cluster import Cluster
-from agent.master.kubernetes.deployments import Blueprint
-from agent.master.state import State
+from agent.master.market.kubernetes.cluster import Cluster
+from agent.master.market.kubernetes.deployments import Blueprint
+from agent.master.storage.state import State
 from agent.scheduling.events import PodsWanted
 from tests.kubernetes.exchange import Recorder
 from tests.kubernetes.scenarios import CONFIG, SCENARIOS
 from tests.kubernetes.server import BIN, TOKENS, Server, running_server
-from tests.master.test_kubernetes_provisioner import KUBECONFIG, Rig
+from tests.master.market.test_kubernetes_provisioner import KUBECONFIG, Rig
 
 MODE = os.environ.get("SANDERLING_KUBERNETES", "")
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from agent.master.kubernetes.caretaker import look_after
-from agent.master.kubernetes.cluster import Cluster
-from agent.master.kubernetes.deployments import Blueprint
+from agent.master.market.kubernetes.caretaker import look_after
+from agent.master.market.kubernetes.cluster import Cluster
+from agent.master.market.kubernetes.deployments import Blueprint
 from tests.kubernetes.exchange import Replay
 from tests.kubernetes.scenarios import CONFIG, SCENARIOS
 

@@ -93,7 +93,7 @@ def test_clones_move_by_themselves_between_real_masters(tmp_path):
     assert found["settled"][0] == "yes"
     assert found["topics that each has heard"][0] == "9"
     # Their order is kept for subscribers whose master is never away for two seconds, which a busy
-    # machine cannot promise: tests/master/test_handover_process.py holds it.
+    # machine cannot promise: tests/master/moves/test_handover_process.py holds it.
     assert [found[each][0] for each in ("lost", "doubled")] == ["0", "0"]
     assert int(found["outputs that came to them"][0]) > 0
     assert int(found["moves"][0]) > 0

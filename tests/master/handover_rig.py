@@ -6,9 +6,9 @@ from collections import deque
 
 import pytest
 
-from agent.master.handover_plane import HandoverPlane
-from agent.master.movable import NOT_HERE, UNREADABLE
-from agent.master.request_plane import RequestOrigin
+from agent.master.moves.handover_plane import HandoverPlane
+from agent.master.moves.movable import NOT_HERE, UNREADABLE
+from agent.master.requests.request_plane import RequestOrigin
 from agent.placement.unit_records import ForgetUnit, SaveUnit
 from agent.placement.world import Unit
 from agent.wire.codec import Decoder, encode

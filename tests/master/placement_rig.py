@@ -7,11 +7,11 @@ from itertools import count
 
 import pytest
 
-from agent.master.latency_model import model_of
-from agent.master.movable import MoveStatus
-from agent.master.placement_plane import PlacementPlane
-from agent.master.request_plane import RequestOrigin
-from agent.master.state import State
+from agent.master.moves.movable import MoveStatus
+from agent.master.placement.latency_model import model_of
+from agent.master.placement.placement_plane import PlacementPlane
+from agent.master.requests.request_plane import RequestOrigin
+from agent.master.storage.state import State
 from agent.placement.world import PlacementError
 from agent.runtime.reactor import Reactor
 from agent.wire.config import parse

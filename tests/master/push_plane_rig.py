@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from agent.master.place import place_of
-from agent.master.push_plane import PushPlane
-from agent.master.request_plane import RequestOrigin as Where
-from agent.master.state import State
+from agent.master.push.place import place_of
+from agent.master.push.push_plane import PushPlane
+from agent.master.requests.request_plane import RequestOrigin as Where
+from agent.master.storage.state import State
 from agent.runtime.reactor import Reactor
 from agent.scheduling.admission import ClientRates
 from agent.wire.base import TRIGGER_RAISED

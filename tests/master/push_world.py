@@ -9,7 +9,7 @@ from agent.alerts import inbox_events as i
 from agent.alerts import spool_events as s
 from agent.alerts.inboxes import Inboxes
 from agent.alerts.spool import Spool
-from agent.master.group_commit import GroupCommit
+from agent.master.storage.group_commit import GroupCommit
 from agent.wire.overlay import Notification
 from agent.wire.push import (
     AcknowledgeNotifications,

@@ -14,11 +14,11 @@ import msgspec
 
 from agent.alerts.inbox_handover import InboxCopy
 from agent.alerts.notifications import history_of
-from agent.master.guards import KIND, Guards, kept_guards
-from agent.master.lease_plane import LeasePlane
-from agent.master.request_plane import RequestOrigin
-from agent.master.standby_plane import TO_OWNER
-from agent.master.standbys import Standbys
+from agent.master.requests.request_plane import RequestOrigin
+from agent.master.standby.guards import KIND, Guards, kept_guards
+from agent.master.standby.lease_plane import LeasePlane
+from agent.master.standby.standby_plane import TO_OWNER
+from agent.master.standby.standbys import Standbys
 from agent.placement.world import Unit
 from agent.topics.contents import OUTPUT, inputs_of
 from agent.topics.events import Progress, Release

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from agent.master.state import State
-from agent.master.topic_plane import TopicPlane
+from agent.master.storage.state import State
+from agent.master.topics.topic_plane import TopicPlane
 from agent.topics.events import Checkpointed, Emitted
 from agent.wire.messages import Slo
 from agent.wire.push import Notified

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from agent.master.worker_pool import WorkerPool
+from agent.master.topics.worker_pool import WorkerPool
 from agent.processing.definition import Definition, Limits
 from agent.processing.events import Arrived, Checkpoint, Create, Emit, Report, Save
 from agent.processing.processing import Processing

@@ -2,7 +2,7 @@
 
 import agent.master.main
 import agent.master.master
-from agent.master.metrics_plane import MetricsPlane
+from agent.master.recording.metrics_plane import MetricsPlane
 from agent.metrics.families import WATCHES_OPEN
 
 

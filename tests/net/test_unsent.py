@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import zmq
 
-from agent.master.request_plane import UNREAD, RequestOrigin, RequestPlane
+from agent.master.requests.request_plane import UNREAD, RequestOrigin, RequestPlane
 from agent.net.router import Router, router
 from agent.net.unsent import LARGE, MAX_A_PEER, Unsent
 from agent.runtime.reactor import Reactor

@@ -5,8 +5,8 @@ import time
 
 import zmq
 
-from agent.master import peers as module
-from agent.master.peers import Peers
+from agent.master.requests import peers as module
+from agent.master.requests.peers import Peers
 from agent.net.keys import new
 from agent.net.secure_sockets import SecureSockets
 from agent.runtime.reactor import Reactor

@@ -26,7 +26,7 @@ from fleet.rollout.keys.push import write_local
 from fleet.rollout.session import switch_request
 from testkit.complete_inventory import TEXT, complete
 from tests.fleet.keys.rig import store
-from tests.master.test_latency_model import trained
+from tests.master.placement.test_latency_model import trained
 
 FLEET = complete()
 KINDS = {"edge.toml": EdgeConfig, "master.toml": MasterConfig, "allow.toml": AllowFile}

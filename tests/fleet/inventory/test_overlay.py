@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from agent.master.place import partners_of, place_of
+from agent.master.push.place import partners_of, place_of
 from agent.overlay.scot import BrokerId
 from agent.wire.overlay_config import MasterOverlay, OverlayAdvertisement, OverlayNeighbour
 from fleet.inventory.files import files_of, master_config

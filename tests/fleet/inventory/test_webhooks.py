@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.master.webhooks import hooks_of
+from agent.master.push.webhooks import hooks_of
 from agent.wire import config
 from agent.wire.master_config import MasterConfig
 from fleet.inventory.files import files_of, master_config

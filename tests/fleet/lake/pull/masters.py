@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from agent.master.record_log import CURRENT, RecordLog
+from agent.master.recording.record_log import CURRENT, RecordLog
 from agent.wire.master_config import MasterRecords
 from agent.wire.records import NodeEventRecord
 from fleet.lake.pull.counts import Counts

@@ -1,0 +1,1 @@
+"""Clones of devices, and what these compute."""

@@ -1,0 +1,1 @@
+"""Services of several IADs: the market's messages, pods, scaling."""

@@ -1,0 +1,1 @@
+"""Units that move live between masters: topics, homes of nodes and subscribers."""

@@ -1,0 +1,1 @@
+"""Where units live: what masters measure and tell each other, and operators' orders."""

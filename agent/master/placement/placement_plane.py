@@ -1,0 +1,482 @@
+"""Placement plane: tells other masters what this one measures, hears them, and begins moves of the
+units that live here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final, get_args
+
+from msgspec.structs import replace
+
+from agent.master.moves.home_plane import HomeChoice
+from agent.master.moves.movable import Mover
+from agent.master.moves.told_moves import ToldMoves
+from agent.master.placement.placement_facts import Measured, Topics, movable
+from agent.master.placement.placement_orders import PlacementOrders
+from agent.master.requests.operator_plane import OperatorPlane
+from agent.master.requests.peers import Peers
+from agent.master.requests.public_plane import PublicPlane
+from agent.master.requests.request_plane import RequestOrigin
+from agent.master.storage.state import State
+from agent.placement.admission import Admission
+from agent.placement.cost_history import CostHistory
+from agent.placement.gossip import Gossip
+from agent.placement.latency_model import LatencyModel
+from agent.placement.moves import Move
+from agent.placement.placer import Placer
+from agent.placement.view import View, believed
+from agent.placement.world import PlacementError, Unit
+from agent.runtime.console import Say
+from agent.runtime.reactor import Reactor
+from agent.runtime.token_bucket import TokenBucket
+from agent.wire.master_config import MasterConfig
+from agent.wire.placement import (
+    MAX_TOLD_MASTERS,
+    AskGrant,
+    GrantTold,
+    KnownFacts,
+    PlacementEcho,
+    PlacementFacts,
+    PlacementReport,
+    PlacementRequest,
+    SameFacts,
+    ShowPlacement,
+)
+from agent.wire.topics import TopicStatus
+
+# How often moves are looked after, while there are any.
+LOOK_S: Final = 0.25
+# One of so many seconds is for that at most.
+SHARE: Final = 20.0
+# A new topic is placed when all masters have told what they have, or after so many intervals.
+PATIENCE: Final = 3.0
+NO_ROOM: Final = "no other master has room within the limits"
+OVER: Final = frozenset({"settled", "aborted"})
+# Of its time a partner's questions about moves may take so much, and so many seconds at once: each
+# takes a view of all that masters have told, a millisecond for some units, 150 ms for the most.
+ASKED_SHARE: Final = 0.05
+ASKED_BURST_S: Final = 0.3
+
+
+class PlacementPlane:
+    """Connects gossip and `Placer` to sockets, disk, topics and the mover. `sizes` gives the bytes
+    of processors, `listeners` how many subscriptions name a topic, `homes` the nodes and clients
+    that live here and may move. `epoch` is greater than at any earlier start, `model` a trained one
+    of latencies."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        config: MasterConfig,
+        state: State,
+        public: PublicPlane,
+        peers: Peers,
+        operator: OperatorPlane,
+        topics: Topics,
+        say: Say,
+        *,
+        partners: Collection[str],
+        mover: Mover,
+        epoch: int,
+        sizes: Callable[[], Mapping[str, float]] = dict,
+        listeners: Callable[[], Mapping[str, int]] = dict,
+        homes: Callable[[], Sequence[HomeChoice]] = tuple,
+        model: LatencyModel | None = None,
+    ) -> None:
+        self._clock = reactor.clock
+        self._iad = config.iad.name
+        self._config = config.placement
+        # Masters of the same operator: units go to no others, and no others are told anything.
+        self._partners = partners
+        self._state = state
+        self._public = public
+        self._peers = peers
+        self._operator = operator
+        self._topics = topics
+        self._say = say
+        self._mover = mover
+        self._homes = homes
+        self._model = model
+        self._measured = Measured(config, self._partners, topics, sizes, listeners, homes)
+        now = self._clock()
+        self._gossip = Gossip(self._iad, epoch, now, self._config.every_s)
+        self._placer = Placer(self._iad, drift=self._config.drift, move_cost=self._config.move_cost)
+        self._orders = PlacementOrders(self._iad, self._placer, state, partners)
+        self._orders.restore(frozen=self._config.frozen)
+        self._admission = Admission(self._iad, epoch, self._placer, now)
+        # Seconds that questions may take, by partner: `partners` changes as masters come.
+        self._asking: dict[str, TokenBucket] = {}
+        self._costs = CostHistory()
+        self._told_moves = ToldMoves(self._iad, mover, self._placer)
+        # Moves that this master has begun, and does not know the end of.
+        self._begun: dict[Unit, Move] = {}
+        # New units, and until when other masters are waited for before they are placed.
+        self._arriving: dict[Unit, float] = {}
+        # The master that takes what no other has room for, by this one's word or another's. It is
+        # asked for with each topic's status, so it is kept.
+        self._delegate = self._config.delegate
+        self._told_troubles: set[str] = set()
+        self._was_full = False
+        self._tell_s = self._look_s = self._rested_s = now + self._config.every_s
+        public.takes(PlacementFacts, self._heard)
+        public.takes(AskGrant, self._asked_grant)
+        public.takes(SameFacts, self._heard_same)
+        peers.takes(PlacementEcho, self._echoed)
+        peers.takes(GrantTold, self._grant_told)
+        for kind in get_args(PlacementRequest):
+            operator.takes(kind, self._asked)
+        topics.on_created = self._arrived
+        topics.placed = self._placed
+        topics.on_removed = self._removed
+        reactor.add_timer(self)
+
+    # --- time ----------------------------------------------------------------------------------
+
+    @property
+    def next_due(self) -> float | None:
+        """When others are to be told, or a move may begin or have ended."""
+        dues = [self._tell_s, self._look_s, self._admission.next_due]
+        return min(due for due in dues if due is not None)
+
+    def tick(self, now: float) -> None:
+        """Tell those who are due, look after moves."""
+        if self._tell_s <= now:
+            self._tell(now)
+        if self._look_s <= now:
+            self._look_after_moves(now)
+        self._ask(now)
+
+    def _ask(self, now: float) -> None:
+        for iad, ask in self._admission.due(now):
+            self._peers.send(iad, ask)
+        if self._admission.failed():  # Another unit's move may begin.
+            self._look_s = max(now + LOOK_S, self._rested_s)
+
+    def _tell(self, now: float) -> None:
+        self._measured.count(now)
+        if not self._config.delegate:
+            fresh = self._gossip.fresh(now).values()
+            self._delegate = next((each.delegate for each in fresh if each.delegate), "")
+        due = self._gossip.due(self._partners, self._busy, now)
+        own = self.facts() if due else PlacementFacts(self._iad, 0, 0, 1.0)
+        for iad in due:
+            told = self._gossip.tell(iad, own, now)
+            if self._peers.send(iad, told):
+                self._gossip.sent(iad, told.number, self._clock())
+            else:
+                self._gossip.not_sent(iad, now)
+        self._tell_s = self._gossip.next_due(now)
+
+    @property
+    def _busy(self) -> bool:
+        placer = self._placer
+        return placer.mode != "open" or bool(placer.pins or self._measured.has_units)
+
+    def _echoed(self, iad: str, echo: PlacementEcho, now: float) -> None:
+        self._gossip.echoed(iad, echo.epoch, echo.number, now, short=echo.short)
+
+    def _heard(self, origin: RequestOrigin, told: PlacementFacts, now: float) -> None:
+        if not self._is_partner(origin, told.iad):
+            return
+        self._public.reply(origin, PlacementEcho(told.epoch, told.number, short=True))
+        self._believe(told, now)
+
+    def _believe(self, told: PlacementFacts, now: float) -> None:
+        if not self._gossip.heard(told, now):
+            return
+        self._hear_pins(told)
+        if told.wants:
+            self._tell_s = now
+
+    def _hear_pins(self, told: PlacementFacts) -> None:
+        for unit in self._placer.heard(told, self._units_here()):
+            self._orders.save_pin(unit)
+
+    def _is_partner(self, origin: RequestOrigin, iad: str) -> bool:
+        sender = origin.sender
+        # Without keys, loopback is trusted, as everywhere.
+        speaks = sender.role == "anyone" or (sender.role, sender.name) == ("iad", iad)
+        return speaks and iad in self._partners
+
+    def _heard_same(self, origin: RequestOrigin, same: SameFacts, now: float) -> None:
+        if self._is_partner(origin, same.iad) and self._gossip.heard_same(same, now):
+            self._public.reply(origin, PlacementEcho(same.epoch, same.number, short=True))
+            # A unit that has come since they were told has its pin there.
+            self._hear_pins(self._gossip.told_by(same.iad))
+
+    def facts(self) -> PlacementFacts:
+        """This master's facts about itself."""
+        now = self._clock()
+        return self._measured.facts(self._placer.mode, self._placer.pins, self._gossip.delays(now))
+
+    # --- grants of drift -----------------------------------------------------------------------
+
+    def _asked_grant(self, origin: RequestOrigin, ask: AskGrant, now: float) -> None:
+        if not self._is_partner(origin, ask.iad):
+            return
+        begun_s, facts = self._clock(), None
+        new = TokenBucket(ASKED_SHARE, ASKED_BURST_S, begun_s)
+        budget = self._asking.setdefault(ask.iad, new)
+        try:
+            if ask.step == "ask" and budget.wait_s(now, tokens=0.0):
+                raise PlacementError("it has answered too much of late")
+            view = partial(self.view, now)
+            granted, token, why = self._admission.asked(ask, view, self._moving(), now)
+            if ask.step == "ask":
+                facts = self._gossip.newest(ask.iad, self.facts(), now)
+        except PlacementError as error:
+            granted, token, why = False, 0, str(error)
+        budget.take(self._clock() - begun_s)
+        told = GrantTold(
+            self._iad, ask.epoch, ask.number, ask.step, granted, token, why[:512], facts
+        )
+        self._public.reply(origin, told)
+
+    def _grant_told(self, iad: str, told: GrantTold, now: float) -> None:
+        # Links lead to masters of other operators, too.
+        if iad not in self._partners or iad != told.iad:
+            return
+        if told.facts is not None and told.facts.iad != iad:
+            return
+        if told.facts is not None:
+            self._believe(told.facts, now)
+        admission = self._admission
+        admission.told(told, now)
+        if admission.to_check:
+            if (view := self._view_or_none(now, admission.to_check)) is None:
+                return
+            admission.check(view, now)
+        self._ask(now)
+        if (move := admission.begins(now)) is not None:
+            self._begin(move, now)
+
+    # --- what is known -------------------------------------------------------------------------
+
+    def view(self, now: float, first: Sequence[str] = ()) -> View:
+        """The placement as far as it is known: masters that are silent do not count. In doubt those
+        named `first` are believed."""
+        told = believed(self._gossip.fresh(now).values(), first)
+        return View([self.facts(), *told], self._model)
+
+    def topics_elsewhere(self) -> dict[str, str]:
+        """The topics of which other masters told lately, each with its IAD. O(those)."""
+        told = self._gossip.fresh(self._clock()).values()
+        return {topic.name: facts.iad for facts in told for topic in facts.topics}
+
+    def _view_or_none(self, now: float, first: Sequence[str] = ()) -> View | None:
+        """The same for what nobody waits for: None, and said once, if what masters told contradicts
+        itself. Others' facts must not end this process."""
+        try:
+            return self.view(now, first)
+        except PlacementError as error:
+            self._tell_troubles([f"no unit moves: {error}"])
+            return None
+
+    def _silent(self, now: float) -> list[str]:
+        """Those of which no view is made: also those that told nothing while all were idle."""
+        known = [*self._gossip.known(now), *self._never_heard(now)]
+        fresh = self._gossip.fresh(now)
+        return [each.facts.iad for each in known if each.facts.iad not in fresh]
+
+    def admits(self, unit: Unit, source: str) -> str:
+        """Why a unit of another master may not come here now; empty if it may."""
+        now = self._clock()
+        try:
+            return self._placer.admits(self.view(now), unit, source, now)
+        except PlacementError as error:
+            return str(error)
+
+    # --- moves ---------------------------------------------------------------------------------
+
+    def _units_here(self) -> list[Unit]:
+        topics = [Unit("processor", each.topic.name) for each in movable(self._topics.statuses)]
+        return [*topics, *[Unit("home", each.name) for each in self._homes()]]
+
+    def _moving(self) -> list[Unit]:
+        return [*(m.unit for m in self._mover.moves if m.state not in OVER), *self._begun]
+
+    def _look_after_moves(self, now: float) -> None:
+        newest = {each.unit: each for each in self._mover.moves}
+        for unit in list(self._begun):
+            status = newest.get(unit)
+            if status is not None and status.state in OVER:
+                del self._begun[unit]
+                failed = "" if status.state == "settled" else status.trouble or "aborted"
+                self._placer.ended(unit, failed, now)
+                self._admission.over(unit, now)
+                self._costs.moved(now)
+        if self._arriving:
+            self._place_arrivals(now)
+        moving = self._moving()
+        placer, here = self._placer, self._units_here()
+        urgent = bool(
+            moving
+            or self._arriving
+            or placer.waiting
+            or (placer.mode == "draining" and here)
+            or any(placer.pins.get(unit) not in (None, "", self._iad) for unit in here)
+        )
+        self._look_s = now + (LOOK_S if urgent else self._config.every_s)
+        if placer.mode == "draining" and self._was_full and not here:
+            self._say(f"drained: no unit lives here any more; {self._iad} may be stopped\n")
+        self._was_full = bool(here)
+        costs = self._costs.due(now) and self._gossip.active(self._busy, now)
+        costs = costs and not self._unheard(now)
+        if not (urgent or self._config.drift or costs):
+            return
+        if (view := self._view_or_none(now)) is None:
+            return
+        self._tell_troubles(view.troubles)
+        if costs:
+            self._costs.take(view.cost(), now)
+        waited = placer.waiting
+        unheard = self._gossip.unheard(self._partners)
+        move = self._admission.next_move(view, moving, now, unheard)
+        still = {unit for unit, _, _ in placer.waiting}
+        for unit, target, _ in waited:
+            if unit not in still and (trouble := placer.troubles.get(unit)):
+                self._say(f"{unit} does not move to {target}: {trouble}\n")
+        # A large pool's view takes a while: most of the time is for other things.
+        self._rested_s = now + SHARE * (self._clock() - now)
+        self._look_s = max(self._look_s, self._rested_s)
+        if move is not None:
+            self._begin(move, now)
+
+    def _begin(self, move: Move, now: float) -> None:
+        try:
+            self._mover.begin(move.unit, move.target, move.reason)
+        except PlacementError as error:
+            self._placer.ended(move.unit, str(error), now)
+            self._admission.over(move.unit, now)
+            return
+        self._look_s = min(self._look_s, now + LOOK_S)
+        self._begun[move.unit] = move
+        self._told_moves.begun(move)
+        self._say(f"{move.unit} moves to {move.target}: {move.reason}\n")
+
+    def _arrived(self, name: str) -> str:
+        now = self._clock()
+        self._gossip.wake(now)
+        self._tell_s = self._look_s = now
+        unit = Unit("processor", name)
+        if self._unheard(now):
+            self._arriving[unit] = now + PATIENCE * self._config.every_s
+            return ""
+        return self._place(self._view_or_none(now), unit)
+
+    def _placed(self, status: TopicStatus) -> TopicStatus:
+        """A topic's status, with the word that it is delegated to this master."""
+        unit = Unit("processor", status.topic.name)
+        if self._delegate != self._iad or self._placer.pins.get(unit):
+            return status
+        return replace(status, delegated=f"{self._iad}: {NO_ROOM}")
+
+    def _removed(self, name: str) -> None:
+        """A topic's pin goes with it: another one of its name is another topic."""
+        unit = Unit("processor", name)
+        self._arriving.pop(unit, None)
+        if self._placer.pins.pop(unit, None) is not None:
+            self._orders.save_pin(unit)
+
+    def _place(self, view: View | None, unit: Unit) -> str:
+        """Have a new unit moved if that is worth it; what is to be said of it."""
+        if view is None or not view.world.has(unit):
+            return ""
+        if trouble := view.infeasible(unit):
+            return trouble
+        move = self._placer.arrived(view, unit)
+        if move is None:
+            if self._iad == view.delegate and unit in view.delegated():
+                return f"it stays at the delegate {self._iad}: {NO_ROOM}"
+            return view.no_room(unit)
+        if move.reason == "delegate":
+            return f"it is delegated to {move.target}: {NO_ROOM}"
+        saved = (
+            "" if math.isinf(move.gain) else f", which saves {move.gain:.3g} s of delay a second"
+        )
+        return f"it moves to {move.target}{saved}"
+
+    def second(self, unit: Unit, among: Collection[str]) -> str | None:
+        """Where a unit that lives here would cost least but here, of those masters that are
+        connected; None if that is not known yet."""
+        view = self._view_or_none(self._clock())
+        if view is None or not view.world.has(unit):
+            return None
+        could = set(among) - {self._iad, *self._peers.unreachable}
+        rows = [each for each in view.price.why(unit) if each.master in could]
+        return rows[0].master if rows and rows[0].price < math.inf else None
+
+    @property
+    def needs(self) -> set[str]:
+        """Masters that units of this one are to go to."""
+        placer = self._placer
+        waiting = {target for _, target, _ in placer.waiting}
+        begun = {each.target for each in self._begun.values()}
+        return {*waiting, *begun, *placer.pins.values(), *self._orders.sought} - {""}
+
+    def _unheard(self, now: float) -> bool:
+        """Whether a master that is connected has not told anything lately."""
+        away = set(self._peers.unreachable)
+        return bool(set(self._partners) - away - self._gossip.fresh(now).keys())
+
+    def _place_arrivals(self, now: float) -> None:
+        waits = self._unheard(now)
+        for unit, until in list(self._arriving.items()):
+            if not waits or until <= now:
+                del self._arriving[unit]
+                if line := self._place(self._view_or_none(now), unit):
+                    self._say(f"{unit}: {line}\n")
+
+    def _tell_troubles(self, troubles: Iterable[str]) -> None:
+        now = set(troubles)
+        for line in sorted(now - self._told_troubles):
+            self._say(f"placement: {line}\n")
+        self._told_troubles = now
+
+    # --- operators -----------------------------------------------------------------------------
+
+    def _asked(self, origin: RequestOrigin, request: PlacementRequest, now: float) -> None:
+        self._gossip.wake(now)
+        self._tell_s = min(self._tell_s, now)
+        try:
+            message = self._done(request, now)
+        except PlacementError as error:
+            refused = PlacementReport(request.id, ok=False, iad=self._iad, message=str(error)[:512])
+            self._operator.reply(origin, refused)
+            return
+        self._look_s = now
+        self._state.when_durable(partial(self._report, origin, request.id, message))
+
+    def _done(self, request: PlacementRequest, now: float) -> str:
+        if isinstance(request, ShowPlacement):
+            return ""
+        return self._orders.carry_out(request, self.view(now), self._silent(now))
+
+    def _report(self, origin: RequestOrigin, id_: str, message: str) -> None:
+        now = self._clock()
+        self._operator.reply(
+            origin,
+            PlacementReport(
+                id_,
+                ok=True,
+                iad=self._iad,
+                known=(
+                    KnownFacts(self.facts(), 0.0),
+                    *self._gossip.known(now),
+                    *self._never_heard(now),
+                )[:MAX_TOLD_MASTERS],
+                moves=self._told_moves.told(self._begun),
+                move_cost=self._config.move_cost,
+                message=message[:512],
+                costs=self._costs.told(now),
+            ),
+        )
+
+    def _never_heard(self, now: float) -> list[KnownFacts]:
+        told = {each.facts.iad for each in self._gossip.known(now)}
+        return [
+            KnownFacts(PlacementFacts(iad, 0, 0, self._config.every_s), 0.0, silent=True)
+            for iad in sorted(set(self._partners) - told)
+        ]

@@ -1,0 +1,1 @@
+"""Alerts and messages: from nodes into the overlay, and to subscribers."""

@@ -1,0 +1,1 @@
+"""Queries, tasks and watches."""

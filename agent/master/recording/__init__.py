@@ -1,0 +1,1 @@
+"""Records of what a master did: its log, its metrics."""

@@ -1,0 +1,87 @@
+"""Record sink: passes records from the schedulers to the log, the metrics and other listeners."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from agent.master.recording.record_log import RecordLog
+from agent.runtime.disk_writer import DiskWriter
+from agent.runtime.reactor import Reactor
+from agent.scheduling.events import WriteRecord
+from agent.wire.master_config import MasterRecords
+from agent.wire.records import AnyRecord
+
+
+class Records:
+    """Takes the schedulers' records and passes them to the log, if there is one, and to
+    listeners."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        config: MasterRecords,
+        folder: Path,
+        writer: DiskWriter | None = None,
+    ) -> None:
+        self._reactor = reactor
+        self._log = (
+            RecordLog(config, folder / config.directory, writer=writer)
+            if config.directory
+            else None
+        )
+        self._listeners: list[Callable[[AnyRecord, float], None]] = []
+        reactor.performs(WriteRecord, self._write, brief=True)
+        if self._log is not None:
+            reactor.add_timer(self, often=True)
+
+    @property
+    def lost(self) -> int:
+        """Records that the disk refused."""
+        return self._log.lost if self._log else 0
+
+    @property
+    def next_due(self) -> float | None:
+        """When the log is to be flushed."""
+        return self._log.next_flush if self._log else None
+
+    def tick(self, _now: float) -> None:
+        """Flush the log."""
+        if self._log:
+            self._log.flush()
+
+    def tell(self, listener: Callable[[AnyRecord, float], None]) -> None:
+        """Call `listener(record, now)` for every record."""
+        self._listeners.append(listener)
+
+    def write_through(self, records: Sequence[AnyRecord], then: Callable[[bool], object]) -> None:
+        """Put these on stable storage; `then` gets whether they are there. If not, the log has none
+        of them."""
+
+        def written(well: bool) -> None:
+            now = self._reactor.clock()
+            for record in records if well else ():
+                for listener in self._listeners:
+                    listener(record, now)
+            then(well)
+
+        if self._log is None:
+            then(False)
+        else:
+            self._log.write_through(records, written)
+
+    def recent(self, kind: str) -> Iterable[bytes]:
+        """The most recent lines of that kind, on stable storage."""
+        return self._log.recent(kind) if self._log else ()
+
+    def close(self) -> None:
+        """Write waiting records. It takes as long as the disk does."""
+        if self._log:
+            self._log.close()
+
+    def _write(self, instruction: WriteRecord) -> None:
+        now = self._reactor.clock()
+        if self._log:
+            self._log.append(instruction.record, now)
+        for listener in self._listeners:
+            listener(instruction.record, now)

@@ -1,0 +1,63 @@
+"""Public plane: the socket for requests of clients and of other masters."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from agent.master.requests.request_plane import RequestPlane
+from agent.net.fair_turns import TOO_MANY, FairTurns
+from agent.net.router import Router
+from agent.runtime.reactor import Reactor
+from agent.scheduling.admission import ClientRates, cost_of
+from agent.wire.codec import Frame, glimpse, glimpse_areas
+from agent.wire.messages import Answer, Coverage, Refusal
+from agent.wire.principals import Sender
+from agent.wire.unions import PUBLIC_BULK, PublicRequest
+
+# A smaller query is decoded in less time than it takes to tell what it is.
+LARGE_QUERY_BYTES: Final = 1_024
+
+
+class PublicPlane(RequestPlane):
+    """Every refusal is answered. Senders are served fairly by the cost of their requests."""
+
+    def __init__(self, reactor: Reactor, router: Router, rates: ClientRates | None = None) -> None:
+        # Of queries, and of changes of watches and subscriptions.
+        self.rates = ClientRates() if rates is None else rates
+        self.turns = FairTurns(router, self._serve, self._over_rate, clock=reactor.clock)
+        super().__init__(reactor, router, PublicRequest, _refusal, bulk=PUBLIC_BULK)
+        # Results of nodes end what is open, and are bounded by it; requests are not.
+        reactor.serve_last(router.socket)
+        reactor.add_timer(self.turns, often=True)
+
+    def _turn(self) -> None:
+        self.turns.turn()
+
+    def _over_rate(self, identity: bytes, codec: bytes, sender_id: str) -> None:
+        self.refuse(identity, codec, sender_id, "over_rate", TOO_MANY)
+
+    def _serve(self, identity: bytes, frame: Frame, sender: Sender) -> None:
+        if not self._refuses(identity, frame, sender):
+            self._take(identity, frame, sender)
+
+    def _refuses(self, identity: bytes, frame: Frame, sender: Sender) -> bool:
+        """Whether a large query is refused undecoded, because its sender is over its rate."""
+        if len(frame) < LARGE_QUERY_BYTES or not (areas := glimpse_areas(frame)):
+            return False
+        refused = self.rates.would_refuse(sender, self._reactor.clock(), cost_of(areas))
+        if refused is not None:
+            codec, sender_id = glimpse(frame)
+            self.refuse(identity, codec, sender_id, refused.reason, refused.message)
+        return refused is not None
+
+
+def _refusal(sender_id: str, reason: Refusal, line: str) -> Answer:
+    return Answer(
+        id=sender_id,
+        status="refused",
+        elapsed_ms=0.0,
+        slo_met=False,
+        coverage=Coverage(0, 0),
+        reason=reason,
+        message=line,
+    )

@@ -1,0 +1,1 @@
+"""Units that outlive their master: leases, checkpoints, taking over."""

@@ -1,0 +1,1 @@
+"""What a master keeps on its disk."""

@@ -1,0 +1,1 @@
+"""Topics, and the worker processes of their processors."""

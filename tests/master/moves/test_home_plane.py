@@ -1,0 +1,96 @@
+"""Homes as units: their names, which may move, and what is refused in a line."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+
+import msgspec
+import pytest
+
+from agent.master.moves.home_plane import HomePlane
+from agent.master.moves.node_homes import NodeCopy
+from agent.placement.world import Unit
+from tests.master.moves.test_node_homes_model import UNIT, World
+
+
+@pytest.fixture
+def world():
+    world = World(1)
+    while not any(master.nodes.names() for master in world.masters.values()):
+        world.pass_time(0.5)
+        world.deliver()
+    return world
+
+
+def loaded(master, copy, name="n2"):
+    said = []
+    master.nodes.load(
+        name, copy if isinstance(copy, bytes) else msgspec.msgpack.encode(copy), said.append
+    )
+    return said[0]
+
+
+def test_a_node_that_has_a_choice_is_a_unit_that_may_move(world):
+    homes = HomePlane(world.masters["a"].nodes)
+    assert homes.units() == [UNIT]
+    (choice,) = homes.choices()
+    assert choice == ("node/n1", {"a": None, "b": None}, {}, ())
+    assert homes.lives(UNIT)
+    assert HomePlane(world.masters["b"].nodes).units() == []
+
+
+def test_a_node_has_a_delay_to_its_home_and_counts_of_what_it_exchanged(world):
+    nodes = world.masters["a"].nodes
+    nodes.traffic.counts["n1"] = Counter({"b": 7})
+    nodes.traffic._round_trips_ms["n1"] = deque([4.0])
+    (choice,) = HomePlane(nodes).choices()
+    assert choice == ("node/n1", {"a": 2.0, "b": None}, {"b": 7}, ())
+
+
+@pytest.mark.parametrize("name", ["node/n2", "client//log", "clone/x", "n1"])
+def test_what_is_not_here_does_not_live_here(world, name):
+    homes = HomePlane(world.masters["a"].nodes)
+    unit = Unit("home", name)
+    assert not homes.lives(unit)
+
+
+def test_a_sort_of_a_later_version_is_refused_and_passed_over(world):
+    homes, said = HomePlane(world.masters["a"].nodes), []
+    unit = Unit("home", "gateway/g1")
+    homes.load(unit, b"", said.append)
+    assert said == ["this master knows no home such as gateway/g1"]
+    homes.stop(unit)
+    assert not homes.restore(unit, "taken", "b")
+    assert not homes.restore(unit, "released", "b")
+    homes.settles(unit, lambda: said.append("settled"))
+    assert said[1:] == ["settled"]
+    assert homes.late(unit) is None
+    homes.kept(unit, 1)
+    homes.end(unit)
+
+
+@pytest.mark.parametrize(
+    ("copy", "why"),
+    [
+        (NodeCopy("a", ()), "node n2 cannot go to b: it is not joined, or its configuration"),
+        (NodeCopy("a", ("a", "c")), "does not name b among its masters"),
+        (NodeCopy("a", ("a", "b"), "try later"), "try later"),
+        (b"\xc1", "what is told of node n2 cannot be read"),
+        (NodeCopy("a", ("a", "b")), ""),
+    ],
+)
+def test_why_a_node_cannot_go_there(world, copy, why):
+    said = loaded(world.masters["b"], copy)
+    assert why in said
+    assert bool(said) == bool(why)
+
+
+def test_a_namesake_keeps_its_home(world):
+    said = loaded(world.masters["a"], NodeCopy("b", ("a", "b")), "n1")
+    assert said == "another node named n1 lives at a"
+
+
+def test_a_master_without_records_takes_no_node(world):
+    master = world.masters["b"]
+    master.events.takes = False
+    assert "keeps no records" in loaded(master, NodeCopy("a", ("a", "b")))
