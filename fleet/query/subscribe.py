@@ -22,6 +22,7 @@ from fleet.query import replies
 from fleet.query.known_areas import known_areas
 from fleet.terminal import screen
 from fleet.terminal.output import printable
+from fleet.terminal.summary import labelled
 from fleet.terminal.units import format_duration
 from fleet.terminal.wrapping import whole
 
@@ -39,6 +40,9 @@ LATE_S: Final = 5.0
 DAY_S: Final = 86_400.0
 # Alerts wait so long for the names of rooms.
 NAMES_MS: Final = 3_000.0
+# And so long for which IADs are silent.
+ABOUT_MS: Final = 1_000.0
+AWAY_NAMED: Final = 4
 
 
 class Options(Struct, frozen=True):
@@ -82,7 +86,10 @@ def run(options: Options, keys: KeyFiles | Sequence[KeyFiles] | None = None) -> 
         ):
             silent = options.as_json or options.detach
             names = NO_NAMES if silent else known_areas(options.master, keys, patience_ms=NAMES_MS)
-            return _show(notifications, options, names)
+            doubts = [notifications.doubt] if notifications.doubt else []
+            if not (doubts or options.detach):
+                doubts = away(client, options)
+            return _show(notifications, options, names, doubts)
     except Interrupted:
         return exits.INTERRUPTED
     except KeyboardInterrupt:
@@ -109,14 +116,40 @@ def end(master: str, name: str, keys: KeyFiles | Sequence[KeyFiles] | None = Non
     return exits.DONE
 
 
-def _show(notifications: Notifications, options: Options, names: Mapping[str, str]) -> int:
+def away(client: Client, options: Options) -> list[str]:
+    """A line for each silent IAD that covers an area of the filter: its alerts come late."""
+    areas = [
+        operand
+        for conjunction in options.wanted
+        for predicate in conjunction
+        if predicate.attribute == "area" and predicate.operator in ("=", "in", "under")
+        for operand in predicate.operands
+        if isinstance(operand, str)
+    ]
+    if not areas:
+        return []
+    try:
+        answer = client.about(areas, timeout_ms=ABOUT_MS, label="fleet subscribe")
+    except (NoReplyError, ValueError):
+        return []
+    gaps = [gap for gap in answer.missing if gap.reason in screen.OF_IADS]
+    told = [(labelled(gap.area, gap.name), screen.reason_of(gap)) for gap in gaps]
+    return [f"{each}; alerts come once it does" for each in screen.by_reason(told, AWAY_NAMED)]
+
+
+def _show(
+    notifications: Notifications,
+    options: Options,
+    names: Mapping[str, str],
+    doubts: Sequence[str],
+) -> int:
     err = screen.console(stderr=True)
     tally, status, interrupted = Tally(), exits.DONE, False
     if not options.detach:
         if not options.as_json:
             screen.line(err, headline(notifications, options), style="dim")
-        if notifications.doubt:
-            screen.line(err, notifications.doubt, style="yellow")
+        for doubt in doubts:
+            screen.line(err, doubt, style="yellow")
         notifications.on_word = lambda word: screen.line(err, word, style="yellow")
         try:
             _follow(notifications, options, tally, names)

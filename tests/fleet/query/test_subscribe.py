@@ -31,6 +31,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PushMaster]:
     public = free_address()
     names = '[iad.rooms]\n"b1/f4/r1" = "Küche 4.1"\n'
     pool = f'[[pool]]\niad = "iad1"\naddress = "{public}"\nareas = ["b1"]\n'
+    pool += f'[[pool]]\niad = "iad2"\naddress = "{free_address()}"\nareas = ["b2"]\n'
     master = PushMaster(tmp_path_factory.mktemp("master"), "iad1", public, names + pool)
     yield master
     master.stop()
@@ -103,6 +104,15 @@ def test_a_durable_subscription_has_what_came_while_nobody_listened(
     assert "subscribe anew" not in anew.out, "it is made anew already"
     assert anew.err.splitlines()[1].endswith("no alert came; losses of unknown size: 1")
     subscribe("--durable", "pager", "--unsubscribe")
+
+
+@pytest.mark.usefixtures("patient_clients")
+def test_an_iad_that_is_away_is_told_to_who_waits_for_its_alerts(subscribe: Subscribe) -> None:
+    told = subscribe('area under "b2" or metric = "co2"', "--for", "50ms")
+    away = "missing b2: iad2's master did not answer; alerts come once it does"
+    assert told.err.splitlines()[1:] == [away, "no alert came"]
+    elsewhere = subscribe('area under "b1"', "--for", "50ms")
+    assert "iad2" not in elsewhere.err
 
 
 @pytest.mark.usefixtures("patient_clients")
