@@ -24,7 +24,7 @@ import zmq
 from msgspec.structs import replace
 
 from agent.client import Operator
-from agent.placement.member_lease import LeaseTiming
+from agent.placement.membership.member_lease import LeaseTiming
 from agent.wire.topics import CreateTopic, ListTopics, Topic, TopicReport
 from bench import handover
 from bench.output import Result, report, result

@@ -1,7 +1,7 @@
 """Messages of a live handover between two masters; a move of a unit for the operator.
 
-Either master sends to the other's public socket. What they mean is in `agent.placement.handover`;
-states go in parts, since a request is at most 1 MiB.
+Either master sends to the other's public socket. What they mean is in
+`agent.placement.handover.events`; states go in parts, since a request is at most 1 MiB.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Messages of leases between the masters of one pool (`agent.placement.member_lease`)."""
+"""Messages of leases between masters of a pool (`agent.placement.membership.member_lease`)."""
 
 from __future__ import annotations
 

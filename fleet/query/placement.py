@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from agent.client import NoReplyError, Operator
 from agent.net.keys import KeyFiles
-from agent.placement.gossip import IDLE_S, LASTS
+from agent.placement.membership.gossip import IDLE_S, LASTS
 from agent.placement.view import View, named
 from agent.placement.world import PlacementError, Unit
 from agent.wire.handover import MoveUnit

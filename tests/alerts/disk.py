@@ -6,7 +6,7 @@ from agent.alerts import inbox_events as i
 from agent.alerts import spool_events as s
 from agent.alerts.event_state import SaveNodeState
 from agent.alerts.inbox_handover import STANDBY
-from agent.placement.unit_records import ForgetUnit, SaveUnit
+from agent.placement.handover.unit_records import ForgetUnit, SaveUnit
 from agent.topics.events import ForgetProgress, SaveProgress
 
 

@@ -9,7 +9,7 @@ import pytest
 from agent.master.moves.handover_plane import HandoverPlane
 from agent.master.moves.movable import NOT_HERE, UNREADABLE
 from agent.master.requests.request_plane import RequestOrigin
-from agent.placement.unit_records import ForgetUnit, SaveUnit
+from agent.placement.handover.unit_records import ForgetUnit, SaveUnit
 from agent.placement.world import Unit
 from agent.wire.codec import Decoder, encode
 from agent.wire.messages import Answer, Coverage

@@ -8,10 +8,10 @@ import signal
 import sys
 
 from agent.master import main
-from agent.placement.handover import Written
-from agent.placement.handover_source import Source
-from agent.placement.handover_target import Target
-from agent.placement.holder import Holder
+from agent.placement.handover.events import Written
+from agent.placement.handover.holder import Holder
+from agent.placement.handover.source import Source
+from agent.placement.handover.target import Target
 from agent.runtime.state_machine import StateMachine
 
 SIDES = {"source": Source, "target": Target}

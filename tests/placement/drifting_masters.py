@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from agent.placement.admission import Admission
-from agent.placement.gossip import Gossip
+from agent.placement.membership.gossip import Gossip
 from agent.placement.moves import Move
 from agent.placement.placer import Placer
 from agent.placement.view import View, believed

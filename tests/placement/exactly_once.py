@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from agent.alerts.dedup_window import Taken
-from agent.placement.handover import Checkpoint, Output
+from agent.placement.handover.events import Checkpoint, Output
 
 # Histories of publishers that are remembered. Beyond, the one that was silent for longest goes, and
 # what it sends again counts again.

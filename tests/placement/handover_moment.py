@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agent.placement.handover import Checkpoint, Write
-from agent.placement.handover_source import Source
-from agent.placement.handover_target import Target
+from agent.placement.handover.events import Checkpoint, Write
+from agent.placement.handover.source import Source
+from agent.placement.handover.target import Target
 
 if TYPE_CHECKING:
     from tests.placement.exactly_once import Processed

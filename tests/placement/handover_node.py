@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent.placement.handover import Checkpoint, Record, Timing, Write
-from agent.placement.holder import Holder
+from agent.placement.handover.events import Checkpoint, Record, Timing, Write
+from agent.placement.handover.holder import Holder
 from agent.placement.world import Unit
 from tests.placement.exactly_once import Processed
 from tests.placement.shallow import shallow

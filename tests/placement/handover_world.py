@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from math import inf
 from typing import Any
 
-from agent.placement.handover import (
+from agent.placement.handover.events import (
     Abort,
     Checkpoint,
     Copied,
@@ -39,8 +39,8 @@ from agent.placement.handover import (
     Write,
     Written,
 )
-from agent.placement.handover_target import Target
-from agent.placement.holder import Holder
+from agent.placement.handover.holder import Holder
+from agent.placement.handover.target import Target
 from tests.placement.exactly_once import Processed, Received, Subscribed
 from tests.placement.handover_moment import canonical
 from tests.placement.handover_node import Node, Save, put_on_disk

@@ -8,8 +8,8 @@ import sys
 from itertools import count
 from random import Random
 
-from agent.placement.gossip import Gossip
-from agent.placement.membership import Membership
+from agent.placement.membership.gossip import Gossip
+from agent.placement.membership.membership import Membership
 from agent.wire.codec import encode
 from agent.wire.membership import Members
 from agent.wire.messages import Slo

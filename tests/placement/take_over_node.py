@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent.placement import member_lease as lease
-from agent.placement import take_over as t
-from agent.placement.handover import Checkpoint
-from agent.placement.member_lease import LeaseTiming, MemberLease, Terms
-from agent.placement.primary import Primary
-from agent.placement.standby import Standby
+from agent.placement.handover.events import Checkpoint
+from agent.placement.membership import member_lease as lease
+from agent.placement.membership.member_lease import LeaseTiming, MemberLease, Terms
+from agent.placement.standby import take_over as t
+from agent.placement.standby.primary import Primary
+from agent.placement.standby.standby import Standby
 from tests.placement import handover_moment as moment
 from tests.placement.exactly_once import Processed
 from tests.placement.shallow import shallow

@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from agent.placement import member_lease as lease
-from agent.placement import take_over as t
-from agent.placement.handover import Checkpoint, Output, Work
-from agent.placement.member_lease import MemberLease
-from agent.placement.primary import Primary
-from agent.placement.standby import Standby
+from agent.placement.handover.events import Checkpoint, Output, Work
+from agent.placement.membership import member_lease as lease
+from agent.placement.membership.member_lease import MemberLease
+from agent.placement.standby import take_over as t
+from agent.placement.standby.primary import Primary
+from agent.placement.standby.standby import Standby
 from tests.placement.exactly_once import Processed, Received, Subscribed
 from tests.placement.handover_node import UNIT
 from tests.placement.handover_world import HISTORY, Broken, Event

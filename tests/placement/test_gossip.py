@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from agent.master.placement.placement_facts import FEW_TOPICS, fitting
-from agent.placement.gossip import IDLE_S, LASTS, MAX_KNOWN, UNANSWERED, Gossip
+from agent.placement.membership.gossip import IDLE_S, LASTS, MAX_KNOWN, UNANSWERED, Gossip
 from agent.wire import placement as w
 from agent.wire.codec import MAX_REQUEST_BYTES, Decoder, encode
 from agent.wire.messages import Slo

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import pytest
 
-from agent.placement.handover_source import Source
-from agent.placement.handover_target import Target
+from agent.placement.handover.source import Source
+from agent.placement.handover.target import Target
 from tests.examples import campaign
 from tests.placement.exploration import Exploration
 from tests.placement.handover_world import World, faultless

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from agent.placement.handover import Event, Instruction
-from agent.placement.handover_source import Source
-from agent.placement.handover_target import Target
+from agent.placement.handover.events import Event, Instruction
+from agent.placement.handover.source import Source
+from agent.placement.handover.target import Target
 from tests.placement.exploration import Exploration
 from tests.placement.handover_moment import canonical, exact
 from tests.placement.handover_world import Broken, World
@@ -83,7 +83,7 @@ def test_moments_that_are_taken_for_one_have_the_same_future(options: dict[str, 
 
 def does_not_wait_for_the_lease(patch: pytest.MonkeyPatch) -> None:
     """The source takes the unit back while the target may work."""
-    patch.setattr("agent.placement.handover_source.LEASE_MARGIN", 0.0)
+    patch.setattr("agent.placement.handover.source.LEASE_MARGIN", 0.0)
 
 
 def works_on_after_the_lease(patch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 
-from agent.placement.handover import (
+from agent.placement.handover.events import (
     Abort,
     Ask,
     Checkpoint,
@@ -34,7 +34,7 @@ from agent.placement.handover import (
     Write,
     Written,
 )
-from agent.placement.holder import UNSETTLED, Holder
+from agent.placement.handover.holder import UNSETTLED, Holder
 from agent.placement.world import PlacementError, Unit
 from tests.placement.exactly_once import MAX_HISTORIES, Processed, Received, Subscribed
 

@@ -8,9 +8,9 @@ from heapq import heappop, heappush
 
 import pytest
 
-from agent.placement import member_lease
-from agent.placement.handover import Checkpoint, Work
-from agent.placement.member_lease import (
+from agent.placement.handover.events import Checkpoint, Work
+from agent.placement.membership import member_lease
+from agent.placement.membership.member_lease import (
     APART,
     MAX_AHEAD,
     Granted,
@@ -25,9 +25,9 @@ from agent.placement.member_lease import (
     Terms,
     Written,
 )
-from agent.placement.standby import Standby
-from agent.placement.take_over import Dead, Role, Write
-from agent.placement.take_over import Written as RoleWritten
+from agent.placement.standby.standby import Standby
+from agent.placement.standby.take_over import Dead, Role, Write
+from agent.placement.standby.take_over import Written as RoleWritten
 from agent.placement.world import Unit
 from tests.examples import campaign
 

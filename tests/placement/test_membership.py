@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from agent.placement.membership import (
+from agent.placement.membership.membership import (
     DEAD,
     DIALS,
     MAX_ACTIVE,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from agent.placement.handover import Checkpoint, Work
-from agent.placement.primary import Primary
-from agent.placement.standby import Standby
-from agent.placement.take_over import (
+from agent.placement.handover.events import Checkpoint, Work
+from agent.placement.standby.primary import Primary
+from agent.placement.standby.standby import Standby
+from agent.placement.standby.take_over import (
     REIGN,
     Dead,
     Dismiss,

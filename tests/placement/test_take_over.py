@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from agent.placement import member_lease, primary, standby, take_over
-from agent.placement.member_lease import Granted, Keep, MemberLease, Over, Tell
-from agent.placement.primary import Primary
-from agent.placement.standby import Standby
-from agent.placement.take_over import Kept, Saved, Send, Update
+from agent.placement.membership import member_lease
+from agent.placement.membership.member_lease import Granted, Keep, MemberLease, Over, Tell
+from agent.placement.standby import primary, standby, take_over
+from agent.placement.standby.primary import Primary
+from agent.placement.standby.standby import Standby
+from agent.placement.standby.take_over import Kept, Saved, Send, Update
 from tests.examples import CAMPAIGN, campaign
 from tests.placement.exploration import Exploration
 from tests.placement.handover_world import Broken

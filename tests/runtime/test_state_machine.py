@@ -12,11 +12,11 @@ from agent.alerts.spool import _Spooled
 from agent.clones.anchor import Anchor
 from agent.clones.events import Kept
 from agent.overlay.session import Session
-from agent.placement.handover import Timing
-from agent.placement.handover_source import Source
-from agent.placement.handover_target import Target
-from agent.placement.primary import Primary
-from agent.placement.standby import Standby
+from agent.placement.handover.events import Timing
+from agent.placement.handover.source import Source
+from agent.placement.handover.target import Target
+from agent.placement.standby.primary import Primary
+from agent.placement.standby.standby import Standby
 from agent.placement.world import Unit
 from agent.processing.definition import Definition
 from agent.processing.events import Checkpoint

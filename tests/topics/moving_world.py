@@ -14,9 +14,9 @@ from agent.alerts.inbox_events import (
     SubscribeArrived,
 )
 from agent.alerts.inbox_handover import FORWARDING, STANDBY, MovableInboxes
-from agent.placement import handover as h
-from agent.placement.holder import Holder
-from agent.placement.unit_records import ForgetUnit, SaveUnit
+from agent.placement.handover import events as h
+from agent.placement.handover.holder import Holder
+from agent.placement.handover.unit_records import ForgetUnit, SaveUnit
 from agent.placement.world import Unit
 from agent.topics.contents import inputs_of
 from agent.topics.events import (

@@ -11,8 +11,8 @@ from agent.master.moves.handover_link import HandoverLink
 from agent.master.moves.handover_messages import written
 from agent.master.moves.late_items import LateItems
 from agent.master.moves.moving_unit import MovingUnit
-from agent.placement import handover as h
-from agent.placement.unit_records import ForgetUnit, SaveUnit
+from agent.placement.handover import events as h
+from agent.placement.handover.unit_records import ForgetUnit, SaveUnit
 from agent.wire import handover as w
 
 GONE: Final = "it does not live here any more"

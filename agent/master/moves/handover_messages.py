@@ -1,11 +1,11 @@
-"""Messages of handovers, as `agent.placement.handover` has them and as they go over the wire."""
+"""Messages of handovers, as `agent.placement.handover.events` has them and as they are sent."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agent.placement import handover as h
-from agent.placement.take_over import Update as StandbyUpdate
+from agent.placement.handover import events as h
+from agent.placement.standby.take_over import Update as StandbyUpdate
 from agent.placement.world import Unit
 from agent.wire import handover as w
 from agent.wire.base import MAX_TEXT

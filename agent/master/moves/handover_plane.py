@@ -1,7 +1,7 @@
 """Handover plane: units that are handed over live between this master and others of its pool.
 
-`agent.placement.holder` decides; here its instructions are carried out on what the units are
-(`Movable`), its messages sent, its records put on disk together with what they are about.
+`agent.placement.handover.holder` decides; here its instructions are carried out on what the units
+are (`Movable`), its messages sent, its records put on disk together with what they are about.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from agent.master.requests.operator_plane import OperatorPlane
 from agent.master.requests.peers import Peers
 from agent.master.requests.public_plane import PublicPlane
 from agent.master.requests.request_plane import RequestOrigin
-from agent.placement import handover as h
-from agent.placement.handover_source import WAITING, Source
-from agent.placement.handover_target import Target
-from agent.placement.holder import GIVEN_UP, Holder
+from agent.placement.handover import events as h
+from agent.placement.handover.holder import GIVEN_UP, Holder
+from agent.placement.handover.source import WAITING, Source
+from agent.placement.handover.target import Target
+from agent.placement.handover.unit_records import SaveUnit
 from agent.placement.moves import Reason
-from agent.placement.unit_records import SaveUnit
 from agent.placement.world import Kind, PlacementError, Unit
 from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor

@@ -12,7 +12,7 @@ from agent.placement.world import Kind, Unit
 
 if TYPE_CHECKING:
     from agent.master.moves.movable import Changes
-    from agent.placement.handover import Standing
+    from agent.placement.handover.events import Standing
 
 NODE: Final = "node"
 CLIENT: Final = "client"

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
-from agent.placement.handover import Standing
+from agent.placement.handover.events import Standing
 from agent.placement.moves import Reason
 from agent.placement.world import Kind, Unit
 

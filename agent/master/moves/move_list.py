@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from agent.master.moves.movable import MoveStatus
-from agent.placement.handover_source import Source
+from agent.placement.handover.source import Source
 from agent.placement.moves import Reason
 from agent.placement.world import Unit
 from agent.wire.handover import UnitMove

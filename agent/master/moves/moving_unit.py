@@ -7,10 +7,10 @@ from collections.abc import Callable
 from agent.master.moves.handover_messages import Gathered
 from agent.master.moves.movable import Movable
 from agent.master.moves.move_list import Move
-from agent.placement import handover as h
-from agent.placement.handover_source import Source
-from agent.placement.handover_target import Target
-from agent.placement.holder import Holder
+from agent.placement.handover import events as h
+from agent.placement.handover.holder import Holder
+from agent.placement.handover.source import Source
+from agent.placement.handover.target import Target
 
 
 class MovingUnit:

@@ -17,7 +17,7 @@ from agent.scheduling.events import HomeChanged
 from agent.scheduling.tasks.scheduler import TaskScheduler
 
 if TYPE_CHECKING:
-    from agent.placement.handover import Standing
+    from agent.placement.handover.events import Standing
 
 # How often it is looked whether a node's alerts have left.
 LOOK_S: Final = 0.05

@@ -26,7 +26,7 @@ from agent.wire.push import (
 )
 
 if TYPE_CHECKING:
-    from agent.placement.handover import Standing
+    from agent.placement.handover.events import Standing
 
 AGAIN: Final = "try again in a moment"
 # To a master that a client did not reach when it measured its ways: nothing draws it there, but a

@@ -14,7 +14,7 @@ from agent.alerts.inbox_handover import STANDBY, InboxCopy
 from agent.master.moves.late_inboxes import LateInboxes, client_of, contents_of
 from agent.master.moves.movable import NOT_HERE, UNREADABLE, Changes
 from agent.master.push.push_plane import PushPlane
-from agent.placement.handover import Standing
+from agent.placement.handover.events import Standing
 from agent.placement.world import Kind, Unit
 from agent.runtime.reactor import Reactor
 from agent.topics.events import ForgetProgress, SaveCopy, SaveProgress, TopicHeld, TopicPaused

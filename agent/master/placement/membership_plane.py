@@ -10,7 +10,7 @@ from agent.master.requests.peers import TRIAL, Peers
 from agent.master.requests.public_plane import PublicPlane
 from agent.master.requests.request_plane import RequestOrigin
 from agent.net.secure_sockets import SecureSockets
-from agent.placement.membership import Membership
+from agent.placement.membership.membership import Membership
 from agent.runtime.reactor import Reactor
 from agent.wire.config import require_usable
 from agent.wire.master_config import MasterConfig

@@ -22,8 +22,8 @@ from agent.master.requests.request_plane import RequestOrigin
 from agent.master.storage.state import State
 from agent.placement.admission import Admission
 from agent.placement.cost_history import CostHistory
-from agent.placement.gossip import Gossip
 from agent.placement.latency_model import LatencyModel
+from agent.placement.membership.gossip import Gossip
 from agent.placement.moves import Move
 from agent.placement.placer import Placer
 from agent.placement.view import View, believed

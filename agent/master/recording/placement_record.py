@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from agent.placement.gossip import with_homes
+from agent.placement.membership.gossip import with_homes
 from agent.runtime.reactor import Reactor
 from agent.wire.placement import PlacementFacts
 from agent.wire.records import (

@@ -18,9 +18,9 @@ from agent.master.standby.lease_plane import LeasePlane
 from agent.master.standby.paced import Paced
 from agent.master.storage.state import State
 from agent.master.topics.topic_shadows import TopicShadows
-from agent.placement import take_over as t
-from agent.placement.handover import Checkpoint, Work
-from agent.placement.primary import Primary
+from agent.placement.handover.events import Checkpoint, Work
+from agent.placement.standby import take_over as t
+from agent.placement.standby.primary import Primary
 from agent.placement.world import Kind, Unit
 from agent.runtime.console import Say
 from agent.topics.contents import OUTPUT

@@ -1,6 +1,6 @@
 """Lease plane: whether this master is alive, and others are, by the word of a majority of its pool.
 
-`agent.placement.member_lease` decides; here are its clock, its messages and its disk.
+`agent.placement.membership.member_lease` decides; here are its clock, its messages and its disk.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from agent.master.requests.peers import Peers
 from agent.master.requests.public_plane import PublicPlane
 from agent.master.requests.request_plane import RequestOrigin
 from agent.master.storage.state import State
-from agent.placement import member_lease as m
+from agent.placement.membership import member_lease as m
 from agent.wire.leases import LeaseTold
 
 # Kind and key of the document in the state.

@@ -1,9 +1,9 @@
 """Standby plane: units that outlive their masters.
 
-An owner and its standby say to each other what `agent.placement.primary` and
-`agent.placement.standby` decide, and masters keep account of who is alive. Unlike these say, a
-checkpoint goes to the standby before it goes to the owner's disk, and what was made is put out when
-both have it (docs/decisions/0050-standbys.md).
+An owner and its standby say to each other what `agent.placement.standby.primary` and
+`agent.placement.standby.standby` decide, and masters keep account of who is alive. Unlike these
+say, a checkpoint goes to the standby before it goes to the owner's disk, and what was made is put
+out when both have it (docs/decisions/0050-standbys.md).
 """
 
 from __future__ import annotations

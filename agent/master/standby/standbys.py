@@ -16,9 +16,9 @@ from agent.master.standby.guards import KIND
 from agent.master.standby.lease_plane import LeasePlane
 from agent.master.storage.state import State
 from agent.master.topics.topic_shadows import TopicShadows
-from agent.placement import take_over as t
-from agent.placement.handover import Checkpoint as Opaque
-from agent.placement.standby import Standby
+from agent.placement.handover.events import Checkpoint as Opaque
+from agent.placement.standby import take_over as t
+from agent.placement.standby.standby import Standby
 from agent.placement.world import Unit
 from agent.runtime.console import Say
 from agent.topics.shadow import Checkpoint, Named, Shadow

@@ -17,8 +17,8 @@ from agent.alerts import inbox_events as i
 from agent.alerts import spool_events as s
 from agent.alerts.dedup_window import Taken
 from agent.alerts.event_state import SaveNodeState
-from agent.placement.handover import Record
-from agent.placement.unit_records import ForgetUnit, SaveUnit, UnitChange
+from agent.placement.handover.events import Record
+from agent.placement.handover.unit_records import ForgetUnit, SaveUnit, UnitChange
 from agent.runtime import console, sqlite
 from agent.runtime.sqlite import BrokenFileError
 from agent.topics.events import (

@@ -23,7 +23,7 @@ from agent.master.storage.state import State
 from agent.master.topics.processor_plane import ProcessorPlane
 from agent.master.topics.topic_readings import CLIENT, TopicReadings
 from agent.master.topics.topic_shadows import TopicShadows
-from agent.placement.handover import Record
+from agent.placement.handover.events import Record
 from agent.placement.world import Unit
 from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from agent.master.requests.request_plane import RequestOrigin
-from agent.placement.handover import Record
+from agent.placement.handover.events import Record
 from agent.placement.world import Unit
 from agent.wire import handover as w
 from agent.wire.principals import Sender

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from agent.placement.holder import UNSETTLED
+from agent.placement.handover.holder import UNSETTLED
 from agent.placement.lifecycle import SOURCE_TRANSITIONS, TARGET_TRANSITIONS
 from agent.wire.handover import MoveUnit
 from agent.wire.topics import CreateTopic, ListTopics, Topic

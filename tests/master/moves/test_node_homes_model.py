@@ -23,7 +23,7 @@ from agent.master.moves.home_plane import HomePlane
 from agent.master.moves.node_homes import NodeHomes
 from agent.master.push.event_plane import EventPlane
 from agent.master.requests.request_plane import RequestOrigin
-from agent.placement.unit_records import ForgetUnit, SaveUnit
+from agent.placement.handover.unit_records import ForgetUnit, SaveUnit
 from agent.placement.world import PlacementError, Unit
 from agent.runtime.reactor import Reactor
 from agent.scheduling.events import (

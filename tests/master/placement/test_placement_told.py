@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from agent.master.requests.request_plane import RequestOrigin
-from agent.placement.gossip import MAX_KNOWN
+from agent.placement.membership.gossip import MAX_KNOWN
 from agent.placement.world import Unit
 from agent.wire.messages import Slo
 from agent.wire.placement import (

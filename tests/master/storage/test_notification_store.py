@@ -13,8 +13,8 @@ from agent.alerts import spool_events as s
 from agent.alerts.dedup_window import Taken
 from agent.alerts.event_state import SaveNodeState
 from agent.master.storage.notification_store import STATEMENTS, NotificationStore
-from agent.placement.handover import Record
-from agent.placement.unit_records import ForgetUnit, SaveUnit
+from agent.placement.handover.events import Record
+from agent.placement.handover.unit_records import ForgetUnit, SaveUnit
 from agent.placement.world import Unit
 from agent.topics.events import ForgetCopy, ForgetProgress, Progress, SaveCopy, SaveProgress
 from agent.topics.state_patch import patch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from agent.placement.handover import Record
+from agent.placement.handover.events import Record
 from agent.placement.world import Unit
 
 

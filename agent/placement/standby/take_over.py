@@ -1,11 +1,11 @@
 """Messages of a take-over: between a unit's owner and its standby, to their disks and workers.
 
-The owner has a unit in a *term* of its own (`agent.placement.member_lease`), and puts out only
-while it holds the lease of that term. It gives each checkpoint to its standby once it has it on
-disk itself. From the first on the standby may take the unit over, and it alone: when a majority has
-given its word that the owner's term is over. What it writes to its disk first decides: that it owns
-the unit, or that it stands by in a later term of the owner, or no more. So the owner may work in a
-later term, or without a standby, only when the standby has said that it wrote so.
+The owner has a unit in a *term* of its own (`agent.placement.membership.member_lease`), and puts
+out only while it holds the lease of that term. It gives each checkpoint to its standby once it has
+it on disk itself. From the first on the standby may take the unit over, and it alone: when a
+majority has given its word that the owner's term is over. What it writes to its disk first decides:
+that it owns the unit, or that it stands by in a later term of the owner, or no more. So the owner
+may work in a later term, or without a standby, only when the standby has said that it wrote so.
 
 The standby's inbox collects the messages itself, and keeps what its last checkpoint does not cover.
 """
@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from agent.placement.handover import Checkpoint, Work
+from agent.placement.handover.events import Checkpoint, Work
 from agent.placement.world import Unit
 
 # Epochs of an owner and of the one that takes over from it have no number in common: an owner

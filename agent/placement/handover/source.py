@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import ClassVar
 
-from agent.placement.handover import (
+from agent.placement.handover.events import (
     LEASE_MARGIN,
     Abort,
     Ask,

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from agent.placement.alike import alike
+from agent.placement.membership.alike import alike
 from agent.wire.placement import (
     MAX_PLACED,
     Delay,

@@ -3,7 +3,7 @@ through. The same machine at every master; the shell has one for each unit that 
 
 from __future__ import annotations
 
-from agent.placement.handover import (
+from agent.placement.handover.events import (
     Ask,
     Checkpoint,
     Event,
@@ -22,8 +22,8 @@ from agent.placement.handover import (
     Write,
     Written,
 )
-from agent.placement.handover_source import Source
-from agent.placement.handover_target import Target
+from agent.placement.handover.source import Source
+from agent.placement.handover.target import Target
 from agent.placement.world import PlacementError, Unit
 
 GIVEN_UP = "it was given up here"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from agent.placement.handover import Checkpoint, Work
+from agent.placement.handover.events import Checkpoint, Work
 from agent.placement.lifecycle import STANDBY_TRANSITIONS
-from agent.placement.take_over import (
+from agent.placement.standby.take_over import (
     Dead,
     Dismiss,
     Dismissed,
