@@ -13,13 +13,13 @@ from pathlib import Path
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 
-from agent.gateway.alert_log import AlertLog
+from agent.gateway.feed.alert_log import AlertLog
+from agent.gateway.feed.rooms import Reading, Room
 from agent.gateway.output_config import GatewayMqtt
 from agent.gateway.outputs.base import Sources
 from agent.gateway.outputs.home_assistant import Discovery
 from agent.gateway.outputs.mqtt import MqttOutput
 from agent.gateway.outputs.topics import Topics
-from agent.gateway.rooms import Reading, Room
 from agent.wire.overlay import Notification, Origin
 from bench.output import Result, result
 from bench.push.rig import Mosquitto

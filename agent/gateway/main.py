@@ -24,7 +24,7 @@ def main() -> None:
     try:
         config = with_outputs(config, folder)
         check(config, folder)
-        from agent.gateway import server  # --help does without
+        from agent.gateway.http import server  # --help does without
         from agent.gateway.tokens import Access
 
         if given.check:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from agent.gateway import app
+from agent.gateway.http import app
 from testkit.waiting import PATIENCE_S
 from tests.gateway.fake import FakeGateway
 

@@ -21,7 +21,7 @@ from queue import Empty, SimpleQueue
 from agent.client import NoReplyError
 from agent.gateway import tokens
 from agent.gateway.config import GatewayConfig
-from agent.gateway.server import Server
+from agent.gateway.http.server import Server
 from agent.wire.about import About, ChannelInfo, ServiceInfo
 from agent.wire.areas import covers
 from agent.wire.buckets import Buckets, ChannelBuckets, grid_of

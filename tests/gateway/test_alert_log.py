@@ -5,8 +5,8 @@ from collections import deque
 
 import pytest
 
-from agent.gateway import alert_log as module
-from agent.gateway.alert_log import AlertLog, Logged, Loss, raised_by
+from agent.gateway.feed import alert_log as module
+from agent.gateway.feed.alert_log import AlertLog, Logged, Loss, raised_by
 from tests.gateway.samples import notification
 
 

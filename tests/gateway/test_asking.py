@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.gateway.asking import Askers, BusyError
+from agent.gateway.http.asking import Askers, BusyError
 
 
 class Connection:

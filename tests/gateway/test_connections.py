@@ -12,7 +12,7 @@ import ssl
 
 import pytest
 
-from agent.gateway import connections, server
+from agent.gateway.http import connections, server
 from agent.runtime import rate_limited_lines
 from agent.runtime.rate_limited_lines import RateLimitedLines
 from testkit.waiting import PATIENCE_S, wait_until

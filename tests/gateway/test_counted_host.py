@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.gateway.counted_host import counted_host
+from agent.gateway.http.counted_host import counted_host
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from agent.gateway.deadlines import KEPT, MAX_KINDS, MAX_PARTS, Deadlines
+from agent.gateway.feed.deadlines import KEPT, MAX_KINDS, MAX_PARTS, Deadlines
 from agent.wire.messages import Answer, Coverage, Missing, Slo, TaskReport
 
 SLO = Slo(99.0, 500.0)

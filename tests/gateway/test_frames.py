@@ -5,9 +5,9 @@ import zlib
 
 import msgspec
 
-from agent.gateway import frames
-from agent.gateway.alert_log import Logged, Loss
-from agent.gateway.rooms import Rooms
+from agent.gateway.feed import frames
+from agent.gateway.feed.alert_log import Logged, Loss
+from agent.gateway.feed.rooms import Rooms
 from tests.gateway.samples import answer, notification, result
 
 

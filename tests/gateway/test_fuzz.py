@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.gateway.routes import ENDPOINTS
+from agent.gateway.http.routes import ENDPOINTS
 from testkit.waiting import PATIENCE_S
 from tests.examples import share
 from tests.gateway.conftest import ask

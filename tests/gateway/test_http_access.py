@@ -7,9 +7,10 @@ import socket
 import jsonschema
 import pytest
 
-from agent.gateway import app, pages, routes, tokens
-from agent.gateway.app import host_name
-from agent.gateway.routes import ENDPOINTS
+from agent.gateway import tokens
+from agent.gateway.http import app, pages, routes
+from agent.gateway.http.app import host_name
+from agent.gateway.http.routes import ENDPOINTS
 from agent.gateway.tokens import ROLES
 from testkit.waiting import PATIENCE_S
 from tests.gateway.conftest import ask

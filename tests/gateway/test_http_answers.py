@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from agent.gateway import routes
+from agent.gateway.http import routes
 from agent.wire.about import ServiceInfo
 from agent.wire.overlay import Notification, Origin
 from testkit.waiting import wait_until
@@ -190,7 +190,7 @@ def test_services_with_their_areas(made):
 
 
 def test_alerts_without_messages_of_topics(made, monkeypatch):
-    monkeypatch.setattr("agent.gateway.api.MAX_READ", 4)
+    monkeypatch.setattr("agent.gateway.http.api.MAX_READ", 4)
     log = made.gateway.alerts
     put_out = Notification(Origin("iad1", "t", 1), 7, {"topic": "comfort", "kind": "output"})
     first = log.append(notification(1, kind="cleared"))

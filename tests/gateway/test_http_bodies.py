@@ -8,8 +8,8 @@ import threading
 
 from msgspec.structs import replace
 
-from agent.gateway import routes
-from agent.gateway.requests import Reply
+from agent.gateway.http import routes
+from agent.gateway.http.requests import Reply
 from testkit.waiting import PATIENCE_S, wait_until
 from tests.gateway.conftest import ask
 from tests.gateway.fake import FakeGateway
@@ -36,7 +36,7 @@ def test_long_answers_are_compressed_beside_the_loop(tmp_path, monkeypatch):
     with FakeGateway(tmp_path, console={"plan": "plan.json"}) as made:
         token = made.token("operator")
         loop = made.in_loop(threading.current_thread)
-        monkeypatch.setattr("agent.gateway.app.gzip.compress", noted)
+        monkeypatch.setattr("agent.gateway.http.app.gzip.compress", noted)
         got = ask(made, "/api/v1/plan", token=token, Accept_Encoding="gzip")
         assert json.loads(gzip.decompress(got.body)) == ["x" * 100_000]
         assert threads
@@ -112,7 +112,7 @@ def test_long_answers_that_nobody_reads_are_bounded(tmp_path, monkeypatch):
 
 
 def test_static_files_have_a_fingerprint(made, monkeypatch):
-    from agent.gateway.static_files import StaticFile
+    from agent.gateway.http.static_files import StaticFile
 
     body = b"let a = 1;" * 100
     file = StaticFile(body, gzip.compress(body), "text/javascript; charset=utf-8", '"abc"')

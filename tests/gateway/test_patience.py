@@ -5,8 +5,8 @@ from contextlib import suppress
 
 import pytest
 
-from agent.gateway import patience, requests
-from agent.gateway.patience import REQUEST_S, UNREAD_S, Patience
+from agent.gateway.http import patience, requests
+from agent.gateway.http.patience import REQUEST_S, UNREAD_S, Patience
 from tests.gateway.conftest import Reader, ask
 from tests.gateway.fake import FakeFleet, FakeGateway
 
@@ -61,7 +61,7 @@ def test_nothing_is_kept_of_those_that_went():
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "])
 def test_a_request_that_never_ends_gives_its_place_back(tmp_path, monkeypatch, sent):
     monkeypatch.setattr(patience, "REQUEST_S", 0.0)
-    monkeypatch.setattr("agent.gateway.server.LOOK_TICKS", 1)
+    monkeypatch.setattr("agent.gateway.http.server.LOOK_TICKS", 1)
     with (
         FakeGateway(tmp_path) as made,
         socket.create_connection(("127.0.0.1", made.port), timeout=60) as slow,
@@ -86,7 +86,7 @@ def test_a_body_that_never_ends_is_refused(tmp_path, monkeypatch):
 
 
 def test_streams_and_requests_stay_though_it_looks_all_the_time(tmp_path, monkeypatch):
-    monkeypatch.setattr("agent.gateway.server.LOOK_TICKS", 1)
+    monkeypatch.setattr("agent.gateway.http.server.LOOK_TICKS", 1)
     fleet = FakeFleet()
     fleet.every_s = 0.05
     with FakeGateway(tmp_path, fleet) as made:

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.gateway import rooms as module
-from agent.gateway.rooms import GONE_MS, SPARK, AreaFacts, Reading, Room, Rooms
+from agent.gateway.feed import rooms as module
+from agent.gateway.feed.rooms import GONE_MS, SPARK, AreaFacts, Reading, Room, Rooms
 from tests.gateway.samples import answer, channel, result
 
 STALE_MS = 30_000

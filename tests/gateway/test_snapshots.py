@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from agent.gateway import frames
-from agent.gateway.hub import Hub
-from agent.gateway.rooms import Rooms
+from agent.gateway.feed import frames
+from agent.gateway.feed.hub import Hub
+from agent.gateway.feed.rooms import Rooms
 from agent.wire.messages import Slo
 from tests.gateway.samples import answer, result
 

@@ -7,7 +7,9 @@ import math
 
 import pytest
 
-from agent.gateway import alert_feed, stream, tokens
+from agent.gateway import tokens
+from agent.gateway.feed import alert_feed
+from agent.gateway.http import stream
 from testkit.waiting import wait_until
 from tests.gateway.conftest import Reader, ask
 from tests.gateway.fake import FakeFleet, FakeGateway
@@ -170,8 +172,8 @@ def test_one_watch_serves_all_and_none_is_open_when_nobody_looks(started, fleet)
 
 
 def test_a_room_that_is_gone_leaves_the_page(started, fleet, monkeypatch):
-    monkeypatch.setattr("agent.gateway.watching.ABOUT_EVERY_S", 0.01)
-    monkeypatch.setattr("agent.gateway.rooms.GONE_MS", 0)
+    monkeypatch.setattr("agent.gateway.feed.watching.ABOUT_EVERY_S", 0.01)
+    monkeypatch.setattr("agent.gateway.feed.rooms.GONE_MS", 0)
     with Reader(started, started.viewer) as events:
         events.until("snapshot", lambda told: len(told["rooms"]) == 3)
         del fleet.areas["b1/f1/r001"]
@@ -182,8 +184,8 @@ def test_a_room_that_is_gone_leaves_the_page(started, fleet, monkeypatch):
 
 
 def test_a_master_that_goes_and_comes_back_is_a_state(started, fleet, monkeypatch):
-    monkeypatch.setattr("agent.gateway.watching.MAX_PAUSE_S", 0.02)
-    monkeypatch.setattr("agent.gateway.alert_feed.MAX_PAUSE_S", 0.02)
+    monkeypatch.setattr("agent.gateway.feed.watching.MAX_PAUSE_S", 0.02)
+    monkeypatch.setattr("agent.gateway.feed.alert_feed.MAX_PAUSE_S", 0.02)
     with Reader(started, started.viewer) as events:
         events.until("snapshot", lambda told: told["source"]["state"] == "up")
         fleet.is_away = True

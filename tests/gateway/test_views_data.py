@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from agent.gateway.api import OutputsPage
+from agent.gateway.http.api import OutputsPage
 from agent.wire.operator import IadStatus
 from agent.wire.placement import PlacementReport
 from fleet.demo.demo import Results

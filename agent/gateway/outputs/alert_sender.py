@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from agent.gateway.alert_log import Logged
+from agent.gateway.feed.alert_log import Logged
 from agent.gateway.outputs.alert_line import AlertLine
 from agent.gateway.outputs.base import Health, OutputState, Sources
 from agent.gateway.outputs.worker import Worker, WorkerOutput

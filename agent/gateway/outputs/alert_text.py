@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from agent.gateway.alert_log import TOPIC, Logged, Loss
+from agent.gateway.feed.alert_log import TOPIC, Logged, Loss
 from agent.wire.predicates import Value
 
 KNOWN: Final = frozenset({"kind", "trigger", "metric", "value", "area", "iad"})

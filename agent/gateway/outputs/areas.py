@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable
 from typing import Final
 
-from agent.gateway.rooms import Room
+from agent.gateway.feed.rooms import Room
 
 MAX_TRIGGERS: Final = 64  # of one area
 

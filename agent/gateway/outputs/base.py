@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from agent.gateway.alert_log import AlertLog
-from agent.gateway.raised import RaisedNow
-from agent.gateway.rooms import Room
+from agent.gateway.feed.alert_log import AlertLog
+from agent.gateway.feed.hub import Listener
+from agent.gateway.feed.raised import RaisedNow
+from agent.gateway.feed.rooms import Room
 from agent.runtime.console import Say
 
-# Called in the gateway's loop, so it must hand over and return: `agent.gateway.hub.Newest` does.
-Listener = Callable[[Sequence[Room]], None]
 Health = Literal["starting", "up", "down", "stopped"]
 
 

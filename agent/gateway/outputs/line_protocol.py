@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from agent.gateway.rooms import Room
+from agent.gateway.feed.rooms import Room
 from agent.runtime.retrying import Answered, Retrying, Verdict
 
 BATCH_LINES: Final = 1_000

@@ -13,7 +13,7 @@ from hashlib import sha256
 from random import random
 from typing import BinaryIO, Final, NamedTuple
 
-from agent.gateway.alert_log import Logged
+from agent.gateway.feed.alert_log import Logged
 from agent.gateway.output_config import GatewayEmail
 from agent.gateway.outputs.alert_line import AlertLine
 from agent.gateway.outputs.alert_sender import AlertSender

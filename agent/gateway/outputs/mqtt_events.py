@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from agent.gateway.feed.rooms import Room
 from agent.gateway.outputs.alert_line import Entry
 from agent.gateway.outputs.retained import Components
-from agent.gateway.rooms import Room
 
 
 class _Struct(Struct, frozen=True):

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from agent.gateway.feed.rooms import Room
 from agent.gateway.outputs.alert_line import AlertLine, Entry
 from agent.gateway.outputs.areas import MAX_TRIGGERS, Area, Areas
 from agent.gateway.outputs.home_assistant import Discovery, is_birth
@@ -41,7 +42,6 @@ from agent.gateway.outputs.mqtt_events import (
 from agent.gateway.outputs.retained import Components, Document, Retained
 from agent.gateway.outputs.state_pace import Rules, StatePace
 from agent.gateway.outputs.topics import Topics
-from agent.gateway.rooms import Room
 from agent.runtime.back_off import BackOff
 from agent.runtime.retrying import Answered
 from agent.runtime.token_bucket import TokenBucket

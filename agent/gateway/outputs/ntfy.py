@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from agent.gateway.alert_log import Logged
+from agent.gateway.feed.alert_log import Logged
 from agent.gateway.output_config import GatewayNtfy
 from agent.gateway.outputs.alert_line import AlertLine
 from agent.gateway.outputs.alert_sender import AlertSender

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable
 from typing import Final
 
-from agent.gateway.rooms import Room
+from agent.gateway.feed.rooms import Room
 
 _FAMILIES: Final = {
     "sanderling_room_reading": "The newest value of a channel of a room, in its unit.",

@@ -13,8 +13,8 @@ from contextlib import suppress
 from select import POLLIN, poll
 from typing import Final, NamedTuple
 
+from agent.gateway.feed.rooms import Room
 from agent.gateway.outputs.base import Sources
-from agent.gateway.rooms import Room
 
 STOPPING_S: Final = 0.9
 LOOK_S: Final = 10.0  # between looks at all rooms

@@ -1,9 +1,9 @@
 """What outputs are made with, in a test's hands."""
 
-from agent.gateway.alert_log import AlertLog
+from agent.gateway.feed.alert_log import AlertLog
+from agent.gateway.feed.raised import raised_now
+from agent.gateway.feed.rooms import Reading, Room
 from agent.gateway.outputs.base import Sources
-from agent.gateway.raised import raised_now
-from agent.gateway.rooms import Reading, Room
 from tests.gateway.samples import notification
 
 UNITS = {"temperature": "°C", "humidity": "%"}

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.gateway.alert_log import Logged, Loss
+from agent.gateway.feed.alert_log import Logged, Loss
 from agent.gateway.outputs.alert_line import BATCH, AlertLine
 from agent.runtime.retrying import Answered, Retrying
 from tests.gateway.samples import notification

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from agent.gateway.alert_log import Logged
+from agent.gateway.feed.alert_log import Logged
 from agent.gateway.output_config import GatewayEmail, GatewayNtfy
 from agent.gateway.outputs.alert_text import body, subject
 from agent.gateway.outputs.mail import MailServer, email_output
@@ -309,7 +309,7 @@ def test_a_hostile_attribute_begins_no_header(rig, stop):
 
 
 def test_a_loss_is_told(rig, stop):
-    from agent.gateway.alert_log import Loss
+    from agent.gateway.feed.alert_log import Loss
 
     receiver = receive(stop, 200)
     ntfy(rig, stop, receiver)

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families as families
 
+from agent.gateway.feed.rooms import Reading, Room
 from agent.gateway.outputs.readings_page import page
-from agent.gateway.rooms import Reading, Room
 from tests.gateway.outputs.rig import room
 
 

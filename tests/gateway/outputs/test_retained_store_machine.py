@@ -8,14 +8,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from agent.gateway.alert_log import Logged
+from agent.gateway.feed.alert_log import Logged
+from agent.gateway.feed.rooms import Reading, Room
 from agent.gateway.outputs import mqtt_events as e
 from agent.gateway.outputs.alert_line import AlertLine
 from agent.gateway.outputs.home_assistant import Discovery
 from agent.gateway.outputs.mqtt_publisher import MqttPublisher
 from agent.gateway.outputs.state_pace import HOUR_S, Rules
 from agent.gateway.outputs.topics import Topics
-from agent.gateway.rooms import Reading, Room
 from agent.runtime.retrying import Retrying
 from tests.examples import examples
 from tests.gateway.outputs.broker import FakeBroker

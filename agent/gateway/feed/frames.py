@@ -14,9 +14,9 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from agent.gateway.alert_log import Logged
-from agent.gateway.raised import RaisedNow
-from agent.gateway.rooms import Reading, Room, Rooms, spark_of
+from agent.gateway.feed.alert_log import Logged
+from agent.gateway.feed.raised import RaisedNow
+from agent.gateway.feed.rooms import Reading, Room, Rooms, spark_of
 from agent.wire.overlay import Origin
 from agent.wire.predicates import Value
 

@@ -15,13 +15,12 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from agent.gateway import frames
-from agent.gateway.alert_log import AlertLog, Logged, Raised, wall_ms
-from agent.gateway.deadlines import Deadlines
-from agent.gateway.frames import Frame, Link, Snapshot, Source
-from agent.gateway.outputs.base import Listener
-from agent.gateway.raised import AskedRaised, RaisedNow, asked_raised, raised_now
-from agent.gateway.rooms import Room, Rooms, facts_of
+from agent.gateway.feed import frames
+from agent.gateway.feed.alert_log import AlertLog, Logged, Raised, wall_ms
+from agent.gateway.feed.deadlines import Deadlines
+from agent.gateway.feed.frames import Frame, Link, Snapshot, Source
+from agent.gateway.feed.raised import AskedRaised, RaisedNow, asked_raised, raised_now
+from agent.gateway.feed.rooms import Room, Rooms, facts_of
 from agent.wire.about import ServiceInfo
 from agent.wire.messages import Answer, Slo
 
@@ -32,6 +31,8 @@ MAX_ALERT_FRAMES: Final = 128
 LABEL: Final = "console"
 
 T = TypeVar("T")
+# Called in the gateway's loop, so it must hand over and return.
+Listener = Callable[[Sequence[Room]], None]
 
 
 class Watcher(Protocol):

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from agent.client import NoReplyError, Operator
-from agent.gateway.asking import Askers, BusyError
-from agent.gateway.problems import Problem
+from agent.gateway.http.asking import Askers, BusyError
+from agent.gateway.http.problems import Problem
 from agent.wire.operator import IadStatus
 
 R = TypeVar("R")

@@ -13,7 +13,7 @@ import zmq
 from msgspec import UNSET, Struct
 
 from agent.client import Client, NoReplyError, Rounds, WatchError
-from agent.gateway.frames import Link
+from agent.gateway.feed.frames import Link
 from agent.runtime.back_off import BackOff
 from agent.wire.messages import Answer, Slo
 

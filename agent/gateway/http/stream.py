@@ -13,10 +13,10 @@ from typing import Final
 
 from starlette.types import Message, Receive, Scope, Send
 
-from agent.gateway import frames
-from agent.gateway.frames import Frame, Packing
-from agent.gateway.problems import Problem
-from agent.gateway.requests import Asked, Gateway, Stream
+from agent.gateway.feed import frames
+from agent.gateway.feed.frames import Frame, Packing
+from agent.gateway.http.problems import Problem
+from agent.gateway.http.requests import Asked, Gateway, Stream
 from agent.gateway.tokens import Caller
 
 # Something is sent at least so often, which shows that a reader has gone.

@@ -10,17 +10,17 @@ import msgspec
 from msgspec import Struct
 
 from agent.client import Operator
-from agent.gateway import frames
-from agent.gateway.alert_log import MAX_READ, is_alert
-from agent.gateway.deadlines import Kind
-from agent.gateway.frames import AlertItem, GapItem, Source, alert_item
-from agent.gateway.operators import WAIT_MS, Told, no_operator
+from agent.gateway.feed import frames
+from agent.gateway.feed.alert_log import MAX_READ, is_alert
+from agent.gateway.feed.deadlines import Kind
+from agent.gateway.feed.frames import AlertItem, GapItem, Source, alert_item
+from agent.gateway.feed.raised import RaisedNow
+from agent.gateway.feed.rooms import Room
+from agent.gateway.http.operators import WAIT_MS, Told, no_operator
+from agent.gateway.http.problems import Problem
+from agent.gateway.http.requests import Asked, Endpoint, Parameter, Reply, bad, json_reply
+from agent.gateway.http.stream import open_stream
 from agent.gateway.outputs.base import OutputState
-from agent.gateway.problems import Problem
-from agent.gateway.raised import RaisedNow
-from agent.gateway.requests import Asked, Endpoint, Parameter, Reply, bad, json_reply
-from agent.gateway.rooms import Room
-from agent.gateway.stream import open_stream
 from agent.gateway.tokens import Role
 from agent.wire.about import ServiceInfo
 from agent.wire.areas import covers

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from agent.gateway.alert_log import Raised
+from agent.gateway.feed.alert_log import Raised
 from agent.wire.messages import Answer
 
 # An alert that came so shortly before the master was asked may be newer than what it said.

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-FOLDER: Final = Path(__file__).parent / "static"
+FOLDER: Final = Path(__file__).parents[1] / "static"
 INDEX: Final = "index.html"
 TYPES: Final = {
     ".html": "text/html; charset=utf-8",

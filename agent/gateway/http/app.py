@@ -13,12 +13,12 @@ from typing import Final
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message, Receive, Scope, Send
 
-from agent.gateway import problems, routes
 from agent.gateway.config import GatewayHttp, is_loopback
-from agent.gateway.counted_host import counted_host
-from agent.gateway.pages import cookie_name
-from agent.gateway.problems import Problem
-from agent.gateway.requests import JSON, Asked, Endpoint, Gateway, Reply, Stream
+from agent.gateway.http import problems, routes
+from agent.gateway.http.counted_host import counted_host
+from agent.gateway.http.pages import cookie_name
+from agent.gateway.http.problems import Problem
+from agent.gateway.http.requests import JSON, Asked, Endpoint, Gateway, Reply, Stream
 from agent.gateway.tokens import Caller
 from agent.runtime.token_bucket import TokenBucket, TokenBuckets
 

@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from agent.client import Client, NoReplyError, SubscriptionError, UnknownLoss
 from agent.client.subscriptions import Received
-from agent.gateway.alert_log import AlertLog, Loss
-from agent.gateway.frames import Link
+from agent.gateway.feed.alert_log import AlertLog, Loss
+from agent.gateway.feed.frames import Link
 from agent.runtime.back_off import BackOff
 from agent.runtime.console import Say
 from agent.wire.push import Gap

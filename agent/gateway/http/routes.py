@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from agent.gateway import api, openapi, pages, queries
-from agent.gateway.requests import Asked, Endpoint, Reply
+from agent.gateway.http import api, openapi, pages, queries
+from agent.gateway.http.requests import Asked, Endpoint, Reply
 
 
 async def described(asked: Asked) -> Reply:

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
-from agent.gateway.problems import MEDIA_TYPE, ProblemBody
-from agent.gateway.requests import JSON, Endpoint
+from agent.gateway.http.problems import MEDIA_TYPE, ProblemBody
+from agent.gateway.http.requests import JSON, Endpoint
 from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
 
 TEMPLATE: Final = "#/components/schemas/{name}"

@@ -14,15 +14,15 @@ from msgspec import Struct, field
 from starlette.requests import ClientDisconnect, Request
 
 from agent.client import Client
-from agent.gateway.alert_feed import AlertFeed
-from agent.gateway.alert_log import AlertLog
-from agent.gateway.asking import Askers
 from agent.gateway.config import GatewayConfig
-from agent.gateway.hub import Hub
-from agent.gateway.operators import Operators
+from agent.gateway.feed.alert_feed import AlertFeed
+from agent.gateway.feed.alert_log import AlertLog
+from agent.gateway.feed.hub import Hub
+from agent.gateway.http.asking import Askers
+from agent.gateway.http.operators import Operators
+from agent.gateway.http.problems import Problem
+from agent.gateway.http.static_files import StaticFile
 from agent.gateway.outputs.base import Output
-from agent.gateway.problems import Problem
-from agent.gateway.static_files import StaticFile
 from agent.gateway.tokens import Access, Caller, Role
 from agent.runtime.console import Say
 from agent.wire.areas import AREA_PATTERN

@@ -19,8 +19,8 @@ from typing import Any, Final
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from agent.gateway.counted_host import counted_host
-from agent.gateway.patience import is_idle
+from agent.gateway.http.counted_host import counted_host
+from agent.gateway.http.patience import is_idle
 from agent.net.intake import crowding
 from agent.runtime.console import Say
 from agent.runtime.rate_limited_lines import RateLimitedLines

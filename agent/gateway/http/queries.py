@@ -10,10 +10,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from agent.client import Client, NoReplyError
-from agent.gateway.asking import BusyError
-from agent.gateway.problems import Problem, of_refusal
-from agent.gateway.requests import Asked, Endpoint, Parameter, Reply, bad, json_reply
-from agent.gateway.rooms import UNITS
+from agent.gateway.feed.rooms import UNITS
+from agent.gateway.http.asking import BusyError
+from agent.gateway.http.problems import Problem, of_refusal
+from agent.gateway.http.requests import Asked, Endpoint, Parameter, Reply, bad, json_reply
 from agent.wire.areas import covers
 from agent.wire.base import MAX_WINDOW_S, TIMEOUT_FACTOR
 from agent.wire.buckets import MAX_BUCKETS, Buckets, ChannelBuckets

@@ -7,10 +7,10 @@ import html
 from typing import Final
 
 from agent.gateway import tokens
+from agent.gateway.http.problems import Problem
+from agent.gateway.http.requests import Asked, Endpoint, Parameter, Reply
+from agent.gateway.http.static_files import INDEX, StaticFile
 from agent.gateway.outputs import readings_page
-from agent.gateway.problems import Problem
-from agent.gateway.requests import Asked, Endpoint, Parameter, Reply
-from agent.gateway.static_files import INDEX, StaticFile
 from agent.wire.config import ConfigError
 
 TEXT: Final = "text/plain; charset=utf-8"

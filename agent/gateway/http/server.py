@@ -18,22 +18,22 @@ import uvicorn
 
 from agent.client import Client, Operator
 from agent.gateway import tokens
-from agent.gateway.alert_feed import AlertFeed
-from agent.gateway.alert_log import AlertLog
-from agent.gateway.app import App
-from agent.gateway.asking import Askers
 from agent.gateway.config import GatewayConfig
-from agent.gateway.connections import Listener, Protocol
-from agent.gateway.hub import Hub
-from agent.gateway.operators import Operators
+from agent.gateway.feed.alert_feed import AlertFeed
+from agent.gateway.feed.alert_log import AlertLog
+from agent.gateway.feed.hub import Hub
+from agent.gateway.feed.rooms import Rooms
+from agent.gateway.feed.watching import FromThread, Watched, Watching
+from agent.gateway.http.app import App
+from agent.gateway.http.asking import Askers
+from agent.gateway.http.connections import Listener, Protocol
+from agent.gateway.http.operators import Operators
+from agent.gateway.http.patience import Patience
+from agent.gateway.http.requests import Gateway
+from agent.gateway.http.static_files import read_static
 from agent.gateway.outputs.base import Sources
 from agent.gateway.outputs.configured import outputs_of
-from agent.gateway.patience import Patience
-from agent.gateway.requests import Gateway
-from agent.gateway.rooms import Rooms
-from agent.gateway.static_files import read_static
 from agent.gateway.tokens import Access
-from agent.gateway.watching import FromThread, Watched, Watching
 from agent.net.intake import room_for_files
 from agent.net.keys import KeyFiles
 from agent.runtime.console import Say

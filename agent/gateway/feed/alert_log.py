@@ -22,8 +22,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from agent.gateway.area_shares import AreaShares
-from agent.gateway.log_bounds import Bounds, Kept, gap_among
+from agent.gateway.feed.area_shares import AreaShares
+from agent.gateway.feed.log_bounds import Bounds, Kept, gap_among
 from agent.runtime import sqlite
 from agent.runtime.console import Say
 from agent.runtime.sqlite import BrokenFileError

@@ -1,0 +1,1 @@
+"""The HTTP server: routes, the API, pages, streams to browsers."""
