@@ -140,7 +140,7 @@ def placement_capacity(
 @click.option(
     "--minutes",
     type=click.FloatRange(0.1, 600.0),
-    default=10.5,
+    default=11.0,
     show_default=True,
     help="For all runs on the real master.",
 )

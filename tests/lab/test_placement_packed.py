@@ -123,7 +123,7 @@ def test_every_planner_places_each_topic_once_and_shared_sets_are_run_once():
     assert distinct([*planned, *planned]) == sets
 
 
-def test_a_model_learns_from_sets_with_the_loads_that_packings_have():
+def test_a_model_learns_from_sets_around_what_a_master_carries():
     sets = training(12, 2, Random(1))
     assert [len(each) for each in sets] == 3 * [3, 4, 5, 6]
     assert all(LEAST_LOAD <= sum(t.load for t in each) / 2 <= MAX_LOAD for each in sets)

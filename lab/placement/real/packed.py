@@ -2,8 +2,9 @@
 
 Two cores carry one master, so the sets are run one after another; those that planners share are run
 once. The model that the planners ask is trained on an earlier campaign and on sets that are run
-first, with loads as packings have them. Then the same sets run with the same arrivals in virtual
-time, and on the simulated broker. Last, both repeat the whole experiment: training, packing, runs.
+first, with loads around what a master carries. Then the same sets run with the same arrivals in
+virtual time, and on the simulated broker. Last, both repeat the whole experiment: training,
+packing, runs.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ NAME: Final = "placement-packed"
 KIND: Final = "one queue"
 OBJECTIVE: Final = Slo(100.0 * QUANTILE, 1e3 * TAU_S)
 # Of the time, for the sets that the model is trained on.
-TRAINING_SHARE: Final = 0.2
+TRAINING_SHARE: Final = 0.25
 # Of this many sets one is run again with other arrivals: nothing predicts better than that.
 ONE_AGAIN_IN: Final = 4
 # How long what was sent may still be processed, and what else a set takes.
@@ -75,8 +76,8 @@ class Setting(Struct, frozen=True):
 
     topics: tuple[int, ...] = (12, 18, 24)
     requests: int = 2
-    training: int = 20
-    minutes: float = 10.5
+    training: int = 30
+    minutes: float = 11.0
 
 
 QUICK: Final = Setting((8,), 1, 4, 0.25)
