@@ -135,6 +135,45 @@ def placement_capacity(
     return capacity.command(setting, seed, directory, results or directory)
 
 
+@click.command(short_help="Pack topics onto real masters (k-TCP): planners.")
+@click.option("--quick", is_flag=True, help="A quarter of a minute: 8 topics.")
+@click.option(
+    "--minutes",
+    type=click.FloatRange(0.1, 600.0),
+    default=11.0,
+    show_default=True,
+    help="For all runs on the real master.",
+)
+@click.option(
+    "--campaign",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    default=Path("docs/results/placement-real.csv"),
+    show_default=True,
+    help="Data of fleet lab placement-real: the model is trained on its runs with one queue, too.",
+)
+@SEED
+@run_directory("var/placement-packed")
+@results_folder("placement-packed.csv and .md go")
+def placement_packed(
+    quick: bool, minutes: float, campaign: Path, seed: int, directory: Path, results: Path | None
+) -> int:
+    """Pack topics onto masters by each planner, and run every set of the packings on a real master.
+
+    Also in virtual time, with the same arrivals, and on the simulated broker. How many topics and
+    messages are late, beside each other. Takes about 12 minutes; nothing else should run.
+    Needs numpy, SciPy, scikit-learn and networkx.
+
+    Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+    """
+    require("numpy", "scipy", "sklearn", "networkx")
+    from lab.placement.real import packed
+
+    setting, words = packed.Setting(minutes=minutes), f" --minutes {minutes:g}"
+    if quick:
+        setting, words = packed.QUICK, " --quick"
+    return packed.command(setting, words, seed, campaign, directory, results or directory)
+
+
 @click.command(short_help="Let clones move by themselves between real masters.")
 @click.option(
     "--masters", type=click.IntRange(2, 100), default=12, show_default=True, help="Real masters."
@@ -210,6 +249,7 @@ COMMANDS = (
     placement_clones,
     placement_real,
     placement_capacity,
+    placement_packed,
     placement_flock,
     placement_loop,
 )

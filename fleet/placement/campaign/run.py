@@ -43,6 +43,7 @@ OTHERS: Final = 0.1
 OBJECTIVE: Final = Slo(90.0, 1_000.0)
 ANSWER_MS: Final = 30_000.0
 READY_S: Final = 60.0
+LOOK_EVERY_S: Final = 0.05
 STOP_S: Final = 30.0
 HOST: Final = "tcp://127.0.0.1"
 CONFIG: Final = """
@@ -107,9 +108,9 @@ def measure(
         began_s = time.monotonic()
         others: list[float] = []
         for number, case in enumerate(chosen):
-            before = _Taken.now(processes_of_ours)
+            before = Taken.now(processes_of_ours)
             found = _run(client, operator, number, case, extent.interval_s, draw)
-            others.append(_Taken.now(processes_of_ours).others_since(before))
+            others.append(Taken.now(processes_of_ours).others_since(before))
             if others[-1] > OTHERS:
                 found += f", other programs took {others[-1]:.1f} cores"
             left_s = (time.monotonic() - began_s) / (number + 1) * (extent.runs - number - 1)
@@ -117,7 +118,7 @@ def measure(
     return others
 
 
-class _Taken(NamedTuple):
+class Taken(NamedTuple):
     """CPU time that was taken until a moment: by all programs, and by ours."""
 
     at_s: float
@@ -125,7 +126,7 @@ class _Taken(NamedTuple):
     by_ours_s: float
 
     @classmethod
-    def now(cls, master: psutil.Process) -> _Taken:
+    def now(cls, master: psutil.Process) -> Taken:
         """So far."""
         times = psutil.cpu_times()
         by_all_s = sum(times) - times.idle - getattr(times, "iowait", 0.0)
@@ -137,7 +138,7 @@ class _Taken(NamedTuple):
                 by_ours_s += sum(process.cpu_times()[:2])
         return cls(time.monotonic(), by_all_s, by_ours_s)
 
-    def others_since(self, before: _Taken) -> float:
+    def others_since(self, before: Taken) -> float:
         """Cores that programs of others took since then."""
         others_s = self.by_all_s - before.by_all_s - (self.by_ours_s - before.by_ours_s)
         return max(0.0, others_s / (self.at_s - before.at_s))
@@ -147,16 +148,26 @@ def _run(
     client: Client, operator: Operator, number: int, case: Case, interval_s: float, draw: Random
 ) -> str:
     """One configuration; what it was, in words."""
-    statuses, late_s = publish_to(
+    found = publish_to(
         client, operator, f"run{number}", case, INTERVALS * interval_s + LONGER_S, draw
     )
     told = ", ".join(
-        "–" if each.latency_ms is None else f"{each.latency_ms:.0f}" for each in statuses
+        "–" if each.latency_ms is None else f"{each.latency_ms:.0f}" for each in found.statuses
     )
     text = f"{len(case)} topics, load {sum(load.cores for load in case):.2f}, p90 {told} ms"
-    if waits := sum(each.waiting for each in statuses):
+    if waits := sum(each.waiting for each in found.statuses):
         text += f", {waits} waiting"
+    late_s = found.late_s
     return text + (f", publisher up to {late_s * 1e3:.0f} ms late" if late_s > 0.05 else "")
+
+
+class Published(NamedTuple):
+    """How each topic of a configuration did, how many messages were sent to it, and by how many
+    seconds the publisher was late at most."""
+
+    statuses: list[TopicStatus]
+    sent: list[int]
+    late_s: float
 
 
 def publish_to(
@@ -167,18 +178,26 @@ def publish_to(
     seconds: float,
     draw: Random,
     objective: Slo = OBJECTIVE,
-) -> tuple[list[TopicStatus], float]:
-    """Make the topics of a configuration, publish to them for so long, and remove them: how each
-    did, when the last message was sent, and by how many seconds the publisher was late at most."""
+    drain_s: float = 0.0,
+) -> Published:
+    """Make the topics of a configuration, publish to them for so long, and remove them. They are
+    asked how they did when all that was sent is processed, at most `drain_s` after the last."""
     names = [f"{name}-{place}" for place in range(len(case))]
     for each, load in zip(names, case, strict=True):
         topic = Topic(each, processor=busy.NAME, parameters={"cpu_ms": load.cpu_ms}, slo=objective)
         _ask(operator, CreateTopic("create", topic))
-    late_s = _publish(client, names, case, seconds, draw)
-    statuses = {each.topic.name: each for each in operator.ask_topic(ListTopics("l")).topics}
+    sent, late_s = _publish(client, names, case, seconds, draw)
+    give_up_s = time.monotonic() + drain_s
+    while True:
+        found = {each.topic.name: each for each in operator.ask_topic(ListTopics("l")).topics}
+        statuses = [found[each] for each in names]
+        done = all(each.processed >= count for each, count in zip(statuses, sent, strict=True))
+        if done or time.monotonic() >= give_up_s:
+            break
+        time.sleep(LOOK_EVERY_S)
     for each in names:
         _ask(operator, RemoveTopic("remove", each))
-    return [statuses[each] for each in names], late_s
+    return Published(statuses, sent, late_s)
 
 
 def _ask(operator: Operator, request: TopicRequest) -> None:
@@ -187,8 +206,12 @@ def _ask(operator: Operator, request: TopicRequest) -> None:
         raise CampaignError(report.message)
 
 
-def _publish(client: Client, names: list[str], case: Case, seconds: float, draw: Random) -> float:
-    """Publish for so long, without waiting for replies; the largest lateness in seconds."""
+def _publish(
+    client: Client, names: list[str], case: Case, seconds: float, draw: Random
+) -> tuple[list[int], float]:
+    """Publish for so long, without waiting for replies: how many messages to each topic, and the
+    largest lateness in seconds."""
+    sent = [0] * len(names)
     began_s = time.monotonic()
     late_s = 0.0
     for at_s, topic in arrivals(case, seconds, draw):
@@ -197,7 +220,8 @@ def _publish(client: Client, names: list[str], case: Case, seconds: float, draw:
                 client.take(left_s * 1e3)
         late_s = max(late_s, -left_s)
         client.send_message(Publish("p", names[topic], {"n": 1.0}))
-    return late_s
+        sent[topic] += 1
+    return sent, late_s
 
 
 @contextmanager

@@ -128,10 +128,8 @@ def measure(
 
         def tried(topics: int, name: str) -> Probe:
             case, slo = setting.mix(topics), Slo(PERCENTILE, setting.within_ms)
-            statuses, late_s = publish_to(
-                client, operator, name, case, setting.seconds, Random(seed), slo
-            )
-            return probe_of(way, case, statuses, late_s, setting.within_ms)
+            found = publish_to(client, operator, name, case, setting.seconds, Random(seed), slo)
+            return probe_of(way, case, found.statuses, found.late_s, setting.within_ms)
 
         def carries(topics: int) -> bool:
             probe = tried(topics, f"of{topics}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -12,7 +13,7 @@ from msgspec import Struct
 
 from _core.colocation.model_file import ModelFile
 from fleet.placement.campaign.scores import Score
-from fleet.placement.latency import Run
+from fleet.placement.latency import Run, Topic
 from fleet.terminal.tables import Table
 from lab import pages
 from lab.provenance import Provenance
@@ -57,6 +58,18 @@ def write(
     shown |= {"models": _models(campaigns), "latencies": _latencies(campaigns)}
     more = {"data": f"[{NAME}.csv]({NAME}.csv): a row for each topic of each run"}
     return [data, pages.write(folder, NAME, shown, origin, more)]
+
+
+def read_runs(data: Path, kind: str) -> list[Run]:
+    """The runs with this discipline in the data that `write` made."""
+    with data.open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["discipline"] == kind]
+    found = []
+    for _, some in groupby(rows, key=lambda row: (row["stay"], row["run"])):
+        one = list(some)
+        topics = [Topic(float(row["cpu_ms"]) / 1e3, float(row["rate_per_s"])) for row in one]
+        found.append(Run(tuple(topics), tuple([float(row["p90_ms"]) / 1e3 for row in one])))
+    return found
 
 
 def _accuracy(campaign: Campaign, simulated: Path) -> Table:

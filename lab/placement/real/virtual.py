@@ -32,7 +32,8 @@ from agent.processing.events import (
 from agent.processing.processing import Processing
 from fleet.placement.campaign.cases import Case, arrivals
 from fleet.placement.campaign.run import INTERVALS
-from fleet.placement.campaign.stays import Interval, Processed
+from fleet.placement.campaign.stays import OBJECTIVE_S, Interval, Processed
+from lab.placement.real.outcomes import Outcome, outcome
 
 NONE: Final = msgspec.msgpack.encode([])
 BODY: Final = msgspec.msgpack.encode({"n": 1})
@@ -41,9 +42,10 @@ PERCENTILE: Final = 90.0
 
 
 class VirtualMaster:
-    """The processors of one configuration; `now` is virtual."""
+    """The processors of one configuration; `now` is virtual. Messages are due `objective_s` after
+    their arrival."""
 
-    def __init__(self, case: Case, workers: int) -> None:
+    def __init__(self, case: Case, workers: int, objective_s: float = OBJECTIVE_S) -> None:
         self.now = 0.0
         self._cpu_s = {f"t{number}": load.cpu_ms / 1e3 for number, load in enumerate(case)}
         self._processing = Processing(workers)
@@ -53,7 +55,7 @@ class VirtualMaster:
         self._positions = dict.fromkeys(self._cpu_s, 0)
         self._perform(self._processing.start(0.0))
         for name in self._cpu_s:
-            definition = Definition(name=name, processor="busy")
+            definition = Definition(name=name, processor="busy", slo_s=objective_s)
             self._perform(self._processing.handle(Create(definition), 0.0))
 
     def arrive(self, at_s: float, name: str) -> None:
@@ -78,6 +80,15 @@ class VirtualMaster:
                 self._perform(self._processing.handle(event, self.now))
             else:
                 self._perform(self._processing.tick(self.now))
+
+    def outcomes(self) -> list[Outcome]:
+        """How each topic did so far."""
+        found = []
+        for name, sent in self._positions.items():
+            counted = self._processing.status_of(name, self.now).counters
+            p90_s = self._processing.latency_s(name, PERCENTILE, self.now)
+            found.append(outcome(sent, counted.processed, counted.late, p90_s))
+        return found
 
     def interval(self, begin_s: float, cores: int, workers: int) -> Interval:
         """What a master's records say of the time since `begin_s`."""
@@ -114,6 +125,18 @@ class VirtualMaster:
 
     def _answer(self, after_s: float, event: Event) -> None:
         heapq.heappush(self._answers, (self.now + after_s, next(self._order), event))
+
+
+def run(
+    case: Case, cores: int, seconds: float, drain_s: float, objective_s: float, draw: Random
+) -> list[Outcome]:
+    """How each topic does that is published to for so long, when what was sent is processed, or
+    `drain_s` later."""
+    master = VirtualMaster(case, cores, objective_s)
+    for at_s, topic in arrivals(case, seconds, draw):
+        master.arrive(at_s, f"t{topic}")
+    master.run(seconds + drain_s)
+    return master.outcomes()
 
 
 def campaign(cases: Sequence[Case], cores: int, interval_s: float, seed: int) -> list[Interval]:

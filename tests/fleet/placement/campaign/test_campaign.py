@@ -8,7 +8,7 @@ from fleet.cli.commands import run
 from fleet.lake.schema.folder import Lake
 from fleet.placement.campaign.command import trained
 from fleet.placement.campaign.lake import intervals
-from fleet.placement.campaign.run import INTERVALS, Extent, _Taken, cores, measure
+from fleet.placement.campaign.run import INTERVALS, Extent, Taken, cores, measure
 from fleet.placement.training import TrainingError
 from fleet.testbed.run_records import read_records
 from tests.fleet.spark.shared import shared_session
@@ -46,9 +46,9 @@ def test_records_of_no_processor_train_nothing():
 
 
 def test_what_others_took_is_all_but_ours():
-    before = _Taken(at_s=100.0, by_all_s=5_000.0, by_ours_s=10.0)
-    assert _Taken(110.0, 5_012.0, 14.0).others_since(before) == pytest.approx(0.8)
+    before = Taken(at_s=100.0, by_all_s=5_000.0, by_ours_s=10.0)
+    assert Taken(110.0, 5_012.0, 14.0).others_since(before) == pytest.approx(0.8)
     # Both are read one after the other, in ticks of 10 ms.
-    assert _Taken(110.0, 5_004.0, 14.5).others_since(before) == 0.0
-    now = _Taken.now(psutil.Process())
+    assert Taken(110.0, 5_004.0, 14.5).others_since(before) == 0.0
+    now = Taken.now(psutil.Process())
     assert 0.0 < now.by_ours_s < now.by_all_s
