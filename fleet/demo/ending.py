@@ -42,8 +42,8 @@ def _show_commands(bed: Testbed, options: Options, terminal: Console) -> None:
     fleet, wanted = fleet_command(), alerts.WANTED
     screen.line(terminal, "Try in another terminal, in this folder:")
     for rest in (
-        "query --service temperature --area b1/f4 --last 10m",
-        "watch --service humidity --area b1/f4 --every 5s",
+        "query --service temperature --area b1/f4 --last 10m --slo p99=2s",
+        "watch --service humidity --area b1/f4 --every 5s --slo p99=2s",
         f"subscribe '{wanted}'",
         "status",
     ):
@@ -66,11 +66,11 @@ def _show_more(bed: Testbed, address: str, terminal: Console) -> None:
         "in any folder:",
     )
     for rest in (
-        "query --service temperature --area b1/f4/r413 --last 10m --slo p99=500ms",
-        "query --service temperature --area b1 --last 3h --slo p99=1200ms --aggregate",
-        "watch --service humidity --area b1/f4 --every 2s --stream",
-        f"watch --service humidity --area b1/f4 --every 2s --when '{HUMID}'",
-        f"watch --service humidity --area b1/f6 --every 5s --window 10s --on '{alerts.WANTED}'",
+        "query --service temperature --area b1/f4/r413 --last 10m --slo p99=2s",
+        "query --service temperature --area b1 --last 3h --slo p99=2s --aggregate",
+        "watch --service humidity --area b1/f4 --every 2s --slo p99=2s --stream",
+        f"watch --service humidity --area b1/f4 --every 2s --slo p99=2s --when '{HUMID}'",
+        f"watch --service humidity --area b1/f6 --every 5s --slo p99=2s --on '{alerts.WANTED}'",
     ):
         command, _, more = rest.partition(" ")
         screen.as_it_is(terminal, f"  {fleet} {command} --master {address} {more}")

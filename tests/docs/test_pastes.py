@@ -173,6 +173,28 @@ def test_an_address_of_this_machine_is_one_of_what_the_section_starts():
     assert addressed == set(), "nobody listens there: leave it out, and the demo is asked"
 
 
+def test_what_is_asked_of_a_demo_has_an_objective_that_it_keeps():
+    """A demo that has served its load knows how slow its nodes are, and refuses what is stricter
+    than its own widest question."""
+    asked = [
+        call
+        for section in OF_A_DEMO
+        for call in pages.calls(pages.script(*section))
+        if re.match(r"fleet (query|watch) .*--service (temperature|humidity) ", call)
+    ]
+    assert asked
+    assert [call for call in asked if " --slo p99=2s" not in call] == []
+    # A topic's rounds have their interval as the objective.
+    topics = [
+        call
+        for section in OF_A_DEMO
+        for call in pages.calls(pages.script(*section))
+        if re.match(r"fleet topic create .*--area b1 ", call)
+    ]
+    assert topics
+    assert [call for call in topics if not re.search(r" --every [2-9]s ", call)] == []
+
+
 @pytest.mark.parametrize("name", SHELLS)
 def test_a_page_works_as_it_is_pasted(name, tmp_path):
     shell = SHELLS[name]
