@@ -53,6 +53,7 @@ class FakeFleet:
             f"b1/f{1 + n // 10}/r{n:03}": f"Meeting {1 + n // 10}.{n:02}" for n in range(areas)
         }
         self.now_ms = now_ms
+        self.iads = {}  # area → IAD, if not iad1
         self.down = set()  # areas whose node is down
         self.bad = set()  # areas whose values are bad
         self.silent = set()  # IADs whose operator sockets say nothing
@@ -109,9 +110,11 @@ class FakeFleet:
         else:
             results = [self._aggregate(area, now_ms) for area in there]
         covered = Coverage(len(results), len(results) + len(missing))
+        iads = sorted({self.iads.get(area, "iad1") for area in found or [""]})
+        tasks = tuple(TaskReport(iad, 99.5, 400.0, covered, 11.0) for iad in iads)
         return Answer(
             query_id, "partial" if missing else "complete", 12.5, not missing, covered,
-            tuple(results), tuple(missing), (TaskReport("iad1", 99.5, 400.0, covered, 11.0),),
+            tuple(results), tuple(missing), tasks,
         )  # fmt: skip
 
     def _buckets(self, area, window, number, channels):

@@ -59,6 +59,32 @@ def test_readings_come_from_services_that_have_the_area(tmp_path):
         assert asked == {"humidity", "temperature"}
 
 
+def test_readings_of_an_area_that_no_service_has_name_it(tmp_path):
+    fleet = FakeFleet()
+    fleet.services = (ServiceInfo("humidity", "humidity", areas=("b1",)),)
+    with FakeGateway(tmp_path, fleet) as made:
+        token = made.token("viewer")
+        ask(made, "/api/v1/services", token=token)
+        got = ask(made, "/api/v1/readings?area=b2", token=token)
+        assert (got.status, got.reason) == (404, "no_area")
+        assert got.json["detail"] == "no service has an area b2"
+        got = ask(made, "/api/v1/readings?area=b1/f1/r000&channel=co2", token=token)
+        assert (got.status, got.reason) == (404, "no_channel")
+        assert got.json["detail"] == "no service gives co2 of b1/f1/r000"
+
+
+def test_a_session_names_all_domains_though_one_of_them_was_asked_last(tmp_path):
+    fleet = FakeFleet()
+    fleet.iads = {"b1/f1/r003": "iad2"}
+    with FakeGateway(tmp_path, fleet) as made:
+        token = made.token("asker")
+        assert ask(made, "/api/v1/session", token=token).json["iads"] == []
+        ask(made, "/api/v1/query", "POST", token=token, body=QUERY)
+        ask(made, "/api/v1/readings?area=b1/f1/r003&last=1h", token=token)
+        session = ask(made, "/api/v1/session", token=token).json
+        assert (session["iad"], session["iads"]) == ("iad1", ["iad1", "iad2"])
+
+
 @pytest.mark.parametrize(
     ("path", "status"),
     [

@@ -50,7 +50,8 @@ OF = Parameter(
 
 
 class SessionInfo(Struct, frozen=True):
-    """The sender of a request, and its subject. `iads` are those that answered last."""
+    """The sender of a request, and its subject. `iads` are those that the last
+    question of each kind went to."""
 
     role: Role
     name: str
@@ -158,12 +159,9 @@ async def session(asked: Asked) -> Reply:
     gateway, caller = asked.gateway, asked.caller
     assert caller is not None
     kinds = gateway.hub.deadlines.kinds()
-    newest = max(
-        (seen for kind in kinds for seen in kind.answers[-1:]),
-        key=lambda seen: seen.time_ms,
-        default=None,
-    )
-    iads = [] if newest is None else sorted({task.iad for task in newest.tasks})
+    # Of each kind: the newest of all may be about one room.
+    newest = [seen for kind in kinds for seen in kind.answers[-1:]]
+    iads = sorted({task.iad for seen in newest for task in seen.tasks})
     return json_reply(
         SessionInfo(
             caller.role,

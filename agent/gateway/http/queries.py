@@ -170,11 +170,12 @@ def _services(asked: Asked, area: str, channels: tuple[str, ...]) -> dict[str, t
     if not hub.services:
         configured = asked.gateway.config.console.services
         return dict.fromkeys(configured or ("default",), channels)
+    there = [s for s in hub.services if not s.areas or any(covers(up, area) for up in s.areas)]
+    if not there:
+        raise Problem(404, "no_area", f"no service has an area {area}")
     found: dict[str, tuple[str, ...]] = {}
     covered: set[str] = set()
-    for each in hub.services:
-        if each.areas and not any(covers(above, area) for above in each.areas):
-            continue
+    for each in there:
         name, capability = each.name, each.capability
         if not capability:
             return {name: channels}
@@ -182,7 +183,7 @@ def _services(asked: Asked, area: str, channels: tuple[str, ...]) -> dict[str, t
             covered.add(capability)
             found[name] = (capability,)
     if not found:
-        raise Problem(404, "no_channel", f"no service gives {', '.join(channels)}")
+        raise Problem(404, "no_channel", f"no service gives {', '.join(channels)} of {area}")
     return found
 
 
