@@ -216,7 +216,24 @@ def test_a_class_missed_its_objective_where_chance_does_not_explain_it(spark, tm
     assert [each["class"] for each in found["missed"]] == ["absurd"]
     page = Page((tmp_path / PAGE).read_text())
     assert "1 of 3 classes of queries kept their objective; 1 missed it by so few" in page.text
-    assert "absurd under edfq did not: 0 % of 40 queries kept p99 ≤ 400 ms." in page.text
+    assert (
+        "absurd (temperature) under edfq did not: 0 % of 40 queries kept p99 ≤ 400 ms." in page.text
+    )
+
+
+def test_a_class_that_missed_its_objective_says_what_its_queries_lacked(spark, tmp_path):
+    """As the share is: of those that were served."""
+    counts = (360, 29, 2, 329, 22)
+    first = asked("edfq", "topic", 360, 22)
+    row = (*first[:5], *counts, 22 / 31, 0.0, 0.839, *[100.0] * 12)
+    late = [judged(f"late {n}", 400, 300, 0.8) for n in range(3)]
+    findings_of(spark, tmp_path, [row, *late])
+    page = Page((tmp_path / PAGE).read_text())
+    assert (
+        "topic (temperature) under edfq did not: 71.0 % of 31 queries kept p99 ≤ 400 ms; "
+        "2 answers lacked areas; 329 more queries were refused." in page.text
+    )
+    assert "Nor did 1 more." in page.text
 
 
 def findings_of(spark, folder, attainment):

@@ -32,12 +32,15 @@ def sensor(verdict="silent"):
 def missed(policy="edfq", p99_ms=640.0):
     return {
         "class": "live",
+        "service": "humidity",
         "policy": policy,
+        "policies": 1,
         "percentile": 99.0,
         "slo_ms": 500.0,
         "attainment": 0.81,
         "p99_ms": p99_ms,
         "queries": 400,
+        "partial": 0,
     }
 
 
@@ -71,8 +74,8 @@ def test_an_objective_that_was_missed_says_what_would_be_kept():
     found = {"compared": False, "by_policy": [], "missed": [missed()], "nowhere": 0}
     assert said(objectives=found) == [
         (
-            "Class live: 81.0 % of its queries kept p99 ≤ 500 ms, 99 % came within 640 ms: give "
-            "it a looser objective, or its nodes more pods."
+            "Class live (humidity): 81.0 % of its queries kept p99 ≤ 500 ms, 99 % came within "
+            "640 ms: give it a looser objective, or its nodes more pods."
         )
     ]
 
@@ -82,8 +85,8 @@ def test_where_answers_were_fast_but_lacked_areas_no_looser_objective_helps():
     found = {"compared": False, "by_policy": [], "missed": [fast], "nowhere": 0}
     assert said(objectives=found) == [
         (
-            "Class live: 95.8 % of its queries kept p99 ≤ 500 ms, 99 % came within 498 ms: 17 "
-            "answers lacked areas: use a longer window, or see which node was missing."
+            "Class live (humidity): 95.8 % of its queries kept p99 ≤ 500 ms, 99 % came within "
+            "498 ms: 17 answers lacked areas: use a longer window, or see which node was missing."
         )
     ]
     found["missed"] = [{**fast, "percentile": 99.9}]  # its tail may be late
@@ -94,13 +97,20 @@ def test_of_policies_that_were_compared_only_the_best_is_to_be_mended():
     found = {
         "compared": True,
         "by_policy": [{"policy": "edfq"}, {"policy": "fifo"}],
-        "missed": [missed("fifo"), missed("edfq", None)],
+        "missed": [
+            {**missed("fifo"), "policies": 2},
+            {**missed("edfq", None), "policies": 2},
+            {**missed("fifo"), "class": "console"},  # it was asked under no other
+        ],
         "nowhere": 2,
     }
     lines = said(objectives=found)
-    assert len(lines) == 2
-    assert lines[0].startswith("Class live: 81.0 % of its queries kept p99 ≤ 500 ms: give it")
-    assert lines[1].startswith("Unknown areas: 2 queries reached no node")
+    assert len(lines) == 3
+    assert lines[0].startswith(
+        "Class live (humidity): 81.0 % of its queries kept p99 ≤ 500 ms: give it"
+    )
+    assert lines[1].startswith("Class console (humidity): 81.0 %")
+    assert lines[2].startswith("Unknown areas: 2 queries reached no node")
 
 
 def test_a_busy_node_and_losses():
