@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Final, NoReturn
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from rich.console import Console
 
 from agent.client import NoReplyError
@@ -20,7 +20,7 @@ from agent.wire.emulation import PROFILES
 from fleet.common import exits
 from fleet.demo import alerts, asking, ending, load, topics
 from fleet.demo.options import Options
-from fleet.demo.story import Story, busy, comparison, verdict
+from fleet.demo.story import QUESTIONS, Story, busy, comparison, verdict
 from fleet.query import running
 from fleet.simulation.layout import PRELOAD_ROWS, FleetLayout, building_fleet
 from fleet.simulation.measures import ClassSummary
@@ -40,7 +40,7 @@ RESULTS: Final = "results.json"
 
 class Results(Struct, frozen=True):
     """results.json: parameters and measurements: `alerts_ms` from a reading to a subscriber.
-    `virtual` is in virtual time."""
+    `virtual` is in virtual time; `questions` are the classes of queries in words."""
 
     emulated: str
     rate_per_s: float
@@ -50,6 +50,7 @@ class Results(Struct, frozen=True):
     moved: topics.Move
     real: list[load.Run]
     virtual: list[load.Run]
+    questions: dict[str, str] = field(default_factory=lambda: dict(QUESTIONS))
 
 
 EMULATED: Final = (

@@ -8,6 +8,8 @@ import pytest
 
 from tests.gateway import console_browser
 from tests.gateway.console_browser import SEEN, VIEWS, find_no_fault
+from tests.gateway.fake_api import VIEWS as MADE_UP
+from tests.gateway.fake_api import fake_api
 
 pytestmark = console_browser.needs_chromium
 gateway = console_browser.gateway
@@ -180,3 +182,53 @@ def test_each_end_of_a_question_has_its_words(tab, served, latency, starts, tell
     assert tells in tab.evaluate("document.querySelector('.result').innerText")
     if not starts.startswith("Refused"):  # a browser complains of every status from 400 on
         find_no_fault(tab, served, 1280)
+
+
+def test_the_same_load_is_told_in_the_words_of_its_questions(tab, served):
+    tab.open(f"{served.url}#/deadlines", 1280)
+    tab.wait_for(SEEN.format("'.pair .bar'"))
+    told = tab.evaluate("document.querySelector('.pair').innerText")
+    assert "Misses the objective of one room of the slowest owner." in told
+    assert "Every room" in told
+    assert "1.2" not in told
+    # Alike but for their service: each has its own.
+    late = "document.querySelector('[aria-label^=\"Answers that were late\"] tbody').innerText"
+    assert "humidity" in tab.evaluate(late)
+
+
+ASK = "document.querySelector('form.ask button.main')"
+AT_ITS_PLACE = (
+    "(r => document.elementFromPoint(r.x + r.width / 2, r.y + r.height / 2))"
+    f"({ASK}.getBoundingClientRect()) === {ASK}"
+)
+
+
+def test_a_chosen_area_leaves_no_list_over_the_button(tab, served):
+    tab.open(f"{served.url}#/ask", 1280)
+    tab.wait_for(SEEN.format("'#areas'"))
+    tab.evaluate("document.querySelector('#areas').focus()")
+    tab.wait_for("document.querySelectorAll('[role=option]').length > 3")
+    place = "(r => [r.x + 9, r.y + 9])(document.querySelector('#offer-1').getBoundingClientRect())"
+    x, y = tab.evaluate(place)
+    for what in ("mousePressed", "mouseReleased"):
+        tab.call("Input.dispatchMouseEvent", type=what, x=x, y=y, button="left", clickCount=1)
+    tab.wait_for(SEEN.format("'.token'"))
+    tab.wait_for(AT_ITS_PLACE)
+
+
+def test_a_table_without_rows_says_so_on_a_phone(tab, monkeypatch):
+    alone = {
+        "facts": {"iad": "iad1", "epoch": 0, "number": 1, "next_s": 30.0, "cores": 2},
+        "age_s": 0.0,
+    }
+    placement = MADE_UP["placement"] | {"known": [alone], "moves": [], "costs": []}
+    monkeypatch.setitem(MADE_UP, "placement", placement)
+    with fake_api() as gateway:
+        tab.open(f"{gateway.url}#/placement", 390)
+        tab.wait_for(SEEN.format("'tbody .quiet'"))
+        right = "Math.max(...[...document.querySelectorAll('tbody .quiet')].map(e => {"
+        right += "const r = document.createRange(); r.selectNodeContents(e);"
+        right += "return r.getBoundingClientRect().right; }))"
+        assert tab.evaluate(right) < 390 - 12
+        # The master that tells is as new as can be.
+        assert "now" in tab.evaluate("document.querySelector('tbody tr').innerText")

@@ -55,8 +55,8 @@ export const Table = ({ caption, head, rows, hidden = false, empty = "Nothing to
       <thead><tr>${head.map((h) => html`<th scope="col" class=${h.n ? "n" : ""}>${h.n ?? h.text ?? h}</th>`)}</tr></thead>
       <tbody>${
         rows.length
-          ? rows.map((row) => html`<tr class=${row.mark ?? ""} key=${row.key}>${row.cells.map((cell, i) => (i === 0 ? html`<th scope="row">${cell}</th>` : html`<td class=${head[i].n ? "n" : head[i].text ? "text" : ""}>${cell}</td>`))}</tr>`)
-          : html`<tr><td colspan=${head.length} class="quiet">${empty}</td></tr>`
+          ? rows.map((row) => html`<tr class=${row.mark ?? ""} key=${row.key}>${row.cells.map((cell, i) => (i === 0 ? html`<th scope="row" class=${head[0].text ? "text" : ""}>${cell}</th>` : html`<td class=${head[i].n ? "n" : head[i].text ? "text" : ""}>${cell}</td>`))}</tr>`)
+          : html`<tr><td colspan=${head.length} class="quiet"><p class="none">${empty}</p></td></tr>`
       }</tbody>
     </table>
   </div>`;

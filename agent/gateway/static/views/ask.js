@@ -50,6 +50,7 @@ function Areas({ chosen, set, known }) {
     if (clean && !chosen.includes(clean)) set([...chosen, clean]);
     type("");
     point(-1);
+    show(false); // the button to ask is below the list
   };
   const key = (event) => {
     if (event.key === "ArrowDown" || event.key === "ArrowUp") {

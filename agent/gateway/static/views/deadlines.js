@@ -4,7 +4,7 @@ import { html } from "../vendor/htm-preact.js";
 import { may, session } from "../api.js";
 import { useLive } from "../live.js";
 import { Age, Answered, Bar, Heading, Note, Table, Tile, Tiles, useGet } from "../parts.js";
-import { count, list, missing, ms, number, percent, refused, when, whole } from "../words.js";
+import { count, list, missing, ms, number, percent, refused, sentence, when, whole } from "../words.js";
 
 const MAX_LATE = 30;
 const MAX_NAMED = 5;
@@ -66,7 +66,7 @@ function Late({ late }) {
   return html`<h2>Late, refused or not complete</h2>
     ${late.length ? html`<p class="legend"><span class="key execution"></span> in the slowest domain: queueing and reading <span class="key communication"></span> between domains: communication. The line is the objective.</p>` : null}
     <${Table} caption="Answers that were late, refused or not complete, the newest first" hidden empty="Every answer was complete and in time." head=${["When", { text: "Why" }, "Kind", { n: "Took" }, { n: "Objective" }, "Where the time went"]}
-      rows=${late.map(({ seen, kind, text, times }, i) => ({ key: `${seen.time_ms} ${i}`, cells: [html`${when(seen.time_ms)} <small>(<${Age} ms=${seen.time_ms} /> ago)</small>`, times > 1 ? `${text} (${whole(times)} times, this the last)` : text, kind.label || "no label", ms(seen.elapsed_ms), ms(kind.latency_ms), html`<${Bar} limit=${kind.latency_ms} most=${most} parts=${parts(seen)} />`] }))} />`;
+      rows=${late.map(({ seen, kind, text, times }, i) => ({ key: `${seen.time_ms} ${i}`, cells: [html`${when(seen.time_ms)} <small>(<${Age} ms=${seen.time_ms} /> ago)</small>`, times > 1 ? `${text} (${whole(times)} times, this the last)` : text, html`${kind.label || "no label"} <small>${kind.service}</small>`, ms(seen.elapsed_ms), ms(kind.latency_ms), html`<${Bar} limit=${kind.latency_ms} most=${most} parts=${parts(seen)} />`] }))} />`;
 }
 
 function Domains({ kinds }) {
@@ -103,14 +103,15 @@ function Comparison() {
   const runs = answer?.virtual?.length ? answer.virtual : (answer?.real ?? []);
   if (!runs.length) return null;
   const most = Math.max(...runs.flatMap((r) => r.classes.map((c) => Math.max(c.p99_ms ?? 0, c.slo_ms)))) * 1.05;
+  const asked = (c) => answer.questions?.[c.kind] ?? `class ${c.kind}`;
   return html`<h2>The same load, in two orders</h2>
     <p>${number(answer.rate_per_s)} questions a second, served ${runs.map((r) => NAMES[r.policy] ?? r.policy).join(" and then ")}${runs === answer.virtual ? ", in virtual time" : ""}. The bar is the 99th percentile, the line the objective.</p>
     <div class="pair">${runs.map((run) => {
       const missed = run.classes.filter((c) => c.p99_ms > c.slo_ms);
       return html`<section class="card" key=${run.policy}><h3>${NAMES[run.policy] ?? run.policy}</h3>
-        <p>${missed.length ? html`<b>Misses the objective of class ${list(missed.map((c) => c.kind))}.</b>` : html`<b>Every class keeps its objective.</b>`}</p>
-        <${Table} caption="${run.policy}: 99th percentiles" hidden head=${["Class", "p99 against the objective", { n: "p99" }, { n: "Objective" }, { n: "Within" }]}
-          rows=${run.classes.map((c) => ({ key: c.kind, mark: c.p99_ms > c.slo_ms ? "bad" : "", cells: [c.kind, html`<${Bar} value=${c.p99_ms} limit=${c.slo_ms} most=${most} />`, `${ms(c.p99_ms)}${c.p99_ms > c.slo_ms ? " late" : ""}`, ms(c.slo_ms), percent(c.within_slo, 1)] }))} /></section>`;
+        <p>${missed.length ? html`<b>Misses the objective of ${list(missed.map(asked))}.</b>` : html`<b>Every question keeps its objective.</b>`}</p>
+        <${Table} caption="${run.policy}: 99th percentiles" hidden head=${[{ text: "Question" }, "p99 against the objective", { n: "p99" }, { n: "Objective" }, { n: "Within" }]}
+          rows=${run.classes.map((c) => ({ key: c.kind, mark: c.p99_ms > c.slo_ms ? "bad" : "", cells: [sentence(asked(c)), html`<${Bar} value=${c.p99_ms} limit=${c.slo_ms} most=${most} />`, `${ms(c.p99_ms)}${c.p99_ms > c.slo_ms ? " late" : ""}`, ms(c.slo_ms), percent(c.within_slo, 1)] }))} /></section>`;
     })}</div>`;
 }
 
