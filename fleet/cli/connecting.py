@@ -169,6 +169,9 @@ def of_running(names: str | None, socket: Socket) -> str | None:
         say(f"{len(fleets)} {what} run here; asking {which} of {fleets[0].folder}: {told}")
     else:
         say(f"asking the {fleets[0].called} that runs here: {told}")
+    first, *others = [each.iad for each in fleets[0].masters]
+    if others and names is None and socket == "operator":
+        say(f"that is {first}'s master alone; --iad asks another's: {', '.join(others)}")
     for fleet, address in zip(fleets[1:], found[1:], strict=True):
         if address is not None:
             other = "another," if fleet.kind == fleets[0].kind else f"the {fleet.called}"

@@ -191,9 +191,12 @@ def test_the_same_load_is_told_in_the_words_of_its_questions(tab, served):
     assert "Misses the objective of one room of the slowest owner." in told
     assert "Every room" in told
     assert "1.2" not in told
+    wide = "[...document.querySelectorAll('.pair .wide')].map(e => e.scrollWidth - e.clientWidth)"
+    assert tab.evaluate(wide) == [0, 0]
     # Alike but for their service: each has its own.
-    late = "document.querySelector('[aria-label^=\"Answers that were late\"] tbody').innerText"
-    assert "humidity" in tab.evaluate(late)
+    late = "document.querySelector('[aria-label^=\"Answers that were late\"] tbody')"
+    tab.wait_for(late)
+    assert "humidity" in tab.evaluate(f"{late}.innerText")
 
 
 ASK = "document.querySelector('form.ask button.main')"

@@ -167,6 +167,9 @@ def test_a_command_asks_the_demo_and_says_so(capsys, arguments, address):
     says = capsys.readouterr().err
     assert says.startswith("asking the demo that runs here: --")
     assert f" {address}\n" in says
+    # A client's question reaches all IADs by any master; an operator's only that of one.
+    others = "that is iad1's master alone; --iad asks another's: iad2\n"
+    assert (others in says) == (address == "tcp://127.0.0.1:2")
 
 
 def test_the_environment_goes_before_the_demo(capsys, monkeypatch):
