@@ -78,6 +78,8 @@ class Processors:
 
 
 class Queries:
+    services = ("climate", "default")
+
     def capability(self, service):
         return {"default": "", "climate": "temperature"}.get(service)
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from agent.master.topics.processor_plane import ProcessorPlane
 from agent.runtime.reactor import Reactor
+from agent.scheduling.admission import unknown_service
 from agent.scheduling.events import QueryArrived
 from agent.scheduling.queries.scheduler import QueryScheduler
 from agent.topics.events import AskReadings, RoundAnswered
@@ -47,7 +48,9 @@ class TopicReadings:
         """Why a topic's readings cannot be asked for; empty if they can."""
         capability = self._queries.capability(topic.service)
         if capability is None:
-            return f"service {topic.service} is unknown here; see fleet service list"
+            # An operator asked, who may know all of them.
+            operator = Sender("anyone", "")
+            return unknown_service(topic.service, self._queries.services, operator)
         if capability and (others := sorted({*topic.channels} - {capability})):
             return f"service {topic.service} gives {capability}, not {', '.join(others)}"
         return ""

@@ -100,7 +100,8 @@ def test_a_topic_of_a_later_version_stays_as_it_is(rig):
 def test_what_cannot_be_read_is_refused(rig):
     reading = {"areas": ("b1",), "every_s": 5.0, "processor": "count"}
     for fields, says in (
-        ({"service": "x"}, "service x is unknown here"),
+        ({"service": "x"}, "no service x here"),
+        ({"service": "climat"}, "did you mean climate?"),
         (
             {"service": "climate", "channels": ("co2",)},
             "service climate gives temperature, not co2",
