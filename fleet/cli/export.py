@@ -121,6 +121,8 @@ def _window(last_s: float, ago_s: float, since: datetime | None, until: datetime
             raise click.UsageError("--until goes with --since")
         return Window(last_s=last_s, ago_s=ago_s)
     start, end = since, until or datetime.now(UTC)
+    if until is None and start >= end:
+        raise click.UsageError("--since is in the future")
     if start >= end:
         raise click.UsageError("--since must be before --until")
     return Window(start_ms=round(start.timestamp() * 1e3), end_ms=round(end.timestamp() * 1e3))

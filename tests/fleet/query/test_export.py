@@ -26,6 +26,7 @@ from agent.wire.messages import (
     Window,
 )
 from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
+from fleet.cli.commands import run as run_command
 from fleet.common import exits
 from fleet.query import export
 from fleet.query.export_files import csv_file
@@ -420,3 +421,16 @@ def test_parquet_has_the_same_rows(run, tmp_path):
     values = [f"{value:.7g}" for value in table.column("value").to_pylist()]
     assert values == [row["value"] for row in rows]
     assert set(table.column("area").to_pylist()) == {"b1/r1", "b1/r2"}
+
+
+def test_a_start_in_the_future_is_called_so(capsys, tmp_path):
+    """Nobody gave an end."""
+    place = ["export", "--master", "tcp://127.0.0.1:1", "--area", "b1"]
+    assert (
+        run_command([*place, "--since", "2999-01-01", "--csv", str(tmp_path / "x.csv")])
+        == exits.USAGE
+    )
+    assert "--since is in the future" in capsys.readouterr().err
+    both = ["--since", "2026-01-02", "--until", "2026-01-01", "--csv", str(tmp_path / "x.csv")]
+    assert run_command([*place, *both]) == exits.USAGE
+    assert "--since must be before --until" in capsys.readouterr().err
