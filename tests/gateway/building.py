@@ -103,7 +103,7 @@ class Building:
             "name": NAMES.get(room, ""),
             "state": state,
             "reason": reason,
-            "channels": channels,
+            "channels": dict(sorted(channels.items())),  # as a gateway has them
         }
 
     def spark(self, room: dict[str, Any]) -> dict[str, list[float | None]]:

@@ -184,6 +184,19 @@ def test_each_end_of_a_question_has_its_words(tab, served, latency, starts, tell
         find_no_fault(tab, served, 1280)
 
 
+def test_a_room_has_its_channels_in_the_order_of_the_list(tab, served):
+    tab.open(f"{served.url}#/rooms", 1280)
+    tab.wait_for(SEEN.format(json.dumps(VIEWS["rooms"])))
+    heads = "[...document.querySelectorAll('.rooms [role=columnheader]')].map(e => e.innerText)"
+    assert [each for each in tab.evaluate(heads) if each][2:4] == ["Temperature", "Humidity"]
+    tab.open(f"{served.url}#/room/b1/f4/r413", 1280)
+    tab.wait_for(SEEN.format("'.channel canvas'"))
+    drawn = "[...document.querySelectorAll('.channel h2')].map(e => e.firstChild.data)"
+    assert tab.evaluate(drawn) == ["Temperature", "Humidity"]
+    now = "[...document.querySelectorAll('.now .big small')].map(e => e.firstChild.data)"
+    assert tab.evaluate(now) == ["Temperature", "Humidity"]
+
+
 def test_the_same_load_is_told_in_the_words_of_its_questions(tab, served):
     tab.open(f"{served.url}#/deadlines", 1280)
     tab.wait_for(SEEN.format("'.pair .bar'"))

@@ -73,3 +73,11 @@ export function newest(room) {
   const times = Object.values(room.channels ?? {}).map((r) => r.time_ms).filter(Number.isFinite);
   return times.length ? Math.max(...times) : null;
 }
+
+const FIRST = ["temperature", "humidity", "co2"];
+
+/** Names of channels as every view has them: the common ones first. */
+export function inOrder(names) {
+  const place = (name) => (FIRST.includes(name) ? FIRST.indexOf(name) : FIRST.length);
+  return [...names].sort((a, b) => place(a) - place(b) || a.localeCompare(b));
+}

@@ -1,12 +1,11 @@
 // Which rooms are out of comfort, stale or bad now? The home of the console.
 
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/htm-preact.js";
-import { beyond, judge, keep, limits, newest, range, STATES } from "../comfort.js";
+import { beyond, inOrder, judge, keep, limits, newest, range, STATES } from "../comfort.js";
 import { now, useLive } from "../live.js";
 import { Age, Heading, Icon, Mark, Note, Place, Spark } from "../parts.js";
 import { count, inText, list as enumerate, missing, number, parent, title } from "../words.js";
 
-const FIRST = ["temperature", "humidity", "co2"];
 const BEYOND = 8; // rows that are there though not seen yet
 const KEPT = "sanderling.rooms";
 
@@ -34,8 +33,7 @@ function columns(rooms) {
       if (!found.has(name)) found.set(name, reading.unit ?? "");
     }
   }
-  const place = (name) => (FIRST.includes(name) ? FIRST.indexOf(name) : FIRST.length);
-  return [...found].sort(([a], [b]) => place(a) - place(b) || a.localeCompare(b));
+  return inOrder([...found.keys()]).map((name) => [name, found.get(name)]);
 }
 
 const COMPARE = {
