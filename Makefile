@@ -24,6 +24,10 @@ STUCK := --timeout 600 -o faulthandler_timeout=900 -o faulthandler_exit_on_timeo
 CHECKED := tests/core --ignore=tests/core/test_simulation_masstree.py \
 	-k "not the_known_part_of and not a_bounded_part_of_its_standard_error"
 
+# The runtimes come first in a process, and see the memory of Python's objects, too. Python never frees all.
+SANITIZED = LD_PRELOAD="$$(gcc -print-file-name=libasan.so):$$(gcc -print-file-name=libubsan.so)" ASAN_OPTIONS=detect_leaks=0 \
+	PYTHONMALLOC=malloc PYTHONPATH=build/sanitized SANDERLING_EXPECT_BUILD=sanitized
+
 BIN := .venv/bin
 # One empty file for each step that is done; `make` compares their times with those of the sources.
 DONE := .venv/done
@@ -35,7 +39,7 @@ COMPILED := $(CORE) $(wildcard agent/edge/*.pyx)
 PIP_PROGRESS := sed -nuE -e 's,^ *Downloading ([^ ]*/)?([^ /]*\.(whl|tar\.gz))( .*|$$),  \2\4,p' \
 	-e 's,^ *Building wheel for ([^ ]*) .*started.*,  unpacking \1 …,p'
 
-.PHONY: help setup pipeline demo test test-kubernetes test-debian13 test-fresh test-systemd test-upgrades test-hosts test-image test-long torture chaos soak fuzz lint bench docs lock upgrade clean
+.PHONY: help setup pipeline demo test test-kubernetes test-sanitized test-debian13 test-fresh test-systemd test-upgrades test-hosts test-image test-long torture chaos soak fuzz lint bench docs lock upgrade clean
 
 help: ## List the targets
 	@echo "Usage: make <target> [PYTHON=python3.12]"
@@ -62,6 +66,9 @@ test: $(DONE)/dev $(DONE)/core ## Set up, then run all checks and tests
 test-kubernetes: $(DONE)/dev $(DONE)/core ## Build a kube-apiserver (minutes, once; Debian), test against it
 	@tools/build_apiserver.sh
 	@SANDERLING_KUBERNETES=$(if $(filter record,$(ARGS)),record,1) $(BIN)/pytest --must-run tests/kubernetes
+
+test-sanitized: $(DONE)/dev $(DONE)/core-sanitized ## Test _core with the sanitizers of addresses and undefined behaviour (minutes; ARGS=tests/core/test_civ.py)
+	@$(SANITIZED) $(BIN)/pytest $(or $(ARGS),$(CHECKED) tests/wire tests/fuzz/test_frames.py -n 2)
 
 test-long: $(DONE)/dev $(DONE)/core ## Run what takes long: experiments, Spark, kills, all examples (an hour; KILLS=1: a part; ARGS=--turn=2/3)
 	@$(if $(KILLS),SANDERLING_KILLS=$(KILLS),SANDERLING_EXAMPLES=all) \
@@ -164,4 +171,9 @@ $(DONE)/tests-compiled: | $(DONE)/dev $(DONE)/core
 $(DONE)/core-debug: $(CORE) setup.py $(DONE)/run
 	@echo "Building _core for debugging …" >&2
 	@tools/build_core.sh debug
+	@touch $@
+
+$(DONE)/core-sanitized: $(CORE) setup.py $(DONE)/run
+	@echo "Building _core with sanitizers …" >&2
+	@tools/build_core.sh sanitized
 	@touch $@

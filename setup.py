@@ -6,6 +6,9 @@ package:
 
     SANDERLING_CORE_DEBUG=1 python setup.py build_ext --build-lib build/debug \
         --build-temp build/debug-tmp
+
+SANDERLING_CORE_SANITIZED=1 makes the release's code with the sanitizers of addresses and of
+undefined behaviour; it goes to a directory of its own, too, and needs libasan.so in LD_PRELOAD.
 """
 
 import os
@@ -22,6 +25,7 @@ from setuptools.command.build_ext import build_ext
 
 CORES = os.cpu_count() or 1
 DEBUG = os.environ.get("SANDERLING_CORE_DEBUG") == "1"
+SANITIZED = os.environ.get("SANDERLING_CORE_SANITIZED") == "1"
 MODULES = (
     "_build",
     "queue.edf",
@@ -61,6 +65,10 @@ MODULES = (
 # otherwise compile, and half of what is installed. Cython writes its source.
 SHARED = "_core._memory_views"
 SANITIZE = ["-fsanitize=undefined", "-fno-sanitize-recover=undefined"]
+if SANITIZED:
+    SANITIZE += ["-fsanitize=address", "-fno-omit-frame-pointer"]
+# Without optimising, gcc saves more time than the tests of the debug build take longer.
+OPTIMISE = ["-O0", "-g"] if DEBUG else ["-O1", "-g"] if SANITIZED else ["-O3"]
 
 # Row sums are only vectorised when additions may be reordered. The flag stands on the compile
 # line alone: on the link line gcc adds start-up code that flushes denormals to zero in the whole
@@ -84,12 +92,13 @@ def sanitizer_links() -> bool:
 def extensions() -> list[Extension]:
     """One extension for each module, with the flags of the chosen build."""
     clock = Extension("agent.edge.kernel_clock", ["agent/edge/kernel_clock.pyx"])
-    return core() if DEBUG else [*core(), clock]
+    return core() if DEBUG or SANITIZED else [*core(), clock]
 
 
 def core() -> list[Extension]:
     """The extensions of `_core`."""
-    sanitize = SANITIZE if DEBUG and sanitizer_links() else []
+    sanitize = SANITIZE if SANITIZED or (DEBUG and sanitizer_links()) else []
+    fast_math = {} if DEBUG else FAST_MATH
     sources = {f"_core.{name}": f"_core/{name.replace('.', '/')}.pyx" for name in MODULES}
     sources[SHARED] = f"{SHARED.replace('.', '/')}.c"
     return [
@@ -100,10 +109,7 @@ def core() -> list[Extension]:
             depends=["_core/check.h"],
             libraries=["m"],
             define_macros=[("SANDERLING_CHECKS", "1")] if DEBUG else [],
-            # Without optimising, gcc saves more time than the tests take longer.
-            extra_compile_args=(
-                ["-O0", "-g", *sanitize] if DEBUG else ["-O3", *FAST_MATH.get(name, [])]
-            ),
+            extra_compile_args=[*OPTIMISE, *sanitize, *fast_math.get(name, [])],
             extra_link_args=sanitize,
         )
         for name, source in sources.items()
@@ -111,8 +117,8 @@ def core() -> list[Extension]:
 
 
 class BuildCore(build_ext):
-    """build_ext that compiles on all cores, says how many modules are built, and makes a debug
-    build importable where it lies."""
+    """build_ext that compiles on all cores, says how many modules are built, and makes a debug or
+    sanitized build importable where it lies."""
 
     def finalize_options(self) -> None:
         super().finalize_options()
@@ -131,7 +137,7 @@ class BuildCore(build_ext):
 
     def run(self) -> None:
         super().run()
-        if DEBUG and not self.inplace:
+        if (DEBUG or SANITIZED) and not self.inplace:
             for pattern in ("*.py", "*.pyi", "*.pxd", "py.typed"):
                 for path in Path("_core").rglob(pattern):
                     shutil.copy2(path, Path(self.build_lib) / path)
@@ -140,7 +146,7 @@ class BuildCore(build_ext):
 setup(
     ext_modules=cythonize(
         extensions(),
-        # The two builds differ in directives, hence in their C files.
+        # The debug build differs in directives, hence in its C files.
         build_dir="build/cython/debug" if DEBUG else "build/cython/release",
         nthreads=CORES,
         shared_utility_qualified_name=SHARED,

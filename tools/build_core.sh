@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the Cython modules of _core with .venv's Python; shows progress and, where it fails, why.
-# The release build goes beside its sources, the debug build to build/debug.
-# Usage: tools/build_core.sh install|release|debug
+# The release build goes beside its sources, the others to build/debug and build/sanitized.
+# Usage: tools/build_core.sh install|release|debug|sanitized
 #   install   makes the checkout importable in .venv, which makes the release build too
 #   release   builds again what changed
 set -euo pipefail
@@ -23,6 +23,10 @@ build() {
     debug)
         SANDERLING_CORE_DEBUG=1 "$python" setup.py \
             build_ext --build-lib build/debug --build-temp build/debug-tmp
+        ;;
+    sanitized)
+        SANDERLING_CORE_SANITIZED=1 "$python" setup.py \
+            build_ext --build-lib build/sanitized --build-temp build/sanitized-tmp
         ;;
     esac
 }

@@ -21,22 +21,9 @@ EARLY_REDIAL_S = 0.7
 EARLY_REDIALS = 2
 
 
-def dealer(
-    context: zmq.Context[zmq.Socket[bytes]], address: str, max_bytes: int
-) -> zmq.Socket[bytes]:
-    """Connect a DEALER whose sends raise `zmq.Again` while it is not connected; OSError for an
-    invalid address."""
-    socket = unconnected(context, max_bytes)
-    try:
-        socket.connect(address)
-    except zmq.ZMQError as error:
-        socket.close(0)
-        raise OSError(f"cannot connect to {address}: {error.strerror}") from None
-    return socket
-
-
 def unconnected(context: zmq.Context[zmq.Socket[bytes]], max_bytes: int) -> zmq.Socket[bytes]:
-    """Such a DEALER, not connected yet; OSError if the process is out of sockets or files."""
+    """A DEALER, not connected yet, whose sends raise `zmq.Again` while it is not connected; OSError
+    if the process is out of sockets or files."""
     try:
         socket = prepare(context.socket(zmq.DEALER), max_bytes)
     except zmq.ZMQError as error:
@@ -53,45 +40,26 @@ def unconnected(context: zmq.Context[zmq.Socket[bytes]], max_bytes: int) -> zmq.
     return socket
 
 
-class KeyedLink:
-    """Keeps one DEALER connected while either end rotates its key.
-
-    While there is no connection, it tries the pairs of `own()` and `servers()` in turn:
-    EARLY_REDIALS times after EARLY_REDIAL_S, then after REDIAL_S. With `follows` it reconnects as
-    soon as the first key of `own()` changes; messages in flight are lost then. The constructor
-    connects: ZMQError for an invalid address, ConfigError for a key file.
+class PlainLink:
+    """Keeps one DEALER connected. libzmq tries again by itself, but never after the other end broke
+    ZMTP's rules or refused the key; so while there is no connection, this connects anew:
+    EARLY_REDIALS times after EARLY_REDIAL_S, then after REDIAL_S. The constructor connects:
+    ZMQError for an invalid address.
     """
 
-    def __init__(
-        self,
-        socket: zmq.Socket[bytes],
-        address: str,
-        own: Callable[[], Sequence[Pair]],
-        servers: Callable[[], Sequence[str]],
-        *,
-        follows: bool = True,
-    ) -> None:
+    def __init__(self, socket: zmq.Socket[bytes], address: str) -> None:
         self.socket = socket
         self._address = address
-        self._own = own
-        self._servers = servers
-        self._follows = follows
-        self._shown = own()[0]
         self._missed_s: float | None = None
         self._attempts = -1
         self.redial()
 
     def look(self, now: float) -> float | None:
-        """Check the connection; call about once a second, and at the time returned if not None.
-        ConfigError if a key file cannot be read now."""
-        if self._follows and self._own()[0] != self._shown:
-            self._shown = self._own()[0]
-            self._attempts = -1
-            self.redial()
+        """Check the connection; call about once a second, and at the time returned if not None."""
         if self.connected:
             self._missed_s = None
-            # The next connection begins with the likeliest pair: one that still uses a key which is
-            # about to go would be refused then.
+            # The next connection begins with the likeliest pair of keys: one that still uses a key
+            # which is about to go would be refused then.
             self._attempts = -1
             return None
         if self._missed_s is None:
@@ -111,10 +79,45 @@ class KeyedLink:
         return bool(int(self.socket.getsockopt(zmq.EVENTS)) & zmq.POLLOUT)
 
     def redial(self) -> None:
-        """Try the next pairing of keys. ConfigError."""
+        """Connect anew."""
         self._attempts += 1
-        found = handshakes(self._own(), self._servers())
-        with suppress(zmq.ZMQError):  # libzmq drops an endpoint that refused the key
+        with suppress(zmq.ZMQError):  # an endpoint that libzmq dropped
             self.socket.disconnect(self._address)
-        found[self._attempts % len(found)].apply(self.socket)
         self.socket.connect(self._address)
+
+
+class KeyedLink(PlainLink):
+    """The same while either end rotates its key: each attempt takes the next pair of `own()` and
+    `servers()`. With `follows` it reconnects as soon as the first key of `own()` changes; messages
+    in flight are lost then. The constructor, `look` and `redial` raise ConfigError if a key file
+    cannot be read now.
+    """
+
+    def __init__(
+        self,
+        socket: zmq.Socket[bytes],
+        address: str,
+        own: Callable[[], Sequence[Pair]],
+        servers: Callable[[], Sequence[str]],
+        *,
+        follows: bool = True,
+    ) -> None:
+        self._own = own
+        self._servers = servers
+        self._follows = follows
+        self._shown = own()[0]
+        super().__init__(socket, address)
+
+    def look(self, now: float) -> float | None:
+        """As that of a plain link, after a change of the own key."""
+        if self._follows and self._own()[0] != self._shown:
+            self._shown = self._own()[0]
+            self._attempts = -1
+            self.redial()
+        return super().look(now)
+
+    def redial(self) -> None:
+        """Try the next pairing of keys."""
+        found = handshakes(self._own(), self._servers())
+        found[(self._attempts + 1) % len(found)].apply(self.socket)
+        super().redial()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 import zmq
 
 from agent.net.allow_list import ROLES, AllowList, Party
-from agent.net.dealer import KeyedLink, dealer, unconnected
+from agent.net.dealer import KeyedLink, PlainLink, unconnected
 from agent.net.file_watcher import Watched
 from agent.net.intake import Intake, Room
 from agent.net.keys import Pair, expiry, read_publics, read_secrets
@@ -56,7 +56,7 @@ class SecureSockets:
         self._routers: list[Router] = []
         self._intakes: list[Intake] = []
         self._room: Room | None = None
-        self._links: list[KeyedLink] = []
+        self._links: list[PlainLink] = []
         self.zap: Zap | None = None
         # Called with an unknown key: the market may learn its owner soon.
         self.on_unknown: Callable[[str], None] = _ignore
@@ -78,7 +78,7 @@ class SecureSockets:
         """Register this guard with the process's event loop."""
         if self.zap is not None:
             loop.listen(self.zap.socket, self.zap.turn)
-            loop.add_timer(self)
+        loop.add_timer(self)
 
     # --- sockets -------------------------------------------------------------------------------
 
@@ -127,15 +127,15 @@ class SecureSockets:
         """Connect a DEALER to an agent with these public keys, or those of this file; `follows` as
         in KeyedLink. OSError for an invalid address, or one on another host without keys;
         ConfigError for the file."""
-        if self._secrets is None or not address.startswith("tcp://"):
+        keyed = self._secrets is not None and address.startswith("tcp://")
+        if not keyed:
             try:
                 require_usable(address, "its address")
             except ValueError as error:
                 raise OSError(f"cannot connect: {error}") from None
-            return dealer(self._context, address, max_bytes)
-        path = self._path(server_keys) if isinstance(server_keys, str) and server_keys else ""
-        if not server_keys:
+        elif not server_keys:
             raise OSError(f"cannot connect to {address}: none of its public keys is known")
+        path = self._path(server_keys) if isinstance(server_keys, str) and server_keys else ""
 
         def own() -> Sequence[Pair]:
             assert self._secrets is not None
@@ -146,7 +146,10 @@ class SecureSockets:
 
         socket = unconnected(self._context, max_bytes)
         try:
-            link = KeyedLink(socket, address, own, servers, follows=follows)
+            if keyed:
+                link: PlainLink = KeyedLink(socket, address, own, servers, follows=follows)
+            else:
+                link = PlainLink(socket, address)
             self._look_at(link, self._clock())
         except zmq.ZMQError as error:
             socket.close(0)
@@ -231,14 +234,17 @@ class SecureSockets:
     @property
     def next_due(self) -> float | None:
         """When to check files and links next."""
-        return min(self._due_s, self._links_due_s) if self._secrets is not None else None
+        if self._secrets is None and not self._links:
+            return None
+        return min(self._due_s, self._links_due_s)
 
     def tick(self, now: float) -> None:
         """Check files and links if due."""
         if now >= self._due_s:
             self._due_s = now + LOOK_S
-            self._read_allow_list()
-            self._read_key()
+            if self._secrets is not None:
+                self._read_allow_list()
+                self._read_key()
         self._links = [link for link in self._links if not link.socket.closed]
         self._links_due_s = math.inf
         for link in self._links:
@@ -247,7 +253,7 @@ class SecureSockets:
             except ConfigError as error:
                 self._warn(f"{error}; the link waits\n")
 
-    def _look_at(self, link: KeyedLink, now: float) -> None:
+    def _look_at(self, link: PlainLink, now: float) -> None:
         if (due_s := link.look(now)) is not None:
             self._links_due_s = min(self._links_due_s, max(due_s, now + LEAST_S))
 

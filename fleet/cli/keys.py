@@ -96,8 +96,8 @@ def show(folder: Folder, as_json: bool) -> int:
     "--without",
     metavar="PATTERN[,PATTERN]",
     default="",
-    help="Hosts not to wait for. They keep their keys, and find their master again after "
-    "their next fleet deploy.",
+    help="Hosts not to wait for. They keep their keys, as do a master's nodes, and reach others "
+    "again after their next fleet deploy.",
 )
 @click.option(
     "--overlap",

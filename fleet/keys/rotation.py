@@ -75,6 +75,12 @@ class Fleet(NamedTuple):
     concerned: Mapping[Party, frozenset[str]]
     masters_of: Mapping[str, frozenset[str]]
 
+    def keeping(self, without: Collection[str]) -> frozenset[str]:
+        """The hosts that keep their keys if these get no files: they themselves, and the nodes of
+        masters among them. Such a master may be running; it would refuse a node's new key."""
+        nodes = [n for n, masters in self.masters_of.items() if not masters.isdisjoint(without)]
+        return frozenset(without) | frozenset(nodes)
+
 
 # --- instructions --------------------------------------------------------------------------------
 

@@ -40,6 +40,8 @@ TO_NODE: Final = (
     encode(nm.Subtask(9, WINDOW)),
 )
 TO_CLIENT: Final = (encode(SAMPLES["answer_last"]),)
+TO_MASTER: Final = (encode(SAMPLES["task_result"]),)
+FROM_DRS: Final = (encode(d.Denied("l", "not_ready", "")),)
 CLIENT: Final = "client"
 # A program that asks now and then, and reads only then.
 ASKS: Final = f"""
@@ -84,11 +86,11 @@ class Plain:
                 Door("DRS", bed.directory_address, TO_DRS),
             )
             impersonate = fleet.network.impersonate
-            # Links of masters without keys are left out: libzmq never connects again to whom breaks
-            # ZMTP's rules, and only those with keys are redialled (agent/net/dealer.py).
             self.links = (
                 Link("a node's master", partial(impersonate, node, first), TO_NODE),
                 Link("a client's master", partial(impersonate, CLIENT, first), TO_CLIENT),
+                Link("a master's other", partial(impersonate, first, second), TO_MASTER),
+                Link("a master's DRS", partial(impersonate, first, DRS), FROM_DRS),
             )
             self._stack = stack.pop_all()
         return self

@@ -1,9 +1,17 @@
-"""Which pair of keys a link tries, while either end rotates its key."""
+"""Which pair of keys a link tries, while either end rotates its key; and that it comes back."""
+
+import socket
 
 import zmq
 
 from agent.net.dealer import KeyedLink
 from agent.net.keys import Pair
+from agent.net.secure_sockets import SecureSockets
+from agent.wire.config import Trust
+from testkit.waiting import PATIENCE_S, wait_until
+from tests.net import raw_zmtp
+from tests.net.conftest import destroyed
+from tests.net.raw_zmtp import GREETING, READY
 
 SERVER = "s" * 40
 NEW, OLD = (Pair(*(half.decode() for half in zmq.curve_keypair())) for _ in range(2))
@@ -38,3 +46,33 @@ def test_a_link_that_was_connected_begins_with_the_first_pair_again_then_tries_t
     for now in (2.0, 3.0, 4.0):  # longer than EARLY_REDIAL_S apart
         link.look(now)
     assert socket.shown == [NEW.public, NEW.public, OLD.public]
+
+
+def test_a_link_without_keys_connects_again_to_whom_broke_the_rules_of_zmtp(tmp_path):
+    now = 0.0
+    with (
+        destroyed(zmq.Context()) as context,
+        socket.create_server(("127.0.0.1", 0)) as listening,
+    ):
+        listening.settimeout(PATIENCE_S)
+        secure_sockets = SecureSockets(context, Trust(), tmp_path, clock=lambda: now, warn=print)
+        assert secure_sockets.next_due is None
+        port = listening.getsockname()[1]
+        link = secure_sockets.dealer(f"tcp://127.0.0.1:{port}", 1 << 20)
+        first, _ = listening.accept()
+        with first:  # libzmq never connects again to who says this
+            first.sendall(GREETING + READY.replace(b"DEALER", b"PUSHER"))
+            while first.recv(1_024):
+                pass
+        wait_until(lambda: link.poll(0, zmq.POLLOUT), lambda connected: not connected)
+        for _ in range(2):
+            assert secure_sockets.next_due <= now + 1.0
+            now = secure_sockets.next_due
+            secure_sockets.tick(now)
+        with raw_zmtp.accepted(listening):
+            assert link.poll(PATIENCE_S * 1e3, zmq.POLLOUT)
+            now += 1.0
+            secure_sockets.tick(now)
+            link.close(0)
+            secure_sockets.tick(now)
+            assert secure_sockets.next_due is None

@@ -6,7 +6,7 @@ import pytest
 import zmq
 
 from agent.net import message_socket
-from agent.net.dealer import dealer
+from agent.net.dealer import PlainLink, unconnected
 from agent.net.message_socket import TURN, MessageSocket
 from agent.net.receive_backlog import MAX_BYTES, MAX_MESSAGES, ReceiveBacklog
 from agent.wire.codec import Decoder, encode
@@ -41,6 +41,10 @@ def ends():
         yield router, socket
         router.close(0)
         socket.close(0)
+
+
+def connected(context, address):
+    return PlainLink(unconnected(context, 1 << 20), address).socket
 
 
 def denied(number):
@@ -128,7 +132,7 @@ class Flood:
         self.router.setsockopt(zmq.ROUTER_MANDATORY, 1)
         self.router.setsockopt(zmq.LINGER, 0)
         port = self.router.bind_to_random_port("tcp://127.0.0.1")
-        self.receiver = Receiver(partial(dealer, context, f"tcp://127.0.0.1:{port}", 1 << 20))
+        self.receiver = Receiver(partial(connected, context, f"tcp://127.0.0.1:{port}"))
 
     def hear(self):
         """Wait until the link is there, and has said something: the identity of its connection."""

@@ -53,8 +53,9 @@ made.open()
 socket = made._socket
 """,
     "another agent": """
-from agent.net.dealer import dealer
-socket = dealer(zmq.Context(), sys.argv[1], 1 << 20)
+from agent.net.dealer import unconnected
+socket = unconnected(zmq.Context(), 1 << 20)
+socket.connect(sys.argv[1])
 """,
 }
 READS = """

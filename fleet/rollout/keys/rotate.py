@@ -99,9 +99,9 @@ class Rotator:
 
     def _run(self, state: State, without: frozenset[str]) -> Result:
         out = [each.party for each in self._store.revocations()]
-        machine = Rotation(state, rotation.fleet_of(self._fleet, out), without)
-        for name in without:
-            # A host keeps its key until it is reachable again.
+        who = rotation.fleet_of(self._fleet, out)
+        machine = Rotation(state, who, without)
+        for name in who.keeping(without):
             machine.handle(rotation.Dropped(self._hosts[name].party), self._clock())
         chosen = [each.party for each in state.members]
         self._keep(state)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
@@ -15,7 +15,7 @@ from fleet.inventory.folder import Folder
 from fleet.inventory.loader import load
 from fleet.inventory.model import Inventory
 from fleet.inventory.nearest import did_you_mean
-from fleet.inventory.parties import CLIENT, OPERATOR, Party
+from fleet.inventory.parties import CLIENT, OPERATOR, HostOf, Party
 from fleet.inventory.selection import select
 from fleet.keys.errors import KeyStoreError
 from fleet.keys.rotation import OVERLAP_S, State
@@ -74,14 +74,18 @@ def run(
         parallel=parallel,
         lifetime=timedelta(seconds=lifetime_s),
     )
-    without = [h.name for h in select(fleet, limit=asked.without)] if asked.without else []
+    left = select(fleet, limit=asked.without) if asked.without else []
     state = _state(rotator, store, fleet, asked)
     _warn(fleet, state)
+    _warn_of(left)
     names = few([str(each.party) for each in state.members], MAX_NAMED)
     if not output.confirm(f"Rotate the keys of {names}?", yes=yes):
         return exits.NOTHING
-    result = rotator.run(state, without)
+    result = rotator.run(state, [host.name for host in left])
     _print(result, as_json=as_json)
+    if left:
+        names = ",".join(host.name for host in left)
+        output.say(f"left behind with old keys; when back: fleet deploy --limit '{names}'")
     if not result.held:
         return exits.DONE
     return exits.FAILED if state.given else exits.NOTHING
@@ -133,6 +137,16 @@ def _warn(fleet: Inventory, state: State) -> None:
     own = {each.name for each in state.members if each.name in people}
     for name in sorted(own):
         output.say(f"{name} gets a new key: give it to them within the overlap (fleet keys export)")
+
+
+def _warn_of(left: Sequence[HostOf]) -> None:
+    """Say what leaving masters behind means, which may be running."""
+    for master in [host for host in left if host.node is None]:
+        output.say(
+            f"{master.name} is left behind: other masters, persons and this command do not reach "
+            f"it with new keys before fleet deploy --limit {master.name}; its nodes keep their "
+            "keys, and serve it"
+        )
 
 
 def _print(result: Result, *, as_json: bool) -> None:

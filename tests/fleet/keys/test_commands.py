@@ -127,6 +127,19 @@ def test_hosts_that_are_not_there_hold_a_rotation_up(fleet, monkeypatch):
     assert (status, out) == (0, "3 of 3 parties have a new key alone\n")
 
 
+def test_a_master_that_is_left_behind_is_told_with_what_helps_it(fleet, monkeypatch):
+    fleet("init")
+    monkeypatch.setattr("fleet.rollout.keys.push.write_remote", lambda *_: None)
+    monkeypatch.setattr("fleet.keys.rotation.SETTLE_S", 0.0)
+    status, out, said = fleet(
+        "rotate", "--yes", "--overlap", "0s", "--without", "iad5/master,iad4/n1"
+    )
+    assert (status, out) == (0, "4 of 4 parties have a new key alone\n")
+    assert "iad5/master is left behind: other masters, persons and this command do not" in said
+    assert "its nodes keep their keys" in said
+    assert said.endswith("when back: fleet deploy --limit 'iad4/n1,iad5/master'\n")
+
+
 def test_a_person_gets_their_files(fleet):
     fleet("init")
     status, out, _ = fleet("export", "ada", "of-ada")

@@ -1,4 +1,4 @@
-"""Rotation and revocation with real agents, which are never restarted, under queries."""
+"""Rotation and revocation with real agents, none of which is restarted for it, under queries."""
 
 import pytest
 
@@ -10,6 +10,8 @@ from fleet.keys.named import named
 from fleet.rollout.keys.push import give_to
 from fleet.rollout.keys.revoke import revoke
 from fleet.rollout.keys.rotate import Rotator
+from fleet.ssh.errors import HostError
+from testkit.waiting import PATIENCE_S
 from tests.fleet.keys.processes import Load, Running, loopback, up
 from tests.metrics.rig import scrape, values
 
@@ -95,8 +97,7 @@ def test_a_stolen_node_is_out_and_queries_say_so(running):
 def test_a_person_is_out_on_a_connection_that_exists(running, tmp_path):
     fleet = running("iad4")
     export(fleet.store, fleet.fleet, "ada", tmp_path / "of-ada")
-    files = KeyFiles(str(tmp_path / "of-ada/client.secret"), str(tmp_path / "of-ada/iad4.public"))
-    with fleet.client("iad4", files) as ada:
+    with fleet.client("iad4", of_ada(tmp_path, "iad4")) as ada:
         assert ask(ada).status == "complete"
         done = revoke(fleet.store, fleet.fleet, named(fleet.fleet, "ada"), "", fleet.push)
         assert done.told == ("iad4/master",)
@@ -106,9 +107,53 @@ def test_a_person_is_out_on_a_connection_that_exists(running, tmp_path):
         assert ask(other).status == "complete"
 
 
+def test_a_master_that_is_away_meanwhile_comes_back_with_its_old_key(
+    running, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(rotation, "SETTLE_S", 1.2)
+    fleet = running("iad4", "iad5")
+    everybody = [each for each in parties(fleet.fleet) if each.name != "ada"]
+    (away,) = (host for host in hosts(fleet.fleet) if host.name == "iad5/master")
+    process = fleet.processes[away.name]
+    process.terminate()
+    process.wait(PATIENCE_S)
+    process.stdin.close()
+
+    def push(host, files):
+        if host == away:
+            raise HostError("dead", "no way there")
+        fleet.push(host, files)
+
+    rotator = Rotator(fleet.store, fleet.fleet, push, str)
+    held = rotator.run(rotator.begin(everybody, overlap_s=1.2)).held
+    assert {Party("master", "iad4"), Party("node", "iad5/n1")} < {each.party for each in held}
+    # While it holds the rotation up, nobody has forgotten a key that it knows.
+    fleet.start(away)
+    for iad in ("iad4", "iad5"):
+        fleet.wait_until(iad, up)
+
+    # Left behind, as a host is that only we cannot reach: its nodes stay with it.
+    assert rotator.run(rotator.under_way(), [away.name]).held == ()
+    assert rotator.under_way() is None
+    export(fleet.store, fleet.fleet, "ada", tmp_path / "of-ada")
+    with fleet.client("iad5", of_ada(tmp_path, "iad5")) as ada:
+        assert ask(ada, "iad5").status == "complete"
+
+    # A deployment gives it the files of now.
+    give_to(fleet.store, fleet.fleet, away, fleet.push)
+    for iad in ("iad4", "iad5"):
+        fleet.wait_until(iad, up)
+        with fleet.client(iad) as client:
+            assert ask(client, "iad4", "iad5").status == "complete"
+
+
 def states(status):
     return {node.node: node.state for node in status.nodes}
 
 
-def ask(client):
-    return client.query(["iad4"], last_s=60, latency_ms=10_000, form="aggregate")
+def of_ada(folder, iad):
+    return KeyFiles(str(folder / "of-ada/client.secret"), str(folder / f"of-ada/{iad}.public"))
+
+
+def ask(client, *iads):
+    return client.query(list(iads or ("iad4",)), last_s=60, latency_ms=10_000, form="aggregate")

@@ -127,6 +127,18 @@ def test_a_host_left_behind_keeps_its_key(there, keys):
     rotator.run(rotator.begin([Party("node", "iad4/n2")]))
 
 
+def test_nodes_of_a_master_left_behind_keep_their_keys_with_it(there, keys):
+    """It may be running, and would refuse their new keys."""
+    there.dead = {"iad4/master"}
+    left = [Party("master", "iad4"), Party("node", "iad4/n1"), Party("node", "iad4/n2")]
+    before = {party: keys.publics(party) for party in EVERYBODY}
+    rotator = there.rotator(keys)
+    result = rotator.run(rotator.begin(EVERYBODY), ["iad4/master"])
+    assert result.held == ()
+    assert {p for p in EVERYBODY if keys.publics(p) == before[p]} == set(left)
+    assert rotator.under_way() is None
+
+
 def test_a_rotation_given_up_after_the_switch_is_finished_by_the_next(there, keys):
     node = Party("node", "iad4/n1")
     rotator = there.rotator(keys)

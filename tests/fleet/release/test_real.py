@@ -8,11 +8,12 @@ import subprocess
 import tarfile
 from pathlib import Path
 
+import packaging
 import pytest
 
-from fleet.inventory.folder import CACHE, Folder
+from fleet.inventory.folder import CACHE, Folder, cache
 from fleet.release import apt_sources as mirrors
-from fleet.release import bundle
+from fleet.release import bundle, sources, wheel
 from fleet.release.target import Target
 from tests.image import pi as image_pi
 
@@ -37,6 +38,16 @@ import _core.queue.edf, agent.edge.kernel_clock, gpiod, msgspec, prometheus_clie
 import psutil, sdnotify, serial, sysv_ipc, zmq
 from agent.runtime.release import release
 print(release())
+"""
+
+
+# The tags of this Python and its C library, as pip compares them with a wheel's name.
+FITS = """\
+import sys
+sys.path.append("/pip")
+from packaging.tags import sys_tags
+from packaging.utils import parse_wheel_filename
+print(sorted(str(tag) for tag in parse_wheel_filename(sys.argv[1])[3] & {*sys_tags()}))
 """
 
 
@@ -107,6 +118,16 @@ def test_all_that_is_compiled_is_for_the_target(pi):
     assert {"kernel_clock", "edf", "_build"} <= own
     aarch64 = (183).to_bytes(2, "little")  # e_machine of ELF
     assert {path.read_bytes()[18:20] for path in compiled} == {aarch64}
+
+
+def test_our_wheel_has_a_tag_that_pip_takes_on_a_pi(folder, pi, tmp_path):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(CACHE, str(image_pi.CACHE))
+        caches = cache(folder.releases)
+    made = wheel.build(sources.read(sources.checkout()), PI, tmp_path, caches=caches, say=print)
+    shutil.copytree(Path(packaging.__file__).parent, pi[0] / "pip/packaging")
+    with inside(pi, "python3", "-c", FITS, made.name, stdout=subprocess.PIPE) as process:
+        assert process.communicate()[0] == "['cp311-cp311-linux_aarch64']\n"
 
 
 def test_modules_are_imported_on_a_pi(pi):
