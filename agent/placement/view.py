@@ -52,6 +52,7 @@ MAX_NAMED: Final = 5  # masters in a refusal
 MAX_REASONS: Final = 3  # of masters without room that are told
 MAX_TOGETHER: Final = 32  # that the latency model takes
 OVERHEAD_S: Final = 0.0005
+MAX_CORES: Final = 4_096  # that the latency model takes; others may tell more
 # Of waiting: a master's load is spread evenly over its cores, each with a queue of its own in which
 # messages of one length come by chance (M/D/1). With load r a core, r²/2(1 − r) wait in one, by
 # Little's law seconds of waiting a second; all cores together D²/2(γ − D). One queue for all cores
@@ -396,7 +397,11 @@ def model_of(cores: int) -> Colocation:
     """The latency of processors that share one queue by deadline, with a worker a core; a topic's
     messages go one at a time. Not trained: `fleet placement train` makes better ones."""
     return Colocation(
-        shared=True, serial=True, cores=float(cores), interference=0.0, overhead_s=OVERHEAD_S
+        shared=True,
+        serial=True,
+        cores=float(min(cores, MAX_CORES)),
+        interference=0.0,
+        overhead_s=OVERHEAD_S,
     )
 
 
