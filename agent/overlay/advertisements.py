@@ -34,6 +34,8 @@ from agent.wire.predicates import Attributes, Filter
 
 # The neighbours test each advertisement against every subscription of their clusters.
 MAX_OF_A_HOST = 1_024
+# Of so many subscriptions that change together the advertisements are looked for one by one.
+FEW = 64
 
 
 class _Hosted:
@@ -258,16 +260,20 @@ class Announced:
             return self.state(host, subscriptions)
         return self._renew([(cluster, key) for key in effect.added], subscriptions)
 
-    def subscribed(self, wanted: Filter, subscriptions: Subscriptions) -> list[Told]:
-        """The cluster has one more subscription. As `Matcher.intersecting`."""
-        new = [key for key in self._matcher.intersecting(wanted) if not self._wanted[key]]
-        return self._renew(new, subscriptions)
-
-    def unsubscribed(self, wanted: Filter, subscriptions: Subscriptions) -> list[Told]:
-        """The cluster has one subscription fewer. As `Matcher.intersecting`, and again for each
-        advertisement found."""
-        old = [key for key in self._matcher.intersecting(wanted) if self._wanted[key]]
-        return self._renew(old, subscriptions)
+    def subscriptions_changed(
+        self, added: list[Filter], removed: list[Filter], subscriptions: Subscriptions
+    ) -> list[Told]:
+        """The cluster has got and lost these subscriptions. One test for each advertisement that
+        intersects one of them, of which many are not looked for one by one."""
+        if len(added) + len(removed) > max(FEW, len(self._wanted)):
+            keys = [key for key, wanted in self._wanted.items() if (removed if wanted else added)]
+            return self._renew(keys, subscriptions)
+        found: dict[tuple[int, int], None] = {}
+        for filters, before in ((added, False), (removed, True)):
+            for each in filters:
+                keys = self._matcher.intersecting(each)
+                found.update((key, None) for key in keys if self._wanted[key] == before)
+        return self._renew(list(found), subscriptions)
 
     def _renew(self, keys: list[tuple[int, int]], subscriptions: Subscriptions) -> list[Told]:
         told: list[Told] = []

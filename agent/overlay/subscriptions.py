@@ -196,4 +196,4 @@ class Subscriptions:
 
     def wants(self, announced: Filter) -> bool:
         """Whether some subscription of the cluster may match what is announced."""
-        return bool(self._matcher.intersecting(announced))
+        return self._matcher.intersects(announced)

@@ -212,11 +212,11 @@ class Tables:
         if changed is None:
             return
         self._tell_cluster(changed.updates, source)
-        # Additions first, so that no bit is cleared and set again.
-        for wanted in changed.added:
-            self._tell(self._announced.subscribed(wanted, self.subscriptions))
-        for wanted in changed.removed:
-            self._tell(self._announced.unsubscribed(wanted, self.subscriptions))
+        self._tell(
+            self._announced.subscriptions_changed(
+                changed.added, changed.removed, self.subscriptions
+            )
+        )
         if not self._complete and self.subscriptions.complete:
             self._complete = True
             self._tell_states()
