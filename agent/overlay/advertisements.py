@@ -137,15 +137,18 @@ class Hosted:
         del self._hosted[key]
         return advertisement_update(change)
 
-    def updates(self, asked: AdvertisementVersion) -> tuple[list[AdvertisementUpdate], bool]:
-        """The updates that a neighbour with this version lacks, and whether the neighbour knows a
-        later version than this broker ever had: then a new epoch has begun, which all neighbours
-        must be told."""
+    def later(self, asked: AdvertisementVersion) -> Version:
+        """The neighbour's version if it is later than this broker ever had, else `NOTHING`."""
         version = Version(asked.epoch, asked.version)
-        outbid = self._replicas.outbid({self._cluster: version})
-        since = NOTHING if outbid else version
-        missing = self._replicas.updates(self._cluster, since)
-        return [advertisement_update(each) for each in missing], outbid
+        return version if self._replicas.is_outbid_by(version) else NOTHING
+
+    def outbid(self, theirs: Version) -> bool:
+        """Whether a new epoch has begun above that version, which all neighbours must be told."""
+        return self._replicas.outbid({self._cluster: theirs})
+
+    def updates(self, since: Version) -> list[AdvertisementUpdate]:
+        """The updates that a neighbour with this version lacks."""
+        return [advertisement_update(e) for e in self._replicas.updates(self._cluster, since)]
 
     def heard(self, cluster: int, told: CibSet | CibClear | CibState, *, up: bool) -> None:
         """Apply a statement of a secondary neighbour. `up` tells whether the link to it is up: what
