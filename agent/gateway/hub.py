@@ -16,9 +16,10 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from agent.gateway import frames
-from agent.gateway.alert_log import AlertLog, Logged, Raised, wall_ms
+from agent.gateway.alert_log import AlertLog, Logged, Raised
 from agent.gateway.deadlines import Deadlines
 from agent.gateway.frames import Frame, Link, Snapshot, Source
+from agent.gateway.log_bounds import wall_ms
 from agent.gateway.outputs.base import Listener
 from agent.gateway.raised import AskedRaised, RaisedNow, asked_raised, raised_now
 from agent.gateway.rooms import Room, Rooms, facts_of
