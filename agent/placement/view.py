@@ -46,8 +46,7 @@ KINDS: Final = ("home:", "processor:", "clone:")
 MAX_COUNTED: Final = 32
 # Between masters of which none has measured the delay.
 UNKNOWN_S: Final = 0.05
-# Of a topic whose processor nobody has measured.
-UNKNOWN_CPU_S: Final = 0.001
+UNKNOWN_CPU_S: Final = 0.001  # of a topic whose processor nobody has measured
 MAX_NAMED: Final = 5  # masters in a refusal
 MAX_REASONS: Final = 3  # of masters without room that are told
 MAX_TOGETHER: Final = 32  # that the latency model takes
@@ -397,11 +396,7 @@ def model_of(cores: int) -> Colocation:
     """The latency of processors that share one queue by deadline, with a worker a core; a topic's
     messages go one at a time. Not trained: `fleet placement train` makes better ones."""
     return Colocation(
-        shared=True,
-        serial=True,
-        cores=float(min(cores, MAX_CORES)),
-        interference=0.0,
-        overhead_s=OVERHEAD_S,
+        shared=True, serial=True, cores=float(cores), interference=0.0, overhead_s=OVERHEAD_S
     )
 
 
@@ -461,7 +456,7 @@ def _master(facts: PlacementFacts) -> Master:
         inf if facts.storage_bytes is None else facts.storage_bytes,
         inf if facts.compute is None else facts.compute,
         1_000_000 if facts.most_processors is None else facts.most_processors,
-        facts.cores,
+        min(facts.cores, MAX_CORES),
         facts.opening_cost,
     )
 
