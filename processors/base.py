@@ -25,6 +25,9 @@ Process = Callable[[Message, State], Iterable[Output] | None]
 # More areas than this in one topic are a mistake, and their state would grow without bound: those
 # that came first count.
 MAX_AREAS: Final = 4_096
+# No message waits longer for its way (a subscription expires after a week). What is further behind
+# the newest is not late: the clock that dated the newest was wrong.
+MAX_BEHIND_MS: Final = 8 * 86_400_000
 # An output has at most so many, `area` and `time_ms` included.
 MAX_NAMES: Final = 29
 MAX_NAME: Final = 32

@@ -36,4 +36,5 @@ cdef class Conjunctions:
     cdef int _match_group(self, Group group) except -1
     cdef void _collect(self, Group group, const uint64_t *bits) noexcept
     cdef object _result(self)
+    cdef int _meet(self, object conjunction, bint one_is_enough) except -1
     cdef int _meet_group(self, Group group, dict allowed) except -1

@@ -140,19 +140,31 @@ cdef class Conjunctions:
         ValueError for a predicate that makes no sense. O(groups + conjunctions of those that can
         meet it / 64 + bounds between its ends).
         """
+        self._meet(conjunction, False)
+        return self._result()
+
+    def intersects(self, conjunction):
+        """Whether any conjunction shares some event with this one: `intersecting` until the first
+        group that has one."""
+        self._meet(conjunction, True)
+        return self.count > 0
+
+    cdef int _meet(self, object conjunction, bint one_is_enough) except -1:
         cdef dict allowed = read_conjunction(conjunction)
         cdef IntervalSet one
         cdef Shape shape
         self.count = 0
         for one in allowed.values():
             if one.intervals.count == 0:
-                return clone(_NO_IDS, 0, zero=False)
+                return 0
         for shape in self.shapes.values():
             for group in groups_meeting(shape, allowed):
                 while group is not None:
                     self._meet_group(group, allowed)
+                    if one_is_enough and self.count:
+                        return 0
                     group = (<Group>group).next
-        return self._result()
+        return 0
 
     # Keeping groups.
 

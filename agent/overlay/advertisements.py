@@ -34,6 +34,8 @@ from agent.wire.predicates import Attributes, Filter
 
 # The neighbours test each advertisement against every subscription of their clusters.
 MAX_OF_A_HOST = 1_024
+# Of so many subscriptions that change together the advertisements are looked for one by one.
+FEW = 64
 
 
 class _Hosted:
@@ -135,15 +137,18 @@ class Hosted:
         del self._hosted[key]
         return advertisement_update(change)
 
-    def updates(self, asked: AdvertisementVersion) -> tuple[list[AdvertisementUpdate], bool]:
-        """The updates that a neighbour with this version lacks, and whether the neighbour knows a
-        later version than this broker ever had: then a new epoch has begun, which all neighbours
-        must be told."""
+    def later(self, asked: AdvertisementVersion) -> Version:
+        """The neighbour's version if it is later than this broker ever had, else `NOTHING`."""
         version = Version(asked.epoch, asked.version)
-        outbid = self._replicas.outbid({self._cluster: version})
-        since = NOTHING if outbid else version
-        missing = self._replicas.updates(self._cluster, since)
-        return [advertisement_update(each) for each in missing], outbid
+        return version if self._replicas.is_outbid_by(version) else NOTHING
+
+    def outbid(self, theirs: Version) -> bool:
+        """Whether a new epoch has begun above that version, which all neighbours must be told."""
+        return self._replicas.outbid({self._cluster: theirs})
+
+    def updates(self, since: Version) -> list[AdvertisementUpdate]:
+        """The updates that a neighbour with this version lacks."""
+        return [advertisement_update(e) for e in self._replicas.updates(self._cluster, since)]
 
     def heard(self, cluster: int, told: CibSet | CibClear | CibState, *, up: bool) -> None:
         """Apply a statement of a secondary neighbour. `up` tells whether the link to it is up: what
@@ -258,16 +263,20 @@ class Announced:
             return self.state(host, subscriptions)
         return self._renew([(cluster, key) for key in effect.added], subscriptions)
 
-    def subscribed(self, wanted: Filter, subscriptions: Subscriptions) -> list[Told]:
-        """The cluster has one more subscription. As `Matcher.intersecting`."""
-        new = [key for key in self._matcher.intersecting(wanted) if not self._wanted[key]]
-        return self._renew(new, subscriptions)
-
-    def unsubscribed(self, wanted: Filter, subscriptions: Subscriptions) -> list[Told]:
-        """The cluster has one subscription fewer. As `Matcher.intersecting`, and again for each
-        advertisement found."""
-        old = [key for key in self._matcher.intersecting(wanted) if self._wanted[key]]
-        return self._renew(old, subscriptions)
+    def subscriptions_changed(
+        self, added: list[Filter], removed: list[Filter], subscriptions: Subscriptions
+    ) -> list[Told]:
+        """The cluster has got and lost these subscriptions. One test for each advertisement that
+        intersects one of them, of which many are not looked for one by one."""
+        if len(added) + len(removed) > max(FEW, len(self._wanted)):
+            keys = [key for key, wanted in self._wanted.items() if (removed if wanted else added)]
+            return self._renew(keys, subscriptions)
+        found: dict[tuple[int, int], None] = {}
+        for filters, before in ((added, False), (removed, True)):
+            for each in filters:
+                keys = self._matcher.intersecting(each)
+                found.update((key, None) for key in keys if self._wanted[key] == before)
+        return self._renew(list(found), subscriptions)
 
     def _renew(self, keys: list[tuple[int, int]], subscriptions: Subscriptions) -> list[Told]:
         told: list[Told] = []

@@ -183,13 +183,17 @@ class AntiEntropy(Generic[Home, Name, Item]):
         self._apply(self._sets[self.own], change)
         return change
 
+    def is_outbid_by(self, theirs: Version) -> bool:
+        """Whether another broker has a later version of the own set than this one ever had. An
+        implausibly high epoch is none. O(1)."""
+        return theirs > self._sets[self.own].version and theirs.epoch <= self._most_epoch
+
     def outbid(self, versions: Mapping[Home, Version]) -> bool:
-        """If another broker has a later version of the own set than this one ever had, raise the
-        version above it, with the current items; returns whether that was so. An implausibly high
-        epoch changes nothing. O(1)."""
+        """If another broker has a later version of the own set (`is_outbid_by`), raise the version
+        above it, with the current items; returns whether that was so. O(1)."""
         mine = self._sets[self.own]
         theirs = versions.get(self.own, NOTHING)
-        if theirs <= mine.version or theirs.epoch > self._most_epoch:
+        if not self.is_outbid_by(theirs):
             return False
         # As if every item had been put anew: number 0 is reserved for the empty set.
         mine.version = Version(theirs.epoch + 1, len(mine.items))

@@ -75,6 +75,11 @@ class Matcher(Generic[Key]):
             found.update(self._engine.intersecting(plain(conjunction)))
         return self._told(found)
 
+    def intersects(self, disjunction: Filter) -> bool:
+        """Whether any filter shares some notification with this one; at most as `intersecting`, and
+        mostly far less."""
+        return any(self._engine.intersects(plain(conjunction)) for conjunction in disjunction)
+
     def _told(self, ids: Iterable[int]) -> list[Key]:
         # Ordered, so that a broker's behaviour does not depend on how the engine stores the
         # filters.

@@ -170,11 +170,15 @@ class Subscriptions:
         """Whether that home's set is known."""
         return self._replicas.version(home) > NOTHING
 
-    def outbid(self, told: Iterable[HomeVersion]) -> bool:
-        """Whether another broker knows a later set of this broker than it ever had: then this
-        broker has begun a new epoch, which all must be told."""
-        own = {e.home: Version(e.epoch, e.version) for e in told if e.home == self._own}
-        return self._replicas.outbid(own)
+    def later(self, told: Iterable[HomeVersion]) -> Version:
+        """The latest version of this broker's set that another one claims and this one never had;
+        `NOTHING` if there is none. O(those told)."""
+        own = [Version(each.epoch, each.version) for each in told if each.home == self._own]
+        return max(filter(self._replicas.is_outbid_by, own), default=NOTHING)
+
+    def outbid(self, theirs: Version) -> bool:
+        """Whether a new epoch has begun above that version, which all must be told."""
+        return self._replicas.outbid({self._own: theirs})
 
     def own_set(self) -> list[SubscriptionUpdate]:
         """The whole set of this broker."""
@@ -196,4 +200,4 @@ class Subscriptions:
 
     def wants(self, announced: Filter) -> bool:
         """Whether some subscription of the cluster may match what is announced."""
-        return bool(self._matcher.intersecting(announced))
+        return self._matcher.intersects(announced)

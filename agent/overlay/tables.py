@@ -8,11 +8,13 @@ could not be told is sent again as one state when the link comes up.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from _core.matching.civ import Civ
 from agent.overlay.advertisements import Announced, Hosted, Told
+from agent.overlay.anti_entropy import NOTHING, Version
 from agent.overlay.anti_entropy_codec import AdvertisementUpdate, SubscriptionUpdate
 from agent.overlay.events import Advertise, Subscribe, Unadvertise, Unsubscribe
 from agent.overlay.scot import BrokerId, Scot
@@ -33,6 +35,37 @@ from agent.wire.overlay import (
 )
 from agent.wire.predicates import Attributes
 
+# Each claim of a later set of this broker has the whole set told to its cluster or region.
+OUTBID_S: Final = 10.0
+
+
+class _Claims:
+    """Later versions of a set of this broker than it ever had, as others claim: the latest is
+    outbid, the first one at once, those that follow it after `OUTBID_S`."""
+
+    __slots__ = ("_free_s", "_latest")
+
+    def __init__(self) -> None:
+        self._latest = NOTHING
+        self._free_s = -math.inf
+
+    def add(self, version: Version) -> None:
+        """Somebody claims this version, or `NOTHING`."""
+        self._latest = max(self._latest, version)
+
+    @property
+    def next_due(self) -> float | None:
+        """When the latest is to be outbid."""
+        return None if self._latest == NOTHING else self._free_s
+
+    def take(self, now: float) -> Version:
+        """The version to outbid now, or `NOTHING`."""
+        if self._latest == NOTHING or now < self._free_s:
+            return NOTHING
+        self._free_s = now + OUTBID_S
+        latest, self._latest = self._latest, NOTHING
+        return latest
+
 
 class Tables:
     """The subscriptions of a cluster and the advertisements of a region, at one broker.
@@ -52,8 +85,9 @@ class Tables:
         self._announced = Announced(own, epoch)
         self._unknown_s = unknown_s
         self._waits_for_unknown = scot.order > 1
-        self.next_tick: float | None = None
-        """When those that were not heard of are given up."""
+        self._give_up_s: float | None = None
+        self._claims = _Claims()
+        self._claims_of_hosted = _Claims()
         self._complete = self.subscriptions.complete
         self._now = 0.0
         self.events: Final[dict[type, Callable[[Any], None]]] = {
@@ -114,19 +148,27 @@ class Tables:
 
     # --- time ------------------------------------------------------------------------------------
 
+    @property
+    def next_tick(self) -> float | None:
+        """When those that were not heard of are given up, or a claim is outbid."""
+        due = (self._give_up_s, self._claims.next_due, self._claims_of_hosted.next_due)
+        return min((each for each in due if each is not None), default=None)
+
     def begin_turn(self, now: float) -> None:
         """Set the time for everything that follows."""
         self._now = now
         if self._waits_for_unknown:
             self._waits_for_unknown = False
-            self.next_tick = now + self._unknown_s
+            self._give_up_s = now + self._unknown_s
 
     def end_turn(self) -> None:
-        """Give up the homes and clusters that have not been heard of in time."""
+        """Outbid what is claimed of this broker's own sets, and give up the homes and clusters that
+        have not been heard of in time."""
+        self._outbid()
         if self._complete and not self._hosted.unheard:
-            self.next_tick = None
-        elif self.next_tick is not None and self._now >= self.next_tick:
-            self.next_tick = None
+            self._give_up_s = None
+        elif self._give_up_s is not None and self._now >= self._give_up_s:
+            self._give_up_s = None
             self._hosted.give_up_unheard()
             if not self._complete:
                 self._complete = True
@@ -177,7 +219,8 @@ class Tables:
     def _subscription_update(self, source: BrokerId, message: SubscriptionUpdate) -> None:
         self._check_cluster(source)
         if message.home == self._own.vertex:
-            self._outbid(HomeVersion(message.home, message.epoch, message.version))
+            claimed = HomeVersion(message.home, message.epoch, message.version)
+            self._claims.add(self.subscriptions.later([claimed]))
             return
         toward = self.subscriptions.toward(message.home)
         # Other brokers may report it as well: as long as that link is up, they are not believed.
@@ -193,16 +236,20 @@ class Tables:
 
     def _subscription_versions(self, source: BrokerId, message: SubscriptionVersions) -> None:
         self._check_cluster(source)
-        self._outbid(*message.homes)
+        self._claims.add(self.subscriptions.later(message.homes))
         for update in self.subscriptions.newer(message):
             self._send(source, update)
 
-    def _outbid(self, *versions: HomeVersion) -> None:
+    def _outbid(self) -> None:
         """Another broker knows a later set of this broker than it ever had: raise the epoch, and
         tell all."""
-        if self.subscriptions.outbid(versions):
+        if self.subscriptions.outbid(self._claims.take(self._now)):
             self._tell_cluster(self.subscriptions.own_set(), self._own)
             self._begin(self.subscriptions.epoch)
+        if self._hosted.outbid(self._claims_of_hosted.take(self._now)):
+            for update in self._hosted.updates(NOTHING):
+                self._tell_region(update)
+            self._begin(self._hosted.epoch)
 
     def _check_cluster(self, source: BrokerId) -> None:
         if source.cluster != self._own.cluster:
@@ -212,11 +259,11 @@ class Tables:
         if changed is None:
             return
         self._tell_cluster(changed.updates, source)
-        # Additions first, so that no bit is cleared and set again.
-        for wanted in changed.added:
-            self._tell(self._announced.subscribed(wanted, self.subscriptions))
-        for wanted in changed.removed:
-            self._tell(self._announced.unsubscribed(wanted, self.subscriptions))
+        self._tell(
+            self._announced.subscriptions_changed(
+                changed.added, changed.removed, self.subscriptions
+            )
+        )
         if not self._complete and self.subscriptions.complete:
             self._complete = True
             self._tell_states()
@@ -258,14 +305,9 @@ class Tables:
 
     def _advertisement_version(self, source: BrokerId, message: AdvertisementVersion) -> None:
         self._check_region(source)
-        updates, outbid = self._hosted.updates(message)
-        for update in updates:
-            if outbid:
-                self._tell_region(update)
-            else:
-                self._send(source, update)
-        if outbid:
-            self._begin(self._hosted.epoch)
+        self._claims_of_hosted.add(self._hosted.later(message))
+        for update in self._hosted.updates(Version(message.epoch, message.version)):
+            self._send(source, update)
 
     def _begin(self, epoch: int) -> None:
         """Begin an epoch above that of this start, because a neighbour knew a later one."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from math import isfinite
 from typing import Final
 
-from agent.wire.placement import MAX_COSTS, CostAt
+from agent.wire.placement import MAX_AMOUNT, MAX_COSTS, CostAt
 
 EVERY_S: Final = 30.0
 
@@ -28,9 +27,9 @@ class CostHistory:
 
     def take(self, cost: float, now: float) -> None:
         """The cost is this now, in seconds of delay a second; infinite if a limit or an objective
-        is not kept."""
+        is not kept. None is kept of what no report may say."""
         self._due_s = now + EVERY_S
-        self._costs.append((now, round(cost, 9) if isfinite(cost) else None))
+        self._costs.append((now, round(cost, 9) if cost <= MAX_AMOUNT else None))
 
     def told(self, now: float) -> tuple[CostAt, ...]:
         """All of them, the oldest first."""

@@ -46,12 +46,12 @@ KINDS: Final = ("home:", "processor:", "clone:")
 MAX_COUNTED: Final = 32
 # Between masters of which none has measured the delay.
 UNKNOWN_S: Final = 0.05
-# Of a topic whose processor nobody has measured.
-UNKNOWN_CPU_S: Final = 0.001
+UNKNOWN_CPU_S: Final = 0.001  # of a topic whose processor nobody has measured
 MAX_NAMED: Final = 5  # masters in a refusal
 MAX_REASONS: Final = 3  # of masters without room that are told
 MAX_TOGETHER: Final = 32  # that the latency model takes
 OVERHEAD_S: Final = 0.0005
+MAX_CORES: Final = 4_096  # that the latency model takes; others may tell more
 # Of waiting: a master's load is spread evenly over its cores, each with a queue of its own in which
 # messages of one length come by chance (M/D/1). With load r a core, r²/2(1 − r) wait in one, by
 # Little's law seconds of waiting a second; all cores together D²/2(γ − D). One queue for all cores
@@ -456,7 +456,7 @@ def _master(facts: PlacementFacts) -> Master:
         inf if facts.storage_bytes is None else facts.storage_bytes,
         inf if facts.compute is None else facts.compute,
         1_000_000 if facts.most_processors is None else facts.most_processors,
-        facts.cores,
+        min(facts.cores, MAX_CORES),
         facts.opening_cost,
     )
 

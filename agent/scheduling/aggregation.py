@@ -78,13 +78,18 @@ def _of_both(first: Missing, second: Missing) -> Missing:
 def unaccounted(expected: Sequence[str], known: Iterable[str]) -> list[str]:
     """The expected areas that are neither above, below nor among the known ones.
 
-    O(depth) per area; a single expected area usually matches the first known one.
+    O(1) per area that is known itself, else O(depth); a single expected area usually matches the
+    first known one.
     """
     if len(expected) == 1:
         [area] = expected
         return [] if any(overlaps(area, k) for k in known) else [area]
-    there = AreaSet(known)
-    return [area for area in expected if not there.overlaps(area)]
+    exactly = dict.fromkeys(known)
+    left = [area for area in expected if area not in exactly]
+    if not left:
+        return []
+    there = AreaSet(exactly)
+    return [area for area in left if not there.overlaps(area)]
 
 
 def _merge(results: list[AreaResult]) -> AreaResult:

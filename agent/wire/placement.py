@@ -29,7 +29,8 @@ Kind = Literal["home", "processor", "clone"]
 # A frozen master neither takes nor gives units; a draining one takes none, and gives all.
 Mode = Literal["open", "frozen", "draining"]
 GrantStep = Literal["ask", "keep", "end"]
-Amount = Annotated[float, Meta(ge=0.0, le=1e18)]
+MAX_AMOUNT: Final = 1e18
+Amount = Annotated[float, Meta(ge=0.0, le=MAX_AMOUNT)]
 # The name of a master, or none.
 MaybeName = Annotated[str, Meta(pattern=r"^([A-Za-z0-9_.-]{1,64})?$(?!\n)")]
 Named = Annotated[str, Meta(min_length=1, max_length=MAX_NAME)]

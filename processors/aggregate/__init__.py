@@ -10,6 +10,7 @@ from agent.wire.base import Channel
 from agent.wire.config import Section
 from processors.base import (
     MAX_AREAS,
+    MAX_BEHIND_MS,
     MAX_NAME,
     MAX_NAMES,
     Message,
@@ -84,9 +85,14 @@ class Aggregate:
         group = "/".join(area.split("/")[: self._given.depth])
         start_ms = time_ms - time_ms % self._window_ms
         windows = state.setdefault("windows", {})
-        if start_ms + self._window_ms <= state.get("closed_ms", start_ms):
-            state["late"] = state.get("late", 0) + 1
-            return []
+        closed_ms = state.get("closed_ms", start_ms)
+        if start_ms + self._window_ms <= closed_ms:
+            if closed_ms - time_ms <= MAX_BEHIND_MS:
+                state["late"] = state.get("late", 0) + 1
+                return []
+            state["closed_ms"] = start_ms
+            for start in [each for each in windows if int(each) > start_ms]:
+                del windows[start]
         self._add(windows.setdefault(str(start_ms), {}), group, message)
         return self._close(windows, time_ms - self._grace_ms, state)
 

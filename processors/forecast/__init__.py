@@ -17,6 +17,7 @@ from msgspec import Meta
 from agent.wire.base import Channel
 from agent.wire.config import Section
 from processors.base import (
+    MAX_BEHIND_MS,
     Message,
     Output,
     Process,
@@ -70,7 +71,9 @@ class Forecast:
             return []
         elapsed_ms = time_ms - here.get("at_ms", time_ms)
         if here and elapsed_ms <= 0:
-            return []
+            if -elapsed_ms <= MAX_BEHIND_MS:
+                return []
+            here.clear()
         if not here or elapsed_ms > self._given.forget_s * 1e3:
             here.update(at_ms=time_ms, level=value, trend=0.0, variance=0.0, count=1)
             return []

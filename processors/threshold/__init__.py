@@ -18,6 +18,7 @@ from agent.wire.config import Section
 from agent.wire.messages import AreaResult, Series
 from agent.wire.packed import Float32Column, Int64Column
 from processors.base import (
+    MAX_BEHIND_MS,
     Message,
     Output,
     Process,
@@ -76,7 +77,10 @@ class Threshold:
             return []
         readings = here.setdefault("readings", [])
         if readings and time_ms <= readings[-1][0]:
-            return []  # an older one changes nothing that was told
+            if readings[-1][0] - time_ms <= MAX_BEHIND_MS:
+                return []  # an older one changes nothing that was told
+            readings.clear()
+            here.pop("since_ms", None)
         readings.append([time_ms, *values])
         oldest_ms = time_ms - self._given.window_s * 1e3
         while readings[0][0] < oldest_ms or len(readings) > MAX_READINGS:

@@ -171,6 +171,7 @@ class EngineAgainstTwin(RuleBasedStateMachine):
             number for number, one in self.population.items() if oracle.intersects(one, asked)
         )
         assert sorted(self.engine.intersecting(asked)) == expected
+        assert self.engine.intersects(asked) == bool(expected)
 
     @invariant()
     def same_ids(self) -> None:
@@ -211,6 +212,7 @@ def test_who_intersects_an_advertisement(seed: int) -> None:
         asked = some(draw)
         expected = [number for number, one in population.items() if oracle.intersects(one, asked)]
         assert sorted(engine.intersecting(asked)) == expected
+        assert engine.intersects(asked) == bool(expected)
 
 
 BY_HAND: list[tuple[Predicate, list[object], list[object]]] = [
@@ -265,6 +267,7 @@ def test_what_nothing_can_fulfil_is_kept_and_never_found() -> None:
     assert 1 in engine
     assert list(engine.match({"a": 3})) == []
     assert list(engine.intersecting([])) == []
+    assert not engine.intersects([])
     assert covers([("b", "=", (1,))], [("a", ">", (3,)), ("a", "<", (3,))])
     engine.remove(1)
     assert len(engine) == 0

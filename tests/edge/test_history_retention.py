@@ -54,6 +54,27 @@ def test_what_an_earlier_boot_left_ages_by_a_wall_clock_that_is_right(tmp_path: 
     history.close()
 
 
+def test_a_synchronised_clock_that_is_set_to_2099_drops_nothing_of_earlier_boots(
+    tmp_path: Path,
+) -> None:
+    history = open_history(tmp_path / "h.sqlite")
+    stream = history.stream("dht", CHANNELS)
+    for i in range(100):
+        stream.append(sample(i, synchronised=True))
+    history.close()
+    history = open_history(
+        tmp_path / "h.sqlite", "boot-2", group_readings=1, retention_s=RETENTION_MS / 1000
+    )
+    reader = Reader(history)
+    stream = history.stream("dht", CHANNELS)
+    in_2099_ms = 4_080_000_000_000
+    for at, time_ms in enumerate([START_MS + 200_000, in_2099_ms, START_MS + 202_000]):
+        stream.append(Sample(time_ms + at, 1_000 * at, True, (1.0, 2.0), 200 + at))
+    assert set(sources(reader)) == {*range(100), 200, 201, 202}
+    reader.close()
+    history.close()
+
+
 def test_boots_that_never_knew_the_time_age_by_what_was_recorded_since(tmp_path: Path) -> None:
     """An hour a boot, each with a wall clock that says anything; four hours are kept."""
     for boot in range(7):

@@ -109,7 +109,8 @@ def test_the_places_that_an_earlier_version_gave_are_taken_back(opened, monkeypa
 
 def test_what_is_raised_for_longer_than_alerts_are_kept_is_so_no_more(opened):
     now_ms = [1]
-    log = opened(days=1.0, now_ms=lambda: now_ms[0])
+    clocks = {"now_ms": lambda: now_ms[0], "monotonic": lambda: now_ms[0] / 1e3}
+    log = opened(days=1.0, **clocks)
     for number in range(3):
         log.append(notification(number, area=f"b1/r{number}"))
     now_ms[0] = module.DAY_MS
@@ -117,7 +118,7 @@ def test_what_is_raised_for_longer_than_alerts_are_kept_is_so_no_more(opened):
     now_ms[0] += 2
     log.append(notification(4, area="b1/r4", at_ms=10))
     assert areas(log) == ["b1/r1", "b1/r4"]
-    log = opened(days=1.0, now_ms=lambda: now_ms[0])
+    log = opened(days=1.0, **clocks)
     assert areas(log) == ["b1/r1", "b1/r4"]
 
 
@@ -259,13 +260,30 @@ def test_each_entry_is_visited_a_bounded_number_of_times(opened):
 
 def test_what_is_too_old_goes(opened):
     now_ms = [0]
-    log = opened(days=1.0, now_ms=lambda: now_ms[0])
+    log = opened(days=1.0, now_ms=lambda: now_ms[0], monotonic=lambda: now_ms[0] / 1e3)
     for number in range(1, 4):
         log.append(notification(number))
     now_ms[0] = 2 * module.DAY_MS
     for number in range(4, 6):
         log.append(notification(number))
     assert log.read(0)[0].loss.last == 3
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_clock_that_is_set_to_2099_and_back_deletes_nothing(opened, restarted):
+    now_ms, lived_s = [1_800_000_000_000], [5.0]
+    clocks = {"now_ms": lambda: now_ms[0], "monotonic": lambda: lived_s[0]}
+    log = opened(days=1.0, **clocks)
+    for number in range(1, 4):
+        log.append(notification(number, area=f"b1/r{number}"))
+    now_ms[0] = 4_080_000_000_000
+    if restarted:
+        log = opened(days=1.0, **clocks)
+    log.append(notification(4, area="b1/r4"))
+    now_ms[0], lived_s[0] = 1_800_000_060_000, 65.0
+    log.append(notification(5, area="b1/r5"))
+    assert positions(log.read(0)) == [1, 2, 3, 4, 5]
+    assert len(log.raised) == 5
 
 
 def test_a_position_beyond_the_end_is_one_of_another_log(opened):

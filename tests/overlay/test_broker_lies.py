@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from agent.overlay.anti_entropy import MAX_OUTBID
-from agent.overlay.events import Advertise, LinkDown, Subscribe
+from agent.overlay.events import Advertise, LinkDown, Subscribe, Tick
+from agent.overlay.tables import OUTBID_S
 from agent.wire.overlay import (
     AdvertisementChange,
     AdvertisementPart,
@@ -16,7 +17,7 @@ from agent.wire.overlay import (
     SubscriptionVersions,
 )
 from agent.wire.predicates import Predicate
-from tests.overlay.one_broker import B1, A, C, broker, does, told
+from tests.overlay.one_broker import B1, A, C, broker, does, sent, told
 from tests.overlay.world import EVERYTHING
 
 MAX_EPOCH = MAX_OUTBID + 1  # of one that began with epoch 1
@@ -37,6 +38,27 @@ def test_who_tells_of_a_later_own_set_is_outbid_before_all(lie) -> None:
     own = SubscriptionPart("b", 8, 1, 0, 1, ((1, EVERYTHING),))
     assert (A, own) in said
     assert (C, own) in said
+
+
+@pytest.mark.parametrize(
+    ("liar", "lie"),
+    [
+        (A, lambda epoch: SubscriptionVersions((HomeVersion("b", epoch, 3),), False)),
+        (A, lambda epoch: SubscriptionChange("b", epoch, 3, 9, None)),
+        (B1, lambda epoch: AdvertisementVersion(epoch, 3)),
+    ],
+)
+def test_who_tells_of_ever_later_own_sets_has_them_told_again_now_and_then(liar, lie) -> None:
+    made = broker()
+    does(made, Subscribe("s", EVERYTHING))
+    does(made, Advertise("p", EVERYTHING))
+    assert told(made, liar, lie(7))
+    for epoch in range(9, 99):
+        assert told(made, liar, lie(epoch)) == []
+    assert made.next_tick == OUTBID_S
+    again = sent(made.handle(Tick(), OUTBID_S))
+    assert {message.epoch for _, message in again if hasattr(message, "total")} == {99}
+    assert made.next_tick is None or made.next_tick > OUTBID_S
 
 
 @pytest.mark.parametrize("epoch", [MAX_EPOCH, MAX_EPOCH + 1, 2**48 - 1, 2**53 - 1])

@@ -11,6 +11,7 @@ from agent.overlay.broker import Broker
 from agent.overlay.events import Advertise, LinkDown, LinkUp, Publish, Received, Send, Subscribe
 from agent.overlay.scot import BrokerId as Place
 from agent.overlay.scot import Scot
+from agent.overlay.subscriptions import Subscriptions
 from agent.wire import overlay as o
 from agent.wire.predicates import Predicate
 from tests.examples import examples
@@ -161,3 +162,27 @@ def test_a_relay_comes_from_the_hop_before():
     assert broker.counters["malformed"] == 4
     assert answers(broker, C, back) == [(B0, o.NoWay(B2, back.path, 2, 0, ASKED))]
     assert answers(broker, B0, o.Relay(C, (Place("c", 0), B0, OWN), 2, ASKED))
+
+
+def test_each_advertisement_is_looked_for_once_however_many_subscriptions_change(monkeypatch):
+    looked = []
+
+    def wants(_self, announced):
+        looked.append(announced)
+        return True  # as somebody else wants it, too
+
+    monkeypatch.setattr(Subscriptions, "wants", wants)
+    broker = joined(A, B0)
+    for home in (A, C):
+        broker.handle(Received(home, o.SubscriptionPart(home.vertex, 1, 0, 0, 0, ())), 0.0)
+    everything = ((),)
+    hosted = tuple((key, everything) for key in range(1, 101))
+    broker.handle(Received(B0, o.AdvertisementPart(1, 100, 0, 100, hosted)), 0.0)
+    many = tuple((key, everything) for key in range(1, 1_001))
+    for part in (
+        o.SubscriptionPart("a", 2, 1_000, 0, 1_000, many),
+        o.SubscriptionPart("a", 3, 0, 0, 0, ()),
+    ):
+        looked.clear()
+        broker.handle(Received(A, part), 0.0)
+        assert len(looked) <= 100

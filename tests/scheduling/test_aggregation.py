@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from agent.scheduling import aggregation
 from agent.scheduling.aggregation import (
     merge_aggregates,
     merge_missing,
@@ -135,6 +136,11 @@ paths = st.lists(st.sampled_from("ab"), min_size=1, max_size=4).map("/".join)
 def test_unaccounted_are_the_areas_that_overlap_nothing_known(expected, known):
     naive = [e for e in expected if not any(overlaps(e, k) for k in known)]
     assert unaccounted(expected, known) == naive
+
+
+def test_areas_that_are_known_themselves_are_not_looked_for(monkeypatch):
+    monkeypatch.setattr(aggregation, "AreaSet", None)
+    assert unaccounted(["b1/r2", "b1/r1"], ["b1/r1", "b1/r2", "b1/r3"]) == []
 
 
 def test_counts_stay_within_what_a_message_may_hold():

@@ -16,6 +16,7 @@ from agent.edge.timebase import STEP_MS
 from agent.runtime import sqlite
 
 if TYPE_CHECKING:
+    from agent.edge.history.memtable import RowGroup
     from agent.edge.timebase import Correction
 
 # Bytes of value columns that are checked during startup, newest first.
@@ -75,6 +76,24 @@ def latest_ms(db: sqlite3.Connection) -> int | None:
     """Time of the latest reading, None if there is none."""
     found: int | None = db.execute("SELECT max(last_ms) FROM groups").fetchone()[0]
     return found
+
+
+class WallAge:
+    """The wall clock by which groups of earlier boots age. It runs by the earliest offset to the
+    monotonic clock at which it was synchronised since the process began: a clock that somebody sets
+    forward meanwhile drops nothing, even if the kernel calls it synchronised."""
+
+    def __init__(self) -> None:
+        self._offset_ms: int | None = None
+
+    def now_ms(self, newest: RowGroup) -> int | None:
+        """The time at the end of the newest group; None while the clock is not synchronised."""
+        if not newest.first.synchronised:
+            return None
+        offset_ms: int = newest.time_ms[-1] - newest.last_monotonic_ms
+        if self._offset_ms is None or offset_ms < self._offset_ms:
+            self._offset_ms = offset_ms
+        return newest.last_monotonic_ms + self._offset_ms
 
 
 def drop_old(

@@ -75,6 +75,7 @@ class History:
         self._commit_ms = round(commit_s * 1000)
         self._retention_ms = round(retention_s * 1000)
         self._retention_bytes = retention_bytes
+        self._wall_age = group_table.WallAge()
         self._streams: list[Stream] = []
         self._writer = threading.Lock()  # taken before _lock; held while files are written
         self._lock = threading.Lock()  # protects what readers see: the groups and their content
@@ -324,8 +325,7 @@ class History:
                 self._insert(db, group)
             group_table.quarantine(db, doubtful.items())
             if closed:
-                last = max(closed, key=attrgetter("last_monotonic_ms"))
-                now_ms = last.time_ms[-1] if last.first.synchronised else None
+                now_ms = self._wall_age.now_ms(max(closed, key=attrgetter("last_monotonic_ms")))
                 group_table.drop_old(db, self._boot, now_ms, self._retention_ms)
             if closed and self._retention_bytes:
                 group_table.drop_beyond(db, self._retention_bytes)

@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from agent.gateway.feed.area_shares import AreaShares
-from agent.gateway.feed.log_bounds import Bounds, Kept, gap_among
+from agent.gateway.feed.log_bounds import Ageing, Bounds, Kept, gap_among, wall_ms
 from agent.runtime import sqlite
 from agent.runtime.console import Say
 from agent.runtime.sqlite import BrokenFileError
@@ -119,11 +119,6 @@ def _is_message(body: bytes) -> bool:
     return not is_alert(Logged(0, 0, _body(body).notification))
 
 
-def wall_ms() -> int:
-    """Milliseconds since 1970 UTC."""
-    return time.time_ns() // 1_000_000
-
-
 class AlertLog:
     """The log at `path`, bounded by `most` entries, `most_bytes` and `days`; messages of topics
     have at most half, and go first. For any thread.
@@ -141,9 +136,9 @@ class AlertLog:
         most_bytes: int = MAX_BYTES,
         days: float = 30.0,
         now_ms: Callable[[], int] = wall_ms,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._longest_ms = round(days * DAY_MS)
-        self._bounds = Bounds(most, most_bytes, self._longest_ms, _is_message)
+        self._bounds = Bounds(most, most_bytes, _is_message)
         self._now_ms = now_ms
         self._lock = threading.Lock()
         self._listeners: list[Callable[[], None]] = []
@@ -159,6 +154,13 @@ class AlertLog:
             str(path), _prepare, broken, f"{path} is in use by another gateway", any_thread=True
         )
         self._load()
+        newest_ms = self._recent[-1].received_ms if self._recent else now_ms()
+        self._ageing = Ageing(round(days * DAY_MS), newest_ms, now_ms, monotonic)
+        if self._broken:
+            # Cursors of readers are behind it, so each is told.
+            self._newest = now_ms() // 1_000
+            self._oldest = self._newest + 1
+            self.append(None, Loss(f"the log of alerts was broken and began anew: {self._broken}"))
 
     def _load(self) -> None:
         (self._newest,) = self._file.execute(
@@ -177,11 +179,6 @@ class AlertLog:
         self._load_raised()
         row = self._file.execute("SELECT id, after FROM subscription").fetchone()
         self._place = None if row is None else Place(*row)
-        if self._broken:
-            # Cursors of readers are behind it, so each is told.
-            self._newest = self._now_ms() // 1_000
-            self._oldest = self._newest + 1
-            self.append(None, Loss(f"the log of alerts was broken and began anew: {self._broken}"))
 
     def _load_raised(self) -> None:
         """An earlier version kept more of them."""
@@ -229,14 +226,14 @@ class AlertLog:
         """Commit one entry, with the position `after` in the subscription up to which all is here
         then. Returns its position; OSError if the disk takes nothing."""
         with self._lock:
-            now_ms = self._now_ms()
-            entry = Logged(self._newest + 1, now_ms, notification, loss)
-            changes = self._changes(entry)
+            entry = Logged(self._newest + 1, self._now_ms(), notification, loss)
+            oldest_ms = self._ageing.oldest_ms
+            changes = self._changes(entry, oldest_ms)
             body = _encode(_Body(notification, loss))
             kept = self._kept.plus(1, len(body), is_message=not is_alert(entry))
             with _transaction(self._file):
                 self._write(entry, body, changes, after)
-                kept = self._bounds.trim(self._file, kept, entry.position, now_ms)
+                kept = self._bounds.trim(self._file, kept, entry.position, oldest_ms)
             self._kept = kept
             self._newest = entry.position
             self._oldest = max(self._oldest, kept.oldest)
@@ -275,12 +272,12 @@ class AlertLog:
                 self._raised[key] = raised  # the newest comes last, as in the file
                 self._shares.add(raised.iad, raised.area, key)
 
-    def _changes(self, entry: Logged) -> dict[str, Raised | None]:
+    def _changes(self, entry: Logged, oldest_ms: int) -> dict[str, Raised | None]:
         """New values of raised alerts, by key, None for one that goes: also for those that are too
         old. O(what goes), and O(areas) if there are too many."""
         too_old = set[str]()
         for key, each in self._raised.items():
-            if each.received_ms >= entry.received_ms - self._longest_ms:
+            if each.received_ms >= oldest_ms:
                 break
             too_old.add(key)
         changes: dict[str, Raised | None] = dict.fromkeys(too_old)

@@ -16,9 +16,10 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from agent.gateway.feed import frames
-from agent.gateway.feed.alert_log import AlertLog, Logged, Raised, wall_ms
+from agent.gateway.feed.alert_log import AlertLog, Logged, Raised
 from agent.gateway.feed.deadlines import Deadlines
 from agent.gateway.feed.frames import Frame, Link, Snapshot, Source
+from agent.gateway.feed.log_bounds import wall_ms
 from agent.gateway.feed.raised import AskedRaised, RaisedNow, asked_raised, raised_now
 from agent.gateway.feed.rooms import Room, Rooms, facts_of
 from agent.wire.about import ServiceInfo

@@ -3,8 +3,38 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
+
+
+def wall_ms() -> int:
+    """Milliseconds since 1970 UTC."""
+    return time.time_ns() // 1_000_000
+
+
+class Ageing:
+    """When an entry is too old: by the wall clock, but since the start no more time has passed for
+    the newest entry than by the monotonic one. So a wall clock that is set forward deletes nothing,
+    and what was kept while no gateway ran ages from its start."""
+
+    def __init__(
+        self,
+        longest_ms: int,
+        newest_ms: int,
+        now_ms: Callable[[], int],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._longest_ms = longest_ms
+        self._now_ms = now_ms
+        self._monotonic = monotonic
+        self._ahead_ms = newest_ms - round(monotonic() * 1e3)
+
+    @property
+    def oldest_ms(self) -> int:
+        """Entries received before this time are too old."""
+        lived_ms = self._ahead_ms + round(self._monotonic() * 1e3)
+        return min(self._now_ms(), lived_ms) - self._longest_ms
 
 
 class Kept(NamedTuple):
@@ -34,13 +64,12 @@ class Bounds(NamedTuple):
 
     most: int
     most_bytes: int
-    longest_ms: int
     is_message: Callable[[bytes], bool]
 
-    def trim(self, file: sqlite3.Connection, kept: Kept, newest: int, now_ms: int) -> Kept:
-        """Delete what is beyond the bounds, never the newest; what is kept then. Amortised O(1) an
-        entry, as each is visited once here, and once when it goes."""
-        kept = self._trim_oldest(file, self._trim_messages(file, kept, newest), newest, now_ms)
+    def trim(self, file: sqlite3.Connection, kept: Kept, newest: int, oldest_ms: int) -> Kept:
+        """Delete what is beyond the bounds or from before `oldest_ms`, never the newest; what is
+        kept then. Amortised O(1) an entry, as each is visited once here, and once when it goes."""
+        kept = self._trim_oldest(file, self._trim_messages(file, kept, newest), newest, oldest_ms)
         (oldest,) = file.execute("SELECT min(position) FROM logged").fetchone()
         return kept._replace(oldest=oldest)
 
@@ -70,14 +99,16 @@ class Bounds(NamedTuple):
         file.executemany("DELETE FROM logged WHERE position = ?", going)
         return kept
 
-    def _trim_oldest(self, file: sqlite3.Connection, kept: Kept, newest: int, now_ms: int) -> Kept:
+    def _trim_oldest(
+        self, file: sqlite3.Connection, kept: Kept, newest: int, oldest_ms: int
+    ) -> Kept:
         rows = file.execute(
             "SELECT position, received_ms, body FROM logged WHERE position < ? ORDER BY position",
             (newest,),
         )
         last = 0
         for position, received_ms, body in rows:
-            if not self._is_over(kept) and received_ms >= now_ms - self.longest_ms:
+            if not self._is_over(kept) and received_ms >= oldest_ms:
                 break
             last = position
             kept = kept.plus(-1, -len(body), is_message=self.is_message(body))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from random import random
 from typing import Final
 
-from agent.gateway.feed.alert_log import wall_ms
+from agent.gateway.feed.log_bounds import wall_ms
 from agent.gateway.output_config import GatewayLines
 from agent.gateway.outputs.base import Health, OutputState, Sources
 from agent.gateway.outputs.from_config import poster, secret_line

@@ -58,6 +58,7 @@ OVER: Final = frozenset({"settled", "aborted"})
 # takes a view of all that masters have told, a millisecond for some units, 150 ms for the most.
 ASKED_SHARE: Final = 0.05
 ASKED_BURST_S: Final = 0.3
+TOO_MUCH: Final = "it has answered too much of late"
 
 
 class PlacementPlane:
@@ -106,8 +107,10 @@ class PlacementPlane:
         self._orders = PlacementOrders(self._iad, self._placer, state, partners)
         self._orders.restore(frozen=self._config.frozen)
         self._admission = Admission(self._iad, epoch, self._placer, now)
-        # Seconds that questions may take, by partner: `partners` changes as masters come.
-        self._asking: dict[str, TokenBucket] = {}
+        # Seconds that questions may take, by partner: `partners` changes as masters come. A move of
+        # drift takes one of each kind.
+        self._grants_asked: dict[str, TokenBucket] = {}
+        self._moves_asked: dict[str, TokenBucket] = {}
         self._costs = CostHistory()
         self._told_moves = ToldMoves(self._iad, mover, self._placer)
         # Moves that this master has begun, and does not know the end of.
@@ -217,11 +220,10 @@ class PlacementPlane:
         if not self._is_partner(origin, ask.iad):
             return
         begun_s, facts = self._clock(), None
-        new = TokenBucket(ASKED_SHARE, ASKED_BURST_S, begun_s)
-        budget = self._asking.setdefault(ask.iad, new)
+        budget = _budget(self._grants_asked, ask.iad, begun_s)
         try:
             if ask.step == "ask" and budget.wait_s(now, tokens=0.0):
-                raise PlacementError("it has answered too much of late")
+                raise PlacementError(TOO_MUCH)
             view = partial(self.view, now)
             granted, token, why = self._admission.asked(ask, view, self._moving(), now)
             if ask.step == "ask":
@@ -283,10 +285,15 @@ class PlacementPlane:
     def admits(self, unit: Unit, source: str) -> str:
         """Why a unit of another master may not come here now; empty if it may."""
         now = self._clock()
+        budget = _budget(self._moves_asked, source, now)
+        if budget.wait_s(now, tokens=0.0):
+            return TOO_MUCH
         try:
             return self._placer.admits(self.view(now), unit, source, now)
         except PlacementError as error:
             return str(error)
+        finally:
+            budget.take(self._clock() - now)
 
     # --- moves ---------------------------------------------------------------------------------
 
@@ -480,3 +487,7 @@ class PlacementPlane:
             KnownFacts(PlacementFacts(iad, 0, 0, self._config.every_s), 0.0, silent=True)
             for iad in sorted(set(self._partners) - told)
         ]
+
+
+def _budget(budgets: dict[str, TokenBucket], iad: str, now: float) -> TokenBucket:
+    return budgets.setdefault(iad, TokenBucket(ASKED_SHARE, ASKED_BURST_S, now))

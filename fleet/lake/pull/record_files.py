@@ -11,7 +11,9 @@ from fleet.on_host.records import ID_DIGITS
 
 FileId = Annotated[str, Meta(pattern=f"^[0-9a-f]{{{ID_DIGITS}}}$(?!\n)")]
 Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$(?!\n)")]
-Offset = Annotated[int, Meta(ge=0)]
+Offset = Annotated[int, Meta(ge=0, le=(1 << 53) - 1)]
+# As the names of files have it (fleet/on_host/records.py).
+Number = Annotated[int, Meta(ge=1, le=999_999)]
 
 
 class Listed(Struct, frozen=True):
@@ -19,7 +21,7 @@ class Listed(Struct, frozen=True):
     the bytes that were taken."""
 
     id: FileId
-    number: Annotated[int, Meta(ge=1)] | None
+    number: Number | None
     size: Offset
     mtime_ms: int
     holds: bool

@@ -107,6 +107,18 @@ def test_a_partners_questions_take_a_twentieth_of_a_masters_time(world):
     assert site.looks > before
 
 
+def test_a_partners_asking_to_move_units_here_takes_a_twentieth_of_a_masters_time(world):
+    site = world[1]
+    site.look_s, begun, looks = 0.15, world.now, site.looks
+    answers = [site.plane.admits(Unit("processor", f"t{n}"), "iad2") for n in range(100)]
+    assert world.now - begun <= 0.3 + 0.15 + 0.01
+    assert site.looks - looks <= 3
+    assert answers[-1] == "it has answered too much of late"
+    assert site.plane.admits(Unit("processor", "t0"), "iad3") != answers[-1]
+    world.run(20.0)
+    assert site.plane.admits(Unit("processor", "t0"), "iad2") == ""
+
+
 def test_a_grant_ends_by_itself_when_its_holder_is_gone(tmp_path):
     world = drifting(tmp_path)
     world.run(20.0)

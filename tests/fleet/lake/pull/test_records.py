@@ -8,6 +8,8 @@ import os
 import pytest
 
 from fleet.lake.pull import records
+from fleet.lake.pull.dimensions import keep_pulls
+from fleet.lake.pull.outcome import COUNTED, HostPulled
 from fleet.lake.pull.records import RecordsTaker
 from fleet.lake.schema.folder import Lake
 from fleet.on_host import records as records_on_host
@@ -231,6 +233,19 @@ def test_files_whose_newest_record_is_older_than_since_are_left(lake, master):
     assert set(landed(lake)) == master.lines - set(oldest.read_bytes().splitlines())
     assert pull(lake, master.config, since_ms=1_000_000)[0].records
     assert set(landed(lake)) == master.lines
+
+
+@pytest.mark.parametrize("number", [1_000_000, 2**62, 2**63, 10**30])
+def test_a_host_that_claims_endless_files_ends_no_pull_of_others(lake, number):
+    taker = RecordsTaker(lake, "iad1", None)
+    file = {"id": "0" * 16, "number": number, "size": 1, "mtime_ms": 0, "holds": True}
+    with pytest.raises(HostError, match="nobody understands"):
+        taker.take({"at": "files", "files": [file]}, b"")
+    for _ in range(100):  # a largest number, then none, over and over
+        taker.take({"at": "files", "files": [{**file, "number": 999_999}]}, b"")
+        taker.take({"at": "files", "files": []}, b"")
+    told = {name: getattr(taker.counts, name) for name in COUNTED}
+    keep_pulls(lake, "p", [HostPulled("iad1/master", "done", **told)], 1)
 
 
 def test_a_line_of_any_length_is_whole(lake, master):
