@@ -4,7 +4,13 @@ import pytest
 from msgspec.structs import replace
 
 from agent.runtime.state_machine import InvalidTransition
-from agent.scheduling.watches.events import ForgetWatch, RoundAnswered, SendWatch
+from agent.scheduling.watches.events import (
+    ClockSet,
+    ForgetWatch,
+    RoundAnswered,
+    SaveWatch,
+    SendWatch,
+)
 from agent.scheduling.watches.rounds import (
     FIRST_PAUSE_S,
     MAX_AHEAD,
@@ -17,7 +23,7 @@ from agent.wire.codec import Decoder, encode
 from agent.wire.messages import Aggregate, AreaResult, ChannelAggregate, Series
 from agent.wire.packed import Float32Column, Int64Column
 from agent.wire.watches import Round, Watching, WatchReply
-from tests.scheduling.watch_rig import HOT, Rig, StubTrigger, answer_to, watch, windows
+from tests.scheduling.watch_rig import HOT, T0, Rig, StubTrigger, answer_to, watch, windows
 
 
 def test_a_round_is_asked_when_its_window_ended_and_readings_had_time_to_arrive():
@@ -321,3 +327,24 @@ def test_what_others_say_at_length_can_still_be_told():
     for again in (watch(after=0), watch(id="\U000e0001" * 64, after=1)):
         reply = rig.watch(again)
         assert Decoder(WatchReply).decode(encode(reply))[0] == reply
+
+
+@pytest.mark.parametrize("by_s", [3_600.0, 86_400.0])
+def test_after_a_clock_that_was_ahead_rounds_go_on_from_now(by_s):
+    rig = Rig()
+    rig.watch(watch())
+    rig.until(2.0 + LAG_S)
+    rig.now += by_s
+    rig.do(ClockSet(by_s))
+    # The rounds until then have been asked and acknowledged.
+    (entry,) = rig.scheduler._watches
+    entry.settle(round(by_s))
+    rig.now -= by_s
+    [saved] = [each for each in rig.do(ClockSet(-by_s)) if isinstance(each, SaveWatch)]
+    assert saved.saved.start_ms < T0 * 1e3
+    rig.asked.clear()
+    rig.until(8.0 + LAG_S)
+    ends_s = [end_ms / 1e3 for _, end_ms in windows(rig.asked)]
+    assert ends_s == [4.0, 5.0, 6.0, 7.0, 8.0]
+    said = rig.watch(watch(after=round(by_s)), peer="another")
+    assert said.state == "open", said.message

@@ -186,6 +186,21 @@ class WatchEntry(StateMachine):
         if self.alerts is not None:
             self.alerts.set_back(now)
 
+    def put_right(self, now: float, most_s: float) -> bool:
+        """Whether a round that was asked ends more than `most_s` from now: the clock was ahead.
+        Then the rounds after it follow from now on, by whole intervals: else none would come until
+        that time. Those of alerts do so by themselves."""
+        last = max(self.settled, *self.rounds) if self.rounds else self.settled
+        ahead_ms = self.end_ms(last) - now * 1e3 if self.alerts is None and last else 0.0
+        if ahead_ms <= most_s * 1e3:
+            return False
+        interval_ms = self.watch.interval_s * 1e3
+        start_ms = self.start_ms - round(math.ceil(ahead_ms / interval_ms) * interval_ms)
+        if start_ms < 0:
+            return False
+        self.start_ms = start_ms
+        return True
+
     def sent_before(self, number: int) -> int:
         """The last round before `number` that the client has or will get."""
         sent = [n for n, entry in self.rounds.items() if n < number and entry.state == "sent"]

@@ -144,6 +144,7 @@ class WatchScheduler:
         key = (saved.client, saved.watch.id)
         entry = self._reader.entry(key, saved, alerts, now)
         entry.restore(cursor)
+        entry.put_right(now, CLOCK_STEP_S)
         # Rounds that fell due while the process was down would miss the nodes that are not back
         # yet.
         entry.held_until_s = now + SETTLE_S
@@ -171,7 +172,12 @@ class WatchScheduler:
                 return self._inbox_said(event, now)
             case ClockSet(by_s):
                 self._timers.clock_set(by_s, now, self._watches)
-                return []
+                right = [entry for entry in self._watches if entry.put_right(now, CLOCK_STEP_S)]
+                return [SaveWatch(entry.key, self._saved(entry)) for entry in right]
+
+    def _saved(self, entry: WatchEntry) -> SavedWatch:
+        load = self._watches.load(entry.watch)
+        return SavedWatch(entry.owner, entry.start_ms, entry.watch, load, entry.payer)
 
     # --- from clients --------------------------------------------------------------------------
 
