@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from _core.colocation.model_file import ModelFile
 
 LOOK_S = 0.5
+# States in which a move ends.
+OVER = ("settled", "aborted")
 # A move has only begun when the command ends.
 FOLLOW = "`fleet placement show` tells when it is there"
 SUBSCRIPTION = "home:client/"
@@ -76,7 +78,7 @@ class Asker(Struct, frozen=True):
             return report
         try:
             view = view_of(report)
-            unit = view.unit(text)
+            unit = _unit_of(view, report, text)
             rows = view.price.why(unit)
         except PlacementError as error:
             return exits.fail(str(error), exits.FAILED)
@@ -251,10 +253,23 @@ def _found(report: PlacementReport, text: str) -> tuple[UnitName, str, str] | in
     """As of `Asker._unit`, of what a master has told."""
     try:
         view = view_of(report)
-        unit = view.unit(text)
+        unit = _unit_of(view, report, text)
     except PlacementError as error:
         return exits.fail(str(error), exits.FAILED)
     return named(unit), view.where(unit) or "", report.iad
+
+
+def _unit_of(view: View, report: PlacementReport, text: str) -> Unit:
+    """The unit of that name. PlacementError, also of one that no master has told while it moves."""
+    try:
+        return view.unit(text)
+    except PlacementError:
+        for move in report.moves:
+            names = (move.unit.name, f"{move.unit.kind}:{move.unit.name}")
+            if move.state not in OVER and text in names:
+                way = f"{move.unit.kind} {move.unit.name} moves from {move.source} to {move.target}"
+                raise PlacementError(f"{way} now; try again when it is there") from None
+        raise
 
 
 def _knows(report: PlacementReport, unit: Unit) -> bool:

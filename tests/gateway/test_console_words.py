@@ -86,3 +86,18 @@ def test_messages_of_topics_are_no_alerts(tab, served):
         state.alerts.map(a => a.position), state.position
     ])(m.empty())"""
     assert in_module(tab, served, "feed.js", told) == [False, True, [2], 2]
+
+
+@pytest.mark.parametrize(
+    ("answered", "asked", "said"),
+    [
+        (7, 8, "Partial: 7 of 8 areas answered in 9.0 ms."),
+        (0, 8, "No answer: none of 8 areas answered, after 9.0 ms."),
+        (0, 1, "No answer: the area did not answer, after 9.0 ms."),
+    ],
+)
+def test_an_answer_without_any_area_is_not_called_partial(tab, served, answered, asked, said):
+    covered = {"answered": answered, "asked": asked}
+    answer = json.dumps({"status": "partial", "coverage": covered, "elapsed_ms": 9})
+    slo = json.dumps({"percentile": 99, "latency_ms": 500})
+    assert in_module(tab, served, "views/ask.js", f"m.verdict({answer}, {slo})[1]") == said

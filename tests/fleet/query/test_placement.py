@@ -207,6 +207,25 @@ def test_a_move_that_the_asked_master_cannot_begin_fails(monkeypatch, capsys):
     assert asked == [ShowPlacement]
 
 
+@pytest.mark.parametrize(
+    ("state", "says"),
+    [
+        ("draining", "processor means moves from iad1 to iad2 now; try again when it is there"),
+        ("settled", "no unit means is known here; known are comfort"),
+    ],
+)
+@pytest.mark.parametrize("arguments", [["move", "means", "iad2"], ["why", "processor:means"]])
+def test_a_unit_that_moves_right_now_is_not_called_unknown(
+    monkeypatch, capsys, state, says, arguments
+):
+    """For a moment neither master tells of it."""
+    moves = (MoveTold(UnitName("processor", "means"), "iad1", "iad2", "asked", state),)
+    report = PlacementReport("s", ok=True, iad="iad1", known=REPORT.known[:2], moves=moves)
+    monkeypatch.setattr(Asker, "_ask", lambda *_: report)
+    assert run(["placement", *arguments, "--operator", "tcp://127.0.0.1:1"]) != 0
+    assert says in capsys.readouterr().err
+
+
 def test_a_move_names_what_moves_and_where_to(monkeypatch, capsys):
     def ask(_self, request):
         message = "1 move begins here" if isinstance(request, ApplyPlan) else ""

@@ -86,6 +86,7 @@ export function verdict(answer, slo) {
   const { answered, asked } = answer.coverage ?? { answered: 0, asked: 0 };
   if (answer.status === "refused") return ["refused", `Refused. ${refused(answer.reason)}.`, answer.message];
   const took = `in ${ms(answer.elapsed_ms)}`;
+  if (answer.status === "partial" && !answered) return ["partial", `No answer: ${asked === 1 ? "the area did not answer" : `none of ${count(asked, "area")} answered`}, after ${ms(answer.elapsed_ms)}.`, `Objective: ${objective}. An answer without any area does not keep it.`];
   if (answer.status === "partial") return ["partial", `Partial: ${answered} of ${count(asked, "area")} answered ${took}.`, `Objective: ${objective}. An answer with areas missing does not keep it.`];
   const all = asked === 1 ? "The area" : `All ${whole(asked)} areas`;
   if (answer.slo_met) return ["kept", `Kept: ${all.toLowerCase().replace(/^all/, "all")} answered ${took}.`, `Objective: ${objective}; ${ms(Math.floor(slo.latency_ms - answer.elapsed_ms))} to spare.`];
