@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 _ROOM = "fleet.query.clone"
 DEVICE = Parsed(
-    "device", matching(r"[A-Za-z0-9_.-]{1,64}/[A-Za-z0-9_.-]{1,64}", "a device; write iad4/n3")
+    "device",
+    matching(
+        r"[A-Za-z0-9_.-]{1,64}/[A-Za-z0-9_.-]{1,64}",
+        "a device; write its IAD and its name: iad4/n3",
+    ),
 )
 
 

@@ -45,9 +45,9 @@ def test_a_list_shows_how_many_values_wait_for_each_device():
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("n3",), "'n3' is not a device; write iad4/n3"),
-        (("a/b/c",), "'a/b/c' is not a device; write iad4/n3"),
-        (("iad4/n3", "--peer", "n4"), "'n4' is not a device; write iad4/n3"),
+        (("n3",), "'n3' is not a device; write its IAD and its name: iad4/n3"),
+        (("a/b/c",), "'a/b/c' is not a device; write its IAD and its name: iad4/n3"),
+        (("iad4/n3", "--peer", "n4"), "'n4' is not a device; write its IAD and its name: iad4/n3"),
         (("iad4/n3", "--every", "soon"), "--every"),
         (("iad4/n3", "--set", "a"), "'a' is not name=value"),
     ],
