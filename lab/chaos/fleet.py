@@ -18,6 +18,7 @@ from agent.wire.edge_config import EdgeChannel, EdgeHistory, EdgeSensor, EdgeTri
 from agent.wire.master_config import MasterRecords
 from agent.wire.messages import Slo
 from agent.wire.operator import CreateService
+from agent.wire.records import NodeEventRecord
 from agent.wire.topics import CreateTopic, Topic
 from fleet.inventory.overlay_plan import OverlayPlan
 from fleet.simulation.layout import FleetLayout
@@ -25,10 +26,12 @@ from fleet.testbed import page
 from fleet.testbed.keyring import OPERATOR
 from fleet.testbed.page import GATEWAY
 from fleet.testbed.processes import agent_command
+from fleet.testbed.run_records import read_records
 from fleet.testbed.testbed import FLUSHED, USUAL_HISTORY, Testbed, TestbedError
 from lab.chaos.clients import PERSONS, TOPIC, Reached
 from lab.chaos.fault_plan import START_S
 from lab.chaos.history import Agreed
+from lab.chaos.kept_events import KeptEvents
 from testkit.network import Network
 from testkit.preload import Preload
 
@@ -119,6 +122,9 @@ class Fleet:
                 self.agreed = Agreed(_agree(self.bed), AGREED_BURST, len(self.homes), RESERVED)
             _create_topic(self.bed)
             masters = [iad.name for iad in layout.iads]
+            self.kept = stack.enter_context(
+                KeptEvents({iad: self.bed.records(iad) for iad in masters})
+            )
             self.reached = Reached(
                 {iad: self.bed.public(iad) for iad in masters},
                 {iad: self.bed.operator(iad) for iad in masters},
@@ -132,6 +138,13 @@ class Fleet:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    def events(self, iad: str) -> list[NodeEventRecord]:
+        """What this master recorded of its nodes: all events that are no alerts, some twice, and
+        the alerts of the files that it still has."""
+        records = read_records(self.bed.records(iad))
+        left = [each for each in records if isinstance(each, NodeEventRecord)]
+        return [*left, *self.kept.of(iad)]
 
 
 def overlay_of(layout: FleetLayout) -> OverlayPlan:

@@ -14,10 +14,8 @@ import msgspec
 from agent.alerts.dedup_window import Taken
 from agent.alerts.notifications import history_of
 from agent.wire.clones import CloneStatus
-from agent.wire.records import NodeEventRecord
 from fleet.simulation.layout import building_fleet, part_of
 from fleet.testbed.page import GATEWAY
-from fleet.testbed.run_records import read_records
 from fleet.testbed.testbed import DRS, TestbedError
 from lab.chaos.checker import broken
 from lab.chaos.clients import ASK_EVERY_S, Clients, clones_of, has_topic
@@ -149,12 +147,9 @@ def _events(
 ) -> Iterator[Events]:
     """Histories of nodes, as their masters know them: of a damaged one, what was recorded."""
     hurt = {name for each in history.faults if each.kind == "damage" for name in each.targets}
+    of_masters = {iad: fleet.events(iad) for iad in {iad for _, iad in fleet.homes.values()}}
     for area, (node, iad) in fleet.homes.items():
-        records = [
-            each
-            for each in read_records(fleet.bed.records(iad))
-            if isinstance(each, NodeEventRecord) and each.node == node
-        ]
+        records = [each for each in of_masters[iad] if each.node == node]
         known = _taken(fleet.bed.folder(iad), node)
         name, last = owed[area]
         for each in {name, *known}:

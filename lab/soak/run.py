@@ -74,6 +74,7 @@ class Soaked(Struct, frozen=True):
     broken: list[str]
     streamed: int
     rotated: int
+    closed: int
 
 
 def soak(options: Options) -> Soaked:
@@ -112,6 +113,7 @@ def soak(options: Options) -> Soaked:
         [*broken(history), *rotations.failed],
         browsers.lines,
         rotations.done,
+        fleet.kept.closed,
     )
 
 
@@ -217,6 +219,7 @@ def tables(soaked: Soaked, options: Options) -> dict[str, Table]:
         ("outputs of clones", f"{len(history.clone_outputs):,}"),
         ("moves begun, of topic and clones", f"{begun(history):,}"),
         ("restarts", f"{len(history.faults):,}"),
+        ("files of records closed", f"{soaked.closed:,}"),
         ("keys rotated", f"{soaked.rotated:,}"),
         ("lines streamed to browsers", f"{soaked.streamed:,}"),
         ("promises broken", f"{len(soaked.broken):,}"),

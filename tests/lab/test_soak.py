@@ -2,8 +2,13 @@
 
 import pytest
 
+from agent.wire.master_config import MasterRecords
 from fleet.simulation.layout import building_fleet, part_of
+from lab.chaos.checker import broken
+from lab.chaos.fault_plan import Fault
+from lab.chaos.fleet import Fleet, sensor
 from lab.chaos.history import Asked, History
+from lab.chaos.run import live
 from lab.soak.judge import DAY_S, SHORTEST_S, Slope, judge, slope, warm
 from lab.soak.run import Options, judged, latencies, restarts, soak
 from lab.soak.sampler import KINDS, Series
@@ -89,6 +94,20 @@ def test_a_node_and_a_master_are_restarted_in_turn_and_all_others_run_on():
     planned = restarts(layout, 700.0)
     assert [each.targets[0] for each in planned] == ["iad3-n2", "iad3"] * 3
     assert [each.from_s for each in planned] == [100.0 * n for n in range(1, 7)]
+
+
+def test_what_a_node_told_before_old_records_went_is_known_at_the_end(tmp_path):
+    """Of a node that was restarted its start, which is an event and no alert."""
+    layout = part_of(building_fleet(emulate=False), 3, 1)
+    node = layout.nodes[0].name
+    records = MasterRecords(rotate_bytes=4_096, keep_files=4, flush_s=0.2)
+    with Fleet(layout, tmp_path, sensor(0.05), records=records) as fleet:
+        planned = [Fault("restart", (node,), 1.0, 2.0)]
+        history = live(fleet, 1, planned, 25.0, lambda _: None)
+        [folder] = {fleet.bed.records(iad) for name, iad in fleet.homes.values() if name == node}
+        left = b"".join(path.read_bytes() for path in sorted(folder.glob("*.jsonl")))
+        assert left.count(b"agent_started") == 0, "its record is still there"
+    assert broken(history) == []
 
 
 @pytest.mark.long
