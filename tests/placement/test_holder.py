@@ -35,6 +35,7 @@ from agent.placement.handover.events import (
     Written,
 )
 from agent.placement.handover.holder import UNSETTLED, Holder
+from agent.placement.handover.target import LONGEST_LEASE_S
 from agent.placement.world import PlacementError, Unit
 from tests.placement.exactly_once import MAX_HISTORIES, Processed, Received, Subscribed
 
@@ -125,6 +126,19 @@ def test_a_write_that_is_done_too_late_gives_no_right_to_work() -> None:
     resumed = Record(UNIT, 3, "owner")
     assert target.handle(Settled(UNIT, 2), 6.0) == [Write(resumed)]
     assert target.handle(Written(resumed), 6.0) == [Work(3, STATE)]
+
+
+def test_a_source_that_offers_an_hour_holds_its_target_for_a_minute() -> None:
+    holder = Holder(UNIT, TIMING)
+    holder.handle(Ask(UNIT, 7, 3_600.0), 0.0, "s")
+    holder.handle(Copy(UNIT, 7, STATE), 0.0)
+    assert holder.handle(Loaded(), 0.0) == [Send(Ready(UNIT, 7))]
+    assert holder.handle(Tick(), LONGEST_LEASE_S - 0.1) == []
+    assert holder.machine is not None
+    refusal, stop = holder.handle(Tick(), LONGEST_LEASE_S)
+    assert refusal == Send(Refuse(UNIT, 7, "the source is silent"))
+    assert stop == Stop()
+    assert holder.machine is None
 
 
 def test_a_release_that_is_heard_after_the_lease_begins_a_new_epoch() -> None:

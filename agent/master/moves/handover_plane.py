@@ -36,6 +36,7 @@ from agent.wire.records import MoveRecord
 
 # Units on their way to this master at a time.
 MAX_COMING: Final = 8
+MAX_COMING_FROM: Final = MAX_COMING // 2  # from one master
 
 
 class HandoverPlane:
@@ -426,12 +427,12 @@ class HandoverPlane:
             # Perhaps that an earlier attempt is discarded: it would take this one along.
             return "its disk takes nothing now; try again later"
         coming = [
-            entry.holder.unit
+            entry.holder.machine.source
             for entry in self._timed
             if isinstance(entry.holder.machine, Target) and entry.holder.unit != unit
         ]
-        if len(coming) >= MAX_COMING:
-            return f"{MAX_COMING} units are on their way there; try again later"
+        if len(coming) >= MAX_COMING or coming.count(sender) >= MAX_COMING_FROM:
+            return f"{len(coming)} units are on their way there; try again later"
         return self.admits(unit, sender)
 
     def _not_taken(self, iad: str, attempt: int, line: str) -> None:

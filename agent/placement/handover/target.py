@@ -33,6 +33,9 @@ from agent.placement.lifecycle import TARGET_TRANSITIONS
 from agent.placement.world import Unit
 from agent.runtime.state_machine import StateMachine
 
+# Of what a source may offer.
+LONGEST_LEASE_S = 60.0
+
 
 class Target(StateMachine):
     """One attempt to take a unit from another master. All attributes are immutable values."""
@@ -60,7 +63,8 @@ class Target(StateMachine):
         self.unit = unit
         self.source = source
         self.attempt = attempt
-        self.lease_s = lease_s
+        # A shorter one than the source waits for is safe, and none holds a place here for long.
+        self.lease_s = min(lease_s, LONGEST_LEASE_S)
         self.timing = timing
         self.epoch = 0
         self.checkpoint: Checkpoint | None = None

@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from agent.master.moves.handover_plane import MAX_COMING_FROM
 from agent.master.requests.request_plane import RequestOrigin
 from agent.placement.handover.events import Record
 from agent.placement.world import Unit
@@ -124,6 +125,20 @@ def test_few_move_at_a_time_and_the_others_wait(world):
     world.settle()
     assert set(world.b.things.here) == set(units)
     assert states(world.a) == ["settled"] * 5
+
+
+def test_a_master_that_only_asks_leaves_places_for_others(world):
+    answers = []
+    world.on_message = lambda source, to, said: answers.append((source, to, type(said)))
+    for number in range(6):
+        asked = w.Handover("m.1", "a", "processor", f"t{number}", w.MoveAsk(1, 5.0))
+        world.a.peers.send("b", asked)
+    world.settle()
+    assert answers.count(("b", "a", w.MoveGrant)) == MAX_COMING_FROM
+    assert answers.count(("b", "a", w.MoveRefuse)) == 6 - MAX_COMING_FROM
+    world.c.peers.send("b", w.Handover("m.1", "c", "processor", "other", w.MoveAsk(1, 5.0)))
+    world.settle()
+    assert answers[-1] == ("b", "c", w.MoveGrant)
 
 
 def test_units_that_do_not_pause_are_taken_back_and_others_move(world):
