@@ -403,20 +403,15 @@ def status_line(answer: Answer, slo: Slo) -> Text:
         return text
     # Only a complete answer in time meets an SLO.
     kept = "within its SLO" if answer.slo_met else "over its SLO"
+    more = ""
     if answer.status == "partial":
+        is_late = answer.elapsed_ms > slo.latency_ms
+        kept = "SLO missed" if is_late or has_none else "in time but not whole"
         if is_timeless(answer):
-            is_late = answer.elapsed_ms > slo.latency_ms
-            late = f", SLO missed ({format_slo(slo)})" if is_late else ""
-            text.append(
-                f"{_covered(answer)}{late}; more time would not bring the others",
-                style="not bold default",
-            )
-            return text
-        kept = "SLO missed"
-    text.append(
-        f"{_covered(answer)}, {kept} ({format_slo(slo)})",
-        style="not bold default",
-    )
+            kept = "SLO missed" if is_late else ""
+            more = "; more time would not bring the others"
+    objective = f", {kept} ({format_slo(slo)})" if kept else ""
+    text.append(f"{_covered(answer)}{objective}{more}", style="not bold default")
     return text
 
 

@@ -15,7 +15,7 @@ RESULTS = Path(__file__).parents[2] / "docs/results"
 WRITTEN = (
     "autoscaling", "chaos", "failures", "overlay-burst", "overlay-real", "overlay-scale",
     "overlay-tables", "pipeline", "placement-clones", "placement-flock", "placement-homes",
-    "placement-loop", "placement-real",
+    "placement-loop", "placement-packed", "placement-real",
     "placement-topics", "policy-limits", "push", "quality", "simulation", "speed", "testbed",
     "testbed-sized",
 )  # fmt: skip

@@ -84,7 +84,7 @@ def test_a_query_is_told_in_its_own_percentiles():
     [answer] = rig.answers
     assert (answer.status, answer.reason) == ("refused", "infeasible")
     assert answer.message == (
-        "p99=500ms cannot be kept, even by idle nodes; p99=820ms can, p95=500ms can"
+        "p99=500ms cannot be kept: lately even idle nodes took longer; p99=820ms can, p95=500ms can"
     )
 
 
@@ -93,7 +93,7 @@ def test_the_slowest_of_those_that_refused_counts():
     told = [refusal((99.0, 600.0), (96.0, 500.0)), refusal((99.0, 900.0), (92.0, 500.0))]
     assert instead(slo, 99.0, told).endswith("; p99=990ms can, p90=500ms can")
     told.append(refusal((99.0, 600.0)))
-    assert instead(slo, 99.0, told).endswith("idle nodes; p99=990ms can")
+    assert instead(slo, 99.0, told).endswith("took longer; p99=990ms can")
 
 
 def test_an_iad_of_an_earlier_version_leaves_its_own_words():

@@ -19,13 +19,14 @@ PERCENTILES: Final = (99.99, 99.9, 99.5, 99.0, 98.0, 95.0, 90.0, 75.0, 50.0)
 
 
 def instead(slo: Slo, task_percentile: float, refusals: Iterable[TaskResult]) -> str:
-    """``p99=500ms cannot be kept, even by idle nodes; p99=820ms can, p95=500ms can``; empty if no
+    """``p99=500ms cannot be kept: lately even idle nodes took longer; p99=820ms can``; empty if no
     IAD that refused said what it would keep. Each of its figures was measured by those IADs; one
     that has not answered yet may need more."""
     told = [each.would_keep for each in refusals if each.would_keep is not UNSET]
     if not told or not all(told):
         return ""
-    text = f"{in_words(slo.percentile, slo.latency_ms)} cannot be kept, even by idle nodes"
+    asked = in_words(slo.percentile, slo.latency_ms)
+    text = f"{asked} cannot be kept: lately even idle nodes took longer"
     others = list(_others(slo, task_percentile, told))
     return f"{text}; {', '.join(f'{each} can' for each in others)}" if others else ""
 

@@ -13,15 +13,16 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
 
 from fleet.lake.schema.tables.sensing import SENSOR_HEALTH
 from fleet.report.jobs.areas import node_areas
-from fleet.report.jobs.health_days import channels
+from fleet.report.jobs.health_days import GAP_INTERVALS, channels
 from fleet.report.jobs.health_drift import drift
 from fleet.report.jobs.health_readings import KEY, by_step
 from fleet.report.jobs.hourly import hourly
 
 # A channel with a smaller share of good readings is broken.
 BROKEN: Final = 0.5
-# A channel whose last value is this much older than the last one of its IAD is silent.
-SILENT_MS: Final = 3_600_000
+# A channel whose last value is this much older than the last one of its IAD is silent, if it is a
+# gap: hosts are not pulled at the same moment.
+SILENT_MS: Final = 600_000
 # Faults that concern a smaller share of the expected readings are counted, but give no verdict.
 LEAST: Final = 0.005
 
@@ -71,12 +72,13 @@ def health_of(steps: DataFrame, hours: DataFrame, nodes: DataFrame) -> DataFrame
 
 def _verdict() -> Column:
     quiet_ms = F.col("latest_ms") - F.col("heard_ms")
+    silent_ms = F.greatest(F.lit(SILENT_MS), GAP_INTERVALS * F.col("interval_ms"))
 
     def costs(readings: Column) -> Column:
         return readings / F.col("expected") >= LEAST
 
     return (
-        F.when(F.isnull("heard_ms") | (quiet_ms > SILENT_MS), "silent")
+        F.when(F.isnull("heard_ms") | (quiet_ms > silent_ms), "silent")
         .when(F.col("success") < BROKEN, "broken")
         .when(costs(F.col("out_of_range")), "out_of_range")
         .when(F.col("flatlines") > 0, "flatline")

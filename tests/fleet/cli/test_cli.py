@@ -177,7 +177,7 @@ def test_an_address_that_cannot_be_is_one_line_and_status_2(
     [
         ("complete", 499.0, "1 of 2 areas in 499 ms, within its SLO (p99 ≤ 500 ms)"),
         ("complete", 501.0, "1 of 2 areas in 501 ms, over its SLO (p99 ≤ 500 ms)"),
-        ("partial", 3.0, "1 of 2 areas in 3.0 ms, SLO missed (p99 ≤ 500 ms)"),
+        ("partial", 3.0, "1 of 2 areas in 3.0 ms, in time but not whole (p99 ≤ 500 ms)"),
         ("partial", 501.0, "1 of 2 areas in 501 ms, SLO missed (p99 ≤ 500 ms)"),
     ],
 )

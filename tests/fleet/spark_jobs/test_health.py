@@ -82,6 +82,11 @@ def health(spark):
     rows += [reading(i * MINUTE, v, iad="silent", node="n2") for i, v in enumerate(moving(100))]
     rows += [reading(i * MINUTE, v, iad="silent") for i, v in enumerate(moving(30))]
     rows += [reading(i * MINUTE, NAN, iad="mute") for i in range(30)]
+    # Dead for 12 minutes; and one that is read every ten, which has not missed its next reading.
+    rows += [reading(i * MINUTE, v, iad="dead", node="n2") for i, v in enumerate(moving(100))]
+    rows += [reading(i * MINUTE, v, iad="dead") for i, v in enumerate(moving(88))]
+    rows += [reading(i * MINUTE, v, iad="rare", node="n2") for i, v in enumerate(moving(100))]
+    rows += [reading(i * 10 * MINUTE, v, iad="rare") for i, v in enumerate(moving(9))]
     frame = sensor_health(readings(spark, rows), nodes(spark, [{"n1": ["b1/f1/r1"]}], iad="plain"))
     assert frame.dtypes == [(column.name, column.type) for column in SENSOR_HEALTH.columns]
     return {row.iad: row for row in frame.collect() if row.node == "n1"}
@@ -162,6 +167,7 @@ def test_a_flatline_that_the_node_told(health):
 def test_verdicts(health):
     assert (health["broken"].success, health["broken"].verdict) == (0.5, "out_of_range")
     assert health["silent"].verdict == "silent"
+    assert (health["dead"].verdict, health["rare"].verdict) == ("silent", "ok")
     assert (health["mute"].verdict, health["mute"].missing) == ("silent", 30)
 
 

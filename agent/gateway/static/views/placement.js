@@ -34,6 +34,7 @@ function Report({ report }) {
     <${Tiles}><${Tile} value=${whole(known.length)} label="masters" /><${Tile} value=${whole(all.length)} label="units" /><${Tile} value=${whole(waiting.length)} label="moves under way or waiting" /><${Tile} value=${cost ? (cost.cost === null || cost.cost === undefined ? "∞" : perS(cost.cost)) : "–"} label="cost now: delay of all subscribers" /><//>
     ${costs.length > 1 ? html`<p class="quiet"><${Spark} values=${costs.map((c) => c.cost ?? null)} width=${240} height=${36} /> from ${perS(costs[0].cost)} ${duration(costs[0].age_s * 1000)} ago to ${perS(cost.cost)} now${costs.some((c) => c.cost === null || c.cost === undefined) ? "; gaps: a limit or an objective was not kept" : ""}.</p>` : null}
     <h2>Masters</h2>
+    <p class="quiet">Those that ${own?.iad ?? "this master"} hears of: itself, and the masters that it exchanges measurements with.</p>
     <${Table} caption="Masters" hidden head=${["Master", "State", { n: "Units" }, { n: "Cores" }, { n: "Delay" }, { n: "Told" }]}
       rows=${known.map(({ facts, age_s, silent }) => ({ key: facts.iad, mark: silent ? "bad" : "", cells: [html`<b>${facts.iad}</b>`, html`<${Mark} state=${silent ? "stale" : facts.mode && facts.mode !== "open" ? "suspect" : "well"} word=${silent ? "silent" : (facts.mode ?? "open")} />`, whole((facts.topics?.length ?? 0) + (facts.homes?.length ?? 0)), whole(facts.cores ?? 1), ms(delay(facts.iad)), facts === own ? "now" : facts.epoch ? `${age(age_s * 1000)} ago` : "never"] }))} />
     <h2>What lives where</h2>
