@@ -25,6 +25,7 @@ from pathlib import Path
 import zmq
 
 from agent.client import Operator
+from agent.placement.lifecycle import ENDED
 from agent.wire.codec import Decoder, encode
 from agent.wire.handover import ListMoves, MoveUnit
 from agent.wire.push import AcknowledgeNotifications, Gap, Notified, Subscribe, Subscribed
@@ -181,7 +182,7 @@ def move(stream: Stream, folder: Path, source: str, target: str) -> tuple[float,
         while True:
             stream.run(0.1)
             (*_, last) = operator.ask_move(ListMoves("l")).moves
-            if last.state in ("settled", "aborted"):
+            if last.state in ENDED:
                 break
     assert last.state == "settled", last.trouble
     ended_s = time.monotonic()

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from typing import Final
 
+# In which a handover ends, at either side.
+ENDED: Final = frozenset({"settled", "aborted"})
+
 SOURCE_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("new", "planned"): "asks the target",
     ("new", "draining"): "restarted with an offer on disk: a lease passes before it takes back",

@@ -12,6 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from agent.client import Client, Notifications, Operator
+from agent.placement.lifecycle import ENDED
 from agent.wire.handover import ListMoves, MoveUnit, UnitMove
 from agent.wire.messages import Slo
 from agent.wire.push import Notified
@@ -164,7 +165,7 @@ def _move(bed: Testbed, outputs: Notifications) -> Move:
         if not report.ok:
             raise TestbedError(f"topic {COUNTED.name} was not moved: {report.message}")
         end_s = time.monotonic() + PATIENCE_S
-        while (move := _last(operator)).state not in {"settled", "aborted"}:
+        while (move := _last(operator)).state not in ENDED:
             if time.monotonic() > end_s:
                 raise TestbedError(f"the move of {COUNTED.name} is {move.state} for too long")
             _hear(outputs, heard, time.monotonic() + 0.1)

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from agent.client import NoReplyError, Operator
 from agent.net.keys import KeyFiles
+from agent.placement.lifecycle import ENDED
 from agent.placement.membership.gossip import IDLE_S, LASTS
 from agent.placement.view import View, named
 from agent.placement.world import PlacementError, Unit
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from _core.colocation.model_file import ModelFile
 
 LOOK_S = 0.5
-# States in which a move ends.
-OVER = ("settled", "aborted")
 # A move has only begun when the command ends.
 FOLLOW = "`fleet placement show` tells when it is there"
 SUBSCRIPTION = "home:client/"
@@ -266,7 +265,7 @@ def _unit_of(view: View, report: PlacementReport, text: str) -> Unit:
     except PlacementError:
         for move in report.moves:
             names = (move.unit.name, f"{move.unit.kind}:{move.unit.name}")
-            if move.state not in OVER and text in names:
+            if move.state not in ENDED and text in names:
                 way = f"{move.unit.kind} {move.unit.name} moves from {move.source} to {move.target}"
                 raise PlacementError(f"{way} now; try again when it is there") from None
         raise

@@ -23,6 +23,7 @@ from agent.master.storage.state import State
 from agent.placement.admission import Admission
 from agent.placement.cost_history import CostHistory
 from agent.placement.latency_model import LatencyModel
+from agent.placement.lifecycle import ENDED
 from agent.placement.membership.gossip import Gossip
 from agent.placement.moves import Move
 from agent.placement.placer import Placer
@@ -53,7 +54,6 @@ SHARE: Final = 20.0
 # A new topic is placed when all masters have told what they have, or after so many intervals.
 PATIENCE: Final = 3.0
 NO_ROOM: Final = "no other master has room within the limits"
-OVER: Final = frozenset({"settled", "aborted"})
 # Of its time a partner's questions about moves may take so much, and so many seconds at once: each
 # takes a view of all that masters have told, a millisecond for some units, 150 ms for the most.
 ASKED_SHARE: Final = 0.05
@@ -302,13 +302,13 @@ class PlacementPlane:
         return [*topics, *[Unit("home", each.name) for each in self._homes()]]
 
     def _moving(self) -> list[Unit]:
-        return [*(m.unit for m in self._mover.moves if m.state not in OVER), *self._begun]
+        return [*(m.unit for m in self._mover.moves if m.state not in ENDED), *self._begun]
 
     def _look_after_moves(self, now: float) -> None:
         newest = {each.unit: each for each in self._mover.moves}
         for unit in list(self._begun):
             status = newest.get(unit)
-            if status is not None and status.state in OVER:
+            if status is not None and status.state in ENDED:
                 del self._begun[unit]
                 failed = "" if status.state == "settled" else status.trouble or "aborted"
                 self._placer.ended(unit, failed, now)

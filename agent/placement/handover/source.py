@@ -32,7 +32,7 @@ from agent.placement.handover.events import (
     Write,
     Written,
 )
-from agent.placement.lifecycle import SOURCE_TRANSITIONS
+from agent.placement.lifecycle import ENDED, SOURCE_TRANSITIONS
 from agent.placement.world import Unit
 from agent.runtime.state_machine import StateMachine
 
@@ -79,7 +79,7 @@ class Source(StateMachine):
     @property
     def ended(self) -> bool:
         """Whether there is nothing more to do."""
-        return self.state in {"settled", "aborted"}
+        return self.state in ENDED
 
     def start(self, now: float) -> list[Instruction]:
         """Ask the target."""

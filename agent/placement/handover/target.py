@@ -29,7 +29,7 @@ from agent.placement.handover.events import (
     Write,
     Written,
 )
-from agent.placement.lifecycle import TARGET_TRANSITIONS
+from agent.placement.lifecycle import ENDED, TARGET_TRANSITIONS
 from agent.placement.world import Unit
 from agent.runtime.state_machine import StateMachine
 
@@ -83,7 +83,7 @@ class Target(StateMachine):
     @property
     def ended(self) -> bool:
         """Whether there is nothing more to do."""
-        return self.state in {"settled", "aborted"}
+        return self.state in ENDED
 
     @property
     def next_due(self) -> float:

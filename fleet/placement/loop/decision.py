@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Final
 
 from msgspec import Struct
 
 from _core.colocation.model import Colocation
+from agent.placement.lifecycle import ENDED
 from agent.placement.view import View
 from agent.placement.world import PlacementError
 from agent.wire.listing import few
@@ -21,8 +21,6 @@ from fleet.placement import plans
 from fleet.placement.feedback import missed
 from fleet.placement.loop.learned import Learned, groups, renewed
 from fleet.placement.plans import Plan
-
-OVER: Final = frozenset({"settled", "aborted"})
 
 
 class Caution(Struct, frozen=True):
@@ -120,7 +118,7 @@ def _named(made: Plan) -> str:
 def _moving(reports: Sequence[PlacementReport]) -> str:
     """Moves under way, by these masters themselves."""
     for report in reports:
-        if moving := [move for move in report.moves if move.state not in OVER]:
+        if moving := [move for move in report.moves if move.state not in ENDED]:
             what = f"{moving[0].unit.kind} {moving[0].unit.name}"
             return f"{report.iad} still moves {what} to {moving[0].target} ({moving[0].state})"
     return ""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.overlay.scot import BrokerId
+from agent.placement.lifecycle import ENDED
 from agent.placement.view import View
 from agent.wire import master_config as config
 from agent.wire.clones import CloneOf, CloneReport, CreateClone, ListClones
@@ -114,5 +115,5 @@ class Masters(RealMasters):
         for iad in self.iads:
             with self.operator(iad) as operator:
                 report = operator.ask_placement(ShowPlacement("show"), ANSWER_MS)
-            found += sum(each.state not in ("settled", "aborted") for each in report.moves)
+            found += sum(each.state not in ENDED for each in report.moves)
         return found
