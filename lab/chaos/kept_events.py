@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from agent.wire.records import NodeEventRecord, decode_record
+from lab.background import Background
 
 LOOK_S: Final = 1.0
 _MARKS: Final = (b'"record":"node_event"', b'"trigger":""')
 
 
-class KeptEvents:
+class KeptEvents(Background):
     """Reads each file of records once it is closed, before it goes; `folders` are those of masters,
     by name. A context manager."""
 
     def __init__(self, folders: Mapping[str, Path]) -> None:
+        super().__init__("kept events")
         self._folders = folders
         self._seen: set[Path] = set()
         self._found: dict[str, list[NodeEventRecord]] = {name: [] for name in folders}
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look, name="kept events")
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
 
     def of(self, master: str) -> list[NodeEventRecord]:
         """What closed files of this master had so far."""
@@ -42,7 +33,7 @@ class KeptEvents:
         """How many files were closed so far."""
         return len(self._seen)
 
-    def _look(self) -> None:
+    def _run(self) -> None:
         while not self._over.wait(LOOK_S):
             for master, folder in self._folders.items():
                 self._found[master] += self._new(folder)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-from typing import Final, Self
+from typing import Final
 
 from fleet.testbed.testbed import Testbed
+from lab.background import Background
 
 # Old and new keys are valid together for so long, before and after they are used: as by default for
 # hosts, in a run of five minutes or more. Processes look at their files once a second, but on a
@@ -15,7 +15,7 @@ MAX_OVERLAP_S: Final = 30.0
 OVERLAP: Final = 0.1  # of a run, at most
 
 
-class Rotations:
+class Rotations(Background):
     """Rotates keys of `bed` in a run of so many seconds, where something is restarted every
     `every_s`: first of all masters and nodes, then again and again of all nodes. A context manager.
     `done` counts keys; `failed` has why no more were rotated.
@@ -25,24 +25,15 @@ class Rotations:
     """
 
     def __init__(self, bed: Testbed, seconds: float, every_s: float) -> None:
+        super().__init__("rotations")
         assert bed.keyring is not None
         self._keyring = bed.keyring
         self._every_s = every_s
         self._overlap_s = min(MAX_OVERLAP_S, OVERLAP * seconds)
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._rotate, name="rotations")
         self.done = 0
         self.failed: list[str] = []
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _rotate(self) -> None:
+    def _run(self) -> None:
         masters, nodes = self._keyring.masters, self._keyring.nodes
         try:
             # As long before a restart as after it.

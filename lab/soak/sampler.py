@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 import psutil
 from msgspec import Struct
 
 from fleet.testbed.testbed import Testbed
+from lab.background import Background
 
 KINDS: Final = ("memory", "file descriptors", "sockets", "disk")
 
@@ -25,29 +25,20 @@ class Series(Struct, frozen=True):
     kind: str
 
 
-class Sampler:
+class Sampler(Background):
     """Looks every `every_s` seconds at the processes with these names; a context manager."""
 
     def __init__(
         self, bed: Testbed, names: list[str], every_s: float, now_s: Callable[[], float]
     ) -> None:
+        super().__init__("sampler")
         self._bed = bed
         self._names = names
         self._every_s = every_s
         self._now_s = now_s
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look, name="sampler")
         self.points: dict[Series, list[tuple[float, float]]] = {}
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _look(self) -> None:
+    def _run(self) -> None:
         while not self._over.wait(self._every_s):
             for name in self._names:
                 # It may be away just now.
