@@ -50,8 +50,8 @@ OF = Parameter(
 
 
 class SessionInfo(Struct, frozen=True):
-    """The sender of a request, and its subject. `iads` are those that the last
-    question of each kind went to."""
+    """The sender of a request, and its subject. `iads` are those that the last question of each
+    kind went to."""
 
     role: Role
     name: str

@@ -3,7 +3,7 @@
 import { html, useMemo } from "../vendor/htm-preact.js";
 import { query } from "../api.js";
 import { Chart } from "../chart.js";
-import { inOrder, judge, limits, newest } from "../comfort.js";
+import { byName, judge, limits, newest } from "../comfort.js";
 import { nameOf, useLive } from "../live.js";
 import { Age, Answered, Heading, Mark, Note, Table, useGet } from "../parts.js";
 import { count, day, duration, list, minute, number, missing, portion, title, told, when, whole, withUnit } from "../words.js";
@@ -97,7 +97,7 @@ function Now({ room }) {
   const judged = judge(room, limits());
   return html`<div class="now">
     <${Mark} state=${judged.state} why=${judged.why} />
-    ${inOrder(Object.keys(room.channels)).map((name) => [name, room.channels[name]]).map(([name, r]) => html`<p class="big" key=${name}><b class=${r.quality === "bad" ? "bad" : ""}>${r.quality === "bad" ? "bad" : number(r.value)}</b> ${r.quality === "bad" ? "" : r.unit} <small>${title(name)}, <${Age} ms=${r.time_ms} /> old${r.quality === "suspect" ? ", suspect: it may be wrong" : ""}</small></p>`)}
+    ${Object.entries(room.channels).sort(([a], [b]) => byName(a, b)).map(([name, r]) => html`<p class="big" key=${name}><b class=${r.quality === "bad" ? "bad" : ""}>${r.quality === "bad" ? "bad" : number(r.value)}</b> ${r.quality === "bad" ? "" : r.unit} <small>${title(name)}, <${Age} ms=${r.time_ms} /> old${r.quality === "suspect" ? ", suspect: it may be wrong" : ""}</small></p>`)}
     ${newest(room) === null ? html`<p class="quiet">No values yet.</p>` : null}
   </div>`;
 }
@@ -118,7 +118,7 @@ export default function Room({ rest: area, asked }) {
     <div class="chips" role="group" aria-label="How far back">${LASTS.map(([key, words]) => html`<a key=${key} class="chip" href="#/room/${area}?last=${key}" aria-current=${key === last[0] ? "true" : null}>${words}</a>`)}</div>
     <${Answered} of=${found}>${(answer) => html`
       ${answer.missing?.length ? html`<${Note} kind="bad"><p><b>Not all of it is here:</b> ${list([...new Set(answer.missing.map((m) => (m.area === area ? missing(m.reason) : `${m.area}: ${missing(m.reason)}`)))])}.</p><//>` : null}
-      ${inOrder(Object.keys(answer.channels)).map((channel) => html`<${Channel} key=${channel} answer=${answer} channel=${channel} wide=${wide} />`)}
+      ${Object.keys(answer.channels).sort(byName).map((channel) => html`<${Channel} key=${channel} answer=${answer} channel=${channel} wide=${wide} />`)}
       ${Object.keys(answer.channels).length ? null : html`<p class="quiet">No readings in this time.</p>`}`}<//>
     ${alerts.length ? html`<section><h2>Latest alerts here</h2><ul class="plain">${alerts.map((a) => html`<li key=${a.position}>${when(a.time_ms)}: ${told(a.attributes, nameOf)}</li>`)}</ul></section>` : null}`;
 }

@@ -1,7 +1,7 @@
 // Which rooms are out of comfort, stale or bad now? The home of the console.
 
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/htm-preact.js";
-import { beyond, inOrder, judge, keep, limits, newest, range, STATES } from "../comfort.js";
+import { beyond, byName, judge, keep, limits, newest, range, STATES } from "../comfort.js";
 import { now, useLive } from "../live.js";
 import { Age, Heading, Icon, Mark, Note, Place, Spark } from "../parts.js";
 import { count, inText, list as enumerate, missing, number, parent, title } from "../words.js";
@@ -33,7 +33,7 @@ function columns(rooms) {
       if (!found.has(name)) found.set(name, reading.unit ?? "");
     }
   }
-  return inOrder([...found.keys()]).map((name) => [name, found.get(name)]);
+  return [...found].sort(([a], [b]) => byName(a, b));
 }
 
 const COMPARE = {
