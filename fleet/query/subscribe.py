@@ -20,6 +20,7 @@ from agent.wire.push import Gap, Notified
 from fleet.common import exits
 from fleet.query import replies
 from fleet.query.known_areas import known_areas
+from fleet.query.words import MAX_NAMED
 from fleet.terminal import screen
 from fleet.terminal.output import printable
 from fleet.terminal.summary import labelled
@@ -40,9 +41,8 @@ LATE_S: Final = 5.0
 DAY_S: Final = 86_400.0
 # Alerts wait so long for the names of rooms.
 NAMES_MS: Final = 3_000.0
-# And so long for which IADs are silent.
+# How long a master may take to tell which of the areas there are; it asks no node.
 ABOUT_MS: Final = 1_000.0
-AWAY_NAMED: Final = 4
 
 
 class Options(Struct, frozen=True):
@@ -134,7 +134,7 @@ def away(client: Client, options: Options) -> list[str]:
         return []
     gaps = [gap for gap in answer.missing if gap.reason in screen.OF_IADS]
     told = [(labelled(gap.area, gap.name), screen.reason_of(gap)) for gap in gaps]
-    return [f"{each}; alerts come once it does" for each in screen.by_reason(told, AWAY_NAMED)]
+    return [f"{each}; alerts come once it does" for each in screen.by_reason(told, MAX_NAMED)]
 
 
 def _show(

@@ -22,7 +22,7 @@ from agent.wire.messages import Answer, Slo
 from agent.wire.watches import Round, Style
 from fleet.common import exits
 from fleet.query import replies, words
-from fleet.query.subscribe import notification_line
+from fleet.query.subscribe import ABOUT_MS, notification_line
 from fleet.terminal import screen
 from fleet.terminal.summary import (
     AreaSummary,
@@ -43,8 +43,6 @@ MAX_ALERTS_SHOWN: Final = 4
 # A round is marked if it arrives this much after it was due; smaller clock differences are
 # harmless.
 LATE_S: Final = 5.0
-# How long a master may take to tell which of the areas there are; it asks no node.
-ABOUT_MS: Final = 1_000.0
 DEFAULT_SLO: Final = Slo(99.0, 500.0)  # as in `Client.watch`
 
 

@@ -70,16 +70,12 @@ def agreement(
     """How well `other` tells what `real` did, set by set."""
     import numpy as np
 
-    sets = [
-        [
-            (one.p90_s, two.p90_s)
-            for one, two in zip(*pair, strict=True)
-            if isfinite(one.p90_s) and isfinite(two.p90_s)
-        ]
-        for pair in zip(real, other, strict=True)
+    topics = [list(zip(*pair, strict=True)) for pair in zip(real, other, strict=True)]
+    known = [
+        [(one.p90_s, two.p90_s) for one, two in each if isfinite(one.p90_s + two.p90_s)]
+        for each in topics
     ]
-
-    sets = [pairs for pairs in sets if pairs]
+    sets = [pairs for pairs in known if pairs]
 
     def score(some: Iterable[Sequence[tuple[float, float]]]) -> float:
         logs = np.log([pair for each in some for pair in each])
@@ -88,11 +84,7 @@ def agreement(
     draw = Random(seed)
     resampled = [score(draw.choices(sets, k=len(sets))) for _ in range(RESAMPLES)]
     low, high = np.nanquantile(resampled, (0.025, 0.975))
-    missed = [
-        (one.missed, two.missed)
-        for pair in zip(real, other, strict=True)
-        for one, two in zip(*pair, strict=True)
-    ]
+    missed = [(one.missed, two.missed) for each in topics for one, two in each]
     return Agreement(
         score(sets),
         float(low),

@@ -10,7 +10,7 @@ packing, runs.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from math import isfinite
 from pathlib import Path
@@ -151,8 +151,7 @@ def measure(
             runs.append(run)
             say(f"to learn from, {number} of {len(learned)}: {_told(topics, outcomes)}")
         besides_s = (time.monotonic() - began_s) / len(learned) - seconds
-        # A topic of which nothing was processed has no latency to learn from.
-        whole = [run for run in runs if all(map(isfinite, run.latency_s))]
+        whole = _whole(runs)
         trained = train([*known, *whole], "shared-queue", serial=True)
         planned = packings(trained.model(), requests, say)
         sets = distinct(planned)
@@ -203,8 +202,7 @@ def world(
         judged = [replace(topic, objective_s=TAU_S) for topic in topics]
         outcomes = run_there(f"learned{number}", judged)
         runs.append(Run(tuple(judged), tuple([each.p90_s for each in outcomes])))
-    whole = [run for run in runs if all(map(isfinite, run.latency_s))]
-    model = train(whole, "shared-queue", serial=serial).model()
+    model = train(_whole(runs), "shared-queue", serial=serial).model()
     planned = packings(model, requests, say)
     return World(
         planned,
@@ -213,6 +211,11 @@ def world(
             for at in distinct(planned)
         },
     )
+
+
+def _whole(runs: Iterable[Run]) -> list[Run]:
+    """A topic of which nothing was processed has no latency to learn from."""
+    return [run for run in runs if all(map(isfinite, run.latency_s))]
 
 
 def _simulated(topics: Sequence[Topic], draw: Random) -> list[Outcome]:
