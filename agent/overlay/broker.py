@@ -34,7 +34,7 @@ from agent.overlay.limits import Limits
 from agent.overlay.scot import Scot
 from agent.overlay.source_routing import SourceRouter
 from agent.overlay.tables import Tables
-from agent.wire.overlay import Direct, Have, Notify, NoWay, Relay
+from agent.wire.overlay import Direct, Have, Notify, NoWay, Relay, SubscriptionVersions
 
 NOT_ADVERTISED: Final = "no advertisement of this broker announces it: advertise it first"
 
@@ -184,7 +184,10 @@ class Broker:
             raise ValueError(f"{neighbour} is no neighbour of {self.broker}")
         self._source_router.link_up(neighbour)
         self._tables.link_up(neighbour)
-        self._forwarding.link_up(neighbour, self._now)
+        if neighbour.cluster == self.broker.cluster:
+            self._forwarding.hold(neighbour)
+        else:
+            self._forwarding.link_up(neighbour, self._now)
 
     def _link_down(self, event: LinkDown) -> None:
         self._source_router.link_down(event.neighbour)
@@ -227,6 +230,8 @@ class Broker:
 
     def _direct(self, source: overlay.BrokerId, message: Direct) -> None:
         self._messages[type(message)](source, message)
+        if isinstance(message, SubscriptionVersions) and message.all_homes:
+            self._forwarding.compared(source, self._now)
 
     def _returned(self, to: overlay.BrokerId, message: Direct) -> None:
         if isinstance(message, Notify):

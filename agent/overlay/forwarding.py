@@ -67,16 +67,18 @@ class Forwarding:
         self._status = LinkStatus()
         self._stall_detector = StallDetector(limits.stuck_s)
         self.custody = Custody(own, scot, limits.most_held, limits.most_remembered)
-        for neighbour in (*scot.cluster_neighbours(own), *scot.region_neighbours(own)):
-            self.link_down(neighbour, 0.0)
         # Reports to be sent at the end: by asker and origin, the clusters that are done.
         self._kept: dict[BrokerId, dict[Origin, set[int]]] = {}
         self._kept_due: float | None = None
         # Notifications in custody with a part whose neighbour has no link.
         self._restless: dict[Origin, None] = {}
         self._restless_due: float | None = None
+        # Neighbours with a new link, until they have heard of the subscriptions known here.
+        self._comparing: set[BrokerId] = set()
         # When a neighbour last settled something.
         self._settled_s: dict[BrokerId, float] = {}
+        for neighbour in (*scot.cluster_neighbours(own), *scot.region_neighbours(own)):
+            self.link_down(neighbour, 0.0)
         self.delivered = 0
         self.repeated = 0
         self.resent = 0
@@ -85,6 +87,18 @@ class Forwarding:
         self.stuck = 0
 
     # --- links -----------------------------------------------------------------------------------
+
+    def hold(self, neighbour: BrokerId) -> None:
+        """The link to a neighbour of this cluster is up. Its notifications wait in custody until
+        `compared`: whoever subscribes here and then publishes here gets what others make of it,
+        also if the link was down when it subscribed. O(1)."""
+        self._comparing.add(neighbour)
+
+    def compared(self, neighbour: BrokerId, now: float) -> None:
+        """The neighbour said which subscriptions it knows, and was told the others."""
+        if neighbour in self._comparing:
+            self._comparing.discard(neighbour)
+            self.link_up(neighbour, now)
 
     def link_up(self, neighbour: BrokerId, now: float) -> None:
         """Resend what the neighbour has not settled; notifications without a path may have one now.
@@ -98,6 +112,7 @@ class Forwarding:
     def link_down(self, neighbour: BrokerId, now: float) -> None:
         """Notifications take another path; a missing link counts as the most congested one.
         O(held)."""
+        self._comparing.discard(neighbour)
         self._status.measured(LinkMeasured(neighbour, _ENDLESS, 0, _ENDLESS))
         self._stall_detector.forget(neighbour)
         self._send_again(neighbour, now)
@@ -233,9 +248,12 @@ class Forwarding:
         while waiting:
             each = waiting.pop()
             bits = [bit for owner, bit in held.waiting if owner == each and bit != each.cluster]
-            clusters = Civ(self._scot.clusters, bits).to_bytes() if bits else b""
-            copy = Notify(held.notification, clusters)
-            sent = self._source_router.send(each, copy, now, held.brought_by)
+            if each in self._comparing:
+                sent = self._source_router.expects(each)
+            else:
+                clusters = Civ(self._scot.clusters, bits).to_bytes() if bits else b""
+                copy = Notify(held.notification, clusters)
+                sent = self._source_router.send(each, copy, now, held.brought_by)
             if not self._source_router.is_up(each):
                 self._restless[held.notification.origin] = None
                 if self._restless_due is None:

@@ -107,13 +107,17 @@ class SourceRouter:
         """The neighbour responds again. O(1)."""
         self._suspects.discard(neighbour)
 
+    def expects(self, neighbour: BrokerId) -> bool:
+        """Whether that broker is expected to respond. O(1)."""
+        return neighbour not in self._suspects
+
     def send(
         self, to: BrokerId, message: Direct, now: float, brought_by: BrokerId | None = None
     ) -> bool:
         """Send over the link, or by a detour. False if no path is known, and nothing is sent, or if
         that broker is not expected to respond. `brought_by` as in `Send`. O(1), or O(paths · their
         length) if there is no link."""
-        expected = to not in self._suspects
+        expected = self.expects(to)
         if to in self._up:
             self._out.append(Send(to, message, brought_by))
             return expected

@@ -14,6 +14,7 @@ from agent.wire.overlay import (
     Notify,
     Origin,
     SubscriptionPart,
+    SubscriptionVersions,
 )
 
 PATH = Scot([("a", "b"), ("b", "c")], 3)
@@ -27,6 +28,8 @@ def broker(*, known: bool = True, routing: Any = "idr", limits: Limits | None = 
     made = Broker(B, PATH, epoch=1, routing=routing, limits=limits or Limits(unknown_s=1e9))
     for neighbour in (A, C, B1, B2):
         made.handle(LinkUp(neighbour), 0.0)
+    for neighbour in (A, C):
+        told(made, neighbour, SubscriptionVersions((), True))
     if known:
         for home in "ac":
             told(made, At(home, 0), SubscriptionPart(home, 1, 0, 0, 0, ()))

@@ -20,11 +20,13 @@ from agent.overlay.scot import BrokerId as At
 from agent.wire.overlay import (
     CibSet,
     Have,
+    HomeVersion,
     Kept,
     NoWay,
     Origin,
     Relay,
     SubscriptionChange,
+    SubscriptionVersions,
 )
 from tests.overlay.one_broker import B1, B2, A, B, C, broker, copy, does, sent, told
 from tests.overlay.world import EVERYTHING, between
@@ -122,6 +124,29 @@ def test_the_bits_of_a_broker_without_a_way_are_served_directly() -> None:
     kept = Have((Kept(Origin("p", "h", 1), b"\x04"),))
     assert told(made, B2, kept) == []
     assert made.held == 1
+
+
+def test_a_subscription_comes_before_what_is_passed_on_after_it() -> None:
+    """The link was down when it was made: its neighbour might make something of the notification
+    before it knew who wants that."""
+    made = broker()
+    told(made, C, SubscriptionChange("c", 1, 1, 1, EVERYTHING))
+    for neighbour in (B1, B2, C):
+        does(made, LinkDown(neighbour))
+    does(made, Subscribe("s", EVERYTHING))
+    told(made, A, copy())
+    up = does(made, LinkUp(C))
+    assert [type(message) for _, message in up] == [SubscriptionVersions]
+    assert told(made, A, copy(2)) == []
+    # One who asks for a single home is not done.
+    assert told(made, C, SubscriptionVersions((HomeVersion("a", 1, 0),), False)) == []
+    known = (HomeVersion("a", 1, 0), HomeVersion("b", 1, 0), HomeVersion("c", 1, 1))
+    answer = told(made, C, SubscriptionVersions(known, True))
+    change = (C, SubscriptionChange("b", 1, 1, 1, EVERYTHING))
+    assert answer == [change, (C, copy()), (C, copy(2))]
+    # From then on nothing waits.
+    assert told(made, A, copy(3)) == [(C, copy(3))]
+    assert told(made, C, SubscriptionVersions(known, True)) == [change]
 
 
 def test_time_sends_again_what_is_not_settled() -> None:
