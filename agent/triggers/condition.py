@@ -71,17 +71,18 @@ class Rate(Value):
 class Joined:
     """Parts joined by `and`, decided by a `False`, or by `or`, decided by a `True`."""
 
-    __slots__ = ("_deciding", "_parts")
+    __slots__ = ("_deciding", "_hold", "_parts")
 
     def __init__(self, parts: tuple[Condition, ...], *, deciding: bool) -> None:
         self._parts = parts
+        self._hold = tuple([part.holds for part in parts])
         self._deciding = deciding
 
     def holds(self, now: float) -> bool | None:
         """Whether the whole holds at `now`; None if unknown. O(comparisons)."""
         found: bool | None = not self._deciding
-        for part in self._parts:
-            holds = part.holds(now)
+        for part_holds in self._hold:
+            holds = part_holds(now)
             if holds is self._deciding:
                 return holds
             if holds is None:

@@ -71,11 +71,11 @@ class _State:
     __slots__ = (
         "_clear",
         "_condition",
-        "_found_s",
         "_known_s",
-        "_looked_s",
         "_raised_s",
         "_readings",
+        "found_s",
+        "holds",
         "raised",
         "trigger",
     )
@@ -85,27 +85,27 @@ class _State:
         self.raised = False
         self._readings = readings
         self._condition = condition(trigger.condition, readings, trigger.window_s)
+        self.holds = self._condition.holds
         self._clear = (
             None if trigger.clear is None else condition(trigger.clear, readings, trigger.window_s)
         )
         self._raised_s: float | None = None
-        self._found_s: float | None = None  # since when the finding holds that would change it
-        self._looked_s = self._known_s = now
+        self.found_s: float | None = None  # since when the finding holds that would change it
+        self._known_s = now  # when it was not unknown; of interest while it is raised
 
-    def look(self, now: float) -> TriggerTransition | None:
-        """The change caused by the latest reading, taken now, if any."""
-        verdict = self._verdict(now)
-        if verdict != "unknown":
-            self._known_s = now
-        if now - self._looked_s > self._readings.stale_s:
-            self._found_s = None
-        self._looked_s = now
-        if verdict != ("clear" if self.raised else "holds"):
-            self._found_s = None
-            return self._unknown(now)
-        if self._found_s is None:
-            self._found_s = now
-        held_s = now - self._found_s
+    def look(self, now: float, unseen_s: float) -> TriggerTransition | None:
+        """The change caused by the latest reading, taken now, if any; the one before was taken
+        `unseen_s` earlier. To be called for each reading that finds it raised or holding."""
+        verdict: Verdict = "holds"
+        if self.raised:
+            if (verdict := self._verdict(now)) != "unknown":
+                self._known_s = now
+            if verdict != "clear":
+                self.found_s = None
+                return self._unknown(now)
+        if self.found_s is None or unseen_s > self._readings.stale_s:
+            self.found_s = now
+        held_s = now - self.found_s
         if held_s < (self.trigger.clear_for_s if self.raised else self.trigger.for_s):
             return None
         return self._change(verdict, now, held_s)
@@ -120,11 +120,13 @@ class _State:
         """Confirm a change: it is raised, or not, from now on."""
         self.raised = raised
         self._raised_s = now if raised else None
-        self._found_s = None
+        self._known_s = now
+        self.found_s = None
 
-    def restore(self) -> None:
+    def restore(self, now: float) -> None:
         """It was raised before the start."""
         self.raised = True
+        self._known_s = now
 
     def _unknown(self, now: float) -> TriggerTransition | None:
         if not self.raised or now - self._known_s < self.trigger.unknown_s:
@@ -132,7 +134,7 @@ class _State:
         return self._change("unknown", now, 0.0)
 
     def _verdict(self, now: float) -> Verdict:
-        holds = self._condition.holds(now)
+        holds = self.holds(now)
         if holds:
             return "holds"
         clear = (None if holds is None else True) if self._clear is None else self._clear.holds(now)
@@ -175,6 +177,8 @@ class SensorTriggers:
     ) -> None:
         self._readings = Readings(channels, STALE_INTERVALS * interval_s)
         self._states = {each.name: _State(each, self._readings, now) for each in triggers}
+        self._in_order = tuple(self._states.values())
+        self._looked_s = now
 
     @property
     def raised(self) -> tuple[str, ...]:
@@ -184,14 +188,22 @@ class SensorTriggers:
     def restore(self, raised: Iterable[str]) -> None:
         """Restore triggers raised before the start: they are not raised again until cleared."""
         for name in raised:
-            self._states[name].restore()
+            self._states[name].restore(self._looked_s)
 
     def take(
         self, now: float, values: Sequence[float], quality: Sequence[int]
     ) -> list[TriggerTransition]:
         """Process a reading, as for `Readings.take`; times never go back."""
         self._readings.take(now, values, quality)
-        return [change for s in self._states.values() if (change := s.look(now)) is not None]
+        unseen_s, self._looked_s = now - self._looked_s, now
+        changes = []
+        for state in self._in_order:
+            # Most triggers are neither raised nor about to be: for them this is all.
+            if not state.raised and not state.holds(now):
+                state.found_s = None
+            elif (change := state.look(now, unseen_s)) is not None:
+                changes.append(change)
+        return changes
 
     def tick(self, now: float) -> list[TriggerTransition]:
         """Time has passed and the sensor may be silent; call it periodically."""

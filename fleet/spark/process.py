@@ -18,6 +18,17 @@ from fleet.spark.masters import is_local
 # Environment variable: a file for all of Java's output, for debugging.
 LOG: Final = "SANDERLING_SPARK_LOG"
 GIB: Final = 1 << 30
+# Java optimises what has run so often, ten times as often as by default. Of a command's many short
+# jobs that is the work on each reading, and little of Spark's own code.
+COMPILED_LATER: Final = (
+    "-XX:Tier4InvocationThreshold=50000",
+    "-XX:Tier4MinInvocationThreshold=6000",
+    "-XX:Tier4CompileThreshold=150000",
+    "-XX:Tier4BackEdgeThreshold=400000",
+)
+# On so many processors the threads of another collector would take them from the jobs.
+FEW_PROCESSORS: Final = 2
+ONE_COLLECTOR: Final = "-XX:+UseSerialGC"
 COMPLAINT: Final = re.compile(r"(error|exception|invalid|unrecognized)\b", re.IGNORECASE)
 THREAD: Final = re.compile(r'^Exception in thread "[^"]*" ')
 
@@ -40,6 +51,11 @@ def environment(
         chosen = f"{min(max(memory // 4, GIB), 8 * GIB) >> 20}m"
         needed["SPARK_DRIVER_MEMORY"] = given.get("SPARK_DRIVER_MEMORY") or chosen
     return needed
+
+
+def java_options(processors: int) -> tuple[str, ...]:
+    """Java's options for a session on this machine."""
+    return (*COMPILED_LATER, ONE_COLLECTOR) if processors <= FEW_PROCESSORS else COMPILED_LATER
 
 
 def memory_bytes() -> int:

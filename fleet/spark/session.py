@@ -78,7 +78,7 @@ def _start(name: str, master: str, settings: Mapping[str, str]) -> SparkSession:
     conf.setAll(list(settings.items()))
     java_home = java.find()
     if is_local(master) and OPTIONS not in settings:
-        conf.setAll([(OPTIONS, " ".join(words)) for words in _archived(java_home)])
+        conf.setAll([(OPTIONS, options) for options in _options(java_home)])
     needed = process.environment(master, java_home, os.environ, process.memory_bytes())
     with process.applied(needed), process.log_file() as log:
         context = _context(conf, log)
@@ -86,14 +86,16 @@ def _start(name: str, master: str, settings: Mapping[str, str]) -> SparkSession:
     return SparkSession(context)
 
 
-def _archived(java_home: Path) -> Iterator[tuple[str, ...]]:
-    """Java's options for the archive of classes, if there are any and the user has chosen none."""
+def _options(java_home: Path) -> Iterator[str]:
+    """Java's options, the archive of classes among them; none if the user has chosen some."""
     from pyspark.find_spark_home import _find_spark_home
 
     home = Path(_find_spark_home())
     chosen = "SPARK_CONF_DIR" in os.environ or (home / "conf" / "spark-defaults.conf").exists()
-    if not chosen and (words := archive.options(java_home, home / "jars")):
-        yield words
+    if not chosen:
+        processors = len(os.sched_getaffinity(0))
+        words = process.java_options(processors) + archive.options(java_home, home / "jars")
+        yield " ".join(words)
 
 
 def _context(conf: SparkConf, log: IO[bytes]) -> SparkContext:

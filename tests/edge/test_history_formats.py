@@ -8,8 +8,9 @@ import struct
 from array import array
 from pathlib import Path
 
+from agent.edge.history.database import connect
 from agent.edge.history.file import MAX_ASIDE
-from agent.edge.history.reader import Reader
+from agent.edge.history.reader import GROUPS, Reader
 from agent.scheduling.watches.rounds import aggregate_of
 from sensors.quality.flags import NO_RESPONSE
 from tests.edge.broken_history import fill, found_in
@@ -104,6 +105,34 @@ def test_a_contradictory_group_of_format_1_goes_alone(tmp_path: Path) -> None:
     history = open_history(path)
     assert found_in(history) == list(range(60))
     history.close()
+
+
+def test_the_index_by_time_covers_what_a_series_needs_in_older_files_too(tmp_path: Path) -> None:
+    path = tmp_path / "h.sqlite"
+    fill(path, 120)
+    with sqlite3.connect(path) as db:
+        db.execute("DROP INDEX groups_by_time")
+        db.execute("CREATE INDEX groups_by_time ON groups (last_ms, first_ms, shift_ms, layout)")
+    db.close()
+    history = open_history(path)
+    assert (history.report, found_in(history)) == ("", list(range(120)))
+    history.close()
+    with sqlite3.connect(path) as db:
+        [(*_, plan)] = db.execute(f"EXPLAIN QUERY PLAN {GROUPS}", (0, 0, 0))
+    db.close()
+    assert "USING COVERING INDEX groups_by_time" in plan
+
+
+def test_texts_are_decoded_once_and_damaged_ones_without_an_error(tmp_path: Path) -> None:
+    db = connect(str(tmp_path / "texts.sqlite"))
+    query = "WITH RECURSIVE n(i) AS (VALUES (0) UNION ALL SELECT i + 1 FROM n WHERE i < 199) SELECT"
+    twice = [text for (text,) in db.execute(f"{query} printf('layout %d', i / 100) FROM n")]
+    assert twice == ["layout 0"] * 100 + ["layout 1"] * 100
+    assert len({id(text) for text in twice}) == 2
+    many = [text for (text,) in db.execute(f"{query} printf('text %d', i) FROM n")]
+    assert many == [f"text {i}" for i in range(200)]
+    assert db.execute("SELECT CAST(x'61ff' AS TEXT)").fetchone() == ("a\ufffd",)
+    db.close()
 
 
 def future(path: Path, compatible: int) -> None:

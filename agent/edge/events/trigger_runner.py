@@ -57,7 +57,8 @@ class SensorAlerts:
         self._faults.follow(moment, sample, why)
         with self._lock:
             now = moment.monotonic_ms / 1000
-            self._tell(moment, now, self._triggers.take(now, sample.values, sample.quality))
+            if changes := self._triggers.take(now, sample.values, sample.quality):
+                self._tell(moment, now, changes)
 
     def restarted(self, moment: Moment, text: str) -> None:
         """The driver's helper process was restarted."""
@@ -69,7 +70,8 @@ class SensorAlerts:
         if self._lock.acquire(blocking=False):
             try:
                 now = moment.monotonic_ms / 1000
-                self._tell(moment, now, self._triggers.tick(now))
+                if changes := self._triggers.tick(now):
+                    self._tell(moment, now, changes)
             finally:
                 self._lock.release()
 

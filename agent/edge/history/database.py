@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from functools import partial
 from typing import Final
 
 from agent.edge.history.row_groups import ROW, VERSION
 from agent.runtime import sqlite
 
 # Small rows and packed columns are separate tables: reading times or statistics touches no page of
-# values, and a clock correction writes none. The index covers all that planning a series needs.
+# values, and a clock correction writes none.
 SCHEMA: Final = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE groups (
@@ -31,7 +30,6 @@ CREATE TABLE groups (
     statistics BLOB NOT NULL,
     crc INTEGER NOT NULL
 ) STRICT;
-CREATE INDEX groups_by_time ON groups (last_ms, first_ms, shift_ms, layout);
 CREATE TABLE columns (
     sequence INTEGER PRIMARY KEY, crc INTEGER NOT NULL, data BLOB NOT NULL
 ) STRICT;
@@ -51,6 +49,11 @@ CREATE TABLE events (
 ) STRICT;
 """
 
+
+# The index covers all that planning a series needs; one that covers less, of an earlier version, is
+# replaced on opening.
+COVERED: Final = ("last_ms", "first_ms", "shift_ms", "layout", "count")
+BY_TIME: Final = f"CREATE INDEX groups_by_time ON groups ({', '.join(COVERED)})"
 
 # Columns added on opening to files made before these existed. Older code ignores them, so the
 # format version stays. Areas are separated by spaces.
@@ -97,10 +100,24 @@ COLUMNS: Final = (
 )
 
 
+MAX_TEXTS: Final = 64  # that a connection remembers
+
+
 def make_tables(db: sqlite3.Connection) -> None:
     """Create the tables, in the open transaction."""
     for statement in SCHEMA.split(";\n")[:-1]:
         db.execute(statement)
+    db.execute(BY_TIME)
+
+
+class Texts(dict[bytes, str]):
+    """Texts by their bytes: of a text that is in many rows there is one object, decoded and hashed
+    once. Damaged text must not raise in the middle of a query; the checksum detects it."""
+
+    def __missing__(self, stored: bytes) -> str:
+        if len(self) >= MAX_TEXTS:
+            self.clear()
+        return self.setdefault(stored, str(stored, encoding="utf-8", errors="replace"))
 
 
 class transaction:  # noqa: N801 - reads like contextlib's, whose import costs memory
@@ -149,8 +166,7 @@ def _connected(path: str, *, uri: bool) -> sqlite3.Connection:
         uri=uri,
     )
     try:
-        # The checksum detects damaged text; it must not raise in the middle of a query.
-        db.text_factory = partial(str, encoding="utf-8", errors="replace")
+        db.text_factory = Texts().__getitem__
         db.execute("PRAGMA cache_size=-64")
     except sqlite.DAMAGE:
         db.close()

@@ -11,7 +11,9 @@ from typing import Final
 
 from agent.edge.history.database import (
     ADDED_TO_EVENTS,
+    BY_TIME,
     COLUMNS,
+    COVERED,
     DERIVED,
     META,
     RAISED,
@@ -110,19 +112,23 @@ def _check(db: sqlite3.Connection, path: str, new: str) -> None:
 
 
 def _add_missing(db: sqlite3.Connection) -> None:
-    """Add the columns and tables that the file's format version predates."""
+    """Add the columns, tables and index that the file's format version predates."""
     there = {name for _, name, *_ in db.execute("PRAGMA table_info(events)")}
     (tables,) = db.execute(
         "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('raised', 'derived')"
     ).fetchone()
     missing = [name for name in ADDED_TO_EVENTS if name not in there]
-    if tables == 2 and not missing:
+    indexed = {name for _, _, name in db.execute("PRAGMA index_info(groups_by_time)")}
+    if tables == 2 and not missing and indexed.issuperset(COVERED):
         return
     with transaction(db):
         for name in missing:
             db.execute(f"ALTER TABLE events ADD COLUMN {name} {ADDED_TO_EVENTS[name]}")
         db.execute(RAISED)
         db.execute(DERIVED)
+        if not indexed.issuperset(COVERED):
+            db.execute("DROP INDEX IF EXISTS groups_by_time")
+            db.execute(BY_TIME)
 
 
 def _usable(compatible: object) -> bool:

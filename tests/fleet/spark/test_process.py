@@ -1,14 +1,25 @@
 """The environment of Spark's Java, and what of its words is told."""
 
 import os
+import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from fleet.spark import java
 from fleet.spark.errors import EngineError
-from fleet.spark.process import GIB, LOG, applied, complaint, environment, log_file
+from fleet.spark.process import (
+    GIB,
+    LOG,
+    ONE_COLLECTOR,
+    applied,
+    complaint,
+    environment,
+    java_options,
+    log_file,
+)
 
 JAVA = Path("/java")
 
@@ -70,3 +81,13 @@ def test_java_s_words_go_to_the_named_file_only(tmp_path, monkeypatch):
 )
 def test_the_line_that_tells_what_is_wrong(said: str, told: str):
     assert complaint(said).startswith(told)
+
+
+@pytest.mark.parametrize(("processors", "alone"), [(1, True), (2, True), (4, False)])
+def test_java_takes_its_options_without_a_word(processors: int, alone: bool):
+    options = java_options(processors)
+    assert (ONE_COLLECTOR in options) == alone
+    program = java.find() / "bin" / "java"
+    done = subprocess.run([program, *options, "-version"], capture_output=True, check=True)
+    assert done.stdout == b""
+    assert b"warning" not in done.stderr.lower()
