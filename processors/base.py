@@ -2,8 +2,9 @@
 
 A processor is a callable ``process(message, state) -> outputs``:
 
-- `message` is a dict: ``area`` (text), ``time_ms`` (milliseconds since 1970 UTC), and the channels
-  of the reading, each a number
+- `message` is a dict: ``area`` (text), ``time_ms`` (milliseconds since 1970 UTC), ``received_ms``
+  (the same of its reception, by this master's clock), and the channels of the reading, each a
+  number
 - `state` is a dict that it may change; empty at first. It holds only what MessagePack does: dicts
   with text keys, lists, texts, bytes, numbers, truth values, None
 - `outputs` are dicts from names to numbers, truth values and texts; None means none
@@ -17,16 +18,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from agent.wire.processor_limits import AREA_KEPT_S, MAX_AHEAD_MS, MAX_AREAS
+
 Message = dict[str, Any]
 State = dict[str, Any]
 Output = dict[str, Any]
 Process = Callable[[Message, State], Iterable[Output] | None]
 
-# More areas than this in one topic are a mistake, and their state would grow without bound: those
-# that came first count.
-MAX_AREAS: Final = 4_096
-# No message waits longer for its way (a subscription expires after a week). What is further behind
-# the newest is not late: the clock that dated the newest was wrong.
+# No message waits longer for its way (a subscription expires after a week): so late at most was one
+# of an earlier version, which does not say when it was received.
 MAX_BEHIND_MS: Final = 8 * 86_400_000
 # An output has at most so many, `area` and `time_ms` included.
 MAX_NAMES: Final = 29
@@ -53,6 +53,15 @@ def time_ms_of(message: Message) -> int:
     return time_ms
 
 
+def latest_ms(message: Message) -> int:
+    """The latest time that a message before this one may have had. What is later is of a clock that
+    was ahead and was set back since, and must not make all messages late until that time."""
+    received_ms = message.get("received_ms")
+    if isinstance(received_ms, int) and not isinstance(received_ms, bool):
+        return received_ms + MAX_AHEAD_MS
+    return time_ms_of(message) + MAX_BEHIND_MS
+
+
 def number(message: Message, channel: str) -> float | None:
     """The value of `channel`; None if it is missing, or no finite number."""
     value = message.get(channel)
@@ -61,12 +70,21 @@ def number(message: Message, channel: str) -> float | None:
     return float(value) if -LARGEST <= value <= LARGEST else None
 
 
-def of_area(state: State, area: str) -> State | None:
-    """The part of `state` that belongs to `area`; None for a new one if there are too many."""
-    areas = state.setdefault("areas", {})
-    found: State | None = areas.get(area)
-    if found is None:
+def of_area(state: State, message: Message) -> State | None:
+    """The part of `state` that belongs to the message's area, which has one; None for a new one if
+    there are too many. O(1)."""
+    areas: dict[str, State] = state.setdefault("areas", {})
+    area, now_ms = area_of(message), latest_ms(message)
+    # When each area was heard of last, the longest ago first.
+    heard: dict[str, int] = state.setdefault("heard", dict.fromkeys(areas, now_ms))
+    if area not in areas:
         if len(areas) >= MAX_AREAS:
-            return None
-        found = areas[area] = {}
-    return found
+            silent = next(iter(heard))
+            # One that was heard of by a clock that was ahead makes room, too.
+            if abs(now_ms - heard[silent]) < AREA_KEPT_S * 1e3:
+                return None
+            del areas[silent], heard[silent]
+        areas[area] = {}
+    heard.pop(area, None)
+    heard[area] = now_ms
+    return areas[area]

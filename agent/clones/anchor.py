@@ -12,7 +12,7 @@ from agent.clones.events import AskInbox, Kept, Peer, Taken
 from agent.clones.lifecycle import ANCHOR_TRANSITIONS
 from agent.runtime.back_off import BackOff
 from agent.runtime.state_machine import StateMachine
-from agent.topics.contents import MAX_OWN, OUTPUT, PEER, RESERVED
+from agent.topics.contents import MAX_OWN, OUTPUT, PEER, RECEIVED, RESERVED
 from agent.topics.events import Output
 from agent.wire.messages import AreaResult, Task, TaskResult, Window
 from agent.wire.predicates import Filter, Predicate
@@ -23,7 +23,7 @@ MAX_PAUSE_S: Final = 30.0
 # The objective of a round, whose answer is due before the next round.
 PERCENTILE: Final = 99.0
 MAX_ROUND_S: Final = 10.0
-TAKEN_NAMES: Final = frozenset({*RESERVED, PEER, "time_ms"})
+TAKEN_NAMES: Final = frozenset({*RESERVED, PEER, RECEIVED, "time_ms"})
 
 
 class Anchor(StateMachine):

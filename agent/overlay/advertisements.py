@@ -34,8 +34,11 @@ from agent.wire.predicates import Attributes, Filter
 
 # The neighbours test each advertisement against every subscription of their clusters.
 MAX_OF_A_HOST = 1_024
-# Of so many subscriptions that change together the advertisements are looked for one by one.
-FEW = 64
+# By so many comparisons of conjunctions, some 20 ns each, the advertisements are found that changed
+# subscriptions concern. Where it would take more, each advertisement is looked for.
+MOST_COMPARED = 1 << 18
+# Conjunctions of advertisements that are looked for in one turn.
+CONJUNCTIONS_A_TURN = 512
 
 
 class _Hosted:
@@ -213,6 +216,10 @@ class Announced:
         )
         self._matcher: Matcher[tuple[int, int]] = Matcher()
         self._wanted: dict[tuple[int, int], bool] = {}
+        self._conjunctions = 0
+        # The advertisements to be taken in and tested, and the hosts that get a statement then.
+        self._doubted: dict[tuple[int, int], None] = {}
+        self._to_state: dict[int, BrokerId] = {}
         self.unusable = 0
 
     def __len__(self) -> int:
@@ -232,82 +239,111 @@ class Announced:
 
     def take(
         self, host: BrokerId, update: AdvertisementUpdate, subscriptions: Subscriptions
-    ) -> list[Told] | None:
-        """Apply an update from the host; returns the answer, or None if an earlier update is
-        missing and must be requested. One intersection test against the subscriptions for each
-        advertisement that is new or changed."""
+    ) -> bool:
+        """Apply an update from the host; returns whether that was possible: else an earlier one is
+        missing and must be requested. Each advertisement that is new or changed is to be tested
+        against the subscriptions."""
         cluster = host.cluster
         told = replica(cluster, update)
         if not fits(told):
             self.unusable += 1
-            return []
+            return True
         effect = self._replicas.take(told)
-        if effect.kind == "gap":
-            return None
         if effect.kind == "refused":
             self.unusable += 1
         if effect.kind != "news":
-            return []
-        for key in effect.removed:
-            if (cluster, key) in self._matcher:
-                self._matcher.remove((cluster, key))
-            if key not in effect.added:
+            return effect.kind != "gap"
+        for key in (*effect.removed, *effect.added):
+            self._doubted[cluster, key] = None
+            if key in effect.added:
+                self._wanted.setdefault((cluster, key), False)
+            else:
                 self._wanted.pop((cluster, key), None)
-        for key, announced in effect.added.items():
-            self._wanted.setdefault((cluster, key), False)
-            try:
-                self._matcher.put((cluster, key), announced)
-            except ValueError:
-                self.unusable += 1  # perhaps of a newer version than this one
         if isinstance(update, AdvertisementPart):
-            return self.state(host, subscriptions)
-        return self._renew([(cluster, key) for key in effect.added], subscriptions)
+            self.state(host, subscriptions)
+        return True
 
-    def subscriptions_changed(
-        self, added: list[Filter], removed: list[Filter], subscriptions: Subscriptions
-    ) -> list[Told]:
-        """The cluster has got and lost these subscriptions. One test for each advertisement that
-        intersects one of them, of which many are not looked for one by one."""
-        if len(added) + len(removed) > max(FEW, len(self._wanted)):
-            keys = [key for key, wanted in self._wanted.items() if (removed if wanted else added)]
-            return self._renew(keys, subscriptions)
-        found: dict[tuple[int, int], None] = {}
+    def subscriptions_changed(self, added: list[Filter], removed: list[Filter]) -> None:
+        """The cluster has got and lost these subscriptions: the advertisements that intersect one
+        of them are to be tested, or, where these are many, all that it may concern."""
+        changed = sum(map(len, added)) + sum(map(len, removed))
+        if changed * self._conjunctions > MOST_COMPARED:
+            for key, wanted in self._wanted.items():
+                if removed if wanted else added:
+                    self._doubted[key] = None
+            return
         for filters, before in ((added, False), (removed, True)):
             for each in filters:
-                keys = self._matcher.intersecting(each)
-                found.update((key, None) for key in keys if self._wanted[key] == before)
-        return self._renew(list(found), subscriptions)
+                for key in self._matcher.intersecting(each):
+                    if self._wanted.get(key) == before:
+                        self._doubted[key] = None
 
-    def _renew(self, keys: list[tuple[int, int]], subscriptions: Subscriptions) -> list[Told]:
+    def state(self, host: BrokerId, subscriptions: Subscriptions) -> None:
+        """All bits of that host's advertisements are to be told, as a new statement, when each has
+        been tested; none to an unknown host, or before all subscriptions of the cluster are
+        known."""
+        cluster = host.cluster
+        if self._replicas.version(cluster) > NOTHING and subscriptions.complete:
+            keys = self._replicas.items(cluster)
+            self._doubted.update(((cluster, key), None) for key in keys)
+            self._to_state[cluster] = host
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether `catch_up` has more to do."""
+        return bool(self._doubted or self._to_state)
+
+    def catch_up(self, subscriptions: Subscriptions) -> list[Told]:
+        """Take in and test some of the advertisements; what that tells their hosts. One
+        intersection test each, against all subscriptions."""
         told: list[Told] = []
-        for cluster, key in keys:
-            wanted = self._is_wanted(cluster, key, subscriptions)
-            # Before all subscriptions are known, it cannot be known that none matches.
-            if wanted == self._wanted[cluster, key] or not (wanted or subscriptions.complete):
+        left = CONJUNCTIONS_A_TURN
+        while self._doubted and left > 0:
+            cluster, key = at = next(iter(self._doubted))
+            del self._doubted[at]
+            announced = self._replicas.items(cluster).get(key)
+            left -= self._take_in(at, announced)
+            if announced is None:
                 continue
-            self._wanted[cluster, key] = wanted
-            epoch = self._replicas.version(cluster).epoch
-            kind = CibSet if wanted else CibClear
-            told.append(Told(self._host(cluster), kind(epoch, key, self._stamp())))
+            wanted = at in self._matcher and subscriptions.wants(announced)
+            # Before all subscriptions are known, it cannot be known that none matches.
+            if wanted == self._wanted[at] or not (wanted or subscriptions.complete):
+                continue
+            self._wanted[at] = wanted
+            if cluster not in self._to_state:
+                epoch = self._replicas.version(cluster).epoch
+                kind = CibSet if wanted else CibClear
+                told.append(Told(self._host(cluster), kind(epoch, key, self._stamp())))
+        if self._to_state:
+            doubtful = {cluster for cluster, _ in self._doubted}
+            tested = sorted(self._to_state.keys() - doubtful)
+            told += [self._statement(self._to_state.pop(cluster)) for cluster in tested]
         return told
 
-    def state(self, host: BrokerId, subscriptions: Subscriptions) -> list[Told]:
-        """All bits of that host's advertisements, as a new statement; empty for an unknown host, or
-        before all subscriptions of the cluster are known. One test for each advertisement."""
+    def _take_in(self, at: tuple[int, int], announced: Filter | None) -> int:
+        """Have the matcher know the advertisement as it is now; the conjunctions that are
+        concerned."""
+        before = self._matcher.get(at)
+        if announced == before:
+            return len(announced or ())
+        if before is not None:
+            self._conjunctions -= len(self._matcher.remove(at))
+        if announced is not None:
+            try:
+                self._matcher.put(at, announced)
+            except ValueError:
+                self.unusable += 1  # perhaps of a newer version than this one
+            else:
+                self._conjunctions += len(announced)
+        return len(announced or ()) + len(before or ())
+
+    def _statement(self, host: BrokerId) -> Told:
         cluster = host.cluster
-        epoch = self._replicas.version(cluster).epoch
-        if epoch == NOTHING.epoch or not subscriptions.complete:
-            return []
         keys = list(self._replicas.items(cluster))
-        for key in keys:
-            self._wanted[cluster, key] = self._is_wanted(cluster, key, subscriptions)
         wanted = tuple(key for key in keys if self._wanted[cluster, key])
         unwanted = tuple(key for key in keys if not self._wanted[cluster, key])
-        return [Told(host, CibState(epoch, wanted, unwanted, self._stamp()))]
-
-    def _is_wanted(self, cluster: int, key: int, subscriptions: Subscriptions) -> bool:
-        usable = (cluster, key) in self._matcher
-        return usable and subscriptions.wants(self._replicas.items(cluster)[key])
+        epoch = self._replicas.version(cluster).epoch
+        return Told(host, CibState(epoch, wanted, unwanted, self._stamp()))
 
     def _stamp(self) -> Stamp:
         self._given += 1

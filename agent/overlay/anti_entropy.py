@@ -36,7 +36,7 @@ from types import MappingProxyType
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 KEPT_CHANGES = 64
-# Of one home; a master has 10,000 subscriptions. The last part of a set is applied in one turn.
+# Of one home; a master has 10,000 subscriptions.
 MAX_ITEMS = 1 << 14
 # Of the items of one home: four times what the filters of all users of a master may have.
 MAX_BYTES = 1 << 25
@@ -232,7 +232,8 @@ class AntiEntropy(Generic[Home, Name, Item]):
             return self._apply(known, change)
         # The first change of an epoch applies to the empty set.
         if change.version.number == 1:
-            return self._replace(known, change.version, _items_of(change), (change,))
+            size = 0 if change.item is None else self._size(change.item)
+            return self._replace(known, change.version, _items_of(change), (change,), size)
         return _GAP
 
     def _take_part(
@@ -257,7 +258,7 @@ class AntiEntropy(Generic[Home, Name, Item]):
         known.arrived += new
         if len(known.arrived) < part.total:
             return _WAITING
-        return self._replace(known, part.version, dict(known.arrived), ())
+        return self._replace(known, part.version, dict(known.arrived), (), known.bytes_arrived)
 
     def _apply(
         self, known: _Set[Home, Name, Item], change: Delta[Home, Name, Item]
@@ -286,14 +287,16 @@ class AntiEntropy(Generic[Home, Name, Item]):
         version: Version,
         items: dict[Name, Item],
         changes: tuple[Delta[Home, Name, Item], ...],
+        size: int,
     ) -> Effect[Name, Item]:
-        """Replace the set; items that are equal in both are neither removed nor added."""
+        """Replace the set by one of so many bytes; items that are equal in both are neither removed
+        nor added."""
         before = known.items
         removed = {n: item for n, item in before.items() if n not in items or items[n] != item}
         added = {n: item for n, item in items.items() if n not in before or n in removed}
         self._count += len(items) - len(before)
         known.items, known.version = items, version
-        known.bytes = sum(map(self._size, items.values()))
+        known.bytes = size
         known.changes = list(changes)
         known.arriving, known.arrived = NOTHING, []
         return Effect("news", removed, added)

@@ -34,6 +34,11 @@ class Matcher(Generic[Key]):
         """The keys, in the order of insertion."""
         return iter(self._filters)
 
+    def get(self, key: Key) -> Filter | None:
+        """The filter with this key; None if there is none. O(1)."""
+        found = self._filters.get(key)
+        return None if found is None else found[1]
+
     def put(self, key: Key, disjunction: Filter) -> Filter | None:
         """Insert the filter, in place of the one with this key, if any, which is returned.
         ValueError for an invalid predicate: then nothing has changed. As `Conjunctions.insert` and

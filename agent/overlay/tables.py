@@ -150,7 +150,10 @@ class Tables:
 
     @property
     def next_tick(self) -> float | None:
-        """When those that were not heard of are given up, or a claim is outbid."""
+        """When those that were not heard of are given up, or a claim is outbid; at once, if more of
+        a change is to be taken in."""
+        if self.subscriptions.is_behind or self._announced.is_behind:
+            return self._now
         due = (self._give_up_s, self._claims.next_due, self._claims_of_hosted.next_due)
         return min((each for each in due if each is not None), default=None)
 
@@ -162,9 +165,13 @@ class Tables:
             self._give_up_s = now + self._unknown_s
 
     def end_turn(self) -> None:
-        """Outbid what is claimed of this broker's own sets, and give up the homes and clusters that
-        have not been heard of in time."""
+        """Outbid what is claimed of this broker's own sets, give up the homes and clusters that
+        have not been heard of in time, and take in more of what was changed."""
         self._outbid()
+        self._end_waiting()
+        self._catch_up()
+
+    def _end_waiting(self) -> None:
         if self._complete and not self._hosted.unheard:
             self._give_up_s = None
         elif self._give_up_s is not None and self._now >= self._give_up_s:
@@ -197,7 +204,7 @@ class Tables:
             self._send(neighbour, self.subscriptions.versions())
         else:
             self._send(neighbour, self._announced.version(neighbour))
-            self._tell(self._announced.state(neighbour, self.subscriptions))
+            self._announced.state(neighbour, self.subscriptions)
 
     def link_down(self, neighbour: BrokerId) -> None:
         """New subscriptions of its cluster may not be reported to this broker from now on."""
@@ -259,14 +266,19 @@ class Tables:
         if changed is None:
             return
         self._tell_cluster(changed.updates, source)
-        self._tell(
-            self._announced.subscriptions_changed(
-                changed.added, changed.removed, self.subscriptions
-            )
-        )
+        self._announced.subscriptions_changed(changed.added, changed.removed)
         if not self._complete and self.subscriptions.complete:
             self._complete = True
             self._tell_states()
+
+    def _catch_up(self) -> None:
+        """What changes concern is found in slices, of which this is one: a neighbour's message may
+        change a whole table."""
+        if self.subscriptions.is_behind:
+            self._changed(self.subscriptions.catch_up(), self._own)
+        # What is not known yet of subscriptions would have to be looked for once more.
+        if not self.subscriptions.is_behind:
+            self._tell(self._announced.catch_up(self.subscriptions))
 
     def _tell_cluster(self, updates: Iterable[SubscriptionUpdate], source: BrokerId) -> None:
         """Send to all neighbours in the cluster except the one it came from."""
@@ -297,11 +309,8 @@ class Tables:
 
     def _advertisement_update(self, source: BrokerId, message: AdvertisementUpdate) -> None:
         self._check_region(source)
-        told = self._announced.take(source, message, self.subscriptions)
-        if told is None:
+        if not self._announced.take(source, message, self.subscriptions):
             self._send(source, self._announced.version(source))
-        else:
-            self._tell(told)
 
     def _advertisement_version(self, source: BrokerId, message: AdvertisementVersion) -> None:
         self._check_region(source)
@@ -329,4 +338,4 @@ class Tables:
 
     def _tell_states(self) -> None:
         for neighbour in self._scot.region_neighbours(self._own):
-            self._tell(self._announced.state(neighbour, self.subscriptions))
+            self._announced.state(neighbour, self.subscriptions)

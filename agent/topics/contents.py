@@ -25,6 +25,8 @@ MAX_OWN: Final = MAX_ATTRIBUTES - len(RESERVED)
 # Of what a clone puts out: the topic whose output it made this of, or empty if of its device's
 # readings. Its processor gets the same of a peer's message.
 PEER: Final = "peer"
+# Of a processor's message: when it was received, by this master's clock.
+RECEIVED: Final = "received_ms"
 
 
 def why_not(attributes: Collection[str]) -> str:
@@ -113,17 +115,17 @@ def outputs_of(
     )
 
 
-def published_body(time_ms: int, own: Output) -> bytes:
+def published_body(time_ms: int, own: Output, received_ms: int) -> bytes:
     """A published message as its processor gets it."""
-    return msgspec.msgpack.encode({**own, "time_ms": time_ms})
+    return msgspec.msgpack.encode({**own, "time_ms": time_ms, RECEIVED: received_ms})
 
 
-def heard_body(time_ms: int, own: Output, peer: str, topic: str) -> bytes:
+def heard_body(time_ms: int, own: Output, received_ms: int, peer: str, topic: str) -> bytes:
     """A message as the processor of a clone gets it. Nobody but a peer says to be one. Where it is
     about is the clone that it is of, unless it says so: the areas of devices do not travel."""
     own = {key: value for key, value in own.items() if key != PEER}
     told = {"area": peer or topic, **own}
-    return published_body(time_ms, {**told, PEER: peer} if peer else told)
+    return published_body(time_ms, {**told, PEER: peer} if peer else told, received_ms)
 
 
 def reading_bodies(time_ms: int, answer: Answer) -> list[bytes]:
@@ -134,6 +136,5 @@ def reading_bodies(time_ms: int, answer: Answer) -> list[bytes]:
         channels = result.aggregate.channels if result.aggregate is not None else {}
         means = {name: each.mean for name, each in channels.items() if each.mean is not None}
         if means:
-            reading = {**means, "area": result.area, "time_ms": time_ms}
-            bodies.append(msgspec.msgpack.encode(reading))
+            bodies.append(published_body(time_ms, {**means, "area": result.area}, time_ms))
     return bodies

@@ -79,7 +79,8 @@ class TopicEntry(StateMachine):
         # were lost since.
         self.losses: dict[str, tuple[float, int]] = {}
         self.trouble = ""
-        # What is wrong with outputs, each told once: a few sentences, but with each message.
+        # What is wrong with messages and outputs, each told once: a few sentences, but with each
+        # message.
         self.told: set[str] = set()
 
     def __repr__(self) -> str:

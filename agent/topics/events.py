@@ -80,11 +80,13 @@ class TopicAsked(_Struct, frozen=True):
 
 
 class InboxSaid(_Struct, frozen=True):
-    """A message of the topic's inbox; None: the inboxes did not take the last request."""
+    """A message of the topic's inbox, at that wall time, if it is known; None: the inboxes did not
+    take the last request."""
 
     name: str
     incarnation: str
     message: PushReply | None
+    wall_ms: int | None = None
 
 
 class RoundAnswered(_Struct, frozen=True):

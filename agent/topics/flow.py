@@ -42,6 +42,7 @@ from agent.topics.events import (
     TopicsInstruction,
 )
 from agent.wire.messages import Query, Slo, Window
+from agent.wire.processor_limits import MAX_AHEAD_MS
 from agent.wire.push import AcknowledgeNotifications, Gap, Notified, Subscribe, Subscribed
 
 # An inbox detaches a client that is silent for a minute.
@@ -55,6 +56,7 @@ MAX_ROUND_S = 10.0
 # publishers, those of others together.
 TELL_LOSS_S = 60.0
 MAX_LOSERS = 16
+AHEAD = "messages are dated more than a minute ahead of this master's clock; they count as of now"
 
 Instructions = list[TopicsInstruction]
 ProcessorEvent = Emitted | Checkpointed | Held | Resumed
@@ -114,7 +116,7 @@ class Flow:
             case Notified() | Gap() if entry.state == "opening":
                 return []  # sent before it asked to be sent this again
             case Notified() as notified:
-                return self._published(entry, notified)
+                return self._published(entry, notified, said.wall_ms)
             case Gap() as gap:
                 return self._gap(entry, gap, now)
             case Subscribed(state="open"):
@@ -146,21 +148,41 @@ class Flow:
         entry.retry_s = now + entry.pauses.next()
         return []
 
-    def _published(self, entry: TopicEntry, notified: Notified) -> Instructions:
+    def _published(
+        self, entry: TopicEntry, notified: Notified, wall_ms: int | None
+    ) -> Instructions:
         if notified.position <= entry.seen:
             return []  # sent again
         entry.seen = notified.position
         entry.received += 1
         own, time_ms = published_part(notified.notification), notified.notification.time_ms
+        received_ms = time_ms if wall_ms is None else wall_ms
+        warning: Instructions = []
+        if time_ms > received_ms + MAX_AHEAD_MS:
+            # Its clock was ahead. Messages after it must not be late until then.
+            time_ms = received_ms
+            warning = self._warn_once(entry, AHEAD)
+        return [*warning, *self._take_published(entry, notified, time_ms, received_ms, own)]
+
+    def _take_published(
+        self, entry: TopicEntry, notified: Notified, time_ms: int, received_ms: int, own: Output
+    ) -> Instructions:
         if (clone := entry.topic.clone) is not None:
             peer = peer_of(notified.notification, clone)
-            body = heard_body(time_ms, own, peer, entry.topic.name)
+            body = heard_body(time_ms, own, received_ms, peer, entry.topic.name)
             return self._take(entry, time_ms, body, notified.position, peer)
         if entry.topic.processor:
-            return self._take(entry, time_ms, published_body(time_ms, own), notified.position)
+            body = published_body(time_ms, own, received_ms)
+            return self._take(entry, time_ms, body, notified.position)
         taken = entry.accept(time_ms, b"", notified.position)
         entry.made.append((taken.position, time_ms, own))
         return self.advance(entry)
+
+    def _warn_once(self, entry: TopicEntry, text: str) -> Instructions:
+        if text in entry.told:
+            return []
+        entry.told.add(text)
+        return [TellOperator(f"topic {entry.topic.name}: {text}")]
 
     def _gap(self, entry: TopicEntry, gap: Gap, now: float) -> Instructions:
         if gap.last <= entry.seen:
@@ -247,9 +269,7 @@ class Flow:
             output = {**each, **told_as}
             if problem := why_not(output):
                 entry.trouble = f"an output is not put out: {problem}"
-                if problem not in entry.told:
-                    entry.told.add(problem)
-                    told.append(TellOperator(f"topic {event.name}: {entry.trouble}"))
+                told += self._warn_once(entry, entry.trouble)
             else:
                 own = output
                 # A processor may say when it was; else it was when the message was.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections import Counter
@@ -113,7 +114,10 @@ def run(
     except BrokenPipeError:
         raise
     except OSError as error:
-        return exits.fail(f"{options.target}: {error.strerror or error}", exits.FAILED)
+        where = options.target or "stdout"
+        # Not `strerror`, where Parquet's writer has words of its own.
+        why = os.strerror(error.errno) if error.errno else error
+        return exits.fail(f"{where}: {why}", exits.FAILED)
     return _say(told, options)
 
 

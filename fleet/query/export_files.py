@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import csv
+import errno
 import os
+import secrets
+import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -31,6 +34,7 @@ def csv_file(target: Path | None, columns: Sequence[Column]) -> Iterator[Sink]:
     """A CSV file, or stdout. OSError."""
     if target is None:
         yield CsvSink(sys.stdout, columns)
+        sys.stdout.flush()  # a full disk is told of here
         return
     with whole(target) as part, part.open("w", encoding="utf-8", newline="") as file:
         yield CsvSink(file, columns)
@@ -48,16 +52,24 @@ def parquet_file(target: Path, columns: Sequence[Column]) -> Iterator[Sink]:
 
 @contextmanager
 def whole(target: Path) -> Iterator[Path]:
-    """The path of a file beside `target`, which takes its place when the context ends, and is
-    removed where that raises. A link stays, its file is replaced; a device or a pipe is written
-    into: it must not become a file. OSError."""
+    """The path of a file beside `target`, which takes its place and its rights when the context
+    ends, and is removed where that raises. A link stays, its file is replaced; a device or a pipe
+    is written into: it must not become a file. OSError."""
     if target.exists() and not target.is_file():
         yield target
         return
-    target = target.resolve()
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        target = target.resolve()
+    except RuntimeError:  # as Python before 3.13 calls it
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from None
+    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
+    # Nobody can have put a link of this name there, and a long name of the target does not matter.
+    part = target.with_name(f".{secrets.token_hex(8)}.part")
+    os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666 if mode is None else 0o600))
     try:
         yield part
+        if mode is not None:
+            part.chmod(mode)
         part.replace(target)
     except BaseException:
         part.unlink(missing_ok=True)

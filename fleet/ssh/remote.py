@@ -11,6 +11,7 @@ import io
 import json
 import re
 import shlex
+import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -49,6 +50,9 @@ MAX_STDERR: Final = 4_096
 RECEIVE: Final = 65_536
 # Long-running programs send a line regularly (`beat`): silence is a lost connection.
 SILENCE_S: Final = 30.0
+# A host that only lives must not hold a command for ever. What a slow host had not finished goes on
+# with the next one.
+MOST_S: Final = 3600.0
 
 Answer = dict[str, Any]
 
@@ -83,14 +87,17 @@ def run_program(
     program: bytes | None = None,
     data: Iterable[bytes] = (),
     silence_s: float = SILENCE_S,
+    most_s: float = MOST_S,
     on_line: Callable[[Answer], None] | None = None,
+    on_beat: Callable[[], None] | None = None,
 ) -> Answer:
     """Run the program on the host; returns the last object that it prints. Earlier ones go to
     `on_line`.
 
     The program, an archive, sees `REQUEST`, and `data` on its standard input. It ends with an
     object that has `ok`, or `kind` and `error`, which become a HostError; so does silence of
-    `silence_s` seconds.
+    `silence_s` seconds, and a program that has not ended after `most_s`. `on_beat` is called with
+    each sign of life that says nothing else.
     """
     channel = _start(connection, program or host_program(), request, silence_s)
     try:
@@ -98,8 +105,10 @@ def run_program(
         with suppress(OSError):  # as in _send
             channel.shutdown_write()
         last: Answer | None = None
-        for line in _lines(channel):
+        for line in _lines(channel, most_s):
             if "beat" in line:
+                if on_beat is not None:
+                    on_beat()
                 continue
             if last is not None and on_line is not None:
                 on_line(last)
@@ -144,10 +153,13 @@ def _send(channel: paramiko.Channel, data: Iterable[bytes]) -> None:
             return
 
 
-def _lines(channel: paramiko.Channel) -> Iterator[Answer]:
-    """The objects that the program prints; HostError for an invalid line."""
+def _lines(channel: paramiko.Channel, most_s: float) -> Iterator[Answer]:
+    """The objects that the program prints; HostError for an invalid line, and after `most_s`."""
     rest = b""
+    until_s = time.monotonic() + most_s
     while piece := channel.recv(RECEIVE):
+        if time.monotonic() > until_s:
+            raise HostError("lost", f"it was not done within {most_s:g} s")
         *lines, rest = (rest + piece).split(b"\n")
         if len(rest) > MAX_LINE:
             raise HostError("failed", f"the host wrote more than {MAX_LINE} bytes in one line")

@@ -8,9 +8,8 @@ from msgspec import Meta
 
 from agent.wire.base import Channel
 from agent.wire.config import Section
+from agent.wire.processor_limits import MAX_AREAS
 from processors.base import (
-    MAX_AREAS,
-    MAX_BEHIND_MS,
     MAX_NAME,
     MAX_NAMES,
     Message,
@@ -19,6 +18,7 @@ from processors.base import (
     ProcessorError,
     State,
     area_of,
+    latest_ms,
     number,
     time_ms_of,
 )
@@ -86,13 +86,13 @@ class Aggregate:
         start_ms = time_ms - time_ms % self._window_ms
         windows = state.setdefault("windows", {})
         closed_ms = state.get("closed_ms", start_ms)
-        if start_ms + self._window_ms <= closed_ms:
-            if closed_ms - time_ms <= MAX_BEHIND_MS:
-                state["late"] = state.get("late", 0) + 1
-                return []
+        if closed_ms > latest_ms(message):
             state["closed_ms"] = start_ms
             for start in [each for each in windows if int(each) > start_ms]:
                 del windows[start]
+        elif start_ms + self._window_ms <= closed_ms:
+            state["late"] = state.get("late", 0) + 1
+            return []
         self._add(windows.setdefault(str(start_ms), {}), group, message)
         return self._close(windows, time_ms - self._grace_ms, state)
 

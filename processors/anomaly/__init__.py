@@ -67,7 +67,7 @@ class Anomaly:
         given = self._given
         area, time_ms = area_of(message), time_ms_of(message)
         value = number(message, given.channel)
-        if not area or value is None or (here := of_area(state, area)) is None:
+        if not area or value is None or (here := of_area(state, message)) is None:
             return []
         slots = here.setdefault("slots", {})
         slot = slots.setdefault(str(time_ms % DAY_MS * given.slots // DAY_MS), [0, value, 0.0])

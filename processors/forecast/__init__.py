@@ -17,12 +17,12 @@ from msgspec import Meta
 from agent.wire.base import Channel
 from agent.wire.config import Section
 from processors.base import (
-    MAX_BEHIND_MS,
     Message,
     Output,
     Process,
     State,
     area_of,
+    latest_ms,
     number,
     of_area,
     time_ms_of,
@@ -67,13 +67,13 @@ class Forecast:
         """Take a reading; a forecast from the third on. O(1)."""
         area, time_ms = area_of(message), time_ms_of(message)
         value = number(message, self._given.channel)
-        if not area or value is None or (here := of_area(state, area)) is None:
+        if not area or value is None or (here := of_area(state, message)) is None:
             return []
+        if here.get("at_ms", time_ms) > latest_ms(message):
+            here.clear()
         elapsed_ms = time_ms - here.get("at_ms", time_ms)
         if here and elapsed_ms <= 0:
-            if -elapsed_ms <= MAX_BEHIND_MS:
-                return []
-            here.clear()
+            return []
         if not here or elapsed_ms > self._given.forget_s * 1e3:
             here.update(at_ms=time_ms, level=value, trend=0.0, variance=0.0, count=1)
             return []

@@ -18,13 +18,13 @@ from agent.wire.config import Section
 from agent.wire.messages import AreaResult, Series
 from agent.wire.packed import Float32Column, Int64Column
 from processors.base import (
-    MAX_BEHIND_MS,
     Message,
     Output,
     Process,
     ProcessorError,
     State,
     area_of,
+    latest_ms,
     number,
     of_area,
     time_ms_of,
@@ -73,14 +73,14 @@ class Threshold:
         values = [number(message, channel) for channel in self.channels]
         if not area or all(value is None for value in values):
             return []
-        if (here := of_area(state, area)) is None:
+        if (here := of_area(state, message)) is None:
             return []
         readings = here.setdefault("readings", [])
-        if readings and time_ms <= readings[-1][0]:
-            if readings[-1][0] - time_ms <= MAX_BEHIND_MS:
-                return []  # an older one changes nothing that was told
+        if readings and readings[-1][0] > latest_ms(message):
             readings.clear()
             here.pop("since_ms", None)
+        elif readings and time_ms <= readings[-1][0]:
+            return []  # an older one changes nothing that was told
         readings.append([time_ms, *values])
         oldest_ms = time_ms - self._given.window_s * 1e3
         while readings[0][0] < oldest_ms or len(readings) > MAX_READINGS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,10 +18,13 @@ from agent.topics.events import (
     TopicAsked,
     TopicsDue,
 )
+from agent.topics.flow import AHEAD
 from agent.topics.topics import MAX_TOPICS, RENEW_S
 from agent.wire.areas import AreaSet
 from agent.wire.messages import Answer, Coverage, Slo
-from agent.wire.push import Gap, Lost, Subscribed
+from agent.wire.overlay import Notification, Origin
+from agent.wire.processor_limits import MAX_AHEAD_MS
+from agent.wire.push import Gap, Lost, Notified, Subscribed
 from agent.wire.topics import EnableTopic, ListTopics, Topic
 from tests.topics.world import BARE, READ, World, aggregate
 
@@ -235,6 +239,22 @@ def test_an_output_may_say_when_it_was(told, at_ms):
     world.write()
     (out,) = world.told
     assert (out.time_ms, out.attributes.get("time_ms")) == (at_ms, None)
+
+
+def test_a_message_of_a_clock_that_is_ahead_counts_as_of_now():
+    """Else those after it would be late until then; told once, however many there are."""
+    world = World(Topic("comfort", processor="count"))
+    world.create()
+    now_ms, ahead_ms = 10 * MAX_AHEAD_MS, 12 * MAX_AHEAD_MS
+    for position, time_ms in enumerate((now_ms - 7, now_ms + MAX_AHEAD_MS, ahead_ms, ahead_ms), 1):
+        told = Notification(Origin("iad2", "h", position), time_ms, {"topic": "comfort"})
+        said = Notified(world.incarnation, position, told)
+        world.handle(InboxSaid("comfort", world.incarnation, said, now_ms))
+    bodies = [msgspec.msgpack.decode(body) for _, body in world.fed]
+    times = [now_ms - 7, now_ms + MAX_AHEAD_MS, now_ms, now_ms]
+    assert [body["time_ms"] for body in bodies] == times
+    assert {body["received_ms"] for body in bodies} == {now_ms}
+    assert world.lines == [f"topic comfort: {AHEAD}"]
 
 
 def test_what_the_inbox_lost_is_counted_and_told():

@@ -21,16 +21,16 @@ from agent.master.requests.public_plane import PublicPlane
 from agent.master.requests.request_plane import RequestOrigin
 from agent.master.storage.state import State
 from agent.master.topics.processor_plane import ProcessorPlane
+from agent.master.topics.publishers import Publishers
 from agent.master.topics.topic_readings import CLIENT, TopicReadings
 from agent.master.topics.topic_shadows import TopicShadows
 from agent.placement.handover.events import Record
 from agent.placement.world import Unit
 from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
-from agent.scheduling.admission import may_publish
 from agent.scheduling.nearest import nearest
 from agent.scheduling.queries.scheduler import QueryScheduler
-from agent.topics.contents import peer_of, why_not
+from agent.topics.contents import peer_of
 from agent.topics.events import (
     AskInbox,
     AskReadings,
@@ -76,13 +76,11 @@ Asker = RequestOrigin | Callable[[TopicReport], None]
 TOPIC: Final = "topic"
 # Kind of the units that topics are.
 KIND: Final = "processor"
-# No authenticated client has this name: a name has no slash.
 # What came for topics is handled so many a turn.
 TURN: Final = 64
 RETRY_S: Final = 0.5
 # Senders of a topic's messages that are told apart; other masters name them.
 MAX_COUNTED: Final = 1_024
-CROWDED: Final = "too much waits for masters that are away; try again later"
 NOT_HERE: Final = "it is not kept here, and is dropped if no other master has it"
 NOT_NOW: Final = "this master's disk takes nothing now; try again later"
 
@@ -154,6 +152,7 @@ class TopicPlane:
         self._peers: dict[str, tuple[str, Callable[[PushReply], None]]] = {}
         self._ending: list[tuple[str, str]] = []
         self._published = 0
+        self._publishers = Publishers(public.rates, push.topics)
         # Messages by topic, and by the IAD where they were published.
         self.arrivals: dict[str, Counter[str]] = {}
         # Of clones: outputs of peers, by the clone's topic, then by the peer's and its IAD.
@@ -266,16 +265,10 @@ class TopicPlane:
     # --- clients -------------------------------------------------------------------------------
 
     def _publish(self, origin: RequestOrigin, message: Publish, now: float) -> None:
-        refused = may_publish(origin.sender) or self._public.rates.refused(origin.sender, now)
-        if refused is not None:
-            self._refuse(origin, message, refused.message)
-        elif problem := why_not(message.attributes):
-            self._refuse(origin, message, f"attributes: {problem}")
-        elif self._push.topics.crowded or self._push.topics.crowded_by(client_of(origin.sender)):
-            self._refuse(origin, message, CROWDED)
-        elif not self._push.topics.publish(
-            client_of(origin.sender), message, partial(self._kept, origin, message)
-        ):
+        client = client_of(origin.sender)
+        if why := self._publishers.why_not(origin.sender, client, message, now):
+            self._refuse(origin, message, why)
+        elif not self._push.topics.publish(client, message, partial(self._kept, origin, message)):
             self._refuse(origin, message, NOT_NOW)
 
     def _kept(self, origin: RequestOrigin, message: Publish, well: bool) -> None:
@@ -476,7 +469,7 @@ class TopicPlane:
                 _count(self.peer_arrivals.setdefault(name, Counter()), (peer, publisher))
             else:
                 _count(self.arrivals.setdefault(name, Counter()), publisher)
-        self._came.append(InboxSaid(name, incarnation, message))
+        self._came.append(InboxSaid(name, incarnation, message, self.readings.wall_ms))
 
     def _tell(self, instruction: TellOperator) -> None:
         self._say(f"{instruction.line}\n")

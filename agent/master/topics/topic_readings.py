@@ -44,6 +44,11 @@ class TopicReadings:
         self._came = came
         self._wall = wall
 
+    @property
+    def wall_ms(self) -> int:
+        """This master's wall clock."""
+        return round(self._wall() * 1e3)
+
     def why_not(self, topic: Topic) -> str:
         """Why a topic's readings cannot be asked for; empty if they can."""
         capability = self._queries.capability(topic.service)
@@ -85,4 +90,4 @@ class TopicReadings:
         self._reactor.perform(self._queries.handle(event, self._reactor.clock()))
 
     def _answered(self, name: str, epoch: int, answer: Answer, _now: float) -> None:
-        self._came(RoundAnswered(name, epoch, answer, round(self._wall() * 1e3)))
+        self._came(RoundAnswered(name, epoch, answer, self.wall_ms))

@@ -53,10 +53,10 @@ def run(named: Path | None, folder: Folder | None, master: str, every_s: float) 
 
 def line(done: Ingested) -> str:
     """Summary of one batch."""
-    from fleet.lake.ingest.run import reasons, replaced
+    from fleet.lake.ingest.run import reasons, remarks
 
     time = datetime.now(UTC).astimezone().strftime("%H:%M:%S")
     rows = [f"{name} {count:,}" for name, count in sorted(done.rows.items()) if count]
     if done.quarantined:
         rows.append(f"quarantine {done.quarantined:,}: {reasons(done)}")
-    return f"{time}  {', '.join(rows)}{replaced(done)}"
+    return f"{time}  {', '.join(rows)}{remarks(done)}"

@@ -24,7 +24,7 @@ from fleet.lake.ingest.insertion import without
 from fleet.lake.ingest.paths import Partition, uri
 from fleet.lake.ingest.reading import read_files
 from fleet.lake.ingest.store import TableChange
-from fleet.lake.ingest.times import LATEST_MS, day, timestamp
+from fleet.lake.ingest.times import LATEST_MS, day, latest_ms, possible, timestamp
 from fleet.lake.ingest.work import Work
 from fleet.lake.schema import landing
 from fleet.lake.schema.tables import base
@@ -47,10 +47,12 @@ MOVED: Final = Table(
 
 class Taken(NamedTuple):
     """Result of merging groups: the rows to remove, the number of revisions that replaced others,
-    and groups that cannot be used, as rows of the quarantine, if there are any."""
+    the number of values in groups that were taken, those of an impossible time among them, and
+    groups that cannot be used, as rows of the quarantine, if there are any."""
 
     change: TableChange = TableChange()
     replaced: int = 0
+    values: int = 0
     refused: DataFrame | None = None
 
 
@@ -58,7 +60,8 @@ def take(work: Work, files: Sequence[Path], held: list[DataFrame]) -> Taken:
     """Stage the new content of these landing files. Data that must stay cached until the end of the
     merge is added to `held`."""
     spark = work.spark
-    ranked = _ranked(_heads(spark, files)).persist()
+    latest = latest_ms(work.clock())
+    ranked = _ranked(_heads(spark, files), latest).persist()
     held.append(ranked)
     seen = ranked.groupBy("iad", "date", F.col("reason").isNull().alias("sound")).agg(
         F.sum(F.when(F.col("rank") == 1, 1).otherwise(0)).alias("groups"),
@@ -92,10 +95,11 @@ def take(work: Work, files: Sequence[Path], held: list[DataFrame]) -> Taken:
         return Taken(refused=refused)
     every = sum(row.groups for row in taken) == sum(row.rows for row in found)
     accepted = decided.where(F.col("status") != "known")
-    _stage(work, files, accepted, taken, every=every)
+    _stage(work, files, accepted, taken, latest, every=every)
     replaced = sum(row.groups for row in taken if row.status == "replaced")
     old = decided.where(F.col("status") == "replaced")
-    return Taken(_remove_old(work, old) if replaced else TableChange(), replaced, refused)
+    values = sum(row["values"] for row in taken)
+    return Taken(_remove_old(work, old) if replaced else TableChange(), replaced, values, refused)
 
 
 def _landed(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
@@ -129,21 +133,21 @@ def _heads(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
     )
 
 
-def _ranked(heads: DataFrame) -> DataFrame:
+def _ranked(heads: DataFrame, latest: int) -> DataFrame:
     """The groups with `reason` if one cannot be used, their `date`, and their `rank` among the
     revisions."""
     missing = [F.when(F.col(name).isNull(), F.lit(f"{name} is missing")) for name in REQUIRED]
     missing += [F.when(F.col(name) == "", F.lit(f"{name} is missing")) for name in TEXTS]
-    possible = (F.col("first_ms") >= 0) & (F.col("last_ms") <= LATEST_MS)
+    times = F.expr(f"{possible('first_ms', latest)} AND {possible('last_ms', latest)}")
     ordered = F.col("first_ms") <= F.col("last_ms")
-    reason = F.coalesce(*missing, F.when(~(possible & ordered), F.lit("time is impossible")))
+    reason = F.coalesce(*missing, F.when(~(times & ordered), F.lit("time is impossible")))
     judged = heads.withColumn("reason", reason).withColumn(
         "date", F.when(F.col("reason").isNull(), day(F.col("first_ms")))
     )
-    latest = Window.partitionBy(*KEY).orderBy(
+    newest = Window.partitionBy(*KEY).orderBy(
         F.col("reason").isNotNull(), *(F.col(c).desc() for c in REVISION), "file", "row"
     )
-    return judged.withColumn("rank", F.row_number().over(latest))
+    return judged.withColumn("rank", F.row_number().over(newest))
 
 
 def _values() -> Column:
@@ -186,7 +190,13 @@ def _decided(work: Work, winners: DataFrame, there: Sequence[Path]) -> DataFrame
 
 
 def _stage(
-    work: Work, files: Sequence[Path], accepted: DataFrame, taken: Sequence[Row], *, every: bool
+    work: Work,
+    files: Sequence[Path],
+    accepted: DataFrame,
+    taken: Sequence[Row],
+    latest: int,
+    *,
+    every: bool,
 ) -> None:
     groups: dict[Partition, int] = {}
     values: dict[Partition, int] = {}
@@ -202,9 +212,9 @@ def _stage(
     if not every:
         whole = whole.withColumn("row", F.col("_metadata.row_index"))
         whole = whole.join(accepted.select("file", "row"), ["file", "row"], "left_semi")
-    parts = work.cut(_by_day(whole), base.READINGS, values)
+    parts = work.cut(_by_day(whole, latest), base.READINGS, values)
     parts = parts.sortWithinPartitions("iad", "date", "node", "sensor", "first_ms")
-    work.write(_readings(parts), base.READINGS)
+    work.write(_readings(parts, latest), base.READINGS)
 
 
 def _rows(accepted: DataFrame) -> DataFrame:
@@ -226,11 +236,13 @@ def _rows(accepted: DataFrame) -> DataFrame:
     )
 
 
-def _by_day(whole: DataFrame) -> DataFrame:
+def _by_day(whole: DataFrame, latest: int) -> DataFrame:
     """One row per group and day on which it has readings: nearly always one per group."""
     first, last = day(F.col("first_ms")), day(F.col("last_ms"))
     days = F.when(first == last, F.array(first)).otherwise(
-        F.array_distinct(F.transform("time_ms", day))
+        F.array_distinct(
+            F.transform(F.expr(f"filter(time_ms, at -> {possible('at', latest)})"), day)
+        )
     )
     return whole.select(
         *KEY,
@@ -246,12 +258,12 @@ def _by_day(whole: DataFrame) -> DataFrame:
     )
 
 
-def _readings(parts: DataFrame) -> DataFrame:
+def _readings(parts: DataFrame, latest: int) -> DataFrame:
     """One row per reading and channel, in the order of groups, channels and times, so that the
     readings need not be sorted."""
     channels = parts.withColumn("one", F.explode("channels")).drop("channels")
     each = channels.select("*", F.posexplode("time_ms").alias("at", "taken_ms")).where(
-        F.col("taken_ms").between(0, LATEST_MS)
+        F.expr(possible("taken_ms", latest))
         & (~F.col("several") | (day(F.col("taken_ms")) == F.col("date")))
     )
     at = F.col("at")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
 from agent.wire import records
 from fleet.lake.ingest import quarantine
 from fleet.lake.ingest.paths import uri
-from fleet.lake.ingest.times import EARLIEST_MS, LATEST_MS, timestamp
+from fleet.lake.ingest.times import EARLIEST_MS, latest_ms, possible, timestamp
 from fleet.lake.schema.tables import base
 from fleet.lake.schema.tables.model import Table
 
@@ -91,8 +91,8 @@ def parse(spark: SparkSession, paths: Sequence[Path], now: datetime) -> DataFram
         "*", f"CASE WHEN {_unusable()} IS NULL THEN {NAME} END AS named"
     )
     parsed = named.selectExpr("*", *(f"{_parsed(kind)} AS {kind.name}" for kind in KINDS))
-    latest_ms = _latest_ms(now)
-    judged = parsed.selectExpr("*", f"{_case(_sound(k, latest_ms) for k in KINDS)} AS sound")
+    latest = latest_ms(now)
+    judged = parsed.selectExpr("*", f"{_case(_sound(k, latest) for k in KINDS)} AS sound")
     return judged.select(
         F.expr(f"CASE WHEN sound THEN {_case(f'{k.name}.iad' for k in KINDS)} END").alias("iad"),
         F.expr(f"CASE WHEN sound THEN {_case(_date(k) for k in KINDS)} END").alias("date"),
@@ -128,8 +128,8 @@ def refused(parsed: DataFrame, now: datetime) -> DataFrame:
     lines = lines.withColumn("folder", F.col("iad"))
     named = lines.selectExpr("*", f"{_unusable()} AS unusable", f"{NAME} AS named")
     parsed = named.selectExpr("*", *(f"{_parsed(kind)} AS {kind.name}" for kind in KINDS))
-    latest_ms = _latest_ms(now)
-    reason = f"coalesce(unusable, {_case(_reason(k, latest_ms) for k in KINDS)})"
+    latest = latest_ms(now)
+    reason = f"coalesce(unusable, {_case(_reason(k, latest) for k in KINDS)})"
     return parsed.select(
         "iad",
         F.lit(now.date()).alias("date"),
@@ -138,10 +138,6 @@ def refused(parsed: DataFrame, now: datetime) -> DataFrame:
         F.expr(reason).alias("reason"),
         quarantine.shown(F.col("value")).alias("text"),
     )
-
-
-def _latest_ms(now: datetime) -> int:
-    return int((now + timedelta(days=1)).timestamp() * 1000)
 
 
 def _unusable() -> str:
@@ -175,7 +171,7 @@ def _date(kind: Kind) -> str:
     return f"date_from_unix_date(int(floor({kind.name}.{kind.times['time']} / 86400000)))"
 
 
-def _checks(kind: Kind, latest_ms: int) -> Iterator[tuple[str, str]]:
+def _checks(kind: Kind, latest: int) -> Iterator[tuple[str, str]]:
     """(condition that must hold, reason if it does not), in the order of reporting."""
     for name, type_ in kind.fields.items():
         if type_ == "double":
@@ -188,18 +184,18 @@ def _checks(kind: Kind, latest_ms: int) -> Iterator[tuple[str, str]]:
     yield f"{kind.name}.iad RLIKE '\\\\A{IAD}\\\\z'", "iad is no name"
     # A host speaks for the IAD that the inventory gives it, which named the folder.
     yield f"{kind.name}.iad = folder", "iad is not the one of this master"
-    bounds = {"wall_ms": (EARLIEST_MS, latest_ms), "time_ms": (0, LATEST_MS)}
     for name in sorted(set(kind.times.values())):
-        low, high = bounds[name]
-        yield f"{kind.name}.{name} BETWEEN {low} AND {high}", "time is impossible"
+        time = f"{kind.name}.{name}"
+        masters = f"{time} BETWEEN {EARLIEST_MS} AND {latest}"
+        yield masters if name == "wall_ms" else possible(time, latest), "time is impossible"
 
 
-def _sound(kind: Kind, latest_ms: int) -> str:
-    checks = [f"({check})" for check, _ in _checks(kind, latest_ms)]
+def _sound(kind: Kind, latest: int) -> str:
+    checks = [f"({check})" for check, _ in _checks(kind, latest)]
     return " AND ".join([f"{kind.name}.{CORRUPT} IS NULL", *checks])
 
 
-def _reason(kind: Kind, latest_ms: int) -> str:
+def _reason(kind: Kind, latest: int) -> str:
     wrong = [
         f"WHEN {kind.name}.{name} IS NULL AND get_json_object(value, '$.{name}') IS NOT NULL "
         f"THEN '{name} {says}'"
@@ -209,5 +205,5 @@ def _reason(kind: Kind, latest_ms: int) -> str:
     corrupt = (
         f"WHEN {kind.name}.{CORRUPT} IS NOT NULL THEN CASE {' '.join(wrong)} ELSE 'no JSON' END"
     )
-    checks = [f"WHEN NOT ({check}) THEN '{text}'" for check, text in _checks(kind, latest_ms)]
+    checks = [f"WHEN NOT ({check}) THEN '{text}'" for check, text in _checks(kind, latest)]
     return f"CASE {corrupt} {' '.join(checks)} END"

@@ -30,7 +30,8 @@ RECORDS = "records"
 class Ingested(msgspec.Struct):
     """Outcome of an ingest: rows added by table, rows put into the quarantine by reason, the number
     of landing files examined, and of batches. `replaced`: row groups whose rows were replaced by
-    those of a later revision."""
+    those of a later revision. `dropped`: readings of an impossible time in row groups that were
+    taken."""
 
     rows: dict[str, int] = {}
     quarantined: int = 0
@@ -38,6 +39,7 @@ class Ingested(msgspec.Struct):
     replaced: int = 0
     files: int = 0
     batches: int = 0
+    dropped: int = 0
 
     @property
     def changed(self) -> bool:
@@ -51,6 +53,7 @@ class Ingested(msgspec.Struct):
                 ours[name] = ours.get(name, 0) + count
         self.quarantined += other.quarantined
         self.replaced += other.replaced
+        self.dropped += other.dropped
         self.files += other.files
         self.batches += other.batches
 
@@ -90,6 +93,7 @@ class _Merge:
         self._changes: list[TableChange] = []
         self._nodes = 0
         self._replaced = 0
+        self._values = 0
         self._refused: list[DataFrame] = []
 
     def take(self, kind: str, files: Sequence[Path]) -> None:
@@ -101,6 +105,7 @@ class _Merge:
             taken = groups.take(work, files, self._held)
             self._changes.append(taken.change)
             self._replaced += taken.replaced
+            self._values += taken.values
             if taken.refused is not None:
                 self._refused.append(taken.refused)
         elif kind == work.lake.nodes.name:
@@ -160,7 +165,8 @@ class _Merge:
                 for pair in part.column(0).value_counts().to_pylist():
                     reasons[pair["values"]] += pair["counts"]
         work.commit(reduce(or_, self._changes, TableChange()))
-        return Ingested(rows, quarantined, dict(reasons), self._replaced, files, 0)
+        dropped = max(0, self._values - rows.get(base.READINGS.name, 0))
+        return Ingested(rows, quarantined, dict(reasons), self._replaced, files, 0, dropped)
 
 
 def _kind_of(work: Work, file: Path) -> str:

@@ -58,7 +58,7 @@ def table(done: Ingested) -> list[str]:
     lines = [f"{name:{width}}  {count:>{digits},}" for name, count in rows.items()]
     if done.quarantined:
         lines[-1] += f"  {reasons(done)}"
-    lines.append(f"from {done.files:,} new files" + replaced(done))
+    lines.append(f"from {done.files:,} new files" + remarks(done))
     return lines
 
 
@@ -70,6 +70,9 @@ def reasons(done: Ingested) -> str:
     return ", ".join([*shown, *([f"others ({more:,})"] if more else [])])
 
 
-def replaced(done: Ingested) -> str:
-    """The line about row groups that arrived again with other times."""
-    return f"; {done.replaced:,} row groups came again, put right" if done.replaced else ""
+def remarks(done: Ingested) -> str:
+    """The end of the line: row groups that arrived again with other times, and what was left out
+    of row groups."""
+    again = f"; {done.replaced:,} row groups came again, put right" if done.replaced else ""
+    left = f"; {done.dropped:,} readings of an impossible time left out" if done.dropped else ""
+    return again + left

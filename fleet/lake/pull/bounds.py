@@ -1,16 +1,23 @@
-"""Limits that end a pull early: its byte budget, or Ctrl-C."""
+"""Limits that end a pull early: its byte budget, a host that sends nothing, or Ctrl-C."""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
+from typing import Final
 
-from fleet.lake.pull.host_source import Header, Taker
+from fleet.lake.pull.host_source import BEAT, Header, Taker
 from fleet.ssh.errors import HostError
+
+# A host sends so much within so long, or is given up: signs of life alone are no progress. The
+# slowest listing of a history takes a Pi a minute.
+PROGRESS_BYTES: Final = 1 << 16
+PROGRESS_S: Final = 300.0
 
 
 class Enough(Exception):
-    """The allowed number of bytes has landed."""
+    """The allowed number of bytes has come."""
 
 
 class Interrupted(Exception):
@@ -18,21 +25,54 @@ class Interrupted(Exception):
 
 
 class Budget:
-    """Bytes that all hosts together may still land; shared by several threads."""
+    """Bytes that all hosts together may still send; shared by several threads.
 
-    def __init__(self, most: int) -> None:
-        self._left = most
+    Half of it is set aside in equal shares, so that a host which sends without end leaves
+    something to each of the others. A share that its host did not use is everybody's.
+    """
+
+    def __init__(self, most: int, hosts: int) -> None:
+        self._each = most // (2 * max(1, hosts))
+        self._free = most - self._each * hosts
         self._lock = threading.Lock()
+
+    def share(self) -> Share:
+        """The share of one host, which takes it once."""
+        return Share(self, self._each)
+
+    @property
+    def free(self) -> int:
+        """The bytes of no host; negative if the last piece was larger."""
+        return self._free
+
+    def add(self, count: int) -> None:
+        """So many more are free, or fewer if negative."""
+        with self._lock:
+            self._free += count
+
+
+class Share:
+    """What one host may still send."""
+
+    def __init__(self, budget: Budget, own: int) -> None:
+        self._budget = budget
+        self._own = own
 
     @property
     def left(self) -> int:
-        """The remaining bytes; negative if the last piece was larger."""
-        return self._left
+        """The remaining bytes, of its own and of those that are free."""
+        return self._own + max(0, self._budget.free)
 
     def spend(self, count: int) -> None:
-        """So many have landed."""
-        with self._lock:
-            self._left -= count
+        """So many have come."""
+        own = min(self._own, count)
+        self._own -= own
+        self._budget.add(own - count)
+
+    def end(self) -> None:
+        """The host needs no more."""
+        self._budget.add(self._own)
+        self._own = 0
 
 
 def unwritten(error: OSError) -> HostError:
@@ -42,35 +82,52 @@ def unwritten(error: OSError) -> HostError:
 
 
 class Bounded:
-    """Passes frames to a taker within the budget. A piece that has begun to arrive when the budget
-    is used up is completed: each host lands at most one piece more."""
+    """Passes frames to a taker within the host's share. A piece that has begun to arrive when the
+    share is used up is completed: each host sends at most one piece more."""
 
     def __init__(
         self,
         taker: Taker,
-        budget: Budget,
+        share: Share,
         stop: threading.Event,
         landed: Callable[[int], object],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._taker = taker
-        self._budget = budget
+        self._share = share
         self._stop = stop
         self._landed = landed
-        self._under_way = False
+        self._clock = clock
+        self._since_s = clock()
+        self._enough = PROGRESS_BYTES
 
     def take(self, header: Header, data: bytes) -> None:
         """Take a frame. Enough, Interrupted; HostError."""
         if self._stop.is_set():
             raise Interrupted
-        if data and not self._under_way and self._budget.left <= 0:
+        if header != BEAT:
+            self._pass_on(header, data)
+        self._check_progress()
+
+    def _pass_on(self, header: Header, data: bytes) -> None:
+        taker = self._taker
+        if data and not taker.under_way and self._share.left <= 0:
             raise Enough
-        self._under_way = self._under_way or bool(data)
-        before = self._taker.counts.bytes
+        landed, received = taker.counts.bytes, taker.received
         try:
-            self._taker.take(header, data)
+            taker.take(header, data)
         except OSError as error:  # raised by a connection, this would mean that it was lost
             raise unwritten(error) from error
-        if landed := self._taker.counts.bytes - before:
-            self._budget.spend(landed)
+        self._share.spend(taker.received - received)
+        if landed := taker.counts.bytes - landed:
             self._landed(landed)
-            self._under_way = False
+
+    def _check_progress(self) -> None:
+        now_s = self._clock()
+        if self._taker.received >= self._enough:
+            self._since_s = now_s
+            self._enough = self._taker.received + PROGRESS_BYTES
+        elif now_s - self._since_s > PROGRESS_S:
+            raise HostError(
+                "lost", f"it lives, and sent less than {PROGRESS_BYTES:,} bytes in {PROGRESS_S:g} s"
+            )

@@ -145,6 +145,7 @@ class HistoryTaker:
     def __init__(self, lake: Lake, iad: str, node: str, since_ms: int | None, now_ms: int) -> None:
         """HostError if the state cannot be read."""
         self.counts = Counts()
+        self.received = 0
         self.more = False
         self._lake = lake
         self._iad, self._node = iad, node
@@ -169,6 +170,11 @@ class HistoryTaker:
         self._may_go = max(
             (len(each.taken + each.refused) // KNOWN.size for each in histories), default=0
         )
+
+    @property
+    def under_way(self) -> bool:
+        """As Taker has it."""
+        return self._coming is not None
 
     def asked(self, max_bytes: int) -> dict[str, Any]:
         """Request to the host."""
@@ -260,6 +266,7 @@ class HistoryTaker:
         if coming is None or self._history is None:
             raise HostError("failed", "the host sent bytes of no group")
         self._data += data
+        self.received += len(data)
         if len(self._data) > min(coming.bytes, MAX_GROUP):
             raise HostError("failed", "the host sent more bytes of a group than it has")
         if len(self._data) == coming.bytes:

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 Header = dict[str, Any]
 Take = Callable[[Header, bytes], None]
+# A frame that only says that the host lives.
+BEAT: Final[Header] = {"at": "beat"}
 # Maximum bytes of a frame; fleet/on_host/logs.py does not split them.
 MAX_BYTES: Final = 1 << 20
 
@@ -48,8 +50,14 @@ MAX_BYTES: Final = 1 << 20
 class Taker(Protocol):
     """Receiver of one host's logs."""
 
-    counts: Counts  # `bytes` grows whenever something lands: limits are checked then
+    counts: Counts  # `bytes` grows whenever something lands
+    received: int  # bytes of pieces, also of those that never land: limits go by these
     more: bool  # something was left because of `max_bytes`
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a piece has begun to arrive, and is not complete."""
+        ...
 
     @property
     def program(self) -> str:
@@ -113,7 +121,12 @@ class There:
 
         asked = {**asked, "config": self._config}
         request = {"do": "logs", "program": program, "asked": asked}
-        run_program(self._connection, request, on_line=lambda line: take(*unpacked(line)))
+        run_program(
+            self._connection,
+            request,
+            on_line=lambda line: take(*unpacked(line)),
+            on_beat=lambda: take(BEAT, b""),
+        )
 
 
 def unpacked(line: dict[str, Any]) -> tuple[Header, bytes]:

@@ -23,7 +23,7 @@ from fleet.inventory.parties import HostOf
 from fleet.inventory.selection import select
 from fleet.inventory.targets import until_interrupted
 from fleet.lake.pull import landing_files, local
-from fleet.lake.pull.bounds import Bounded, Budget, Enough, Interrupted, unwritten
+from fleet.lake.pull.bounds import Bounded, Budget, Enough, Interrupted, Share, unwritten
 from fleet.lake.pull.counts import Counts
 from fleet.lake.pull.dimensions import keep_nodes, keep_pulls
 from fleet.lake.pull.host_source import Here, Source, Taker, There
@@ -223,12 +223,12 @@ def alone(lake: Lake) -> Iterator[None]:
 
 def _all(pull: Pull, hosts: Sequence[HostOf]) -> list[HostPulled]:
     """The outcomes of all hosts, in their order."""
-    budget = Budget(pull.options.max_bytes)
+    budget = Budget(pull.options.max_bytes, len(hosts))
     found: dict[str, HostPulled] = {}
     with shown(len(hosts)) as view, until_interrupted() as stop:
 
         def work(host: HostOf) -> HostPulled:
-            return pull_host(pull, host, budget, stop, view)
+            return pull_host(pull, host, budget.share(), stop, view)
 
         try:
             for outcome in for_each(hosts, work, parallel=pull.options.parallel):
@@ -241,7 +241,7 @@ def _all(pull: Pull, hosts: Sequence[HostOf]) -> list[HostPulled]:
 
 
 def pull_host(
-    pull: Pull, host: HostOf, budget: Budget, stop: threading.Event, view: View
+    pull: Pull, host: HostOf, share: Share, stop: threading.Event, view: View
 ) -> HostPulled:
     """Pull one host; an error becomes part of its row."""
     began_s = time.monotonic()
@@ -252,7 +252,7 @@ def pull_host(
         taker = pull.taker(host)
         counts = taker.counts
         try:
-            outcome = _take(pull, host, taker, Bounded(taker, budget, stop, view.landed), budget)
+            outcome = _take(pull, host, taker, Bounded(taker, share, stop, view.landed), share)
         finally:
             taker.close()
     except Interrupted:
@@ -261,17 +261,19 @@ def pull_host(
         problem = error
     except OSError as error:
         problem = unwritten(error)
+    finally:
+        share.end()
     row = _failed(host.name, problem) if problem else HostPulled(host.name, outcome)
     seconds = round(time.monotonic() - began_s, 3)
     return msgspec.structs.replace(row, seconds=seconds, **msgspec.structs.asdict(counts))
 
 
-def _take(pull: Pull, host: HostOf, taker: Taker, bounded: Bounded, budget: Budget) -> Outcome:
-    if budget.left <= 0:
+def _take(pull: Pull, host: HostOf, taker: Taker, bounded: Bounded, share: Share) -> Outcome:
+    if share.left <= 0:
         return "bounded"
     try:
         with pull.open_source(host) as source:
-            source.run(taker.program, taker.asked(budget.left), bounded.take)
+            source.run(taker.program, taker.asked(share.left), bounded.take)
         taker.end()
     except Enough:
         return "bounded"

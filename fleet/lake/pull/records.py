@@ -85,6 +85,7 @@ class RecordsTaker:
     ) -> None:
         """HostError if the state cannot be read."""
         self.counts = Counts()
+        self.received = 0
         self.more = False
         self._lake = lake
         self._folder = lake.records / f"iad={iad}"
@@ -93,6 +94,11 @@ class RecordsTaker:
         self._path = state_path(lake, iad, MASTER)
         self._state = load(self._path, RecordsState)
         self._part: _Part | None = None
+
+    @property
+    def under_way(self) -> bool:
+        """As Taker has it."""
+        return self._part is not None
 
     def asked(self, max_bytes: int) -> dict[str, Any]:
         """The request to the host."""
@@ -140,6 +146,7 @@ class RecordsTaker:
         if self._part is None:
             self._part = _Part(self._lake)
         self._part.add(data)
+        self.received += len(data)
         if self._part.size > self._segment_bytes + MAX_LINE:
             raise HostError("failed", f"it has a line of more than {MAX_LINE} bytes")
 

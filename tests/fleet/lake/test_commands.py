@@ -13,6 +13,7 @@ from fleet.lake.ingest.merging import Ingested
 from fleet.lake.schema.folder import Lake
 from fleet.spark import session
 
+LEFT_OUT = "7 readings of an impossible time left out"
 DONE = Ingested(
     {"readings": 12_345, "queries": 2, "tasks": 0},
     9,
@@ -20,6 +21,7 @@ DONE = Ingested(
     3,
     5,
     1,
+    7,
 )
 
 
@@ -28,7 +30,7 @@ def test_a_table_of_what_was_added():
         "queries          2",
         "readings    12,345",
         "quarantine       9  no JSON (4), a is missing (2), b is missing (2), others (1)",
-        "from 5 new files; 3 row groups came again, put right",
+        f"from 5 new files; 3 row groups came again, put right; {LEFT_OUT}",
     ]
     assert command.table(Ingested()) == ["nothing new"]
 
@@ -38,7 +40,7 @@ def test_a_line_for_a_batch():
     assert len(time) == len("12:00:00")
     assert rest == (
         "queries 2, readings 12,345, quarantine 9: no JSON (4), a is missing (2), "
-        "b is missing (2), others (1); 3 row groups came again, put right"
+        "b is missing (2), others (1); 3 row groups came again, put right; " + LEFT_OUT
     )
 
 
@@ -66,6 +68,7 @@ def test_counts_add_up():
     assert total.rows == {"readings": 24_690, "queries": 4, "tasks": 0}
     assert (total.reasons["no JSON"], total.quarantined, total.replaced) == (8, 18, 6)
     assert (total.files, total.batches, total.changed) == (10, 2, True)
+    assert total.dropped == 14
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ import csv
 import io
 import math
 import os
+import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -355,6 +357,62 @@ def test_a_link_stays_and_its_file_has_the_rows(run, tmp_path):
         assert run(Master(), Window(last_s=60.0))[0] == exits.DONE
         assert (tmp_path / "out.csv").readlink() == file
         assert len(rows_of_file(file)) == 12
+
+
+def test_a_file_keeps_its_rights(run, tmp_path):
+    """What only its owner may read is not for all because it is newer."""
+    file = tmp_path / "out.csv"
+    file.touch(0o600)
+    assert run(Master(), Window(last_s=60.0))[0] == exits.DONE
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert len(rows_of_file(file)) == 12
+
+
+def test_the_longest_name_of_a_file_is_one(run, tmp_path):
+    name = "x" * 251 + ".csv"
+    assert run(Master(), Window(last_s=60.0), target=name)[0] == exits.DONE
+    assert len(rows_of_file(tmp_path / name)) == 12
+
+
+def test_a_link_beside_the_file_leads_nowhere(run, tmp_path):
+    """In a folder that others may write to."""
+    other = tmp_path / "precious"
+    other.write_text("mine")
+    (tmp_path / f".out.csv.{os.getpid()}.part").symlink_to(other)
+    assert run(Master(), Window(last_s=60.0))[0] == exits.DONE
+    assert other.read_text() == "mine"
+
+
+def test_links_in_a_circle_are_one_line(run, tmp_path, capsys):
+    (tmp_path / "out.csv").symlink_to(tmp_path / "out.csv")
+    assert run(Master(), Window(last_s=60.0))[0] == exits.FAILED
+    err = capsys.readouterr().err
+    assert err == f"fleet: {tmp_path}/out.csv: Too many levels of symbolic links\n"
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_full_disk_is_one_line_and_leaves_no_file(run, tmp_path, capsys, kind):
+    (tmp_path / "out").symlink_to("/dev/full")
+    assert run(Master(), Window(last_s=60.0), target="out", kind=kind)[0] == exits.FAILED
+    assert capsys.readouterr().err == f"fleet: {tmp_path}/out: No space left on device\n"
+    assert list(tmp_path.iterdir()) == [tmp_path / "out"]
+
+
+def test_a_full_disk_behind_stdout_is_one_line(run, capsys, monkeypatch):
+    full = Path("/dev/full").open("w")  # noqa: SIM115 - closing it fails
+    monkeypatch.setattr(sys, "stdout", full)
+    assert run(Master(), Window(last_s=60.0), target=None)[0] == exits.FAILED
+    assert capsys.readouterr().err == "fleet: stdout: No space left on device\n"
+    with pytest.raises(OSError, match="No space"):
+        full.close()
+
+
+def test_names_that_would_run_are_texts(tmp_path):
+    areas = ("=cmd|' /C calc'!A0", "\n=1+1", "\uff20SUM(1)", "\x1b[2Jb1")
+    with csv_file(tmp_path / "out.csv", COLUMNS["series"]) as sink:
+        sink.write((0, 0, area, "t", 1.0, "", "", "") for area in areas)
+    found = [row["area"] for row in rows_of_file(tmp_path / "out.csv")]
+    assert found == ["'=cmd|' /C calc'!A0", "'\n=1+1", "'\uff20SUM(1)", "[2Jb1"]
 
 
 @pytest.mark.parametrize("target", [Path(), Path("folder")])

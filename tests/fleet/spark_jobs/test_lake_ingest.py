@@ -12,6 +12,7 @@ from agent.wire import records
 from fleet.lake.ingest import lines, store
 from fleet.lake.ingest.compaction import binned
 from fleet.lake.ingest.reading import read
+from fleet.lake.ingest.run import table as told
 from fleet.lake.ingest.store import BusyError
 from fleet.lake.ingest.stream import ingest
 from fleet.lake.ingest.work import Sizes
@@ -36,6 +37,7 @@ from tests.fleet.spark_jobs.landings import (
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 NOON_MS = 1_795_003_200_000  # 2026-11-18T12:00
 DAY_MS = 86_400_000
+LAST_MS = 253_402_214_400_000  # 9999-12-31
 BAD = {
     "nonsense": "no JSON",
     '{"record":"query"': "no JSON",
@@ -64,6 +66,9 @@ WRONG = (
     (query(wall_ms=946_684_799_999), "time is impossible"),
     (task(wall_ms=int(NOW.timestamp() * 1000) + 30 * DAY_MS), "time is impossible"),
     (event(time_ms=-1), "time is impossible"),
+    (event(time_ms=400 * DAY_MS), "time is impossible"),
+    (event(time_ms=int(NOW.timestamp() * 1000) + 2 * DAY_MS), "time is impossible"),
+    (event(time_ms=LAST_MS), "time is impossible"),
     (subtask(node=None), "node is missing"),
     (processing(topic=None), "topic is missing"),
     (processing(together="b"), "together is no list"),
@@ -258,6 +263,21 @@ def test_missing_numbers_are_nan(spark, tmp_path):
     values = sorted(rows(lake, base.READINGS))
     assert [row[6] for row in values] == ["NaN", 1.0, "NaN"]
     assert all(math.isfinite(row[9]) for row in values)
+
+
+def test_clocks_that_are_wrong_make_no_partitions(spark, tmp_path):
+    lake = Lake(tmp_path)
+    ahead = [group(sequence=10 * n, first_ms=LAST_MS - n * DAY_MS) for n in range(1, 5)]
+    within = [NOON_MS, LAST_MS, 400 * DAY_MS, NOON_MS + DAY_MS]
+    jumps = group(sequence=100, time_ms=within, count=4)
+    write_rows(lake, "groups", "g.parquet", [group(first_ms=NOON_MS), *ahead, jumps])
+    done = ingest(spark, lake, clock=lambda: NOW)
+    assert done.rows == {"groups": 2, "readings": 6 + 4}
+    assert (done.reasons, done.dropped) == ({"time is impossible": 4}, 4)
+    folders = (lake.table("readings") / "iad=a1").iterdir()
+    assert sorted(each.name for each in folders) == ["date=2026-11-18", "date=2026-11-19"]
+    assert "4 readings of an impossible time left out" in told(done)[-1]
+    assert "time is impossible (4)" in told(done)[-2]
 
 
 def test_a_second_ingest_is_refused_while_one_is_at_work(spark, tmp_path):

@@ -176,6 +176,14 @@ def test_an_end_that_never_comes_is_a_loss(here: Any, monkeypatch: pytest.Monkey
     assert caught.value.kind == "lost"
 
 
+@pytest.mark.parametrize("said", ["print('{\"beat\": true}')", "print('{', end='')"])
+def test_a_program_that_only_lives_is_a_loss(here: Any, said: str) -> None:
+    program = packed({"__main__.py": f"import sys\nwhile True:\n  {said}\n  sys.stdout.flush()"})
+    with pytest.raises(HostError, match=r"it was not done within 0\.1 s") as caught:
+        run_program(here, {}, program=program, most_s=0.1)
+    assert caught.value.kind == "lost"
+
+
 def test_the_probe_runs_anywhere(here: Any) -> None:
     facts = gather(here)
     assert facts.hostname

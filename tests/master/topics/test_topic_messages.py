@@ -11,7 +11,9 @@ from agent.alerts.notifications import history_of
 from agent.master.push.subscriber_plane import client_of
 from agent.master.requests.request_plane import RequestOrigin as Where
 from agent.master.storage.group_commit import RETRY_S
-from agent.master.topics.topic_plane import CROWDED, MAX_COUNTED, NOT_NOW
+from agent.master.topics.publishers import CROWDED
+from agent.master.topics.topic_plane import MAX_COUNTED, NOT_NOW
+from agent.topics import area_shares
 from agent.wire.overlay import Notification, Origin
 from agent.wire.principals import Sender
 from agent.wire.push import Notified
@@ -35,6 +37,15 @@ def test_a_message_goes_to_its_topic_and_out_to_subscribers(rig):
     assert out.origin == Origin("iad1", history_of("topic/notes", incarnation), 0)
     assert rig.plane.spooled == 0
     assert rig.disk.topics["notes"].progress.put_out == 1
+
+
+def test_a_client_that_invents_areas_is_told(rig, monkeypatch):
+    monkeypatch.setattr(area_shares, "MAX_OF_CLIENT", 2)
+    rig.operate(CreateTopic("c", NOTES))
+    replies = [rig.publish(Publish("p", "notes", {"area": f"b{n}"}, n)) for n in range(3)]
+    assert [reply.state for reply in replies] == ["accepted", "accepted", "refused"]
+    assert replies[2].message.startswith("this client published to notes for 2 areas")
+    assert rig.publish(Publish("p", "notes", {"area": "b1"}, 4)).state == "accepted"
 
 
 def test_messages_are_counted_by_where_they_were_published_and_who_names_the_topic(rig):

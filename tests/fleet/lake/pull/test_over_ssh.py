@@ -13,7 +13,7 @@ from fleet.common import exits
 from fleet.inventory.folder import Folder
 from fleet.inventory.loader import load
 from fleet.keys.store import Store
-from fleet.lake.pull import pull, records
+from fleet.lake.pull import bounds, pull, records
 from fleet.lake.schema.folder import Lake
 from fleet.ssh import remote
 from testkit.ssh_server import Host
@@ -153,6 +153,22 @@ def test_a_connection_that_is_cut_keeps_what_was_whole_and_goes_on_there(site, r
     row = rows("--limit", "iad1/master", status=exits.DONE)["iad1/master"]
     assert got + row["records"] == 120
     assert sorted(landed(site.lake, "iad1")) == sorted(site.there.lines)
+
+
+BEATS = """import sys, time
+while True:
+    print('{"beat":true}')
+    sys.stdout.flush()
+    time.sleep(0.01)
+"""
+
+
+def test_a_host_that_only_lives_is_given_up(site, rows, monkeypatch):
+    monkeypatch.setattr(remote, "host_program", lambda: remote.packed({"__main__.py": BEATS}))
+    monkeypatch.setattr(bounds, "PROGRESS_S", 0.1)
+    row = rows("--limit", "iad1/master", status=exits.NOTHING)["iad1/master"]
+    assert row["outcome"] == "lost"
+    assert row["error"] == "it lives, and sent less than 65,536 bytes in 0.1 s"
 
 
 def test_a_user_without_sudo_is_told(site, rows):
