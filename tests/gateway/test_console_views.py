@@ -255,7 +255,7 @@ def test_offered_areas_cover_nothing_of_the_form(tab, served, width):
     tab.open(f"{served.url}#/ask", width, 1200)
     tab.wait_for(SEEN.format("'#areas'"))
     tab.evaluate("document.querySelector('#areas').focus()")
-    tab.wait_for("document.querySelectorAll('[role=option]').length > 3")
+    tab.wait_for("document.querySelector('#offer-3')?.checkVisibility()")
     assert tab.evaluate(HIDDEN_CONTROLS) == []
     click(tab, "#offer-1")
     tab.wait_for(SEEN.format("'.token'"))
