@@ -2,7 +2,7 @@
 policy for operators."""
 
 from agent.client.client import Client
-from agent.client.connection import NoReplyError
+from agent.client.connection import ConnectionCutError, NoReplyError
 from agent.client.operator import Operator
 from agent.client.other_peers import OtherPeerError
 from agent.client.publishing import PublishError
@@ -11,6 +11,7 @@ from agent.client.watches import Rounds, WatchError
 
 __all__ = [
     "Client",
+    "ConnectionCutError",
     "NoReplyError",
     "Notifications",
     "Operator",

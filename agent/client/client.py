@@ -264,6 +264,7 @@ class Client(Connection[ClientReply]):
         resume: tuple[str, int] | None = None,
         detach: bool = False,
         patience_s: float = 3_600.0,
+        until_cut: bool = False,
     ) -> Rounds:
         """Open a standing query that repeats every `interval_s` seconds, or with `on` whenever an
         alert matches that filter. The rounds returned are a context manager and an iterator. The
@@ -271,8 +272,9 @@ class Client(Connection[ClientReply]):
 
         `resume` continues a watch that was left open: its id, and the last round taken. With
         `detach` the end of the block leaves the watch open. The iterator raises `NoReplyError`
-        after `patience_s` without a message from the master, this method after a few seconds.
-        Raises `WatchError` if the master refuses the watch.
+        after `patience_s` without a message from the master, this method after a few seconds. A
+        connection that is cut is made anew; with `until_cut` the iterator raises
+        `ConnectionCutError` instead. Raises `WatchError` if the master refuses the watch.
         """
         watch_id, after = resume or (secrets.token_hex(8), None)
         watch = Watch(
@@ -293,11 +295,13 @@ class Client(Connection[ClientReply]):
             after=after,
             takes_too_large=True,
         )
-        return self.connected().open_watch(watch, detach, patience_s)
+        return self.connected().open_watch(watch, detach, patience_s, until_cut)
 
-    def open_watch(self, watch: Watch, detach: bool, patience_s: float) -> Rounds:
+    def open_watch(
+        self, watch: Watch, detach: bool, patience_s: float, until_cut: bool = False
+    ) -> Rounds:
         """Open a watch at this master; part of `watch`."""
-        rounds = self._watches[watch.id] = Rounds(self, watch, detach, patience_s)
+        rounds = self._watches[watch.id] = Rounds(self, watch, detach, patience_s, until_cut)
         try:
             rounds.open()
         except BaseException:

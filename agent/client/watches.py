@@ -10,7 +10,7 @@ from typing import Protocol, Self
 
 from msgspec.structs import replace
 
-from agent.client.connection import NoReplyError
+from agent.client.connection import ConnectionCutError, NoReplyError
 from agent.wire.base import TIMEOUT_FACTOR, Message
 from agent.wire.messages import Answer
 from agent.wire.unions import ClientReply
@@ -37,8 +37,9 @@ class Taker(Protocol):
     def send_message(self, message: Message) -> None:
         """Send to the master."""
 
-    def take(self, timeout_ms: float) -> None:
-        """Receive one message and dispatch it; `NoReplyError` after `timeout_ms`."""
+    def take(self, timeout_ms: float, *, until_cut: bool = False) -> None:
+        """Receive one message and dispatch it; `NoReplyError` after `timeout_ms`, with `until_cut`
+        also `ConnectionCutError`."""
 
     def forget(self, watch_id: str) -> None:
         """Ignore further messages of a watch."""
@@ -53,7 +54,9 @@ class Rounds:
     the same round again.
     """
 
-    def __init__(self, client: Taker, watch: Watch, detach: bool, patience_s: float) -> None:
+    def __init__(
+        self, client: Taker, watch: Watch, detach: bool, patience_s: float, until_cut: bool = False
+    ) -> None:
         self.watch = watch
         self.after = watch.after or 0
         self.message = ""  # the master's last reason for incomplete rounds
@@ -63,6 +66,7 @@ class Rounds:
         self._client = client
         self._detach = detach
         self._patience_s = patience_s
+        self._until_cut = until_cut
         timeout_ms = watch.timeout_ms or watch.slo.latency_ms * TIMEOUT_FACTOR
         self._quiet_s = min(watch.interval_s, MAX_QUIET_S) + timeout_ms / 1e3 + QUIET_GRACE_S
         self._state = ""  # "" until the master's first reply
@@ -115,7 +119,10 @@ class Rounds:
             quiet_s = self._heard_s + self._quiet_s
             due_s = min(quiet_s, give_up_s)
             try:
-                self._client.take(max(0.0, (due_s - time.monotonic()) * 1e3))
+                left_ms = max(0.0, (due_s - time.monotonic()) * 1e3)
+                self._client.take(left_ms, until_cut=self._until_cut)
+            except ConnectionCutError:
+                raise
             except NoReplyError:
                 if give_up_s < quiet_s:
                     return None

@@ -76,7 +76,12 @@ UNIT = Parsed("unit", _unit)
 @hosts_options
 @patience("3s", "How long to wait for a master.")
 @click.option("--ssh/--no-ssh", default=True, help="Log in to the hosts, or ask masters alone.")
-@click.option("--all", "everything", is_flag=True, help="List every host, also of a large fleet.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="List every host, also of a large fleet; with --operator every counter above zero.",
+)
 @click.option("--watch", is_flag=True, help="Repeat until Ctrl-C.")
 @click.option(
     "--every",
@@ -131,7 +136,9 @@ def status(
             keys = KeyFiles(str(key), str(server_keys))
         from fleet.query import status as of_master
 
-        return of_master.run(operator, timeout_ms=timeout_ms, as_json=as_json, keys=keys)
+        return of_master.run(
+            operator, timeout_ms=timeout_ms, as_json=as_json, everything=everything, keys=keys
+        )
     if key is not None or server_keys is not None:
         raise click.UsageError("--key and --server-keys go with --operator")
     from fleet.inspect import overview

@@ -20,20 +20,35 @@ from fleet.terminal import screen
 from fleet.terminal.screen import STYLES, line, local_time, plain_table, show_table
 from fleet.terminal.summary import labelled
 from fleet.terminal.units import counted
-from fleet.terminal.wrapping import whole
 
-# Counters of a state that are shown even at zero.
-ALWAYS_SHOWN: Final = frozenset({"queries", "subtasks", "deadlines_missed"})
+# Counters that are shown even at zero.
+WORK: Final = ("queries", "tasks", "subtasks", "deadlines_missed")
+# Parts of the names of those that are shown if they are above zero: something went wrong.
+TROUBLE: Final = (
+    *("aborted", "dropped", "expired", "given_up", "implausible", "late", "lost", "malformed"),
+    *(
+        "not_announced",
+        "refused",
+        "stuck",
+        "undeliverable",
+        "unreadable",
+        "unusable",
+        "without_way",
+    ),
+)
 # A dozen counters for studies of the overlay: only with --json.
 DETAIL: Final = "overlay_sent_"
 
 
-def show_status(screen: Console, status: IadStatus) -> None:
-    """The nodes of an IAD, their sensors' faults, their raised triggers, and counters."""
+def show_status(screen: Console, status: IadStatus, *, everything: bool = False) -> None:
+    """The nodes of an IAD, their sensors' faults, their raised triggers, and counters: of its work
+    and of what went wrong, or with `everything` all that are not zero."""
     nodes = sorted(status.nodes, key=lambda node: (len(node.node), node.node))
     live = sum(node.state == "live" for node in nodes)
     all_of = counted(len(nodes), "node")
     line(screen, f"{status.iad}: {live} of {all_of} live, policy {status.policy}")
+    if status.unreachable_iads:
+        line(screen, f"cannot reach {', '.join(status.unreachable_iads)}", style="yellow")
     _show_nodes(screen, nodes, status.rooms)
     _show_faults(screen, nodes)
     _show_alerts(screen, nodes, status.rooms)
@@ -42,17 +57,28 @@ def show_status(screen: Console, status: IadStatus) -> None:
     dated += [each for node in nodes for each in node.alerts]
     if not all(each.synchronised for each in dated):
         line(screen, "? by a clock that was not synchronised", style="dim")
-    counters = [f"open queries {status.open_queries}", f"open tasks {status.open_tasks}"]
-    counters += [
-        f"{name.replace('_', ' ')} {count}"
-        for name, count in status.counters.items()
-        if (count and not name.startswith(DETAIL)) or name in ALWAYS_SHOWN
-    ]
-    line(screen, ", ".join(map(whole, counters)), style="dim")
+    _show_counters(screen, status, everything)
     if status.counters.get("deadlines_missed"):
         line(screen, "A subtask that misses its deadline may still leave its query within its SLO.")
-    if status.unreachable_iads:
-        line(screen, f"cannot reach {', '.join(status.unreachable_iads)}", style="yellow")
+
+
+def _show_counters(screen: Console, status: IadStatus, everything: bool) -> None:
+    open_now = {"queries": status.open_queries, "tasks": status.open_tasks}
+    counters = {name: status.counters.get(name, 0) for name in WORK} | status.counters
+    told = {
+        name: count
+        for name, count in counters.items()
+        if name in WORK or (count and not name.startswith(DETAIL))
+    }
+    shown = [
+        name for name in told if everything or name in WORK or any(part in name for part in TROUBLE)
+    ]
+    table = plain_table("work of its master", "open", "so far")
+    for name in shown:
+        table.add_row(name.replace("_", " "), str(open_now.get(name, "")), str(told[name]))
+    show_table(screen, table)
+    if left := len(told) - len(shown):
+        line(screen, f"and {counted(left, 'other counter')}: --all", style="dim")
 
 
 def _labels(areas: Sequence[str], rooms: Mapping[str, str]) -> str:
@@ -114,7 +140,14 @@ def _since(what: NodeFault | NodeAlert, today: datetime) -> str:
     return since if what.synchronised else f"{since}?"
 
 
-def run(operator: str, *, timeout_ms: float, as_json: bool, keys: KeyFiles | None = None) -> int:
+def run(
+    operator: str,
+    *,
+    timeout_ms: float,
+    as_json: bool,
+    everything: bool = False,
+    keys: KeyFiles | None = None,
+) -> int:
     """Request the state and print it on stdout; returns the exit status."""
     try:
         with Operator(operator, keys) as link:
@@ -124,5 +157,5 @@ def run(operator: str, *, timeout_ms: float, as_json: bool, keys: KeyFiles | Non
     if as_json:
         replies.write_json(status)
     else:
-        show_status(screen.console(), status)
+        show_status(screen.console(), status, everything=everything)
     return exits.DONE

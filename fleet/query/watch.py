@@ -75,7 +75,8 @@ class Tally(Struct):
     missed: int = 0
     refused: int = 0
     empty: int = 0
-    partial: int = 0  # in time: more time would not bring the missing areas
+    partial: int = 0  # in time, though areas are missing
+    timeless: int = 0  # of these: more time would not bring the missing areas
     late: Answer | None = None  # the first that lacks areas which more time might bring
 
     def take(self, answer: Answer, slo: Slo = DEFAULT_SLO) -> None:
@@ -84,6 +85,7 @@ class Tally(Struct):
         self.missed += (how := _how(answer, slo)) == "missed"
         self.refused += how == "refused"
         self.partial += how == "partial"
+        self.timeless += how == "partial" and screen.is_timeless(answer)
         self.empty += how == "empty"
         if self.late is None and any(gap.reason == "timeout" for gap in answer.missing):
             self.late = answer
@@ -217,6 +219,8 @@ def _how(answer: Answer, slo: Slo) -> Literal["kept", "missed", "partial", "empt
         return "empty"
     if screen.is_timeless(answer):
         return "partial"
+    if answer.status == "partial":
+        return "partial" if answer.coverage.answered else "missed"
     return "kept" if answer.slo_met else "missed"
 
 
@@ -351,6 +355,8 @@ def summary_line(tally: Tally, slo: Slo, looked_at: int, trigger: str = "") -> s
         text += f", {tally.refused} refused: nothing was looked at then"
     if tally.empty:
         text += f", {tally.empty} empty"
-    if tally.partial:
-        text += f", {tally.partial} partial: more time would not bring the others"
+    if not_whole := tally.partial - tally.timeless:
+        text += f", {not_whole} in time but not whole"
+    if tally.timeless:
+        text += f", {tally.timeless} partial: more time would not bring the others"
     return text

@@ -27,6 +27,8 @@ def parse_duration(text: str) -> float:
     parts = _PART.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         if re.fullmatch(r"\d+(\.\d+)?", text):
+            if not float(text):
+                return 0.0  # whether none is allowed, says who asks
             raise UnitError(f"{text!r} has no unit; write {text}s, {text}m, {text}h or {text}ms")
         raise UnitError(f"{text!r} is not a duration; write 500ms, 10m, 1.5h or 1h30m")
     sizes = [SECONDS[unit] for _, unit in parts]
@@ -83,6 +85,8 @@ def parse_slo(text: str) -> Slo:
             f"{text!r}: the percentile is from {LEAST_PERCENTILE:g} to {MAX_PERCENTILE:g}, "
             "as in p99 or p99.9"
         )
+    if not parse_duration(match[2]):
+        raise UnitError(f"{text!r}: the time is above 0 and at most 1h, as in p99=500ms")
     return Slo(percentile, parse_timeout(match[2]))
 
 

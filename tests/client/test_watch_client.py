@@ -3,7 +3,7 @@
 import pytest
 import zmq
 
-from agent.client import Client, NoReplyError, WatchError
+from agent.client import Client, ConnectionCutError, NoReplyError, WatchError
 from agent.client import watches as rounds_module
 from agent.wire.codec import Decoder, encode
 from agent.wire.messages import Answer, Coverage
@@ -107,6 +107,13 @@ def test_a_silent_master_is_asked_again_from_the_last_round_on(script, open_watc
     assert script.receive() == Acknowledge(rounds.id, 1)
     again = script.receive()
     assert (again.id, again.after, again.areas) == (rounds.id, 1, ("b1",))
+
+
+def test_who_does_not_want_to_wait_hears_that_the_connection_is_cut(script, open_watch):
+    watched = open_watch(until_cut=True, interval_s=3_600.0)
+    script.socket.close(0)
+    with pytest.raises(ConnectionCutError):
+        next(watched)
 
 
 @pytest.mark.parametrize(("style", "heard"), [({}, 3), ({"style": "event", "trigger": "x > 1"}, 2)])

@@ -44,6 +44,7 @@ class Building:
         self.rooms = [
             self._room(floor, room) for floor, rooms in (floors or FLOORS).items() for room in rooms
         ]
+        self.since_ms = 0  # no readings are older
         self.alerts: list[dict[str, Any]] = []
         self.raised: list[dict[str, Any]] = []
         for minutes, kind, room, value in (
@@ -66,7 +67,7 @@ class Building:
                 "metric": "humidity",
                 "value": 63.4,
                 "position": 6,
-                "text": "rate(humidity) > 0.2/min: humidity 63.4",
+                "text": "rate(humidity) > 0.2/min: humidity 63.412 percent, 0.333 a minute",
             }
         ]
 
@@ -161,6 +162,8 @@ def readings(building: Building, area: str, span_ms: int, points: int) -> dict[s
             bad = 3 if 0.62 < i / points < 0.66 and channel == "temperature" else 0
             bad = length // 1000 if reading["value"] is None and i / points > 0.7 else bad
             count = 0 if 0.30 < i / points < 0.345 or bad > 100 else max(1, length // 1000 - bad)
+            if start + (i + 1) * length <= building.since_ms:
+                bad = count = 0
             spread = 0.15 + 0.2 * abs(math.sin(i))
             for name, value in (("min", mean - spread), ("mean", mean), ("max", mean + spread)):
                 columns[name].append(round(value, 3) if count else None)

@@ -32,6 +32,13 @@ CSP = (
 # What views show that never changes: of a fleet, its placement, plans and outputs.
 VIEWS = json.loads((Path(__file__).parent / "views.json").read_text())
 
+LASTS_MS = {
+    "10m": 600_000,
+    "1h": 3_600_000,
+    "3h": 10_800_000,
+    "24h": 86_400_000,
+    "3d": 259_200_000,
+}
 SERVICES = [
     {"name": "humidity", "capability": "humidity", "areas": ["b1"]},
     {
@@ -224,7 +231,7 @@ class FakeApi:
 
     async def _readings(self, request: Request) -> Response:
         asked = request.query_params
-        span = {"1h": 3_600_000, "24h": 86_400_000, "3d": 259_200_000}[asked["last"]]
+        span = LASTS_MS[asked["last"]]
         return JSONResponse(
             readings(self.building, asked["area"], span, int(asked.get("points", 300)))
         )

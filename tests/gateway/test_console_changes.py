@@ -154,6 +154,8 @@ def test_where_nothing_ails_no_choice_is_offered(tab):
 def test_values_of_alerts_have_their_units(tab, served):
     tab.open(f"{served.url}#/alerts", 1280)
     tab.wait_for("document.querySelector('main').innerText.includes('humidity 63.4 %')")
+    pinned = tab.evaluate("document.querySelector('.cards').innerText")
+    assert "humidity 63.4 %, rising by 0.33 % a minute when it was raised" in pinned
 
 
 @pytest.mark.long

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.gateway import console_browser
+from tests.gateway.building import Building
 from tests.gateway.console_browser import SEEN, VIEWS, find_no_fault
 from tests.gateway.fake_api import VIEWS as MADE_UP
 from tests.gateway.fake_api import fake_api
@@ -17,7 +18,7 @@ served = console_browser.served
 tab = console_browser.tab
 
 
-WAYS = [(1280, False), (390, False), (1280, True), (390, True)]
+WAYS = [(width, dark) for width in (1280, 390, 360) for dark in (False, True)]
 FOCUSED = "document.activeElement.textContent.trim()"
 
 
@@ -197,6 +198,25 @@ def test_a_room_has_its_channels_in_the_order_of_the_list(tab, served):
     assert tab.evaluate(now) == ["Temperature", "Humidity"]
 
 
+CHOSEN = "[...document.querySelectorAll('.chip[aria-current]')].map(e => e.innerText).join()"
+
+
+@pytest.mark.parametrize(
+    ("minutes", "opens"),
+    [(4, "10 minutes"), (40, "1 hour"), (150, "3 hours"), (600, "24 hours")],
+)
+def test_a_room_opens_on_the_readings_that_are_there(tab, minutes, opens):
+    building = Building()
+    building.since_ms = building.started_ms - minutes * 60_000
+    with fake_api(building) as gateway:
+        tab.open(f"{gateway.url}#/room/b1/f4/r413", 1280)
+        tab.wait_for(SEEN.format("'.channel canvas'"))
+        assert tab.evaluate(CHOSEN) == opens
+        tab.evaluate("location.hash = '#/room/b1/f4/r413?last=3d'")
+        tab.wait_for(f"{CHOSEN} == '3 days'")
+        tab.wait_for(SEEN.format("'.channel canvas'"))
+
+
 def test_the_same_load_is_told_in_the_words_of_its_questions(tab, served):
     tab.open(f"{served.url}#/deadlines", 1280)
     tab.wait_for(SEEN.format("'.pair .bar'"))
@@ -212,24 +232,45 @@ def test_the_same_load_is_told_in_the_words_of_its_questions(tab, served):
     assert "humidity" in tab.evaluate(f"{late}.innerText")
 
 
-ASK = "document.querySelector('form.ask button.main')"
-AT_ITS_PLACE = (
-    "(r => document.elementFromPoint(r.x + r.width / 2, r.y + r.height / 2))"
-    f"({ASK}.getBoundingClientRect()) === {ASK}"
-)
+HIDDEN_CONTROLS = """
+[...document.querySelectorAll('form.ask :is(select, button, input)')].filter(e => {
+  const r = e.getBoundingClientRect();
+  return document.elementFromPoint(r.x + r.width / 2, r.y + r.height / 2) !== e;
+}).map(e => e.outerHTML)
+"""
 
 
-def test_a_chosen_area_leaves_no_list_over_the_button(tab, served):
-    tab.open(f"{served.url}#/ask", 1280)
-    tab.wait_for(SEEN.format("'#areas'"))
-    tab.evaluate("document.querySelector('#areas').focus()")
-    tab.wait_for("document.querySelectorAll('[role=option]').length > 3")
-    place = "(r => [r.x + 9, r.y + 9])(document.querySelector('#offer-1').getBoundingClientRect())"
-    x, y = tab.evaluate(place)
+def click(tab, selector):
+    """Press the mouse on an element and release it, where it is when pressed."""
+    x, y = tab.evaluate(
+        "(r => [r.x + 9, r.y + 9])"
+        f"(document.querySelector({json.dumps(selector)}).getBoundingClientRect())"
+    )
     for what in ("mousePressed", "mouseReleased"):
         tab.call("Input.dispatchMouseEvent", type=what, x=x, y=y, button="left", clickCount=1)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_offered_areas_cover_nothing_of_the_form(tab, served, width):
+    tab.open(f"{served.url}#/ask", width, 1200)
+    tab.wait_for(SEEN.format("'#areas'"))
+    tab.evaluate("document.querySelector('#areas').focus()")
+    tab.wait_for("document.querySelector('#offer-3')?.checkVisibility()")
+    assert tab.evaluate(HIDDEN_CONTROLS) == []
+    click(tab, "#offer-1")
     tab.wait_for(SEEN.format("'.token'"))
-    tab.wait_for(AT_ITS_PLACE)
+    assert tab.evaluate(HIDDEN_CONTROLS) == []
+
+
+def test_the_button_is_pressed_while_areas_are_offered(tab, served):
+    tab.open(f"{served.url}#/ask", 1280, 1200)
+    tab.wait_for(SEEN.format("'#areas'"))
+    tab.evaluate("document.querySelector('#areas').focus()")
+    tab.type("b1/f4")
+    tab.wait_for("document.querySelector('[role=option]')?.checkVisibility()")
+    click(tab, "form.ask button.main")
+    tab.wait_for("document.activeElement.id == 'result'")
+    assert not tab.evaluate("document.querySelector('[role=option]')?.checkVisibility()")
 
 
 def test_a_table_without_rows_says_so_on_a_phone(tab, monkeypatch):

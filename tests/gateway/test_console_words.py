@@ -6,6 +6,9 @@ import json
 
 import pytest
 
+from agent.edge.events.trigger_runner import trigger_text
+from agent.triggers.state import TriggerTransition
+from agent.wire.edge_config import EdgeTrigger
 from tests.gateway import console_browser
 
 pytestmark = console_browser.needs_chromium
@@ -101,3 +104,30 @@ def test_an_answer_without_any_area_is_not_called_partial(tab, served, answered,
     answer = json.dumps({"status": "partial", "coverage": covered, "elapsed_ms": 9})
     slo = json.dumps({"percentile": 99, "latency_ms": 500})
     assert in_module(tab, served, "views/ask.js", f"m.verdict({answer}, {slo})[1]") == said
+
+
+@pytest.mark.parametrize(
+    ("change", "condition", "measured"),
+    [
+        ((54.0234, 0.0055, None), "rate(humidity) > 0.2/min",
+         "humidity 54.0 %, rising by 0.33 % a minute when it was raised"),
+        ((71.5, None, 1_234.0), "humidity > 70", "humidity 71.5 %, for 20 min when it was raised"),
+        ((71.5, None, None), "humidity > 70", "humidity 71.5 % when it was raised"),
+    ],
+)  # fmt: skip
+def test_a_raised_trigger_is_told_in_words_and_units(tab, served, change, condition, measured):
+    value, rate, after_s = change
+    setting = EdgeTrigger(
+        name="damp", condition=condition, clear="humidity < 60", for_s=after_s or 0.0
+    )
+    transition = TriggerTransition("damp", True, "holds", "humidity", value, rate, after_s)
+    text = json.dumps(trigger_text(setting, transition, "percent"))
+    said = in_module(
+        tab, served, "words.js", f"m.raisedBy({text}, c => c == 'humidity' ? '%' : '')"
+    )
+    assert said == {"condition": condition, "measured": measured}
+
+
+def test_other_words_of_a_node_stay_as_they_are(tab, served):
+    said = in_module(tab, served, "words.js", "m.raisedBy('not known what humidity is for 30 s')")
+    assert said == {"condition": "", "measured": "not known what humidity is for 30 s"}

@@ -69,7 +69,7 @@ def test_real_rooms_over_the_death_of_their_master(tmp_path):
         text = (
             f'[master]\naddresses = ["{bed.public(iad)}"]\n'
             f'[operator]\naddress = "{bed.operator(iad)}"\n'
-            "[console]\nevery_s = 0.5\n"
+            "[console]\nevery_s = 0.5\nstale_s = 3600\n"
         )
         folder = tmp_path / "gateway"
         folder.mkdir()
@@ -98,6 +98,7 @@ def test_real_rooms_over_the_death_of_their_master(tmp_path):
             assert get("fleet").json["iad"] == iad
             assert get("placement").json["iad"] == iad
             bed.child(iad).signal(signal.SIGKILL)
+            wait_until(states, lambda found: found == {"stale"})
             gone = ask(
                 gateway, "/api/v1/query", "POST", token=token,
                 body={**QUERY, "timeout_ms": 1_000},

@@ -44,6 +44,18 @@ def test_what_does_not_come_any_more_is_stale_and_keeps_its_values():
     assert room.state == "live"
 
 
+def test_rooms_of_a_master_that_is_lost_are_stale_at_once_until_it_answers():
+    rooms = Rooms(STALE_MS)
+    rooms.apply(answer(result("r", temperature=20.0)), 1_000)
+    [room] = rooms.lose(1_001)
+    assert (room.state, room.reason) == ("stale", module.LOST)
+    assert rooms.lose(1_002) == []
+    [room] = rooms.tick(1_000 + STALE_MS)
+    assert (room.state, room.reason) == ("stale", module.SILENT)
+    [room] = rooms.apply(answer(result("r", temperature=20.0)), 99_000)
+    assert room.state == "live"
+
+
 def test_what_nobody_asked_for_is_not_late():
     rooms = Rooms(STALE_MS)
     rooms.apply(answer(result("r", temperature=20.0)), 1_000)

@@ -165,7 +165,7 @@ class Alerts:
             moment.time_ms,
             sensor,
             change.channel,
-            self._text(setting, change),
+            trigger_text(setting, change, self._units[change.channel]),
             change.trigger,
             change.value,
             self._areas_of(setting),
@@ -176,19 +176,21 @@ class Alerts:
             self.counts[change.trigger] += 1
         return stored
 
-    def _text(self, setting: EdgeTrigger, change: TriggerTransition) -> str:
-        """``temperature > 30: temperature 31.2 celsius, for 10 s``."""
-        if change.verdict == "unknown":
-            return f"not known what {change.channel} is for {setting.unknown_s:g} s"
-        text = setting.condition
-        if not change.raised:
-            text = setting.clear or f"no longer {setting.condition}"
-        text += f": {change.channel} {change.value:g} {self._units[change.channel]}"
-        if change.rate is not None:
-            text += f", {60 * change.rate:.3g} a minute"
-        if change.after_s is not None and (setting.for_s or not change.raised):
-            text += f", {'for' if change.raised else 'after'} {change.after_s:.0f} s"
-        return text
+
+def trigger_text(setting: EdgeTrigger, change: TriggerTransition, unit: str) -> str:
+    """``temperature > 30: temperature 31.2 celsius, for 10 s``. The console reads it, too
+    (`words.js`)."""
+    if change.verdict == "unknown":
+        return f"not known what {change.channel} is for {setting.unknown_s:g} s"
+    text = setting.condition
+    if not change.raised:
+        text = setting.clear or f"no longer {setting.condition}"
+    text += f": {change.channel} {change.value:g} {unit}"
+    if change.rate is not None:
+        text += f", {60 * change.rate:.3g} a minute"
+    if change.after_s is not None and (setting.for_s or not change.raised):
+        text += f", {'for' if change.raised else 'after'} {change.after_s:.0f} s"
+    return text
 
 
 def _definition(setting: EdgeTrigger) -> str:

@@ -231,6 +231,11 @@ class Hub:
                 self.heard.set()  # there is nothing to wait for
             self._be(Source(state, message))
 
+    def lost(self, message: str) -> None:
+        """The link to the master is gone: no room is live until it gives readings again."""
+        self.told("away", message)
+        self._changed(self.rooms.lose(self.now_ms()))
+
     def alerted(self) -> None:
         """An alert is in the log."""
         self._wake()

@@ -29,6 +29,7 @@ MAX_ROOMS: Final = 20_000
 GONE_MS: Final = 300_000
 NEVER_HEARD: Final = "not heard yet"
 SILENT: Final = "nothing new from it"
+LOST: Final = "the master does not answer"
 # How a driver names a unit, and its sign.
 SIGNS: Final[Mapping[str, str]] = {"celsius": "°C", "percent": "%", "kelvin": "K", "lux": "lx"}
 # Units of channels for which the master tells none.
@@ -88,7 +89,7 @@ class Rooms:
     change, so whoever knows a version finds what is newer. `shape` increases when rooms, channels,
     units or names come, change or go. Nodes' clocks are never compared with
     this one's: an area is stale when nothing new of it came for `stale_ms` though it was asked, or
-    the master says why it gives no readings.
+    the master says why it gives no readings, or is lost itself.
     """
 
     def __init__(self, stale_ms: float = 30_000.0) -> None:
@@ -99,6 +100,7 @@ class Rooms:
         self.left_out: set[str] = set()
         self._stale_ms = stale_ms
         self._asked_ms = 0
+        self._is_lost = False  # the master is away
         self._kept: dict[str, _Kept] = {}
         self._facts: dict[str, AreaFacts] = {}
         self._gaps_of: dict[str, dict[str, str]] = {}
@@ -153,6 +155,7 @@ class Rooms:
     def apply(self, answer: Answer, now_ms: int, service: str = "default") -> list[Room]:
         """Take the answer of a service to a query for aggregates, such as a round of a watch;
         returns the rooms that changed."""
+        self._is_lost = False
         changed = []
         for result in answer.results:
             if result.aggregate is None or (kept := self._of(result.area)) is None:
@@ -210,6 +213,11 @@ class Rooms:
             self._facts.pop(area, None)
         self.shape += bool(gone)
         return self._changed(changed, always=bool(gone))
+
+    def lose(self, now_ms: int) -> list[Room]:
+        """The master is away until the next answer; returns the rooms that changed. O(rooms)."""
+        self._is_lost = True
+        return self.tick(now_ms)
 
     def _gone(self, named: set[str], unknown: Sequence[str], now_ms: int) -> list[str]:
         """The areas that are to be dropped."""
@@ -271,12 +279,12 @@ class Rooms:
             for service, heard_ms in kept.heard_ms.items()
             if service not in kept.lacks and now_ms - max(heard_ms, self._asked_ms) < self._stale_ms
         ]
-        if fresh:
+        if fresh and not self._is_lost:
             return "live", ""
         reason = next(iter(kept.lacks.values()), "")
         if not kept.heard_ms:
             return "missing", reason or NEVER_HEARD
-        return "stale", reason or SILENT
+        return "stale", LOST if fresh else reason or SILENT
 
     def _changed(self, changed: list[_Kept], *, always: bool = False) -> list[Room]:
         if changed or always:

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 import zmq
 from msgspec import UNSET, Struct
 
-from agent.client import Client, NoReplyError, Rounds, WatchError
+from agent.client import Client, ConnectionCutError, NoReplyError, Rounds, WatchError
 from agent.gateway.feed.frames import Link
 from agent.runtime.back_off import BackOff
 from agent.wire.messages import Answer, Slo
@@ -44,6 +44,9 @@ class Told(Protocol):
 
     def told(self, state: Link, message: str = "") -> None:
         """How the link to the master is."""
+
+    def lost(self, message: str) -> None:
+        """The link to the master is gone."""
 
 
 class Watched(Struct, frozen=True):
@@ -92,10 +95,14 @@ class Watching:
                     _Turn(client, self._watched, self._tell, stop).run()
             except FAILURES as error:
                 if not stop.is_set():
-                    self._tell.told("away", " ".join(str(error).split()))
+                    tell = self._tell.lost if isinstance(error, NoReplyError) else self._refused
+                    tell(" ".join(str(error).split()))
             if time.monotonic() - began_s > MAX_PAUSE_S:
                 pauses.reset()
             stop.wait(pauses.next())
+
+    def _refused(self, message: str) -> None:
+        self._tell.told("away", message)
 
 
 class _Turn:
@@ -115,6 +122,9 @@ class _Turn:
                 self._first(service, areas)
                 rounds[service] = self._open(service, areas)
             self._follow(asked, rounds)
+        except ConnectionCutError:
+            rounds.clear()  # nobody is there to cancel them
+            raise
         finally:
             for each in rounds.values():
                 with suppress(*FAILURES):
@@ -178,6 +188,7 @@ class _Turn:
             service=service,
             label=LABEL,
             patience_s=PATIENCE_S,
+            until_cut=True,
         )
         rounds.on_word = self._heard_word
         return rounds
@@ -213,6 +224,10 @@ class FromThread:
     def told(self, state: Link, message: str = "") -> None:
         """As the hub's."""
         self._soon(self._tell.told, state, message)
+
+    def lost(self, message: str) -> None:
+        """As the hub's."""
+        self._soon(self._tell.lost, message)
 
     def _soon(self, *call: object) -> None:
         with suppress(RuntimeError):  # the loop is closed

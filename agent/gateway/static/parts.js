@@ -46,20 +46,29 @@ export function Spark({ values, width = 88, height = 24 }) {
   return html`<svg class="spark" width=${width} height=${height} viewBox="0 0 ${width} ${height}" aria-hidden="true"><path d=${path} />${last === null ? null : html`<circle cx=${x(values.length - 1)} cy=${y(last)} r="1.8" />`}</svg>`;
 }
 
-/** A table that may be wider than the screen: it scrolls by itself, by keyboard too. A head is a
- * word; {n: word} for numbers, to the right; {text: word} for sentences, which wrap. */
-export const Table = ({ caption, head, rows, hidden = false, empty = "Nothing to show." }) => html`
-  <div class="wide" tabindex="0" role="region" aria-label=${caption}>
-    <table>
+const MAX_FIGURES = 6;
+const wording = (head) => head.n ?? head.text ?? head;
+
+/** A table. A head is a word; {n: word} for numbers, to the right; {text: word} for sentences, which
+ * wrap. Nothing scrolls sideways on a phone: there a row is a paragraph with the heads beside its
+ * values, but in a table of a few figures, which fits. Roles are said, since that takes away the
+ * table's own. */
+export function Table({ caption, head, rows, hidden = false, empty = "Nothing to show." }) {
+  const figures = head.length <= MAX_FIGURES && head.slice(1).every((h) => h.n);
+  const cell = (content, i) => (i === 0 ? html`<th scope="row" role="rowheader" class=${head[0].text ? "text" : ""}>${content}</th>` : html`<td role="cell" data-head=${wording(head[i])} class=${head[i].n ? "n" : head[i].text ? "text" : ""}>${figures ? content : html`<span>${content}</span>`}</td>`);
+  return html`
+  <div class="wide ${figures ? "figures" : "stacked"}" tabindex="0" role="region" aria-label=${caption}>
+    <table role="table">
       <caption class=${hidden ? "unseen" : ""}>${caption}</caption>
-      <thead><tr>${head.map((h) => html`<th scope="col" class=${h.n ? "n" : ""}>${h.n ?? h.text ?? h}</th>`)}</tr></thead>
-      <tbody>${
+      <thead role="rowgroup"><tr role="row">${head.map((h) => html`<th scope="col" role="columnheader" class=${h.n ? "n" : ""}>${wording(h)}</th>`)}</tr></thead>
+      <tbody role="rowgroup">${
         rows.length
-          ? rows.map((row) => html`<tr class=${row.mark ?? ""} key=${row.key}>${row.cells.map((cell, i) => (i === 0 ? html`<th scope="row" class=${head[0].text ? "text" : ""}>${cell}</th>` : html`<td class=${head[i].n ? "n" : head[i].text ? "text" : ""}>${cell}</td>`))}</tr>`)
-          : html`<tr><td colspan=${head.length} class="quiet"><p class="none">${empty}</p></td></tr>`
+          ? rows.map((row) => html`<tr role="row" class=${row.mark ?? ""} key=${row.key}>${row.cells.map(cell)}</tr>`)
+          : html`<tr role="row"><td role="cell" colspan=${head.length} class="quiet"><p class="none">${empty}</p></td></tr>`
       }</tbody>
     </table>
   </div>`;
+}
 
 /** A room by its name, its path beneath, as a link. */
 export const Place = ({ area, name }) => html`<a class="place" href="#/room/${area}"><b>${name || area}</b>${name ? html`<small>${area}</small>` : null}</a>`;

@@ -96,6 +96,23 @@ const REFUSED = {
 };
 export const refused = (reason) => REFUSED[reason] ?? (reason || "Refused").replaceAll("_", " ");
 
+// As `agent/edge/events/trigger_runner.py` words it: condition: channel value unit, rate, time.
+const FIGURE = "(-?[\\d.]+(?:e[+-]?\\d+)?|-?inf|nan)";
+const TRIGGER = new RegExp(`^(.+): (\\S+) ${FIGURE} \\S+(?:, ${FIGURE} a minute)?(?:, for (\\d+) s)?$`);
+
+/** A node's words on a trigger that it raised: {condition, measured}; `unitOf` knows the unit of a
+ * channel. Other words are what was measured, as they are. */
+export function raisedBy(text, unitOf = () => "") {
+  const found = TRIGGER.exec(text);
+  if (!found) return { condition: "", measured: text };
+  const [, condition, channel, value, rate, seconds] = found;
+  const unit = unitOf(channel);
+  const parts = [`${inText(channel)} ${withUnit(Number(value), unit)}`];
+  if (rate) parts.push(`${Number(rate) > 0 ? "rising" : "falling"} by ${number(Math.abs(Number(rate)), 2)}${unit ? ` ${unit}` : ""} a minute`);
+  if (seconds) parts.push(`for ${duration(seconds * 1000)}`);
+  return { condition, measured: `${parts.join(", ")} when it was raised` };
+}
+
 /** What a notification says, in a line. */
 export function told(attributes, names = () => "") {
   const { kind, trigger, metric, value, area, topic, iad } = attributes;

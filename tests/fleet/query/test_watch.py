@@ -21,6 +21,7 @@ from agent.wire.messages import (
 from agent.wire.overlay import Notification, Origin
 from agent.wire.watches import Round
 from fleet.query.watch import Tally, round_lines, summary_line
+from fleet.terminal.screen import status_line
 from fleet.testbed.processes import agent_command
 from fleet.testbed.testbed import Testbed
 from testkit.waiting import PATIENCE_MS
@@ -163,6 +164,23 @@ def test_a_partial_round_says_what_is_missing() -> None:
     assert lines[0].endswith("fired: b1/f0, b1/f1, b1/f2, b1/f3 and 2 more")
     assert lines[1] == "        b1/f4      1 reading     21.0   21.5   22.0 °C"
     assert lines[2] == "        missing b1/f5: its edge node is down"
+
+
+@pytest.mark.parametrize(("answered", "how"), [(7, "partial"), (0, "missed")])
+def test_a_round_that_is_in_time_but_not_whole_missed_no_slo(answered: int, how: str) -> None:
+    """As `fleet query` says it."""
+    gap = Missing("b9", "node_down")
+    answer = Answer("w.1", "partial", 9.0, False, Coverage(answered, 8), missing=(gap,))
+    slo, tally = Slo(99.0, 500.0), Tally()
+    head, *_ = round_lines(Round("w", 1, 0, 0, 1, answer), 2.1, slo)
+    assert head.plain.endswith(how)
+    tally.take(answer, slo)
+    told = summary_line(tally, slo, 1)
+    is_whole_in_query = "in time but not whole" in status_line(answer, slo).plain
+    assert (told == "1 round, none missed p99 ≤ 500 ms, 1 in time but not whole") == (
+        is_whole_in_query
+    )
+    assert is_whole_in_query == (how == "partial")
 
 
 def test_of_many_missing_areas_each_round_names_a_few() -> None:

@@ -52,6 +52,17 @@ def test_a_number_without_a_unit_is_told_the_units() -> None:
         parse_duration("10")
 
 
+def test_nothing_needs_no_unit_and_is_out_of_range_where_there_must_be_some() -> None:
+    assert parse_ago("0") == parse_duration("0.0") == 0.0
+    with pytest.raises(UnitError, match="'0' is out of range: above 0 and at most 366d"):
+        parse_window("0")
+    for text in ("p99=0", "p99=0ms"):
+        with pytest.raises(UnitError) as caught:
+            parse_slo(text)
+        told = f"'{text}': the time is above 0 and at most 1h, as in p99=500ms"
+        assert str(caught.value) == told
+
+
 @given(st.integers(0, 400 * 86_400_000))
 def test_a_formatted_duration_reads_back_to_the_millisecond(milliseconds: int) -> None:
     assert round(parse_duration(format_duration(milliseconds / 1e3)) * 1e3) == milliseconds

@@ -4,7 +4,7 @@ import { html, useState } from "../vendor/htm-preact.js";
 import { get, query } from "../api.js";
 import { nameOf, now, unitOf, useLive } from "../live.js";
 import { Age, Failed, Heading, Icon, Mark, Note, Place, Table, useGet } from "../parts.js";
-import { count, duration, inText, number, told as inWords, when } from "../words.js";
+import { count, duration, inText, number, raisedBy, told as inWords, when } from "../words.js";
 
 const PAGE = 50;
 
@@ -13,6 +13,13 @@ const lost = (entry) => Boolean(entry.gap) || entry.attributes?.kind === "lost";
 const told = (entry) => (entry.gap ? entry.gap.message : inWords(entry.attributes, nameOf));
 const valued = ({ value, area, metric }) => `${number(value)} ${unitOf(area, metric)}`.trim();
 const at = (entry) => entry.time_ms ?? entry.received_ms;
+
+/** A trigger that holds now, pinned above the log. */
+function Pinned({ raised: r }) {
+  const plain = r.value === undefined || r.value === null ? "" : `${inText(r.metric ?? "value")} ${valued(r)} when it was raised`;
+  const { condition, measured } = r.text ? raisedBy(r.text, (channel) => unitOf(r.area, channel)) : { condition: "", measured: plain };
+  return html`<li class="card raised"><${Mark} state="raised" word=${r.trigger} /><${Place} area=${r.area} name=${nameOf(r.area)} /><p>${measured}</p>${condition ? html`<p class="quiet"><code>${condition}</code></p>` : null}<p class="quiet">for ${duration(Math.max(0, Math.floor((now() - r.since_ms) / 1000) * 1000))}, since ${when(r.since_ms)}</p></li>`;
+}
 
 export default function Alerts() {
   const state = useLive();
@@ -43,7 +50,7 @@ export default function Alerts() {
   return html`
     <${Heading} text="Alerts"><p class="lead">${raised ? (raised.length ? html`<b>${count(raised.length, "alert")} raised now.</b>` : "Nothing is raised now.") : "Asking …"}</p><//>
     ${raised?.length
-      ? html`<ul class="cards">${raised.map((r) => html`<li class="card raised" key="${r.trigger} ${r.area}"><${Mark} state="raised" word=${r.trigger} /><${Place} area=${r.area} name=${nameOf(r.area)} /><p>${r.text || (r.value === undefined || r.value === null ? "" : `${inText(r.metric ?? "value")} ${valued(r)} when it was raised`)}</p><p class="quiet">for ${duration(Math.max(0, Math.floor((now() - r.since_ms) / 1000) * 1000))}, since ${when(r.since_ms)}</p></li>`)}</ul>`
+      ? html`<ul class="cards">${raised.map((r) => html`<${Pinned} key="${r.trigger} ${r.area}" raised=${r} />`)}</ul>`
       : null}
     ${!all.length ? null : html`<${Note} kind=${gone.length ? "bad" : "well"}><p><${Icon} kind=${gone.length ? "bad" : "well"} /> ${gone.length ? html`<b>Something was missed.</b>` : html`<b>Nothing was missed</b>${all.length ? ` since ${when(at(all.at(-1)))}, as far back as this page looks` : ""}.`}</p>${gone.length ? html`<ul>${gone.map((entry) => html`<li key=${entry.position}>${when(at(entry))}: ${told(entry)}${entry.attributes?.iad ? ` by ${entry.attributes.iad}` : ""}</li>`)}</ul>` : null}<//>`}
     <h2>Log</h2>

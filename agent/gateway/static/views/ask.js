@@ -34,6 +34,12 @@ function offers(rooms) {
     .sort((a, b) => a.area.localeCompare(b.area, "en", { numeric: true }));
 }
 
+/** Areas, and one more as it was typed. */
+function withArea(areas, typed) {
+  const clean = typed.trim().replace(/^\/+|\/+$/g, "");
+  return clean && !areas.includes(clean) ? [...areas, clean] : areas;
+}
+
 /** A field for several areas, with completion: an ARIA combobox with a list. */
 function Areas({ chosen, set, known }) {
   const [text, type] = useState("");
@@ -46,11 +52,25 @@ function Areas({ chosen, set, known }) {
     [known, chosen, needle],
   );
   const add = (area) => {
-    const clean = area.trim().replace(/^\/+|\/+$/g, "");
-    if (clean && !chosen.includes(clean)) set([...chosen, clean]);
+    set((before) => withArea(before, area));
     type("");
     point(-1);
-    show(false); // the button to ask is below the list
+    show(false);
+  };
+  // The list pushes the form down: it stays while a button is pressed, which would move away.
+  const pressed = useRef(false);
+  useEffect(() => {
+    const press = ({ type: kind }) => (pressed.current = kind === "mousedown");
+    for (const kind of ["mousedown", "mouseup"]) addEventListener(kind, press, true);
+    return () => ["mousedown", "mouseup"].forEach((kind) => removeEventListener(kind, press, true));
+  }, []);
+  const leave = () => {
+    const left = () => {
+      show(false);
+      if (text.trim()) add(text);
+    };
+    if (pressed.current) addEventListener("mouseup", () => setTimeout(left), { once: true });
+    else left();
   };
   const key = (event) => {
     if (event.key === "ArrowDown" || event.key === "ArrowUp") {
@@ -66,12 +86,15 @@ function Areas({ chosen, set, known }) {
     } else if (event.key === "Backspace" && !text && chosen.length) set(chosen.slice(0, -1));
   };
   const listed = open && fitting.length > 0;
+  useEffect(() => {
+    document.getElementById(`offer-${at}`)?.scrollIntoView({ block: "nearest" });
+  }, [at]);
   return html`<div class="combo">
     <label for="areas">Areas</label>
     <div class="tokens">
       ${chosen.map((area) => html`<span class="token" key=${area}>${nameOf(area) || area}<button type="button" aria-label="Remove ${area}" onClick=${() => { set(chosen.filter((a) => a !== area)); input.current.focus(); }}>×</button></span>`)}
       <input id="areas" ref=${input} role="combobox" aria-autocomplete="list" aria-expanded=${listed} aria-controls="offers" aria-activedescendant=${listed && at >= 0 ? `offer-${at}` : null} autocomplete="off" spellcheck="false" placeholder=${chosen.length ? "and …" : "a room or a part of the building: b1/f4"} value=${text}
-        onInput=${(e) => { type(e.target.value); show(true); point(-1); }} onFocus=${() => show(true)} onBlur=${() => { show(false); if (text.trim()) add(text); }} onKeyDown=${key} />
+        onInput=${(e) => { type(e.target.value); show(true); point(-1); }} onFocus=${() => show(true)} onBlur=${leave} onKeyDown=${key} />
     </div>
     <ul id="offers" role="listbox" aria-label="Areas that there are" hidden=${!listed}>${fitting.map((o, i) => html`<li key=${o.area} id="offer-${i}" role="option" aria-selected=${i === at} onMouseDown=${(e) => { e.preventDefault(); add(o.area); }}><b>${o.area}</b> <small>${o.say}</small></li>`)}</ul>
   </div>`;
@@ -179,11 +202,12 @@ export default function Ask({ asked }) {
 
   const ask = async (event) => {
     event.preventDefault();
-    if (!chosen.length) return set({ problem: { message: "Name an area first." } });
+    const named = withArea(chosen, event.target.elements.areas.value);
+    if (!named.length) return set({ problem: { message: "Name an area first." } });
     const mine = ++run.current;
-    const question = { areas: chosen, form: "aggregate", window: { last_s: last }, slo: { percentile, latency_ms: latency }, label: "console-ask" };
+    const question = { areas: named, form: "aggregate", window: { last_s: last }, slo: { percentile, latency_ms: latency }, label: "console-ask" };
     if (service) question.service = service;
-    set({ waiting: true, since: Date.now() });
+    set({ waiting: named });
     try {
       const answer = await post("query", question);
       if (mine === run.current) set({ answer, asked: question });
@@ -209,7 +233,7 @@ export default function Ask({ asked }) {
       <label>Service <input list="services" value=${service} placeholder="default" autocomplete="off" spellcheck="false" onInput=${(e) => setService(e.target.value.trim())} /><datalist id="services">${services.map((s) => html`<option value=${s.name}>${promise(s)}</option>`)}</datalist></label>
       <button class="main" disabled=${state.waiting || !may("asker")}>${state.waiting ? "Asking …" : "Ask"}</button>
     </form>
-    <div role="status" aria-live="polite">${state.waiting ? html`<p class="quiet">Asking ${list(chosen)} …</p>` : null}</div>
+    <div role="status" aria-live="polite">${state.waiting ? html`<p class="quiet">Asking ${list(state.waiting)} …</p>` : null}</div>
     ${state.problem ? html`<${Failed} problem=${state.problem} />` : null}
     ${state.answer ? html`<${Result} answer=${state.answer} asked=${state.asked} />` : null}`;
 }

@@ -1,19 +1,31 @@
-// What happened in a room: 24 hours or 3 days, with marks where values were bad or missing.
+// What happened in a room: minutes to days, with marks where values were bad or missing.
 
-import { html, useMemo } from "../vendor/htm-preact.js";
+import { html, useEffect, useMemo, useState } from "../vendor/htm-preact.js";
 import { query } from "../api.js";
 import { Chart } from "../chart.js";
 import { byName, judge, limits, newest } from "../comfort.js";
-import { nameOf, useLive } from "../live.js";
+import { nameOf, now, useLive } from "../live.js";
 import { Age, Answered, Heading, Mark, Note, Table, useGet } from "../parts.js";
 import { count, day, duration, list, minute, number, missing, portion, title, told, when, whole, withUnit } from "../words.js";
 
+// How far back: its name, its words, points of the picture, and ms.
 const LASTS = [
-  ["1h", "1 hour", 120],
-  ["24h", "24 hours", 288],
-  ["3d", "3 days", 288],
+  ["10m", "10 minutes", 120, 600_000],
+  ["1h", "1 hour", 120, 3_600_000],
+  ["3h", "3 hours", 180, 10_800_000],
+  ["24h", "24 hours", 288, 86_400_000],
+  ["3d", "3 days", 288, 259_200_000],
 ];
+const WHOLE_DAY = LASTS[3];
 const ROWS = 24;
+
+/** The shortest time back, a day at most, that has every reading of a day's answer. */
+export function fitting({ start_ms, length_ms, channels }, at = now()) {
+  const firsts = Object.values(channels).map((c) => c.count.findIndex((n, i) => n || c.bad?.[i])).filter((i) => i >= 0);
+  if (!firsts.length) return WHOLE_DAY;
+  const back = at - (start_ms + Math.min(...firsts) * length_ms);
+  return LASTS.find(([, , , span]) => back <= span || span === WHOLE_DAY[3]);
+}
 
 /** Sums up buckets, `into` rows of them. */
 export function summed({ start_ms, length_ms }, c, into = ROWS) {
@@ -104,8 +116,15 @@ function Now({ room }) {
 
 export default function Room({ rest: area, asked }) {
   const state = useLive();
-  const last = LASTS.find(([key]) => key === asked.last) ?? LASTS[1];
-  const found = useGet(`readings?${query({ area, last: last[0], points: last[2] })}`, 60_000);
+  // Chosen once, by the day's readings: a picture that grows out of it does not change its scale.
+  const [fit, choose] = useState(null);
+  const wanted = LASTS.find(([key]) => key === asked.last) ?? fit;
+  const [key, , points] = wanted ?? WHOLE_DAY;
+  const found = useGet(`readings?${query({ area, last: key, points })}`, 60_000);
+  const [answer] = found;
+  useEffect(() => {
+    if (answer && !wanted) choose(fitting(answer));
+  }, [answer, wanted]);
   const room = state.rooms[area];
   const name = nameOf(area);
   const wide = matchMedia("(min-width: 64rem)").matches;
@@ -115,8 +134,8 @@ export default function Room({ rest: area, asked }) {
     <${Heading} text=${name || area}><p class="lead">${name ? html`${area} · ` : null}<a href="#/rooms">All rooms</a> · <a href="#/ask?area=${area}">Ask about this room</a></p><//>
     ${room ? html`<${Now} room=${room} />` : state.heard !== null ? html`<${Note}><p>Nothing is known of ${area} now.</p><//>` : null}
     ${raised.length ? html`<${Note} kind="warm"><p><b>Raised now:</b> ${list(raised.map((r) => `${r.trigger}, since ${when(r.since_ms)}`))}</p><//>` : null}
-    <div class="chips" role="group" aria-label="How far back">${LASTS.map(([key, words]) => html`<a key=${key} class="chip" href="#/room/${area}?last=${key}" aria-current=${key === last[0] ? "true" : null}>${words}</a>`)}</div>
-    <${Answered} of=${found}>${(answer) => html`
+    <div class="chips" role="group" aria-label="How far back">${LASTS.map(([each, words]) => html`<a key=${each} class="chip" href="#/room/${area}?last=${each}" aria-current=${each === wanted?.[0] ? "true" : null}>${words}</a>`)}</div>
+    <${Answered} of=${wanted ? found : [undefined, found[1], found[2]]}>${(answer) => html`
       ${answer.missing?.length ? html`<${Note} kind="bad"><p><b>Not all of it is here:</b> ${list([...new Set(answer.missing.map((m) => (m.area === area ? missing(m.reason) : `${m.area}: ${missing(m.reason)}`)))])}.</p><//>` : null}
       ${Object.keys(answer.channels).sort(byName).map((channel) => html`<${Channel} key=${channel} answer=${answer} channel=${channel} wide=${wide} />`)}
       ${Object.keys(answer.channels).length ? null : html`<p class="quiet">No readings in this time.</p>`}`}<//>

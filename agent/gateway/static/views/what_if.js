@@ -53,7 +53,7 @@ function Plan({ plan }) {
       <${Table} caption="Pods for the target" hidden head=${["Order of the queues", { text: "Kept" }, { n: "Pods" }, { n: "More than now" }, { n: "Highest rate then" }]}
         rows=${plan.plans.map((p) => ({ key: p.policy, mark: p.kept ? "" : "bad", cells: [name(p.policy), p.kept ? "yes" : `no: ${p.obstacle}`, whole(p.total), p.more > 0 ? `+${p.more}` : whole(p.more), `${number(p.highest.rate_per_s)}/s`] }))} />` : null}
     <h2>Kinds of questions</h2>
-    <${Table} caption="Classes" hidden head=${["Class", { n: "Share" }, { n: "Domains" }, { n: "Nodes of each" }, { n: "Objective" }, { n: "On an idle fleet" }]}
+    <${Table} caption="Classes" hidden head=${["Class", { n: "Share" }, { n: "Domains" }, { n: "Nodes of each" }, { text: "Objective" }, { n: "On an idle fleet" }]}
       rows=${plan.classes.map((c) => ({ key: c.name, mark: c.infeasible ? "bad" : "", cells: [c.name, percent(c.share), c.iad ?? whole(c.iads), c.nodes ?? "all", `p${c.percentile} ≤ ${ms(c.slo_ms)}`, ms(c.idle_ms)] }))} />
     ${plan.cautions?.length ? html`<${Note} kind="warm"><p><b>Be careful:</b></p><ul>${plan.cautions.map((c) => html`<li>${c}</li>`)}</ul><//>` : null}
     <p class="quiet">${plan.fleet}. ${(plan.assumptions ?? []).join(" ")} ${whole(plan.queries)} questions a run, ${plan.seeds.length} seeds.</p>`;
