@@ -175,7 +175,9 @@ def test_fleet_gateway_finds_the_page_of_what_runs_here(tmp_path, capsys, monkey
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
     monkeypatch.chdir(tmp_path)
     assert run(["gateway", "link"]) == exits.USAGE
-    assert "there is no gateway.toml here, and nothing runs here" in capsys.readouterr().err
+    assert (
+        "no gateway.toml; name the gateway's configuration by --config" in capsys.readouterr().err
+    )
     config = tmp_path / "var/demo/gateway/gateway.toml"
     config.parent.mkdir(parents=True)
     config.write_text('[http]\nlisten = "127.0.0.1:8099"\n')
