@@ -11,12 +11,31 @@ from fleet.cli.grouped import Grouped
 from fleet.cli.options import AS_JSON, NAME, Number
 
 ROLES = ("viewer", "asker", "operator")
+HERE = Path("gateway.toml")
+
+
+def _meant(_context: click.Context, _parameter: click.Parameter, given: Path | None) -> Path:
+    """The configuration that is meant where none is named."""
+    if given is not None or HERE.exists():
+        return given or HERE
+    from fleet.query import running
+    from fleet.terminal.output import say
+    from fleet.testbed import page
+
+    for fleet in running.found():
+        config = Path(fleet.directory) / page.GATEWAY / page.CONFIG
+        if fleet.directory and config.exists():
+            say(f"the page of the {fleet.called} that runs here: --config {config}")
+            return config
+    return HERE
+
+
 CONFIG = click.option(
     "--config",
     type=click.Path(dir_okay=False, path_type=Path),
-    default=Path("gateway.toml"),
-    show_default=True,
-    help="The gateway's configuration.",
+    callback=_meant,
+    help=f"The gateway's configuration; else {HERE} here, or that of the demo or `fleet up` that "
+    "runs here.",
 )
 
 

@@ -35,6 +35,7 @@ def end(bed: Testbed, options: Options, terminal: Console) -> None:
         if link := page.link(bed.directory):
             screen.line(terminal, "Its live page, for one browser, within 10 minutes:")
             screen.as_it_is(terminal, f"  {link}")
+            screen.as_it_is(terminal, f"Another link: {fleet_command()} gateway link")
         _keep(bed, terminal)
 
 

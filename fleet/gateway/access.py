@@ -12,7 +12,7 @@ from msgspec import Struct
 from agent.gateway import tokens
 from agent.gateway.config import GatewayConfig
 from agent.gateway.tokens import AccessError, Role
-from agent.wire.config import load
+from agent.wire.config import ConfigError, load
 from fleet.common import exits
 from fleet.terminal import output, screen
 from fleet.terminal.units import counted
@@ -107,6 +107,8 @@ def show(config: Path, *, as_json: bool) -> int:
 
 def _read(config: Path) -> tuple[GatewayConfig, str]:
     """The gateway's configuration, and its file of tokens. ConfigError."""
+    if not config.exists():
+        raise ConfigError(f"there is no {config}; name the gateway's configuration by --config")
     read = load(config, GatewayConfig)
     return read, str(config.parent / read.access.file)
 

@@ -35,7 +35,7 @@ VIEWS = json.loads((Path(__file__).parent / "views.json").read_text())
 LASTS_MS = {
     "10m": 600_000,
     "1h": 3_600_000,
-    "3h": 10_800_000,
+    "6h": 21_600_000,
     "24h": 86_400_000,
     "3d": 259_200_000,
 }

@@ -203,7 +203,7 @@ CHOSEN = "[...document.querySelectorAll('.chip[aria-current]')].map(e => e.inner
 
 @pytest.mark.parametrize(
     ("minutes", "opens"),
-    [(4, "10 minutes"), (40, "1 hour"), (150, "3 hours"), (600, "24 hours")],
+    [(4, "10 minutes"), (40, "1 hour"), (190, "6 hours"), (600, "24 hours")],
 )
 def test_a_room_opens_on_the_readings_that_are_there(tab, minutes, opens):
     building = Building()

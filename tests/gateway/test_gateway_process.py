@@ -16,6 +16,7 @@ import pytest
 from agent.gateway import tokens
 from fleet.cli.commands import run
 from fleet.common import exits
+from fleet.query.running import Addresses, announced
 from fleet.simulation.layout import building_fleet, part_of
 from fleet.testbed import page
 from fleet.testbed.testbed import Testbed
@@ -168,6 +169,24 @@ def test_an_address_in_use_is_one_line(tmp_path):
 
 
 # --- fleet gateway -------------------------------------------------------------------------------
+
+
+def test_fleet_gateway_finds_the_page_of_what_runs_here(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
+    monkeypatch.chdir(tmp_path)
+    assert run(["gateway", "link"]) == exits.USAGE
+    assert (
+        "no gateway.toml; name the gateway's configuration by --config" in capsys.readouterr().err
+    )
+    config = tmp_path / "var/demo/gateway/gateway.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text('[http]\nlisten = "127.0.0.1:8099"\n')
+    demo = (Addresses("iad1", "tcp://127.0.0.1:1", "tcp://127.0.0.1:2"),)
+    with announced(demo, directory=tmp_path / "var/demo"):
+        assert run(["gateway", "link"]) == exits.DONE
+    told = capsys.readouterr()
+    assert told.out.startswith("http://127.0.0.1:8099/login?code=")
+    assert f"--config {config}" in told.err
 
 
 def test_fleet_gateway_makes_links_and_tokens(tmp_path, capsys):

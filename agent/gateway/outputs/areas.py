@@ -47,7 +47,8 @@ class Area:
         return before != (self.name, self.channels)
 
     def values(self) -> dict[str, float | None]:
-        """Each channel's value, None where there is no measurement: every key, every time."""
+        """Each channel's value, None where there is no measurement: every channel that was heard
+        lately, every time."""
         assert self.room is not None
         found = {name: self.room.channels.get(name) for name in self.channels}
         return {

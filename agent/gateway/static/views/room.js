@@ -12,7 +12,7 @@ import { count, day, duration, list, minute, number, missing, portion, title, to
 const LASTS = [
   ["10m", "10 minutes", 120, 600_000],
   ["1h", "1 hour", 120, 3_600_000],
-  ["3h", "3 hours", 180, 10_800_000],
+  ["6h", "6 hours", 180, 21_600_000],
   ["24h", "24 hours", 288, 86_400_000],
   ["3d", "3 days", 288, 259_200_000],
 ];
