@@ -110,6 +110,7 @@ class PlacementPlane:
         # Seconds that questions may take, by partner: `partners` changes as masters come. A move of
         # drift takes one of each kind.
         self._grants_asked: dict[str, TokenBucket] = {}
+        self._pins_heard: dict[str, TokenBucket] = {}
         self._moves_asked: dict[str, TokenBucket] = {}
         self._costs = CostHistory()
         self._told_moves = ToldMoves(self._iad, mover, self._placer)
@@ -206,8 +207,12 @@ class PlacementPlane:
     def _heard_same(self, origin: RequestOrigin, same: SameFacts, now: float) -> None:
         if self._is_partner(origin, same.iad) and self._gossip.heard_same(same, now):
             self._public.reply(origin, PlacementEcho(same.epoch, same.number, short=True))
-            # A unit that has come since they were told has its pin there.
-            self._hear_pins(self._gossip.told_by(same.iad))
+            begun_s = self._clock()
+            budget = _budget(self._pins_heard, same.iad, begun_s)
+            if not budget.wait_s(now, tokens=0.0):
+                # A unit that has come since they were told has its pin there.
+                self._hear_pins(self._gossip.told_by(same.iad))
+                budget.take(self._clock() - begun_s)
 
     def facts(self) -> PlacementFacts:
         """This master's facts about itself."""

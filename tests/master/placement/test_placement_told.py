@@ -18,6 +18,7 @@ from agent.wire.placement import (
     PeerRate,
     PinUnit,
     PlacementFacts,
+    SameFacts,
     SetPlacementMode,
     ShowPlacement,
     Source,
@@ -42,6 +43,25 @@ def test_masters_know_each_others_limits_delays_and_units(world):
     assert (topic.name, topic.processor, topic.slo) == ("comfort", "comfort_index", Slo(90.0, 1e3))
     assert told["iad3"].facts.most_processors == 32
     assert told["iad1"].facts.compute >= 1.0
+
+
+def test_a_partners_short_messages_take_a_twentieth_of_a_masters_time(world, monkeypatch):
+    """Each has all pins of that partner compared with all units here."""
+    world[1].create("comfort")
+    world.run(20.0)
+    plane, looked = world[1].plane, []
+
+    def units():
+        looked.append(world.now)
+        world.now += 0.15
+        return []
+
+    monkeypatch.setattr(plane, "_units_here", units)
+    heard = plane._gossip._heard["iad2"]
+    same = SameFacts("iad2", heard.facts.epoch, heard.facts.number, 5.0, heard.told_as)
+    for _ in range(100):
+        world.deliver("iad2", "iad1", same)
+    assert 1 <= len(looked) <= 4
 
 
 def test_masters_that_have_nothing_to_place_say_nothing(world):
