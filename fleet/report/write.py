@@ -82,7 +82,8 @@ def write(
     staging.mkdir(parents=True)
     try:
         say("computing hours and steps of readings that are new")
-        _ = lake_tables.hours, lake_tables.steps
+        with threads() as executor:
+            lake_tables.keep_aggregates(executor)
         rows = _tables(spark, lake, lake_tables, staging, few, say)
         made = sources.Made(
             metadata.version("sanderling"),
