@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import os
 import threading
+from _queue import SimpleQueue  # all of queue takes 0.1 MiB
 from collections.abc import Callable
 from contextlib import suppress
-from queue import SimpleQueue
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Final
@@ -69,6 +70,11 @@ class Sources:
     def steps(self) -> DataFrame:
         """The same of days and steps of time."""
         return self._kept.frame(STEPS)
+
+    def keep_aggregates(self, executor: Executor) -> None:
+        """Compute hours and steps that are not kept, beside one another."""
+        for each in [executor.submit(lambda: self.hours), executor.submit(lambda: self.steps)]:
+            each.result()
 
     def is_empty(self) -> bool:
         """Whether there is no data in this time."""

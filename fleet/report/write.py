@@ -6,7 +6,8 @@ import os
 import shlex
 import shutil
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from concurrent.futures import Future
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from fleet.common import exits
 from fleet.lake.schema.folder import Lake
@@ -25,6 +26,7 @@ from fleet.report.job_table import FROM_READINGS, Sources, jobs, write_models
 from fleet.report.page.page import PAGE, PICTURES, compose
 from fleet.report.page.sections import sources
 from fleet.report.page.shown import Shown
+from fleet.report.threads import threads
 from fleet.spark.few_rows import for_few_rows
 
 LATEST: Final = "latest"
@@ -80,9 +82,9 @@ def write(
     staging.mkdir(parents=True)
     try:
         say("computing hours and steps of readings that are new")
-        _ = lake_tables.hours, lake_tables.steps
+        with threads() as executor:
+            lake_tables.keep_aggregates(executor)
         rows = _tables(spark, lake, lake_tables, staging, few, say)
-        say("writing the page")
         made = sources.Made(
             metadata.version("sanderling"),
             _command(lake, since, until),
@@ -91,10 +93,12 @@ def write(
             _bound(until, "the end"),
             tuple(rows.items()),
         )
-        with for_few_rows(spark, few):
-            pictures = compose(Shown(spark, staging, _rooms(lake)), made)
+        with for_few_rows(spark, few), threads() as executor:
             say("writing models for fleet plan")
-            write_models(lake, lake_tables)
+            models = executor.submit(write_models, lake, lake_tables)
+            say("writing the page")
+            pictures = compose(Shown(spark, staging, _rooms(lake)), made, executor)
+            models.result()
         _replace(staging, output)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
@@ -127,13 +131,27 @@ def _tables(
     say: Callable[[str], None],
 ) -> dict[Table, int]:
     shown = Shown(spark, folder)
-    rows = {}
-    todo = list(jobs(spark, lake, lake_tables, lambda table: shown.frame(table.name)))
-    for number, (table, job) in enumerate(todo, 1):
+    written: dict[Table, Future[int]] = {}
+
+    def made(table: Table) -> DataFrame:
+        # Of an earlier job: a thread has begun with it.
+        written[table].result()
+        return shown.frame(table.name)
+
+    todo = list(jobs(spark, lake, lake_tables, made))
+
+    def compute(number: int, table: Table, job: Callable[[], DataFrame]) -> int:
         say(f"computing {table.name}, table {number} of {len(todo)}")
-        with nullcontext() if table in FROM_READINGS else for_few_rows(spark, few):
-            rows[table] = write_table(table, job(), folder)
-    return rows
+        return write_table(table, job(), folder)
+
+    numbered = [(number, *each) for number, each in enumerate(todo, 1)]
+    with for_few_rows(spark, few), threads() as executor:
+        for each in numbered:
+            if each[1] not in FROM_READINGS:
+                written[each[1]] = executor.submit(compute, *each)
+        rows = {table: future.result() for table, future in written.items()}
+    rows |= {each[1]: compute(*each) for each in numbered if each[1] in FROM_READINGS}
+    return {table: rows[table] for table, _ in todo}
 
 
 def _rooms(lake: Lake) -> dict[str, str]:

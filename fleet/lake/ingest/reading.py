@@ -33,7 +33,7 @@ def read(
     """
     folder = lake.table(table.name)
     if not folder.is_dir():
-        return spark.createDataFrame([], table.ddl)
+        return empty(spark, table)
     rows = spark.read.schema(table.ddl).parquet(uri(folder)).select(*table.names)
     return _between(rows, table, since, until)
 
@@ -51,8 +51,8 @@ def read_files(
     which holds each row's file. Empty for no paths."""
     names = list(columns or table.names)
     if not paths:
-        empty = spark.createDataFrame([], table.ddl).select(*names)
-        return empty.withColumn(file, F.lit("")) if file else empty
+        nothing = empty(spark, table).select(*names)
+        return nothing.withColumn(file, F.lit("")) if file else nothing
     rows = (
         spark.read.schema(table.ddl)
         .option("basePath", plain_uri(lake.table(table.name)))
@@ -60,6 +60,13 @@ def read_files(
     )
     origin = [F.col("_metadata.file_path").alias(file)] if file else []
     return rows.select(*names, *origin)
+
+
+def empty(spark: SparkSession, table: Table) -> DataFrame:
+    """`table` without a row, as Spark's planner sees: jobs that only join or count it are none.
+    It does not look into rows from Python, even if there are none."""
+    columns = [F.lit(None).cast(each.type).alias(each.name) for each in table.columns]
+    return spark.range(1).where(F.lit(False)).select(*columns)
 
 
 def _between(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -144,8 +145,9 @@ def client(spark: SparkSession, path: Path, queries: DataFrame) -> DataFrame:
         for run in _runs(path)
         for kind in run.classes
     ]
-    own = ", ".join(f"{c.name} {c.type}" for c in CLIENT.columns if "recorded" not in c.name)
-    frame = spark.createDataFrame(measured, f"label string, {own}")
+    types = {"label": "string"}
+    types |= {c.name: c.type for c in CLIENT.columns if "recorded" not in c.name}
+    frame = _frame(spark, types, measured)
     labelled = queries.join(F.broadcast(frame.select("label")), "label", "left_semi").select(
         "label", "slo_met", response_ms()
     )
@@ -160,6 +162,14 @@ def client(spark: SparkSession, path: Path, queries: DataFrame) -> DataFrame:
         )
     )
     return frame.join(recorded, "label", "left").fillna(0, ["recorded"]).select(*CLIENT.names)
+
+
+def _frame(spark: SparkSession, types: dict[str, str], rows: Sequence[Sequence[Any]]) -> DataFrame:
+    """A few rows as JSON in the plan: those from Python would start a Python worker."""
+    named = [dict(zip(types, row, strict=True)) for row in rows]
+    ddl = ", ".join(f"{name}: {type_}" for name, type_ in types.items())
+    parsed = F.from_json(F.lit(msgspec.json.encode(named).decode()), f"array<struct<{ddl}>>")
+    return spark.range(1).select(F.inline(parsed))
 
 
 def _runs(path: Path) -> list[_Run]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 from functools import cache
 from typing import Any, Final
 
@@ -44,6 +45,9 @@ LOOK: Final[Any] = {
     "text.parse_math": False,
 }
 
+# Matplotlib has one style for all threads.
+_DRAWING: Final = threading.Lock()
+
 
 def text(value: object, longest: int = 28) -> str:
     """A name for a picture: one line, with only characters that the font has."""
@@ -71,7 +75,7 @@ def draw(
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    with mpl.rc_context(LOOK):
+    with _DRAWING, mpl.rc_context(LOOK):
         figure = Figure(figsize=(WIDTH / INCH, height / INCH), layout="constrained")
         axes = figure.subplots(rows, columns, squeeze=False, **options)
         paint(figure, axes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
 from typing import Final
 
 from fleet.report.page.markup import render
@@ -28,10 +29,11 @@ SECTIONS: Final = (
 )  # fmt: skip
 
 
-def compose(shown: Shown, made: sources.Made) -> list[str]:
+def compose(shown: Shown, made: sources.Made, executor: Executor) -> list[str]:
     """Write the page and its pictures beside the tables `shown`; returns the pictures' names."""
-    parts = [section.section(shown) for section in SECTIONS]
-    parts.append(sources.section(shown, made))
+    begun = [executor.submit(section.section, shown) for section in SECTIONS]
+    begun.append(executor.submit(sources.section, shown, made))
+    parts = [each.result() for each in begun]
     folder = shown.folder / PICTURES
     folder.mkdir()
     pictures = {f"{p.name}.png": p.png for part in parts for p in part.pictures}

@@ -17,6 +17,7 @@ from fleet.report.files import DATA, write_csv
 from fleet.report.page.page import compose
 from fleet.report.page.sections.sources import Made
 from fleet.report.page.shown import Shown
+from fleet.report.threads import threads
 
 START = datetime(2026, 11, 20, 22, tzinfo=UTC)
 HOSTILE = (
@@ -307,5 +308,6 @@ def write_sample(
         "0.1.0", "fleet report --lake 'var/demo/lake'", "2026-11-23 10:00",
         "the beginning", "the end", tuple(written.items()),
     )  # fmt: skip
-    compose(Shown(spark, folder), made)
+    with threads() as executor:
+        compose(Shown(spark, folder), made, executor)
     return written

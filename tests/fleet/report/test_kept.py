@@ -7,7 +7,7 @@ import pytest
 
 from fleet.lake.ingest.reading import read
 from fleet.lake.schema.folder import Lake
-from fleet.lake.schema.tables.base import NODES, READINGS
+from fleet.lake.schema.tables.base import MOVES, NODES, READINGS
 from fleet.report.job_table import Sources
 from fleet.report.jobs.climate import climate_hours, climate_of
 from fleet.report.jobs.health import health_of, sensor_health
@@ -110,6 +110,14 @@ def test_without_readings_there_are_no_rows_but_columns(spark, tmp_path):
     kept = KeptAggregates(spark, Lake(tmp_path), None, None)
     assert kept.frame(STEPS).collect() == []
     assert "step_ms" in kept.frame(STEPS).columns
+
+
+def test_a_table_that_is_not_there_needs_no_job(spark, tmp_path):
+    moves = read(spark, Lake(tmp_path), MOVES)
+    assert moves.columns == list(MOVES.names)
+    counted = moves.groupBy("iad").count()
+    assert counted.collect() == []
+    assert "LocalRelation <empty>" in counted._jdf.queryExecution().optimizedPlan().toString()
 
 
 def test_settings_for_few_rows_end_with_their_jobs(spark):
