@@ -175,7 +175,8 @@ def test_keep_leaves_the_fleet_up_and_its_commands_work_as_printed(tmp_path: Pat
         agent_of(run, "iad2-n3").kill()  # what it measures is missing; the demo goes on
         story += read_until(process, "Its live page, for one browser")
         assert process.stdout is not None
-        story.append(process.stdout.readline())
+        story += [process.stdout.readline(), process.stdout.readline()]
+        assert re.fullmatch(r"Another link: \S*fleet gateway link\n", story[-1])
         assert any(line.startswith("iad2-n3 ended with signal SIGKILL: ") for line in story)
         require_story("".join(story))
         require_whole((run / "details.txt").read_text("utf-8"), run)
