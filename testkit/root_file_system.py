@@ -9,9 +9,9 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from tests.systemd.nspawn import last_line, run
+from testkit.nspawn import last_line, run
 
-ROOT: Final = Path(__file__).parents[2]
+ROOT: Final = Path(__file__).parents[1]
 CACHE: Final = ROOT / "var/cache/hosts"
 SUITE: Final = "bookworm"
 # What a Debian or Raspberry Pi OS has on it; nothing of the project's.
