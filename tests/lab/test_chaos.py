@@ -8,11 +8,13 @@ from typing import get_args
 import pytest
 from msgspec.structs import replace
 
+from agent.client import NoReplyError
 from fleet.cli.commands import run as command
 from fleet.common import exits
 from fleet.testbed.page import GATEWAY
 from fleet.testbed.testbed import DRS
 from lab.chaos.checker import ALERTED, STREAM, broken
+from lab.chaos.clients import opened
 from lab.chaos.fault_plan import AWAY, Fault, Kind, plan
 from lab.chaos.history import (
     Agreed,
@@ -233,6 +235,17 @@ def test_a_saved_history_is_judged_again(tmp_path, capfd):
     path.write_text('["nothing", 1]\n')
     assert command(["lab", "chaos", "--check", str(path)]) == exits.FAILED
     assert "is no history" in capfd.readouterr().err
+
+
+def test_a_client_opens_again_what_a_busy_master_did_not_answer():
+    tries = iter([True, True, False])
+
+    def begin():
+        if next(tries):
+            raise NoReplyError("silent")
+        return "open"
+
+    assert opened(begin) == "open"
 
 
 def test_faults_are_drawn_from_the_seed_and_hurt_no_process_that_is_away():
