@@ -115,7 +115,7 @@ class History(Struct):
     that a master took, in order; `moves` those of topic and clones that were tried, in a line each;
     `owners` the masters that had the topic at the end; `ended` processes that ended by themselves.
     `latency_ms` is the objective of queries, `timeout_ms` their answer timeout; within `start_s` a
-    process has started, and joined.
+    process has started, and joined. `began_s` is its start in Unix time.
     """
 
     seed: int
@@ -137,6 +137,7 @@ class History(Struct):
     latency_ms: float = LATENCY_MS
     timeout_ms: float = TIMEOUT_MS
     start_s: float = START_S
+    began_s: float = 0.0
 
 
 def begun(history: History) -> int:

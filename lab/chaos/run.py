@@ -65,6 +65,7 @@ def live(
         start_s=fleet.start_s,
     )
     with Clients(history, fleet.reached, [*fleet.homes], ask_every_s) as clients:
+        history.began_s = time.time() - clients.now_s()
         first = _first_heard(history, clients)
         injector = Injector(fleet.bed, fleet.network, fleet.machine, seed)
         for fault in injector.carry_out(planned, clients.now_s):
@@ -132,7 +133,7 @@ def _clones(fleet: Fleet) -> dict[str, CloneStatus]:
 
 def _last_event(fleet: Fleet, area: str) -> tuple[str, int]:
     """The id of the node's history, and the number of its last event."""
-    path = fleet.bed.folder(fleet.homes[area][0]) / HISTORY
+    path = fleet.folder(fleet.homes[area][0]) / HISTORY
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
         [name] = database.execute("SELECT value FROM meta WHERE key = 'history'").fetchone()
         row = database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'events'").fetchone()
@@ -150,7 +151,7 @@ def _events(
     of_masters = {iad: fleet.events(iad) for iad in {iad for _, iad in fleet.homes.values()}}
     for area, (node, iad) in fleet.homes.items():
         records = [each for each in of_masters[iad] if each.node == node]
-        known = _taken(fleet.bed.folder(iad), node)
+        known = _taken(fleet.folder(iad), node)
         name, last = owed[area]
         for each in {name, *known}:
             of_it = [record for record in records if record.history == each]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Final
 
 from fleet.testbed.testbed import Testbed
 from lab.background import Background
+from lab.soak.hosted import Hosted
 
 # Old and new keys are valid together for so long, before and after they are used: as by default for
 # hosts, in a run of five minutes or more. Processes look at their files once a second, but on a
@@ -18,14 +21,15 @@ OVERLAP: Final = 0.1  # of a run, at most
 class Rotations(Background):
     """Rotates keys of `bed` in a run of so many seconds, where something is restarted every
     `every_s`: first of all masters and nodes, then again and again of all nodes. A context manager.
-    `done` counts keys; `failed` has why no more were rotated.
+    `done` counts keys; `failed` has why no more were rotated. Hosts learn keys by deployments.
 
     A master that rotated its key keeps a listening socket more (docs/understand/trust.md), so that
     it does so in the warm-up.
     """
 
-    def __init__(self, bed: Testbed, seconds: float, every_s: float) -> None:
+    def __init__(self, bed: Testbed, hosted: Hosted | None, seconds: float, every_s: float) -> None:
         super().__init__("rotations")
+        self._hosted = hosted
         assert bed.keyring is not None
         self._keyring = bed.keyring
         self._every_s = every_s
@@ -40,11 +44,22 @@ class Rotations(Background):
             pause_s = self._every_s / 2.0
             names = masters + nodes
             while not self._over.wait(pause_s):
-                for _ in self._keyring.rotation(names):
-                    # One that is over leaves both keys valid.
-                    if self._over.wait(self._overlap_s):
-                        return
+                if not self._rotate(names, self._hosted if names != nodes else None):
+                    return
                 self.done += len(names)
                 names, pause_s = nodes, self._every_s - 2.0 * self._overlap_s % self._every_s
         except Exception as error:  # noqa: BLE001  # told with what was broken
             self.failed.append(f"keys were not rotated: {type(error).__name__}: {error}")
+
+    def _rotate(self, names: Sequence[str], hosted: Hosted | None) -> bool:
+        """Whether it came to its end."""
+        with hosted.turn if hosted else nullcontext():
+            for _ in self._keyring.rotation(names):
+                if hosted:
+                    hosted.push_keys()
+                # One that is over leaves both keys valid.
+                if self._over.wait(self._overlap_s):
+                    return False
+            if hosted:
+                hosted.push_keys()
+        return True
