@@ -220,6 +220,12 @@ def test_a_process_is_away_until_it_has_had_the_time_that_the_fleet_took_to_star
     assert len(broken(replace(sound(), asked=[late], start_s=start_s))) == wrong
 
 
+@pytest.mark.parametrize(("start_s", "wrong"), [(5.0, 1), (20.0, 0)])
+def test_an_answer_may_travel_longer_where_the_fleet_took_longer_to_start(start_s, wrong):
+    late = replace(QUERY, at_s=30.0, until_s=40.0)
+    assert len(broken(replace(sound(), asked=[late], start_s=start_s))) == wrong
+
+
 def test_a_saved_history_is_the_same_again(tmp_path):
     save(sound(), tmp_path / "1.jsonl")
     assert load(tmp_path / "1.jsonl") == sound()
