@@ -85,9 +85,12 @@ def _asked_of(history: History, asked: Asked) -> set[str]:
 
 
 def _may_refuse(history: History, asked: Asked, *, away: bool) -> bool:
-    """Beyond the agreed rate; a gateway whose master is away says so."""
+    """Beyond the agreed rate; a gateway says that its master is away, or has not answered. On a
+    machine so busy that the fleet started slowly, the answer may come after the second for which
+    the gateway waits beyond the answer timeout."""
     if asked.master == GATEWAY and asked.status.startswith("http 5"):
-        return away
+        waited = asked.until_s - asked.at_s >= history.timeout_ms / 1e3
+        return away or (asked.status == "http 504" and waited and history.start_s > START_S)
     return history.agreed is not None and _over_rate(asked) and _empties(history, asked)
 
 

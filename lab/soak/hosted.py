@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Final, Self
 
@@ -41,6 +42,8 @@ STATE: Final = "var/lib/sanderling"
 # The version of the other release; all else of it is the same.
 OTHER_VERSION: Final = "0.99.0"
 CONNECT_S: Final = 10.0
+# Addresses for documentation only.
+NOWHERE: Final = IPv4Network("192.0.2.0/24")
 
 
 def obstacle() -> str:
@@ -49,11 +52,13 @@ def obstacle() -> str:
 
 
 class Step(Struct, frozen=True):
-    """What a journal of a deployment says of a host, at a Unix time."""
+    """What a journal of a deployment says of a host, at a Unix time; `disturbs` of one that is
+    planned: whether it is restarted."""
 
     at_s: float
     event: str
     host: str
+    disturbs: bool = False
 
 
 class Hosted:
@@ -106,7 +111,7 @@ class Hosted:
     def __enter__(self) -> Self:
         self._folder.root.mkdir(parents=True)
         # Keys do not depend on ports, which the testbed will know.
-        self._stored({iad.name: PUBLIC_PORT for iad in self._others.iads})
+        self._stored([(3 * n + 1, 3 * n + 2, 3 * n + 3) for n in range(len(self._others.iads))])
         self.desk.store.ensure(self.desk.inventory)
         self.member = PoolMember(
             iad=IAD,
@@ -131,8 +136,9 @@ class Hosted:
         """Deploy to bare Debian. TestbedError."""
         assert bed.keyring is not None
         self._bed = bed
+        names = [iad.name for iad in self._others.iads]
         self._stored(
-            {iad.name: int(bed.public(iad.name).rpartition(":")[2]) for iad in self._others.iads}
+            [(_port(bed.public(e)), _port(bed.nodes(e)), _port(bed.operator(e))) for e in names]
         )
         self.know()
         _require_good(self.desk.fleet(*self._deploy()))
@@ -188,19 +194,30 @@ class Hosted:
         limit = more or ("--iad", IAD)
         return ["deploy", *limit, *chosen, "--yes", "--allow-dirty"]
 
-    def _stored(self, ports: dict[str, int]) -> None:
+    def _stored(self, ports: list[tuple[int, int, int]]) -> None:
         """Write the inventory. Masters of the testbed are there as others of the pool, with these
-        ports for clients; nothing is deployed to them."""
-        names = [*ports, IAD]
+        ports for clients, nodes and operators; nothing is deployed to them, nor to their nodes,
+        which are nowhere."""
+        names = [*(iad.name for iad in self._others.iads), IAD]
         places = {name: Place(VERTEX, number) for number, name in enumerate(names)}
+        nowhere = map(str, NOWHERE.hosts())
         others = [
             Iad(
                 iad.name,
-                Master("127.0.0.1", local=True, public_port=ports[iad.name]),
-                iad.areas,
+                Master(
+                    "127.0.0.1",
+                    local=True,
+                    nodes_address=str(NOWHERE[-2]),
+                    public_port=public,
+                    nodes_port=for_nodes,
+                    operator_port=for_operators,
+                ),
                 overlay=places[iad.name],
+                node=tuple([self._node(node, next(nowhere)) for node in iad.nodes]),
             )
-            for iad in self._others.iads
+            for iad, (public, for_nodes, for_operators) in zip(
+                self._others.iads, ports, strict=True
+            )
         ]
         address = self._hosts[MASTER].address
         own = Iad(
@@ -214,18 +231,7 @@ class Hosted:
             ),
             overlay=places[IAD],
             node=tuple(
-                [
-                    Node(
-                        node.name,
-                        self._hosts[node.name].address,
-                        (node.area,),
-                        "host",
-                        sensor=(self._of_nodes,),
-                        trigger=(HOT,),
-                        history=self._history,
-                    )
-                    for node in self.layout.nodes
-                ]
+                [self._node(node, self._hosts[node.name].address) for node in self.layout.nodes]
             ),
         )
         self.desk.inventory = Inventory(
@@ -236,12 +242,24 @@ class Hosted:
             person=tuple([Person(name, ("client",)) for name in PERSONS]),
         )
 
+    def _node(self, node: NodeLayout, address: str) -> Node:
+        return Node(
+            node.name,
+            address,
+            (node.area,),
+            "host",
+            sensor=(self._of_nodes,),
+            trigger=(HOT,),
+            history=self._history,
+        )
+
 
 def away(steps: list[Step]) -> Iterator[tuple[str, float, float]]:
-    """Name of each host that was switched, from when on it may have been away, and since when it
+    """Name of each host that was restarted, from when on it may have been away, and since when it
     has been well. A switch begins once its release is there and the hosts before it are well."""
+    disturbed = {each.host for each in steps if each.disturbs}
     for switched in steps:
-        if switched.event != "switched":
+        if switched.event != "switched" or switched.host not in disturbed:
             continue
         before = [
             each.at_s
@@ -266,7 +284,14 @@ def _instead(known: tuple[CurveKey, ...], _before: object) -> tuple[CurveKey, ..
 def _steps(journal: Path) -> Iterator[Step]:
     for line in journal.read_bytes().splitlines():
         entry = json.loads(line)
-        yield Step(entry["at"], entry["line"]["event"], entry["line"].get("host", ""))
+        said = entry["line"]
+        yield Step(
+            entry["at"], said["event"], said.get("host", ""), disturbs=said.get("disturbs", False)
+        )
+
+
+def _port(address: str) -> int:
+    return int(address.rpartition(":")[2])
 
 
 def _require_good(ended: Ended) -> None:

@@ -226,6 +226,16 @@ def test_an_answer_may_travel_longer_where_the_fleet_took_longer_to_start(start_
     assert len(broken(replace(sound(), asked=[late], start_s=start_s))) == wrong
 
 
+@pytest.mark.parametrize(
+    ("start_s", "status", "lasted_s", "wrong"),
+    [(5.0, "504", 4.6, 1), (9.0, "504", 4.6, 0), (9.0, "504", 1.0, 1), (9.0, "502", 4.6, 1)],
+)
+def test_a_gateway_may_give_a_late_answer_up_on_a_slow_machine(start_s, status, lasted_s, wrong):
+    given_up = replace(QUERY, master=GATEWAY, status=f"http {status}", at_s=30.0)
+    given_up = replace(given_up, until_s=30.0 + lasted_s)
+    assert len(broken(replace(sound(), asked=[given_up], start_s=start_s))) == wrong
+
+
 def test_a_saved_history_is_the_same_again(tmp_path):
     save(sound(), tmp_path / "1.jsonl")
     assert load(tmp_path / "1.jsonl") == sound()

@@ -100,7 +100,7 @@ def test_a_node_and_a_master_are_restarted_in_turn_and_all_others_run_on():
 def test_a_host_that_is_deployed_to_is_away_from_its_turn_until_it_is_well():
     steps = [
         Step(1.0, "begun", ""),
-        *[Step(2.0 + n / 10, "planned", f"hosted/{name}") for n, name in enumerate(("n1", "n2"))],
+        *[Step(2.0, "planned", f"hosted/{name}", disturbs=True) for name in ("n1", "n2", "master")],
         *[Step(5.0 + n, "staged", f"hosted/{name}") for n, name in enumerate(("n1", "n2"))],
         Step(8.0, "switched", "hosted/n1"),
         Step(9.0, "healthy", "hosted/n1"),
@@ -112,6 +112,12 @@ def test_a_host_that_is_deployed_to_is_away_from_its_turn_until_it_is_well():
         Step(17.0, "rolled_back", "hosted/master"),
     ]
     assert [*away(steps)] == [("n1", 5.0, 9.0), ("n2", 9.0, 14.0), ("master", 14.0, 17.0)]
+
+
+def test_a_host_that_only_gets_files_is_not_away():
+    names = ("begun", "planned", "switched", "healthy", "confirmed")
+    steps = [Step(float(n), name, "hosted/master") for n, name in enumerate(names)]
+    assert [*away(steps)] == []
 
 
 def test_hosts_that_are_not_root_s_are_named_as_the_obstacle(monkeypatch):
@@ -137,7 +143,7 @@ def test_what_a_node_told_before_old_records_went_is_known_at_the_end(tmp_path):
 @pytest.mark.long
 def test_three_minutes_lose_nothing(tmp_path):
     hosts = 0 if obstacle() else 1
-    soaked = soak(Options(tmp_path, 120.0, 3.0, 3, 1, 1, hosts))
+    soaked = soak(Options(tmp_path, 105.0, 3.0, 3, 1, 1, hosts))
     assert soaked.broken == []
     # Of a node and its master.
     restarted = [name for each in soaked.history.faults for name in each.targets]
