@@ -22,7 +22,7 @@ from lab.chaos.clients import ASK_EVERY_S, Clients, clones_of, has_topic
 from lab.chaos.fault_plan import Fault, plan
 from lab.chaos.fleet import Fleet, sensor
 from lab.chaos.history import CloneCount, Events, History
-from lab.chaos.injector import Injector
+from lab.chaos.injector import Injector, at_once
 from testkit.damage import HISTORY
 
 IADS, NODES = 3, 2
@@ -55,9 +55,10 @@ def live(
     seconds: float,
     say: Callable[[str], None],
     ask_every_s: float = ASK_EVERY_S,
+    wait: Callable[[Fault], None] = at_once,
 ) -> History:
     """What clients saw of the fleet while these faults came, at least for so long. All masters are
-    asked so often."""
+    asked so often. Before a fault begins, `wait` returns."""
     history = History(
         seed,
         homes=fleet.homes,
@@ -67,7 +68,7 @@ def live(
     with Clients(history, fleet.reached, [*fleet.homes], ask_every_s) as clients:
         history.began_s = time.time() - clients.now_s()
         first = _first_heard(history, clients)
-        injector = Injector(fleet.bed, fleet.network, fleet.machine, seed)
+        injector = Injector(fleet.bed, fleet.network, fleet.machine, seed, wait)
         for fault in injector.carry_out(planned, clients.now_s):
             history.faults.append(fault)
             say(str(fault))

@@ -128,6 +128,7 @@ def soak(options: Options) -> Soaked:
                 options.seconds,
                 lambda _: None,
                 len(fleet.reached.publics) / options.rate_per_s,
+                rotations.wait,
             )
         if hosted:
             history.faults += hosted.restarts(history.began_s)

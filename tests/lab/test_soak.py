@@ -1,5 +1,7 @@
 """Soak: a slope and its verdict, what is restarted, and three minutes of a real fleet."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from agent.wire.master_config import MasterRecords
@@ -11,6 +13,7 @@ from lab.chaos.history import Asked, History
 from lab.chaos.run import live
 from lab.soak.hosted import Step, away, obstacle
 from lab.soak.judge import DAY_S, SHORTEST_S, Slope, judge, slope, warm
+from lab.soak.rotations import Rotations
 from lab.soak.run import Options, judged, latencies, restarts, soak
 from lab.soak.sampler import KINDS, Series
 
@@ -123,6 +126,19 @@ def test_a_host_that_only_gets_files_is_not_away():
 def test_hosts_that_are_not_root_s_are_named_as_the_obstacle(monkeypatch):
     monkeypatch.setattr("os.geteuid", lambda: 1_000)
     assert obstacle() == "needs root"
+
+
+def test_no_master_is_restarted_before_masters_have_rotated_their_keys():
+    rotated = []
+    keyring = SimpleNamespace(
+        masters=("iad1",), nodes=("n1",), rotation=lambda names: iter(rotated.append(names) or [])
+    )
+    rotations = Rotations(SimpleNamespace(keyring=keyring), None, 1.0, 0.01)
+    rotations.wait(Fault("restart", ("n1",), 0.0, 1.0))
+    assert rotated == []
+    with rotations:
+        rotations.wait(Fault("restart", ("iad1",), 0.0, 1.0))
+        assert rotated[0] == ("iad1", "n1")
 
 
 def test_what_a_node_told_before_old_records_went_is_known_at_the_end(tmp_path):
