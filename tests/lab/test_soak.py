@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from agent.wire.master_config import MasterRecords
+from fleet.common import exits
 from fleet.simulation.layout import building_fleet, part_of
 from lab.chaos.checker import broken
 from lab.chaos.fault_plan import Fault
@@ -14,7 +15,7 @@ from lab.chaos.run import live
 from lab.soak.hosted import Step, away, obstacle
 from lab.soak.judge import DAY_S, SHORTEST_S, Slope, judge, slope, warm
 from lab.soak.rotations import Rotations
-from lab.soak.run import Options, judged, latencies, restarts, soak
+from lab.soak.run import Options, Soaked, judged, latencies, restarts, run, soak
 from lab.soak.sampler import KINDS, Series
 
 
@@ -126,6 +127,23 @@ def test_a_host_that_only_gets_files_is_not_away():
 def test_hosts_that_are_not_root_s_are_named_as_the_obstacle(monkeypatch):
     monkeypatch.setattr("os.geteuid", lambda: 1_000)
     assert obstacle() == "needs root"
+
+
+def test_a_run_that_can_have_no_hosts_says_why_and_goes_on(tmp_path, monkeypatch, capfd):
+    asked = []
+
+    def soaked(options):
+        asked.append(options.hosts)
+        return Soaked(History(1), [], [], 0, 0, 0, 0)
+
+    monkeypatch.setattr("lab.soak.run.obstacle", lambda: "needs root")
+    monkeypatch.setattr("lab.soak.run.soak", soaked)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    options = Options(tmp_path / "run", 60.0, 3.0, 3, 1, 1, 2)
+    assert run(options, tmp_path) == exits.DONE
+    assert asked == [0]
+    assert "no release is deployed in this run: needs root" in capfd.readouterr().out
+    assert "| hosts that are deployed to | 0 |" in (tmp_path / "soak.md").read_text()
 
 
 def test_no_master_is_restarted_before_masters_have_rotated_their_keys():
