@@ -10,7 +10,7 @@ from fleet.testbed.page import GATEWAY
 from lab.chaos.fault_plan import APART, AWAY, START_S, STARTS, Fault, Kind
 from lab.chaos.history import Asked, Claim, Events, History, RoundSeen
 
-# From the answer timeout until a client has the answer, where a fleet starts within START_S.
+# From the answer timeout until a client on a busy machine has the answer.
 TRAVEL_S: Final = 2.0
 # After a fault of links, or of one that was away, others know within this time that it is back.
 RECOVERY_S: Final = 10.0
@@ -39,15 +39,9 @@ def broken(history: History) -> list[str]:
     ]
 
 
-def travel_s(history: History) -> float:
-    """From the answer timeout until a client has the answer; longer on a machine so busy that the
-    fleet took longer to start."""
-    return TRAVEL_S * history.start_s / START_S
-
-
 def _answers(history: History) -> Iterator[str]:
     """Complete or honestly partial, and in time, but where the master itself was away."""
-    limit_s = history.timeout_ms / 1e3 + travel_s(history)
+    limit_s = history.timeout_ms / 1e3 + TRAVEL_S
     for each in history.asked:
         where = f"query at {each.at_s:.1f} s to {each.master}"
         named = {area for area, _ in each.gaps}
@@ -74,8 +68,10 @@ def _answers(history: History) -> Iterator[str]:
 
 
 def _away(history: History, asked: Asked) -> bool:
-    faults = _of(history, _asked_of(history, asked))
-    return any(_lasts(each, asked, AWAY, history.start_s) for each in faults)
+    names = _asked_of(history, asked)
+    return _starves(history, names, asked) or any(
+        _lasts(each, asked, AWAY, history.start_s) for each in _of(history, names)
+    )
 
 
 def _asked_of(history: History, asked: Asked) -> set[str]:
@@ -85,12 +81,9 @@ def _asked_of(history: History, asked: Asked) -> set[str]:
 
 
 def _may_refuse(history: History, asked: Asked, *, away: bool) -> bool:
-    """Beyond the agreed rate; a gateway says that its master is away, or has not answered. On a
-    machine so busy that the fleet started slowly, the answer may come after the second for which
-    the gateway waits beyond the answer timeout."""
+    """Beyond the agreed rate; a gateway whose master is away says so."""
     if asked.master == GATEWAY and asked.status.startswith("http 5"):
-        waited = asked.until_s - asked.at_s >= history.timeout_ms / 1e3
-        return away or (asked.status == "http 504" and waited and history.start_s > START_S)
+        return away
     return history.agreed is not None and _over_rate(asked) and _empties(history, asked)
 
 
@@ -125,7 +118,22 @@ def _excused(history: History, asked: Asked, area: str, reason: str) -> bool:
     stepped = reason == "no_data" and any(
         _lasts(each, asked, STEPPED, recovery_s) for each in _of(history, {node})
     )
-    return stepped or any(_lasts(each, asked, APART, recovery_s) for each in _of(history, names))
+    return (
+        stepped
+        or _starves(history, names, asked, recovery_s)
+        or any(_lasts(each, asked, APART, recovery_s) for each in _of(history, names))
+    )
+
+
+def _starves(history: History, names: set[str], asked: Asked, recovery_s: float = 0.0) -> bool:
+    """Whether one of these processes got no processor of a busy machine, or recovered from that,
+    while the query lasted."""
+    return any(
+        each.name in names
+        and each.from_s <= asked.until_s
+        and asked.at_s <= each.until_s + recovery_s
+        for each in history.starved
+    )
 
 
 def _of(history: History, names: Iterable[str]) -> list[Fault]:

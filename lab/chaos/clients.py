@@ -27,7 +27,7 @@ from agent.wire.push import Notified
 from agent.wire.topics import ListTopics, TopicStatus
 from fleet.testbed.keyring import OPERATOR
 from fleet.testbed.page import GATEWAY
-from lab.chaos.checker import ALERTED, STREAM, travel_s
+from lab.chaos.checker import ALERTED, STREAM, TRAVEL_S
 from lab.chaos.history import Alert, Asked, Claim, CloneOutput, History, Output, RoundSeen
 
 PATIENCE_S: Final = 3_600.0
@@ -181,7 +181,7 @@ class Clients:
         )
         at_s = self.now_s()
         try:
-            answer = client.answer_to(query, timeout_ms + travel_s(self._history) * 1e3)
+            answer = client.answer_to(query, timeout_ms + TRAVEL_S * 1e3)
         except NoReplyError:
             seen = Asked(at_s, self.now_s(), master, areas, "no reply")
         else:
@@ -402,7 +402,7 @@ def _over_http(
         "form": "aggregate",
     }
     # The gateway itself waits a second beyond the answer timeout.
-    limit_s = history.timeout_ms / 1e3 + 1.0 + travel_s(history)
+    limit_s = history.timeout_ms / 1e3 + 1.0 + TRAVEL_S
     with closing(http.client.HTTPConnection(address, timeout=limit_s)) as connection:
         try:
             headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}

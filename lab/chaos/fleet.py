@@ -76,6 +76,9 @@ class Elsewhere(Protocol):
     def folder(self, name: str) -> Path:
         """The folder of its master, or of a node, with its state and records."""
 
+    def pid(self, name: str) -> int:
+        """The id of its master's process, or of a node's; RuntimeError if it is away."""
+
 
 class Fleet:
     """A fleet that can be hurt, with a topic and a gateway; with `market` its masters agree on a
@@ -165,12 +168,26 @@ class Fleet:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
+    @property
+    def processes(self) -> tuple[str, ...]:
+        """The names of masters, nodes and the gateway."""
+        return (*sorted({name for home in self.homes.values() for name in home}), GATEWAY)
+
     def folder(self, name: str) -> Path:
         """The folder of a master, or of a node: its state and records."""
+        elsewhere = self._has(name)
+        return elsewhere.folder(name) if elsewhere else self.bed.folder(name)
+
+    def pid(self, name: str) -> int:
+        """The id of a process; KeyError or RuntimeError if it is away."""
+        elsewhere = self._has(name)
+        return elsewhere.pid(name) if elsewhere else self.bed.child(name).pid
+
+    def _has(self, name: str) -> Elsewhere | None:
         elsewhere = self._elsewhere
         if elsewhere and name in {elsewhere.layout.name, *(e.name for e in elsewhere.layout.nodes)}:
-            return elsewhere.folder(name)
-        return self.bed.folder(name)
+            return elsewhere
+        return None
 
     def records(self, iad: str) -> Path:
         """The folder of a master's records."""

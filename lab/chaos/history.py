@@ -100,6 +100,14 @@ class Claim(Struct, frozen=True):
     master: str
 
 
+class Starved(Struct, frozen=True):
+    """A process that waited for a processor for most of this time."""
+
+    name: str
+    from_s: float
+    until_s: float
+
+
 class Agreed(Struct, frozen=True):
     """Queries a second of one master's clients that ask all `areas`, how many at once of one of
     them, and how many beyond that of all."""
@@ -134,6 +142,7 @@ class History(Struct):
     claims: list[Claim] = field(default_factory=list)
     owners: list[str] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
+    starved: list[Starved] = field(default_factory=list)
     latency_ms: float = LATENCY_MS
     timeout_ms: float = TIMEOUT_MS
     start_s: float = START_S

@@ -23,6 +23,7 @@ from lab.chaos.fault_plan import Fault, plan
 from lab.chaos.fleet import Fleet, sensor
 from lab.chaos.history import CloneCount, Events, History
 from lab.chaos.injector import Injector, at_once
+from lab.chaos.starvation import Starvation
 from testkit.damage import HISTORY
 
 IADS, NODES = 3, 2
@@ -65,7 +66,11 @@ def live(
         agreed=fleet.agreed,
         start_s=fleet.start_s,
     )
-    with Clients(history, fleet.reached, [*fleet.homes], ask_every_s) as clients:
+    with (
+        Clients(history, fleet.reached, [*fleet.homes], ask_every_s) as clients,
+        Starvation(fleet.processes, fleet.pid, clients.now_s) as starvation,
+    ):
+        history.starved = starvation.found
         history.began_s = time.time() - clients.now_s()
         first = _first_heard(history, clients)
         injector = Injector(fleet.bed, fleet.network, fleet.machine, seed, wait)

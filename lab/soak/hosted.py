@@ -11,12 +11,13 @@ import json
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Final, Self
 
+import psutil
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -38,6 +39,7 @@ IAD: Final = "hosted"
 # Not that of a sshd of this machine, which may listen at all addresses.
 SSH_PORT: Final = 2222
 PUBLIC_PORT: Final = 5700
+AGENTS: Final = {"master": "sanderling-master", "node": "sanderling-edge"}
 STATE: Final = "var/lib/sanderling"
 # The version of the other release; all else of it is the same.
 OTHER_VERSION: Final = "0.99.0"
@@ -148,6 +150,16 @@ class Hosted:
     def folder(self, name: str) -> Path:
         """The folder of its master's, or of a node's, state and records."""
         return self._hosts[MASTER if name == IAD else name].root / STATE
+
+    def pid(self, name: str) -> int:
+        """The id of its master's process, or of a node's; RuntimeError if it is away."""
+        agent = AGENTS["master" if name == IAD else "node"]
+        init = psutil.Process(self._hosts[MASTER if name == IAD else name].leader)
+        for each in init.children():
+            with suppress(psutil.Error):
+                if any(agent in word for word in each.cmdline()):
+                    return each.pid
+        raise RuntimeError(f"{name} does not run")
 
     def other_release(self) -> str:
         """Make another release; its id."""

@@ -27,10 +27,12 @@ from lab.chaos.history import (
     History,
     Output,
     RoundSeen,
+    Starved,
     load,
     save,
 )
 from lab.chaos.run import run
+from lab.chaos.starvation import Starvation
 from tests.examples import campaign
 
 DOWN = Fault("kill", ("iad2",), 2.0, 3.0)
@@ -220,20 +222,36 @@ def test_a_process_is_away_until_it_has_had_the_time_that_the_fleet_took_to_star
     assert len(broken(replace(sound(), asked=[late], start_s=start_s))) == wrong
 
 
-@pytest.mark.parametrize(("start_s", "wrong"), [(5.0, 1), (20.0, 0)])
-def test_an_answer_may_travel_longer_where_the_fleet_took_longer_to_start(start_s, wrong):
-    late = replace(QUERY, at_s=30.0, until_s=40.0)
-    assert len(broken(replace(sound(), asked=[late], start_s=start_s))) == wrong
+@pytest.mark.parametrize(("name", "excused"), [("iad1", True), ("n1", False)])
+@pytest.mark.parametrize(
+    "late",
+    [
+        replace(QUERY, at_s=30.0, until_s=40.0),
+        replace(QUERY, at_s=30.0, until_s=36.0, status="no reply"),
+        replace(QUERY, at_s=30.0, until_s=35.0, status="http 504", master=GATEWAY),
+    ],
+)
+def test_a_master_that_got_no_processor_may_be_late(late, name, excused):
+    starved = [Starved(name, 32.0, 33.0)]
+    assert (broken(replace(sound(), asked=[late], starved=starved)) == []) == excused
 
 
 @pytest.mark.parametrize(
-    ("start_s", "status", "lasted_s", "wrong"),
-    [(5.0, "504", 4.6, 1), (9.0, "504", 4.6, 0), (9.0, "504", 1.0, 1), (9.0, "502", 4.6, 1)],
+    ("name", "until_s", "wrong"), [("n2", 39.0, 0), ("n2", 29.0, 1), ("n1", 39.0, 1)]
 )
-def test_a_gateway_may_give_a_late_answer_up_on_a_slow_machine(start_s, status, lasted_s, wrong):
-    given_up = replace(QUERY, master=GATEWAY, status=f"http {status}", at_s=30.0)
-    given_up = replace(given_up, until_s=30.0 + lasted_s)
-    assert len(broken(replace(sound(), asked=[given_up], start_s=start_s))) == wrong
+def test_a_node_that_got_no_processor_may_be_missing_until_it_has_recovered(name, until_s, wrong):
+    gap = Asked(40.0, 40.1, "iad1", ("r2",), "partial", (), (("r2", "node_down"),))
+    starved = [Starved(name, 28.0, until_s)]
+    assert len(broken(replace(sound(), faults=[], asked=[gap], starved=starved))) == wrong
+
+
+def test_who_waits_for_a_processor_is_found_by_what_the_kernel_counts(monkeypatch):
+    waited_s, times_s = iter([1.0, 1.0, 1.9, 1.9]), itertools.count(10.0)
+    monkeypatch.setattr("lab.chaos.starvation.waited_s", lambda _pid: next(waited_s))
+    looks = Starvation(["iad1"], lambda _name: 1, lambda: next(times_s))
+    for _ in range(4):
+        looks.look("iad1")
+    assert looks.found == [Starved("iad1", 11.0, 12.0)]
 
 
 def test_a_saved_history_is_the_same_again(tmp_path):
