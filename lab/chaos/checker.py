@@ -8,7 +8,7 @@ from typing import Final
 
 from fleet.testbed.page import GATEWAY
 from lab.chaos.fault_plan import APART, AWAY, START_S, STARTS, Fault, Kind
-from lab.chaos.history import Asked, Claim, Events, History, RoundSeen
+from lab.chaos.history import CLIENTS, Asked, Claim, Events, History, RoundSeen
 
 # From the answer timeout until a client on a busy machine has the answer.
 TRAVEL_S: Final = 2.0
@@ -69,7 +69,7 @@ def _answers(history: History) -> Iterator[str]:
 
 def _away(history: History, asked: Asked) -> bool:
     names = _asked_of(history, asked)
-    return _starves(history, names, asked) or any(
+    return _starves(history, names | {CLIENTS}, asked) or any(
         _lasts(each, asked, AWAY, history.start_s) for each in _of(history, names)
     )
 

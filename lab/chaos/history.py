@@ -16,6 +16,9 @@ LATENCY_MS: Final = 3_000.0
 TIMEOUT_MS: Final = 3_500.0
 
 
+CLIENTS: Final = "clients"
+
+
 class Asked(Struct, frozen=True, omit_defaults=True):
     """A query to `master`, or to the gateway; `status` is "no reply" if none came by then, and
     "refused" for the `reason`. `answered` are areas with a result, `gaps` those without one and
@@ -101,7 +104,7 @@ class Claim(Struct, frozen=True):
 
 
 class Starved(Struct, frozen=True):
-    """A process that waited for a processor for most of this time."""
+    """A process that waited for a processor for most of this time; CLIENTS is the clients'."""
 
     name: str
     from_s: float

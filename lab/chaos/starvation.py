@@ -13,7 +13,7 @@ from typing import Final
 import psutil
 
 from lab.background import Background
-from lab.chaos.history import Starved
+from lab.chaos.history import CLIENTS, Starved
 
 LOOK_S: Final = 1.0
 # Of the time between two looks.
@@ -22,7 +22,8 @@ SHARE: Final = 0.5
 
 class Starvation(Background):
     """Looks at the processes with these names, whose ids `pid` knows; a context manager. `found`
-    has, by the clock `now_s`, when each of them waited for more than half of the time."""
+    has, by the clock `now_s`, when each of them waited for more than half of the time, and when
+    the clients' own process did."""
 
     def __init__(
         self, names: Sequence[str], pid: Callable[[str], int], now_s: Callable[[], float]
@@ -35,7 +36,11 @@ class Starvation(Background):
         self.found: list[Starved] = []
 
     def _run(self) -> None:
+        at_s = self._now_s()
         while not self._over.wait(LOOK_S):
+            before_s, at_s = at_s, self._now_s()
+            if at_s - before_s > LOOK_S / SHARE:
+                self.found.append(Starved(CLIENTS, before_s, at_s))
             for name in self._names:
                 self.look(name)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 from typing import get_args
 
 import pytest
@@ -17,6 +18,7 @@ from lab.chaos.checker import ALERTED, STREAM, broken
 from lab.chaos.clients import opened
 from lab.chaos.fault_plan import AWAY, Fault, Kind, plan
 from lab.chaos.history import (
+    CLIENTS,
     Agreed,
     Alert,
     Asked,
@@ -222,7 +224,7 @@ def test_a_process_is_away_until_it_has_had_the_time_that_the_fleet_took_to_star
     assert len(broken(replace(sound(), asked=[late], start_s=start_s))) == wrong
 
 
-@pytest.mark.parametrize(("name", "excused"), [("iad1", True), ("n1", False)])
+@pytest.mark.parametrize(("name", "excused"), [("iad1", True), (CLIENTS, True), ("n1", False)])
 @pytest.mark.parametrize(
     "late",
     [
@@ -252,6 +254,15 @@ def test_who_waits_for_a_processor_is_found_by_what_the_kernel_counts(monkeypatc
     for _ in range(4):
         looks.look("iad1")
     assert looks.found == [Starved("iad1", 11.0, 12.0)]
+
+
+def test_clients_that_got_no_processor_are_found_by_their_own_lateness(monkeypatch):
+    times_s = iter([0.0, 1.1, 4.0, 5.2])
+    looks = Starvation([], lambda _name: 1, lambda: next(times_s))
+    waits = iter([False, False, False, True])
+    monkeypatch.setattr(looks, "_over", SimpleNamespace(wait=lambda _s: next(waits)))
+    looks._run()
+    assert looks.found == [Starved(CLIENTS, 1.1, 4.0)]
 
 
 def test_a_saved_history_is_the_same_again(tmp_path):
