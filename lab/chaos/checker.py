@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
@@ -76,15 +77,31 @@ def _away(history: History, asked: Asked) -> bool:
 
 def _asked_of(history: History, asked: Asked) -> set[str]:
     """The gateway asks the first master."""
-    first = min((iad for _, iad in history.homes.values()), default="")
-    return {asked.master, first} if asked.master == GATEWAY else {asked.master}
+    return {asked.master, *_masters(history)[:1]} if asked.master == GATEWAY else {asked.master}
+
+
+def _masters(history: History) -> list[str]:
+    """In their order; the second one has the watches."""
+    return [*dict.fromkeys(iad for _, iad in history.homes.values())]
 
 
 def _may_refuse(history: History, asked: Asked, *, away: bool) -> bool:
-    """Beyond the agreed rate; a gateway whose master is away says so."""
+    """Beyond the agreed rate, or an objective that was not kept lately; a gateway whose master is
+    away says so."""
     if asked.master == GATEWAY and asked.status.startswith("http 5"):
         return away
+    if asked.reason == "infeasible" or asked.status == "http 422":
+        return _was_slow(history, asked)
     return history.agreed is not None and _over_rate(asked) and _empties(history, asked)
+
+
+def _was_slow(history: History, asked: Asked) -> bool:
+    """Whether something had held up one of its nodes or masters: such response times count for an
+    hour."""
+    names = _asked_of(history, asked).union(*(history.homes[area] for area in asked.areas))
+    return _starves(history, names, asked, math.inf) or any(
+        each.kind in APART and each.from_s <= asked.until_s for each in _of(history, names)
+    )
 
 
 def _over_rate(asked: Asked) -> bool:
@@ -169,7 +186,8 @@ def _rates(history: History) -> Iterator[str]:
 
 def _rounds(history: History) -> Iterator[str]:
     """Every round of each watch once, in order; those of a stream each begin where the one before
-    ended."""
+    ended, unless their master's clock was set back meanwhile: once in a step off and back."""
+    steps = sum(each.kind in STEPPED for each in _of(history, _masters(history)[1:2]))
     watches: dict[str, list[RoundSeen]] = {}
     for each in history.rounds:
         watches.setdefault(each.watch, []).append(each)
@@ -178,6 +196,8 @@ def _rounds(history: History) -> Iterator[str]:
             expected = after.previous if watch == ALERTED else after.number - 1
             if expected != before.number or after.number <= before.number:
                 yield f"{watch}: round {after.number} came after {before.number}"
+            elif watch == STREAM and after.start_ms < before.end_ms and steps:
+                steps -= 1
             elif watch == STREAM and after.start_ms != before.end_ms:
                 yield f"round {after.number} begins {after.start_ms - before.end_ms} ms apart"
 

@@ -265,6 +265,32 @@ def test_clients_that_got_no_processor_are_found_by_their_own_lateness(monkeypat
     assert looks.found == [Starved(CLIENTS, 1.1, 4.0)]
 
 
+@pytest.mark.parametrize(
+    ("stepped", "starts_ms", "wrong"),
+    [("iad2", [5, 2], 0), ("iad2", [8, 13], 1), ("iad1", [5, 2], 1), ("iad2", [5, 2, 1], 1)],
+)
+def test_a_stream_goes_back_once_for_each_step_of_its_master_s_clock(stepped, starts_ms, wrong):
+    step = Fault("clock step", (stepped,), 1.0, 2.0, -3600)
+    rounds = [RoundSeen(STREAM, n, n - 1, at, at + 5) for n, at in enumerate([0, *starts_ms], 1)]
+    assert len(broken(replace(sound(), asked=[], faults=[step], rounds=rounds))) == wrong
+
+
+@pytest.mark.parametrize("refused", [("refused", "infeasible", "iad1"), ("http 422", "", GATEWAY)])
+@pytest.mark.parametrize(
+    ("change", "wrong"),
+    [
+        ({}, 1),
+        ({"faults": [Fault("freeze", ("n2",), 1.0, 6.0)]}, 0),
+        ({"faults": [Fault("freeze", ("n2",), 60.0, 66.0)]}, 1),
+        ({"starved": [Starved("n1", 1.0, 2.0)]}, 0),
+    ],
+)
+def test_an_objective_is_refused_only_after_something_was_slow(refused, change, wrong):
+    status, reason, master = refused
+    asked = [replace(QUERY, at_s=30.0, until_s=30.1, status=status, reason=reason, master=master)]
+    assert len(broken(replace(sound(), **{"faults": [], **change}, asked=asked))) == wrong
+
+
 def test_a_saved_history_is_the_same_again(tmp_path):
     save(sound(), tmp_path / "1.jsonl")
     assert load(tmp_path / "1.jsonl") == sound()
