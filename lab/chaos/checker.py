@@ -186,19 +186,23 @@ def _rates(history: History) -> Iterator[str]:
 
 def _rounds(history: History) -> Iterator[str]:
     """Every round of each watch once, in order; those of a stream each begin where the one before
-    ended, unless their master's clock was set back meanwhile: once in a step off and back."""
-    steps = sum(each.kind in STEPPED for each in _of(history, _masters(history)[1:2]))
+    ended, unless their master's clock was set meanwhile, at both ends of a step: back, or to where
+    the stream had been."""
+    steps = 2 * sum(each.kind in STEPPED for each in _of(history, _masters(history)[1:2]))
     watches: dict[str, list[RoundSeen]] = {}
     for each in history.rounds:
         watches.setdefault(each.watch, []).append(each)
     for watch, rounds in watches.items():
+        reached_ms = 0
         for before, after in itertools.pairwise(rounds):
+            reached_ms = max(reached_ms, before.end_ms)
             expected = after.previous if watch == ALERTED else after.number - 1
             if expected != before.number or after.number <= before.number:
                 yield f"{watch}: round {after.number} came after {before.number}"
-            elif watch == STREAM and after.start_ms < before.end_ms and steps:
-                steps -= 1
             elif watch == STREAM and after.start_ms != before.end_ms:
+                steps -= 1
+                if steps >= 0 and (after.start_ms < before.end_ms or after.start_ms == reached_ms):
+                    continue
                 yield f"round {after.number} begins {after.start_ms - before.end_ms} ms apart"
 
 
