@@ -19,8 +19,9 @@ from bench.fleet_many import SSHD, many
 from bench.fleet_peer import pyinfra_s
 from bench.output import CannotRunError, Result, interleaved, result
 from lab import provenance
-from tests.hosts import releases
-from tests.hosts.operator import BIN, Ended
+from testkit import releases
+from testkit.desk import BIN, Ended
+from testkit.hosts import boot
 from tests.hosts.results import FIGURES, Results, put
 from tests.hosts.site import Site, missing
 from tests.hosts.testbed import IAD, MASTER, Testbed
@@ -97,7 +98,7 @@ def _deploy() -> Iterator[Result]:
         host = bed.hosts["n1"]
         host.stop()
         host.flash(site.desk.store)
-        bed.boot([host])
+        boot([host])
         before_s = _cpu_s(site)
         together = site.deploy("--limit", NODES)
         _done(together)

@@ -17,8 +17,8 @@ from fleet.common import toml
 from fleet.inventory.folder import Folder
 from fleet.inventory.model import Iad, Inventory, Master, Node, Ssh
 from fleet.keys.store import Store
-from tests.hosts.operator import BIN
-from tests.systemd.nspawn import run as run_command
+from testkit.desk import BIN
+from testkit.nspawn import run as run_command
 
 HOSTS = 200
 DEAD_EVERY = 20

@@ -9,7 +9,7 @@ import venv
 from pathlib import Path
 
 from fleet.release.bundle import Target, find
-from tests.hosts.root_file_system import ROOT
+from testkit.root_file_system import ROOT
 from tests.hosts.site import Site
 from tests.hosts.testbed import MASTER
 

@@ -172,6 +172,14 @@ def chaos(
 @click.option(
     "--nodes", type=click.IntRange(1, 8), default=8, show_default=True, help="Nodes of each."
 )
+@click.option(
+    "--hosts",
+    type=click.IntRange(0, 8),
+    default=2,
+    show_default=True,
+    help="Nodes of one more IAD, whose Debian hosts boot here and are deployed to; 0: none. Only "
+    "for root: the run says so, and goes on without them.",
+)
 @SEED
 @run_directory("var/soak")
 @results_folder("soak.md goes")
@@ -180,6 +188,7 @@ def soak(
     rate_per_s: float,
     iads: int,
     nodes: int,
+    hosts: int,
     seed: int,
     directory: Path,
     results: Path | None,
@@ -187,15 +196,15 @@ def soak(
     """Run masters, nodes, a gateway and their clients, and judge growth, latencies and losses.
 
     Readings are kept for a minute and records rotate after 256 KiB, so that files reach their size
-    soon. Now and then a node and a master are restarted, keys rotate, and clones move. What a run
-    is too short for is not shown.
+    soon. Now and then a node and a master are restarted, hosts get another release by
+    `fleet deploy`, keys rotate, and clones move. What a run is too short for is not shown.
     Needs gcc and SciPy. Exit status: 0 nothing failed, 1 something did, 2 wrong usage, 130
     interrupted.
     """
     require("scipy")
     from lab.soak import run as command
 
-    options = command.Options(directory, minutes * 60.0, rate_per_s, iads, nodes, seed)
+    options = command.Options(directory, minutes * 60.0, rate_per_s, iads, nodes, seed, hosts)
     return command.run(options, results or directory)
 
 

@@ -39,6 +39,8 @@ TRIES: Final = {"query": 5}
 INTERRUPTED: Final = 130
 # Setting up compiles for minutes, and a pipeline is 640 MB to download.
 PATIENCE_S: Final = 3_600.0
+ENDING_S: Final = 20.0
+LOOK_EVERY_S: Final = 0.1
 
 
 def packages(text: str) -> list[str]:
@@ -130,16 +132,19 @@ def end_demo(demo: subprocess.Popen[bytes], terminal: int) -> None:
         stop(f"{DEMO} fails at Ctrl-C")
     demo.wait()
     os.close(terminal)
-    left = [each for each in running() if "sanderling-" in each and str(Path.cwd()) in each]
-    if left:
-        stop(f"{len(left)} processes of the demo are left")
+    # A worker of a master that was killed ends as soon as it has noticed.
+    end_s = time.monotonic() + ENDING_S
+    while left := [each for each in running() if "sanderling-" in each and str(Path.cwd()) in each]:
+        if time.monotonic() > end_s:
+            stop(f"processes of the demo are left: {'; '.join(left)}")
+        time.sleep(LOOK_EVERY_S)
 
 
 def running() -> Iterator[str]:
     """Command lines of all processes here."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):  # it has ended meanwhile
-            yield path.read_bytes().decode(errors="replace")
+            yield path.read_bytes().decode(errors="replace").replace("\0", " ").strip()
 
 
 def follow(command: str) -> None:

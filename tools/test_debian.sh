@@ -13,7 +13,7 @@ SUITE=$1 WHAT=$2
 shift 2
 case $WHAT in
 tests) PACKAGES=ca-certificates,gcc,git,libc6-dev,make,openssh-client,python3,python3-dev,python3-venv,tmux ;;
-fresh) PACKAGES=ca-certificates,git,$(python3 tools/follow_readme.py --packages) ;;
+fresh) PACKAGES=ca-certificates,git,passwd,$(python3 tools/follow_readme.py --packages) ;;
 *) echo "test_debian: tests or fresh, not $WHAT" >&2; exit 2 ;;
 esac
 root=$PWD/var/cache/debian/$(echo "$SUITE $PACKAGES" | sha256sum | cut -c -16)

@@ -3,8 +3,9 @@ rotations while all of them run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import tomli_w
@@ -15,21 +16,32 @@ from agent.wire.config import Trust
 from fleet.simulation.layout import FleetLayout, IadLayout
 
 OPERATOR: Final = "operator"
+NO_OTHERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Keyring:
     """The key files of all processes of `plan`, of an operator and of these clients, in a folder
-    that is made."""
+    that is made; `others` are masters that run elsewhere, with the files of their public keys."""
 
-    def __init__(self, plan: FleetLayout, folder: Path, clients: Sequence[str]) -> None:
+    def __init__(
+        self,
+        plan: FleetLayout,
+        folder: Path,
+        clients: Sequence[str],
+        others: Mapping[str, str] = NO_OTHERS,
+    ) -> None:
         self._plan = plan
         self._clients = clients
+        self._others = others
         self._folder = folder.resolve()
         self._folder.mkdir(mode=0o700)
         self.masters = tuple([iad.name for iad in plan.iads])
         self.nodes = tuple([node.name for node in plan.nodes])
-        for name in (*self.masters, *self.nodes, OPERATOR, *clients):
+        everybody = (*self.masters, *self.nodes, OPERATOR, *clients)
+        for name in everybody:
             new(str(self._folder / name))
+        # Those that others know, the one that is used first.
+        self.pairs = {name: read_secrets(self._secret(name)) for name in everybody}
         self._allow_all()
 
     def trust(self, name: str) -> Trust:
@@ -39,7 +51,7 @@ class Keyring:
 
     def public(self, name: str) -> str:
         """The file with the public keys of a process."""
-        return str(self._folder / f"{name}.public")
+        return self._others.get(name) or str(self._folder / f"{name}.public")
 
     def files(self, person: str, iad: str) -> KeyFiles:
         """What a client, or the operator, needs to connect to that master."""
@@ -73,7 +85,7 @@ class Keyring:
 
     def _allowed(self, iad: IadLayout) -> dict[str, list[dict[str, object]]]:
         """Who may connect to that master, by role."""
-        others = [each for each in self.masters if each != iad.name]
+        others = [each for each in (*self.masters, *self._others) if each != iad.name]
         names = {
             "client": self._clients,
             "operator": (OPERATOR,),
@@ -89,6 +101,8 @@ class Keyring:
         for name in generations[0]:
             keys = [getattr(generation[name], suffix) for generation in generations]
             _replace(self._folder / f"{name}.{suffix}", "".join(f"{key}\n" for key in keys))
+            if suffix == "public":
+                self.pairs[name] = tuple([generation[name] for generation in generations])
 
 
 def _replace(path: Path, text: str) -> None:

@@ -85,7 +85,8 @@ class Testbed:
     under its name; `history` is every node's, `records` every master's. With `usual_port` the first
     master listens for clients where pages say, if nobody else does. `route` puts something between
     processes, `under` before their commands. With the names of `clients` processes want keys, and
-    these have some (`keyring`); not with `market`.
+    these have some (`keyring`); not with `market`. IADs that run `elsewhere` are in the pool, too,
+    and have places in the overlay.
 
     A context manager: leaving it stops every process. Should this process die without leaving it,
     the children stop too, because their standard input ends.
@@ -112,6 +113,7 @@ class Testbed:
         route: Route = lambda _source, _target, address: address,
         under: Under = lambda _name: (),
         clients: Sequence[str] = (),
+        elsewhere: Sequence[master_config.PoolMember] = (),
     ) -> None:
         self.plan = plan
         self.directory = directory
@@ -129,6 +131,7 @@ class Testbed:
         self._route = route
         self._under = under
         self._clients = clients
+        self._elsewhere = {each.iad: each for each in elsewhere}
         self.keyring: Keyring | None = None
         self._claims: list[socket.socket] = []
         self._others: dict[str, list[str]] = {}
@@ -149,7 +152,8 @@ class Testbed:
             public = f"{HOST}:{self.port(USUAL)}"
             self._sockets[first] = structs.replace(self._sockets[first], public=public)
         if self._clients:
-            self.keyring = Keyring(self.plan, self.directory / "keys", self._clients)
+            others = {iad: each.keys for iad, each in self._elsewhere.items()}
+            self.keyring = Keyring(self.plan, self.directory / "keys", self._clients, others)
         if self._market:
             self._write(self._folder(DRS) / "config.toml", self._drs_config())
         for iad in self.plan.iads:
@@ -383,6 +387,7 @@ class Testbed:
     def _master_config(self, iad: IadLayout) -> master_config.MasterConfig:
         own = self._sockets[iad.name]
         members = () if self._market else self.plan.iads
+        elsewhere = () if self._market else self._elsewhere.values()
         sold = CAPABILITIES if self._market else ()
         advertised = self._route("*", iad.name, own.public)
         directory = self._route(iad.name, DRS, self.directory_address)
@@ -394,14 +399,17 @@ class Testbed:
                 operator=own.operator,
                 advertise=advertised if advertised != own.public else "",
             ),
-            pool=tuple(
-                master_config.PoolMember(
-                    iad=other.name,
-                    address=self._reached(iad.name, other.name),
-                    areas=other.areas,
-                    keys=self._public_of(other.name) if other is not iad else "",
-                )
-                for other in members
+            pool=(
+                *(
+                    master_config.PoolMember(
+                        iad=other.name,
+                        address=self._reached(iad.name, other.name),
+                        areas=other.areas,
+                        keys=self._public_of(other.name) if other is not iad else "",
+                    )
+                    for other in members
+                ),
+                *elsewhere,
             ),
             offers=tuple(
                 master_config.Offered(capability=capability, areas=iad.areas) for capability in sold
@@ -431,12 +439,15 @@ class Testbed:
         )
 
     def _reached(self, source: str, target: str) -> str:
+        if target in self._elsewhere:
+            return self._elsewhere[target].address
         public = self.public(target)
         return public if source == target else self._route(source, target, public)
 
     def _neighbours(self, iad: IadLayout) -> tuple[str, ...]:
-        """All masters are one operator's."""
-        return tuple(self._overlay.neighbours(iad.name)) if self._overlay else ()
+        """All masters here are one operator's."""
+        found = self._overlay.neighbours(iad.name) if self._overlay else ()
+        return tuple([name for name in found if name in self._sockets])
 
     def _drs_config(self) -> drs_config.DrsConfig:
         return drs_config.DrsConfig(sockets=drs_config.DrsSockets(public=self.directory_address))

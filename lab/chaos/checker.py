@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from fleet.testbed.page import GATEWAY
 from lab.chaos.fault_plan import APART, AWAY, START_S, STARTS, Fault, Kind
-from lab.chaos.history import Asked, Claim, Events, History, RoundSeen
+from lab.chaos.history import CLIENTS, Asked, Claim, Events, History, RoundSeen
 
 # From the answer timeout until a client on a busy machine has the answer.
 TRAVEL_S: Final = 2.0
@@ -68,21 +69,39 @@ def _answers(history: History) -> Iterator[str]:
 
 
 def _away(history: History, asked: Asked) -> bool:
-    faults = _of(history, _asked_of(history, asked))
-    return any(_lasts(each, asked, AWAY, history.start_s) for each in faults)
+    names = _asked_of(history, asked)
+    return _starves(history, names | {CLIENTS}, asked) or any(
+        _lasts(each, asked, AWAY, history.start_s) for each in _of(history, names)
+    )
 
 
 def _asked_of(history: History, asked: Asked) -> set[str]:
     """The gateway asks the first master."""
-    first = min((iad for _, iad in history.homes.values()), default="")
-    return {asked.master, first} if asked.master == GATEWAY else {asked.master}
+    return {asked.master, *_masters(history)[:1]} if asked.master == GATEWAY else {asked.master}
+
+
+def _masters(history: History) -> list[str]:
+    """In their order; the second one has the watches."""
+    return [*dict.fromkeys(iad for _, iad in history.homes.values())]
 
 
 def _may_refuse(history: History, asked: Asked, *, away: bool) -> bool:
-    """Beyond the agreed rate; a gateway whose master is away says so."""
+    """Beyond the agreed rate, or an objective that was not kept lately; a gateway whose master is
+    away says so."""
     if asked.master == GATEWAY and asked.status.startswith("http 5"):
         return away
+    if asked.reason == "infeasible" or asked.status == "http 422":
+        return _was_slow(history, asked)
     return history.agreed is not None and _over_rate(asked) and _empties(history, asked)
+
+
+def _was_slow(history: History, asked: Asked) -> bool:
+    """Whether something had held up one of its nodes or masters: such response times count for an
+    hour."""
+    names = _asked_of(history, asked).union(*(history.homes[area] for area in asked.areas))
+    return _starves(history, names, asked, math.inf) or any(
+        each.kind in APART and each.from_s <= asked.until_s for each in _of(history, names)
+    )
 
 
 def _over_rate(asked: Asked) -> bool:
@@ -116,7 +135,22 @@ def _excused(history: History, asked: Asked, area: str, reason: str) -> bool:
     stepped = reason == "no_data" and any(
         _lasts(each, asked, STEPPED, recovery_s) for each in _of(history, {node})
     )
-    return stepped or any(_lasts(each, asked, APART, recovery_s) for each in _of(history, names))
+    return (
+        stepped
+        or _starves(history, names, asked, recovery_s)
+        or any(_lasts(each, asked, APART, recovery_s) for each in _of(history, names))
+    )
+
+
+def _starves(history: History, names: set[str], asked: Asked, recovery_s: float = 0.0) -> bool:
+    """Whether one of these processes got no processor of a busy machine, or recovered from that,
+    while the query lasted."""
+    return any(
+        each.name in names
+        and each.from_s <= asked.until_s
+        and asked.at_s <= each.until_s + recovery_s
+        for each in history.starved
+    )
 
 
 def _of(history: History, names: Iterable[str]) -> list[Fault]:
@@ -152,16 +186,23 @@ def _rates(history: History) -> Iterator[str]:
 
 def _rounds(history: History) -> Iterator[str]:
     """Every round of each watch once, in order; those of a stream each begin where the one before
-    ended."""
+    ended, unless their master's clock was set meanwhile, at both ends of a step: back, or to where
+    the stream had been."""
+    steps = 2 * sum(each.kind in STEPPED for each in _of(history, _masters(history)[1:2]))
     watches: dict[str, list[RoundSeen]] = {}
     for each in history.rounds:
         watches.setdefault(each.watch, []).append(each)
     for watch, rounds in watches.items():
+        reached_ms = 0
         for before, after in itertools.pairwise(rounds):
+            reached_ms = max(reached_ms, before.end_ms)
             expected = after.previous if watch == ALERTED else after.number - 1
             if expected != before.number or after.number <= before.number:
                 yield f"{watch}: round {after.number} came after {before.number}"
             elif watch == STREAM and after.start_ms != before.end_ms:
+                steps -= 1
+                if steps >= 0 and (after.start_ms < before.end_ms or after.start_ms == reached_ms):
+                    continue
                 yield f"round {after.number} begins {after.start_ms - before.end_ms} ms apart"
 
 

@@ -10,13 +10,15 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
-from typing import Any, Final, Self
+from functools import partial
+from typing import Any, Final, Self, TypeVar
 
 from msgspec import Struct
 
 from agent.alerts.notifications import NUMBERS
 from agent.client import Client, NoReplyError, Operator, SubscriptionError, WatchError
 from agent.client.publishing import PublishError
+from agent.client.watches import Rounds
 from agent.net.keys import KeyFiles
 from agent.wire.clones import CloneStatus, ListClones
 from agent.wire.handover import MoveUnit
@@ -50,6 +52,9 @@ WATCHES: Final[dict[str, dict[str, Any]]] = {
     "periodic": {"style": "periodic", "window_s": 5.0},
     ALERTED: {"style": "event", "on": 'trigger = "hot"'},
 }
+
+
+Opened = TypeVar("Opened")
 
 
 def _no_keys(_person: str, _iad: str) -> KeyFiles | None:
@@ -204,9 +209,8 @@ class Clients:
     # --- watches --------------------------------------------------------------------------------
 
     def _watch(self, master: str, name: str) -> None:
-        with (
-            self._reached.client(WATCHER, master) as client,
-            client.watch(
+        def watch(client: Client) -> Rounds:
+            return client.watch(
                 ["b1"],
                 interval_s=0.5,
                 lasting_s=PATIENCE_S,
@@ -215,7 +219,11 @@ class Clients:
                 service=self._reached.service,
                 patience_s=PATIENCE_S,
                 **WATCHES[name],
-            ) as rounds,
+            )
+
+        with (
+            self._reached.client(WATCHER, master) as client,
+            opened(partial(watch, client)) as rounds,
         ):
             self._open.wait(OPEN_S)
             while not self._faults_over.is_set():
@@ -278,7 +286,9 @@ class Clients:
         self, master: str, wanted: str, take: Callable[[object], None], person: str
     ) -> None:
         with self._reached.client(person, master) as client:
-            heard = client.subscribe(wanted, id=person, durable=True, patience_s=PATIENCE_S)
+            heard = opened(
+                lambda: client.subscribe(wanted, id=person, durable=True, patience_s=PATIENCE_S)
+            )
             self._open.wait(OPEN_S)
             while not self._over.is_set():
                 try:
@@ -342,6 +352,18 @@ class Clients:
             except NoReplyError:
                 said = "no reply"
         self._history.moves.append(f"{at_s:.1f} s: {unit} from {source} to {target}: {said}")
+
+
+def opened(begin: Callable[[], Opened]) -> Opened:
+    """What `begin` returns; a master that is silent on a busy machine is asked again, for as long
+    as a fleet may take to start."""
+    give_up_s = time.monotonic() + OPEN_S
+    while True:
+        try:
+            return begin()
+        except NoReplyError:
+            if time.monotonic() > give_up_s:
+                raise
 
 
 def has_topic(reached: Reached, iad: str, timeout_ms: float = OPERATOR_MS) -> bool:

@@ -8,20 +8,20 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from agent.client import Operator
 from agent.overlay.scot import BrokerId
 from agent.scheduling.admission import AGREED_BURST, RESERVED
 from agent.wire.clones import CloneOf, CreateClone
 from agent.wire.edge_config import EdgeChannel, EdgeHistory, EdgeSensor, EdgeTrigger
-from agent.wire.master_config import MasterRecords
+from agent.wire.master_config import MasterRecords, PoolMember
 from agent.wire.messages import Slo
 from agent.wire.operator import CreateService
 from agent.wire.records import NodeEventRecord
 from agent.wire.topics import CreateTopic, Topic
 from fleet.inventory.overlay_plan import OverlayPlan
-from fleet.simulation.layout import FleetLayout
+from fleet.simulation.layout import FleetLayout, IadLayout
 from fleet.testbed import page
 from fleet.testbed.keyring import OPERATOR
 from fleet.testbed.page import GATEWAY
@@ -38,6 +38,8 @@ from testkit.preload import Preload
 HOT: Final = EdgeTrigger(name="hot", condition="temperature > 22", clear="temperature < 20")
 # Readings from one time that it is hot to the next.
 PERIOD: Final = 40
+# The one of the overlay's acyclic factor.
+VERTEX: Final = "a"
 RATE_PER_S: Final = 20.0
 SLO_MS: Final = 3_000.0
 SERVICE: Final = "agreed"
@@ -62,11 +64,28 @@ def sensor(interval_s: float) -> EdgeSensor:
     )
 
 
+class Elsewhere(Protocol):
+    """One more IAD of a fleet, whose processes this does not run."""
+
+    layout: IadLayout
+    member: PoolMember
+
+    def start(self, bed: Testbed) -> None:
+        """Start it, beside `bed`, whose processes are not up yet. TestbedError."""
+
+    def folder(self, name: str) -> Path:
+        """The folder of its master, or of a node, with its state and records."""
+
+    def pid(self, name: str) -> int:
+        """The id of its master's process, or of a node's; RuntimeError if it is away."""
+
+
 class Fleet:
     """A fleet that can be hurt, with a topic and a gateway; with `market` its masters agree on a
     rate, of a registration service. Each node has `of_nodes`, keeps readings as in `history`, and
     masters keep `records`. With `clones` the first node of each IAD has one, that may leave.
-    With `keyed` all have keys; not with `market`. A context manager."""
+    With `keyed` all have keys; not with `market`. One IAD may be `elsewhere`: its nodes are asked
+    and its master asks, but no unit moves there. A context manager."""
 
     def __init__(
         self,
@@ -79,7 +98,9 @@ class Fleet:
         records: MasterRecords = FLUSHED,
         clones: bool = False,
         keyed: bool = False,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
+        self._elsewhere = elsewhere
         self._clones = clones
         self._keyed = keyed
         self._layout = layout
@@ -88,11 +109,12 @@ class Fleet:
         self._records = records
         self._folder = folder
         self._market = market
-        self.homes = {node.area: (node.name, iad.name) for iad in layout.iads for node in iad.nodes}
+        iads = [*layout.iads, *([elsewhere.layout] if elsewhere else [])]
+        self.homes = {node.area: (node.name, iad.name) for iad in iads for node in iad.nodes}
         self.agreed: Agreed | None = None
 
     def __enter__(self) -> Self:
-        layout, folder = self._layout, self._folder
+        layout, folder, elsewhere = self._layout, self._folder, self._elsewhere
         with ExitStack() as stack:
             stack.enter_context(_processor(folder / "processor"))
             self.network = stack.enter_context(Network())
@@ -103,7 +125,7 @@ class Fleet:
                     layout,
                     folder,
                     market=self._market,
-                    overlay=overlay_of(layout),
+                    overlay=overlay_of(layout, *([elsewhere.layout] if elsewhere else [])),
                     triggers={iad.name: (HOT,) for iad in layout.iads},
                     sensors={node.name: self._of_nodes for node in layout.nodes},
                     history=self._history,
@@ -111,8 +133,11 @@ class Fleet:
                     route=self.network.route,
                     under=lambda name: self.machine.command(name) if name in names else (),
                     clients=(*PERSONS, GATEWAY) if self._keyed else (),
+                    elsewhere=[elsewhere.member] if elsewhere else (),
                 )
             )
+            if elsewhere is not None:
+                elsewhere.start(self.bed)
             begun_s = time.monotonic()
             for _ in self.bed.start():
                 pass
@@ -122,11 +147,15 @@ class Fleet:
                 self.agreed = Agreed(_agree(self.bed), AGREED_BURST, len(self.homes), RESERVED)
             _create_topic(self.bed)
             masters = [iad.name for iad in layout.iads]
-            self.kept = stack.enter_context(
-                KeptEvents({iad: self.bed.records(iad) for iad in masters})
-            )
+            publics = {iad: self.bed.public(iad) for iad in masters}
+            if elsewhere is not None:
+                # Not one of those at which topics and subscriptions are.
+                first, *rest = publics.items()
+                publics = dict([first, rest[0], (elsewhere.member.iad, elsewhere.member.address)])
+                publics |= dict(rest)
+            self.kept = stack.enter_context(KeptEvents({e: self.records(e) for e in publics}))
             self.reached = Reached(
-                {iad: self.bed.public(iad) for iad in masters},
+                publics,
                 {iad: self.bed.operator(iad) for iad in masters},
                 _start_gateway(self.bed),
                 SERVICE if self._market else "default",
@@ -139,17 +168,42 @@ class Fleet:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
+    @property
+    def processes(self) -> tuple[str, ...]:
+        """The names of masters, nodes and the gateway."""
+        return (*sorted({name for home in self.homes.values() for name in home}), GATEWAY)
+
+    def folder(self, name: str) -> Path:
+        """The folder of a master, or of a node: its state and records."""
+        elsewhere = self._has(name)
+        return elsewhere.folder(name) if elsewhere else self.bed.folder(name)
+
+    def pid(self, name: str) -> int:
+        """The id of a process; KeyError or RuntimeError if it is away."""
+        elsewhere = self._has(name)
+        return elsewhere.pid(name) if elsewhere else self.bed.child(name).pid
+
+    def _has(self, name: str) -> Elsewhere | None:
+        elsewhere = self._elsewhere
+        if elsewhere and name in {elsewhere.layout.name, *(e.name for e in elsewhere.layout.nodes)}:
+            return elsewhere
+        return None
+
+    def records(self, iad: str) -> Path:
+        """The folder of a master's records."""
+        return self.folder(iad) / "records"
+
     def events(self, iad: str) -> list[NodeEventRecord]:
         """What this master recorded of its nodes: all events that are no alerts, some twice, and
         the alerts of the files that it still has."""
-        records = read_records(self.bed.records(iad))
+        records = read_records(self.records(iad))
         left = [each for each in records if isinstance(each, NodeEventRecord)]
         return [*left, *self.kept.of(iad)]
 
 
-def overlay_of(layout: FleetLayout) -> OverlayPlan:
+def overlay_of(layout: FleetLayout, *elsewhere: IadLayout) -> OverlayPlan:
     """Every master is every other one's neighbour."""
-    places = {iad.name: BrokerId("a", n) for n, iad in enumerate(layout.iads)}
+    places = {iad.name: BrokerId(VERTEX, n) for n, iad in enumerate([*layout.iads, *elsewhere])}
     return OverlayPlan(links=(), clusters=len(places), places=places)
 
 

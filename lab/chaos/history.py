@@ -16,6 +16,9 @@ LATENCY_MS: Final = 3_000.0
 TIMEOUT_MS: Final = 3_500.0
 
 
+CLIENTS: Final = "clients"
+
+
 class Asked(Struct, frozen=True, omit_defaults=True):
     """A query to `master`, or to the gateway; `status` is "no reply" if none came by then, and
     "refused" for the `reason`. `answered` are areas with a result, `gaps` those without one and
@@ -100,6 +103,14 @@ class Claim(Struct, frozen=True):
     master: str
 
 
+class Starved(Struct, frozen=True):
+    """A process that waited for a processor for most of this time; CLIENTS is the clients'."""
+
+    name: str
+    from_s: float
+    until_s: float
+
+
 class Agreed(Struct, frozen=True):
     """Queries a second of one master's clients that ask all `areas`, how many at once of one of
     them, and how many beyond that of all."""
@@ -115,7 +126,7 @@ class History(Struct):
     that a master took, in order; `moves` those of topic and clones that were tried, in a line each;
     `owners` the masters that had the topic at the end; `ended` processes that ended by themselves.
     `latency_ms` is the objective of queries, `timeout_ms` their answer timeout; within `start_s` a
-    process has started, and joined.
+    process has started, and joined. `began_s` is its start in Unix time.
     """
 
     seed: int
@@ -134,9 +145,11 @@ class History(Struct):
     claims: list[Claim] = field(default_factory=list)
     owners: list[str] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
+    starved: list[Starved] = field(default_factory=list)
     latency_ms: float = LATENCY_MS
     timeout_ms: float = TIMEOUT_MS
     start_s: float = START_S
+    began_s: float = 0.0
 
 
 def begun(history: History) -> int:

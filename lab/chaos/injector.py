@@ -24,10 +24,23 @@ from testkit.preload import Preload
 ANSWER_MS: Final = 500.0
 
 
-class Injector:
-    """Hurts `bed`, whose processes reach each other over `network` and run on `machine`."""
+def at_once(_fault: Fault) -> None:
+    """Nothing has to come before a fault."""
 
-    def __init__(self, bed: Testbed, network: Network, machine: Preload, seed: int) -> None:
+
+class Injector:
+    """Hurts `bed`, whose processes reach each other over `network` and run on `machine`. Before a
+    fault begins, `wait` returns."""
+
+    def __init__(
+        self,
+        bed: Testbed,
+        network: Network,
+        machine: Preload,
+        seed: int,
+        wait: Callable[[Fault], None] = at_once,
+    ) -> None:
+        self._wait = wait
         self._bed = bed
         self._network = network
         self._machine = machine
@@ -42,6 +55,7 @@ class Injector:
         for at_s, over, number in sorted(moments):
             time.sleep(max(0.0, at_s - now_s()))
             if not over:
+                self._wait(planned[number])
                 from_s = round(now_s(), 2)
                 # Without a disk no agent starts: systemd would start it again.
                 if planned[number].kind != "full disk" or self._work(planned[number].targets):

@@ -22,7 +22,8 @@ from lab.chaos.clients import ASK_EVERY_S, Clients, clones_of, has_topic
 from lab.chaos.fault_plan import Fault, plan
 from lab.chaos.fleet import Fleet, sensor
 from lab.chaos.history import CloneCount, Events, History
-from lab.chaos.injector import Injector
+from lab.chaos.injector import Injector, at_once
+from lab.chaos.starvation import Starvation
 from testkit.damage import HISTORY
 
 IADS, NODES = 3, 2
@@ -43,7 +44,7 @@ def run(seed: int, folder: Path, seconds: float, say: Callable[[str], None]) -> 
     layout = part_of(building_fleet(emulate=False), IADS, NODES)
     masters = [iad.name for iad in layout.iads]
     nodes = [node.name for node in layout.nodes]
-    with Fleet(layout, folder, SENSOR, market=bool(seed % 2)) as fleet:
+    with Fleet(layout, folder, SENSOR, market=bool(seed % 2), keyed=seed % 4 == 2) as fleet:
         others = [GATEWAY, *([DRS] if fleet.agreed else [])]
         return live(fleet, seed, plan(seed, masters, nodes, others, seconds), 0.0, say)
 
@@ -55,18 +56,24 @@ def live(
     seconds: float,
     say: Callable[[str], None],
     ask_every_s: float = ASK_EVERY_S,
+    wait: Callable[[Fault], None] = at_once,
 ) -> History:
     """What clients saw of the fleet while these faults came, at least for so long. All masters are
-    asked so often."""
+    asked so often. Before a fault begins, `wait` returns."""
     history = History(
         seed,
         homes=fleet.homes,
         agreed=fleet.agreed,
         start_s=fleet.start_s,
     )
-    with Clients(history, fleet.reached, [*fleet.homes], ask_every_s) as clients:
+    with (
+        Clients(history, fleet.reached, [*fleet.homes], ask_every_s) as clients,
+        Starvation(fleet.processes, fleet.pid, clients.now_s) as starvation,
+    ):
+        history.starved = starvation.found
+        history.began_s = time.time() - clients.now_s()
         first = _first_heard(history, clients)
-        injector = Injector(fleet.bed, fleet.network, fleet.machine, seed)
+        injector = Injector(fleet.bed, fleet.network, fleet.machine, seed, wait)
         for fault in injector.carry_out(planned, clients.now_s):
             history.faults.append(fault)
             say(str(fault))
@@ -132,7 +139,7 @@ def _clones(fleet: Fleet) -> dict[str, CloneStatus]:
 
 def _last_event(fleet: Fleet, area: str) -> tuple[str, int]:
     """The id of the node's history, and the number of its last event."""
-    path = fleet.bed.folder(fleet.homes[area][0]) / HISTORY
+    path = fleet.folder(fleet.homes[area][0]) / HISTORY
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
         [name] = database.execute("SELECT value FROM meta WHERE key = 'history'").fetchone()
         row = database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'events'").fetchone()
@@ -150,7 +157,7 @@ def _events(
     of_masters = {iad: fleet.events(iad) for iad in {iad for _, iad in fleet.homes.values()}}
     for area, (node, iad) in fleet.homes.items():
         records = [each for each in of_masters[iad] if each.node == node]
-        known = _taken(fleet.bed.folder(iad), node)
+        known = _taken(fleet.folder(iad), node)
         name, last = owed[area]
         for each in {name, *known}:
             of_it = [record for record in records if record.history == each]

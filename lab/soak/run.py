@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from agent.wire.edge_config import EdgeHistory
 from agent.wire.master_config import MasterRecords
@@ -28,11 +31,16 @@ from lab.chaos.fleet import Fleet, sensor
 from lab.chaos.history import History, begun, save
 from lab.chaos.run import live
 from lab.soak.browsers import Browsers
+from lab.soak.deploys import Deploys
+from lab.soak.hosted import Hosted, obstacle
 from lab.soak.judge import Slope, judge, slope, warm
 from lab.soak.rotations import Rotations
 from lab.soak.sampler import KINDS, Sampler, Series
 
 NAME: Final = "soak"
+HOSTS: Final = "hosts"
+# Folders that nobody looks at after a run in which nothing was broken, beside those of IADs.
+OTHERS: Final = (HOSTS, "keys")
 SENSOR: Final = sensor(0.25)
 BROWSERS: Final = 3
 LIMIT_PERCENT: Final = 1.0
@@ -46,7 +54,8 @@ SHORT_RECORDS: Final = MasterRecords(rotate_bytes=262_144, keep_files=64, flush_
 
 
 class Options(Struct, frozen=True):
-    """The options of `fleet lab soak`; `rate_per_s`: queries, over all masters."""
+    """The options of `fleet lab soak`; `rate_per_s`: queries, over all masters; `hosts`: nodes of
+    one more IAD whose hosts are deployed to, which needs root."""
 
     directory: Path
     seconds: float
@@ -54,6 +63,7 @@ class Options(Struct, frozen=True):
     iads: int
     nodes: int
     seed: int
+    hosts: int = 0
 
 
 class Line(Struct, frozen=True):
@@ -75,45 +85,63 @@ class Soaked(Struct, frozen=True):
     streamed: int
     rotated: int
     closed: int
+    deployed: int
 
 
 def soak(options: Options) -> Soaked:
     """Run the product. TestbedError if it does not start."""
     layout = part_of(building_fleet(), options.iads, options.nodes)
-    with Fleet(
-        layout,
-        options.directory,
-        SENSOR,
-        history=SHORT_HISTORY,
-        records=SHORT_RECORDS,
-        clones=True,
-        keyed=True,
-    ) as fleet:
+    with ExitStack() as stack:
+        hosted = None
+        if options.hosts:
+            folder = options.directory / HOSTS
+            hosted = stack.enter_context(
+                Hosted(folder, layout, options.hosts, SENSOR, SHORT_HISTORY, SHORT_RECORDS)
+            )
+        fleet = stack.enter_context(
+            Fleet(
+                layout,
+                options.directory,
+                SENSOR,
+                history=SHORT_HISTORY,
+                records=SHORT_RECORDS,
+                clones=True,
+                keyed=True,
+                elsewhere=hosted,
+            )
+        )
         names = [iad.name for iad in layout.iads] + [node.name for node in layout.nodes] + [GATEWAY]
         begun_s = time.monotonic()
-        every_s = min(MAX_SAMPLE_S, options.seconds / SAMPLES)
-        with (
-            Sampler(fleet.bed, names, every_s, lambda: time.monotonic() - begun_s) as sampler,
-            Browsers(fleet.reached.gateway, BROWSERS) as browsers,
-            Rotations(fleet.bed, options.seconds, _every_s(options.seconds)) as rotations,
-        ):
+        sample_s = min(MAX_SAMPLE_S, options.seconds / SAMPLES)
+        every_s = _every_s(options.seconds)
+        with ExitStack() as beside:
+            sampler = beside.enter_context(
+                Sampler(fleet.bed, names, sample_s, lambda: time.monotonic() - begun_s)
+            )
+            browsers = beside.enter_context(Browsers(fleet.reached.gateway, BROWSERS))
+            rotations = beside.enter_context(Rotations(fleet.bed, hosted, options.seconds, every_s))
+            deploys = hosted and beside.enter_context(Deploys(hosted, options.seconds))
             history = live(
                 fleet,
                 options.seed,
                 restarts(layout, options.seconds),
                 options.seconds,
                 lambda _: None,
-                options.iads / options.rate_per_s,
+                len(fleet.reached.publics) / options.rate_per_s,
+                rotations.wait,
             )
+        if hosted:
+            history.faults += hosted.restarts(history.began_s)
     save(history, options.directory / f"{NAME}.jsonl")
     series = sampler.points | latencies(history)
     return Soaked(
         history,
         [*judged(series, options.seconds)],
-        [*broken(history), *rotations.failed],
+        [*broken(history), *rotations.failed, *(deploys.failed if deploys else ())],
         browsers.lines,
         rotations.done,
         fleet.kept.closed,
+        deploys.done if deploys else 0,
     )
 
 
@@ -181,17 +209,24 @@ def _badness(line: Line) -> tuple[int, float]:
 def run(options: Options, results: Path) -> int:
     """Run the product, show and write how it did; the exit status says whether it failed."""
     terminal = screen.console()
+    if options.hosts and (why := obstacle()):
+        screen.line(terminal, f"no release is deployed in this run: {why}", "yellow")
+        options = replace(options, hosts=0)
     origin = provenance.now(
         f"fleet lab soak --minutes {options.seconds / 60:g} --rate {options.rate_per_s:g} "
-        f"--iads {options.iads} --nodes {options.nodes} --seed {options.seed}"
+        f"--iads {options.iads} --nodes {options.nodes} --hosts {options.hosts} "
+        f"--seed {options.seed}"
     )
+    # Hosts outlive this process, unless it ends in order.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with run_folder(options.directory):
             soaked = soak(options)
             page = pages.write(results, NAME, tables(soaked, options), origin)
             if not soaked.broken:
-                for each in (*options.directory.glob("iad*"), options.directory / "keys"):
-                    shutil.rmtree(each)
+                kept = (*options.directory.glob("iad*"), *map(options.directory.joinpath, OTHERS))
+                for each in kept:
+                    shutil.rmtree(each, ignore_errors=True)
     except KeyboardInterrupt:
         return exits.fail("interrupted; no process of the fleet is left", exits.INTERRUPTED)
     except (RunFolderError, TestbedError) as error:
@@ -210,6 +245,8 @@ def tables(soaked: Soaked, options: Options) -> dict[str, Table]:
     counted = [
         ("masters", f"{options.iads}"),
         ("nodes", f"{options.iads * options.nodes}"),
+        ("hosts that are deployed to", f"{options.hosts + 1 if options.hosts else 0}"),
+        ("deployments of another release to all of them", f"{soaked.deployed}"),
         ("queries", f"{len(history.asked):,}"),
         ("answered completely", f"{sum(a.status == 'complete' for a in history.asked):,}"),
         ("rounds of watches", f"{len(history.rounds):,}"),

@@ -2,11 +2,13 @@
 
 import re
 from importlib import import_module
+from typing import get_args
 
 import pytest
 
 from agent.metrics import edge_families, families
 from agent.wire.master_config import MasterLiveness
+from lab.chaos.fault_plan import Kind
 from tools.make_docs import DOCS
 
 ROWS = [
@@ -59,3 +61,8 @@ def test_every_check_of_a_host_or_an_iad_that_faults_cause_is_on_the_page():
     shown = {check for _, shows, _ in ROWS for check in re.findall(r"`(\w+)`", shows)}
     for check in ("overlay_link", "records_lost", "notifications_given_up", "topic", "sensor"):
         assert check in shown
+
+
+def test_every_fault_of_the_chaos_campaign_is_on_the_page():
+    named = {name for fault, _, _ in ROWS for name in re.findall(r"`([\w ]+)`", fault)}
+    assert named == {*get_args(Kind)}

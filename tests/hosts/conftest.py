@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from fleet.inventory.folder import Folder
-from tests.hosts import releases
+from testkit import releases
+from testkit.root_file_system import ROOT
 from tests.hosts.results import Results
-from tests.hosts.root_file_system import ROOT
 from tests.hosts.site import Site, missing
 from tests.hosts.testbed import Testbed
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Self
 
 from agent.client import Client, NoReplyError
 from agent.wire.messages import Answer
-from tests.hosts.operator import Desk
+from testkit.desk import Desk
 from tests.hosts.testbed import IAD
 
 EVERY_S: Final = 0.1

@@ -7,7 +7,7 @@ import os
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
-from tests.systemd.nspawn import last_line, run
+from testkit.nspawn import last_line, run
 
 NAMESPACES = Path("/run/netns")
 INTERFACES = Path("/sys/class/net")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from lab import provenance
-from tests.hosts.root_file_system import ROOT
+from testkit.root_file_system import ROOT
 
 PAGE: Final = ROOT / "docs/results/deploy.md"
 COMMAND: Final = "make test-hosts ARGS=results"

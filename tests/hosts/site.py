@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import functools
 import os
-import subprocess
 from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
-from tests.hosts import network, releases, root_file_system
-from tests.hosts.operator import Desk, Ended, await_
+from testkit import hosts, releases, root_file_system
+from testkit.desk import Desk, Ended, await_
+from tests.hosts import network
 from tests.hosts.results import Results
-from tests.hosts.root_file_system import ROOT
 from tests.hosts.testbed import IAD, MASTER, SCHEDULER, Host, Testbed
-from tests.systemd import nspawn
 
 HEALTH_S: Final = 60.0
 RELEASE: Final = "opt/sanderling/current/RELEASE"
@@ -27,18 +25,7 @@ def missing() -> str:
         return "only with make test-hosts"
     if os.geteuid():
         return "needs root"
-    packages = subprocess.run(
-        [ROOT / "tools/missing_packages.sh", "hosts"], capture_output=True, check=True, text=True
-    )
-    if packages.stdout:
-        return f"missing: apt install {packages.stdout}"
-    if reason := nspawn.obstacle() or network.obstacle():
-        return reason
-    try:
-        root_file_system.ensure()
-    except root_file_system.NoMirrorError as error:
-        return str(error)
-    return ""
+    return hosts.obstacle() or network.obstacle()
 
 
 class Site:
@@ -104,7 +91,7 @@ class Site:
         for host in self.hosts.values():
             host.set_host_key(self.desk.store.host_key(host.full_name).private)
             (host.root / root_file_system.SUDOERS).write_text(sudoers)
-        self.bed.boot([host for host in self.hosts.values() if not host.launcher])
+        hosts.boot([host for host in self.hosts.values() if not host.launcher])
         self.pin(self.release)
         ended = self.deploy()
         assert ended.status == 0, ended

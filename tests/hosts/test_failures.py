@@ -6,8 +6,9 @@ from contextlib import ExitStack
 
 from fleet.common import exits
 from fleet.keys import ssh
-from tests.hosts.operator import Ended, await_
-from tests.hosts.root_file_system import SUDOERS
+from testkit.desk import Ended, await_
+from testkit.hosts import boot
+from testkit.root_file_system import SUDOERS
 from tests.hosts.site import outcomes, report
 from tests.hosts.testbed import IAD
 
@@ -54,7 +55,7 @@ def test_one_host_each_dies_is_cut_off_is_full_has_another_key_or_wants_a_passwo
     assert {kinds["n3"], kinds["n5"]} <= {"lost", "dead", "refused"}
     hosts["n7"].set_host_key(desk.store.host_key(f"{IAD}/n7").private)
     (hosts["n8"].root / SUDOERS).write_text(sudoers)
-    fleet.bed.boot([hosts["n3"]])
+    boot([hosts["n3"]])
     again = fleet.deploy("--retry-failed", "--json")
     assert again.status == 0, again
     assert outcomes(again) == {f"{IAD}/{name}": "changed" for name in failed}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 
+from testkit.desk import await_
+from testkit.hosts import boot
 from tests.hosts.load import Load
-from tests.hosts.operator import await_
 from tests.hosts.testbed import IAD, SCHEDULER
 
 NODE = "n4"
@@ -64,7 +65,7 @@ def test_a_node_that_is_revoked_is_out_within_seconds(fleet):
     host = fleet.hosts[NODE]
     host.end()
     host.flash(fleet.desk.store)  # a card with the new keys
-    fleet.bed.boot([host])
+    boot([host])
     mended = fleet.deploy()
     assert (revoked.status, again.status, mended.status) == (0, 0, 0), (revoked, again, mended)
     fleet.results.tell(

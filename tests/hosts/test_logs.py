@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 from fleet.lake.schema.folder import Lake
-from tests.hosts.operator import await_
+from testkit.desk import await_
+from testkit.hosts import boot
 from tests.hosts.testbed import IAD
 
 HISTORY = "/var/lib/sanderling/history.sqlite"
@@ -50,7 +51,7 @@ def test_a_dead_host_does_not_spoil_the_others(fleet, tmp_path):
     assert ended.status == 1, ended
     wrong = {name: row["outcome"] for name, row in rows.items() if row["outcome"] != "done"}
     assert wrong == {f"{IAD}/n3": "dead"}
-    fleet.bed.boot([host])
+    boot([host])
     ended, rows = pull(fleet, lake)
     assert ended.status == 0, ended
     assert rows[f"{IAD}/n3"]["outcome"] == "done"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from tests.hosts.operator import await_
+from testkit.desk import await_
+from testkit.hosts import boot
 from tests.hosts.testbed import IAD
 
 
@@ -30,7 +31,7 @@ def test_a_dead_host_is_replaced_by_one_that_takes_over_its_name_areas_and_keys(
     host.kill()
     await_(lambda: "n2" not in fleet.desk.live(IAD), "n2 to be missed")
     host.flash(fleet.desk.store)
-    fleet.bed.boot([host])
+    boot([host])
     ended = fleet.desk.fleet("replace", f"{IAD}/n2", "--yes")
     assert ended.status == 0, ended
     fleet.results.tell(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from fleet.common import exits
-from tests.hosts import releases
+from testkit import releases
 from tests.hosts.load import Load
 from tests.hosts.site import outcomes, report
 from tests.hosts.testbed import IAD, SCHEDULER

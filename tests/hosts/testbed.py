@@ -2,19 +2,14 @@
 
 The first host is the master of `iad4`, the others are its nodes n1, n2 …. The master of `iad1` is
 to run on this machine, so that there is a way to ask while that of `iad4` is away; at the address
-of its only node is nobody. What an operator does to a card before its first start has been done to
-the hosts: name, host key, who may log in. They have no Sanderling.
+of its only node is nobody.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import secrets
-import shutil
-import socket
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
@@ -23,9 +18,8 @@ from agent.wire.edge_config import EdgeSensor
 from fleet.common import toml
 from fleet.inventory.folder import Folder
 from fleet.inventory.model import Group, Iad, Inventory, Master, Node, Ssh
-from tests.hosts import root_file_system
+from testkit import hosts, root_file_system
 from tests.hosts.network import Network
-from tests.systemd import nspawn
 
 if TYPE_CHECKING:
     from fleet.keys.store import Store
@@ -37,31 +31,21 @@ BRIDGE: Final = "sanderling"
 NETWORK: Final = "10.77.1.0/24"
 COUNT: Final = 9
 GONE: Final = 90  # number of an address where nobody is
-SSH_PORT: Final = 22
-LOOK_EVERY_S: Final = 0.05
-INOTIFY: Final = Path("/proc/sys/fs/inotify/max_user_instances")
-ENOUGH: Final = 1_024
 
 
-class Host(nspawn.Machine):
-    """A host, and what may happen to one."""
+class Host(hosts.Host):
+    """A host in a network namespace of its own, and what may happen to one."""
 
     def __init__(self, name: str, number: int, folder: Path, network: Network) -> None:
         super().__init__(
-            f"{network.bridge}-{name}",
+            f"{IAD}/{name}",
             folder,
+            network.address(number),
             f"--network-namespace-path={network.path(name)}",
-            f"--hostname={name}",
+            machine=f"{network.bridge}-{name}",
         )
-        self.short = name
         self.number = number
         self.network = network
-        self.address = network.address(number)
-
-    @property
-    def full_name(self) -> str:
-        """Its name in the fleet."""
-        return f"{IAD}/{self.short}"
 
     def start(self) -> None:
         """Switch it on."""
@@ -72,56 +56,6 @@ class Host(nspawn.Machine):
         """Cut its power: its address refuses nothing, it is silent."""
         self.network.plug(self.number, "down")
         super().kill()
-
-    def flash(self, store: Store) -> None:
-        """Give it a new card, with bare Debian and what the fleet's keys are for it."""
-        nspawn.unmount(self.folder)
-        for each in ("upper", "work"):
-            shutil.rmtree(self.folder / each, ignore_errors=True)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.mount()
-        key = store.host_key(self.full_name)
-        files = {
-            "etc/hostname": f"{self.short}\n",
-            "etc/hosts": f"127.0.0.1 localhost\n127.0.1.1 {self.short}\n",
-            "etc/machine-id": f"{secrets.token_hex(16)}\n",
-            "etc/ssh/ssh_host_ed25519_key.pub": f"{key.public}\n",
-            "home/fleet/.ssh/authorized_keys": f"{store.operator_public.strip()}\n",
-        }
-        for path, text in files.items():
-            (self.root / path).write_text(text)
-        self.set_host_key(key.private)
-
-    def set_host_key(self, private: bytes) -> None:
-        """Have this SSH host key, from sshd's next connection on."""
-        path = self.root / "etc/ssh/ssh_host_ed25519_key"
-        path.touch(0o600)
-        path.write_bytes(private)
-
-    def remove(self) -> None:
-        """End it, and take away what was on its card."""
-        self.end()
-        nspawn.unmount(self.folder)
-        for each in ("root", "upper", "work"):
-            shutil.rmtree(self.folder / each, ignore_errors=True)
-
-    def mount(self) -> None:
-        """Put the card in."""
-        if not self.root.is_mount():
-            nspawn.overlay(root_file_system.ensure(), self.folder)
-
-    def await_ssh(self) -> None:
-        """Wait until its sshd answers."""
-        give_up_s = time.monotonic() + nspawn.PATIENCE_S
-        while time.monotonic() < give_up_s:
-            with (
-                contextlib.suppress(OSError),
-                socket.create_connection((self.address, SSH_PORT), timeout=5) as connection,
-            ):
-                if connection.recv(4).startswith(b"SSH-"):
-                    return
-            time.sleep(LOOK_EVERY_S)
-        raise TimeoutError(f"no sshd on {self.short} at {self.address}")
 
     @contextmanager
     def without_network(self) -> Iterator[None]:
@@ -243,25 +177,12 @@ class Testbed:
     def up(self, store: Store) -> None:
         """Flash and boot all hosts, with the keys of `store`; those that there were are ended."""
         self.down()
-        # Each systemd takes ten of them, and one that gets none does not boot.
-        if int(INOTIFY.read_text()) < ENOUGH:
-            INOTIFY.write_text(str(ENOUGH))
         root_file_system.ensure()
         self.network.up()
         for host in self.hosts.values():
             self.network.add(host.short, host.number)
             host.flash(store)
-        self.boot(self.hosts.values())
-
-    def boot(self, hosts: Iterable[Host]) -> None:
-        """Switch these on and wait until one can log in to each."""
-        some = list(hosts)
-        for host in some:
-            host.mount()
-            host.start()
-        for host in some:
-            host.await_ready()
-            host.await_ssh()
+        hosts.boot(self.hosts.values())
 
     def down(self) -> None:
         """End all hosts and take away what they were on; the fleet's folder stays."""

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 from typing import get_args
 
 import pytest
 from msgspec.structs import replace
 
+from agent.client import NoReplyError
 from fleet.cli.commands import run as command
 from fleet.common import exits
 from fleet.testbed.page import GATEWAY
 from fleet.testbed.testbed import DRS
 from lab.chaos.checker import ALERTED, STREAM, broken
+from lab.chaos.clients import opened
 from lab.chaos.fault_plan import AWAY, Fault, Kind, plan
 from lab.chaos.history import (
+    CLIENTS,
     Agreed,
     Alert,
     Asked,
@@ -25,10 +29,12 @@ from lab.chaos.history import (
     History,
     Output,
     RoundSeen,
+    Starved,
     load,
     save,
 )
 from lab.chaos.run import run
+from lab.chaos.starvation import Starvation
 from tests.examples import campaign
 
 DOWN = Fault("kill", ("iad2",), 2.0, 3.0)
@@ -218,6 +224,82 @@ def test_a_process_is_away_until_it_has_had_the_time_that_the_fleet_took_to_star
     assert len(broken(replace(sound(), asked=[late], start_s=start_s))) == wrong
 
 
+@pytest.mark.parametrize(("name", "excused"), [("iad1", True), (CLIENTS, True), ("n1", False)])
+@pytest.mark.parametrize(
+    "late",
+    [
+        replace(QUERY, at_s=30.0, until_s=40.0),
+        replace(QUERY, at_s=30.0, until_s=36.0, status="no reply"),
+        replace(QUERY, at_s=30.0, until_s=35.0, status="http 504", master=GATEWAY),
+    ],
+)
+def test_a_master_that_got_no_processor_may_be_late(late, name, excused):
+    starved = [Starved(name, 32.0, 33.0)]
+    assert (broken(replace(sound(), asked=[late], starved=starved)) == []) == excused
+
+
+@pytest.mark.parametrize(
+    ("name", "until_s", "wrong"), [("n2", 39.0, 0), ("n2", 29.0, 1), ("n1", 39.0, 1)]
+)
+def test_a_node_that_got_no_processor_may_be_missing_until_it_has_recovered(name, until_s, wrong):
+    gap = Asked(40.0, 40.1, "iad1", ("r2",), "partial", (), (("r2", "node_down"),))
+    starved = [Starved(name, 28.0, until_s)]
+    assert len(broken(replace(sound(), faults=[], asked=[gap], starved=starved))) == wrong
+
+
+def test_who_waits_for_a_processor_is_found_by_what_the_kernel_counts(monkeypatch):
+    waited_s, times_s = iter([1.0, 1.0, 1.9, 1.9]), itertools.count(10.0)
+    monkeypatch.setattr("lab.chaos.starvation.waited_s", lambda _pid: next(waited_s))
+    looks = Starvation(["iad1"], lambda _name: 1, lambda: next(times_s))
+    for _ in range(4):
+        looks.look("iad1")
+    assert looks.found == [Starved("iad1", 11.0, 12.0)]
+
+
+def test_clients_that_got_no_processor_are_found_by_their_own_lateness(monkeypatch):
+    times_s = iter([0.0, 1.1, 4.0, 5.2])
+    looks = Starvation([], lambda _name: 1, lambda: next(times_s))
+    waits = iter([False, False, False, True])
+    monkeypatch.setattr(looks, "_over", SimpleNamespace(wait=lambda _s: next(waits)))
+    looks._run()
+    assert looks.found == [Starved(CLIENTS, 1.1, 4.0)]
+
+
+@pytest.mark.parametrize(
+    ("stepped", "starts_ms", "wrong"),
+    [
+        ("iad2", [5, 2], 0),
+        ("iad2", [5, 2, 10], 0),
+        ("iad2", [8, 13], 1),
+        ("iad2", [5, 2, 11], 1),
+        ("iad2", [5, 2, 10, 2], 1),
+        ("iad1", [5, 2], 1),
+    ],
+)
+def test_a_stream_goes_back_with_its_master_s_clock_and_on_from_where_it_had_been(
+    stepped, starts_ms, wrong
+):
+    step = Fault("clock step", (stepped,), 1.0, 2.0, -3600)
+    rounds = [RoundSeen(STREAM, n, n - 1, at, at + 5) for n, at in enumerate([0, *starts_ms], 1)]
+    assert len(broken(replace(sound(), asked=[], faults=[step], rounds=rounds))) == wrong
+
+
+@pytest.mark.parametrize("refused", [("refused", "infeasible", "iad1"), ("http 422", "", GATEWAY)])
+@pytest.mark.parametrize(
+    ("change", "wrong"),
+    [
+        ({}, 1),
+        ({"faults": [Fault("freeze", ("n2",), 1.0, 6.0)]}, 0),
+        ({"faults": [Fault("freeze", ("n2",), 60.0, 66.0)]}, 1),
+        ({"starved": [Starved("n1", 1.0, 2.0)]}, 0),
+    ],
+)
+def test_an_objective_is_refused_only_after_something_was_slow(refused, change, wrong):
+    status, reason, master = refused
+    asked = [replace(QUERY, at_s=30.0, until_s=30.1, status=status, reason=reason, master=master)]
+    assert len(broken(replace(sound(), **{"faults": [], **change}, asked=asked))) == wrong
+
+
 def test_a_saved_history_is_the_same_again(tmp_path):
     save(sound(), tmp_path / "1.jsonl")
     assert load(tmp_path / "1.jsonl") == sound()
@@ -233,6 +315,17 @@ def test_a_saved_history_is_judged_again(tmp_path, capfd):
     path.write_text('["nothing", 1]\n')
     assert command(["lab", "chaos", "--check", str(path)]) == exits.FAILED
     assert "is no history" in capfd.readouterr().err
+
+
+def test_a_client_opens_again_what_a_busy_master_did_not_answer():
+    tries = iter([True, True, False])
+
+    def begin():
+        if next(tries):
+            raise NoReplyError("silent")
+        return "open"
+
+    assert opened(begin) == "open"
 
 
 def test_faults_are_drawn_from_the_seed_and_hurt_no_process_that_is_away():

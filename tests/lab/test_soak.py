@@ -1,16 +1,21 @@
 """Soak: a slope and its verdict, what is restarted, and three minutes of a real fleet."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from agent.wire.master_config import MasterRecords
+from fleet.common import exits
 from fleet.simulation.layout import building_fleet, part_of
 from lab.chaos.checker import broken
 from lab.chaos.fault_plan import Fault
 from lab.chaos.fleet import Fleet, sensor
 from lab.chaos.history import Asked, History
 from lab.chaos.run import live
+from lab.soak.hosted import Step, away, obstacle
 from lab.soak.judge import DAY_S, SHORTEST_S, Slope, judge, slope, warm
-from lab.soak.run import Options, judged, latencies, restarts, soak
+from lab.soak.rotations import Rotations
+from lab.soak.run import Options, Soaked, judged, latencies, restarts, run, soak
 from lab.soak.sampler import KINDS, Series
 
 
@@ -96,6 +101,64 @@ def test_a_node_and_a_master_are_restarted_in_turn_and_all_others_run_on():
     assert [each.from_s for each in planned] == [100.0 * n for n in range(1, 7)]
 
 
+def test_a_host_that_is_deployed_to_is_away_from_its_turn_until_it_is_well():
+    steps = [
+        Step(1.0, "begun", ""),
+        *[Step(2.0, "planned", f"hosted/{name}", disturbs=True) for name in ("n1", "n2", "master")],
+        *[Step(5.0 + n, "staged", f"hosted/{name}") for n, name in enumerate(("n1", "n2"))],
+        Step(8.0, "switched", "hosted/n1"),
+        Step(9.0, "healthy", "hosted/n1"),
+        Step(9.5, "confirmed", "hosted/n1"),
+        Step(11.0, "switched", "hosted/n2"),
+        Step(14.0, "healthy", "hosted/n2"),
+        Step(15.0, "switched", "hosted/master"),
+        Step(16.0, "failed", "hosted/master"),
+        Step(17.0, "rolled_back", "hosted/master"),
+    ]
+    assert [*away(steps)] == [("n1", 5.0, 9.0), ("n2", 9.0, 14.0), ("master", 14.0, 17.0)]
+
+
+def test_a_host_that_only_gets_files_is_not_away():
+    names = ("begun", "planned", "switched", "healthy", "confirmed")
+    steps = [Step(float(n), name, "hosted/master") for n, name in enumerate(names)]
+    assert [*away(steps)] == []
+
+
+def test_hosts_that_are_not_root_s_are_named_as_the_obstacle(monkeypatch):
+    monkeypatch.setattr("os.geteuid", lambda: 1_000)
+    assert obstacle() == "needs root"
+
+
+def test_a_run_that_can_have_no_hosts_says_why_and_goes_on(tmp_path, monkeypatch, capfd):
+    asked = []
+
+    def soaked(options):
+        asked.append(options.hosts)
+        return Soaked(History(1), [], [], 0, 0, 0, 0)
+
+    monkeypatch.setattr("lab.soak.run.obstacle", lambda: "needs root")
+    monkeypatch.setattr("lab.soak.run.soak", soaked)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    options = Options(tmp_path / "run", 60.0, 3.0, 3, 1, 1, 2)
+    assert run(options, tmp_path) == exits.DONE
+    assert asked == [0]
+    assert "no release is deployed in this run: needs root" in capfd.readouterr().out
+    assert "| hosts that are deployed to | 0 |" in (tmp_path / "soak.md").read_text()
+
+
+def test_no_master_is_restarted_before_masters_have_rotated_their_keys():
+    rotated = []
+    keyring = SimpleNamespace(
+        masters=("iad1",), nodes=("n1",), rotation=lambda names: iter(rotated.append(names) or [])
+    )
+    rotations = Rotations(SimpleNamespace(keyring=keyring), None, 1.0, 0.01)
+    rotations.wait(Fault("restart", ("n1",), 0.0, 1.0))
+    assert rotated == []
+    with rotations:
+        rotations.wait(Fault("restart", ("iad1",), 0.0, 1.0))
+        assert rotated[0] == ("iad1", "n1")
+
+
 def test_what_a_node_told_before_old_records_went_is_known_at_the_end(tmp_path):
     """Of a node that was restarted its start, which is an event and no alert."""
     layout = part_of(building_fleet(emulate=False), 3, 1)
@@ -113,8 +176,13 @@ def test_what_a_node_told_before_old_records_went_is_known_at_the_end(tmp_path):
 
 @pytest.mark.long
 def test_three_minutes_lose_nothing(tmp_path):
-    soaked = soak(Options(tmp_path, 120.0, 3.0, 3, 1, 1))
+    hosts = 0 if obstacle() else 1
+    soaked = soak(Options(tmp_path, 105.0, 3.0, 3, 1, 1, hosts))
     assert soaked.broken == []
+    # Of a node and its master.
+    restarted = [name for each in soaked.history.faults for name in each.targets]
+    assert soaked.deployed >= hosts
+    assert restarted.count("hosted") == restarted.count("hosted-n1") >= hosts
     assert not [each for each in soaked.lines if each.verdict == "failed"]
     assert {each.kind for each in soaked.lines} == {*KINDS, "latency"}
     assert soaked.streamed > 0

@@ -348,3 +348,23 @@ def test_after_a_clock_that_was_ahead_rounds_go_on_from_now(by_s):
     assert ends_s == [4.0, 5.0, 6.0, 7.0, 8.0]
     said = rig.watch(watch(after=round(by_s)), peer="another")
     assert said.state == "open", said.message
+
+
+@pytest.mark.parametrize("by_s", [3_600.0, 86_400.0])
+def test_after_a_clock_that_was_behind_for_a_moment_rounds_go_on_where_they_were(by_s):
+    rig = Rig()
+    rig.watch(watch(style="streaming"))
+    rig.until(2.0 + LAG_S)
+    rig.now -= by_s
+    rig.do(ClockSet(-by_s))
+    rig.until(rig.now - T0 + 3.0)
+    behind = windows(rig.asked)
+    assert behind[-1][1] / 1e3 == pytest.approx(rig.now - T0 - LAG_S, abs=1.0)
+    rig.now += by_s
+    [saved] = [each for each in rig.do(ClockSet(by_s)) if isinstance(each, SaveWatch)]
+    assert saved.saved.start_ms <= T0 * 1e3
+    rig.asked.clear()
+    rig.until(8.0 + LAG_S)
+    assert [(a / 1e3, b / 1e3) for a, b in windows(rig.asked)] == [
+        (n, n + 1.0) for n in (2.0, 3.0, 4.0, 5.0)
+    ]

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from tests.systemd import nspawn
-from tests.systemd.nspawn import PATIENCE_S
+from testkit import nspawn
+from testkit.nspawn import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 UNIT = "sanderling-edge.service"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from fleet.ssh.remote import BOOT, host_program
+from testkit.nspawn import Machine, overlay, unmount
 from tests.systemd.host import UNIT, missing
-from tests.systemd.nspawn import Machine, overlay, unmount
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 

@@ -33,6 +33,23 @@ with Client(sys.argv[1]) as client:
     print(answer.status, *sorted(result.area for result in answer.results))
 """
 
+HEARING: Final = """
+import sys
+from agent.client import Client
+address, wanted = sys.argv[1:]
+with Client(address) as client, client.subscribe(wanted) as alerts:
+    print("subscribed", flush=True)
+    told = next(iter(alerts)).notification.attributes
+    print(told["iad"], told["trigger"])
+"""
+OPERATING: Final = """
+import sys
+from agent.client import Operator
+with Operator(sys.argv[1]) as operator:
+    status = operator.status(100_000.0)
+    print(status.iad, *sorted(f"{node.node}:{node.state}" for node in status.nodes))
+"""
+
 
 def old_environment() -> dict[str, str]:
     """In which Python finds the earlier state."""
@@ -62,13 +79,33 @@ class Mixed(Fleet):
 
     def old_client(self, iad: str) -> list[str]:
         """What a client of the earlier state is answered."""
-        return subprocess.run(
-            [*PYTHON, ASKING, self.sockets[iad]["public"]],
+        return _said(ASKING, self.sockets[iad]["public"])
+
+    def old_operator(self, iad: str) -> list[str]:
+        """What an operator of the earlier state is told of an IAD: its name, nodes with states."""
+        return _said(OPERATING, self.sockets[iad]["operator"])
+
+    def old_subscriber(self, iad: str, wanted: str) -> subprocess.Popen[str]:
+        """A subscriber of the earlier state, which prints `subscribed`, then one alert."""
+        heard = subprocess.Popen(
+            [*PYTHON, HEARING, self.sockets[iad]["public"], wanted],
             env=old_environment(),
-            check=True,
-            capture_output=True,
+            stdout=subprocess.PIPE,
             text=True,
-        ).stdout.split()
+        )
+        assert heard.stdout is not None
+        assert heard.stdout.readline() == "subscribed\n"
+        return heard
+
+
+def _said(program: str, *words: str) -> list[str]:
+    return subprocess.run(
+        [*PYTHON, program, *words],
+        env=old_environment(),
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.split()
 
 
 class MixedMarket(Mixed, Market):

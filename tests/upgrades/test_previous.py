@@ -49,6 +49,7 @@ def agree(fleet):
         answer = answered(fleet, iad)
         assert (answer.status, sorted(r.area for r in answer.results)) == ("complete", ALL)
         assert fleet.old_client(iad) == ["complete", *ALL]
+        assert fleet.old_operator(iad) == [iad, f"{NODES[iad]}:live"]
         assert fleet.status(iad).counters["malformed_frames"] == 0
 
 
@@ -81,6 +82,22 @@ def test_alerts_travel_between_masters_of_the_two(tmp_path, old):
                 fleet.start_node(other)
                 attributes = next(iter(alerts)).notification.attributes
             assert (attributes["iad"], attributes["trigger"]) == (other, "warm")
+    finally:
+        fleet.stop()
+
+
+@pytest.mark.parametrize("old", [[], ["iad1"]], ids=["masters are new", "one is not"])
+def test_a_subscriber_of_the_earlier_state_hears_alerts_of_both_iads(tmp_path, old):
+    fleet = Mixed(tmp_path, *old, overlay=True)
+    try:
+        for iad in IADS:
+            fleet.start_master(iad)
+        for iad in IADS:
+            fleet.wait_until(iad, lambda s: s.counters["overlay_links_up"] == 1)
+        for iad in IADS:
+            with fleet.old_subscriber("iad2", f'iad = "{iad}"') as heard:
+                fleet.start_node(iad)
+                assert heard.communicate(timeout=PATIENCE_S)[0].split() == [iad, "warm"]
     finally:
         fleet.stop()
 

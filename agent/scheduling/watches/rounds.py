@@ -66,9 +66,9 @@ class WatchEntry(StateMachine):
     """A watch. Times are seconds of wall clock, windows milliseconds since 1970 UTC."""
 
     __slots__ = (
-        "_total", "acknowledged", "alerts", "held_until_s", "key", "owner", "payer", "peer",
-        "refusals", "rounds", "saved", "seen_s", "sender", "sent", "settled", "start_ms",
-        "timer", "trigger", "trouble", "warned", "watch",
+        "_total", "acknowledged", "alerts", "back_s", "held_until_s", "key", "owner", "payer",
+        "peer", "reached_ms", "refusals", "rounds", "saved", "seen_s", "sender", "sent", "settled",
+        "start_ms", "timer", "trigger", "trouble", "warned", "watch",
     )  # fmt: skip
 
     TRANSITIONS = WATCH_TRANSITIONS
@@ -85,6 +85,10 @@ class WatchEntry(StateMachine):
         self.key = key
         self.watch: Watch = saved.watch
         self.start_ms: int = saved.start_ms
+        # The end of the last round that was asked before the clock was set back, by how much; 0: it
+        # was not.
+        self.reached_ms = 0
+        self.back_s = 0.0
         self.trigger = trigger
         self.alerts = alerts
         # The client whose quota it counts towards; a connection, for clients without a key.
@@ -190,7 +194,7 @@ class WatchEntry(StateMachine):
         """Whether a round that was asked ends more than `most_s` from now: the clock was ahead.
         Then the rounds after it follow from now on, by whole intervals: else none would come until
         that time. Those of alerts do so by themselves."""
-        last = max(self.settled, *self.rounds) if self.rounds else self.settled
+        last = self._last_asked
         ahead_ms = self.end_ms(last) - now * 1e3 if self.alerts is None and last else 0.0
         if ahead_ms <= most_s * 1e3:
             return False
@@ -198,8 +202,25 @@ class WatchEntry(StateMachine):
         start_ms = self.start_ms - round(math.ceil(ahead_ms / interval_ms) * interval_ms)
         if start_ms < 0:
             return False
+        self.reached_ms, self.back_s = self.end_ms(last), ahead_ms / 1e3
         self.start_ms = start_ms
         return True
+
+    def go_on(self, now: float, by_s: float, most_s: float) -> bool:
+        """Whether the clock, which had been set back, was set forward by this much to where it was:
+        then rounds go on after those that were asked before, and none of the time between is asked
+        once more."""
+        reached_s = self.reached_ms / 1e3
+        if by_s < self.back_s - most_s or not now - by_s < reached_s <= now + most_s:
+            return False
+        missing_ms = self.reached_ms - self.end_ms(self._last_asked)
+        self.reached_ms = 0
+        self.start_ms += max(0, missing_ms)
+        return missing_ms > 0
+
+    @property
+    def _last_asked(self) -> int:
+        return max(self.settled, *self.rounds) if self.rounds else self.settled
 
     def sent_before(self, number: int) -> int:
         """The last round before `number` that the client has or will get."""

@@ -172,8 +172,12 @@ class WatchScheduler:
                 return self._inbox_said(event, now)
             case ClockSet(by_s):
                 self._timers.clock_set(by_s, now, self._watches)
-                right = [entry for entry in self._watches if entry.put_right(now, CLOCK_STEP_S)]
-                return [SaveWatch(entry.key, self._saved(entry)) for entry in right]
+                moved = [
+                    entry
+                    for entry in self._watches
+                    if entry.go_on(now, by_s, CLOCK_STEP_S) or entry.put_right(now, CLOCK_STEP_S)
+                ]
+                return [SaveWatch(entry.key, self._saved(entry)) for entry in moved]
 
     def _saved(self, entry: WatchEntry) -> SavedWatch:
         load = self._watches.load(entry.watch)

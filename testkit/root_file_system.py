@@ -9,9 +9,9 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from tests.systemd.nspawn import last_line, run
+from testkit.nspawn import last_line, run
 
-ROOT: Final = Path(__file__).parents[2]
+ROOT: Final = Path(__file__).parents[1]
 CACHE: Final = ROOT / "var/cache/hosts"
 SUITE: Final = "bookworm"
 # What a Debian or Raspberry Pi OS has on it; nothing of the project's.
@@ -27,6 +27,8 @@ install -d -m 700 -o fleet -g fleet /home/fleet/.ssh
 rm -f /etc/ssh/ssh_host_*
 """
 SUDOERS: Final = "etc/sudoers.d/fleet"  # of these
+# Half a minute, but where much else is at work.
+PATIENCE_S: Final = 1_800.0
 # What apt says when it cannot reach a mirror.
 AWAY: Final = re.compile(
     "failed to fetch|could not (resolve|connect)|unable to connect", re.IGNORECASE
@@ -51,11 +53,12 @@ def ensure() -> Path:
     CACHE.mkdir(parents=True, exist_ok=True)
     partial = made.with_suffix(".partial")
     if partial.exists():
+        _unmount_below(partial)
         shutil.rmtree(partial)
     try:
         run(
             "mmdebstrap", "--variant=minbase", "--mode=root", "--format=directory", "--quiet",
-            f"--include={','.join(PACKAGES)}", SUITE, partial, *sources(),
+            f"--include={','.join(PACKAGES)}", SUITE, partial, *sources(), patience_s=PATIENCE_S,
         )  # fmt: skip
     except RuntimeError as error:
         if AWAY.search(str(error)):
@@ -63,6 +66,14 @@ def ensure() -> Path:
         raise
     run("chroot", partial, "sh", "-e", stdin=SETTINGS.encode())
     return partial.rename(made)
+
+
+def _unmount_below(folder: Path) -> None:
+    """What mmdebstrap mounted there, if it was killed: this machine's /proc and /sys."""
+    points = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    for point in reversed(points):
+        if Path(point).is_relative_to(folder):
+            run("umount", "--lazy", point)
 
 
 def sources() -> list[str]:

@@ -15,7 +15,7 @@ from typing import Final
 from fleet.inventory.folder import Folder
 from fleet.release import sources
 from fleet.release.bundle import Bundle, find, stored
-from tests.hosts.root_file_system import ROOT
+from testkit.root_file_system import ROOT
 
 Edit = Callable[[bytes], bytes]
 SITE_PACKAGES: Final = "lib/python3.11/site-packages"

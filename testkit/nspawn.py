@@ -229,10 +229,12 @@ def _child(pid: int) -> int:
     return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
 
 
-def run(*command: str | Path, check: bool = True, stdin: bytes = b"") -> str:
+def run(
+    *command: str | Path, check: bool = True, stdin: bytes = b"", patience_s: float = PATIENCE_S
+) -> str:
     """The output of a command. RuntimeError with all that it said if it fails."""
     done = subprocess.run(
-        command, capture_output=True, check=False, timeout=PATIENCE_S, input=stdin
+        command, capture_output=True, check=False, timeout=patience_s, input=stdin
     )
     said = done.stdout.decode()
     if check and done.returncode:
