@@ -59,8 +59,11 @@ class DiskWriterThread:
     job whose failure is expected returns it instead. All methods are for the loop's thread.
     """
 
-    def __init__(self, name: str = "disk writer") -> None:
+    def __init__(self, name: str = "disk writer", *, nice: int = 0) -> None:
+        """`nice` is added to the thread's niceness: jobs that compute leave processors to the
+        loop."""
         self._name = name
+        self._nice = nice
         self._jobs: SimpleQueue[tuple[Callable[[], Any], Callable[[Any], object]] | None] = (
             SimpleQueue()
         )
@@ -117,6 +120,7 @@ class DiskWriterThread:
         done.then(done.result)
 
     def _run(self) -> None:
+        os.nice(self._nice)  # of this thread alone, as Linux counts it
         while (submitted := self._jobs.get()) is not None:
             job, then = submitted
             try:

@@ -1,6 +1,7 @@
 """The thread that writes to the disk: order, continuations in the loop's thread, failures, the
 end."""
 
+import os
 import select
 import threading
 import weakref
@@ -44,6 +45,18 @@ def test_jobs_run_in_the_thread_and_continuations_in_the_loop(writer):
     writer.turn()
     there, here = told
     assert here == threading.get_ident() != there
+
+
+def test_jobs_of_a_nice_thread_leave_processors_to_the_loop():
+    def niceness() -> int:
+        return os.getpriority(os.PRIO_PROCESS, 0)  # of the thread that calls
+
+    told = []
+    for nice in (0, 3):
+        writer = DiskWriterThread(nice=nice)
+        writer.submit(niceness, told.append)
+        writer.close()
+    assert told == [niceness(), niceness() + 3]
 
 
 def test_what_a_job_held_is_let_go_when_it_has_ended(writer):

@@ -21,6 +21,8 @@ LARGE_NUMBERS: Final = 20_000
 # If more replies wait, the loop encodes them itself, which slows the clients down.
 MAX_NUMBERS: Final = 20_000_000
 STOPPING_S: Final = 2.0
+# The loop, with everybody else's answers, goes first where processors are short.
+NICE: Final = 10
 # Of a number in JSON with its comma, at most: -1.234568e-38, or 1377298800000.
 NUMBER_BYTES: Final = 15
 # Of a result or a missing area, without numbers, and of all the rest; those that are larger are
@@ -46,7 +48,7 @@ class ReplyWriter:
         self._budget = budget or SharedBudget()
         self._waiting: dict[bytes, int] = {}
         self._numbers = 0
-        self._thread = DiskWriterThread("replies")
+        self._thread = DiskWriterThread("replies", nice=NICE)
         reactor.listen(self._thread.fileno, self._thread.turn)
 
     def takes(
