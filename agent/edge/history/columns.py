@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from _core.columns.series import Merge, summary
-from agent.edge.history.row_groups import columns_of
+from agent.edge.history.row_groups import columns_of, reading_bytes
 from agent.wire.base import RAW
 from agent.wire.messages import ChannelAggregate, Series
 from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
@@ -157,29 +157,39 @@ def encode(batch: RecordBatch) -> tuple[str, bytes]:
 
 def decode(layout: str, data: bytes, shift_ms: int = 0) -> RecordBatch:
     """The inverse of `encode`, shifted by `shift_ms`; ValueError if data and layout differ."""
-    columns = columns_of(layout)
-    n, rest = divmod(len(data), sum([width for _, width, _ in columns]))
+    n, rest = divmod(len(data), reading_bytes(layout))
     if rest or not n:
         raise ValueError(f"{len(data)} bytes do not fit the layout {layout[:80]!r}")
-    found: dict[str, dict[str, bytes]] = {"t": {}, "s": {}, "v": {}, "r": {}, "q": {}, "a": {}}
-    at = 0
-    for kind, width, channel in columns:
-        end = at + n * width
-        if kind in found:
-            found[kind][channel] = data[at:end]
-        at = end
-    time_ms = found["t"][""]
+    source = age_ms = None
+    values: dict[str, bytes] = {}
+    raw: dict[str, bytes] = {}
+    quality: dict[str, bytes] = {}
+    (_, width, _), *others = columns_of(layout)
+    at = n * width
+    time_ms = data[:at]
+    for kind, width, channel in others:
+        column = data[at : (at := at + n * width)]
+        if kind == "v":
+            values[channel] = column
+        elif kind == "q":
+            quality[channel] = column
+        elif kind == "r":
+            raw[channel] = column
+        elif kind == "s":
+            source = column
+        elif kind == "a":
+            age_ms = column
     if shift_ms:
         time_ms = Int64Column.of([t + shift_ms for t in Int64Column(time_ms).numbers()]).data
     return RecordBatch(
         TIME.unpack_from(time_ms)[0],
         TIME.unpack_from(time_ms, len(time_ms) - 8)[0],
         time_ms,
-        found["s"].get(""),
-        found["v"],
-        found["r"],
-        found["q"],
-        found["a"].get(""),
+        source,
+        values,
+        raw,
+        quality,
+        age_ms,
     )
 
 

@@ -37,15 +37,14 @@ class GroupCache:
             self._batches.clear()
             self._bytes = 0
 
-    def put(self, key: tuple[int, int], batch: RecordBatch) -> None:
-        """Cache a group, unless it is too large."""
-        size = _bytes(batch)
-        if size > self._most_bytes:
-            return
+    def put(self, groups: dict[tuple[int, int], RecordBatch]) -> None:
+        """Cache groups, unless they are too large."""
+        sizes = {key: _bytes(batch) for key, batch in groups.items()}
         with self._lock:
-            if key not in self._batches:
-                self._batches[key] = batch
-                self._bytes += size
+            for key, batch in groups.items():
+                if key not in self._batches and sizes[key] <= self._most_bytes:
+                    self._batches[key] = batch
+                    self._bytes += sizes[key]
             while self._bytes > self._most_bytes:
                 oldest = next(iter(self._batches))
                 self._bytes -= _bytes(self._batches.pop(oldest))

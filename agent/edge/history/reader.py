@@ -216,17 +216,17 @@ class Reader:
             places = missing[start : start + TOGETHER]
             read = self._read([rows[place] for place in places])
             for place in places:
-                found[place] = read.get(rows[place][0])
+                found[place] = read.get(rows[place][:2])
         return found
 
-    def _read(self, rows: list[Any]) -> dict[int, RecordBatch]:
-        """The groups of at most `TOGETHER` rows by sequence, from the file."""
+    def _read(self, rows: list[Any]) -> dict[tuple[int, int], RecordBatch]:
+        """The groups of at most `TOGETHER` rows by sequence and shift, from the file."""
         assert self._db is not None
         known = {row[0]: row for row in rows}
         sequences = list(known)
         if len(sequences) > 1:  # SQLite reads a repeated one once
             sequences += sequences[-1:] * (TOGETHER - len(sequences))
-        found = {}
+        found: dict[tuple[int, int], RecordBatch] = {}
         for sequence, *stored in self._db.execute(COLUMNS[len(sequences)], sequences):
             _, shift_ms, layout, first_ms, last_ms = known[sequence][:5]
             problem = columns_problem(stored)
@@ -237,11 +237,11 @@ class Reader:
                     problem = str(error)
                 else:
                     if (batch.first_ms, batch.last_ms) == (first_ms, last_ms):
-                        self._history.cache.put((sequence, shift_ms), batch)
-                        found[sequence] = batch
+                        found[sequence, shift_ms] = batch
                         continue
                     problem = "its times contradict its columns"
             self._history.doubt(sequence, problem)
+        self._history.cache.put(found)
         return found
 
 

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from functools import lru_cache
 from typing import Any, Final
 
 VERSION: Final = 2  # of the format
@@ -40,23 +41,24 @@ ROW: Final = (
 # Count, minimum, maximum and total of the values that are not bad; number of bad and of suspect.
 STATISTICS: Final = struct.Struct("<q3d2q")
 
-_layouts: dict[str, tuple[tuple[str, int, str], ...]] = {}
 
-
+@lru_cache(maxsize=64)
 def columns_of(layout: str) -> tuple[tuple[str, int, str], ...]:
     """(kind, bytes per number, channel) of each column; ValueError for an invalid layout. An
     unknown kind was added by a later version."""
-    if (found := _layouts.get(layout)) is not None:
-        return found
     columns = []
     for word in layout.split(" "):
         kind, _, channel = word.partition(":")
         columns.append((kind[:1], int(kind[1:]), channel))
     if columns[0][0] != "t" or any(width < 1 for _, width, _ in columns):
         raise ValueError(f"layout {layout[:80]!r} is none")
-    if len(_layouts) >= 64:
-        _layouts.clear()
-    return _layouts.setdefault(layout, tuple(columns))
+    return tuple(columns)
+
+
+@lru_cache(maxsize=64)
+def reading_bytes(layout: str) -> int:
+    """Bytes of one reading in all columns of a layout; ValueError as `columns_of`."""
+    return sum([width for _, width, _ in columns_of(layout)])
 
 
 def channels_of(layout: str) -> list[str]:
