@@ -293,10 +293,17 @@ class Announced:
         """Whether `catch_up` has more to do."""
         return bool(self._doubted or self._to_state)
 
+    @property
+    def doubts(self) -> bool:
+        """Whether some advertisements are to be tested."""
+        return bool(self._doubted)
+
     def catch_up(self, subscriptions: Subscriptions) -> list[Told]:
         """Take in and test some of the advertisements; what that tells their hosts. One
-        intersection test each, against all subscriptions."""
+        intersection test each, against all subscriptions. As long as subscriptions are not taken in
+        it is told what is wanted, not what is not."""
         told: list[Told] = []
+        unsure: dict[tuple[int, int], None] = {}
         left = CONJUNCTIONS_A_TURN
         while self._doubted and left > 0:
             cluster, key = at = next(iter(self._doubted))
@@ -309,12 +316,16 @@ class Announced:
             # Before all subscriptions are known, it cannot be known that none matches.
             if wanted == self._wanted[at] or not (wanted or subscriptions.complete):
                 continue
+            if not wanted and subscriptions.is_behind:
+                unsure[at] = None
+                continue
             self._wanted[at] = wanted
             if cluster not in self._to_state:
                 epoch = self._replicas.version(cluster).epoch
                 kind = CibSet if wanted else CibClear
                 told.append(Told(self._host(cluster), kind(epoch, key, self._stamp())))
-        if self._to_state:
+        self._doubted.update(unsure)
+        if self._to_state and not subscriptions.is_behind:
             doubtful = {cluster for cluster, _ in self._doubted}
             tested = sorted(self._to_state.keys() - doubtful)
             told += [self._statement(self._to_state.pop(cluster)) for cluster in tested]

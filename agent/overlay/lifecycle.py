@@ -11,6 +11,9 @@ LINK_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
         "up",
         "down",
     ): "a message was lost, the queue is full, silence, or the other end restarted its session",
-    ("up", "paused"): "the other end is connected but takes or settles nothing",
+    (
+        "up",
+        "paused",
+    ): "the other end is connected but takes or settles nothing, or the link was up briefly again",
     ("paused", "down"): "the pause is over",
 }

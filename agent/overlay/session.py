@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from agent.overlay.events import Message
 from agent.overlay.lifecycle import LINK_TRANSITIONS
 from agent.overlay.round_robin_queue import ANY, Flow, RoundRobinQueue
-from agent.runtime.back_off import BackOff
+from agent.runtime.back_off import BackOff, pause_after
 from agent.runtime.state_machine import StateMachine
 from agent.wire.overlay_links import OverlayBeat, OverlayFrame, OverlayHello, OverlayRequest
 
@@ -36,6 +36,10 @@ SILENCE_S = 3.5
 STUCK_S = 30.0
 FIRST_PAUSE_S = 5.0
 MAX_PAUSE_S = 60.0
+# A link that was up more briefly, more than once in a row, pauses too: what an end holds for the
+# other is routed when it goes down and sent when it comes up, up to a tenth of a second each.
+BRIEF_S = 10.0
+MAX_BRIEF_PAUSE_S = 8.0
 WINDOW = 64
 CONFIRMED_EACH = 16
 # Custody resends all it holds when a link comes up (`Limits.most_held`), beside table updates: that
@@ -158,6 +162,8 @@ class Session(StateMachine):
         self._moved_s = 0.0
         self._paused_until_s = 0.0
         self._pauses = BackOff(FIRST_PAUSE_S, MAX_PAUSE_S)
+        self._came_up_s = 0.0
+        self._brief = 0  # times in a row
         self._greeting: OverlayHello | None = None
         self._greeted_s = 0.0
         # When the next greeting, or the next heartbeat, is due.
@@ -219,12 +225,17 @@ class Session(StateMachine):
         if knows and not self.up:
             self.become("up")
             self._sent = self._confirmed = self._received = self._told = 0
+            self._came_up_s = now
             self._say_s = now + BEAT_S
             self._out.append(Up())
         if not (knows and hello.open):
             self._greet(now)
 
     def _down(self, reason: str, now: float, pause_s: float = 0.0) -> None:
+        self._brief = self._brief + 1 if now < self._came_up_s + BRIEF_S else 0
+        if self._brief > 1:
+            brief_pause_s = pause_after(self._brief - 2, GREETING_S, MAX_BRIEF_PAUSE_S)
+            pause_s = max(pause_s, brief_pause_s)
         self.become("paused" if pause_s else "down")
         self.theirs = 0
         self._own = self._draw()

@@ -39,17 +39,17 @@ def broker(*, known: bool = True, routing: Any = "idr", limits: Limits | None = 
     return made
 
 
-def told(made: Broker, sender: At, message: Any) -> list[tuple[At, Any]]:
+def told(made: Broker, sender: At, message: Any, now: float = 0.0) -> list[tuple[At, Any]]:
     """What it sends when that comes."""
-    return sent(made.handle(Received(sender, message), 0.0))
+    return sent(made.handle(Received(sender, message), now))
 
 
 def sent(instructions: list[Instruction]) -> list[tuple[At, Any]]:
     return [(each.neighbour, each.message) for each in instructions if isinstance(each, Send)]
 
 
-def does(made: Broker, event: Event) -> list[tuple[At, Any]]:
-    return sent(made.handle(event, 0.0))
+def does(made: Broker, event: Event, now: float = 0.0) -> list[tuple[At, Any]]:
+    return sent(made.handle(event, now))
 
 
 def copy(sequence: int = 1, clusters: bytes = b"", x: float = 1.0) -> Notify:

@@ -338,6 +338,34 @@ def test_a_link_that_was_cut_for_a_while_is_not_greeted_into() -> None:
     assert len(session.handle(Heard(OverlayHello("b", "w", 0, "overlay", 8, 0, False)), 26.0)) == 1
 
 
+def ups(session, seconds, *, lasts):
+    """How often it comes up in this time, where the other end begins anew after `lasts` seconds."""
+    count, now, since, number = 0, 5.0, 5.0, 100
+    while now < 5.0 + seconds:
+        now += s.GREETING_S
+        if session.up and now < since + lasts:
+            session.handle(Heard(OverlayBeat(session.theirs, 0, 0)), now)
+            continue
+        number += 1
+        told = session.handle(Heard(OverlayHello("b", "w", 0, "overlay", number, 0, False)), now)
+        greeted = [each.message for each in told if isinstance(each, Transmit)]
+        for own in (each.session for each in greeted):
+            hello = OverlayHello("b", "w", 0, "overlay", number, own, True)
+            came = session.handle(Heard(hello), now).count(Up())
+            count, since = count + came, now if came else since
+    return count
+
+
+def test_a_neighbour_that_begins_anew_all_the_time_is_let_in_less_often():
+    """Each time all that is held for it is routed anew."""
+    assert ups(up(), 120.0, lasts=0.0) < 25
+    assert ups(up(), 120.0, lasts=1.0) < 25
+
+
+def test_a_link_that_goes_down_now_and_then_comes_up_at_once():
+    assert ups(up(), 120.0, lasts=s.BRIEF_S + 0.5) > 9
+
+
 def test_frames_of_another_session_are_passed_over():
     session = up()
     assert session.handle(Heard(OverlayFrame(6, 1, "old")), 5.0) == []

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from agent.overlay import advertisements, subscriptions
-from agent.overlay.events import Subscribe, Tick
+from agent.overlay.events import Subscribe, Tick, Unsubscribe
 from agent.overlay.matcher import Matcher
 from agent.wire.overlay import (
     AdvertisementChange,
@@ -24,6 +24,8 @@ from agent.wire.predicates import Predicate
 from tests.overlay.one_broker import B1, A, C, broker, does, told
 
 CONJUNCTIONS = 64
+# No slice is later than this: these brokers have nothing else to do for long.
+SOON_S = 1_000.0
 
 
 def wide(rng):
@@ -31,12 +33,15 @@ def wide(rng):
     return tuple((Predicate("x", "=", (float(rng.randrange(10_000)),)),) for _ in range(64))
 
 
+def is_behind(made):
+    """Whether a slice is due, now or soon."""
+    return made.next_tick is not None and made.next_tick < SOON_S
+
+
 def until_idle(made):
-    """What it sends, turn by turn, until nothing is left to do."""
-    turns = []
-    while made.next_tick is not None and made.next_tick <= 0.0:
-        turns.append(does(made, Tick()))
-    return turns
+    """What it sends, slice by slice, until nothing is left to do."""
+    while is_behind(made):
+        yield does(made, Tick(), made.next_tick)
 
 
 @pytest.fixture
@@ -64,18 +69,19 @@ def test_no_turn_takes_a_whole_set(work):
     made = broker()
     hosted = tuple((key, wide(rng)) for key in range(1, 201))
     wanted = tuple((key, wide(rng)) for key in range(1, 201))
-    most = 0
+    most, now = 0, 0.0
     for sender, message in (
         (B1, AdvertisementPart(1, 200, 0, 200, hosted)),
         (A, SubscriptionPart("a", 1, 200, 0, 200, wanted)),
         (A, SubscriptionPart("a", 2, 0, 0, 0, ())),
     ):
         work.clear()
-        told(made, sender, message)
+        told(made, sender, message, now)
         most = max(most, sum(work))
-        while made.next_tick is not None and made.next_tick <= 0.0:
+        while is_behind(made):
+            now = made.next_tick
             work.clear()
-            does(made, Tick())
+            does(made, Tick(), now)
             most = max(most, sum(work))
     assert most <= 2 * (subscriptions.CONJUNCTIONS_A_TURN + CONJUNCTIONS)
 
@@ -123,20 +129,21 @@ def outcome(monkeypatch, slice_, seed):
     changes; often the next one comes before the last is taken in."""
     for module in (advertisements, subscriptions):
         monkeypatch.setattr(module, "CONJUNCTIONS_A_TURN", slice_)
-    made, stated, pauses = broker(), {}, random.Random(seed)
+    made, stated, pauses, now = broker(), {}, random.Random(seed), 0.0
     does(made, Subscribe("own", ((Predicate("x", "=", (3.0,)),),)))
     for sender, message in changes(seed):
         if isinstance(message, AdvertisementChange) and message.filter is None:
             stated.pop(message.key, None)
-        hear(stated, told(made, sender, message))
-        while pauses.random() < 0.6 and made.next_tick == 0.0:
-            hear(stated, does(made, Tick()))
+        hear(stated, told(made, sender, message, now))
+        while pauses.random() < 0.6 and is_behind(made):
+            now = made.next_tick
+            hear(stated, does(made, Tick(), now))
     for turn in until_idle(made):
         hear(stated, turn)
     homes = []
     for x in range(20):
         notify = Notify(Notification(Origin("q", "h", x + 1), 0, {"x": float(x)}), b"")
-        sent_to = told(made, B1, notify)
+        sent_to = told(made, B1, notify, SOON_S)
         homes.append(sorted({to for to, each in sent_to if isinstance(each, Notify)}))
     return {key for key, wanted in stated.items() if wanted}, homes
 
@@ -153,6 +160,50 @@ def test_what_is_not_taken_in_yet_misses_nothing(monkeypatch):
     made = broker()
     wanted = tuple((key, ((Predicate("x", "=", (float(key),)),),)) for key in range(1, 9))
     told(made, A, SubscriptionPart("a", 1, 8, 0, 8, wanted))
-    assert made.next_tick == 0.0
+    assert is_behind(made)
     notify = Notify(Notification(Origin("q", "h", 1), 0, {"x": 8.0}), b"")
     assert any(to == A and isinstance(each, Notify) for to, each in told(made, B1, notify))
+
+
+def ever_new(rng):
+    """What a neighbour wants, never the same twice, and more than a slice takes."""
+    version = 1
+    while True:
+        version += 1
+        wanted = tuple((key, wide(rng)) for key in range(1, 101))
+        yield SubscriptionPart("a", version, 100, 0, 100, wanted)
+
+
+def test_what_a_neighbour_changes_is_taken_in_a_slice_at_a_time_however_often_it_is_called(work):
+    """Else all that is done beside pays for one message."""
+    made = broker()
+    told(made, A, next(ever_new(random.Random(4))))
+    work.clear()
+    for _ in range(10):
+        does(made, Tick())
+        told(made, C, SubscriptionPart("c", 1, 0, 0, 0, ()))
+    assert work == []
+    assert made.next_tick > 0.0
+    does(made, Tick(), made.next_tick)
+    assert 0 < sum(work) <= 2 * (subscriptions.CONJUNCTIONS_A_TURN + CONJUNCTIONS)
+
+
+def test_a_neighbour_that_changes_without_end_keeps_nobody_from_being_heard():
+    made, now = broker(), 0.0
+    told(made, B1, AdvertisementChange(1, 1, 1, ((Predicate("x", ">", (20_000.0,)),),)))
+    changes = ever_new(random.Random(4))
+    told(made, A, next(changes))
+    heard = does(made, Subscribe("own", ((Predicate("x", "=", (30_000.0,)),),)))
+    for _ in range(4):
+        now = made.next_tick
+        heard += does(made, Tick(), now)
+        heard += told(made, A, next(changes), now)
+    assert [type(each) for to, each in heard if to == B1] == [CibSet]
+    # That it is wanted no more is told once it is certain.
+    heard = does(made, Unsubscribe("own"), now)
+    while made._tables.subscriptions.is_behind:
+        assert not any(to == B1 for to, _ in heard)
+        heard = does(made, Tick(), made.next_tick)
+    for turn in until_idle(made):
+        heard += turn
+    assert [type(each) for to, each in heard if to == B1] == [CibClear]

@@ -36,10 +36,35 @@ def test_areas_that_are_silent_for_an_hour_leave_their_places():
     assert published(shares, "ann", more, AREA_KEPT_S) == MAX_OF_CLIENT - 10
 
 
+def kept(shares):
+    return sum(len(each.areas) for each in shares._clients.values())
+
+
 def test_what_is_remembered_of_all_is_bounded(monkeypatch):
     monkeypatch.setattr(area_shares, "MAX_KEPT", 3 * FEW)
     shares = AreaShares()
     for client in range(10):
-        published(shares, f"c{client}", [f"b1/{n}" for n in range(FEW)], 0.0)
-    assert shares._kept == sum(map(len, shares._areas.values())) <= 3 * FEW
-    assert ("c9", "comfort") in shares._areas
+        areas = [f"b1/{n}" for n in range(FEW)]
+        assert published(shares, f"c{client}", areas, 0.0)
+    assert shares._kept == kept(shares) == 3 * FEW
+    more = [f"b2/{n}" for n in range(3 * FEW)]
+    assert published(shares, "ann", more, AREA_KEPT_S) == 3 * FEW
+    assert shares._kept == kept(shares) == 3 * FEW
+    assert len(shares._clients) == 1
+
+
+def test_no_client_makes_its_own_areas_forgotten_by_those_of_other_topics(monkeypatch):
+    monkeypatch.setattr(area_shares, "MAX_KEPT", 4 * FEW)
+    monkeypatch.setattr(area_shares, "MAX_OF_CLIENT", FEW)
+    shares = AreaShares()
+    first, later = ([f"b{m}/{n}" for n in range(FEW)] for m in (1, 2))
+    assert published(shares, "eve", first, 0.0) == FEW
+    for n in range(5 * FEW):
+        published(shares, "eve", ["b1"], 1.0, f"other{n}")
+    assert published(shares, "eve", later, 2.0) == 0
+    assert "there is no room for more" in shares.why_not("eve", "another", "b1", 2.0)
+    assert published(shares, "eve", first, 2.0) == FEW
+    # Another one takes of what it has.
+    assert published(shares, "ann", first, 3.0) == FEW
+    assert kept(shares) == 4 * FEW
+    assert shares.why_not("eve", "another", "b1", AREA_KEPT_S + 2.0) == ""

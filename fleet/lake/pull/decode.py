@@ -23,6 +23,10 @@ from fleet.lake.pull.decode_schema import schema_of
 from fleet.lake.schema.landing import GROUPS
 
 Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+# Longer than agents write them, and short enough for as many rows as wait in memory: a layout of 64
+# channels has 7,000 characters, its statistics 6,144 digits.
+Text = Annotated[str, Meta(max_length=512)]
+LongText = Annotated[str, Meta(max_length=1 << 13)]
 Column = NDArray[Any]
 
 # The known kinds of columns, with their number types; others are ignored.
@@ -40,17 +44,17 @@ class Row(NamedTuple):
     """A row of a history's table `groups`, as `agent.edge.history.row_groups.ROW` has it."""
 
     sequence: Int64
-    sensor: str
+    sensor: Text
     readings: Int64
     first_ms: Int64
     last_ms: Int64
     shift_ms: Int64
-    boot: str
+    boot: Text
     first_monotonic_ms: Int64
     last_monotonic_ms: Int64
     synchronised: Int64
-    layout: str
-    statistics: str  # in hexadecimal digits
+    layout: LongText
+    statistics: LongText  # in hexadecimal digits
 
 
 made_ready(Row)

@@ -94,6 +94,10 @@ class RecordsTaker:
         self._path = state_path(lake, iad, MASTER)
         self._state = load(self._path, RecordsState)
         self._part: _Part | None = None
+        # Files that the host named last, and segments that are shorter than what was asked for:
+        # only the last one of a file is. Each takes a file here, however few bytes it has.
+        self._named = 0
+        self._short = 0
 
     @property
     def under_way(self) -> bool:
@@ -121,6 +125,7 @@ class RecordsTaker:
             raise HostError("failed", f"the host sent what nobody understands: {error}") from None
         match said:
             case Files():
+                self._named = len(said.files)
                 self._state, expired = after_listing(self._state, said.files)
                 save(self._lake, self._path, self._state)
                 self.counts.expired_files += expired
@@ -154,6 +159,9 @@ class RecordsTaker:
         part = self._part
         if part is None or not part.is_whole(segment):
             raise HostError("lost", "a segment of records came damaged; it was not kept")
+        self._short += part.size < self._segment_bytes
+        if self._short > self._named:
+            raise HostError("failed", "the host sends its records in more pieces than it was asked")
         part.place(self._folder / name_of(segment))
         self._part = None
         before = self._state.files.get(segment.id, Taken())

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from agent.edge.history.row_groups import STATISTICS, row_crc
+from agent.wire.base import MAX_CHANNELS
 from fleet.lake.pull.decode import Damaged, Group, GroupSource, Row, decode, row_of, table_of, write
 from fleet.lake.pull.decode_schema import schema_of
 from fleet.lake.schema import landing
@@ -170,3 +171,17 @@ def test_the_schemas_are_those_of_the_landing() -> None:
             ]
         )
     )
+
+
+@pytest.mark.parametrize("name", ["sensor", "boot", "layout", "statistics"])
+def test_a_row_of_endless_texts_is_damaged(name: str) -> None:
+    """They are no bytes of a group, which are counted; a layout's columns are remembered."""
+    with pytest.raises(Damaged, match="<= "):
+        row_of(list(row()._replace(**{name: "t8" + " x1" * 3_000})))
+
+
+def test_the_longest_row_of_an_agent_is_read() -> None:
+    names = [f"{n:02}".rjust(32, "c") for n in range(MAX_CHANNELS)]
+    layout = " ".join(["t8", "s8", "a4", *(f"v4:{n} r4:{n} q1:{n}" for n in names)])
+    longest = row(layout, channels=MAX_CHANNELS)
+    assert row_of(list(longest)) == longest

@@ -155,6 +155,25 @@ def test_a_segment_that_ends_amid_a_line_is_refused(lake):
     taker.close()
 
 
+def test_a_host_that_sends_line_by_line_is_refused(lake):
+    """Each segment takes a file of the lake, of which its bytes are no measure."""
+    digest = hashlib.sha256(b"\n").hexdigest()
+    taker = RecordsTaker(lake, "iad1", None)
+    listed = {"id": "0" * 16, "number": None, "size": 9, "mtime_ms": 0, "holds": True}
+    taker.take({"at": "files", "files": [listed]}, b"")
+
+    def send(n):
+        taker.take({"at": "data"}, b"\n")
+        end = {"at": "segment", "id": "0" * 16, "from": n, "to": n + 1}
+        taker.take({**end, "sha256": digest, "tail": digest}, b"")
+
+    send(0)
+    with pytest.raises(HostError, match="in more pieces"):
+        send(1)
+    taker.close()
+    assert len(list((lake.records / "iad=iad1").iterdir())) == 1
+
+
 def test_half_a_line_waits_for_its_end(lake, master):
     master.write(3)
     with master.current.open("ab") as file:
