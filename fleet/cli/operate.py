@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -143,10 +144,9 @@ def status(
         raise click.UsageError("--key and --server-keys go with --operator")
     from fleet.inspect import overview
     from fleet.inspect.look import Reach
-    from fleet.inventory.folder import find
     from fleet.inventory.targets import chosen
 
-    folder = folder or find()
+    folder = folder or _found("no demo or `fleet up` runs here either: `fleet up` starts one")
     fleet, hosts = chosen(folder, iads, groups, limit)
     options = overview.Options(
         Reach(timeout_ms, parallel, ssh), everything, as_json, every_s if watch else None
@@ -361,9 +361,9 @@ def pull(
     options = command.Options(since_time, max_bytes, parallel, as_json)
     if local is not None:
         return command.run_local(local, lake, iads, groups, limit, options)
-    from fleet.inventory.folder import find
-
-    return command.run(folder or find(), lake, iads, groups, limit, options)
+    return command.run(
+        folder or _found("--local pulls from the last demo"), lake, iads, groups, limit, options
+    )
 
 
 @click.command(short_help="Reboot hosts, a few at a time, masters last.")
@@ -421,3 +421,15 @@ def reboot(
     fleet, hosts = chosen(folder, iads, groups, limit)
     options = command.Options(serial, max_fail, patience_s, parallel, yes, as_json)
     return command.run(folder, fleet, hosts, options)
+
+
+def _found(otherwise: str) -> Folder:
+    """The fleet's folder. Where there is none, the error also names what needs no fleet."""
+    from fleet.inventory.folder import VARIABLE, NoFleetError, find
+
+    try:
+        return find()
+    except NoFleetError as error:
+        if os.environ.get(VARIABLE):
+            raise
+        raise NoFleetError(f"{error}; {otherwise}") from None

@@ -76,7 +76,11 @@ def run(options: Options) -> int:
             output.say(f"ended; {left(options.directory)}")
     except KeyboardInterrupt:
         return exits.fail(f"interrupted; {left(options.directory)}", exits.INTERRUPTED)
-    except (RunFolderError, TestbedError) as error:
+    except RunFolderError as error:
+        # make has an option --directory of its own.
+        by_make = ', with make as ARGS="--directory FOLDER"' if "MAKELEVEL" in os.environ else ""
+        return exits.fail(f"{error}{by_make}", exits.FAILED)
+    except TestbedError as error:
         sys.stderr.write(f"fleet: {error}\n")  # a process's last output may be several lines
         return exits.FAILED
     except NoReplyError as error:

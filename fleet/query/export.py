@@ -20,7 +20,7 @@ from agent.wire.buckets import MAX_BUCKETS
 from agent.wire.listing import few
 from agent.wire.messages import Answer, Missing, Slo, Window
 from fleet.common import exits
-from fleet.query import replies
+from fleet.query import replies, words
 from fleet.query.export_files import Sink, csv_file, parquet_file
 from fleet.query.export_rows import COLUMNS, Units, rows_of, units_of, values_of
 from fleet.query.slices import Slices
@@ -258,16 +258,21 @@ def _part(count: int, slices: int) -> str:
 
 def _say(told: Told, options: Options) -> int:
     """Say on stderr what was written, and what is missing; the exit status."""
-    missing = told.missing()
+    unknown = [gap for gap, _ in told.missing() if words.is_unknown(gap)]
+    missing = [(gap, count) for gap, count in told.missing() if gap not in unknown]
     gaps = [(gap.area, screen.reason_of(gap) + _part(count, told.slices)) for gap, count in missing]
     for text in screen.by_reason(gaps, MAX_NAMED):
         output.say(text)
+    wrong = words.no_area(unknown, options.service)
     if not told.areas:
         target = options.target
         kept = f"; {target} is as it was" if target is not None and target.is_file() else ""
-        return exits.fail(f"nothing to export{kept}", exits.FAILED)
+        nothing = "; ".join([*wrong, f"nothing to export{kept}"])
+        return exits.fail(nothing, exits.USAGE if wrong else exits.FAILED)
     what = {"series": "readings", "aggregate": "aggregates"}.get(options.form, "buckets")
     where = options.target or "stdout"
     areas = f"{len(told.areas)} area{'' if len(told.areas) == 1 else 's'}"
     output.say(f"{told.rows:,} {what} of {areas} written to {where}")
+    if wrong:
+        return exits.fail("; ".join(wrong), exits.USAGE)
     return exits.FAILED if missing else exits.DONE

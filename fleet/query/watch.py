@@ -252,6 +252,8 @@ def round_lines(each: Round, now_s: float, slo: Slo = DEFAULT_SLO) -> list[Text]
     answer = each.answer
     end = datetime.fromtimestamp(each.end_ms / 1e3).astimezone()
     coverage = f"{answer.coverage.answered}/{answer.coverage.asked}"
+    if answer.status == "refused":
+        coverage = "–"  # nobody looked up how many areas there are
     how, names = _how(answer, slo), names_in(answer)
     head = Text(
         ROUND.format(

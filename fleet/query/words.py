@@ -23,8 +23,8 @@ def apart(
     """The answer about what there is, None if there is nothing of that; and a sentence for each
     kind of name in the query that nobody knows. Such a name is a mistake of the query: it makes no
     answer partial and misses no SLO."""
-    gaps = [gap for gap in answer.missing if _is_unknown(gap)]
-    wrong = _no_area(gaps, "" if service == DEFAULT_SERVICE else f" in service {service}")
+    gaps = [gap for gap in answer.missing if is_unknown(gap)]
+    wrong = no_area(gaps, service)
     if gaps:
         answer = _without(answer, gaps, slo)
     if not answer.results and answer.missing:
@@ -35,13 +35,14 @@ def apart(
     return answer, wrong
 
 
-def _is_unknown(gap: Missing) -> bool:
+def is_unknown(gap: Missing) -> bool:
+    """Whether nobody knows such an area."""
     # Masters of an earlier version say so only where they have a suggestion.
     return gap.reason == "no_node" and (gap.unknown or bool(gap.nearest))
 
 
 def _without(answer: Answer, gaps: Sequence[Missing], slo: Slo) -> Answer:
-    left = tuple([gap for gap in answer.missing if not _is_unknown(gap)])
+    left = tuple([gap for gap in answer.missing if not is_unknown(gap)])
     asked = max(0, answer.coverage.asked - len(gaps))
     if left:
         return replace(answer, missing=left, coverage=Coverage(answer.coverage.answered, asked))
@@ -54,7 +55,9 @@ def _without(answer: Answer, gaps: Sequence[Missing], slo: Slo) -> Answer:
     )
 
 
-def _no_area(gaps: Sequence[Missing], where: str) -> list[str]:
+def no_area(gaps: Sequence[Missing], service: str) -> list[str]:
+    """What is said of areas that are unknown."""
+    where = "" if service == DEFAULT_SERVICE else f" in service {service}"
     told = [
         f"no area {gap.area}{where}; did you mean {gap.nearest[0]}?" for gap in gaps if gap.nearest
     ]

@@ -62,7 +62,7 @@ def _locked(path: Path) -> Iterator[None]:
     with ExitStack() as held:
         try:
             path.mkdir(parents=True, exist_ok=True)
-            busy = f"another run is at work in {path}: name another --directory"
+            busy = f"another run is at work in {path}: end it, or name another --directory"
             held.enter_context(locks.alone(path, RunFolderError(busy)))
         except OSError as error:
             raise RunFolderError(f"{path}: {error.strerror}") from None

@@ -20,9 +20,12 @@ from fleet.report.jobs.hourly import hourly
 
 # A channel with a smaller share of good readings is broken.
 BROKEN: Final = 0.5
-# A channel whose last value is this much older than the last one of its IAD is silent, if it is a
-# gap: hosts are not pulled at the same moment.
+# A channel without a value for this long is silent, if it is a gap; hosts are not pulled at the
+# same moment.
 SILENT_MS: Final = 600_000
+# A node's readings are pulled by complete row groups, of `history.group_readings`: those of a node
+# that is well may end this many intervals before those of another one.
+GROUP_READINGS: Final = 600
 # Faults that concern a smaller share of the expected readings are counted, but give no verdict.
 LEAST: Final = 0.005
 
@@ -71,14 +74,16 @@ def health_of(steps: DataFrame, hours: DataFrame, nodes: DataFrame) -> DataFrame
 
 
 def _verdict() -> Column:
-    quiet_ms = F.col("latest_ms") - F.col("heard_ms")
-    silent_ms = F.greatest(F.lit(SILENT_MS), GAP_INTERVALS * F.col("interval_ms"))
+    interval_ms = F.coalesce("interval_ms", F.lit(0))
+    pause_ms = F.greatest(F.lit(SILENT_MS), GAP_INTERVALS * interval_ms)
+    unheard = F.col("last_ms") - F.col("heard_ms") > pause_ms
+    gone = F.col("latest_ms") - F.col("last_ms") > SILENT_MS + GROUP_READINGS * interval_ms
 
     def costs(readings: Column) -> Column:
         return readings / F.col("expected") >= LEAST
 
     return (
-        F.when(F.isnull("heard_ms") | (quiet_ms > silent_ms), "silent")
+        F.when(F.isnull("heard_ms") | unheard | gone, "silent")
         .when(F.col("success") < BROKEN, "broken")
         .when(costs(F.col("out_of_range")), "out_of_range")
         .when(F.col("flatlines") > 0, "flatline")

@@ -13,6 +13,7 @@ from fleet.demo.asking import told
 from fleet.demo.options import Options
 from fleet.demo.story import Story, busy, comparison, verdict
 from fleet.simulation.measures import ClassSummary
+from fleet.testbed.run_folder import run_folder
 
 
 def summary(kind: str, within: float, p99_ms: float | None = 400.0) -> ClassSummary:
@@ -92,3 +93,23 @@ def test_a_master_that_is_too_slow_is_not_taken_for_none(monkeypatch, tmp_path, 
         "fleet: no reply from tcp://h:1 within 2.0 s: is this machine too busy ("
     )
     assert told.endswith(f"Logs: {tmp_path}/run\n")
+
+
+@pytest.mark.parametrize("by_make", [False, True])
+def test_a_second_demo_names_the_option_as_it_is_given_there(
+    monkeypatch, tmp_path, capsys, *, by_make
+):
+    monkeypatch.delenv("MAKELEVEL", raising=False)
+    if by_make:
+        monkeypatch.setenv("MAKELEVEL", "1")
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    with run_folder(tmp_path / "run"):
+        options = Options(tmp_path / "run", 1.0, 1.0, 1, 1, keep=False)
+        assert demo.run(options) == exits.FAILED
+    told = capsys.readouterr().err
+    assert "another run is at work in" in told
+    assert told.endswith(
+        'name another --directory, with make as ARGS="--directory FOLDER"\n'
+        if by_make
+        else "end it, or name another --directory\n"
+    )

@@ -301,11 +301,11 @@ def test_without_an_answer_a_file_stays_as_it_was(run, tmp_path, capsys):
     (tmp_path / "out.csv").write_text("of yesterday\n")
     gap = Missing("b1/f44", "no_node", nearest=("b1/f4",))
     status, _ = run(Master({1: answer(missing=[gap], status="partial")}), Window(last_s=60.0))
-    assert status == exits.FAILED
+    assert status == exits.USAGE
     assert (tmp_path / "out.csv").read_text() == "of yesterday\n"
     assert [*tmp_path.iterdir()] == [tmp_path / "out.csv"]
     said = capsys.readouterr().err
-    assert "did you mean b1/f4?" in said
+    assert said.startswith("fleet: no area b1/f44; did you mean b1/f4?; nothing to export; ")
     assert said.endswith("nothing to export; " + str(tmp_path / "out.csv") + " is as it was\n")
 
 
@@ -492,3 +492,15 @@ def test_a_start_in_the_future_is_called_so(capsys, tmp_path):
     both = ["--since", "2026-01-02", "--until", "2026-01-01", "--csv", str(tmp_path / "x.csv")]
     assert run_command([*place, *both]) == exits.USAGE
     assert "--since must be before --until" in capsys.readouterr().err
+
+
+def test_an_unknown_area_beside_others_is_a_mistake_of_the_command(run, tmp_path, capsys):
+    found = series("b1/r1", [T_MS - 2_000, T_MS - 1_000], {"humidity": [40.0, 41.0]})
+    gap = Missing("b1/r9", "no_node", unknown=True)
+    master = Master({1: answer([found], missing=[gap], status="partial")})
+    assert run(master, Window(last_s=60.0))[0] == exits.USAGE
+    assert len(rows_of_file(tmp_path / "out.csv")) == 2
+    assert capsys.readouterr().err == (
+        f"2 readings of 1 area written to {tmp_path / 'out.csv'}\n"
+        "fleet: no area b1/r9; `fleet areas` lists what there is\n"
+    )

@@ -289,3 +289,12 @@ def test_by_name_a_fleet_goes_before_the_demo(capsys, tmp_path):
 def test_by_name_without_a_fleet_or_a_demo_says_how_to_have_one(capsys):
     assert run(["topic", "list", "--iad", "iad1"]) == 2
     assert capsys.readouterr().err.startswith("fleet: no fleet.toml here or above; ")
+
+
+def test_without_a_fleet_a_command_for_fleets_says_what_needs_none(capsys):
+    assert run(["status"]) == 2
+    assert capsys.readouterr().err.endswith(
+        "; no demo or `fleet up` runs here either: `fleet up` starts one\n"
+    )
+    assert run(["logs", "pull"]) == 2
+    assert capsys.readouterr().err.endswith("; --local pulls from the last demo\n")

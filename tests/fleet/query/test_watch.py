@@ -272,3 +272,9 @@ def test_the_summary_counts() -> None:
     assert summary_line(Tally(5, missed=2, refused=1), slo, 5) == text
     assert summary_line(Tally(), slo, 0, "co2 > 3") == "no round came"
     assert summary_line(Tally(), slo, 1, "co2 > 3") == "the trigger never held in 1 round"
+
+
+def test_a_refused_round_counts_no_areas() -> None:
+    answer = Answer("w.1", "refused", 4.0, False, Coverage(0, 1), reason="infeasible", message="no")
+    head, *_ = [line.plain for line in round_lines(Round("w", 1, 0, 0, 1, answer), 1.0)]
+    assert head.split()[-4:] == ["–", "4.0", "ms", "refused"]

@@ -79,12 +79,15 @@ def health(spark):
         for row in of
     ]
     # One that nobody hears any more, beside one that is well, and one that never said anything.
-    rows += [reading(i * MINUTE, v, iad="silent", node="n2") for i, v in enumerate(moving(100))]
+    rows += [reading(i * MINUTE, v, iad="silent", node="n2") for i, v in enumerate(moving(700))]
     rows += [reading(i * MINUTE, v, iad="silent") for i, v in enumerate(moving(30))]
     rows += [reading(i * MINUTE, NAN, iad="mute") for i in range(30)]
-    # Dead for 12 minutes; and one that is read every ten, which has not missed its next reading.
-    rows += [reading(i * MINUTE, v, iad="dead", node="n2") for i, v in enumerate(moving(100))]
-    rows += [reading(i * MINUTE, v, iad="dead") for i, v in enumerate(moving(88))]
+    # Without a value for 12 minutes, but read; one whose row group of the last ten hours is not
+    # complete; and one that is read every ten minutes, which has not missed its next reading.
+    dead = [*moving(88), *[NAN] * 12]
+    rows += [reading(i * MINUTE, v, iad="dead") for i, v in enumerate(dead)]
+    rows += [reading(i * MINUTE, v, iad="pulled", node="n2") for i, v in enumerate(moving(700))]
+    rows += [reading(i * MINUTE, v, iad="pulled") for i, v in enumerate(moving(101))]
     rows += [reading(i * MINUTE, v, iad="rare", node="n2") for i, v in enumerate(moving(100))]
     rows += [reading(i * 10 * MINUTE, v, iad="rare") for i, v in enumerate(moving(9))]
     frame = sensor_health(readings(spark, rows), nodes(spark, [{"n1": ["b1/f1/r1"]}], iad="plain"))
@@ -168,6 +171,7 @@ def test_verdicts(health):
     assert (health["broken"].success, health["broken"].verdict) == (0.5, "out_of_range")
     assert health["silent"].verdict == "silent"
     assert (health["dead"].verdict, health["rare"].verdict) == ("silent", "ok")
+    assert health["pulled"].verdict == "ok"
     assert (health["mute"].verdict, health["mute"].missing) == ("silent", 30)
 
 
