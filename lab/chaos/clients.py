@@ -105,12 +105,11 @@ class Clients:
         self._hearing = [self._thread(self._hear, first), self._thread(self._take_outputs, last)]
         if reached.clones:
             self._hearing.append(self._thread(self._hear_clones, last))
-        watching = [self._thread(self._watch, second, name) for name in WATCHES]
+        self._watching = [self._thread(self._watch, second, name) for name in WATCHES]
         # Those who stay connected have begun when the faults do.
-        self._open = threading.Barrier(len(self._hearing) + len(watching) + 1)
+        self._open = threading.Barrier(len(self._hearing) + len(self._watching) + 1)
         self._asking = [
             *(self._thread(self._ask, master) for master in reached.publics),
-            *watching,
             self._thread(self._publish, last),
             self._thread(self._operate),
             self._thread(self._ask_gateway),
@@ -122,11 +121,14 @@ class Clients:
 
     def __enter__(self) -> Self:
         self._begun_s = time.monotonic()
-        for each in (*self._asking, *self._hearing):
+        for each in (*self._watching, *self._hearing):
             each.start()
         with suppress(threading.BrokenBarrierError):  # one has failed
             self._open.wait(OPEN_S)
+        # What others do begins with the history, whose times count from here.
         self._begun_s = time.monotonic()
+        for each in self._asking:
+            each.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -142,7 +144,7 @@ class Clients:
     def ask_no_more(self) -> None:
         """Publish, ask and watch no more; what was published and raised may still come."""
         self._faults_over.set()
-        for each in self._asking:
+        for each in (*self._asking, *self._watching):
             each.join()
 
     def _thread(self, work: Callable[..., None], *of: str) -> threading.Thread:

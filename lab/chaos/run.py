@@ -34,8 +34,9 @@ SENSOR: Final = sensor(0.05)
 HEAL_S: Final = 60.0
 MAX_HEAL_S: Final = 300.0
 OWNER_MS: Final = 5_000.0
-# Broken promises that time may mend.
-LATE: Final = ("lost", "came to its master", "not put out", "owners", "came")
+# Broken promises that time may mend: outputs of a clone that moved may come to its home in another
+# order, and an earlier one is the latest for a moment.
+LATE: Final = ("lost", "came to its master", "not put out", "owners", "came", "took")
 LOOK_S: Final = 0.3
 
 

@@ -37,12 +37,14 @@ class Starvation(Background):
 
     def _run(self) -> None:
         at_s = self._now_s()
-        while not self._over.wait(LOOK_S):
+        while True:
+            for name in self._names:
+                self.look(name)
+            if self._over.wait(LOOK_S):
+                return
             before_s, at_s = at_s, self._now_s()
             if at_s - before_s > LOOK_S / SHARE:
                 self.found.append(Starved(CLIENTS, before_s, at_s))
-            for name in self._names:
-                self.look(name)
 
     def look(self, name: str) -> None:
         """Look at one of them."""

@@ -358,3 +358,4 @@ def test_what_ci_runs_of_the_campaign_has_resets():
 def test_a_fleet_that_is_hurt_keeps_its_promises(tmp_path, seed):
     history = run(seed, tmp_path, 6.0, print)
     assert broken(history) == [], tmp_path
+    assert all(0.0 <= each.at_s <= each.until_s for each in history.asked)

@@ -11,3 +11,4 @@ from tests.examples import campaign
 def test_a_fleet_with_a_market_that_is_hurt_keeps_its_promises(tmp_path, seed):
     history = run(seed, tmp_path, 6.0, print)
     assert broken(history) == [], tmp_path
+    assert all(0.0 <= each.at_s <= each.until_s for each in history.asked)
