@@ -10,6 +10,9 @@ from typing import Final
 from agent.gateway.feed.rooms import Room
 
 MAX_TRIGGERS: Final = 64  # of one area
+# Areas that only alerts have named, and where none is raised now: whoever raises alerts may name
+# ever new ones.
+MAX_NAMED: Final = 1_024
 
 
 class Area:
@@ -99,6 +102,19 @@ class Areas:
             if not any(each.triggers.values()):
                 del self.all[each.area]
         return missed
+
+    def only_named(self) -> list[Area]:
+        """Those that are no rooms and have nothing raised, beyond the last `MAX_NAMED`: they are
+        forgotten."""
+        named = [
+            each
+            for each in self.all.values()
+            if each.room is None and not each.waits and not any(each.triggers.values())
+        ]
+        beyond = named[: max(0, len(named) - MAX_NAMED)]
+        for each in beyond:
+            del self.all[each.area]
+        return beyond
 
     def waited(self, now: float) -> list[Area]:
         """Those of which nothing was heard since the start, for too long: they wait no more."""

@@ -286,6 +286,8 @@ class MqttPublisher:
             for trigger in area.triggers:
                 on = area.triggers[trigger] = (trigger, area.area) in raised
                 self.retained.want(self._topics.raised(trigger, area.area), ON if on else OFF)
+        for area in self._areas.only_named():
+            self._forget(area)
 
     def _look(self, now: float) -> None:
         """Remove entries that are gone."""
@@ -297,13 +299,17 @@ class MqttPublisher:
             self.retained.want(self._topics.availability(area.area), None)
             if area.area in self._areas.all:
                 self._document(area)
-                continue
-            for trigger in area.triggers:
-                self.retained.want(self._topics.raised(trigger, area.area), None)
-            if self._discovery:
-                topic = self._discovery.topic(area.area)
-                self._config_topics.pop(topic, None)
-                self.retained.want(topic, None)
+            else:
+                self._forget(area)
+
+    def _forget(self, area: Area) -> None:
+        """Nothing is retained for it any more."""
+        for trigger in area.triggers:
+            self.retained.want(self._topics.raised(trigger, area.area), None)
+        if self._discovery:
+            topic = self._discovery.topic(area.area)
+            self._config_topics.pop(topic, None)
+            self.retained.want(topic, None)
 
     def _announced(self, area: Area, now: float) -> None:
         """Send a discoverer the readings as soon as it has subscribed."""

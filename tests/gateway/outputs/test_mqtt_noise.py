@@ -15,6 +15,7 @@ from paho.mqtt.client import Client
 from agent.gateway.outputs import mqtt_events as e
 from agent.gateway.outputs import mqtt_session
 from agent.gateway.outputs.alert_line import AlertLine
+from agent.gateway.outputs.areas import MAX_NAMED
 from agent.gateway.outputs.home_assistant import Discovery
 from agent.gateway.outputs.mqtt_publisher import MqttPublisher
 from agent.gateway.outputs.mqtt_session import MAX_PACKET, Broker, Session
@@ -74,6 +75,21 @@ def publisher():
     made.handle(e.Connected(), 0.0)
     made.handle(e.AllRooms([room("b1", temperature=1.0)]), 0.0)
     return made
+
+
+def test_areas_that_alerts_invent_are_forgotten():
+    made = publisher()
+    for n in range(0, 3_000, 500):
+        made.handle(e.Raised(frozenset(("hot", f"b1/x{n + each}") for each in range(500))), 0.0)
+    made.handle(e.Raised(frozenset()), 0.0)
+    areas = made._areas.all
+    assert len(areas) == 1 + MAX_NAMED
+    assert "b1" in areas
+    topics = {
+        topic for area in areas for topic in (DISCOVERY.topic(area), TOPICS.raised("hot", area))
+    }
+    own = {TOPICS.status, TOPICS.availability("b1")}
+    assert made.retained._wanted.keys() <= topics | own
 
 
 def session_with(listener, sent, is_version_5):
