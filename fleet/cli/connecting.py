@@ -162,20 +162,23 @@ def of_running(names: str | None, socket: Socket) -> str | None:
         text = f"there is no IAD {names} in the {fleets[0].called} that runs here; it has {has}"
         raise CommandError(text)
     told = f"--{socket} {found[0]}"
+    where = [each.folder for each in fleets]
+    if len(set(where)) < len(where):  # some were started in one folder, but have files of their own
+        where = [each.directory or each.folder for each in fleets]
     if len(fleets) > 1:
         alike = len({each.kind for each in fleets}) == 1
         which = "that" if alike else f"the {fleets[0].called}"
         what = "demos" if alike and fleets[0].kind == "demo" else "fleets"
-        say(f"{len(fleets)} {what} run here; asking {which} of {fleets[0].folder}: {told}")
+        say(f"{len(fleets)} {what} run here; asking {which} of {where[0]}: {told}")
     else:
         say(f"asking the {fleets[0].called} that runs here: {told}")
     first, *others = [each.iad for each in fleets[0].masters]
     if others and names is None and socket == "operator":
         say(f"that is {first}'s master alone; --iad asks another's: {', '.join(others)}")
-    for fleet, address in zip(fleets[1:], found[1:], strict=True):
+    for fleet, place, address in zip(fleets[1:], where[1:], found[1:], strict=True):
         if address is not None:
             other = "another," if fleet.kind == fleets[0].kind else f"the {fleet.called}"
-            say(f"{other} of {fleet.folder}: --{socket} {address}")
+            say(f"{other} of {place}: --{socket} {address}")
     return found[0]
 
 

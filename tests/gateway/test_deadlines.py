@@ -72,3 +72,20 @@ def test_answers_with_many_tasks_take_the_place_of_their_client_s_own():
     assert MAX_PARTS - 100 < parts <= MAX_PARTS
     lengths = [len(each) for label, each in kinds.items() if label != "rooms"]
     assert max(lengths) - min(lengths) <= 1
+
+
+def test_an_answer_stands_beside_the_objective_that_it_was_asked_with():
+    deadlines = Deadlines()
+    looser = Slo(99.0, 2_000.0)
+    deadlines.took("console-ask", "s", looser, answer("partial", 120.0), 1_000)
+    deadlines.took("console-ask", "s", SLO, answer("complete", 600.0), 2_000)
+    deadlines.took("console-ask", "s", looser, answer("complete", 90.0), 3_000)
+    strict, loose = deadlines.kinds()
+    assert (strict.latency_ms, [seen.elapsed_ms for seen in strict.answers]) == (500.0, [600.0])
+    assert (loose.latency_ms, [seen.elapsed_ms for seen in loose.answers]) == (
+        2_000.0,
+        [120.0, 90.0],
+    )
+    assert deadlines.numbers() == [
+        ({"label": "console-ask", "service": "s"}, {"count": 3, "late": 1, "partial": 1})
+    ]

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from agent.wire.messages import Answer, AnswerStatus, Coverage, Slo, TaskReport
 
-KEPT: Final = 200  # of one label and service
+KEPT: Final = 200  # of one kind
 MAX_KINDS: Final = 64
 # Answers of all kinds, and their tasks: a page of so many has some 5 MB, and is made in one turn.
 MAX_PARTS: Final = 40_000
@@ -30,9 +30,9 @@ class Seen(Struct, frozen=True):
 
 
 class Kind(Struct, frozen=True):
-    """The answers to queries of one label to one service, the newest last. `late` are those of them
-    that took longer than their objective, or were refused; `partial` those in time that lack
-    areas: a node that is down makes no answer late."""
+    """The answers to queries of one label to one service with one objective, the newest last.
+    `late` are those of them that took longer than that, or were refused; `partial` those in time
+    that lack areas: a node that is down makes no answer late."""
 
     label: str
     service: str
@@ -47,7 +47,6 @@ class Kind(Struct, frozen=True):
 class _Kept:
     def __init__(self, caller: str) -> None:
         self.caller = caller
-        self.slo = Slo(99.0, 1.0)
         self.count = self.late = self.partial = 0
         self.parts = 0
         self.seen: deque[Seen] = deque()
@@ -57,18 +56,18 @@ class _Kept:
 
 
 class Deadlines:
-    """The last answers of each label and service. Clients choose labels: beyond `MAX_KINDS` the
+    """The last answers of each kind. Clients choose labels and objectives: beyond `MAX_KINDS` the
     client that brought most loses the one that it used longest ago, and beyond `MAX_PARTS` the one
     with most parts the oldest answer of its largest kind."""
 
     def __init__(self) -> None:
-        self._kinds: dict[tuple[str, str], _Kept] = {}
+        self._kinds: dict[tuple[str, str, float, float], _Kept] = {}
 
     def took(
         self, label: str, service: str, slo: Slo, answer: Answer, now_ms: int, caller: str = ""
     ) -> None:
         """Note an answer to a client, or to the gateway itself."""
-        key = (label, service)
+        key = (label, service, slo.percentile, slo.latency_ms)
         kept = self._kinds.pop(key, None) or _Kept(caller)
         self._kinds[key] = kept  # the one asked last is forgotten last
         if len(self._kinds) > MAX_KINDS:
@@ -78,7 +77,6 @@ class Deadlines:
         missing: dict[str, int] = {}
         for gap in answer.missing:
             missing[gap.reason] = missing.get(gap.reason, 0) + 1
-        kept.slo = slo
         kept.count += 1
         partial = answer.status == "partial" and answer.elapsed_ms <= slo.latency_ms
         kept.partial += partial
@@ -114,27 +112,19 @@ class Deadlines:
     def kinds(self) -> list[Kind]:
         """All of them, sorted by label."""
         return [
-            Kind(
-                label,
-                service,
-                kept.slo.percentile,
-                kept.slo.latency_ms,
-                kept.count,
-                kept.late,
-                kept.partial,
-                list(kept.seen),
-            )
-            for (label, service), kept in sorted(self._kinds.items())
+            Kind(*key, kept.count, kept.late, kept.partial, list(kept.seen))
+            for key, kept in sorted(self._kinds.items())
         ]
 
     def numbers(self) -> list[tuple[dict[str, str], dict[str, Any]]]:
-        """For metrics: labels, and counts."""
+        """For metrics: labels, and counts, whatever the objective was."""
+        found: dict[tuple[str, str], Counter[str]] = {}
+        for (label, service, *_), kept in sorted(self._kinds.items()):
+            counts = {"count": kept.count, "late": kept.late, "partial": kept.partial}
+            found.setdefault((label, service), Counter()).update(counts)
         return [
-            (
-                {"label": label, "service": service},
-                {"count": kept.count, "late": kept.late, "partial": kept.partial},
-            )
-            for (label, service), kept in sorted(self._kinds.items())
+            ({"label": label, "service": service}, dict(counts))
+            for (label, service), counts in found.items()
         ]
 
 

@@ -109,6 +109,6 @@ def lines(pulled: Pulled) -> Iterator[str]:
     new = f"{counted(total.records, 'record')} and {counted(total.readings, 'reading')}"
     yield f"new in {pulled.lake}: {new} ({pulled.seconds:.1f} s)"
     if any(host.is_well and not host.host.endswith("/master") for host in pulled.hosts):
-        yield "the newest readings of a running node, ten minutes at 1 Hz, come with a later pull"
+        yield "a running node's newest readings, ten minutes at 1 Hz, come with a later pull"
     if gone := _expired(total):
         yield f"expired before it was pulled: {gone}; pull more often, or keep more"

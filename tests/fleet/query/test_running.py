@@ -298,3 +298,17 @@ def test_without_a_fleet_a_command_for_fleets_says_what_needs_none(capsys):
     )
     assert run(["logs", "pull"]) == 2
     assert capsys.readouterr().err.endswith("; --local pulls from the last demo\n")
+
+
+def test_two_demos_of_one_folder_are_told_apart_by_their_files(capsys, tmp_path):
+    first, second = tmp_path / "demo", tmp_path / "demo2"
+    with (
+        running.announced(MASTERS[:1], directory=first),
+        running.announced(MASTERS[1:], directory=second),
+    ):
+        run(["query", "--area", "b1", "--timeout", "10ms"])
+    says = capsys.readouterr().err.splitlines()
+    assert says[:2] == [
+        f"2 demos run here; asking that of {first}: --master tcp://127.0.0.1:1",
+        f"another, of {second}: --master tcp://127.0.0.1:3",
+    ]

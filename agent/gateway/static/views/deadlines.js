@@ -14,6 +14,9 @@ const KINDS = { console: "this page’s rooms", "console-ask": "asked on this pa
 
 const named = (kind) => html`<b>${kind.label || "no label"}</b><br /><small>${[KINDS[kind.label], kind.service].filter(Boolean).join(", ")}</small>`;
 
+/** A label and service may have been asked with several objectives. */
+const keyed = (kind) => `${kind.label} ${kind.service} ${kind.percentile} ${kind.latency_ms}`;
+
 /** The nearest-rank percentile of numbers; NaN of none. */
 export function percentile(numbers, p) {
   const sorted = [...numbers].sort((a, b) => a - b);
@@ -40,7 +43,7 @@ function Kinds({ kinds }) {
       const took = kind.answers.filter((a) => a.status !== "refused").map((a) => a.elapsed_ms);
       const p99 = percentile(took, 99);
       return {
-        key: `${kind.label} ${kind.service}`,
+        key: keyed(kind),
         mark: p99 > kind.latency_ms ? "bad" : kind.late ? "warm" : "",
         cells: [named(kind), percent((kind.count - kind.late) / kind.count, 1), `p${number(kind.percentile, kind.percentile % 1 ? 1 : 0)} ≤ ${ms(kind.latency_ms)}`, whole(kind.count), ms(percentile(took, 50)), ms(p99), html`<${Bar} value=${p99} limit=${kind.latency_ms} most=${kind.latency_ms * 1.5} />`],
       };
@@ -53,7 +56,7 @@ function notKept(kinds) {
   for (const kind of kinds) {
     for (const seen of kind.answers.filter((a) => !a.slo_met)) {
       const text = why(seen, kind);
-      const key = `${kind.label} ${kind.service} ${text}`;
+      const key = `${keyed(kind)} ${text}`;
       alike.set(key, { seen, kind, text, times: (alike.get(key)?.times ?? 0) + 1 });
     }
   }
@@ -75,7 +78,7 @@ function Domains({ kinds }) {
   });
   if (!rows.length) return null;
   return html`<h2>By domain</h2><${Table} caption="Each domain's time against its budget" hidden head=${["Domain", "Kind", { n: "Tasks" }, { n: "Over budget" }, { n: "Budget" }, { n: "p50" }, { n: "p99" }, "p99 against its budget"]}
-    rows=${rows.map((d) => ({ key: `${d.iad} ${d.kind.label} ${d.kind.service}`, mark: d.p99 > d.budget ? "bad" : "", cells: [d.iad, html`${d.kind.label || "no label"} <small>${d.kind.service}</small>`, whole(d.all.length), whole(d.all.filter((t) => t.total_ms > t.budget_ms).length), ms(d.budget), ms(percentile(d.all.map((t) => t.total_ms), 50)), ms(d.p99), html`<${Bar} value=${d.p99} limit=${d.budget} most=${d.budget * 1.5} />`] }))} />`;
+    rows=${rows.map((d) => ({ key: `${d.iad} ${keyed(d.kind)}`, mark: d.p99 > d.budget ? "bad" : "", cells: [d.iad, html`${d.kind.label || "no label"} <small>${d.kind.service}</small>`, whole(d.all.length), whole(d.all.filter((t) => t.total_ms > t.budget_ms).length), ms(d.budget), ms(percentile(d.all.map((t) => t.total_ms), 50)), ms(d.p99), html`<${Bar} value=${d.p99} limit=${d.budget} most=${d.budget * 1.5} />`] }))} />`;
 }
 
 function grouped(tasks) {

@@ -49,7 +49,7 @@ def test_lines_below_name_errors_bounds_and_what_expired():
         "iad1/n2: not a word for 30 s (run it again)",
         "more is there on 1 host than one pull takes: run it again",
         "new in lake: 10 records and 1800 readings (2.0 s)",
-        "the newest readings of a running node, ten minutes at 1 Hz, come with a later pull",
+        "a running node's newest readings, ten minutes at 1 Hz, come with a later pull",
         "expired before it was pulled: 2 files; pull more often, or keep more",
     ]
 
