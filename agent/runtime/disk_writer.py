@@ -120,7 +120,9 @@ class DiskWriterThread:
         done.then(done.result)
 
     def _run(self) -> None:
-        os.nice(self._nice)  # of this thread alone, as Linux counts it
+        if self._nice:
+            with suppress(PermissionError):  # a service's filter of system calls may forbid it
+                os.nice(self._nice)  # of this thread alone, as Linux counts it
         while (submitted := self._jobs.get()) is not None:
             job, then = submitted
             try:

@@ -1,6 +1,7 @@
 """The thread that writes to the disk: order, continuations in the loop's thread, failures, the
 end."""
 
+import errno
 import os
 import select
 import threading
@@ -57,6 +58,18 @@ def test_jobs_of_a_nice_thread_leave_processors_to_the_loop():
         writer.submit(niceness, told.append)
         writer.close()
     assert told == [niceness(), niceness() + 3]
+
+
+def test_a_service_that_may_not_be_nice_does_its_jobs_all_the_same(monkeypatch):
+    def forbidden(_by: int) -> int:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "nice", forbidden)
+    told = []
+    writer = DiskWriterThread(nice=3)
+    writer.submit(lambda: "done", told.append)
+    writer.close()
+    assert told == ["done"]
 
 
 def test_what_a_job_held_is_let_go_when_it_has_ended(writer):
