@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import csv
-import errno
 import os
 import secrets
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -58,10 +57,9 @@ def whole(target: Path) -> Iterator[Path]:
     if target.exists() and not target.is_file():
         yield target
         return
-    try:
-        target = target.resolve()
-    except RuntimeError:  # as Python before 3.13 calls it
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from None
+    with suppress(FileNotFoundError):
+        target.stat()  # links in a circle, of which `resolve` says nothing from Python 3.13 on
+    target = target.resolve()
     mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
     # Nobody can have put a link of this name there, and a long name of the target does not matter.
     part = target.with_name(f".{secrets.token_hex(8)}.part")
