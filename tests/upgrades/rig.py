@@ -77,6 +77,13 @@ class Mixed(Fleet):
                 text=True,
             )  # fmt: skip
 
+    def start_linked(self) -> None:
+        """Start the masters; wait for the links of their overlay."""
+        for iad in self.sockets:
+            self.start_master(iad)
+        for iad in self.sockets:
+            self.wait_until(iad, lambda s: s.counters["overlay_links_up"] == 1)
+
     def old_client(self, iad: str) -> list[str]:
         """What a client of the earlier state is answered."""
         return _said(ASKING, self.sockets[iad]["public"])

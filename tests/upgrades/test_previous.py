@@ -72,10 +72,7 @@ def test_queries_between_the_two(mixed, old):
 def test_alerts_travel_between_masters_of_the_two(tmp_path, old):
     fleet = Mixed(tmp_path, old, overlay=True)
     try:
-        for iad in IADS:
-            fleet.start_master(iad)
-        for iad in IADS:
-            fleet.wait_until(iad, lambda s: s.counters["overlay_links_up"] == 1)
+        fleet.start_linked()
         for iad in IADS:
             (other,) = set(IADS) - {iad}
             with fleet.client(iad) as client, client.subscribe(f'iad = "{other}"') as alerts:
@@ -90,10 +87,7 @@ def test_alerts_travel_between_masters_of_the_two(tmp_path, old):
 def test_a_subscriber_of_the_earlier_state_hears_alerts_of_both_iads(tmp_path, old):
     fleet = Mixed(tmp_path, *old, overlay=True)
     try:
-        for iad in IADS:
-            fleet.start_master(iad)
-        for iad in IADS:
-            fleet.wait_until(iad, lambda s: s.counters["overlay_links_up"] == 1)
+        fleet.start_linked()
         for iad in IADS:
             with fleet.old_subscriber("iad2", f'iad = "{iad}"') as heard:
                 fleet.start_node(iad)
