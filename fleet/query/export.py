@@ -258,8 +258,9 @@ def _part(count: int, slices: int) -> str:
 
 def _say(told: Told, options: Options) -> int:
     """Say on stderr what was written, and what is missing; the exit status."""
-    unknown = [gap for gap, _ in told.missing() if words.is_unknown(gap)]
-    missing = [(gap, count) for gap, count in told.missing() if gap not in unknown]
+    missing = told.missing()
+    unknown = [gap for gap, _ in missing if words.is_unknown(gap)]
+    missing = [(gap, count) for gap, count in missing if not words.is_unknown(gap)]
     gaps = [(gap.area, screen.reason_of(gap) + _part(count, told.slices)) for gap, count in missing]
     for text in screen.by_reason(gaps, MAX_NAMED):
         output.say(text)
