@@ -32,5 +32,6 @@ class Publishers:
         if self._spool.crowded or self._spool.crowded_by(client):
             return CROWDED
         area = message.attributes.get("area")
-        known = isinstance(area, str)
-        return self._areas.why_not(client, message.topic, str(area), now) if known else ""
+        if not isinstance(area, str):
+            return ""
+        return self._areas.why_not(client, message.topic, area, now)
