@@ -95,14 +95,14 @@ class Watching:
                     _Turn(client, self._watched, self._tell, stop).run()
             except FAILURES as error:
                 if not stop.is_set():
-                    tell = self._tell.lost if isinstance(error, NoReplyError) else self._refused
-                    tell(" ".join(str(error).split()))
+                    why = " ".join(str(error).split())
+                    if isinstance(error, NoReplyError):
+                        self._tell.lost(why)
+                    else:
+                        self._tell.told("away", why)
             if time.monotonic() - began_s > MAX_PAUSE_S:
                 pauses.reset()
             stop.wait(pauses.next())
-
-    def _refused(self, message: str) -> None:
-        self._tell.told("away", message)
 
 
 class _Turn:
