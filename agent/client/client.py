@@ -297,9 +297,7 @@ class Client(Connection[ClientReply]):
         )
         return self.connected().open_watch(watch, detach, patience_s, until_cut)
 
-    def open_watch(
-        self, watch: Watch, detach: bool, patience_s: float, until_cut: bool = False
-    ) -> Rounds:
+    def open_watch(self, watch: Watch, detach: bool, patience_s: float, until_cut: bool) -> Rounds:
         """Open a watch at this master; part of `watch`."""
         rounds = self._watches[watch.id] = Rounds(self, watch, detach, patience_s, until_cut)
         try:

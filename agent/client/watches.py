@@ -55,7 +55,7 @@ class Rounds:
     """
 
     def __init__(
-        self, client: Taker, watch: Watch, detach: bool, patience_s: float, until_cut: bool = False
+        self, client: Taker, watch: Watch, detach: bool, patience_s: float, until_cut: bool
     ) -> None:
         self.watch = watch
         self.after = watch.after or 0
