@@ -19,6 +19,11 @@ REDIAL_S = 2.0
 # set-up waits only two seconds for an offer.
 EARLY_REDIAL_S = 0.7
 EARLY_REDIALS = 2
+# A connection with another pair of keys than the likeliest, since the first attempt took too long
+# or was refused, tries the likeliest after this long, then after twice as long each time: the other
+# pair is refused once a rotation ends.
+LIKELIEST_AGAIN_S = 4.0
+LIKELIEST_AGAIN_MAX_S = 600.0
 
 
 def unconnected(context: zmq.Context[zmq.Socket[bytes]], max_bytes: int) -> zmq.Socket[bytes]:
@@ -88,9 +93,9 @@ class PlainLink:
 
 class KeyedLink(PlainLink):
     """The same while either end rotates its key: each attempt takes the next pair of `own()` and
-    `servers()`. With `follows` it reconnects as soon as the first key of `own()` changes; messages
-    in flight are lost then. The constructor, `look` and `redial` raise ConfigError if a key file
-    cannot be read now.
+    `servers()`. With `follows` it reconnects as soon as the first key of `own()` changes, and now
+    and then while it uses another pair than the likeliest; messages in flight are lost then. The
+    constructor, `look` and `redial` raise ConfigError if a key file cannot be read now.
     """
 
     def __init__(
@@ -106,18 +111,38 @@ class KeyedLink(PlainLink):
         self._servers = servers
         self._follows = follows
         self._shown = own()[0]
+        self._again_in_s = LIKELIEST_AGAIN_S
+        self._again_s: float | None = None
         super().__init__(socket, address)
 
     def look(self, now: float) -> float | None:
         """As that of a plain link, after a change of the own key."""
         if self._follows and self._own()[0] != self._shown:
             self._shown = self._own()[0]
-            self._attempts = -1
-            self.redial()
+            self._again_in_s = LIKELIEST_AGAIN_S
+            self._begin_again()
+        elif self._follows and self.connected:
+            self._return_to_likeliest(now)
         return super().look(now)
+
+    def _return_to_likeliest(self, now: float) -> None:
+        if self._likeliest:
+            self._again_s, self._again_in_s = None, LIKELIEST_AGAIN_S
+        elif self._again_s is None:
+            self._again_s = now + self._again_in_s
+        elif now >= self._again_s:
+            self._again_s = None
+            self._again_in_s = min(2.0 * self._again_in_s, LIKELIEST_AGAIN_MAX_S)
+            self._begin_again()
+
+    def _begin_again(self) -> None:
+        self._attempts = -1
+        self.redial()
 
     def redial(self) -> None:
         """Try the next pairing of keys."""
         found = handshakes(self._own(), self._servers())
-        found[(self._attempts + 1) % len(found)].apply(self.socket)
+        pairing = (self._attempts + 1) % len(found)
+        self._likeliest = pairing == 0
+        found[pairing].apply(self.socket)
         super().redial()

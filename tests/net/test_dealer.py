@@ -34,7 +34,8 @@ class Socket:
     def connect(self, _address):
         pass
 
-    disconnect = connect
+    def disconnect(self, _address):
+        self.connected = False
 
 
 def test_a_link_that_was_connected_begins_with_the_first_pair_again_then_tries_the_next():
@@ -46,6 +47,24 @@ def test_a_link_that_was_connected_begins_with_the_first_pair_again_then_tries_t
     for now in (2.0, 3.0, 4.0):  # longer than EARLY_REDIAL_S apart
         link.look(now)
     assert socket.shown == [NEW.public, NEW.public, OLD.public]
+
+
+def test_a_link_that_had_to_take_another_pair_returns_to_the_first_with_back_off():
+    socket = Socket()
+    link = KeyedLink(socket, "tcp://127.0.0.1:1", lambda: (NEW, OLD), lambda: (SERVER,))
+    accepted = OLD.public
+    tried = []
+    for now in range(60):
+        before = len(socket.shown)
+        link.look(float(now))
+        if len(socket.shown) > before and socket.shown[-1] == NEW.public:
+            tried.append(now)
+        if now == 30:
+            accepted = NEW.public
+        socket.connected = socket.shown[-1] == accepted
+    # Four seconds after it was connected, eight, and a second after that pair is refused.
+    assert tried == [6, 16, 32]
+    assert socket.connected
 
 
 def test_a_link_without_keys_connects_again_to_whom_broke_the_rules_of_zmtp(tmp_path):
