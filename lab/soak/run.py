@@ -34,13 +34,14 @@ from lab.soak.browsers import Browsers
 from lab.soak.deploys import Deploys
 from lab.soak.hosted import Hosted, obstacle
 from lab.soak.judge import Slope, judge, slope, warm
+from lab.soak.pulls import Pulls
 from lab.soak.rotations import Rotations
 from lab.soak.sampler import KINDS, Sampler, Series
 
 NAME: Final = "soak"
 HOSTS: Final = "hosts"
 # Folders that nobody looks at after a run in which nothing was broken, beside those of IADs.
-OTHERS: Final = (HOSTS, "keys")
+OTHERS: Final = (HOSTS, "keys", "lake")
 SENSOR: Final = sensor(0.25)
 BROWSERS: Final = 3
 LIMIT_PERCENT: Final = 1.0
@@ -82,10 +83,13 @@ class Soaked(Struct, frozen=True):
     history: History
     lines: list[Line]
     broken: list[str]
-    streamed: int
-    rotated: int
-    closed: int
-    deployed: int
+    streamed: int = 0
+    rotated: int = 0
+    closed: int = 0
+    deployed: int = 0
+    pulls: int = 0
+    pulled_records: int = 0
+    pulled_readings: int = 0
 
 
 def soak(options: Options) -> Soaked:
@@ -121,6 +125,7 @@ def soak(options: Options) -> Soaked:
             browsers = beside.enter_context(Browsers(fleet.reached.gateway, BROWSERS))
             rotations = beside.enter_context(Rotations(fleet.bed, hosted, options.seconds, every_s))
             deploys = hosted and beside.enter_context(Deploys(hosted, options.seconds))
+            pulls = beside.enter_context(Pulls(options.directory, hosted, options.seconds))
             history = live(
                 fleet,
                 options.seed,
@@ -130,6 +135,7 @@ def soak(options: Options) -> Soaked:
                 len(fleet.reached.publics) / options.rate_per_s,
                 rotations.wait,
             )
+        pulls.pull()
         if hosted:
             history.faults += hosted.restarts(history.began_s)
     save(history, options.directory / f"{NAME}.jsonl")
@@ -137,11 +143,20 @@ def soak(options: Options) -> Soaked:
     return Soaked(
         history,
         [*judged(series, options.seconds)],
-        [*broken(history), *rotations.failed, *(deploys.failed if deploys else ())],
+        [
+            *broken(history),
+            *rotations.failed,
+            *(deploys.failed if deploys else ()),
+            *pulls.failed,
+            *pulls.lost(history),
+        ],
         browsers.lines,
         rotations.done,
         fleet.kept.closed,
         deploys.done if deploys else 0,
+        pulls.done,
+        pulls.records,
+        pulls.readings,
     )
 
 
@@ -258,6 +273,9 @@ def tables(soaked: Soaked, options: Options) -> dict[str, Table]:
         ("restarts", f"{len(history.faults):,}"),
         ("files of records closed", f"{soaked.closed:,}"),
         ("keys rotated", f"{soaked.rotated:,}"),
+        ("pulls of logs", f"{soaked.pulls:,}"),
+        ("records pulled", f"{soaked.pulled_records:,}"),
+        ("readings pulled", f"{soaked.pulled_readings:,}"),
         ("lines streamed to browsers", f"{soaked.streamed:,}"),
         ("promises broken", f"{len(soaked.broken):,}"),
     ]

@@ -2,18 +2,22 @@
 
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
+from agent.alerts.notifications import history_of
 from agent.wire.master_config import MasterRecords
+from agent.wire.records import NodeEventRecord
 from fleet.common import exits
 from fleet.simulation.layout import building_fleet, part_of
 from lab.chaos.checker import broken
 from lab.chaos.fault_plan import Fault
 from lab.chaos.fleet import Fleet, sensor
-from lab.chaos.history import Asked, History
+from lab.chaos.history import Alert, Asked, History
 from lab.chaos.run import live
 from lab.soak.hosted import Step, away, obstacle
 from lab.soak.judge import DAY_S, SHORTEST_S, Slope, judge, slope, warm
+from lab.soak.pulls import Pulls
 from lab.soak.rotations import Rotations
 from lab.soak.run import Options, Soaked, judged, latencies, restarts, run, soak
 from lab.soak.sampler import KINDS, Series
@@ -134,7 +138,7 @@ def test_a_run_that_can_have_no_hosts_says_why_and_goes_on(tmp_path, monkeypatch
 
     def soaked(options):
         asked.append(options.hosts)
-        return Soaked(History(1), [], [], 0, 0, 0, 0)
+        return Soaked(History(1), [], [])
 
     monkeypatch.setattr("lab.soak.run.obstacle", lambda: "needs root")
     monkeypatch.setattr("lab.soak.run.soak", soaked)
@@ -174,6 +178,21 @@ def test_what_a_node_told_before_old_records_went_is_known_at_the_end(tmp_path):
     assert broken(history) == []
 
 
+def test_an_alert_that_is_in_no_pulled_record_is_lost(tmp_path):
+    record = NodeEventRecord(
+        iad="iad1", wall_ms=1, start_s=1.0, node="iad1-n1", history="h" * 32, sequence=7,
+        kind="trigger_raised", time_ms=1, synchronised=True, sensor="s", channel="c", text="",
+        trigger="hot",
+    )  # fmt: skip
+    segment = tmp_path / "lake/landing/records/iad=iad1/0-1.jsonl"
+    segment.parent.mkdir(parents=True)
+    segment.write_bytes(msgspec.json.encode(record) + b"\n")
+    told = history_of("iad1-n1", "h" * 32)
+    alerts = [Alert(1, "a", told, 7), Alert(2, "a", told, 8), Alert(0)]
+    lost = [*Pulls(tmp_path, None, 60.0).lost(History(1, alerts=alerts))]
+    assert lost == ["alert 8 of a was not pulled"]
+
+
 @pytest.mark.long
 def test_three_minutes_lose_nothing(tmp_path):
     hosts = 0 if obstacle() else 1
@@ -186,6 +205,8 @@ def test_three_minutes_lose_nothing(tmp_path):
     assert not [each for each in soaked.lines if each.verdict == "failed"]
     assert {each.kind for each in soaked.lines} == {*KINDS, "latency"}
     assert soaked.streamed > 0
+    assert soaked.pulls >= 6
+    assert soaked.pulled_records > len(soaked.history.asked)
     history = soaked.history
     assert {each.topic for each in history.clone_outputs} == {e.topic for e in history.clones}
     assert len(history.clones) == 3
