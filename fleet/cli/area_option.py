@@ -16,8 +16,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def areas_to(what: str, *, required: bool = True) -> Callable[[F], F]:
-    """The option for areas to `what`."""
-    return click.option(
+    """The option for areas to `what`. Words without an option are refused, since most are areas."""
+    option = click.option(
         "--area",
         "areas",
         type=AREA,
@@ -26,6 +26,24 @@ def areas_to(what: str, *, required: bool = True) -> Callable[[F], F]:
         shell_complete=complete_area,
         help=f"Area to {what}; repeat it for more.",
     )
+    stray = click.argument(
+        "stray", cls=_Stray, nargs=-1, expose_value=False, is_eager=True, callback=_refuse
+    )
+    return lambda command: option(stray(command))
+
+
+class _Stray(click.Argument):
+    """Words that no command takes; the usage does not show it."""
+
+    def get_usage_pieces(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return []
+
+
+def _refuse(_context: click.Context, _parameter: click.Parameter, words: tuple[str, ...]) -> None:
+    if words:
+        raise click.UsageError(
+            f"unexpected argument '{words[0]}'; an area needs its option: --area {words[0]}"
+        )
 
 
 def complete_area(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:

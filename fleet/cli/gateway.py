@@ -22,12 +22,16 @@ def _meant(_context: click.Context, _parameter: click.Parameter, given: Path | N
     from fleet.terminal.output import say
     from fleet.testbed import page
 
-    for fleet in running.found():
-        config = Path(fleet.directory) / page.GATEWAY / page.CONFIG
-        if fleet.directory and config.exists():
-            say(f"the page of the {fleet.called} that runs here: --config {config}")
-            return config
-    return HERE
+    pages = [
+        (fleet, config)
+        for fleet in running.found()
+        if fleet.directory
+        and (config := Path(fleet.directory) / page.GATEWAY / page.CONFIG).exists()
+    ]
+    for number, (fleet, config) in enumerate(pages):
+        which = "another, the" if number else "the"
+        say(f"{which} page of the {fleet.called} that runs here: --config {config}")
+    return pages[0][1] if pages else HERE
 
 
 CONFIG = click.option(

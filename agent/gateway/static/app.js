@@ -4,7 +4,7 @@ import { html, render, useCallback, useEffect, useRef, useState } from "./vendor
 import { login, may, session } from "./api.js";
 import { begin, live, nameOf, trouble, useAlarm, useLive } from "./live.js";
 import { Note } from "./parts.js";
-import { count, duration, sentence, told, when } from "./words.js";
+import { count, lasting, sentence, told, when } from "./words.js";
 import Rooms from "./views/rooms.js";
 
 const VIEWS = [
@@ -99,7 +99,7 @@ function Banner() {
   const state = useLive();
   const wrong = trouble(state);
   return html`<div class="banner" role="status">${
-    wrong ? html`<p><b>${wrong.text}</b> Since ${when(wrong.since)}, ${duration(Math.max(1000, Math.floor((Date.now() - wrong.since) / 1000) * 1000))} ago.</p>` : null
+    wrong ? html`<p><b>${wrong.text}</b> Since ${when(wrong.since)}, ${lasting(wrong.since)} ago.</p>` : null
   }</div>`;
 }
 

@@ -33,6 +33,9 @@ export function duration(ms) {
   return two(86400, "d", 3600, "h");
 }
 
+/** How long something lasts since then, in whole seconds. */
+export const lasting = (since, at = Date.now()) => duration(Math.max(1000, Math.floor((at - since) / 1000) * 1000));
+
 /** How old a value is: short, in one unit, so that a column of them can be compared. */
 export function age(ms) {
   if (!Number.isFinite(ms)) return "–";
@@ -109,7 +112,7 @@ export function raisedBy(text, unitOf = () => "") {
   const unit = unitOf(channel);
   const parts = [`${inText(channel)} ${withUnit(Number(value), unit)}`];
   if (rate) parts.push(`${Number(rate) > 0 ? "rising" : "falling"} by ${number(Math.abs(Number(rate)), 2)}${unit ? ` ${unit}` : ""} a minute`);
-  if (seconds) parts.push(`for ${duration(seconds * 1000)}`);
+  if (Number(seconds)) parts.push(`for ${duration(seconds * 1000)}`);
   return { condition, measured: `${parts.join(", ")} when it was raised` };
 }
 

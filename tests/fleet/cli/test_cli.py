@@ -198,6 +198,7 @@ def test_only_a_complete_answer_keeps_its_slo(
         (["query", "--master", "tcp://h:1", "--area", "b1", "--last", "10"], "has no unit"),
         (["query", "--master", "tcp://h:1", "--area", "b1", "--slo", "fast"], "p99=500ms"),
         (["query", "--master", "tcp://h:1", "--area", "b1", "--channel", "T"], "temperature"),
+        (["query", "b1/f4"], "an area needs its option: --area b1/f4; see fleet query --help\n"),
         (["query", "--mster", "tcp://h:1"], "--master"),
         (["query", "--mster", "tcp://h:1"], "; see fleet query --help\n"),
         (["service", "create", "a b"], "; see fleet service create --help\n"),

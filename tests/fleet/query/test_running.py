@@ -12,6 +12,7 @@ import pytest
 from fleet.cli.commands import run
 from fleet.query import running
 from fleet.query.running import Addresses
+from fleet.testbed import page
 from fleet.up import up as up_command
 from tests.fleet.inventory.inventories import PLAIN
 
@@ -214,6 +215,25 @@ def test_what_fleet_up_started_is_asked_like_a_demo(capsys, tmp_path):
     assert capsys.readouterr().err.startswith(
         "asking the fleet of `fleet up` that runs here: --master tcp://127.0.0.1:1\n"
     )
+
+
+def test_a_link_to_the_first_page_names_those_of_others(capsys, tmp_path):
+    config = '[master]\naddresses = ["tcp://127.0.0.1:1"]\n'
+    configs = [tmp_path / name / page.GATEWAY / page.CONFIG for name in ("demo", "up")]
+    for path in configs:
+        path.parent.mkdir(parents=True)
+        path.write_text(config)
+    with (
+        running.announced(MASTERS[:1], "demo", tmp_path / "demo"),
+        running.announced(MASTERS[1:], "up", tmp_path / "up"),
+    ):
+        assert run(["gateway", "link"]) == 0
+    said = capsys.readouterr()
+    assert "/login?code=" in said.out
+    assert said.err.splitlines()[:2] == [
+        f"the page of the demo that runs here: --config {configs[0]}",
+        f"another, the page of the fleet of `fleet up` that runs here: --config {configs[1]}",
+    ]
 
 
 def test_a_watched_status_of_one_master_names_the_command(capsys):

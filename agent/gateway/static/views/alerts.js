@@ -4,7 +4,7 @@ import { html, useState } from "../vendor/htm-preact.js";
 import { get, query } from "../api.js";
 import { nameOf, now, unitOf, useLive } from "../live.js";
 import { Age, Failed, Heading, Icon, Mark, Note, Place, Table, useGet } from "../parts.js";
-import { count, duration, inText, number, raisedBy, told as inWords, when } from "../words.js";
+import { count, inText, lasting, number, raisedBy, told as inWords, when } from "../words.js";
 
 const PAGE = 50;
 
@@ -18,7 +18,7 @@ const at = (entry) => entry.time_ms ?? entry.received_ms;
 function Pinned({ raised: r }) {
   const plain = r.value === undefined || r.value === null ? "" : `${inText(r.metric ?? "value")} ${valued(r)} when it was raised`;
   const { condition, measured } = r.text ? raisedBy(r.text, (channel) => unitOf(r.area, channel)) : { condition: "", measured: plain };
-  return html`<li class="card raised"><${Mark} state="raised" word=${r.trigger} /><${Place} area=${r.area} name=${nameOf(r.area)} /><p>${measured}</p>${condition ? html`<p class="quiet"><code>${condition}</code></p>` : null}<p class="quiet">for ${duration(Math.max(0, Math.floor((now() - r.since_ms) / 1000) * 1000))}, since ${when(r.since_ms)}</p></li>`;
+  return html`<li class="card raised"><${Mark} state="raised" word=${r.trigger} /><${Place} area=${r.area} name=${nameOf(r.area)} /><p>${measured}</p>${condition ? html`<p class="quiet"><code>${condition}</code></p>` : null}<p class="quiet">for ${lasting(r.since_ms, now())}, since ${when(r.since_ms)}</p></li>`;
 }
 
 export default function Alerts() {
