@@ -129,13 +129,17 @@ def _heal(fleet: Fleet, history: History, first: dict[tuple[str, str], int]) -> 
 
 
 def _clones(fleet: Fleet) -> dict[str, CloneStatus]:
-    """All clones, by topic; TestbedError if a home does not tell of its own."""
-    found: dict[str, CloneStatus] = {}
-    for home in {*fleet.reached.clones.values()}:
-        found |= clones_of(fleet.reached, home, OWNER_MS)
-    if found.keys() != fleet.reached.clones.keys():
-        raise TestbedError("a master tells nothing of its device's clone")
-    return found
+    """All clones, by topic; TestbedError if a home does not tell of its own for long."""
+    give_up_s = time.monotonic() + HEAL_S
+    while True:
+        found: dict[str, CloneStatus] = {}
+        for home in {*fleet.reached.clones.values()}:
+            found |= clones_of(fleet.reached, home, OWNER_MS)
+        if found.keys() == fleet.reached.clones.keys():
+            return found
+        if time.monotonic() > give_up_s:
+            raise TestbedError("a master tells nothing of its device's clone")
+        time.sleep(LOOK_S)
 
 
 def _last_event(fleet: Fleet, area: str) -> tuple[str, int]:
