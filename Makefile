@@ -95,8 +95,9 @@ test-debian13: ## Run the tests on a bare Debian 13, as a user without rights (1
 test-fresh: ## Follow README on a bare Debian 12 and 13, then take a wheel and an sdist there (an hour; root)
 	@for suite in $(or $(SUITES),bookworm trixie); do tools/test_debian.sh $$suite fresh; done
 
-test-upgrades: $(DONE)/dev $(DONE)/core ## Test beside an earlier state of the code (builds it once: minutes)
-	@tools/build_previous.sh "$$($(BIN)/python -c 'from tests.upgrades.rig import COMMIT; print(COMMIT)')" >/dev/null
+test-upgrades: $(DONE)/dev $(DONE)/core ## Test beside earlier states of the code (builds them once: minutes)
+	@for commit in $$($(BIN)/python -c 'from tests.upgrades.rig import ALL; print(*[each.commit for each in ALL])'); do \
+		tools/build_previous.sh $$commit >/dev/null || exit 1; done
 	@$(BIN)/pytest --must-run $(HANGS) --durations=30 tests/upgrades
 
 test-hosts: $(DONE)/dev $(DONE)/core ## Deploy to nine Debian hosts that boot here (10 minutes; root)

@@ -18,6 +18,8 @@ class Process:
     """The gateway with the configuration `text`, and what it wrote. It may be started again, with
     its folder as it is."""
 
+    command = COMMAND
+
     def __init__(self, folder, text=""):
         self.port = free_ports(1)[0]
         self.config = folder / "gateway.toml"
@@ -29,7 +31,7 @@ class Process:
         before = self.said().count(READY)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*COMMAND, "--config", self.config, "--exit-on-stdin-eof"],
+                [*self.command, "--config", self.config, "--exit-on-stdin-eof"],
                 stdin=subprocess.PIPE,
                 stderr=log,
                 cwd=ROOT,

@@ -1,6 +1,6 @@
-"""Two IADs of which some processes run an earlier state of the code, with their files.
+"""Earlier states of the code, and two IADs of which some processes run one, with their files.
 
-`tools/build_previous.sh` unpacks and builds that state. It stands first in PYTHONPATH of this
+`tools/build_previous.sh` unpacks and builds a state. It stands first in PYTHONPATH of this
 environment's Python, so that both have the same libraries, as on a host whose agent is replaced.
 """
 
@@ -10,21 +10,46 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from tests.trust.market import Market
 from tests.trust.rig import Fleet
 
 ROOT: Final = Path(__file__).parents[2]
-# The last state before 2026-11-23: the first with alerts, watches, a market and the overlay.
-COMMIT: Final = "4565fa2513d2acc15064fd0f4980342caf9497e6"
-PREVIOUS: Final = ROOT / "var/cache/previous" / COMMIT
-# Without -P the working directory, which has this state, would come first.
-PYTHON: Final = (sys.executable, "-P", "-c")
-OLD_START: Final = {
-    f"sanderling-{name}": f"from agent import start; start.{name}()"
-    for name in ("master", "edge", "drs")
-}
+# Without safe paths the working directory, which has this state, would come first.
+SAFE: Final = {"PYTHONSAFEPATH": "1"}
+
+
+class Earlier(NamedTuple):
+    """An earlier state of the code, and its module with the functions that start agents."""
+
+    commit: str
+    starts: str
+
+    @property
+    def folder(self) -> Path:
+        """Where it is, once it is built."""
+        return ROOT / "var/cache/previous" / self.commit
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """In which Python finds it; besides, what is in PYTHONPATH."""
+        paths = [str(self.folder), *filter(None, [os.environ.get("PYTHONPATH")])]
+        return {**os.environ, **SAFE, "PYTHONPATH": os.pathsep.join(paths)}
+
+    def command(self, agent: str) -> tuple[str, ...]:
+        """The command that starts an agent of it, in any environment."""
+        own = [f"{name}={self.environment[name]}" for name in ("PYTHONPATH", *SAFE)]
+        start = agent.removeprefix("sanderling-")
+        code = f"from {self.starts} import {start}; {start}()"
+        return ("env", *own, sys.executable, "-c", code)
+
+
+# Of 2026-11-22: the first with alerts, watches, a market and the overlay.
+FIRST: Final = Earlier("4565fa2513d2acc15064fd0f4980342caf9497e6", "agent.start")
+# Of 2026-11-27, with topics, clones and the gateway.
+RECENT: Final = Earlier("b2e617138017c40d67fe9118266bbffec4694331", "agent.entry_points")
+ALL: Final = (FIRST, RECENT)
 ASKING: Final = """
 import sys
 from agent.client import Client
@@ -51,16 +76,12 @@ with Operator(sys.argv[1]) as operator:
 """
 
 
-def old_environment() -> dict[str, str]:
-    """In which Python finds the earlier state."""
-    return {**os.environ, "PYTHONPATH": str(PREVIOUS)}
-
-
 class Mixed(Fleet):
     """`old` are the processes that run the earlier state, by their names: IADs are masters."""
 
-    def __init__(self, folder: Path, *old: str, **options: bool) -> None:
+    def __init__(self, folder: Path, earlier: Earlier, *old: str, **options: bool) -> None:
         super().__init__(folder, keyed=False, **options)
+        self.earlier = earlier
         self.old = set(old)
 
     def _run(self, name: str, command: str, config: Path, iad: str = "") -> None:
@@ -69,13 +90,11 @@ class Mixed(Fleet):
             return
         with (self.folder / f"{name}.err").open("a") as errors:
             self.processes[name] = subprocess.Popen(
-                [*PYTHON, OLD_START[command], "--config", config,
-                 "--exit-on-stdin-eof"],
-                env=old_environment(),
+                [*self.earlier.command(command), "--config", config, "--exit-on-stdin-eof"],
                 stdin=subprocess.PIPE,
                 stderr=errors,
                 text=True,
-            )  # fmt: skip
+            )
 
     def start_linked(self) -> None:
         """Start the masters; wait for the links of their overlay."""
@@ -86,17 +105,17 @@ class Mixed(Fleet):
 
     def old_client(self, iad: str) -> list[str]:
         """What a client of the earlier state is answered."""
-        return _said(ASKING, self.sockets[iad]["public"])
+        return self._said(ASKING, self.sockets[iad]["public"])
 
     def old_operator(self, iad: str) -> list[str]:
         """What an operator of the earlier state is told of an IAD: its name, nodes with states."""
-        return _said(OPERATING, self.sockets[iad]["operator"])
+        return self._said(OPERATING, self.sockets[iad]["operator"])
 
     def old_subscriber(self, iad: str, wanted: str) -> subprocess.Popen[str]:
         """A subscriber of the earlier state, which prints `subscribed`, then one alert."""
         heard = subprocess.Popen(
-            [*PYTHON, HEARING, self.sockets[iad]["public"], wanted],
-            env=old_environment(),
+            [sys.executable, "-c", HEARING, self.sockets[iad]["public"], wanted],
+            env=self.earlier.environment,
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -104,15 +123,14 @@ class Mixed(Fleet):
         assert heard.stdout.readline() == "subscribed\n"
         return heard
 
-
-def _said(program: str, *words: str) -> list[str]:
-    return subprocess.run(
-        [*PYTHON, program, *words],
-        env=old_environment(),
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout.split()
+    def _said(self, program: str, *words: str) -> list[str]:
+        return subprocess.run(
+            [sys.executable, "-c", program, *words],
+            env=self.earlier.environment,
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.split()
 
 
 class MixedMarket(Mixed, Market):

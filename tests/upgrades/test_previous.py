@@ -1,4 +1,4 @@
-"""An earlier state of the code beside this one: every pair of processes understands each other, and
+"""Earlier states of the code beside this one: every pair of processes understands each other, and
 each opens the files of the other, or says in words why not. `make test-upgrades`."""
 
 from __future__ import annotations
@@ -11,20 +11,17 @@ from agent.wire import messages as m
 from testkit.waiting import PATIENCE_MS, PATIENCE_S
 from tests.trust.market import create
 from tests.trust.rig import IADS, NODES, ROOMS
-from tests.upgrades.rig import PREVIOUS, Mixed, MixedMarket
+from tests.upgrades.rig import Mixed, MixedMarket
 
-pytestmark = pytest.mark.skipif(
-    not PREVIOUS.is_dir(), reason="the earlier state is not built; make test-upgrades does"
-)
 ALL = sorted(ROOMS.values())
 
 
 @pytest.fixture
-def mixed(tmp_path):
+def mixed(tmp_path, earlier):
     made = []
 
     def mixed(*old, **options):
-        made.append(Mixed(tmp_path, *old, **options))
+        made.append(Mixed(tmp_path, earlier, *old, **options))
         made[-1].start()
         return made[-1]
 
@@ -69,8 +66,8 @@ def test_queries_between_the_two(mixed, old):
 
 
 @pytest.mark.parametrize("old", ["iad1", "iad2"])
-def test_alerts_travel_between_masters_of_the_two(tmp_path, old):
-    fleet = Mixed(tmp_path, old, overlay=True)
+def test_alerts_travel_between_masters_of_the_two(tmp_path, earlier, old):
+    fleet = Mixed(tmp_path, earlier, old, overlay=True)
     try:
         fleet.start_linked()
         for iad in IADS:
@@ -84,8 +81,8 @@ def test_alerts_travel_between_masters_of_the_two(tmp_path, old):
 
 
 @pytest.mark.parametrize("old", [[], ["iad1"]], ids=["masters are new", "one is not"])
-def test_a_subscriber_of_the_earlier_state_hears_alerts_of_both_iads(tmp_path, old):
-    fleet = Mixed(tmp_path, *old, overlay=True)
+def test_a_subscriber_of_the_earlier_state_hears_alerts_of_both_iads(tmp_path, earlier, old):
+    fleet = Mixed(tmp_path, earlier, *old, overlay=True)
     try:
         fleet.start_linked()
         for iad in IADS:
@@ -97,8 +94,8 @@ def test_a_subscriber_of_the_earlier_state_hears_alerts_of_both_iads(tmp_path, o
 
 
 @pytest.mark.parametrize("old", [["drs"], ["iad1"], ["drs", "iad2"]], ids="-".join)
-def test_a_service_is_set_up_between_the_two(tmp_path, old):
-    fleet = MixedMarket(tmp_path, *old)
+def test_a_service_is_set_up_between_the_two(tmp_path, earlier, old):
+    fleet = MixedMarket(tmp_path, earlier, *old)
     try:
         fleet.start()
         for iad in IADS:
