@@ -2,123 +2,38 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-import os
-import stat
-import sys
-from pathlib import Path
 
 import pytest
 from msgspec import structs
 
 from agent.client import NoReplyError
-from agent.wire.about import About, ChannelInfo
-from agent.wire.buckets import MAX_BUCKETS, Buckets, ChannelBuckets
+from agent.wire.buckets import MAX_BUCKETS, Buckets
 from agent.wire.messages import (
     Aggregate,
-    Answer,
     AreaResult,
     ChannelAggregate,
-    Coverage,
     Missing,
-    Series,
-    Slo,
     Window,
 )
-from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
 from fleet.cli.commands import run as run_command
 from fleet.common import exits
 from fleet.query import export
-from fleet.query.export_files import csv_file
 from fleet.query.export_rows import COLUMNS, aggregates, readings, rows_of, units_of
-
-T_MS = 1_795_000_000_000
-WINDOW = Window(start_ms=0, end_ms=9)
-
-
-def series(area, times, channels, quality=None):
-    return AreaResult(
-        area,
-        series=Series(
-            Int64Column.of(times),
-            {name: Float32Column.of(values) for name, values in channels.items()},
-            quality={name: UInt8Column.of(each) for name, each in (quality or {}).items()},
-        ),
-    )
-
-
-def answer(results=(), missing=(), status="complete", reason=None, message=""):
-    return Answer(
-        id="q1", status=status, elapsed_ms=5.0, slo_met=True,
-        coverage=Coverage(len(results), len(results) + len(missing)),
-        results=tuple(results), missing=tuple(missing), reason=reason, message=message,
-    )  # fmt: skip
-
-
-class Master:
-    """Answers queries for the series of two rooms, a reading every 10 s; as `trouble` says."""
-
-    def __init__(self, trouble=None):
-        self.asked = []
-        self.trouble = trouble or {}
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def about(self, areas, **_):
-        channels = (ChannelInfo("humidity", "percent"), ChannelInfo("noise", "decibel"))
-        return answer([AreaResult(area, about=About(channels)) for area in areas])
-
-    def query(self, areas, *, window, **options):
-        self.asked.append((window, options))
-        found = self.trouble.get(len(self.asked))
-        if isinstance(found, Exception):
-            raise found
-        if found is not None:
-            return found
-        if options["form"] == "buckets":
-            return answer([self.buckets(window, round(options["bucket_s"] * 1e3))])
-        first_ms = -(-window.start_ms // 10_000) * 10_000
-        times = range(first_ms, window.end_ms, 10_000)
-        values = [20 + time_ms / 10_000 % 7 for time_ms in times]
-        return answer([series(area, times, {"temperature": values}) for area in areas])
-
-    @staticmethod
-    def buckets(window, length_ms):
-        count = -(-(window.end_ms - window.start_ms) // length_ms)
-        counts = [5 if n % 2 == 0 else 0 for n in range(count)]
-        values = [21.5 if each else math.nan for each in counts]
-        column = Float32Column.of(values)
-        of = ChannelBuckets(UInt32Column.of(counts), column, column, column)
-        return AreaResult("b1/r1", buckets=Buckets(window.start_ms, length_ms, {"humidity": of}))
+from tests.fleet.query.export_rig import (
+    T_MS,
+    WINDOW,
+    Master,
+    answer,
+    exporter,
+    rows_of_file,
+    series,
+)
 
 
 @pytest.fixture
 def run(monkeypatch, tmp_path):
-    """The command against a master; its status, pauses and what it asked."""
-
-    def run(master, window, target="out.csv", form="series", kind="csv", bucket_s=None):
-        monkeypatch.setattr(export, "Client", lambda *_: master)
-        pauses = []
-        options = export.Options(
-            master="tcp://127.0.0.1:1", areas=("b1/r1", "b1/r2"), window=window, channels=(),
-            form=form, slo=Slo(99.0, 10_000.0), timeout_ms=None, service="default",
-            target=None if target is None else tmp_path / target, kind=kind, bucket_s=bucket_s,
-        )  # fmt: skip
-        status = export.run(options, now_ms=lambda: T_MS, pause=pauses.append)
-        return status, pauses
-
-    return run
-
-
-def rows_of_file(path):
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
+    return exporter(monkeypatch, tmp_path)
 
 
 def test_readings_of_several_areas_are_rows_by_time():
@@ -327,107 +242,6 @@ def test_no_master_is_no_reply_at_once(run, tmp_path):
     status, pauses = run(Master({1: NoReplyError("nobody there")}), Window(last_s=60.0))
     assert (status, pauses) == (exits.NO_REPLY, [])
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_that_is_not_there_is_one_line(run, tmp_path, capsys):
-    status, _ = run(Master(), Window(last_s=60.0), target="no/such/out.csv")
-    assert status == exits.FAILED
-    err = capsys.readouterr().err
-    assert err == f"fleet: {tmp_path}/no/such/out.csv: No such file or directory\n"
-
-
-def test_a_pipe_gets_the_rows_and_stays_a_pipe(run, tmp_path):
-    pipe = tmp_path / "out.csv"
-    os.mkfifo(pipe)
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        assert run(Master(), Window(last_s=60.0))[0] == exits.DONE
-        assert pipe.is_fifo()
-        assert len(list(csv.DictReader(io.StringIO(os.read(reader, 65_536).decode())))) == 12
-    finally:
-        os.close(reader)
-    assert list(tmp_path.iterdir()) == [pipe]
-
-
-def test_a_link_stays_and_its_file_has_the_rows(run, tmp_path):
-    (tmp_path / "disk").mkdir()
-    file = tmp_path / "disk" / "rooms.csv"
-    (tmp_path / "out.csv").symlink_to(file)
-    for _ in range(2):  # a file that is not there yet, and one that is
-        assert run(Master(), Window(last_s=60.0))[0] == exits.DONE
-        assert (tmp_path / "out.csv").readlink() == file
-        assert len(rows_of_file(file)) == 12
-
-
-def test_a_file_keeps_its_rights(run, tmp_path):
-    """What only its owner may read is not for all because it is newer."""
-    file = tmp_path / "out.csv"
-    file.touch(0o600)
-    assert run(Master(), Window(last_s=60.0))[0] == exits.DONE
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert len(rows_of_file(file)) == 12
-
-
-def test_the_longest_name_of_a_file_is_one(run, tmp_path):
-    name = "x" * 251 + ".csv"
-    assert run(Master(), Window(last_s=60.0), target=name)[0] == exits.DONE
-    assert len(rows_of_file(tmp_path / name)) == 12
-
-
-def test_a_link_beside_the_file_leads_nowhere(run, tmp_path):
-    """In a folder that others may write to."""
-    other = tmp_path / "precious"
-    other.write_text("mine")
-    (tmp_path / f".out.csv.{os.getpid()}.part").symlink_to(other)
-    assert run(Master(), Window(last_s=60.0))[0] == exits.DONE
-    assert other.read_text() == "mine"
-
-
-def test_links_in_a_circle_are_one_line(run, tmp_path, capsys):
-    (tmp_path / "out.csv").symlink_to(tmp_path / "out.csv")
-    assert run(Master(), Window(last_s=60.0))[0] == exits.FAILED
-    err = capsys.readouterr().err
-    assert err == f"fleet: {tmp_path}/out.csv: Too many levels of symbolic links\n"
-
-
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_a_full_disk_is_one_line_and_leaves_no_file(run, tmp_path, capsys, kind):
-    (tmp_path / "out").symlink_to("/dev/full")
-    assert run(Master(), Window(last_s=60.0), target="out", kind=kind)[0] == exits.FAILED
-    assert capsys.readouterr().err == f"fleet: {tmp_path}/out: No space left on device\n"
-    assert list(tmp_path.iterdir()) == [tmp_path / "out"]
-
-
-def test_a_full_disk_behind_stdout_is_one_line(run, capsys, monkeypatch):
-    full = Path("/dev/full").open("w")  # noqa: SIM115 - closing it fails
-    monkeypatch.setattr(sys, "stdout", full)
-    assert run(Master(), Window(last_s=60.0), target=None)[0] == exits.FAILED
-    assert capsys.readouterr().err == "fleet: stdout: No space left on device\n"
-    with pytest.raises(OSError, match="No space"):
-        full.close()
-
-
-def test_names_that_would_run_are_texts(tmp_path):
-    areas = ("=cmd|' /C calc'!A0", "\n=1+1", "\uff20SUM(1)", "\x1b[2Jb1")
-    with csv_file(tmp_path / "out.csv", COLUMNS["series"]) as sink:
-        sink.write((0, 0, area, "t", 1.0, "", "", "") for area in areas)
-    found = [row["area"] for row in rows_of_file(tmp_path / "out.csv")]
-    assert found == ["'=cmd|' /C calc'!A0", "'\n=1+1", "'\uff20SUM(1)", "[2Jb1"]
-
-
-@pytest.mark.parametrize("target", [Path(), Path("folder")])
-def test_a_folder_is_no_file_and_said_before_anything_is_asked(target, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(IsADirectoryError), csv_file(target, COLUMNS["series"]):
-        pytest.fail("it was opened")
-
-
-def test_stdout_has_the_rows_alone(run, capsys):
-    assert run(Master(), Window(last_s=60.0), target=None)[0] == exits.DONE
-    said = capsys.readouterr()
-    assert len(list(csv.DictReader(io.StringIO(said.out)))) == 12
-    assert said.err == "12 readings of 2 areas written to stdout\n"
 
 
 def test_aggregates_are_a_row_a_channel(run, tmp_path):
