@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.wire.messages import (
-    Window,
-)
+from agent.wire.messages import Window
 from fleet.common import exits
 from fleet.query.export_files import csv_file
 from fleet.query.export_rows import COLUMNS
