@@ -5,15 +5,13 @@ from __future__ import annotations
 import compileall
 import contextlib
 import hashlib
-import lzma
 import os
 import shutil
 import signal
-import stat
 import tarfile
-from collections.abc import Iterator
 from typing import Any
 
+from fleet.on_host.bundles import DAMAGE, Unusable, members, opened
 from fleet.on_host.files import current, read_json, sync_file_system, sync_folder
 from fleet.on_host.host import Failure, Host, Json
 from fleet.on_host.places import JOURNAL, RELEASES
@@ -21,10 +19,6 @@ from fleet.on_host.places import JOURNAL, RELEASES
 # Maximum silence of the operator during an upload.
 PATIENCE_S = 30
 CHUNK = 1 << 18
-# What a bundle may become; a release takes a twentieth of it.
-MAX_UNPACKED = 1 << 31
-# The one link of a release that leads out of it, and where.
-INTERPRETER = ("bin/python3", "/usr/bin/python3")
 
 
 def stage(host: Host, request: Json, source: Any) -> Json:
@@ -45,10 +39,8 @@ def stage(host: Host, request: Json, source: Any) -> Json:
         raise Failure("the bundle arrived damaged, and was removed", "lost")
     try:
         unpack(upload, folder, release)
-    except Failure:
+    finally:
         os.unlink(upload)
-        raise
-    os.unlink(upload)
     return {"ok": True}
 
 
@@ -82,23 +74,24 @@ def receive(upload: str, offset: int, size: int, source: Any) -> None:
 
 def unpack(bundle: str, folder: str, release: str) -> None:
     """Unpack into a temporary folder; rename it when everything is on stable storage. A bundle is
-    written by root: what it holds is checked, though its sha256 is the one that the operator has,
-    who may have got it from elsewhere."""
+    written by root: `members` knows what it may hold."""
     partial = f"{folder}/{release}.partial"
     shutil.rmtree(partial, ignore_errors=True)
     os.mkdir(partial, 0o755)
     try:
         try:
-            with tarfile.open(bundle, "r:xz") as archive:
-                if hasattr(tarfile, "fully_trusted_filter"):  # `checked` knows what a release has
+            with open(bundle, "rb") as file, opened(file) as archive:
+                if hasattr(tarfile, "fully_trusted_filter"):
                     archive.extraction_filter = tarfile.fully_trusted_filter
-                archive.extractall(partial, checked(archive))  # noqa: S202 - as above
-            with open(f"{partial}/RELEASE", encoding="utf-8") as file:
-                said = file.read(256).strip()
-        except (tarfile.TarError, lzma.LZMAError, EOFError, ValueError, FileNotFoundError) as error:
+                archive.extractall(partial, members(archive))  # noqa: S202 - as above
+            with open(f"{partial}/RELEASE", encoding="utf-8") as text:
+                said = text.read(256).strip()
+        except Unusable as error:
+            raise Failure(str(error)) from None
+        except (*DAMAGE, FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
             raise Failure(f"the bundle is none: {' '.join(str(error).split())}") from None
         if said != release:
-            raise Failure(f"the bundle holds release {said}, not {release}")
+            raise Failure(f"the bundle holds release {said!r}, not {release}")
         if not has_byte_code(f"{partial}/lib"):
             compileall.compile_dir(f"{partial}/lib", quiet=2, workers=1, stripdir=partial)
         sync_file_system(partial)
@@ -109,33 +102,6 @@ def unpack(bundle: str, folder: str, release: str) -> None:
     shutil.rmtree(f"{folder}/{release}", ignore_errors=True)
     os.rename(partial, f"{folder}/{release}")
     sync_folder(folder)
-
-
-def checked(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """The files, folders and links of a bundle, each below its folder; Failure for anything else,
-    and when they take more than a release ever does."""
-    size = 0
-    for member in archive:
-        place = os.path.normpath(member.name)
-        known = member.isreg() or member.isdir() or member.issym()
-        # A file there would be written over the interpreter that the link leads to.
-        through = f"{place}/".startswith(f"{INTERPRETER[0]}/") and not member.issym()
-        if not known or through or _leaves(place):
-            raise Failure(f"the bundle holds {member.name!r}, which no release has")
-        leads = os.path.join(os.path.dirname(place), member.linkname)
-        if member.issym() and _leaves(leads) and (place, leads) != INTERPRETER:
-            raise Failure(f"the bundle holds {member.name!r}, a link to {member.linkname!r}")
-        if member.mode & (stat.S_ISUID | stat.S_ISGID):
-            raise Failure(f"the bundle holds {member.name!r}, which would run with other rights")
-        size += member.size
-        if size > MAX_UNPACKED:
-            raise Failure(f"the bundle becomes more than {MAX_UNPACKED >> 30} GiB")
-        yield member
-
-
-def _leaves(path: str) -> bool:
-    path = os.path.normpath(path)
-    return path.startswith("/") or path.split("/")[0] == ".."
 
 
 def has_byte_code(folder: str) -> bool:

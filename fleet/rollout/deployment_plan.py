@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import lzma
-import tarfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +14,7 @@ from fleet.inventory.folder import Folder
 from fleet.inventory.model import Inventory
 from fleet.inventory.parties import HostOf
 from fleet.keys.store import KeyStoreError, Store
+from fleet.on_host import bundles
 from fleet.release.bundle import Bundle, ReleaseError, Target, build, find
 from fleet.rollout.changes import AnyChange, RemoveRelease, StoreRelease, WriteFile
 from fleet.rollout.deployment import changes, disturbs
@@ -157,18 +156,22 @@ class Planner:
 
 
 def read_shared(bundle: Path) -> dict[str, bytes]:
-    """The files of a bundle's share/sanderling, by name; HostError if it is no bundle. The whole
-    bundle is decompressed."""
+    """The files of a bundle's share/sanderling, by name; HostError if it is no bundle of a release.
+    All of it is decompressed."""
     found = {}
     try:
-        with tarfile.open(bundle, "r:xz") as archive:
-            for member in archive:
+        with bundle.open("rb") as opened, bundles.opened(opened) as archive:
+            for member in bundles.members(archive):
                 folder, _, name = member.name.removeprefix("./").rpartition("/")
                 if folder == SHARE and member.isreg() and member.size <= MAX_SHARED:
                     file = archive.extractfile(member)
                     assert file is not None
                     found[name] = file.read()
-    except (tarfile.TarError, lzma.LZMAError, EOFError, ValueError) as error:
+    except OSError as error:
+        raise HostError("failed", f"{bundle}: {error.strerror}") from None
+    except bundles.Unusable as error:
+        raise HostError("failed", f"{bundle} is no release: {error}; build it again") from None
+    except bundles.DAMAGE as error:
         line = " ".join(str(error).split())
         raise HostError("failed", f"{bundle} is no bundle: {line}; build it again") from None
     return found

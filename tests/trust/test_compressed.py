@@ -6,15 +6,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 INFLATES = re.compile(
-    r"\.decompress|decompressobj|(gzip|lzma|bz2)\.(open|\w+File)"
+    r"\.decompress|decompressobj|(gzip|lzma|bz2)\.(open|\w+File|\w+Decompressor)"
     r"|tarfile\.open\([^)]*[\"']r|ZipFile\([^)]*[\"']r|permessage|inflateInit|brotli"
 )
 # Why each may.
 ALLOWED = {
     "sensors/replay/__init__.py": "a file that the node's configuration names",
     "fleet/lake/pull/host_source.py": "a frame from a host: it becomes at most MAX_BYTES",
-    "fleet/rollout/deployment_plan.py": "a bundle: files of at most MAX_SHARED are read",
-    "fleet/on_host/releases.py": "a bundle: it becomes at most MAX_UNPACKED",
+    "fleet/on_host/bundles.py": "a bundle: it becomes at most MAX_UNPACKED",
 }
 
 

@@ -52,7 +52,7 @@ def test_a_damaged_bundle_is_removed_and_sent_again(host: Fake) -> None:
 
 
 def test_a_bundle_of_another_release_leaves_nothing(host: Fake) -> None:
-    with pytest.raises(Failure, match="holds release 1-b, not 1-a"):
+    with pytest.raises(Failure, match="holds release '1-b', not 1-a"):
         stage(host, "1-a", bundle("1-b"))
     assert not (host.folder / "opt/sanderling/releases/1-a").exists()
     assert not (host.folder / "opt/sanderling/releases/1-a.partial").exists()
