@@ -7,6 +7,7 @@ generated from them.
 from __future__ import annotations
 
 import os
+import stat
 import tomllib
 from typing import Annotated, Any, Final, TypeVar
 
@@ -23,6 +24,9 @@ File = Annotated[str, Meta(max_length=4_096, pattern=r"^[^\x00]*$")]
 DAY_S: Final = 86_400.0
 HIGHEST_PORT: Final = 65_535
 MAX_IPC_PATH: Final = 107  # bytes, in Linux's sockaddr_un
+# An inventory of a hundred thousand nodes has a third of it.
+MAX_FILE: Final = 64 << 20
+MAX_LINE: Final = 1_000
 # Hosts whose traffic stays on this machine.
 LOOPBACK: Final = ("127.0.0.1", "localhost")
 
@@ -129,16 +133,38 @@ def load(path: str | os.PathLike[str], kind: type[C]) -> C:
     """Read a TOML file into `kind`; ConfigError in one line for any error."""
     text = ""
     try:
-        with open(path, "rb") as file:  # noqa: PTH123 - pathlib costs the edge agent 0.6 MiB
-            text = file.read().decode()
+        text = _content(path).decode()
         data = tomllib.loads(text)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: lists or tables are nested too deeply") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         from agent.wire.config_words import misplaced  # only an error needs it
 
         raise ConfigError(f"{path}: {misplaced(text, str(error))}") from None
+    except ConfigError:
+        raise
+    except ValueError:  # Python's limit
+        raise ConfigError(f"{path}: a number has more than 4,300 digits") from None
     return parse(data, kind, str(path))
+
+
+def _content(path: str | os.PathLike[str]) -> bytes:
+    """A file's bytes. OSError; ConfigError for a pipe, whose writer an agent that reloads the file
+    would wait for, and for more than any file has."""
+    # pathlib costs the edge agent 0.6 MiB.
+    with open(path, "rb", opener=_at_once) as file:
+        if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+            raise ConfigError(f"{path}: it is a pipe; name a file")
+        content = file.read(MAX_FILE + 1)
+    if len(content) > MAX_FILE:
+        raise ConfigError(f"{path}: it has more than {MAX_FILE >> 20} MiB")
+    return content
+
+
+def _at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def parse(data: dict[str, Any], kind: type[C], source: str) -> C:
@@ -151,4 +177,6 @@ def parse(data: dict[str, Any], kind: type[C], source: str) -> C:
         text, _, path = str(error).partition(" - at `$")
         # A misspelt name is a better message than the key that is missing because of it.
         line = refuse_unknown(data, kind) or explain(text, kind, path.rstrip("`"), data)
+        if len(line) > MAX_LINE:  # it quotes a key or a value
+            line = f"{line[:MAX_LINE]} …"
         raise ConfigError(f"{source}: {line}") from None

@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 # What a bundle may become; a release takes a twentieth of it.
 MAX_UNPACKED = 1 << 31
-# A release has some 2,000 files.
+# A release has some 3,000 files.
 MAX_MEMBERS = 1 << 16
 MAX_NAME = 255
 MAX_SHOWN = 80

@@ -1,6 +1,7 @@
 """Config files: one line for whatever is wrong, with the nearest known key."""
 
 import math
+import os
 import tomllib
 from contextlib import nullcontext
 
@@ -385,6 +386,30 @@ def test_a_file_that_is_missing_or_no_toml(tmp_path):
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="not valid TOML"):
         load(tmp_path / "binary.toml", EdgeConfig)
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ("a = " + "[" * 100_000, "lists or tables are nested too deeply"),
+        ("a = " + "{b = " * 10_000, "lists or tables are nested too deeply"),
+        ("a = " + "9" * 5_000, "a number has more than 4,300 digits"),
+        ("a" * 100_000 + " = 1", "unknown key aaa"),
+        ("a = 1\n" + " " * (64 << 20), "it has more than 64 MiB"),
+    ],
+    ids=["lists", "tables", "digits", "key", "size"],
+)
+def test_a_file_that_somebody_made_to_harm_is_refused_in_one_line(tmp_path, content, line):
+    (tmp_path / "bad.toml").write_text(content)
+    with pytest.raises(ConfigError, match=f"bad.toml: {line}") as refused:
+        load(tmp_path / "bad.toml", EdgeConfig)
+    assert len(str(refused.value)) < 2_000
+
+
+def test_a_pipe_is_refused_without_waiting_for_its_writer(tmp_path):
+    os.mkfifo(tmp_path / "pipe.toml")
+    with pytest.raises(ConfigError, match="it is a pipe; name a file"):
+        load(tmp_path / "pipe.toml", EdgeConfig)
 
 
 @pytest.mark.parametrize("table", ["[sensor.channels.temperature]", "[ sensor.options ]"])
