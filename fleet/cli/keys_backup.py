@@ -14,6 +14,8 @@ from fleet.keys import backup as files
 from fleet.keys.errors import KeyStoreError
 from fleet.keys.store import Store
 
+MAX_PASSPHRASE = 65_536
+
 
 def backup(folder: Folder, file: Path, passphrase_file: Path | None) -> int:
     """Write a backup; the exit status."""
@@ -36,7 +38,8 @@ def restore(folder: Folder, file: Path, passphrase_file: Path | None, *, replace
 def _passphrase(file: Path | None, *, twice: bool) -> str:
     if file is not None:
         try:
-            return file.read_text().partition("\n")[0]
+            with file.open() as opened:  # which may be a pipe
+                return opened.readline(MAX_PASSPHRASE).partition("\n")[0]
         except (OSError, UnicodeDecodeError) as error:
             said = error.strerror if isinstance(error, OSError) else "it is no text"
             raise KeyStoreError(f"{file}: {said}") from None

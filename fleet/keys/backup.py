@@ -21,7 +21,8 @@ from typing import Final
 import msgspec
 
 from fleet.common import exits
-from fleet.common.durable import sync
+from fleet.common.durable import exchange, sync
+from fleet.common.files import read
 from fleet.inventory.folder import Folder
 from fleet.keys.errors import KeyStoreError
 from fleet.keys.private_files import (
@@ -39,6 +40,8 @@ COST: Final = 17
 COSTS: Final = range(10, 21)
 SALT: Final = 16
 NONCE: Final = 12
+# A fleet of ten thousand nodes has a twelfth of it.
+MAX_BACKUP: Final = 64 << 20
 HEADER: Final = len(MAGIC) + len(VERSION) + 1 + SALT + NONCE
 LEAST_PASSPHRASE: Final = 8
 _NAME: Final = re.compile(r"(curve|ssh|webhook)/[A-Za-z0-9_+.-]{1,200}|(revoked|rotation)\.json")
@@ -75,7 +78,7 @@ def restore(folder: Folder, file: Path, passphrase: str, *, replace: bool = Fals
     already. KeyStoreError; OtherStoreError if the store has other keys, unless `replace`: then
     these are kept as keys.before-<time>."""
     try:
-        sealed = file.read_bytes()
+        sealed = read(file, MAX_BACKUP)
     except OSError as error:
         raise KeyStoreError(f"{file}: {error.strerror}") from None
     content = _content(open_sealed(sealed, passphrase, str(file)), file)
@@ -125,6 +128,9 @@ def open_sealed(sealed: bytes, passphrase: str, name: str) -> bytes:
     salt, nonce = header[-SALT - NONCE : -NONCE], header[-NONCE:]
     try:
         return AESGCM(_key(passphrase, salt, cost)).decrypt(nonce, rest, header)
+    except MemoryError:
+        needs = f"{1 << cost >> 10} MiB of memory"
+        raise KeyStoreError(f"{name}: it takes {needs} to open it; free some") from None
     except (InvalidTag, ValueError):
         raise KeyStoreError(f"{name}: wrong passphrase, or the file is damaged") from None
 
@@ -164,18 +170,27 @@ def _read(keys: Path) -> dict[str, bytes]:
 
 def _put(keys: Path, files: dict[str, bytes]) -> None:
     """Write a whole store to a temporary folder, then swap it with the present one. On failure the
-    keys are unchanged and the temporary folder is removed."""
+    keys are unchanged and the temporary folder is removed; a process that is killed leaves either
+    the former keys or the new ones."""
     stamp = time.strftime("%Y%m%dT%H%M%S") + f"-{os.getpid()}"
     beside = keys.with_name(f"{keys.name}.restored-{stamp}")
     before = keys.with_name(f"{keys.name}.before-{stamp}")
+    swapped = False
     try:
         _write(beside, files)
-        if keys.exists():
+        if not keys.exists():
+            beside.rename(keys)
+        else:
             keep_from_git(keys)
-            keys.rename(before)
-        beside.rename(keys)
+            if swapped := exchange(beside, keys):
+                beside.rename(before)
+            else:  # two steps, between which a kill leaves no keys in their place
+                keys.rename(before)
+                beside.rename(keys)
     except BaseException as error:
-        if before.exists() and not keys.exists():
+        if swapped:
+            exchange(beside, keys)
+        elif before.exists() and not keys.exists():
             before.rename(keys)
         shutil.rmtree(beside, ignore_errors=True)
         if not isinstance(error, OSError):

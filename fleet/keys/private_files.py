@@ -12,12 +12,15 @@ from typing import Final
 
 from fleet.common import locks
 from fleet.common.durable import sync
+from fleet.common.files import read
 from fleet.keys.errors import KeyStoreError
 
 # Prefix of the remains of an interrupted write.
 PART: Final = ".part-"
 LOCK: Final = ".lock"
 IGNORE_FILE: Final = ".gitignore"
+# That of all revocations is the largest.
+MAX_FILE: Final = 64 << 20
 
 
 def make_private(folder: Path) -> None:
@@ -54,7 +57,7 @@ def read_private(path: Path) -> bytes | None:
     """A file's content; None if it does not exist. KeyStoreError if others may read it."""
     try:
         require_private(path)
-        return path.read_bytes()
+        return read(path, MAX_FILE)
     except FileNotFoundError:
         return None
     except OSError as error:

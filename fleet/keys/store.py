@@ -30,6 +30,7 @@ import msgspec
 from _core.colocation.model_file import ModelError, decode
 from agent.net.keys import KeyFiles
 from agent.wire.config import ConfigError
+from fleet.common import files
 from fleet.inventory.effective import port_of
 from fleet.inventory.folder import Folder
 from fleet.inventory.model import Inventory
@@ -63,6 +64,7 @@ __all__ = ["HostKey", "KeyStoreError", "Revocation", "Store"]
 
 OPERATOR_KEY: Final = "operator SSH key"
 WEBHOOK_BYTES: Final = 32
+MAX_MODEL: Final = 16 << 20
 
 
 class Revocation(msgspec.Struct, frozen=True):
@@ -170,7 +172,7 @@ class Store:
         """The latency model in this file of the fleet's folder, which is no secret; KeyStoreError
         if it is none."""
         try:
-            data = (self.folder.root / path).read_bytes()
+            data = files.read(self.folder.root / path, MAX_MODEL)
             decode(data)
         except OSError as error:
             raise KeyStoreError(f"placement.model: {path}: {error.strerror}") from None

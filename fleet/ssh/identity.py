@@ -10,7 +10,10 @@ from pathlib import Path
 import paramiko
 from paramiko.pkey import PublicBlob
 
+from fleet.common.files import require_regular
 from fleet.ssh.errors import HostError
+
+MAX_KEY = 1 << 20
 
 
 @contextmanager
@@ -44,14 +47,18 @@ def _loaded(path: Path, changed_ns: int) -> paramiko.PKey:
 def _of_file(path: Path) -> paramiko.PKey | None:
     """None if the agent has to be asked for it. HostError."""
     try:
-        return _loaded(path, path.stat().st_mtime_ns)
+        status = path.stat()
+        require_regular(path, status, MAX_KEY)
+        return _loaded(path, status.st_mtime_ns)
     except FileNotFoundError:
         if public_half(path).exists():
             return None
         raise HostError("auth", f"{path} is not there; `fleet keys init` makes it") from None
     except (TypeError, paramiko.PasswordRequiredException):  # it has a passphrase
         return None
-    except (paramiko.SSHException, OSError, ValueError) as error:
+    except OSError as error:
+        raise HostError("auth", f"{path} cannot be used: {error.strerror}") from None
+    except (paramiko.SSHException, ValueError) as error:
         raise HostError("auth", f"{path} cannot be used: {error}") from None
 
 

@@ -3,6 +3,7 @@
 import os
 import stat
 import subprocess
+import sys
 
 import pytest
 
@@ -73,7 +74,7 @@ def test_a_restore_that_fails_leaves_the_keys_that_were_there_and_no_others(
 ):
     other = store(tmp_path / "two", FLEET)
     before = files(other.folder.keys)
-    for fault in ("write", "rename", "sync"):
+    for fault in ("write", "rename", "two renames", "sync"):
         with monkeypatch.context() as broken:
             breaking(broken, fault)
             with pytest.raises((KeyStoreError, KeyboardInterrupt)):
@@ -84,9 +85,64 @@ def test_a_restore_that_fails_leaves_the_keys_that_were_there_and_no_others(
     assert files(other.folder.keys) == files(kept.folder.keys)
 
 
+@pytest.mark.parametrize("steps", range(3))
+def test_a_restore_that_is_killed_leaves_the_former_keys_or_the_new_ones(kept, tmp_path, steps):
+    """After so many of the last steps, which change names."""
+    other = store(tmp_path / "two", FLEET)
+    before = files(other.folder.keys)
+    if not (child := os.fork()):
+        left = steps
+
+        def killed(event, arguments):
+            nonlocal left
+            of_a_folder = event == "os.rename" and ".part-" not in str(arguments[0])
+            if of_a_folder or event == "ctypes.dlsym":
+                left -= 1
+                if left < 0:
+                    os._exit(9)
+
+        sys.addaudithook(killed)
+        try:
+            b.restore(other.folder, tmp_path / "backup", SECRET, replace=True)
+        finally:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == (9 if steps < 2 else 0)
+    assert files(other.folder.keys) == (files(kept.folder.keys) if steps else before)
+
+
+@pytest.mark.parametrize(
+    ("make", "line"),
+    [
+        (os.mkfifo, "x: not a regular file"),
+        (os.mkdir, "x: Is a directory"),
+        (lambda path: path.symlink_to("/dev/zero"), "x: not a regular file"),
+        (lambda path: (path.touch(), os.truncate(path, 1 << 40)), "x: it has more than 64 MiB"),
+    ],
+)
+def test_what_is_no_backup_is_refused_without_being_read(kept, tmp_path, make, line):
+    make(tmp_path / "x")
+    with pytest.raises(KeyStoreError, match=line):
+        b.restore(kept.folder, tmp_path / "x", SECRET)
+
+
+def test_a_backup_that_takes_more_memory_than_there_is_says_so(kept, tmp_path, monkeypatch):
+    """Whoever made it chose how much it takes to open it."""
+    sealed = bytearray((tmp_path / "backup").read_bytes())
+    sealed[len(b.MAGIC + b.VERSION)] = 20
+
+    def none_left(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(b, "_key", none_left)
+    with pytest.raises(KeyStoreError, match="backup: it takes 1024 MiB of memory to open it"):
+        b.open_sealed(bytes(sealed), SECRET, "backup")
+
+
 def breaking(monkeypatch, fault):
     """Let a restore fail in the midst."""
-    if fault == "rename":
+    if fault == "two renames":  # as on a file system that cannot exchange two names
+        monkeypatch.setattr(b, "exchange", lambda *_: False)
+    if fault.endswith(("rename", "renames")):
         rename = os.rename
 
         def once(source, target):
@@ -119,11 +175,16 @@ def test_git_takes_no_key_whatever_the_folder_of_the_fleet_ignores(kept, tmp_pat
     seen = []
     rename = b.Path.rename
 
-    def looking(self, target):
+    def look():
         seen.append(subprocess.check_output([*git, "add", "-An", "."], text=True))
+
+    def looking(self, target):
+        look()
         return rename(self, target)
 
+    exchange = b.exchange
     monkeypatch.setattr(b.Path, "rename", looking)
+    monkeypatch.setattr(b, "exchange", lambda *both: look() or exchange(*both))
     b.restore(other.folder, tmp_path / "backup", SECRET, replace=True)
     assert len(seen) == 2
     seen.append(subprocess.check_output([*git, "add", "-An", "."], text=True))

@@ -103,6 +103,17 @@ def test_a_damaged_file_is_one_line(tmp_path):
         keys.publics(NODE)
 
 
+@pytest.mark.parametrize("path", ["pipe", "/dev/zero", "large"])
+def test_a_latency_model_that_an_inventory_names_is_a_file(tmp_path, path):
+    keys = store(tmp_path, FLEET)
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large").touch()
+    os.truncate(tmp_path / "large", 1 << 40)
+    line = "it has more than 16 MiB" if path == "large" else "not a regular file"
+    with pytest.raises(KeyStoreError, match=f"placement.model: {path}: {line}"):
+        keys.latency_model(path)
+
+
 @pytest.mark.parametrize("name", ["../../x", "a/b/c", "a+b", "a\0b"])
 def test_no_name_leaves_the_store(tmp_path, name):
     keys = store(tmp_path, FLEET)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -126,6 +127,12 @@ def test_an_agent_that_does_not_sign_is_told(server: Server, agent: Agent) -> No
     lock(server.login.key)
     agent.add("-c", server.login.key)  # asks for each use; here it gets no yes
     assert refused(server) == f"the SSH agent did not sign with {server.login.key}"
+
+
+def test_a_key_that_is_a_pipe_is_not_waited_for(server: Server, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    login = server.login._replace(key=tmp_path / "pipe")
+    assert refused(server, login) == f"{login.key} cannot be used: not a regular file"
 
 
 def test_the_fleets_own_key_may_have_a_passphrase(tmp_path: Path) -> None:
