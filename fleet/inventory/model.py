@@ -54,7 +54,8 @@ User = Annotated[str, Meta(pattern=r"^[a-z_][a-z0-9_-]{0,31}$(?!\n)")]
 Routing = Literal["idr", "snr"]
 Port = Annotated[int, Meta(ge=1, le=65_535)]
 JumpName = Annotated[str, Meta(pattern=r"^([A-Za-z0-9_.-]{1,64})?$(?!\n)")]
-ReleaseId = Annotated[str, Meta(pattern=r"^([A-Za-z0-9][A-Za-z0-9_.+-]{0,63})?$(?!\n)")]
+RELEASE_ID: Final = r"^([A-Za-z0-9][A-Za-z0-9_.+-]{0,63})?$(?!\n)"
+ReleaseId = Annotated[str, Meta(pattern=RELEASE_ID)]
 
 
 class Ssh(Section, frozen=True):

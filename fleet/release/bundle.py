@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from fleet.common import files
 from fleet.inventory.folder import Folder, cache
+from fleet.inventory.model import RELEASE_ID
 from fleet.release import sources as sources_
 from fleet.release import wheelhouse
 from fleet.release.target import ReleaseError, Target, parse
@@ -22,6 +25,7 @@ _SUFFIX: Final = ".tar.xz"
 # Stored beside a release's bundles: the commit of its sources, and the differences from it. It is
 # not in the bundles, because equal sources must give equal bytes whatever their commit.
 ORIGIN: Final = "origin.json"
+MAX_ORIGIN: Final = 16 << 20
 
 
 class Bundle(NamedTuple):
@@ -75,8 +79,9 @@ def origin_of(folder: Folder, release: str) -> sources_.SourceRevision | None:
 
 def _origin(release: Path) -> sources_.SourceRevision | None:
     try:
-        return msgspec.json.decode((release / ORIGIN).read_bytes(), type=_Origin).origin
-    except (OSError, msgspec.DecodeError):
+        content = files.read(release / ORIGIN, MAX_ORIGIN)
+        return msgspec.json.decode(content, type=_Origin).origin
+    except (OSError, msgspec.DecodeError, RecursionError):
         return None
 
 
@@ -92,10 +97,15 @@ class _Origin(msgspec.Struct, frozen=True):
 
 
 def stored(folder: Folder) -> list[Bundle]:
-    """All bundles of the fleet's folder, the latest release first."""
+    """All bundles of the fleet's folder, the latest release first. What has no name of a release is
+    left out: it could not be in an inventory, and might break a line."""
     if not folder.releases.is_dir():
         return []
-    releases = [path for path in folder.releases.iterdir() if path.is_dir()]
+    releases = [
+        path
+        for path in folder.releases.iterdir()
+        if re.match(RELEASE_ID, path.name) and path.is_dir()
+    ]
     latest_first = sorted(releases, key=lambda path: (-path.stat().st_mtime, path.name))
     return [_bundle(path) for release in latest_first for path in _bundles(release)]
 
@@ -119,22 +129,27 @@ def _path(folder: Folder, release: str, target: Target) -> Path:
 
 
 def _bundles(release: Path) -> list[Path]:
-    """The bundle files in a release's folder."""
+    """The bundle files in a release's folder, not what only has such a name."""
     found = []
     for path in sorted(release.glob(f"*{_SUFFIX}")):
         try:
             parse(path.name.removesuffix(_SUFFIX))
         except ValueError:
             continue
-        found.append(path)
+        if path.is_file():
+            found.append(path)
     return found
 
 
 def _bundle(path: Path) -> Bundle:
-    content = path.read_bytes()
     target = parse(path.name.removesuffix(_SUFFIX))
-    digest = hashlib.sha256(content).hexdigest()
-    return Bundle(path.parent.name, target, path, digest, len(content), _origin(path.parent))
+    try:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            size = file.tell()
+    except OSError as error:
+        raise ReleaseError(f"{path}: {error.strerror}") from None
+    return Bundle(path.parent.name, target, path, digest, size, _origin(path.parent))
 
 
 def _made(

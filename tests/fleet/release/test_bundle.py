@@ -160,3 +160,29 @@ def test_machines_are_those_of_the_hosts():
     assert machines_of(fleet("pi4", "host")) == tuple(sorted({"aarch64", here}))
     assert machines_of(fleet("pi3", local=False)) == tuple(sorted({"aarch64", here}))
     assert machines_of(fleet("host")) == (here,)
+
+
+def test_what_only_looks_like_a_release_is_left_out(folder):
+    """The folder may come from elsewhere: a pipe would be waited for, a device is endless."""
+    path = put(folder, "1.2-a", PI)
+    put(folder, "1.2-b\n\x1b[2J", PI)
+    put(folder, "-x", PI)
+    for name, make in (
+        ("1.2-pipe", os.mkfifo),
+        ("1.2-folder", os.mkdir),
+        ("1.2-device", lambda path: path.symlink_to("/dev/zero")),
+        ("1.2-nowhere", lambda path: path.symlink_to("nowhere")),
+    ):
+        (folder.releases / name).mkdir()
+        make(folder.releases / name / f"{PI}.tar.xz")
+    os.mkfifo(path.with_name("origin.json"))
+    (found,) = stored(folder)
+    assert (found.release, found.bytes, found.origin) == ("1.2-a", 6, None)
+    with pytest.raises(ReleaseError, match="1.2-pipe is not stored"):
+        find(folder, "1.2-pipe", PI)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[" * 100_000, b'{"commit": 1}'])
+def test_an_origin_that_cannot_be_read_is_none(folder, content):
+    put(folder, "1.2-a", PI).with_name("origin.json").write_bytes(content)
+    assert stored(folder)[0].origin is None
