@@ -26,11 +26,13 @@ import msgspec
 from fleet.common import locks
 from fleet.common.durable import make_folder, sync
 from fleet.common.exits import CommandError
+from fleet.common.files import read
 from fleet.lake.schema.folder import Lake
 
 # A folder within the staging area, which pulls use, too.
 OURS: Final = "tables"
 LOCK: Final = "writer.lock"
+MAX_ENTRY: Final = 256 << 20
 
 
 class BusyError(CommandError):
@@ -99,13 +101,31 @@ def recover(lake: Lake) -> int:
     anything else. StoreError; OSError."""
     entries = sorted(lake.journal.glob("*.json"))
     for entry in entries:
-        change = msgspec.json.decode(entry.read_bytes(), type=TableChange)
-        _carry_out(lake, change, entry)
+        _carry_out(lake, _read(lake, entry), entry)
     for part in lake.journal.glob("*.part"):
         os.unlink(part)  # noqa: PTH108 - as above
     if (lake.staging / OURS).is_dir():
         shutil.rmtree(lake.staging / OURS)
     return len(entries)
+
+
+def _read(lake: Lake, entry: Path) -> TableChange:
+    """The change of a journal's entry. The lake may come from elsewhere: StoreError for an entry
+    that is damaged, or would change files beside the lake. OSError."""
+    try:
+        change = msgspec.json.decode(read(entry, MAX_ENTRY), type=TableChange)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise StoreError(
+            f"{entry} is damaged ({error}), so that nobody knows what it was to change; remove it, "
+            f"{lake.tables} and {lake.checkpoints}, and ingest again"
+        ) from None
+    for place in (*(name for both in change.add for name in both), *change.remove):
+        if place.startswith("/") or ".." in place.split("/") or not place.isprintable():
+            raise StoreError(
+                f"{entry} would change {place!r}, which is not in the lake; remove {entry.name}, "
+                "and ask whoever made the lake"
+            )
+    return change
 
 
 def _carry_out(lake: Lake, change: TableChange, entry: Path) -> None:

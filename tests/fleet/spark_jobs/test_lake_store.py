@@ -3,6 +3,7 @@
 import errno
 import os
 
+import msgspec
 import pytest
 
 from fleet.lake.ingest import store
@@ -179,3 +180,37 @@ def test_there_is_one_writer(tmp_path):
 def test_nothing_to_change_touches_nothing(tmp_path):
     store.commit(Lake(tmp_path / "none"), TableChange())
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[" * 100_000, '{"add": 1}', '{"remove": ["\\ud800"]}'], ids=str.__len__
+)
+def test_an_entry_that_is_damaged_is_told_and_stays(tmp_path, text):
+    lake, _ = prepared(tmp_path)
+    lake.journal.mkdir()
+    (lake.journal / "a.json").write_text(text)
+    with pytest.raises(StoreError, match=r"a\.json is damaged .* and ingest again"):
+        store.recover(lake)
+    assert content(lake) == BEFORE
+    assert (lake.journal / "a.json").exists()
+
+
+@pytest.mark.parametrize("place", ["../mine", "tables/../../mine", "{beside}/mine", "a\nb"])
+@pytest.mark.parametrize("change", ["remove", "from", "to"])
+def test_an_entry_changes_nothing_beside_the_lake(tmp_path, place, change):
+    """The lake may come from elsewhere."""
+    lake, good = prepared(tmp_path / "lake")
+    (tmp_path / "mine").write_text("mine")
+    place = place.format(beside=tmp_path)
+    staged = good.add[0][0]
+    hostile = {
+        "remove": TableChange(remove=(good.remove[0], place)),
+        "from": TableChange(((place, "tables/x"),)),
+        "to": TableChange(((staged, place),)),
+    }[change]
+    lake.journal.mkdir()
+    (lake.journal / "a.json").write_bytes(msgspec.json.encode(hostile))
+    with pytest.raises(StoreError, match="which is not in the lake; remove"):
+        store.recover(lake)
+    assert content(lake) == BEFORE
+    assert (tmp_path / "mine").read_text() == "mine"
