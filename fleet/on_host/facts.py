@@ -10,11 +10,13 @@ import os
 import platform
 import pwd
 import re
+import stat
 import subprocess
 import sys
 import time
 from typing import Any
 
+from fleet.on_host.files import at_once
 from fleet.on_host.places import CONFIGURATION, JOURNAL, SYSUSERS
 
 OPT = "/opt/sanderling"
@@ -79,7 +81,8 @@ def _at(root: str, path: str) -> str:
 
 def _text(root: str, path: str) -> str:
     try:
-        with open(_at(root, path), encoding="utf-8", errors="replace") as file:
+        path = _at(root, path)
+        with open(path, encoding="utf-8", errors="replace", opener=at_once) as file:
             return file.read(MAX_BYTES)
     except OSError:
         return ""
@@ -97,7 +100,7 @@ def _first_number(root: str, path: str) -> float:
 def _json(root: str, path: str) -> Any:
     try:
         return json.loads(_text(root, path))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
@@ -238,7 +241,7 @@ def last_other(journal: str, current: str) -> str:
         try:
             line = json.loads(text)
             release, before, outcome = line["release"], line["before"], line["outcome"]
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             continue
         if release == before:  # files alone were changed
             continue
@@ -272,9 +275,9 @@ def _files(root: str) -> dict[str, Any]:
     found = {}
     for path in sorted(paths):
         try:
-            with open(_at(root, path), "rb") as file:
+            with open(_at(root, path), "rb", opener=at_once) as file:
                 status = os.fstat(file.fileno())
-                if status.st_size > MAX_BYTES:
+                if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
                     continue
                 digest = hashlib.sha256(file.read()).hexdigest()
         except OSError:
@@ -353,7 +356,10 @@ def _pending(root: str) -> dict[str, Any] | None:
     if not isinstance(found, dict):
         return None
     same_boot = found.get("boot_id") == _word(root, "/proc/sys/kernel/random/boot_id")
-    left = found.get("deadline_s", 0.0) - time.monotonic() if same_boot else None
+    deadline_s = found.get("deadline_s")
+    left = None
+    if same_boot and isinstance(deadline_s, int | float):
+        left = deadline_s - time.monotonic()
     return {
         "run": found.get("run", ""),
         "release": found.get("release", ""),

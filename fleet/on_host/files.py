@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import pwd
@@ -15,6 +16,8 @@ from fleet.on_host.host import Failure, Host, Json
 from fleet.on_host.places import CURRENT, JOURNAL
 
 JOURNAL_LINES = 500
+# That of an allow-list of ten thousand nodes is a tenth.
+MAX_FILE = 16 << 20
 
 Owner = tuple[int, int]
 
@@ -80,7 +83,9 @@ def write_files(host: Host, unit: str, files: list[Json]) -> list[str]:
             write(host, file["path"], content, file["mode"], owner)
             written.append(file["path"])
     found = read_json(host, f"{JOURNAL}/written.json") or {}
-    ours = sorted({*found.get(unit, []), *(file["path"] for file in files)})
+    before = found.get(unit)
+    known = [path for path in before if isinstance(path, str)] if isinstance(before, list) else []
+    ours = sorted({*known, *(file["path"] for file in files)})
     if found.get(unit) != ours:
         write_json(host, f"{JOURNAL}/written.json", found | {unit: ours})
     return written
@@ -91,12 +96,28 @@ def write_json(host: Host, path: str, value: object) -> None:
 
 
 def read_json(host: Host, path: str) -> Json | None:
+    """The object in a file; None if there is none, or it cannot be read."""
     try:
-        with open(host.at(path), encoding="utf-8") as file:
-            found = json.load(file)
-    except (OSError, ValueError):
+        found = json.loads(read(host.at(path))[0])
+    except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def read(path: str) -> tuple[bytes, os.stat_result]:
+    """A file's content and status. OSError, also for a pipe or device, and for a large one."""
+    with open(path, "rb", opener=at_once) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", path)
+        if status.st_size > MAX_FILE:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
+        return file.read(MAX_FILE), status
+
+
+def at_once(path: str, flags: int) -> int:
+    """An opener that does not wait for the writer of a pipe."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def sync_folder(path: str) -> None:
@@ -143,8 +164,8 @@ def record(host: Host, **entry: object) -> None:
     line = {"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **entry}
     path = f"{JOURNAL}/journal.jsonl"
     try:
-        with open(host.at(path), encoding="utf-8", errors="replace") as file:
-            before = file.read().splitlines()[1 - JOURNAL_LINES :]
-    except FileNotFoundError:
+        text = read(host.at(path))[0].decode(errors="replace")
+        before = text.splitlines()[1 - JOURNAL_LINES :]
+    except OSError:  # an action that was carried out does not fail because of it
         before = []
     write(host, path, "".join(f"{each}\n" for each in [*before, json.dumps(line)]).encode(), 0o600)

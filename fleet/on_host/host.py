@@ -83,7 +83,8 @@ class Host:
         """Run one of these programs at a time. `files` is a separate lock for those that write
         files, so that keys can be written while a release is being uploaded."""
         os.makedirs(self.at(JOURNAL), mode=0o700, exist_ok=True)
-        with open(self.at(f"{JOURNAL}/{name}"), "w") as file:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        with open(os.open(self.at(f"{JOURNAL}/{name}"), flags, 0o600), "r+b", 0) as file:
             give_up = time.monotonic() + LOCK_S
             while True:
                 try:

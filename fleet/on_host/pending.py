@@ -6,19 +6,53 @@ import base64
 import contextlib
 import hashlib
 import os
+import re
 import stat
 import time
+from typing import Any
 
-from fleet.on_host.files import current, read_json, write, write_json
+from fleet.on_host.files import current, read, read_json, write, write_json
 from fleet.on_host.host import Failure, Host, Json
 from fleet.on_host.places import JOURNAL
 from fleet.on_host.units import unit_state
 
+# What an undo record has, and of what type; an earlier version's lacks `boots`.
+FIELDS: dict[str, Any] = {
+    "before": str, "folder": str, "files": list, "unit": str, "was_active": bool,
+    "was_enabled": bool, "run": str, "release": str, "boot_id": str, "window_s": (int, float),
+}  # fmt: skip
+
+
+def recorded(host: Host, which: str) -> Json | None:
+    """An undo record: `pending`, or `kept`; None if there is none. Failure if it is damaged."""
+    path = f"{JOURNAL}/{which}.json"
+    if not os.path.lexists(host.at(path)):
+        return None
+    found = read_json(host, path)
+    if found is None or not _whole(found):
+        what = "so that what was there before is not known; fleet deploy sets the host up again"
+        raise Failure(f"{path} is damaged, {what}")
+    return found
+
+
+def _whole(found: Json) -> bool:
+    files = found.get("files")
+    return (
+        all(isinstance(found.get(name), kind) for name, kind in FIELDS.items())
+        and isinstance(found.setdefault("boots", 0), int)
+        and re.fullmatch("saved-[0-9]+", found["folder"]) is not None
+        and "/" not in found["before"]
+        and isinstance(files, list)
+        and all(isinstance(file, dict) and {"path", "saved", "wrote"} <= {*file} for file in files)
+    )
+
 
 def prepare(host: Host, request: Json) -> Json:
     """Store the undo record before anything is changed. If an earlier switch is still unconfirmed,
-    its record stays: undoing returns to the state before that."""
-    found = read_json(host, f"{JOURNAL}/pending.json")
+    its record stays: undoing returns to the state before that. A damaged one is replaced."""
+    found = None
+    with contextlib.suppress(Failure):
+        found = recorded(host, "pending")
     if found is None:
         active, enabled = unit_state(host, request["unit"])
         found = {
@@ -64,8 +98,7 @@ def require_unit(found: Json, unit: str) -> None:
 def save(host: Host, folder: str, path: str, number: int) -> Json:
     """Save a file as it is. `wrote` gets the digests of the files that replace it."""
     try:
-        with open(host.at(path), "rb") as file:
-            content, status = file.read(), os.fstat(file.fileno())
+        content, status = read(host.at(path))
     except FileNotFoundError:
         return {"path": path, "saved": None, "wrote": []}
     write(host, f"{folder}/{number}", content, 0o600)
@@ -77,17 +110,16 @@ def save(host: Host, folder: str, path: str, number: int) -> Json:
 def put_back(host: Host, folder: str, file: Json) -> None:
     """Restore a file, unless it was changed by something else since, such as a key rotation."""
     try:
-        with open(host.at(file["path"]), "rb") as now:
-            if hashlib.sha256(now.read()).hexdigest() not in file["wrote"]:
-                return
+        if hashlib.sha256(read(host.at(file["path"]))[0]).hexdigest() not in file["wrote"]:
+            return
     except FileNotFoundError:
         pass
     if file["saved"] is None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(host.at(file["path"]))
         return
-    with open(host.at(f"{folder}/{file['saved']}"), "rb") as saved:
-        write(host, file["path"], saved.read(), file["mode"], tuple(file["owner"]))
+    saved = read(host.at(f"{folder}/{file['saved']}"))[0]
+    write(host, file["path"], saved, file["mode"], tuple(file["owner"]))
 
 
 def boot_id(host: Host) -> str:

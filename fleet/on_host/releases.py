@@ -12,9 +12,10 @@ import tarfile
 from typing import Any
 
 from fleet.on_host.bundles import DAMAGE, Unusable, members, opened
-from fleet.on_host.files import current, read_json, sync_file_system, sync_folder
+from fleet.on_host.files import current, sync_file_system, sync_folder
 from fleet.on_host.host import Failure, Host, Json
-from fleet.on_host.places import JOURNAL, RELEASES
+from fleet.on_host.pending import recorded
+from fleet.on_host.places import RELEASES
 
 # Maximum silence of the operator during an upload.
 PATIENCE_S = 30
@@ -113,8 +114,11 @@ def remove(host: Host, releases: list[str], but: str = "") -> Json:
     folder = host.at(RELEASES)
     names = os.listdir(folder) if os.path.isdir(folder) else []
     left_over = {name for name in names if name.endswith((".partial", ".upload"))}
-    pending = read_json(host, f"{JOURNAL}/pending.json") or {}
-    for name in ({*releases} & {*names} | left_over) - {current(host), pending.get("before"), but}:
+    pending = None
+    with contextlib.suppress(Failure):  # it is damaged
+        pending = recorded(host, "pending")
+    before = pending["before"] if pending else ""
+    for name in ({*releases} & {*names} | left_over) - {current(host), before, but}:
         path = f"{folder}/{name}"
         if os.path.isdir(path):
             shutil.rmtree(path, ignore_errors=True)

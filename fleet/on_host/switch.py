@@ -9,14 +9,13 @@ import shutil
 from fleet.on_host.check import check
 from fleet.on_host.files import (
     current,
-    read_json,
     record,
     set_current,
     sync_folder,
     write_files,
 )
 from fleet.on_host.host import Failure, Host, Json, kind_of
-from fleet.on_host.pending import prepare, require_unit
+from fleet.on_host.pending import prepare, recorded, require_unit
 from fleet.on_host.places import JOURNAL, SYSUSERS
 from fleet.on_host.undo import undo
 from fleet.on_host.units import arm, disarm, last_word, start, unit_state
@@ -68,7 +67,7 @@ def make(host: Host, request: Json) -> None:
 
 def confirm(host: Host, request: Json) -> Json:
     """The verdict is good."""
-    found = read_json(host, f"{JOURNAL}/pending.json")
+    found = recorded(host, "pending")
     if found is None or found["release"] != request["release"]:
         raise Failure("it went back by itself before the verdict came", rolled_back="")
     require_unit(found, request["unit"])

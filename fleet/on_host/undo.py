@@ -7,9 +7,9 @@ import os
 import shutil
 import time
 
-from fleet.on_host.files import read_json, record, set_current, write_json
+from fleet.on_host.files import record, set_current, write_json
 from fleet.on_host.host import COMMAND_S, Failure, Host, Json
-from fleet.on_host.pending import boot_id, put_back, require_unit
+from fleet.on_host.pending import boot_id, put_back, recorded, require_unit
 from fleet.on_host.places import JOURNAL, RELEASES
 from fleet.on_host.units import disarm, last_word, start
 
@@ -20,7 +20,7 @@ MAX_BOOTS = 1
 def undo(host: Host, which: str, reason: str, unit: str = "", *, at_boot: bool = False) -> Json:
     """Restore the state before a switch: `pending`, or `kept`, the last confirmed one. `at_boot`:
     units wait for this to end."""
-    found = read_json(host, f"{JOURNAL}/{which}.json")
+    found = recorded(host, which)
     if found is None:
         raise Failure("nothing is there to go back to")
     if unit:
@@ -73,11 +73,11 @@ def resume(host: Host, found: Json, *, at_boot: bool) -> None:
 def boot(host: Host) -> Json:
     """The host has booted. If a switch is unconfirmed, restart its timer; but undo it after
     repeated boots, because a host that keeps rebooting would never let the timer run out."""
-    found = read_json(host, f"{JOURNAL}/pending.json")
+    found = recorded(host, "pending")
     now = boot_id(host)
     if found is None or found["boot_id"] == now:
         return {"ok": True}
-    boots = found.get("boots", 0) + 1
+    boots = found["boots"] + 1
     if boots > MAX_BOOTS:
         reason = f"it was started {boots} times before anybody confirmed it"
         return undo(host, "pending", reason, at_boot=True)
