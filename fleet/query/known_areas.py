@@ -69,7 +69,8 @@ def _file(master: str) -> Path:
 def _read(path: Path) -> Kept | None:
     try:
         # Anybody can write to /tmp: only files of this user are trusted.
-        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        # Non-blocking, as opening a FIFO would wait for a writer.
+        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(number, "rb") as file:
             if os.fstat(number).st_uid != os.getuid():
                 return None

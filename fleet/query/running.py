@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -79,6 +80,8 @@ def announced(
     with ExitStack() as held:
         with suppress(OSError):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not _is_own(path.parent):
+                raise PermissionError  # who owns it could put a link in a file's place
             _tidy()
             held.enter_context(locks.alone(before, BlockingIOError(), 0o600))
             for each in (before, path):
@@ -116,7 +119,9 @@ def operator_of(master: str) -> str | None:
 def _read(path: Path) -> Running | None:
     """The fleet that holds the lock of that file."""
     try:
-        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        # Non-blocking, as opening a FIFO would wait for a writer.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        number = os.open(path, flags)
     except OSError:
         return None
     with os.fdopen(number, "rb") as file:
@@ -145,12 +150,25 @@ def _tidy() -> None:
 
 def _files() -> list[Path]:
     """The files of fleets, running or not, oldest first."""
-    files = []
+    files: list[tuple[int, Path]] = []
+    if not _is_own(_place()):
+        return []
     for pattern in FILES:
         for path in _place().glob(pattern):
             with suppress(OSError):
                 files.append((path.lstat().st_mtime_ns, path))
     return [path for _, path in sorted(files)]
+
+
+def _is_own(folder: Path) -> bool:
+    """Whether only this user, and root, can put files into a folder: anybody can make one in
+    /tmp."""
+    try:
+        status = folder.lstat()
+    except OSError:
+        return False
+    own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+    return own and not status.st_mode & 0o022
 
 
 def _here() -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fleet.cli.commands import run
-from fleet.query import running
+from fleet.query import known_areas, running
 from fleet.query.running import Addresses
 from fleet.testbed import page
 from fleet.up import up as up_command
@@ -332,3 +332,39 @@ def test_two_demos_of_one_folder_are_told_apart_by_their_files(capsys, tmp_path)
         f"2 demos run here; asking that of {first}: --master tcp://127.0.0.1:1",
         f"another, of {second}: --master tcp://127.0.0.1:3",
     ]
+
+
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for():
+    """Anybody can make the folder in /tmp first, and put into it what he likes."""
+    running._place().mkdir(mode=0o700, parents=True)
+    os.mkfifo(running._place() / "demo-1-a.json")
+    assert running.found() == []
+    with running.announced(MASTERS):
+        assert len(running.found()) == 1
+
+
+@pytest.mark.parametrize("whose", ["another's", "everybody's", "a link"])
+def test_a_folder_that_others_can_write_to_is_not_used(whose, tmp_path, monkeypatch):
+    """They could put a link in the place of a file that is about to be written."""
+    place = running._place()
+    folder = tmp_path / "elsewhere" if whose == "a link" else place
+    folder.mkdir(mode=0o700, parents=True)
+    if whose == "a link":
+        place.parent.mkdir(exist_ok=True)
+        place.symlink_to(folder)
+    elif whose == "everybody's":
+        folder.chmod(0o777)
+    else:
+        uid = os.getuid()
+        monkeypatch.setattr(running, "_place", lambda: place)
+        monkeypatch.setattr(os, "getuid", lambda: uid + 1)
+    with running.announced(MASTERS):
+        assert running.found() == []
+        assert not list(folder.iterdir())
+
+
+def test_a_pipe_in_the_place_of_known_areas_is_not_waited_for():
+    path = known_areas._file("tcp://127.0.0.1:1")
+    path.parent.mkdir(mode=0o700, parents=True)
+    os.mkfifo(path)
+    assert known_areas._read(path) is None
