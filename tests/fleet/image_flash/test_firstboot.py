@@ -125,6 +125,47 @@ def test_a_card_becomes_its_node_and_keeps_no_secret(tmp_path):
     assert_done(card)
 
 
+def test_a_disk_that_takes_a_part_of_each_write_gets_all_of_it(tmp_path):
+    card = Card(tmp_path)
+
+    class System:
+        def __getattr__(self, name):
+            return getattr(os, name)
+
+        def write(self, file, content):
+            return os.write(file, content[:7])
+
+    assert card.start(System()) == 0
+    assert_done(card)
+
+
+@pytest.mark.parametrize("link", [".ssh", ".ssh/.authorized_keys.firstboot"])
+def test_a_link_in_a_users_folder_leads_to_nothing(tmp_path, link):
+    card = Card(tmp_path)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/file").write_text("mine")
+    (card.root / "home/fleet/.ssh").parent.mkdir(parents=True)
+    target = tmp_path / ("mine" if link == ".ssh" else "mine/file")
+    place = card.root / "home/fleet" / link
+    place.parent.mkdir(exist_ok=True)
+    place.symlink_to(target)
+    assert card.start() == 1
+    assert "error.txt" in card.left()
+    assert [each.name for each in (tmp_path / "mine").iterdir()] == ["file"]
+    assert (tmp_path / "mine/file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "[]", '{"format": 1, "files": [{"name": 3}]}'])
+def test_a_manifest_that_cannot_be_read_is_told(tmp_path, capsys, text):
+    card = Card(tmp_path)
+    (card.boot / "sanderling/manifest.json").write_text(text)
+    before = card.applied()
+    assert card.start() == 1
+    assert capsys.readouterr().err.count("\n") == 1
+    assert "manifest cannot be read" in (card.boot / "sanderling/error.txt").read_text()
+    assert card.applied() == before
+
+
 def test_a_second_boot_changes_nothing(tmp_path):
     card = Card(tmp_path)
     card.start()
