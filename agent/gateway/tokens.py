@@ -216,7 +216,8 @@ def read(path: str) -> AccessFile:
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: {error}") from None
+        remedy = "restore it, or remove it and make new links and tokens"
+        raise ConfigError(f"{path} is damaged ({error}); {remedy}") from None
 
 
 def change(path: str, how: Callable[[AccessFile], tuple[AccessFile, T]]) -> T:

@@ -27,6 +27,7 @@ log, which nobody writes, is read as immutable, and once more if it changed mean
 from __future__ import annotations
 
 import base64
+import errno
 import os
 import sqlite3
 import struct
@@ -74,6 +75,8 @@ def frames(asked: dict[str, Any]) -> Iterator[Frame]:
     path, group_readings = configured(asked["config"])
     if not os.path.exists(path):
         return  # its agent was never started
+    if not os.path.isfile(path):  # SQLite would wait for the writer of a pipe
+        raise OSError(errno.EINVAL, "not a regular file", path)
     if asked.get("own_process"):
         become_owner(path)
     # Read the tail first: its groups move from it to the file.
@@ -367,6 +370,8 @@ def tail_of(path: str) -> tuple[str, list[int]]:
     the last two of each sensor. Earlier ones are in the file, which stores a sensor's groups in
     order."""
     try:
+        if os.path.exists(path) and not os.path.isfile(path):
+            return "", []
         with open(path, "rb") as file:
             content = file.read()
     except FileNotFoundError:

@@ -18,12 +18,16 @@ cut off again: then the bytes before the known offset are others, and it is take
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
+import stat
 import tomllib
 from collections.abc import Iterator
 from typing import Any, BinaryIO
+
+from fleet.on_host.files import at_once
 
 Frame = tuple[dict[str, Any], bytes]
 
@@ -74,7 +78,7 @@ def listed(folder: str, known: dict[str, Any]) -> Iterator[dict[str, Any]]:
     closed = sorted(name for name in names if CLOSED.fullmatch(name))
     for name in [*closed, *([CURRENT] if CURRENT in names else [])]:
         try:
-            with open(os.path.join(folder, name), "rb") as file:
+            with opened(os.path.join(folder, name)) as file:
                 if size := whole(file):
                     match = CLOSED.fullmatch(name)
                     its_id = id_of(file)
@@ -88,6 +92,16 @@ def listed(folder: str, known: dict[str, Any]) -> Iterator[dict[str, Any]]:
                     }
         except FileNotFoundError:
             continue  # closed, or deleted for its age, since the listing
+
+
+def opened(path: str) -> BinaryIO:
+    """A file, open for reading. FileNotFoundError also for what is no file: a pipe would be waited
+    for, a device is endless."""
+    file = open(path, "rb", opener=at_once)  # noqa: SIM115 - the caller closes it
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise FileNotFoundError(errno.ENOENT, "not a regular file", path)
+    return file
 
 
 def name_of(file: dict[str, Any]) -> str:
@@ -121,7 +135,7 @@ def id_of(file: BinaryIO) -> str:
 def of_file(path: str, listed: dict[str, Any], asked: dict[str, Any], left: int) -> Iterator[Frame]:
     """The segments of a file from the known offset on, or from its start."""
     try:
-        file = open(path, "rb")  # noqa: SIM115 - below
+        file = opened(path)
     except FileNotFoundError:
         return
     with file:

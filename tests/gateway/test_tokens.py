@@ -191,3 +191,11 @@ def test_two_that_change_it_at_once_lose_nothing(path):
     for thread in threads:
         thread.join()
     assert len(msgspec.json.decode(text(path))["tokens"]) == 30
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "\0"])
+def test_a_damaged_file_is_told_with_what_to_do(path, text):
+    Path(path).write_text(text)
+    Path(path).chmod(0o600)
+    with pytest.raises(ConfigError, match=r"json is damaged .* restore it, or remove it and"):
+        tokens.read(path)

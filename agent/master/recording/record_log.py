@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -148,9 +150,11 @@ class RecordLog:
         """A crash or a full disk may have left a truncated line: end it, so that only that record
         is lost."""
         current = self._directory / CURRENT
-        if current.exists() and (data := current.read_bytes()) and not data.endswith(b"\n"):
-            with current.open("ab") as file:
-                file.write(b"\n")
+        if _is_there(current) and current.stat().st_size:
+            with current.open("r+b") as file:
+                file.seek(-1, os.SEEK_END)
+                if file.read() != b"\n":
+                    file.write(b"\n")
         self._torn = False
 
     def _write_batch(self, batch: list[bytes]) -> int:
@@ -184,7 +188,7 @@ class RecordLog:
             self._cut_back(current, self._good_bytes)
         if self._torn:
             self._end_torn_line()
-        before = current.stat().st_size if current.exists() else 0
+        before = current.stat().st_size if _is_there(current) else 0
         try:
             with current.open("ab") as file:
                 file.write(data)
@@ -222,9 +226,9 @@ class RecordLog:
         writer may have been killed. A file that cannot be read costs a line on stderr."""
         mark = b'"record":"%s"' % kind.encode()
         for path in [*self._closed_files()[-1:], self._directory / CURRENT]:
-            if not path.exists():
-                continue
             try:
+                if not _is_there(path):
+                    continue
                 _sync(path)
                 lines = path.read_bytes().splitlines()
             except OSError as error:
@@ -240,6 +244,20 @@ class RecordLog:
         current.rename(self._directory / f"records-{self._number:0{NUMBER_DIGITS}d}.jsonl")
         for old in self._closed_files()[: -self._config.keep_files]:
             old.unlink()
+
+
+def _is_there(path: Path) -> bool:
+    """Whether the file exists. OSError for something else of its name: a pipe would be waited for,
+    and a device is endless."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return False
+    if not stat.S_ISREG(mode):
+        number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
+        what = "Is a directory" if stat.S_ISDIR(mode) else "it is not a regular file"
+        raise OSError(number, what, str(path))
+    return True
 
 
 def _sync(path: Path) -> None:

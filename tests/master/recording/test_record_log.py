@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import resource
 from contextlib import contextmanager
 from pathlib import Path
@@ -305,3 +306,27 @@ def test_every_line_says_what_where_and_when(tmp_path, field):
     log.append(record(7), now=0.0)
     log.flush()
     assert field in json.loads((tmp_path / "current.jsonl").read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (os.mkfifo, "it is not a regular file"),
+        (lambda path: path.symlink_to("/dev/zero"), "it is not a regular file"),
+        (Path.mkdir, "Is a directory"),
+    ],
+)
+def test_what_is_no_file_is_told_and_not_waited_for(tmp_path, make, what):
+    current = tmp_path / "current.jsonl"
+    make(current)
+    lines = []
+    log = RecordLog(MasterRecords(), tmp_path, lines.append)
+    assert list(log.recent("event")) == []
+    assert lines == [
+        f"records: {current}: {what}\n",
+        f"records: {current}: {what}; its events may be repeated\n",
+    ]
+    written = []
+    log.write_through((), written.append)
+    assert written == [False]
+    assert lines[2:] == [f"records: {current} takes no events now: {what}\n"]

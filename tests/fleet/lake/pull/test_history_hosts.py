@@ -95,6 +95,10 @@ def test_what_is_no_history_is_told(lake: Lake, node: Node) -> None:
     sqlite3.connect(node.path).execute("CREATE TABLE t (x)").connection.close()
     with pytest.raises(HostError, match="it is not a Sanderling history"):
         pull(lake, node)
+    node.path.unlink()
+    os.mkfifo(node.path)  # SQLite would wait for its writer
+    with pytest.raises(HostError, match=r"history\.sqlite: not a regular file"):
+        pull(lake, node)
     node.config.unlink()
     with pytest.raises(HostError, match="no edge agent is installed there"):
         pull(lake, node)

@@ -49,6 +49,16 @@ def test_a_file_that_was_closed_since_goes_on_where_it_was(lake, master):
     assert sorted(landed(lake)) == sorted(master.lines)
 
 
+def test_what_is_no_file_is_passed_over(lake, master):
+    """A pipe would be waited for, and a device is endless."""
+    master.write(50)
+    folder = master.current.parent
+    os.mkfifo(folder / "records-000777.jsonl")
+    (folder / "records-000778.jsonl").symlink_to("/dev/zero")
+    (folder / "records-000779.jsonl").symlink_to("/dev/full")
+    assert pull(lake, master.config)[0].records == 50
+
+
 def test_segments_are_named_after_their_bytes(lake, master):
     master.write(3)
     pull(lake, master.config)
