@@ -71,9 +71,12 @@ def write_file(path: Path, content: bytes, mode: int = 0o600) -> None:
     """
     part = path.with_name(f"{PART}{path.name}-{os.getpid()}-{get_ident()}")
     try:
-        file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
+        # A new file: the folder of a backup may be everybody's, and who has put a file of this name
+        # there could read what is written to it.
+        part.unlink(missing_ok=True)
+        file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         try:
-            os.fchmod(file, mode)  # independent of the umask and of the mode of a remaining part
+            os.fchmod(file, mode)  # independent of the umask
             with open(file, "wb", closefd=False) as opened:
                 opened.write(content)
             os.fsync(file)

@@ -5,6 +5,7 @@ import shutil
 import stat
 import subprocess
 from datetime import UTC, datetime
+from threading import get_ident
 
 import pytest
 
@@ -128,6 +129,16 @@ def test_two_commands_do_not_write_at_once(tmp_path):
     with keys.writing(), pytest.raises(KeyStoreError, match="another command"):
         Store(keys.folder).ensure(FLEET)
     assert Store(keys.folder).ensure(FLEET) == []
+
+
+def test_a_file_that_somebody_else_has_open_gets_nothing(tmp_path):
+    """In /tmp anybody can make one of the name that is written to."""
+    part = tmp_path / f"{private_files.PART}k-{os.getpid()}-{get_ident()}"
+    part.touch()
+    with part.open() as opened:
+        private_files.write_file(tmp_path / "k", b"secret")
+        assert opened.read() == ""
+    assert (tmp_path / "k").read_bytes() == b"secret"
 
 
 def test_a_write_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
