@@ -20,6 +20,8 @@ class CommandError(Exception):
 
 
 def fail(text: str, status: int) -> int:
-    """Print one line on stderr; returns `status`."""
-    sys.stderr.write(f"fleet: {' '.join(text.split())}\n")
+    """Print one line on stderr; returns `status`. Others may have written a part of it, such as a
+    file's name: no terminal obeys it."""
+    line = "".join([c if c.isprintable() else "?" for c in " ".join(text.split())])
+    sys.stderr.write(f"fleet: {line}\n")
     return status

@@ -112,6 +112,8 @@ def stored(folder: Folder) -> list[Bundle]:
 
 def find(folder: Folder, release: str, target: Target) -> Bundle:
     """The bundle of `release` for `target`. ReleaseError lists the stored ones."""
+    if not release or not re.match(RELEASE_ID, release):
+        raise ReleaseError(f"{release!r} is no name of a release")
     path = _path(folder, release, target)
     if path.is_file():
         return _bundle(path)

@@ -12,12 +12,14 @@ from typing import Final, Literal
 
 import msgspec
 
-from fleet.common import locks
+from fleet.common import files, locks
 from fleet.common.exits import CommandError
 from fleet.inventory.folder import Folder
 from fleet.rollout.events import AnyEvent, Result
 
 LOCK: Final = ".lock"
+# A rollout to ten thousand hosts writes a tenth of it.
+MAX_JOURNAL: Final = 256 << 20
 Command = Literal["deploy", "rollback"]
 # The release that earlier versions wrote in the journal of a rollback; they had no field for the
 # command.
@@ -94,12 +96,17 @@ def opened(folder: Folder) -> Iterator[Journal]:
 
 
 def read(path: Path) -> list[Line]:
-    """The lines of a journal; a line torn by a crash is skipped."""
+    """The lines of a journal; a line torn by a crash is skipped. CommandError if it cannot be
+    read."""
+    try:
+        content = files.read(path, MAX_JOURNAL)
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}") from None
     found = []
-    for row in path.read_bytes().splitlines():
+    for row in content.splitlines():
         try:
             found.append(msgspec.json.decode(row, type=_Entry).line)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             break
     return found
 

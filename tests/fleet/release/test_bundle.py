@@ -186,3 +186,12 @@ def test_what_only_looks_like_a_release_is_left_out(folder):
 def test_an_origin_that_cannot_be_read_is_none(folder, content):
     put(folder, "1.2-a", PI).with_name("origin.json").write_bytes(content)
     assert stored(folder)[0].origin is None
+
+
+@pytest.mark.parametrize("release", ["", "..", "../1.2-a", "x/../1.2-a", "-x", "1.2-a\n"])
+def test_a_name_leads_to_no_other_folder(folder, release):
+    """It may come from a journal."""
+    put(folder, "1.2-a", PI)
+    put(folder, "x", PI)
+    with pytest.raises(ReleaseError, match="is no name of a release"):
+        find(folder, release, PI)

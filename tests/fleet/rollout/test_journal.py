@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,26 @@ def ran(folder: Folder, command: Command | None, release: str = "", **ends: Outc
 
 
 IAD4, IAD5 = ("iad4/a", "iad4/b", "iad4/c"), ("iad5/x",)
+
+
+def test_a_journal_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    """A pipe would be waited for."""
+    folder = Folder(tmp_path)
+    folder.runs.mkdir()
+    os.mkfifo(folder.runs / "20991231T000000Z-1.jsonl")
+    with pytest.raises(CommandError, match=r"Z-1\.jsonl: not a regular file"):
+        unfinished(folder, HOSTS)
+
+
+@pytest.mark.parametrize("line", [b"\xff", b"[" * 100_000, b"{}", b"\0" * 10])
+def test_a_damaged_line_ends_a_journal(tmp_path: Path, line: bytes) -> None:
+    folder = Folder(tmp_path)
+    with opened(folder) as journal:
+        journal.write(Begun(journal.run, HOSTS))
+    (path,) = folder.runs.glob("*.jsonl")
+    path.write_bytes(path.read_bytes() + line)
+    assert len(read(path)) == 1
+    assert unfinished(folder, HOSTS) == dict.fromkeys(HOSTS, "")
 
 
 def test_a_clean_run_elsewhere_hides_nothing(tmp_path: Path) -> None:
