@@ -16,10 +16,10 @@ from fleet.on_host.host import Failure, Host, Json
 from fleet.on_host.places import JOURNAL
 from fleet.on_host.units import unit_state
 
-# What an undo record has, and of what type; an earlier version's lacks `boots`.
+# What an undo record has, and of what type; those of earlier versions lack `boots` and `window_s`.
 FIELDS: dict[str, Any] = {
     "before": str, "folder": str, "files": list, "unit": str, "was_active": bool,
-    "was_enabled": bool, "run": str, "release": str, "boot_id": str, "window_s": (int, float),
+    "was_enabled": bool, "run": str, "release": str, "boot_id": str,
 }  # fmt: skip
 
 
@@ -40,6 +40,7 @@ def _whole(found: Json) -> bool:
     return (
         all(isinstance(found.get(name), kind) for name, kind in FIELDS.items())
         and isinstance(found.setdefault("boots", 0), int)
+        and isinstance(found.setdefault("window_s", 0.0), int | float)
         and re.fullmatch("saved-[0-9]+", found["folder"]) is not None
         and "/" not in found["before"]
         and isinstance(files, list)

@@ -137,3 +137,11 @@ def test_an_undo_record_removes_no_other_folder(awaiting: Fake, folder: str) -> 
     with pytest.raises(Failure, match="is damaged"):
         undo(awaiting)
     assert awaiting.files == before
+
+
+def test_a_record_of_an_earlier_version_is_whole(awaiting: Fake) -> None:
+    path = awaiting.folder / FOLDER / "kept.json"
+    record = json.loads(path.read_text())
+    del record["boots"], record["window_s"]
+    path.write_text(json.dumps(record))
+    assert undo(awaiting, "kept")["ok"]
