@@ -34,6 +34,8 @@ RETRY_S: Final = 0.1  # after an accept that failed: the kernel keeps the connec
 # gives each connection with TLS a buffer of this size; by default both are 256 KiB.
 READ_BYTES: Final = 16 << 10
 SSLProtocol.max_size = READ_BYTES
+# Beyond it a stream waits for its reader; there may be a thousand that read nothing.
+MAX_UNWRITTEN: Final = 16 << 10
 # Of a body: each costs the loop as much as a request's line, however small it is.
 MAX_CHUNKS: Final = 256
 
@@ -70,6 +72,7 @@ class Protocol(H11Protocol):
         """Called by the transport."""
         super().connection_made(transport)
         transport.max_size = READ_BYTES  # type: ignore[attr-defined]  # asyncio's for sockets
+        transport.set_write_buffer_limits(MAX_UNWRITTEN)
 
     def send_400_response(self, msg: str) -> None:
         """Called for what is no HTTP. Once an answer has begun there can be no other: uvicorn tries
