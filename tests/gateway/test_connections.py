@@ -141,6 +141,24 @@ def test_a_head_that_comes_at_once_is_no_longer_than_another(tmp_path, opened):
         assert b"200 OK" not in rest_of(sender)
 
 
+@pytest.mark.parametrize("more", [0, 1])
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_head_has_a_limited_number_of_lines(tmp_path, opened, more, at_once):
+    with FakeGateway(tmp_path) as made:
+        (sender,) = opened(made)
+        lines = b"a:b\r\n" * (connections.MAX_LINES - 3 + more)
+        head = last(made).replace(b"\r\n\r\n", b"\r\n" + lines + b"\r\n")
+        assert head.count(b"\n") == connections.MAX_LINES + 1 + more
+        for part in (head,) if at_once else (request(made), head[:500], head[500:]):
+            sender.sendall(part)
+        assert b"connection: close" in (got := rest_of(sender)).lower(), got
+        assert (b"400 Bad Request" in got) is bool(more)
+        # Further requests that come with one have heads of their own.
+        (sender,) = opened(made)
+        sender.sendall(request(made) * 60 + last(made))
+        assert rest_of(sender).count(b"200 OK") == 61
+
+
 def test_silent_connections_of_a_host_shut_nobody_else_out(tmp_path, opened):
     with FakeGateway(tmp_path, http={"most_connections": MOST}) as made:
         silent = opened(made, MOST + 4)
