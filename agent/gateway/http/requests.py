@@ -35,6 +35,7 @@ SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0,
 AREA: Final = re.compile(AREA_PATTERN)
 # A body is a query, which fits a packet or two.
 BODY_S: Final = 20.0
+BODY_READ: Final = "sanderling.body_read"  # in the scope of a request
 
 
 class Reply(NamedTuple):
@@ -143,6 +144,7 @@ class Asked(NamedTuple):
             raise Problem(408, "too_slow", f"a body comes within {BODY_S:g} s") from None
         except ClientDisconnect:
             raise bad("the body broke off") from None
+        self.request.scope[BODY_READ] = True
         return b"".join(parts)
 
 

@@ -215,6 +215,7 @@ class _Stream:
 
 
 async def _gone(receive: Receive) -> None:
-    """Returns when the reader has gone."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    """Returns when the reader has gone, or sends a body, which would be parsed without end."""
+    while (message := await receive())["type"] != "http.disconnect":
+        if message.get("body"):
+            return
