@@ -1,5 +1,6 @@
-"""Streams that nobody reads: what they hold is bounded, and they end with their token."""
+"""Streams that nobody reads, and alerts without end: what they hold and cost is bounded."""
 
+import asyncio
 import contextlib
 import socket
 
@@ -12,7 +13,8 @@ from agent.gateway.http.send_budget import SendBudget
 from agent.wire.overlay import Notification, Origin
 from testkit.waiting import PATIENCE_S, wait_until
 from tests.gateway.conftest import Reader
-from tests.gateway.fake import FakeGateway
+from tests.gateway.fake import FakeFleet, FakeGateway
+from tests.gateway.samples import notification
 
 KERNEL_BYTES = 4_096
 TEXTS = {f"text{number}": "x" * 500 for number in range(24)}
@@ -105,6 +107,49 @@ def test_a_revoked_token_ends_a_stream_that_is_not_read(made, monkeypatch):
         wait_until(lambda: made.gateway.sending._holders)
         tokens.revoke_token(made.access, "guest")
         wait_until(made.gateway.streams.total, lambda number: number == 0)
+
+
+# --- alerts without end --------------------------------------------------------------------------
+
+
+def test_many_alerts_wake_all_streams_a_few_times(tmp_path, monkeypatch):
+    monkeypatch.setattr("agent.gateway.feed.hub.ALERTED_EVERY_S", 1e6)
+    with FakeGateway(tmp_path) as made:
+        hub, woken = made.gateway.hub, []
+        made.in_loop(lambda: hub.wake_on_change(lambda: woken.append(1)))
+
+        def alerts():
+            before = len(woken)
+            for _ in range(100):
+                hub.alerted()
+            return len(woken) - before
+
+        assert made.in_loop(alerts) == 1
+        assert made.in_loop(alerts) == 0
+        made.in_loop(hub._alerted_again)
+        assert len(woken) == 2, "those that came meanwhile"
+
+
+def test_alerts_that_follow_others_come_together(tmp_path, monkeypatch):
+    monkeypatch.setattr(stream, "RAISED_EVERY_S", 1e6)
+    with FakeGateway(tmp_path, FakeFleet(1), console={"every_s": 3_600.0}) as made:
+        caller = made.gateway.access.find(made.token("viewer"))
+
+        async def due(its):
+            return [b"event: alert" in each.plain for each in await its._due()].count(True)
+
+        async def run():
+            its = stream._Stream(made.gateway, caller, 0, takes_gzip=False)
+            await its._due()
+            sent = []
+            for number in range(1, 12):
+                made.gateway.alerts.append(notification(number))
+                sent.append(await due(its))
+            its._alerts_from_s = 0.0
+            return [*sent, await due(its)]
+
+        sent = asyncio.run_coroutine_threadsafe(run(), made.loop).result()
+    assert sent == [1] + 10 * [0] + [10]
 
 
 # --- the budget ----------------------------------------------------------------------------------

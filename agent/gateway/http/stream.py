@@ -28,6 +28,8 @@ PATIENCE_S: Final = 60.0
 ALERTS_AT_ONCE: Final = 100
 MAX_ALERT_BYTES: Final = 64 << 10  # of these; one alone may be larger
 PIECE_BYTES: Final = 32 << 10
+# Alerts follow others at most so often: with hundreds of readers each send counts.
+ALERTS_EVERY_S: Final = 0.25
 # The list of all that is raised follows alerts at most so often.
 RAISED_EVERY_S: Final = 1.0
 RETRY: Final = Frame(b"retry: 2000\n\n")
@@ -60,8 +62,9 @@ class _Stream:
         self._packing = Packing() if takes_gzip else None
         self._version = self._shape = -1
         self._source = gateway.hub.source
-        self._raised_due = False
-        self._raised_from_s = 0.0  # not before, by the loop's clock
+        self._alerts_due = self._raised_due = False
+        self._alerts_from_s = 0.0  # not before, by the loop's clock
+        self._raised_from_s = 0.0
         self._wake = asyncio.Event()
         self._may = True
         self._patience: asyncio.Timeout | None = None  # while something is being sent
@@ -124,12 +127,19 @@ class _Stream:
             if due:
                 await self._send(send, b"", due)
                 continue
-            wait_s = self._raised_from_s - loop.time() if self._raised_due else KEEP_ALIVE_S
+            from_s = [
+                at_s
+                for is_due, at_s in (
+                    (self._alerts_due, self._alerts_from_s),
+                    (self._raised_due, self._raised_from_s),
+                )
+                if is_due
+            ]
             try:
-                async with asyncio.timeout(wait_s):
+                async with asyncio.timeout_at(min(from_s, default=loop.time() + KEEP_ALIVE_S)):
                     await self._wake.wait()
             except TimeoutError:
-                if not self._raised_due:
+                if not from_s:
                     await self._send(send, b"", [Frame(frames.KEEP_ALIVE)])
         if not gone.done():
             end = self._packing.end if self._packing is not None else b""
@@ -184,24 +194,32 @@ class _Stream:
         if hub.source != self._source:
             self._source = hub.source
             due.append(frames.event("source", hub.source))
-        log = self._gateway.alerts
-        entries = log.read_recent(self._position, ALERTS_AT_ONCE)
-        if entries is None:
-            entries = await asyncio.to_thread(log.read, self._position, ALERTS_AT_ONCE)
-        size = 0
-        for each in entries:
-            frame = hub.alert_frame(each)
-            size += len(frame.plain)
-            if size > MAX_ALERT_BYTES and size > len(frame.plain):
-                break
-            self._position = each.position
-            self._raised_due = True
-            due.append(frame)
         now_s = asyncio.get_running_loop().time()
+        self._alerts_due = self._gateway.alerts.newest != self._position
+        if self._alerts_due and now_s >= self._alerts_from_s:
+            due += await self._alerts()
         if self._raised_due and now_s >= self._raised_from_s:
             self._raised_due, self._raised_from_s = False, now_s + RAISED_EVERY_S
             due.append(hub.raised_frame())
         return due
+
+    async def _alerts(self) -> list[Frame]:
+        log, found, size = self._gateway.alerts, list[Frame](), 0
+        entries = log.read_recent(self._position, ALERTS_AT_ONCE)
+        if entries is None:
+            entries = await asyncio.to_thread(log.read, self._position, ALERTS_AT_ONCE)
+        for each in entries:
+            frame = self._gateway.hub.alert_frame(each)
+            size += len(frame.plain)
+            if found and size > MAX_ALERT_BYTES:
+                break
+            self._position = each.position
+            self._raised_due = True
+            found.append(frame)
+        if self._position == log.newest:
+            self._alerts_due = False
+            self._alerts_from_s = asyncio.get_running_loop().time() + ALERTS_EVERY_S
+        return found
 
     async def _rooms(self) -> list[Frame]:
         hub = self._gateway.hub
