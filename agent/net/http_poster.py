@@ -89,4 +89,6 @@ def _read(connection: HTTPConnection) -> Answered:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())[:MAX_LINE]
+    """Without what a terminal would take for a command: a receiver words the status."""
+    printable = "".join([each if each.isprintable() else " " for each in text])
+    return " ".join(printable.split())[:MAX_LINE]

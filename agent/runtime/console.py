@@ -17,8 +17,13 @@ def write(line: str) -> None:
 
 
 def operator_log(name: str) -> Say:
-    """The function that writes lines of the agent `name`."""
-    return lambda line: write(f"{name}: {line}")
+    """The function that writes lines of the agent `name`, whatever others' words are in them."""
+    return lambda line: write(f"{name}: {_printable(line.rstrip())}\n")
+
+
+def _printable(text: str) -> str:
+    """On one line, with a space for each character that a terminal might obey."""
+    return "".join([each if each.isprintable() else " " for each in text])
 
 
 def listening(addresses: dict[str, str]) -> str:

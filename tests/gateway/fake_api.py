@@ -231,6 +231,8 @@ class FakeApi:
 
     async def _readings(self, request: Request) -> Response:
         asked = request.query_params
+        if not any(room["area"] == asked["area"] for room in self.building.rooms):
+            return _problem(404, "no_area", f"no service has an area {asked['area']}")
         span = LASTS_MS[asked["last"]]
         return JSONResponse(
             readings(self.building, asked["area"], span, int(asked.get("points", 300)))

@@ -97,18 +97,35 @@ def last(made):
 
 
 @pytest.mark.parametrize("more", [0, 1])
-def test_a_body_has_a_limited_number_of_chunks_even_if_nobody_reads_it(tmp_path, opened, more):
+def test_a_body_has_a_limited_number_of_chunks(tmp_path, opened, more):
     chunk, end = b"1\r\nx\r\n", b"0\r\n\r\n"
     with FakeGateway(tmp_path) as made:
         (sender,) = opened(made)
-        for number in (connections.MAX_CHUNKS, connections.MAX_CHUNKS + more):
-            sender.sendall(chunked(made))
-            until(sender, b"not_authenticated")
-            with contextlib.suppress(ConnectionError):
-                sender.sendall(chunk * number + end)
+        told = f"\r\nAuthorization: Bearer {made.token()}\r\nContent-Type: application/json"
+        head = chunked(made).replace(b"\r\n\r\n", f"{told}\r\n\r\n".encode())
+        sender.sendall(head + chunk * connections.MAX_CHUNKS + end)
+        until(sender, b"malformed")
         with contextlib.suppress(ConnectionError):
-            sender.sendall(last(made))
+            sender.sendall(head + chunk * (connections.MAX_CHUNKS + more) + end + last(made))
         assert (b'{"status":"ok"}' in rest_of(sender)) is not bool(more)
+
+
+@pytest.mark.parametrize("length", ["Content-Length: 1000000", "Transfer-Encoding: chunked"])
+def test_a_body_that_nobody_wants_is_not_read_to_its_end(tmp_path, opened, length):
+    with FakeGateway(tmp_path) as made:
+        for path, token, word in (
+            ("/healthz", "", b'{"status":"ok"}'),
+            ("/api/v1/query", "", b"wrong_method"),
+            ("/api/v1/stream", made.token(), b"event: snapshot"),
+        ):
+            (sender,) = opened(made)
+            head = request(made, path, token)
+            sender.sendall(head.replace(b"\r\n\r\n", f"\r\n{length}\r\n\r\n".encode()))
+            assert b"\r\nconnection: close\r\n" in until(sender, word).lower()
+            with contextlib.suppress(ConnectionError):
+                sender.sendall(b"1\r\nx\r\n")
+            rest_of(sender)
+        wait_until(made.gateway.streams.total, lambda number: number == 0)
 
 
 def test_what_is_no_http_after_an_answer_ends_the_connection_without_a_word(
@@ -139,6 +156,24 @@ def test_a_head_that_comes_at_once_is_no_longer_than_another(tmp_path, opened):
         with contextlib.suppress(ConnectionError):
             sender.sendall(last(made).replace(b"\r\n\r\n", b"\r\n" + b"a:b\r\n" * 12_000 + b"\r\n"))
         assert b"200 OK" not in rest_of(sender)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_head_has_a_limited_number_of_lines(tmp_path, opened, more, at_once):
+    with FakeGateway(tmp_path) as made:
+        (sender,) = opened(made)
+        lines = b"a:b\r\n" * (connections.MAX_LINES - 3 + more)
+        head = last(made).replace(b"\r\n\r\n", b"\r\n" + lines + b"\r\n")
+        assert head.count(b"\n") == connections.MAX_LINES + 1 + more
+        for part in (head,) if at_once else (request(made), head[:500], head[500:]):
+            sender.sendall(part)
+        assert b"connection: close" in (got := rest_of(sender)).lower(), got
+        assert (b"400 Bad Request" in got) is bool(more)
+        # Further requests that come with one have heads of their own.
+        (sender,) = opened(made)
+        sender.sendall(request(made) * 60 + last(made))
+        assert rest_of(sender).count(b"200 OK") == 61
 
 
 def test_silent_connections_of_a_host_shut_nobody_else_out(tmp_path, opened):

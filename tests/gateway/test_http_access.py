@@ -221,6 +221,8 @@ def test_a_session_that_cannot_be_written_uses_no_link_up(made, monkeypatch):
         ({"Host": "localhost:7", "Origin": "http://localhost:8"}, 403),
         ({"Host": "localhost:7", "Origin": "https://localhost:7"}, 403),
         ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}, 403),
+        ({"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors"}, 403),
+        ({"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate"}, 200),
         ({"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}, 200),
         ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 200),
     ],

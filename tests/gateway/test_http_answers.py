@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from agent.gateway.http import routes
+from agent.gateway.http import api, routes
 from agent.wire.about import ServiceInfo
 from agent.wire.overlay import Notification, Origin
 from testkit.waiting import wait_until
@@ -41,6 +41,12 @@ def test_rooms_areas_and_readings(made):
     start = found["start_ms"]
     fixed = f"/api/v1/readings?area=b1/f1/r000&start={start}&end={start + 60_000}&points=1"
     assert ask(made, fixed, token=made.viewer).json["start_ms"] == start
+
+
+def test_a_page_of_areas_has_an_end_whatever_is_asked(made, monkeypatch):
+    monkeypatch.setattr(api, "MAX_AREAS", 3)
+    page = ask(made, "/api/v1/areas?limit=10000", token=made.viewer).json
+    assert (len(page["areas"]), page["cursor"]) == (3, page["areas"][-1]["area"])
 
 
 def test_readings_come_from_services_that_have_the_area(tmp_path):

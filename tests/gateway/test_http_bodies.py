@@ -8,8 +8,9 @@ import threading
 
 from msgspec.structs import replace
 
-from agent.gateway.http import routes
+from agent.gateway.http import pages, routes
 from agent.gateway.http.requests import Reply
+from agent.gateway.outputs import readings_page
 from testkit.waiting import PATIENCE_S, wait_until
 from tests.gateway.conftest import ask
 from tests.gateway.fake import FakeGateway
@@ -66,6 +67,30 @@ def test_an_alert_of_two_domains_is_one_sample(made):
         log.append(replace(told, attributes={**told.attributes, "iad": iad}))
     page = ask(made, "/metrics/readings", token=made.viewer).body.decode()
     assert page.count('trigger="twice"') == 1
+
+
+def test_readings_of_a_moment_are_put_together_once_beside_the_loop(tmp_path, monkeypatch):
+    threads = []
+    page = readings_page.page
+
+    def noted(*given):
+        threads.append(threading.current_thread())
+        return page(*given)
+
+    monkeypatch.setattr(readings_page, "page", noted)
+    monkeypatch.setattr(pages, "PAGE_MS", 10**15)
+    with FakeGateway(tmp_path, console={"every_s": 3_600.0}) as made:
+        token = made.token()
+        ask(made, "/api/v1/now", token=token)
+        first = wait_until(
+            lambda: ask(made, "/metrics/readings", token=token).body,
+            lambda found: b"sanderling_room_reading{" in found,
+        )
+        before = len(threads)
+        for _ in range(3):
+            assert ask(made, "/metrics/readings", token=token).body == first
+        assert len(threads) <= before + 1
+        assert made.in_loop(threading.current_thread) not in threads
 
 
 def test_readings_are_as_prometheus_reads_them(made):

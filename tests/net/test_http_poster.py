@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
 import shutil
 import socket
@@ -73,6 +74,31 @@ def test_what_is_no_answer_is_none(receiver, answer):
     receiver.answers = [answer]
     answered = attempt(receiver.port)
     assert (answered.status, "\n" in answered.line) == (0 if answer[:4] != b"HTTP" else 200, False)
+
+
+def test_words_that_a_terminal_would_obey_are_not_told(receiver):
+    receiver.answers = [b"HTTP/1.1 500 \x1b]0;x\x07no\x9b2Jgo\r\n\r\n"]
+    assert attempt(receiver.port) == Answered(500, "500 ]0;x no 2Jgo")
+
+
+def test_all_addresses_of_a_name_have_one_time_together(monkeypatch):
+    tried = []
+    with contextlib.ExitStack() as stack:
+        full = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):
+            one = stack.enter_context(socket.socket())
+            one.setblocking(False)
+            one.connect_ex(full.getsockname())  # beyond the backlog none is answered
+
+        def addresses(host, port, *_, **__):
+            for number in range(40):
+                tried.append(number)
+                yield socket.AF_INET, socket.SOCK_STREAM, 0, "", (host, port)
+
+        monkeypatch.setattr(socket, "getaddrinfo", addresses)
+        answered = attempt(full.getsockname()[1], timeout_s=0.1)
+    assert answered == Answered(0, "no answer within 0.1 s")
+    assert len(tried) < 5
 
 
 def test_nobody_there():

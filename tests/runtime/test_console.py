@@ -1,7 +1,9 @@
-"""An agent's log on a full disk."""
+"""An agent's log: on a full disk, and with others' words in it."""
 
 import subprocess
 import sys
+
+from agent.runtime.console import operator_log
 
 SCRIPT = """
 import resource
@@ -24,3 +26,8 @@ def test_an_agent_goes_on_while_its_log_cannot_be_written(tmp_path):
     lines = log.read_text().splitlines()
     assert lines[0] == "sanderling-master iad1: before"
     assert lines[-1] == "sanderling-master iad1: after"
+
+
+def test_a_line_is_one_line_and_nothing_that_a_terminal_obeys(capsys):
+    operator_log("gateway")("it says \x1b[2J\x9b1m\nsanderling: all is well\u202e ä\n")
+    assert capsys.readouterr().err == "gateway: it says  [2J 1m sanderling: all is well  ä\n"

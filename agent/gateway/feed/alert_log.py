@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from agent.gateway.feed.area_shares import AreaShares
-from agent.gateway.feed.log_bounds import Ageing, Bounds, Kept, gap_among, wall_ms
+from agent.gateway.feed.log_bounds import Ageing, Bounds, Kept, gap_among, wall_ms, within
 from agent.runtime import sqlite
 from agent.runtime.console import Say
 from agent.runtime.sqlite import BrokenFileError
@@ -51,6 +51,8 @@ COMMIT;
 MAX_IN_MEMORY: Final = 256
 MAX_READ: Final = 1_000
 MAX_PAGE_BYTES: Final = 1 << 20
+# Of what is read from the disk for one who follows: each holds it until its reader took it.
+MAX_READ_BYTES: Final = 64 << 10
 MAX_RAISED: Final = 1_000
 # A node may name any triggers, and begin any number of histories, but only in its own areas.
 MAX_RAISED_OF_AREA: Final = 64
@@ -335,8 +337,9 @@ class AlertLog:
         return list(recent[start : start + max(1, limit)])
 
     def read(self, after: int, limit: int = 100) -> list[Logged]:
-        """Up to `limit` entries after that position, in order. What is not there any more comes
-        first, as one loss at the last position that it stands for."""
+        """Up to `limit` entries after that position, in order; from the disk, of 64 KiB together,
+        unless the first has more. What is not there any more comes first, as one loss at the last
+        position that it stands for."""
         limit = max(1, min(limit, MAX_READ))
         with self._lock:
             found: list[Logged] = []
@@ -355,11 +358,14 @@ class AlertLog:
             return []
         if (found := self.read_recent(after, limit)) is not None:
             return found
-        rows = self._file.execute(
-            "SELECT position, received_ms, body FROM logged WHERE position > ?"
-            " ORDER BY position LIMIT ?",
-            (after, limit),
-        ).fetchall()
+        rows = within(
+            MAX_READ_BYTES,
+            self._file.execute(
+                "SELECT position, received_ms, body FROM logged WHERE position > ?"
+                " ORDER BY position LIMIT ?",
+                (after, limit),
+            ),
+        )
         found = [_logged(row) for row in rows]
         if (gap := gap_among(after, [row[0] for row in rows])) is not None:
             at, first, why = gap
@@ -370,18 +376,15 @@ class AlertLog:
     def before(self, position: int | None, limit: int = 100) -> list[Logged]:
         """Up to `limit` entries before that position, or the newest; the newest first. Together
         they have at most 1 MiB, unless the first has more."""
-        rows: list[tuple[int, int, bytes]] = []
-        size = 0
         with self._lock:
-            for row in self._file.execute(
-                "SELECT position, received_ms, body FROM logged WHERE position < ?"
-                " ORDER BY position DESC LIMIT ?",
-                (self._newest + 1 if position is None else position, min(limit, MAX_READ)),
-            ):
-                size += len(row[2])
-                if rows and size > MAX_PAGE_BYTES:
-                    break
-                rows.append(row)
+            rows = within(
+                MAX_PAGE_BYTES,
+                self._file.execute(
+                    "SELECT position, received_ms, body FROM logged WHERE position < ?"
+                    " ORDER BY position DESC LIMIT ?",
+                    (self._newest + 1 if position is None else position, min(limit, MAX_READ)),
+                ),
+            )
         return [_logged(row) for row in rows]
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:

@@ -48,6 +48,11 @@ class Frame:
         self.plain = plain
         self._packed: bytes | None = None
 
+    @property
+    def size(self) -> int:
+        """Bytes that it holds."""
+        return len(self.plain) + len(self._packed or b"")
+
     def pack(self) -> None:
         """Compress it now; in any thread, before it is shared."""
         self._packed = self.packed

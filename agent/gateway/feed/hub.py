@@ -29,6 +29,7 @@ from agent.wire.messages import Answer, Slo
 LINGER_S: Final = 15.0
 TICK_S: Final = 1.0
 MAX_ALERT_FRAMES: Final = 128
+ALERTED_EVERY_S: Final = 0.1
 LABEL: Final = "console"
 
 T = TypeVar("T")
@@ -99,6 +100,8 @@ class Hub:
         self._listeners: list[Listener] = []
         self._ending: asyncio.TimerHandle | None = None
         self._ticking: asyncio.TimerHandle | None = None
+        self._alerting: asyncio.TimerHandle | None = None
+        self._is_more = False  # came since all were woken
         self._snapshot: _Making[Frame] | None = None
         self._rooms_json: _Making[bytes] | None = None
         self._alert_frames: dict[int, Frame] = {}
@@ -237,8 +240,19 @@ class Hub:
         self._changed(self.rooms.lose(self.now_ms()))
 
     def alerted(self) -> None:
-        """An alert is in the log."""
-        self._wake()
+        """An alert is in the log. After the first of many, all are woken for several together."""
+        if self._alerting is None:
+            loop = asyncio.get_running_loop()
+            self._alerting = loop.call_later(ALERTED_EVERY_S, self._alerted_again)
+            self._wake()
+        else:
+            self._is_more = True
+
+    def _alerted_again(self) -> None:
+        self._alerting = None
+        if self._is_more:
+            self._is_more = False
+            self.alerted()
 
     def _be(self, source: Source) -> None:
         if source != self.source:

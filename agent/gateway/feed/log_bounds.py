@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 
@@ -116,6 +116,17 @@ class Bounds(NamedTuple):
         if last:
             file.execute("DELETE FROM logged WHERE position <= ?", (last,))
         return kept
+
+
+def within(most_bytes: int, rows: Iterable[tuple[int, int, bytes]]) -> list[tuple[int, int, bytes]]:
+    """The first rows, whose bodies have so many bytes together; one in any case."""
+    found: list[tuple[int, int, bytes]] = []
+    for row in rows:
+        most_bytes -= len(row[2])
+        if found and most_bytes < 0:
+            break
+        found.append(row)
+    return found
 
 
 def gap_among(after: int, positions: Sequence[int]) -> tuple[int, int, str] | None:

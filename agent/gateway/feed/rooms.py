@@ -104,6 +104,7 @@ class Rooms:
         self._kept: dict[str, _Kept] = {}
         self._facts: dict[str, AreaFacts] = {}
         self._gaps_of: dict[str, dict[str, str]] = {}
+        self._sorted: tuple[int, list[str]] = (-1, [])
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -115,6 +116,13 @@ class Rooms:
         """The room of exactly this area."""
         kept = self._kept.get(area)
         return None if kept is None else kept.room
+
+    @property
+    def areas(self) -> list[str]:
+        """Every area in the order of names; sorted once until areas come or go."""
+        if self._sorted[0] != self.shape:
+            self._sorted = self.shape, sorted(self._kept)
+        return self._sorted[1]
 
     def units(self, area: str) -> dict[str, str]:
         """The channels that an area has, heard or told, with their units."""

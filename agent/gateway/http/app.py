@@ -18,7 +18,7 @@ from agent.gateway.http import problems, routes
 from agent.gateway.http.counted_host import counted_host
 from agent.gateway.http.pages import cookie_name
 from agent.gateway.http.problems import Problem
-from agent.gateway.http.requests import JSON, Asked, Endpoint, Gateway, Reply, Stream
+from agent.gateway.http.requests import BODY_READ, JSON, Asked, Endpoint, Gateway, Reply, Stream
 from agent.gateway.tokens import Caller
 from agent.runtime.token_bucket import TokenBucket, TokenBuckets
 
@@ -51,6 +51,7 @@ HEADERS: Final[tuple[tuple[bytes, bytes], ...]] = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 )
+CLOSE: Final = (b"connection", b"close")
 HTTPS_HEADERS: Final = ((b"strict-transport-security", b"max-age=31536000"),)
 
 
@@ -78,7 +79,10 @@ class App:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message = {**message, "headers": [*message["headers"], *self._headers(request)]}
+                headers = [*message["headers"], *self._headers(request)]
+                if _has_unread_body(request):
+                    headers.append(CLOSE)
+                message = {**message, "headers": headers}
             await send(message)
 
         try:
@@ -199,7 +203,8 @@ class App:
         scheme = "https" if self._is_secure(request) else "http"
         if origins and origins != [f"{scheme}://{hosts[0]}".lower()]:
             raise Problem(403, "foreign_origin", "requests of other sites are not served")
-        if request.headers.get("sec-fetch-site") == "cross-site" and (
+        # Cookies know no ports: a page of another server of this host may send them, too.
+        if request.headers.get("sec-fetch-site") in ("cross-site", "same-site") and (
             request.headers.get("sec-fetch-mode") != "navigate" or request.method not in SAFE
         ):
             raise Problem(403, "foreign_origin", "requests of other sites are not served")
@@ -280,6 +285,13 @@ def host_name(header: str) -> str:
 def _peer(request: Request) -> str:
     """The other end's address; empty if it has gone."""
     return request.client.host if request.client is not None else ""
+
+
+def _has_unread_body(request: Request) -> bool:
+    """Whether a body comes, or has come, that no endpoint wanted: it would be parsed to its end."""
+    length = request.headers.get("content-length", "0")
+    comes = length.strip("0") != "" or "transfer-encoding" in request.headers
+    return comes and not request.scope.get(BODY_READ)
 
 
 def _endpoint(request: Request) -> Endpoint:

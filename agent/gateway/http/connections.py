@@ -34,18 +34,24 @@ RETRY_S: Final = 0.1  # after an accept that failed: the kernel keeps the connec
 # gives each connection with TLS a buffer of this size; by default both are 256 KiB.
 READ_BYTES: Final = 16 << 10
 SSLProtocol.max_size = READ_BYTES
+# Beyond it a stream waits for its reader; there may be a thousand that read nothing.
+MAX_UNWRITTEN: Final = 16 << 10
+# Of a head: each takes the loop some 2 µs; a browser sends some twenty.
+MAX_LINES: Final = 128
 # Of a body: each costs the loop as much as a request's line, however small it is.
 MAX_CHUNKS: Final = 256
 
 
 class _Requests(h11.Connection):
-    """h11's reader, which takes no body in very many chunks: what no endpoint reads is parsed, too,
-    a whole read in one turn."""
+    """h11's reader, which takes no head of very many lines, nor a body in very many chunks: what no
+    endpoint reads is parsed, too, a whole read in one turn."""
 
     _chunks = 0
 
     def next_event(self) -> Any:
         """As h11's. RemoteProtocolError."""
+        if self.their_state is h11.IDLE and _is_long_head(bytes(self._receive_buffer)):
+            raise h11.RemoteProtocolError(f"a head of more than {MAX_LINES} lines")
         event = super().next_event()
         if isinstance(event, h11.Request):
             self._chunks = 0
@@ -54,6 +60,14 @@ class _Requests(h11.Connection):
             if self._chunks > MAX_CHUNKS:
                 raise h11.RemoteProtocolError(f"a body of more than {MAX_CHUNKS} chunks")
         return event
+
+
+def _is_long_head(received: bytes) -> bool:
+    """Whether what begins with a head has too many lines before its end, or so far."""
+    if received.count(b"\n") <= MAX_LINES:
+        return False
+    ends = [at for end in (b"\n\r\n", b"\n\n") if (at := received.find(end)) >= 0]
+    return received.count(b"\n", 0, min(ends, default=len(received)) + 1) > MAX_LINES
 
 
 class Protocol(H11Protocol):
@@ -70,6 +84,7 @@ class Protocol(H11Protocol):
         """Called by the transport."""
         super().connection_made(transport)
         transport.max_size = READ_BYTES  # type: ignore[attr-defined]  # asyncio's for sockets
+        transport.set_write_buffer_limits(MAX_UNWRITTEN)
 
     def send_400_response(self, msg: str) -> None:
         """Called for what is no HTTP. Once an answer has begun there can be no other: uvicorn tries

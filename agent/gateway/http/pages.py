@@ -150,15 +150,21 @@ async def metrics(asked: Asked) -> Reply:
 
 # Whoever scrapes this often has the fleet watched all the time.
 SCRAPED_S: Final = 90.0
+PAGE_MS: Final = 1_000  # ages on it are as old as that at most
 
 
 async def metrics_of_readings(asked: Asked) -> Reply:
     """The readings of all rooms, for Prometheus."""
     hub = asked.gateway.hub
     hub.look_for(SCRAPED_S)
+    rooms, now_ms = hub.all_rooms(), hub.now_ms()
     # Of several domains it is one sample: Prometheus takes no two of the same labels.
     raised = dict.fromkeys((each.trigger, each.area) for each in hub.raised())
-    return Reply(readings_page.page(hub.rooms, raised, hub.now_ms()).encode(), METRICS)
+    key = hub.rooms.version, tuple(raised), now_ms // PAGE_MS
+    page = await asked.gateway.shared.get(
+        "readings", key, lambda: readings_page.page(rooms, raised, now_ms).encode()
+    )
+    return Reply(page, METRICS)
 
 
 def _label(text: str) -> str:

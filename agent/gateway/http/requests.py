@@ -21,6 +21,8 @@ from agent.gateway.feed.hub import Hub
 from agent.gateway.http.asking import Askers
 from agent.gateway.http.operators import Operators
 from agent.gateway.http.problems import Problem
+from agent.gateway.http.send_budget import SendBudget
+from agent.gateway.http.shared_answers import SharedAnswers
 from agent.gateway.http.static_files import StaticFile
 from agent.gateway.outputs.base import Output
 from agent.gateway.tokens import Access, Caller, Role
@@ -34,6 +36,7 @@ SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0,
 AREA: Final = re.compile(AREA_PATTERN)
 # A body is a query, which fits a packet or two.
 BODY_S: Final = 20.0
+BODY_READ: Final = "sanderling.body_read"  # in the scope of a request
 
 
 class Reply(NamedTuple):
@@ -67,6 +70,8 @@ class Gateway(Struct, eq=False):
     version: str
     is_stopping: bool = False
     streams: Counter[str] = field(default_factory=Counter)  # open ones, by caller
+    sending: SendBudget = field(default_factory=SendBudget)  # of streams
+    shared: SharedAnswers = field(default_factory=SharedAnswers)
     static: dict[str, StaticFile] = {}
     under_way: dict[str, int] = {}
     counted: dict[tuple[str, int], int] = {}
@@ -141,6 +146,7 @@ class Asked(NamedTuple):
             raise Problem(408, "too_slow", f"a body comes within {BODY_S:g} s") from None
         except ClientDisconnect:
             raise bad("the body broke off") from None
+        self.request.scope[BODY_READ] = True
         return b"".join(parts)
 
 

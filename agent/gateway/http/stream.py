@@ -2,12 +2,14 @@
 
 A stream has no queue. It remembers the version of the rooms and the position of the alerts that it
 has sent, and sends what is newer whenever its reader takes something: so a slow one gets the newest
-of each area, and every alert.
+of each area, and every alert. What all share goes out piece by piece, so that one who reads nothing
+has no copy of it.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from typing import Final
 
@@ -24,6 +26,10 @@ KEEP_ALIVE_S: Final = 15.0
 # A reader that takes nothing for so long is let go; it resumes when it comes again.
 PATIENCE_S: Final = 60.0
 ALERTS_AT_ONCE: Final = 100
+MAX_ALERT_BYTES: Final = 64 << 10  # of these; one alone may be larger
+PIECE_BYTES: Final = 32 << 10
+# Alerts follow others at most so often: with hundreds of readers each send counts.
+ALERTS_EVERY_S: Final = 0.25
 # The list of all that is raised follows alerts at most so often.
 RAISED_EVERY_S: Final = 1.0
 RETRY: Final = Frame(b"retry: 2000\n\n")
@@ -56,9 +62,12 @@ class _Stream:
         self._packing = Packing() if takes_gzip else None
         self._version = self._shape = -1
         self._source = gateway.hub.source
-        self._raised_due = False
-        self._raised_from_s = 0.0  # not before, by the loop's clock
+        self._alerts_due = self._raised_due = False
+        self._alerts_from_s = 0.0  # not before, by the loop's clock
+        self._raised_from_s = 0.0
         self._wake = asyncio.Event()
+        self._may = True
+        self._patience: asyncio.Timeout | None = None  # while something is being sent
 
     async def serve(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Serve until the reader goes, the caller may no longer, or the gateway stops."""
@@ -72,12 +81,35 @@ class _Stream:
             held.callback(gone.cancel)
             held.callback(gateway.hub.look())
             held.callback(gateway.hub.wake_on_change(self._wake.set))
+            held.callback(self._look_at_access())
             headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
             if self._packing is not None:
                 headers += [(b"content-encoding", b"gzip"), (b"vary", b"accept-encoding")]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             with suppress(TimeoutError):
                 await self._follow(send, gone)
+
+    def _look_at_access(self) -> Callable[[], None]:
+        """Have the stream ended once its caller may no longer, whether it sends, waits for its
+        reader, or has nothing to send; until the function that is returned is called."""
+        loop = asyncio.get_running_loop()
+        timers: list[asyncio.TimerHandle] = []
+
+        def look() -> None:
+            timers[:] = [loop.call_later(KEEP_ALIVE_S, look)]
+            if not self._gateway.access.still(self._caller):
+                self._may = False
+                self._wake.set()
+                self._end_sending()
+
+        timers.append(loop.call_later(KEEP_ALIVE_S, look))
+        return lambda: timers.pop().cancel()
+
+    def _end_sending(self) -> None:
+        """What its reader has not taken by now is not waited for."""
+        if self._patience is not None:
+            with suppress(RuntimeError):  # it is ending
+                self._patience.reschedule(asyncio.get_running_loop().time())
 
     def _count_down(self) -> None:
         streams, key = self._gateway.streams, self._caller.key
@@ -88,38 +120,66 @@ class _Stream:
     async def _follow(self, send: Send, gone: asyncio.Future[None]) -> None:
         begin = self._packing.begin if self._packing is not None else b""
         loop = asyncio.get_running_loop()
-        asked_s = loop.time()
         await self._send(send, begin, [RETRY, *await self._first()])
-        while not (gone.done() or self._gateway.is_stopping):
-            # By the clock: rooms that change all the time leave no quiet moment for it.
-            if loop.time() - asked_s >= KEEP_ALIVE_S:
-                asked_s = loop.time()
-                if not self._gateway.access.still(self._caller):
-                    break
+        while self._may and not (gone.done() or self._gateway.is_stopping):
             self._wake.clear()
             due = await self._due()
             if due:
                 await self._send(send, b"", due)
                 continue
-            wait_s = self._raised_from_s - loop.time() if self._raised_due else KEEP_ALIVE_S
+            from_s = [
+                at_s
+                for is_due, at_s in (
+                    (self._alerts_due, self._alerts_from_s),
+                    (self._raised_due, self._raised_from_s),
+                )
+                if is_due
+            ]
             try:
-                async with asyncio.timeout(wait_s):
+                async with asyncio.timeout_at(min(from_s, default=loop.time() + KEEP_ALIVE_S)):
                     await self._wake.wait()
             except TimeoutError:
-                if not self._raised_due:
+                if not from_s:
                     await self._send(send, b"", [Frame(frames.KEEP_ALIVE)])
         if not gone.done():
             end = self._packing.end if self._packing is not None else b""
             await send({"type": "http.response.body", "body": end, "more_body": False})
 
     async def _send(self, send: Send, begin: bytes, due: list[Frame]) -> None:
-        packing = self._packing
-        body = begin + b"".join(
-            [each.plain if packing is None else packing.add(each) for each in due]
-        )
-        message: Message = {"type": "http.response.body", "body": body, "more_body": True}
-        async with asyncio.timeout(PATIENCE_S):
-            await send(message)
+        """Send it as the reader takes it. TimeoutError if it takes nothing for too long, holds too
+        much, or may no longer have the rest."""
+        is_ended = False
+
+        def end() -> None:
+            nonlocal is_ended
+            is_ended = True
+            self._end_sending()
+
+        if not self._may:
+            return
+        with self._gateway.sending.holding(self._caller.key, due, end):
+            for body in self._pieces(begin, due):
+                if is_ended or not self._may:
+                    raise TimeoutError
+                message: Message = {"type": "http.response.body", "body": body, "more_body": True}
+                async with asyncio.timeout(PATIENCE_S) as self._patience:
+                    await send(message)
+                if len(body) >= PIECE_BYTES:
+                    await asyncio.sleep(0)  # others have their turn, and one who has gone is seen
+
+    def _pieces(self, begin: bytes, due: Sequence[Frame]) -> Iterator[bytes]:
+        """The frames in pieces of some `PIECE_BYTES`, small ones together."""
+        parts, size = [begin], len(begin)
+        for each in due:
+            made = each.plain if self._packing is None else self._packing.add(each)
+            for start in range(0, len(made), PIECE_BYTES):
+                parts.append(made[start : start + PIECE_BYTES])
+                size += len(parts[-1])
+                if size >= PIECE_BYTES:
+                    yield b"".join(parts)
+                    parts, size = [], 0
+        if size:
+            yield b"".join(parts)
 
     # --- what is due ----------------------------------------------------------------------------
 
@@ -134,19 +194,32 @@ class _Stream:
         if hub.source != self._source:
             self._source = hub.source
             due.append(frames.event("source", hub.source))
-        log = self._gateway.alerts
-        entries = log.read_recent(self._position, ALERTS_AT_ONCE)
-        if entries is None:
-            entries = await asyncio.to_thread(log.read, self._position, ALERTS_AT_ONCE)
-        if entries:
-            self._position = entries[-1].position
-            due += [hub.alert_frame(each) for each in entries]
-            self._raised_due = True
         now_s = asyncio.get_running_loop().time()
+        self._alerts_due = self._gateway.alerts.newest != self._position
+        if self._alerts_due and now_s >= self._alerts_from_s:
+            due += await self._alerts()
         if self._raised_due and now_s >= self._raised_from_s:
             self._raised_due, self._raised_from_s = False, now_s + RAISED_EVERY_S
             due.append(hub.raised_frame())
         return due
+
+    async def _alerts(self) -> list[Frame]:
+        log, found, size = self._gateway.alerts, list[Frame](), 0
+        entries = log.read_recent(self._position, ALERTS_AT_ONCE)
+        if entries is None:
+            entries = await asyncio.to_thread(log.read, self._position, ALERTS_AT_ONCE)
+        for each in entries:
+            frame = self._gateway.hub.alert_frame(each)
+            size += len(frame.plain)
+            if found and size > MAX_ALERT_BYTES:
+                break
+            self._position = each.position
+            self._raised_due = True
+            found.append(frame)
+        if self._position == log.newest:
+            self._alerts_due = False
+            self._alerts_from_s = asyncio.get_running_loop().time() + ALERTS_EVERY_S
+        return found
 
     async def _rooms(self) -> list[Frame]:
         hub = self._gateway.hub
@@ -160,6 +233,7 @@ class _Stream:
 
 
 async def _gone(receive: Receive) -> None:
-    """Returns when the reader has gone."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    """Returns when the reader has gone, or sends a body, which would be parsed without end."""
+    while (message := await receive())["type"] != "http.disconnect":
+        if message.get("body"):
+            return

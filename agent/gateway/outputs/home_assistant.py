@@ -100,7 +100,8 @@ def _sensor(own: str, channel: str, unit: str) -> dict[str, Any]:
         "p": "sensor",
         "uniq_id": f"{own}_{channel}",
         "stat_cla": "measurement",
-        "val_tpl": f"{{{{ value_json.channels.{channel} }}}}",
+        # Behind a point, `values` and `items` would be methods of the object.
+        "val_tpl": f"{{{{ value_json.channels['{channel}'] }}}}",
     }
     if unit:
         part["unit_of_meas"] = unit

@@ -15,6 +15,7 @@ from select import POLLIN, POLLOUT, poll
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent.gateway.outputs.mqtt_events import Connected, Delivered, Disconnected, Heard, Publish
+from agent.runtime.token_bucket import TokenBucket
 
 if TYPE_CHECKING:
     from paho.mqtt.client import Client, ConnectFlags, MQTTMessage
@@ -28,6 +29,13 @@ CLOSING_S: Final = 1.0
 MAX_PACKET: Final = 16_384
 # Acknowledgements that may wait for a broker that sends and does not read.
 MAX_UNSENT: Final = 1_000
+# Packets that are read, and the pause once there were more: each takes some 0.1 ms in Python, which
+# the gateway's loop lacks then. Acknowledgements of 200 messages a second are among them.
+PACKETS_PER_S: Final = 1_000.0
+PACKETS_AT_ONCE: Final = 1_000.0
+PAUSE_S: Final = 0.02
+# Without a confirmation, while messages wait for one: a broker that answers pings may do no more.
+CONFIRM_S: Final = 60.0
 # As many as a broker takes unless it says otherwise.
 IN_FLIGHT: Final = 20
 FAILURE: Final = 128  # reason codes from here on
@@ -82,11 +90,14 @@ class Session:
         client.on_disconnect = self._on_disconnect
         client.on_publish = self._on_publish
         client.on_message = self._on_message
-        _bound_packets(client)
+        self._bucket = TokenBucket(PACKETS_PER_S, PACKETS_AT_ONCE, time.monotonic())
+        self._is_flooded = False
+        self._bound_packets()
         self._numbers: dict[int, int] = {}  # by paho's
         self._early: dict[int, str] = {}
         # Beyond what the broker takes at a time; the caller bounds how many wait.
         self._most = IN_FLIGHT
+        self._confirmed_s = 0.0  # last, or when the first was sent that waits for it
         self._waiting: deque[Publish] = deque()
         self._ended = False
 
@@ -150,7 +161,7 @@ class Session:
                 waits.register(fileno, mask)
             waits.poll(wait_s * 1e3)
         try:
-            self._client.loop_read()
+            self._read()
             self._require_bounds()
             if self._client.want_write():
                 self._client.loop_write()
@@ -161,6 +172,14 @@ class Session:
             self._end(f"the broker sends what is no MQTT: {_one_line(error)}")
         if self._client.socket() is None:
             self._end("the connection was cut")
+        elif self._numbers and time.monotonic() - self._confirmed_s > CONFIRM_S:
+            self._end(f"the broker has confirmed nothing for {CONFIRM_S:g} s")
+
+    def _read(self) -> None:
+        self._is_flooded = False
+        self._client.loop_read()
+        if self._is_flooded:
+            time.sleep(PAUSE_S)
 
     def _require_bounds(self) -> None:
         """_TooMuchError if paho holds what no broker may make it hold."""
@@ -171,6 +190,28 @@ class Session:
         if len(client._out_packet) > MAX_UNSENT:  # noqa: SLF001 - there is no public way
             raise _TooMuchError(f"more, and does not read {MAX_UNSENT:,} packets")
 
+    def _bound_packets(self) -> None:
+        """What paho reads from raises _TooMuchError when the packet that arrives is too long: paho
+        would collect any length, whatever was told to the broker. With too many packets, there is
+        nothing to read for a while; they wait at the broker."""
+        client = self._client
+        receive = client._sock_recv  # noqa: SLF001 - there is no public way
+
+        def receive_bounded(size: int) -> bytes:
+            packet = client._in_packet  # noqa: SLF001 - there is no public way
+            if packet["remaining_length"] > MAX_PACKET:
+                raise _TooMuchError(f"a packet of more than {MAX_PACKET:,} bytes")
+            if packet["command"]:
+                return receive(size)
+            if self._bucket.wait_s(time.monotonic()):
+                self._is_flooded = True
+                raise BlockingIOError
+            found = receive(size)
+            self._bucket.take()
+            return found
+
+        client._sock_recv = receive_bounded  # type: ignore[assignment,method-assign]  # noqa: SLF001
+
     def publish(self, message: Publish) -> None:
         """Hand a message over."""
         if len(self._numbers) >= self._most:
@@ -179,7 +220,13 @@ class Session:
             self._send(message)
 
     def _send(self, message: Publish) -> None:
-        sent = self._client.publish(message.topic, message.payload, message.qos, message.retain)
+        try:
+            sent = self._client.publish(message.topic, message.payload, message.qos, message.retain)
+        except ValueError as error:  # no topic, or too large; an earlier version kept such ones
+            self.events.append(Delivered(message.number, _one_line(error)))
+            return
+        if not self._numbers:
+            self._confirmed_s = time.monotonic()
         self._numbers[sent.mid] = message.number
         if (refused := self._early.pop(sent.mid, None)) is not None:
             self._delivered(sent.mid, refused)
@@ -233,6 +280,7 @@ class Session:
             self.events.append(Heard(message.topic, bytes(message.payload)))
 
     def _delivered(self, mid: int, refused: str) -> None:
+        self._confirmed_s = time.monotonic()
         self.events.append(Delivered(self._numbers.pop(mid), refused))
         if self._waiting:
             self._send(self._waiting.popleft())
@@ -241,20 +289,6 @@ class Session:
         if not self._ended:
             self._ended = True
             self.events.append(Disconnected(why))
-
-
-def _bound_packets(client: Client) -> None:
-    """What it reads from raises _TooMuchError when the packet that arrives is too long: paho would
-    collect any length, whatever was told to the broker."""
-    receive = client._sock_recv  # noqa: SLF001 - there is no public way
-
-    def receive_bounded(size: int) -> bytes:
-        length = client._in_packet["remaining_length"]  # noqa: SLF001 - there is no public way
-        if length > MAX_PACKET:
-            raise _TooMuchError(f"a packet of more than {MAX_PACKET:,} bytes")
-        return receive(size)
-
-    client._sock_recv = receive_bounded  # type: ignore[assignment,method-assign]  # noqa: SLF001
 
 
 def _recording(context: ssl.SSLContext, made: list[ssl.SSLSocket]) -> ssl.SSLContext:

@@ -19,6 +19,7 @@ const VIEWS = [
 ];
 // The first view comes with the page; the others when they are opened.
 const LOAD = {
+  __proto__: null,
   room: () => import("./views/room.js"),
   alerts: () => import("./views/alerts.js"),
   ask: () => import("./views/ask.js"),
@@ -28,12 +29,20 @@ const LOAD = {
   "what-if": () => import("./views/what_if.js"),
   outputs: () => import("./views/outputs.js"),
 };
-const loaded = { rooms: Rooms };
+const loaded = { __proto__: null, rooms: Rooms };
+
+const decoded = (part) => {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+};
 
 /** #/room/b1/f4/r413?last=24h → {view: "room", rest: "b1/f4/r413", asked: {last: "24h"}}. */
 function route() {
   const [path, search = ""] = location.hash.replace(/^#\/?/, "").split("?");
-  const [view, ...rest] = path.split("/").map(decodeURIComponent);
+  const [view, ...rest] = path.split("/").map(decoded);
   return { view: view || "rooms", rest: rest.join("/"), asked: Object.fromEntries(new URLSearchParams(search)) };
 }
 

@@ -3,14 +3,14 @@
 import { missing, number, title } from "./words.js";
 
 // Category II of EN 16798-1; limits are this browser's, and nobody else sees them.
-export const DEFAULTS = { temperature: [20, 26], humidity: [25, 60], co2: [0, 1000] };
+export const DEFAULTS = { __proto__: null, temperature: [20, 26], humidity: [25, 60], co2: [0, 1000] };
 const KEY = "sanderling.comfort";
 
 export function limits() {
   try {
-    return { ...DEFAULTS, ...JSON.parse(localStorage.getItem(KEY) ?? "{}") };
+    return { __proto__: null, ...DEFAULTS, ...JSON.parse(localStorage.getItem(KEY) ?? "{}") };
   } catch {
-    return { ...DEFAULTS };
+    return { __proto__: null, ...DEFAULTS };
   }
 }
 export function keep(chosen) {
@@ -22,6 +22,7 @@ export function keep(chosen) {
 }
 
 const WORDS = {
+  __proto__: null,
   temperature: ["too cold", "too warm"],
   humidity: ["too dry", "too humid"],
   co2: ["too little CO₂", "stale air"],

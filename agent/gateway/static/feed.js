@@ -14,7 +14,7 @@ export const empty = () => ({
   ahead: 0, // the gateway's clock less ours, ms
   every_s: 5,
   order: [], // areas, in the order by which events number them
-  rooms: {},
+  rooms: { __proto__: null }, // by area, which may be called as what every object has
   missing: [], // areas without an answer of which no room is known
   raised: null,
   alerts: [], // the newest first; what was lost among them, as `gap`
@@ -40,7 +40,7 @@ export function apply(state, type, data, now = Date.now()) {
       if (Number.isFinite(data.position) && !(state.position <= data.position)) state.position = data.position;
       Object.assign(state, { ahead: data.time_ms - now, heard: now, every_s: data.every_s, raised: data.raised, missing: data.missing });
       state.order = data.rooms.map((room) => room.area);
-      state.rooms = Object.fromEntries(data.rooms.map((room) => [room.area, room]));
+      state.rooms = Object.setPrototypeOf(Object.fromEntries(data.rooms.map((room) => [room.area, room])), null);
       return source(state, data.source, now);
     case "rooms":
       Object.assign(state, { ahead: data.time_ms - now, heard: now, missing: data.missing ?? [] });

@@ -19,8 +19,10 @@ function changed() {
 }
 
 function take(type, data) {
-  if (type === "whole") Object.assign(live, data);
-  else if (!apply(live, type, data)) return;
+  if (type === "whole") {
+    Object.assign(live, data);
+    Object.setPrototypeOf(live.rooms, null); // a message to another thread keeps none
+  } else if (!apply(live, type, data)) return;
   if (type === "alert" || type === "gap") for (const alarm of alarms) alarm(data);
   changed();
 }

@@ -3,7 +3,7 @@
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { STATES } from "./comfort.js";
 import { get, may } from "./api.js";
-import { age, when } from "./words.js";
+import { age, isTime, when } from "./words.js";
 import { now } from "./live.js";
 
 // Shapes differ, so that states are told apart without colours, too.
@@ -23,7 +23,7 @@ export const Icon = ({ kind }) => html`<svg class="icon" viewBox="0 0 16 16" ari
 export const Mark = ({ state, word, why }) => html`<span class="mark ${state}"><${Icon} kind=${state} /><span><b>${word ?? STATES[state]?.word ?? state}</b>${why ? html`<small>${why}</small>` : null}</span></span>`;
 
 /** How old something is, with the time itself for those who point at it. */
-export const Age = ({ ms }) => (Number.isFinite(ms) ? html`<time title=${when(ms)} datetime=${new Date(ms).toISOString()}>${age(now() - ms)}</time>` : html`<span>–</span>`);
+export const Age = ({ ms }) => (isTime(ms) ? html`<time title=${when(ms)} datetime=${new Date(ms).toISOString()}>${age(now() - ms)}</time>` : html`<span>–</span>`);
 
 /** A line of what a channel did lately; the values stand in text beside it. */
 export function Spark({ values, width = 88, height = 24 }) {

@@ -1,14 +1,19 @@
-// Numbers, times, ages and reasons, as people say them. Pure.
+// Numbers, times, ages and reasons, as people say them. Pure. Tables that are asked for names of
+// others' making have no prototype: a channel may be called "constructor".
 
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const MINUTE = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 const DAY = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric", month: "short" });
-const KNOWN = { temperature: "Temperature", humidity: "Humidity", co2: "CO₂", pressure: "Pressure" };
+const KNOWN = { __proto__: null, temperature: "Temperature", humidity: "Humidity", co2: "CO₂", pressure: "Pressure" };
 
 export const sameDay = (a, b) => new Date(a).toDateString() === new Date(b).toDateString();
 
+/** Whether it is a time that JavaScript knows: a node's clock may say anything. */
+export const isTime = (ms) => Math.abs(ms) <= 8.64e15;
+
 /** 14:03:12, with the day if that is not today. */
 export function when(ms, now = Date.now()) {
+  if (!isTime(ms)) return "an unknown time";
   if (sameDay(ms, now)) return CLOCK.format(ms);
   return `${sameDay(ms, now - 86_400_000) ? "yesterday" : DAY.format(ms)} ${MINUTE.format(ms)}`;
 }
@@ -77,6 +82,7 @@ export function list(words) {
 
 // Why an area is missing from an answer, or from the page.
 const MISSING = {
+  __proto__: null,
   no_node: "no sensor node covers it",
   node_down: "its sensor node is down",
   timeout: "no answer in time",
@@ -90,6 +96,7 @@ export const missing = (reason) => MISSING[reason] ?? (reason || "no reason was 
 
 // Why a query was refused.
 const REFUSED = {
+  __proto__: null,
   malformed: "The question cannot be read",
   infeasible: "No node can be that fast, not even an idle one",
   unknown_service: "There is no such service",

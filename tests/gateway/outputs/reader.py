@@ -8,7 +8,7 @@ import json
 import re
 from typing import NamedTuple
 
-TEMPLATE = re.compile(r"\{\{ value_json((?:\.\w+)+) \}\}")
+TEMPLATE = re.compile(r"\{\{ value_json\.(\w+)\['(\w+)'\] \}\}")
 MANDATORY = {"p", "uniq_id"}
 
 
@@ -59,6 +59,6 @@ def _state(part, told):
     if part["p"] == "binary_sensor":
         return {b"ON": True, b"OFF": False}[told]
     value = json.loads(told)
-    for name in TEMPLATE.fullmatch(part["val_tpl"])[1].split(".")[1:]:
+    for name in TEMPLATE.fullmatch(part["val_tpl"]).groups():
         value = value[name]
     return value

@@ -3,6 +3,7 @@
 import json
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,7 +39,7 @@ def test_a_device_is_an_area_with_a_sensor_a_channel():
                 "p": "sensor",
                 "uniq_id": f"{own}_temperature",
                 "stat_cla": "measurement",
-                "val_tpl": "{{ value_json.channels.temperature }}",
+                "val_tpl": "{{ value_json.channels['temperature'] }}",
                 "unit_of_meas": "°C",
                 "dev_cla": "temperature",
             },
@@ -46,7 +47,7 @@ def test_a_device_is_an_area_with_a_sensor_a_channel():
                 "p": "sensor",
                 "uniq_id": f"{own}_humidity",
                 "stat_cla": "measurement",
-                "val_tpl": "{{ value_json.channels.humidity }}",
+                "val_tpl": "{{ value_json.channels['humidity'] }}",
                 "unit_of_meas": "%",
                 "dev_cla": "humidity",
             },
@@ -59,6 +60,16 @@ def test_a_device_is_an_area_with_a_sensor_a_channel():
         "avty_mode": "all",
         "qos": 1,
     }
+
+
+def test_a_template_gives_the_value_of_a_channel_whatever_it_is_called():
+    template = pytest.importorskip("jinja2").Template
+    told = {"channels": {"values": 1.5, "items": 2.5, "temperature": 3.5}}
+    parts = document(dict.fromkeys(told["channels"], ""))["cmps"]
+    shown = {
+        name: template(part["val_tpl"]).render(value_json=told) for name, part in parts.items()
+    }
+    assert shown == {"values": "1.5", "items": "2.5", "temperature": "3.5"}
 
 
 def test_a_second_sensor_of_a_class_and_an_unknown_one_have_names():

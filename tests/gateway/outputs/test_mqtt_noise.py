@@ -22,6 +22,7 @@ from agent.gateway.outputs.mqtt_session import MAX_PACKET, Broker, Session
 from agent.gateway.outputs.state_pace import Rules
 from agent.gateway.outputs.topics import Topics
 from agent.runtime.retrying import Retrying
+from agent.runtime.token_bucket import TokenBucket
 from tests.gateway.outputs.rig import room
 from tests.gateway.test_fuzz import REQUESTS, mutated
 
@@ -203,3 +204,58 @@ def test_a_broker_that_does_not_listen_is_named():
     session.open()
     assert session.events == [e.Disconnected(f"nothing listens at 127.0.0.1:{port}")]
     session.close(orderly=False)
+
+
+def test_packets_without_end_are_read_at_a_pace(listener, monkeypatch):
+    monkeypatch.setattr(mqtt_session, "PACKETS_PER_S", 1e-9)
+    monkeypatch.setattr(mqtt_session, "PACKETS_AT_ONCE", 6.0)
+    monkeypatch.setattr(mqtt_session, "PAUSE_S", 0.0)
+    port = listener.getsockname()[1]
+    made = Session(Broker("127.0.0.1", port, "me", "s", DISCOVERY.status, is_version_5=False))
+    held = []
+
+    def serve():
+        connection, _ = listener.accept()
+        connection.sendall(CONNECTED[False] + 100 * message(b"online"))
+        held.append(connection)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    made.open()
+    thread.join()
+    for _ in range(100):
+        made.turn()
+    assert [type(each) for each in made.events] == [e.Connected] + 5 * [e.Heard]
+    made._bucket = TokenBucket(1e9, 1e9, 0.0)
+    while len(made.events) < 101:
+        made.turn(1.0)
+    made.close(orderly=False)
+    held[0].close()
+
+
+def test_a_broker_that_confirms_nothing_is_given_up_and_what_is_no_topic_is_not_sent(
+    listener, monkeypatch
+):
+    monkeypatch.setattr(mqtt_session, "CONFIRM_S", 0.0)
+    port = listener.getsockname()[1]
+    made = Session(Broker("127.0.0.1", port, "me", "s", "", is_version_5=False))
+    held = []
+
+    def serve():
+        connection, _ = listener.accept()
+        connection.sendall(CONNECTED[False])
+        held.append(connection)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    made.open()
+    thread.join()
+    made.turn()
+    assert made.events == [e.Connected()], "nothing waits"
+    made.publish(e.Publish(7, "b1/#", b"x", 1, False))
+    assert made.events.pop() == e.Delivered(7, "Publish topic cannot contain wildcards.")
+    made.publish(e.Publish(1, "t", b"x", 1, False))
+    made.turn()
+    assert made.events[1:] == [e.Disconnected("the broker has confirmed nothing for 0 s")]
+    made.close(orderly=False)
+    held[0].close()

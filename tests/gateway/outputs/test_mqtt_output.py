@@ -22,6 +22,15 @@ from testkit.waiting import wait_until
 from tests.gateway.outputs.rig import Rig, room
 
 TOPICS = Topics("home")
+# Of triggers and areas, in alerts of a neighbour in the overlay or of a node.
+NO_NAMES = [
+    ("hot", "b1/#"),
+    ("hot", "+"),
+    ("hot", "b1\0"),
+    ("a/b", "b1/r1"),
+    ("ä", "b1/r1"),
+    ("h", "/"),
+]
 
 
 class FakeSession:
@@ -60,15 +69,20 @@ def test_rooms_and_alerts_come_to_the_broker_and_the_store_is_kept(rig):
     try:
         rig.rooms.show(room("b1/r1", temperature=20.0))
         wait_until(lambda: came.get(TOPICS.state("b1/r1")))
+        for number, (trigger, area) in enumerate(NO_NAMES):
+            rig.alert(1, history=f"h{number}", trigger=trigger, area=area)
         rig.alert(1)
         wait_until(lambda: came.get(TOPICS.raised("hot", "b1/r1")), lambda each: each == b"ON")
-        wait_until(lambda: rig.alerts.cursor("mqtt"), lambda position: position == 1)
+        wait_until(
+            lambda: rig.alerts.cursor("mqtt"), lambda position: position == 1 + len(NO_NAMES)
+        )
         wait_until(output.state, lambda state: (state.state, state.waiting) == ("up", 0))
     finally:
         output.stop()
     assert came["closed"] is True
     assert output.state().state == "stopped"
     store = RetainedStore(str(rig.folder / "mqtt.sqlite"), "127.0.0.1:1883", rig.said.append)
+    assert [each.area for each in rig.rooms.raised()] == ["b1/r1"]
     topics = [TOPICS.status, TOPICS.availability("b1/r1"), TOPICS.raised("hot", "b1/r1")]
     assert sorted(store.topics) == sorted(topics)
     store.close()

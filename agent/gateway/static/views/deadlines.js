@@ -10,7 +10,7 @@ const MAX_LATE = 30;
 const MAX_NAMED = 5;
 const MAX_OPEN = 12;
 const NAMES = { edfq: "EDFQ (earliest deadline first)", fifo: "FIFO (order of arrival)", sanderling: "sanderling", spr: "SPR", tedfq: "T-EDFQ" };
-const KINDS = { console: "this page’s rooms", "console-ask": "asked on this page", http: "asked over HTTP", readings: "pictures of rooms" };
+const KINDS = { __proto__: null, console: "this page’s rooms", "console-ask": "asked on this page", http: "asked over HTTP", readings: "pictures of rooms" };
 
 const named = (kind) => html`<b>${kind.label || "no label"}</b><br /><small>${[KINDS[kind.label], kind.service].filter(Boolean).join(", ")}</small>`;
 

@@ -37,6 +37,7 @@ function columns(rooms) {
 }
 
 const COMPARE = {
+  __proto__: null,
   state: (a, b) => STATES[a.judged.state].rank - STATES[b.judged.state].rank || a.order.localeCompare(b.order, "en", { numeric: true }),
   room: (a, b) => a.order.localeCompare(b.order, "en", { numeric: true }),
   age: (a, b) => (newest(a) ?? 0) - (newest(b) ?? 0),
@@ -125,7 +126,7 @@ function Limits({ bounds, shown, set }) {
   const change = (name, at) => (event) => {
     const value = event.target.valueAsNumber;
     if (!Number.isFinite(value)) return;
-    const next = { ...bounds, [name]: bounds[name].map((v, i) => (i === at ? value : v)) };
+    const next = { __proto__: null, ...bounds, [name]: bounds[name].map((v, i) => (i === at ? value : v)) };
     keep(next);
     set(next);
   };
