@@ -76,6 +76,8 @@ def test_a_sort_of_a_later_version_is_refused_and_passed_over(world):
         (NodeCopy("a", ("a", "c")), "does not name b among its masters"),
         (NodeCopy("a", ("a", "b"), "try later"), "try later"),
         (b"\xc1", "what is told of node n2 cannot be read"),
+        (b"\x92\xa1\xff\x90", "cannot be read: its text is not valid UTF-8"),
+        (b"\xdd\x00\x08\x00\x00" + b"\x01" * (1 << 19), "it has more than 262144 values"),
         (NodeCopy("a", ("a", "b")), ""),
     ],
 )
