@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from itertools import islice
 from math import inf
-from typing import Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 # Sequences kept above the mark, per history: some 60 kB. Beyond it the sequence received longest
 # ago is forgotten; if the sender still had that item, it would be accepted twice.
@@ -23,14 +23,15 @@ MAX_REMEMBERED = 1_024
 MAX_HISTORIES = 4
 
 History = TypeVar("History", bound=Hashable)
+Sequence = Annotated[int, Meta(gt=-(2**53), lt=2**53)]
 
 
 class Taken(Struct, frozen=True, array_like=True):
     """The window of one history, as kept on disk: everything below `mark` is settled at the sender,
     and so are these sequences, in order of arrival."""
 
-    mark: int = 0
-    sequences: tuple[int, ...] = ()
+    mark: Sequence = 0
+    sequences: tuple[Sequence, ...] = ()
 
 
 class _Taken:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Annotated, Final
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
+from agent.wire.base import SafeInteger, Text, WallMs
 from agent.wire.operator import NodeFault
 from agent.wire.records import NodeEventRecord
 
@@ -26,16 +27,16 @@ class ChannelFaults(Struct, array_like=True):
     since that end: its time is the fault's.
     """
 
-    sensor: str
-    channel: str
-    ended: int = NEVER
-    first: int = NEVER
-    since_ms: int = 0
+    sensor: Annotated[str, Meta(max_length=64)]
+    channel: Annotated[str, Meta(max_length=32)]
+    ended: SafeInteger = NEVER
+    first: SafeInteger = NEVER
+    since_ms: WallMs = 0
     synchronised: bool = False
-    told: int = NEVER
-    told_ms: int = 0
+    told: SafeInteger = NEVER
+    told_ms: WallMs = 0
     told_synchronised: bool = False
-    text: str = ""
+    text: Text = ""
 
     @property
     def open(self) -> bool:
@@ -67,8 +68,8 @@ class NodeFaults(Struct, array_like=True):
     """The faults of one node, whose agent started with the sequence `started` in `history`."""
 
     history: str
-    started: int
-    channels: list[ChannelFaults]
+    started: SafeInteger
+    channels: Annotated[list[ChannelFaults], Meta(max_length=MAX_CHANNELS)]
 
     def take(self, event: NodeEventRecord) -> None:
         """Apply events, each of which is given once. O(channels)."""

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Annotated, Final
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from agent.wire.base import TRIGGER_CLEARED, TRIGGER_RAISED
+from agent.wire.base import (
+    MAX_EVENT_AREAS,
+    TRIGGER_CLEARED,
+    TRIGGER_RAISED,
+    Area,
+    SafeInteger,
+    Text,
+    WallMs,
+)
 from agent.wire.operator import NodeAlert
 from agent.wire.records import NodeEventRecord
 
@@ -19,20 +27,20 @@ KINDS: Final = (TRIGGER_RAISED, TRIGGER_CLEARED)
 class TriggerChange(Struct, array_like=True):
     """The last change of a trigger: the sequence of its event, and its content."""
 
-    trigger: str
-    sequence: int
+    trigger: Annotated[str, Meta(max_length=64)]
+    sequence: SafeInteger
     raised: bool
-    since_ms: int
+    since_ms: WallMs
     synchronised: bool
-    areas: tuple[str, ...]
-    text: str
+    areas: Annotated[tuple[Area, ...], Meta(max_length=MAX_EVENT_AREAS)]
+    text: Text
 
 
 class NodeTriggers(Struct, array_like=True):
     """Of one node: the last changes of its triggers in `history`."""
 
     history: str
-    changes: list[TriggerChange]
+    changes: Annotated[list[TriggerChange], Meta(max_length=MAX_TRIGGERS)]
 
     def take(self, event: NodeEventRecord) -> None:
         """Apply events, each of which is given once. O(triggers)."""

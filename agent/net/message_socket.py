@@ -14,13 +14,15 @@ from agent.net.router import body
 from agent.net.tcp_counters import TcpCounters
 from agent.net.unsent import sent_bytes
 from agent.wire.base import Message
-from agent.wire.codec import Decoder, WireError, encode
+from agent.wire.codec import Frame, WireError, encode
 from agent.wire.config import ConfigError
 
 T = TypeVar("T")
+D_co = TypeVar("D_co", covariant=True)
 
-# Messages received from one socket before the others are served.
+# Messages received from one socket before the others are served, unless they took so long before.
 TURN = 64
+SLICE_S = 0.001
 # Between two connections, if the other end makes this one drop them.
 AGAIN_S = 1.0
 
@@ -40,6 +42,13 @@ class Loop(Protocol):
         """Call `part.tick` whenever it is due."""
 
 
+class Decodes(Protocol[D_co]):
+    """A `Decoder`, or what stands before one."""
+
+    def decode(self, frame: Frame) -> tuple[D_co, bytes]:
+        """The message in `frame` and its codec; WireError if it is none, or is not wanted."""
+
+
 class MessageSocket(Generic[T]):
     """Sends messages over a connected DEALER and calls `take(message)` for each that arrives.
     `malformed` is called for each frame that cannot be decoded.
@@ -51,7 +60,7 @@ class MessageSocket(Generic[T]):
         self,
         loop: Loop,
         connect: Callable[[], zmq.Socket[bytes]],
-        decoder: Decoder[T],
+        decoder: Decodes[T],
         take: Callable[[T], object],
         malformed: Callable[[], object],
         *,
@@ -116,12 +125,15 @@ class MessageSocket(Generic[T]):
             self.socket.close()
 
     def _turn(self) -> None:
-        size, last = 0, None
-        for _ in range(TURN):
+        size, last, began_s = 0, None, time.monotonic()
+        for count in range(TURN):
             if self.socket.closed:
                 return
+            if count and time.monotonic() - began_s >= SLICE_S:
+                self._settle(last, size, count, more=True)
+                return
             if (frame := self._receive()) is None:
-                self._settle(last, size, more=False)
+                self._settle(last, size, count, more=False)
                 return
             if frame.more:
                 # Not read on: libzmq aborts, or waits for ever, if the connection goes meanwhile.
@@ -137,7 +149,7 @@ class MessageSocket(Generic[T]):
                 continue
             self._take(message)
         if not self.socket.closed:
-            self._settle(last, size, more=True)
+            self._settle(last, size, TURN, more=True)
 
     def _receive(self) -> zmq.Frame | None:
         """The next message, or the first part of one; None if no message waits."""
@@ -146,9 +158,9 @@ class MessageSocket(Generic[T]):
         except zmq.Again:
             return None
 
-    def _settle(self, last: zmq.Frame | None, size: int, *, more: bool) -> None:
-        """Account for a turn's messages, `size` bytes together; begin anew if too much waits.
-        `more`: TURN messages were taken, and others may wait."""
+    def _settle(self, last: zmq.Frame | None, size: int, count: int, *, more: bool) -> None:
+        """Account for a turn's `count` messages, `size` bytes together; begin anew if too much
+        waits. `more`: others may wait."""
         if last is None:
             return
         try:
@@ -160,7 +172,7 @@ class MessageSocket(Generic[T]):
         if not more:
             if backlog.empty_is_due(now):
                 backlog.emptied(self._tcp.read(fd), now)
-        elif backlog.exceeds(self._tcp.read(fd), size, TURN):
+        elif backlog.exceeds(self._tcp.read(fd), size, count):
             self._begin_anew()
 
     def _begin_anew(self) -> None:

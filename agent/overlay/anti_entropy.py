@@ -160,6 +160,11 @@ class AntiEntropy(Generic[Home, Name, Item]):
         known = self._sets.get(home)
         return _NO_ITEMS if known is None else MappingProxyType(known.items)
 
+    def bytes(self, home: Home) -> int:
+        """Bytes of the items of a home. O(1)."""
+        known = self._sets.get(home)
+        return 0 if known is None else known.bytes
+
     # --- the own set -----------------------------------------------------------------------------
 
     def put(self, name: Name, item: Item) -> Delta[Home, Name, Item] | None:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from agent.overlay.anti_entropy import NOTHING, AntiEntropy, Version
+from agent.overlay.anti_entropy import NOTHING, AntiEntropy, SnapshotPart, Version
 from agent.overlay.anti_entropy_codec import (
     SubscriptionUpdate,
     fits,
@@ -28,6 +28,10 @@ from agent.wire.predicates import Attributes, Filter
 # Conjunctions that enter and leave the matcher in one turn, of 10 to 20 µs each: a set of another
 # home has up to half a million.
 CONJUNCTIONS_A_TURN = 1_024
+
+
+# Of an update, whatever is in it.
+UPDATE_BYTES = 256
 
 
 class Changed(NamedTuple):
@@ -182,16 +186,22 @@ class Subscriptions:
             tuple(HomeVersion(each, *version) for each, version in known), True
         )
 
-    def newer(self, asked: SubscriptionVersions) -> list[SubscriptionUpdate]:
-        """The updates that a broker with these versions lacks. O(homes + results)."""
+    def newer(
+        self, asked: SubscriptionVersions, asker: str
+    ) -> tuple[list[SubscriptionUpdate], int]:
+        """The updates that the broker at that vertex lacks, which has these versions, and about how
+        many bytes they take. Of its own set it needs no more than the version, which it is told
+        when the link comes up. O(homes + results)."""
         theirs = {each.home: Version(each.epoch, each.version) for each in asked.homes}
-        ahead = self._replicas.ahead_of(theirs)
-        return [
-            subscription_update(update)
-            for home in ahead
-            if asked.all_homes or home in theirs
-            for update in self._replicas.updates(home, theirs.get(home, NOTHING))
-        ]
+        updates: list[SubscriptionUpdate] = []
+        size = 0
+        for home in self._replicas.ahead_of(theirs):
+            if home != asker and (asked.all_homes or home in theirs):
+                found = self._replicas.updates(home, theirs.get(home, NOTHING))
+                updates += map(subscription_update, found)
+                whole = isinstance(found[0], SnapshotPart)
+                size += self._replicas.bytes(home) if whole else 0
+        return updates, size + UPDATE_BYTES * len(updates)
 
     @property
     def epoch(self) -> int:

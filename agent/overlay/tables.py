@@ -9,7 +9,7 @@ could not be told is sent again as one state when the link comes up.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any, Final
 
 from _core.matching.civ import Civ
@@ -42,6 +42,11 @@ OUTBID_S: Final = 10.0
 SLICE_PAUSE_S: Final = 0.02
 
 
+# A question has 60 bytes, its answer up to 32 MB for each home, which takes 50 ms.
+ANSWERED_BYTES_PER_S: Final = float(1 << 24)
+ANSWERS_AHEAD_S: Final = 0.06  # 1 MiB at once
+
+
 class _Claims:
     """Later versions of a set of this broker than it ever had, as others claim: the latest is
     outbid, the first one at once, those that follow it after `OUTBID_S`."""
@@ -70,6 +75,46 @@ class _Claims:
         return latest
 
 
+class _Questions:
+    """Brokers that lack some of the cluster's subscriptions, and the versions that they have. They
+    are answered one after another; what a broker asks before its answer is answered with it."""
+
+    __slots__ = ("_busy_until_s", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting: dict[BrokerId, SubscriptionVersions] = {}
+        self._busy_until_s = -math.inf
+
+    def add(self, source: BrokerId, asked: SubscriptionVersions, homes: Container[str]) -> None:
+        """That broker has these versions, of which those of `homes` count."""
+        known = {each.home: each for each in asked.homes if each.home in homes}
+        every = asked.all_homes
+        if not every and (before := self._waiting.get(source)) is not None:
+            known = {each.home: each for each in before.homes} | known
+            every = before.all_homes
+        self._waiting[source] = SubscriptionVersions(tuple(known.values()), every)
+
+    def drop(self, source: BrokerId) -> None:
+        """It asks again when its link comes up."""
+        self._waiting.pop(source, None)
+
+    @property
+    def next_due(self) -> float | None:
+        """When the next one is to be answered."""
+        return self._busy_until_s - ANSWERS_AHEAD_S if self._waiting else None
+
+    def take(self, now: float) -> tuple[BrokerId, SubscriptionVersions] | None:
+        """The next one, if it is to be answered now; `answered` follows."""
+        if not self._waiting or now < self._busy_until_s - ANSWERS_AHEAD_S:
+            return None
+        source = next(iter(self._waiting))
+        return source, self._waiting.pop(source)
+
+    def answered(self, size: int, now: float) -> None:
+        """The answer has so many bytes."""
+        self._busy_until_s = max(now, self._busy_until_s) + size / ANSWERED_BYTES_PER_S
+
+
 class Tables:
     """The subscriptions of a cluster and the advertisements of a region, at one broker.
 
@@ -89,6 +134,7 @@ class Tables:
         self._unknown_s = unknown_s
         self._waits_for_unknown = scot.order > 1
         self._give_up_s: float | None = None
+        self._questions = _Questions()
         self._claims = _Claims()
         self._claims_of_hosted = _Claims()
         self._complete = self.subscriptions.complete
@@ -160,7 +206,13 @@ class Tables:
         change is to be taken in."""
         behind = self.subscriptions.is_behind or self._announced.is_behind
         slice_s = self._next_slice_s if behind else None
-        due = (self._give_up_s, self._claims.next_due, self._claims_of_hosted.next_due, slice_s)
+        due = (
+            self._give_up_s,
+            self._claims.next_due,
+            self._claims_of_hosted.next_due,
+            slice_s,
+            self._questions.next_due,
+        )
         return min((each for each in due if each is not None), default=None)
 
     def begin_turn(self, now: float) -> None:
@@ -172,8 +224,9 @@ class Tables:
 
     def end_turn(self) -> None:
         """Outbid what is claimed of this broker's own sets, give up the homes and clusters that
-        have not been heard of in time, and take in more of what was changed."""
+        have not been heard of in time, take in more of what was changed, and answer."""
         self._outbid()
+        self._answer()
         self._end_waiting()
         self._catch_up()
 
@@ -216,6 +269,8 @@ class Tables:
         """New subscriptions of its cluster may not be reported to this broker from now on."""
         if neighbour.cluster != self._own.cluster:
             self._hosted.link_down(neighbour.cluster)
+        else:
+            self._questions.drop(neighbour)
 
     def returned(self, to: BrokerId, message: Direct) -> None:
         """A message did not find a path to that broker."""
@@ -250,8 +305,16 @@ class Tables:
     def _subscription_versions(self, source: BrokerId, message: SubscriptionVersions) -> None:
         self._check_cluster(source)
         self._claims.add(self.subscriptions.later(message.homes))
-        for update in self.subscriptions.newer(message):
-            self._send(source, update)
+        self._questions.add(source, message, self._scot.tree)
+        self._answer()
+
+    def _answer(self) -> None:
+        while (taken := self._questions.take(self._now)) is not None:
+            source, asked = taken
+            updates, size = self.subscriptions.newer(asked, source.vertex)
+            self._questions.answered(size, self._now)
+            for update in updates:
+                self._send(source, update)
 
     def _outbid(self) -> None:
         """Another broker knows a later set of this broker than it ever had: raise the epoch, and

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from typing import Final
 
 # Tolerance for rounding: who waits as long as it was told is served.
@@ -43,22 +44,27 @@ class TokenBuckets:
     def __init__(self, burst: float, rate_per_s: float) -> None:
         self._burst = burst
         self._rate_per_s = rate_per_s
-        self._buckets: dict[str, TokenBucket] = {}
+        self._buckets: dict[Hashable, TokenBucket] = {}
         self._forget_at = MAX_REMEMBERED
 
     def __len__(self) -> int:
         return len(self._buckets)
 
-    def admits(self, key: str, now: float) -> bool:
+    def admits(self, key: Hashable, now: float) -> bool:
         """Whether the key may do one thing more now, which it then has done."""
-        if (bucket := self._buckets.get(key)) is None:
-            if len(self._buckets) >= self._forget_at:
-                self._forget_full(now)
-            bucket = self._buckets[key] = TokenBucket(self._rate_per_s, self._burst, now)
+        bucket = self.of(key, now)
         if bucket.wait_s(now):
             return False
         bucket.take()
         return True
+
+    def of(self, key: Hashable, now: float) -> TokenBucket:
+        """The bucket of a key, as long as it is used at once."""
+        if (bucket := self._buckets.get(key)) is None:
+            if len(self._buckets) >= self._forget_at:
+                self._forget_full(now)
+            bucket = self._buckets[key] = TokenBucket(self._rate_per_s, self._burst, now)
+        return bucket
 
     def _forget_full(self, now: float) -> None:
         rest = {key: each for key, each in self._buckets.items() if each.wait_s(now, each.burst)}

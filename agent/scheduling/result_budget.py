@@ -39,6 +39,16 @@ class _Area(NamedTuple):
 
 
 NOTHING: Final = _Area()
+# Of a result in memory, and of each channel of an aggregate.
+RESULT_BYTES: Final = 256
+CHANNEL_BYTES: Final = 256
+
+
+def _held(result: AreaResult) -> int:
+    """About the memory of a result without columns: too little to be left out of an answer, but as
+    long as another IAD is silent thousands of queries may hold thousands of these."""
+    channels = 0 if result.aggregate is None else len(result.aggregate.channels)
+    return RESULT_BYTES + CHANNEL_BYTES * channels
 
 
 class ResultBudget:
@@ -71,8 +81,11 @@ class ResultBudget:
         they are small, and their merge is about as large as one. O(columns)."""
         if result.series is not None:
             return self.takes(result.area, result.series)
-        grown = 0 if result.buckets is None else result.buckets.bytes
-        if grown and self.taken + grown > self.most:
+        if result.buckets is None:
+            self.taken += _held(result)
+            return True
+        grown = result.buckets.bytes
+        if self.taken + grown > self.most:
             self.refused += grown
             return False
         self.taken += grown

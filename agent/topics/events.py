@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from agent.wire.base import Count
 from agent.wire.messages import Answer, Query
 from agent.wire.overlay import Notification
 from agent.wire.predicates import Value
@@ -36,9 +37,9 @@ class Progress(_Struct, frozen=True, array_like=True):
     came from another master has its `definition` here until it is where those of others are."""
 
     incarnation: str
-    position: int = 0
-    put_out: int = 0
-    inbox: int = 0
+    position: Count = 0
+    put_out: Count = 0
+    inbox: Count = 0
     state: bytes = b""
     definition: bytes = b""
     # In place of the state: what to change in the copy of it that the store has (`SaveCopy`).

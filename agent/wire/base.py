@@ -39,7 +39,8 @@ SloPercentile = Annotated[float, Meta(ge=0.001, le=99.9999)]
 # Integers that are exact in JSON readers with only doubles, and whose sums fit MessagePack.
 MAX_COUNTED = 2**53 - 1
 Count = Annotated[int, Meta(ge=0, le=MAX_COUNTED)]
-WallMs = Annotated[int, Meta(gt=-(2**53), lt=2**53)]
+SafeInteger = Annotated[int, Meta(gt=-(2**53), lt=2**53)]  # exact in JSON everywhere
+WallMs = SafeInteger
 SubtaskId = Annotated[int, Meta(ge=0, lt=2**53)]
 Position = Annotated[int, Meta(ge=1, lt=2**53)]
 # Excludes NaN and infinity, which JSON cannot represent.

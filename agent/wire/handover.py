@@ -6,16 +6,23 @@ Either master sends to the other's public socket. What they mean is in
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, TypeVar
 
+import msgspec
 from msgspec import Meta
 
+from _core.wire.elements import elements
 from agent.wire.base import Count, Finite, Identifier, Message, Name, Text, WireStruct
 
 # In JSON bytes take a third more.
 MAX_PART_BYTES: Final = 3 << 18
 # A processor's state is at most 4 MiB, an inbox 1 MiB, and what it remembers another.
 MAX_PARTS: Final = 12
+
+# Of what is in a body: the largest inbox has 100,000, and what a topic remembers 20,000.
+MAX_BODY_VALUES: Final = 1 << 18
+
+T = TypeVar("T")
 
 UnitName = Annotated[str, Meta(min_length=1, max_length=256)]
 UnitKind = Literal["home", "processor", "clone"]
@@ -211,6 +218,19 @@ class Handover(Message, frozen=True, tag="handover"):
     kind: UnitKind
     name: UnitName
     message: HandoverMessage
+
+
+def read_body(body: bytes, kind: type[T]) -> T:
+    """What stands in the bodies of these messages. ValueError in one line for what is none, or has
+    more than MAX_BODY_VALUES: of nine megabytes each may be a value."""
+    if len(body) > MAX_BODY_VALUES and elements(body, 0, MAX_BODY_VALUES) > MAX_BODY_VALUES:
+        raise ValueError(f"it has more than {MAX_BODY_VALUES} values")
+    try:
+        return msgspec.msgpack.decode(body, type=kind)
+    except UnicodeDecodeError:
+        raise ValueError("its text is not valid UTF-8") from None
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise ValueError(str(error)) from None
 
 
 # --- operator ↔ master ---------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from agent.wire.base import (
     WireStruct,
 )
 from agent.wire.buckets import BucketMs, Buckets, check_buckets
-from agent.wire.codec import JSON
+from agent.wire.codec import JSON, MAX_BULK_VALUES
 from agent.wire.derived import Derived, DerivedTaken
 from agent.wire.messages import Aggregate, Series, Window
 
@@ -202,7 +202,7 @@ class Subtask(Message, frozen=True, tag="subtask", omit_defaults=True):
 
 
 # In MessagePack readings are packed, and no message has many values.
-NODE_BULK: Final = ((JSON, "subtask_result"),)
+NODE_BULK: Final = {(JSON, "subtask_result"): MAX_BULK_VALUES}
 NodeMessage = Hello | Heartbeat | Goodbye | PodsSet | SubtaskResult | NodeEvents | DerivedTaken
 MasterMessage = (
     Welcome | Heartbeat | HelloWanted | Rejected | SetPods | Subtask | EventsTaken | HomeMoved

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from agent.wire.clones import CloneAnswer, CloneQuestion, CloneReport, CloneRequest
-from agent.wire.codec import MESSAGEPACK
+from agent.wire.codec import MAX_BULK_VALUES, MAX_RESULT_VALUES, MESSAGEPACK
 from agent.wire.handover import Handover, MoveReport, MoveRequest
 from agent.wire.leases import LeaseTold
 from agent.wire.market import MarketReply, MarketRequest
@@ -34,10 +34,15 @@ from agent.wire.topics import Publish, Published, TopicReport, TopicRequest
 from agent.wire.watches import Round, Watching, WatchRequest
 
 # Requests between masters, and an operator's, that may have as many values as fit into a frame.
-PUBLIC_BULK: Final = tuple(
-    (MESSAGEPACK, kind) for kind in ("handover", "join", "overlay_frame", "placement_facts")
-)
-OPERATOR_BULK: Final = ((MESSAGEPACK, "apply_plan"),)
+PUBLIC_BULK: Final = {
+    (MESSAGEPACK, kind): MAX_BULK_VALUES for kind in ("join", "overlay_frame", "placement_facts")
+}
+OPERATOR_BULK: Final = {(MESSAGEPACK, "apply_plan"): MAX_BULK_VALUES}
+# Replies of other masters. They are asked in MessagePack, and reply in it.
+PEER_BULK: Final = {
+    (MESSAGEPACK, "task_result"): MAX_RESULT_VALUES,
+    (MESSAGEPACK, "grant_told"): MAX_BULK_VALUES,
+}
 
 PublicRequest = (
     Query

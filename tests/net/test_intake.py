@@ -300,11 +300,12 @@ def test_whole_messages_that_wait_for_a_busy_process_are_no_reason_to_cut(count,
 
 
 class Parts(Intake):
-    """Its memory never grows; says which connections it checked, at what time. One of these holds
-    too much, if `held` says so."""
+    """Its memory is `used`; says which connections it checked, at what time. One of these holds too
+    much, if `held` says so."""
 
     def __init__(self, socket):
         self.now, self.checks, self.cuts, self.held = 0.0, [], [], 0
+        self.used = 50 * MIB
         super().__init__(socket, 100, lambda _line: None, Room(), clock=self.tenth)
 
     def tenth(self):
@@ -313,7 +314,7 @@ class Parts(Intake):
 
     @property
     def resident(self):
-        return 50 * MIB
+        return self.used
 
     def _read_of(self, fd):
         self.checks.append((fd, self.now))
@@ -348,6 +349,12 @@ def test_each_connection_is_checked_once_in_an_interval_and_few_at_a_time(parts)
         rounds = [after - before for before, after in itertools.pairwise(own)]
         # The last of a round may be the first of the next.
         assert all(LOOK_AT_ALL_S / 2 < each < LOOK_AT_ALL_S * 2 for each in rounds) or rounds == []
+
+
+def test_memory_that_python_keeps_for_small_objects_is_given_back_too(parts, monkeypatch):
+    monkeypatch.setattr("agent.net.intake.gc.collect", lambda: setattr(parts, "used", 50 * MIB))
+    parts.used = 200 * MIB
+    wait_until(lambda: parts.used == 50 * MIB)
 
 
 def test_a_suspicion_is_decided_by_a_look_at_all_at_once(parts):

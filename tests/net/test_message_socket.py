@@ -1,5 +1,6 @@
 """Messages over a DEALER in an event loop, against a ROUTER of the same context."""
 
+import math
 from functools import partial
 
 import pytest
@@ -94,7 +95,8 @@ def test_messages_are_sent_and_taken_and_what_is_none_is_counted(ends):
     assert router.recv_multipart() == [b"here", encode(ListAccounts("1"))]
 
 
-def test_the_loops_other_sockets_are_served_in_between(ends):
+def test_the_loops_other_sockets_are_served_in_between(ends, monkeypatch):
+    monkeypatch.setattr(message_socket, "SLICE_S", math.inf)
     router, socket = ends
     receiver = Receiver(lambda: socket)
     for number in range(TURN + 1):
@@ -103,6 +105,17 @@ def test_the_loops_other_sockets_are_served_in_between(ends):
     assert receiver.taken == [denied(number) for number in range(TURN)]
     receiver.turn()
     assert receiver.taken[-1] == denied(TURN)
+
+
+def test_messages_that_take_long_end_a_turn_before(ends, monkeypatch):
+    monkeypatch.setattr(message_socket, "SLICE_S", 0.0)
+    router, socket = ends
+    receiver = Receiver(lambda: socket)
+    for number in range(3):
+        router.send_multipart([b"here", encode(denied(number))])
+    for taken in (1, 2, 3, 3):
+        receiver.turn()
+        assert receiver.taken == [denied(number) for number in range(taken)]
 
 
 def test_what_takes_a_message_may_close_the_socket(ends):

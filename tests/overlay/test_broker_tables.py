@@ -72,6 +72,40 @@ def test_who_asks_is_told_what_it_misses_and_no_more() -> None:
     assert told(made, A, none) == []
 
 
+def test_a_home_that_asks_is_not_told_its_own_set() -> None:
+    made = broker()
+    does(made, Subscribe("s", EVERYTHING))
+    told(made, A, SubscriptionPart("a", 2, 1, 0, 1, ((1, EVERYTHING),)))
+    everything = SubscriptionVersions((), True)
+    assert [message.home for _, message in told(made, C, everything)] == ["b", "a"]
+    assert [message.home for _, message in told(made, A, everything)] == ["b", "c"]
+
+
+def test_who_asks_again_and_again_is_answered_as_fast_as_others_bear() -> None:
+    made = broker()
+    much = tuple((Predicate("x", "=", ("y" * 512,)),) for _ in range(64))
+    for number in range(100):
+        does(made, Subscribe(f"s{number}", much))
+    everything = SubscriptionVersions((), True)
+    whole = told(made, A, everything)
+    assert [message.total for _, message in whole] == [100, 0]
+    # One is ahead of the budget, and the rest waits.
+    assert sum(told(made, A, everything) == whole for _ in range(9)) == 0
+    one = SubscriptionVersions((HomeVersion("b", 1, 99),), False)
+    assert told(made, C, one) == []
+    due = made.next_tick
+    assert due is not None
+    assert does(made, Tick(), due / 2) == []
+    # A says meanwhile that it has all but one, too.
+    assert told(made, A, one, due / 2) == []
+    change = SubscriptionChange("b", 1, 100, 100, much)
+    assert does(made, Tick(), due) == [(A, change), whole[1]]
+    then = made.next_tick
+    assert then is not None
+    assert does(made, Tick(), then) == [(C, change)]
+    assert told(made, A, everything, then + 1.0) == whole
+
+
 def test_a_filter_that_makes_no_sense_changes_nothing() -> None:
     made = broker()
     with pytest.raises(ValueError):

@@ -176,9 +176,22 @@ def test_a_processor_that_does_not_load_is_refused_with_its_error() -> None:
     assert holder.handle(Loaded("no module comfort"), 0.0) == refused
 
 
+def test_a_final_state_before_the_copy_is_loaded_is_refused() -> None:
+    holder = Holder(UNIT, TIMING)
+    holder.handle(Ask(UNIT, 7, 5.0), 0.0, "s")
+    assert holder.handle(Copy(UNIT, 7, STATE), 0.0) == [Load(STATE)]
+    refused, stop = holder.handle(Final(UNIT, 7, 2, STATE), 0.0)
+    assert isinstance(refused, Send)
+    assert isinstance(refused.message, Refuse)
+    assert stop == Stop()
+    assert holder.machine is None
+    assert holder.handle(Loaded(), 0.0) == []
+
+
 def test_a_source_that_begins_anew_is_granted_and_an_owner_refuses() -> None:
     holder = asked()
-    assert holder.handle(Ask(UNIT, 8, 5.0), 1.0, "s") == [Send(Grant(UNIT, 8))]
+    # What it loaded ends: the next copy may be one of another topic of this name.
+    assert holder.handle(Ask(UNIT, 8, 5.0), 1.0, "s") == [Stop(), Send(Grant(UNIT, 8))]
     refusal = [Send(Refuse(UNIT, 8, "it is here already"))]
     assert owner().handle(Ask(UNIT, 8, 5.0), 0.0, "s") == refusal
     assert taken(1.0)[0].handle(Ask(UNIT, 8, 5.0), 1.0, "s") == refusal

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from agent.scheduling.events import QueryArrived, TaskArrived, TaskCancelled, TaskReturned, Tick
 from agent.scheduling.shared_budget import FULL, LEAST_AREAS, Holding, SharedBudget
 from agent.wire import messages as m
+from agent.wire.about import About, ChannelInfo
 from agent.wire.market import Member
 from agent.wire.principals import Sender
 from tests.scheduling.oracle import task
@@ -245,3 +246,36 @@ def test_who_opens_all_it_may_leaves_room_for_another(monkeypatch):
     assert queries.scheduler.open_queries == tasks.scheduler.open_tasks == 10 + 3
     assert [a.reason for a in queries.answers] == ["overloaded"] * 5
     assert [r.reason for r in tasks.results] == ["overloaded"] * 5
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        m.AreaResult("b1/r1", about=About((ChannelInfo("temperature", "celsius"),))),
+        m.AreaResult("b1/r1", None, m.Aggregate(1, 2, {"temperature": m.ChannelAggregate(0)})),
+    ],
+)
+def test_small_results_that_wait_for_a_silent_iad_count_too(result):
+    pool = (Member("iad1", "", ("b1",)), Member("iad3", "", ("b3",)))
+    budget = SharedBudget(100_000)
+    rig = QueryRig(pool, budget=budget)
+    form = "aggregate" if result.about is None else "about"
+    rooms = tuple(replace(result, area=f"b1/r{n}") for n in range(20))
+
+    def ask(sender):
+        query = m.Query("q", ("b1", "b3"), m.Window(last_s=60), m.Slo(99.0, 500.0), form=form)
+        rig.do(QueryArrived("c", query, sender), 1.0)
+        mine = [task for iad, task in rig.tasks if iad == "iad1"][-1]
+        rig.do(TaskReturned("iad1", m.TaskResult(mine.id, "complete", 1.0, rooms)), 1.0)
+
+    for _ in range(100):
+        ask(SLOW)
+        assert budget.total <= 50_000
+    refused = [(each.status, each.reason, each.message) for each in rig.answers]
+    assert set(refused) == {("refused", "overloaded", FULL)}
+    assert 85 < len(refused) < 99
+    ask(HONEST)
+    assert len(rig.answers) == len(refused)
+    rig.do(Tick(), 100.0)
+    assert budget.total == 0
+    assert {each.status for each in rig.answers[len(refused) :]} == {"partial"}

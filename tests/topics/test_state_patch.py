@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.processing.definition import StateBytes
-from agent.topics.state_patch import MAX_STATE_BYTES, applied, patch
+from agent.topics.state_patch import MAX_STATE_BYTES, MAX_VALUES, applied, patch
 
 PARTS = st.lists(st.sampled_from([b"", b"a", b"\x00" * 40, bytes(range(64)), b"xyz" * 30]))
 
@@ -45,6 +45,20 @@ def test_what_is_no_patch_of_this_state_is_told():
     for before, wrong in [(b"x", made), (b"", b"\xc1"), (b"", b"\x91\x92\xff\x00")]:
         with pytest.raises(ValueError, match="patch"):
             applied(before, wrong)
+
+
+def test_a_patch_of_very_many_pieces_is_refused_undecoded():
+    pieces = MAX_VALUES // 2
+    with pytest.raises(ValueError, match=f"a patch of more than {MAX_VALUES} values"):
+        applied(b"", b"\xdd" + pieces.to_bytes(4) + b"\x92\x00\x00" * pieces)
+    # A state that is new in every other run.
+    rng = random.Random(1)
+    before = rng.randbytes(4 << 20)
+    after = b"".join(
+        part if n % 2 else rng.randbytes(32)
+        for n, part in enumerate(before[at : at + 32] for at in range(0, len(before), 32))
+    )
+    assert applied(before, patch(before, after)) == after
 
 
 def test_a_patch_makes_no_more_than_a_state_may_have():

@@ -11,6 +11,8 @@ from agent.wire.codec import (
     JSON,
     MAX_BULK_VALUES,
     MAX_JSON_COMMAS,
+    MAX_RESULT_BYTES,
+    MAX_RESULT_VALUES,
     MAX_SUBTASK_RESULT_BYTES,
     MAX_VALUES,
     MESSAGEPACK,
@@ -20,16 +22,33 @@ from agent.wire.codec import (
 )
 from agent.wire.derived import Derived, DerivedValues
 from agent.wire.directory import DirectoryRequest
-from agent.wire.messages import Query, Series, Slo, Window
+from agent.wire.messages import (
+    Aggregate,
+    AreaResult,
+    ChannelAggregate,
+    Query,
+    Series,
+    Slo,
+    TaskResult,
+    Window,
+)
 from agent.wire.packed import Float32Column, Int64Column
 from agent.wire.predicates import Predicate
 from agent.wire.push import Subscribe
-from agent.wire.unions import OPERATOR_BULK, PUBLIC_BULK, OperatorRequest, PublicRequest
+from agent.wire.unions import (
+    OPERATOR_BULK,
+    PEER_BULK,
+    PUBLIC_BULK,
+    OperatorRequest,
+    PeerReply,
+    PublicRequest,
+)
 from tests.wire.samples import SAMPLES
 
 PUBLIC = Decoder(PublicRequest, bounded=True, bulk=PUBLIC_BULK)
 NODES = Decoder(nm.NodeMessage, MAX_SUBTASK_RESULT_BYTES, bounded=True, bulk=nm.NODE_BULK)
 MASTER = Decoder(nm.MasterMessage, bounded=True)
+PEERS = Decoder(PeerReply, MAX_RESULT_BYTES, bounded=True, bulk=PEER_BULK)
 AREAS = tuple(f"b1/f{n}" for n in range(1_024))
 QUERY = Query("q", AREAS, Window(last_s=60.0), Slo(99.0, 500.0))
 
@@ -64,6 +83,9 @@ def in_json(message, key, times):
         (NODES, "hello", "areas"),
         (NODES, "subtask_result", "series"),
         (NODES, "node_events", "events"),
+        (PEERS, "members", "known"),
+        (PEERS, "grant_told", "facts"),
+        (PEERS, "task_result", "results"),
     ],
 )
 def test_a_key_that_is_repeated_does_not_pass_the_limit(decoder, name, key):
@@ -147,6 +169,17 @@ def test_only_masters_send_more_and_only_of_some_kinds():
         PUBLIC.decode(repeated(SAMPLES["join"], "id", 70_000))
     with pytest.raises(WireError, match=f"more than {MAX_JSON_COMMAS} elements"):
         PUBLIC.decode(encode(market.Join("p", pool), JSON))
+
+
+def test_a_result_of_very_many_rooms_is_taken_and_one_of_more_than_there_are_is_not():
+    found = ChannelAggregate(9, 1.0, 2.0, 3.0, 1, 1, 2.0, 1)
+    aggregate = Aggregate(1, 2, {f"c{n}": found for n in range(8)})
+    rooms = tuple(AreaResult(f"b1/r{n}", None, aggregate, 1, name="a") for n in range(10_000))
+    result = TaskResult("t", "complete", 1.0, rooms)
+    assert PEERS.decode(encode(result))[0] == result
+    many = tuple(AreaResult("b1") for _ in range(MAX_RESULT_VALUES // 3))
+    with pytest.raises(WireError, match=f"more than {MAX_RESULT_VALUES} values"):
+        PEERS.decode(encode(TaskResult("t", "complete", 1.0, many)))
 
 
 def test_of_a_node_that_speaks_json_readings_may_be_many():

@@ -15,6 +15,7 @@ from agent.alerts.inbox_events import Content
 from agent.alerts.inbox_handover import FORWARDING
 from agent.master.push.push_plane import PushPlane
 from agent.placement.world import Unit
+from agent.wire.handover import read_body
 from agent.wire.overlay import Notification
 from agent.wire.predicates import Filter
 from agent.wire.push import (
@@ -53,8 +54,8 @@ class Batch(Struct, frozen=True, array_like=True):
 def contents_of(items: bytes) -> Iterable[Content] | None:
     """The contents of a batch, in order; None if this version cannot read it."""
     try:
-        return msgspec.msgpack.decode(items, type=Batch).contents()
-    except (ValueError, msgspec.MsgspecError):
+        return read_body(items, Batch).contents()
+    except ValueError:
         return None
 
 

@@ -88,4 +88,5 @@ class MovingUnit:
         machine = self.holder.machine
         if not isinstance(machine, Target):
             return False
-        return machine.state == "shadowing" and machine.attempt == final.attempt
+        shadowing = machine.state == "shadowing" and machine.ready
+        return shadowing and machine.attempt == final.attempt

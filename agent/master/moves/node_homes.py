@@ -15,6 +15,7 @@ from agent.placement.home_traffic import HomeTraffic
 from agent.runtime.reactor import Reactor
 from agent.scheduling.events import HomeChanged
 from agent.scheduling.tasks.scheduler import TaskScheduler
+from agent.wire.handover import read_body
 
 if TYPE_CHECKING:
     from agent.placement.handover.events import Standing
@@ -192,8 +193,8 @@ class NodeHomes:
 
     def _load(self, node: str, copy: bytes) -> str:
         try:
-            told = msgspec.msgpack.decode(copy, type=NodeCopy)
-        except msgspec.MsgspecError as error:
+            told = read_body(copy, NodeCopy)
+        except ValueError as error:
             return f"what is told of node {node} cannot be read: {error}"
         if self._iad not in told.masters:
             return (
@@ -212,8 +213,8 @@ class NodeHomes:
     def accept(self, node: str, final: bytes) -> str:
         """Why the state cannot be taken; "" if it can."""
         try:
-            self._accepted[node] = msgspec.msgpack.decode(final, type=NodeHome)
-        except msgspec.MsgspecError as error:
+            self._accepted[node] = read_body(final, NodeHome)
+        except ValueError as error:
             return f"what is kept of node {node} cannot be read: {error}"
         return ""
 

@@ -17,6 +17,7 @@ from agent.master.moves.movable import NOT_HERE, UNREADABLE
 from agent.master.moves.topic_moves import SPREAD_S
 from agent.master.push.push_plane import PushPlane
 from agent.runtime.reactor import Reactor
+from agent.wire.handover import read_body
 from agent.wire.push import (
     AcknowledgeNotifications,
     GivenMaster,
@@ -33,7 +34,6 @@ AGAIN: Final = "try again in a moment"
 # drain may send it.
 UNREACHED_MS: Final = 1_000.0
 _encode: Final = msgspec.msgpack.encode
-_UNREADABLE: Final = (ValueError, msgspec.MsgspecError)
 
 
 class SubscriberCopy(Struct, frozen=True, array_like=True):
@@ -216,8 +216,8 @@ class SubscriberHomes:
     def load(self, name: str, copy: bytes, then: Callable[[str], object]) -> None:
         """Let an inbox stand by, and learn what the subscription's remembers."""
         try:
-            loaded = msgspec.msgpack.decode(copy, type=SubscriberCopy)
-        except _UNREADABLE as error:
+            loaded = read_body(copy, SubscriberCopy)
+        except ValueError as error:
             then(f"its copy cannot be read: {error}")
             return
         if loaded.inbox.contents:
@@ -245,8 +245,8 @@ class SubscriberHomes:
     def accept(self, name: str, final: bytes) -> str:
         """Why the state cannot be taken; "" if it can."""
         try:
-            self._coming[name].final = msgspec.msgpack.decode(final, type=SubscriberCopy).inbox
-        except _UNREADABLE as error:
+            self._coming[name].final = read_body(final, SubscriberCopy).inbox
+        except ValueError as error:
             return f"its state cannot be read: {error}"
         return ""
 

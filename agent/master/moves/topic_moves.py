@@ -20,6 +20,7 @@ from agent.runtime.reactor import Reactor
 from agent.topics.events import ForgetProgress, SaveCopy, SaveProgress, TopicHeld, TopicPaused
 from agent.topics.movable_topics import MovableTopics, TopicCopy
 from agent.topics.state_patch import applied, patch
+from agent.wire.handover import read_body
 
 # After it publishers' masters know that messages for the topic are wanted here, too. It is about
 # their order: what goes to its former master only is sent after it.
@@ -232,8 +233,8 @@ class TopicMoves:
         """Build its processor; let an inbox stand by, and learn what the topic's remembers."""
         name = unit.name
         try:
-            loaded = msgspec.msgpack.decode(copy, type=TopicCopy)
-        except (ValueError, msgspec.MsgspecError) as error:
+            loaded = read_body(copy, TopicCopy)
+        except ValueError as error:
             then(f"its copy cannot be read: {error}")
             return
         if loaded.topic.name != name or loaded.inbox.contents:
@@ -281,8 +282,8 @@ class TopicMoves:
         """Give the processor its final state."""
         coming = self._coming[unit.name]
         try:
-            read = msgspec.msgpack.decode(final, type=TopicCopy)
-        except (ValueError, msgspec.MsgspecError) as error:
+            read = read_body(final, TopicCopy)
+        except ValueError as error:
             return f"its state cannot be read: {error}"
         if (read.topic.name, read.progress.incarnation) != (unit.name, coming.id):
             return "its state is that of another topic"

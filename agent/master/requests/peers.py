@@ -16,12 +16,13 @@ from agent.net.unsent import LARGE, Unsent
 from agent.runtime.console import Say
 from agent.runtime.rate_limited_lines import RateLimitedLines
 from agent.runtime.reactor import Reactor
+from agent.runtime.token_bucket import TokenBucket
 from agent.wire.base import Message
-from agent.wire.codec import MAX_RESULT_BYTES, Decoder, encode
+from agent.wire.codec import MAX_RESULT_BYTES, Decoder, Frame, WireError, encode, glimpse, type_of
 from agent.wire.config import ConfigError
-from agent.wire.messages import Answer
+from agent.wire.messages import Answer, TaskResult
 from agent.wire.principals import Sender
-from agent.wire.unions import PeerReply
+from agent.wire.unions import PEER_BULK, PeerReply
 
 # After a connection was replaced: how long replies may still arrive on the old one.
 DRAIN_S = 10.0
@@ -34,6 +35,49 @@ LOOK_S = 0.1
 # and may have an address for a name.
 CONFIGURED = "configuration"
 TRIAL = "trial"
+# Smaller replies are decoded in less time than it takes to tell what they are.
+LARGE_REPLY = 1 << 12
+# To decode larger ones that are no results of tasks under way, one master may take so much of this
+# one's time, and so many seconds at once. What a master is asked for needs a tenth of that.
+LARGE_SHARE = 0.02
+LARGE_BURST_S = 0.3
+
+
+class _Replies:
+    """Decodes the replies of one master: what is large and was not asked for only as far as that
+    costs others little."""
+
+    def __init__(
+        self,
+        decoder: Decoder[PeerReply],
+        expects: Callable[[str], bool],
+        clock: Callable[[], float],
+    ) -> None:
+        """`expects(task_id)`: whether the master may still return this task."""
+        self._decoder = decoder
+        self._expects = expects
+        self._clock = clock
+        self._time = TokenBucket(LARGE_SHARE, LARGE_BURST_S, clock())
+
+    def decode(self, frame: Frame) -> tuple[PeerReply, bytes]:
+        """As a `Decoder` does. A result that comes late is passed on without its contents."""
+        if len(frame) < LARGE_REPLY:
+            return self._decoder.decode(frame)
+        codec, id_ = glimpse(frame)
+        result = type_of(frame, codec) == "task_result"
+        if result and not self._expects(id_):
+            return TaskResult(id_, "refused", 0.0), codec
+        began_s, wanted = self._clock(), False
+        if self._time.wait_s(began_s, tokens=0.0):
+            raise WireError("more large replies than were asked for")
+        try:
+            found = self._decoder.decode(frame)
+            # A frame may have another id behind the one that was seen.
+            wanted = result and isinstance(found[0], TaskResult) and found[0].id == id_
+            return found
+        finally:
+            if not wanted:
+                self._time.take(self._clock() - began_s)
 
 
 class _Link(Struct):
@@ -59,7 +103,11 @@ class Peers:
         self._lines = RateLimitedLines(say, reactor.clock)
         self._reactor = reactor
         self._secure_sockets = secure_sockets
-        self._decoder: Decoder[PeerReply] = Decoder(PeerReply, MAX_RESULT_BYTES)
+        self._decoder: Decoder[PeerReply] = Decoder(
+            PeerReply, MAX_RESULT_BYTES, bounded=True, bulk=PEER_BULK
+        )
+        # Whether an IAD may still return this task.
+        self.expects: Callable[[str, str], bool] = lambda _iad, _task_id: True
         self._links: dict[str, _Link] = {}
         # Who uses each link: the configuration (CONFIGURED, for good), pools, membership.
         self._users: dict[str, set[str]] = {}
@@ -133,7 +181,7 @@ class Peers:
         return MessageSocket(
             self._reactor,
             partial(self._secure_sockets.dealer, address, MAX_RESULT_BYTES, keys, follows=False),
-            self._decoder,
+            _Replies(self._decoder, lambda id_: self.expects(iad, id_), self._reactor.clock),
             partial(self._take, iad),
             self._count_malformed,
             flooded=partial(

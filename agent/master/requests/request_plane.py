@@ -3,7 +3,7 @@ replies."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
@@ -14,7 +14,7 @@ from agent.net.unsent import MAX_A_PEER, MAX_BYTES
 from agent.runtime.reactor import Reactor
 from agent.scheduling.shared_budget import payer_of
 from agent.wire.base import Message
-from agent.wire.codec import Decoder, Frame, WireError, encode
+from agent.wire.codec import NO_BULK, Decoder, Frame, WireError, encode
 from agent.wire.messages import Answer, Refusal, TaskResult
 from agent.wire.principals import Role, Sender
 
@@ -53,7 +53,7 @@ class RequestPlane:
         union: object,
         refuse: Refuse,
         *,
-        bulk: Collection[tuple[bytes, str]] = (),
+        bulk: Mapping[tuple[bytes, str], int] = NO_BULK,
     ) -> None:
         """`bulk`, as in `Decoder`: messages that only other masters and operators may send, where
         there are keys."""

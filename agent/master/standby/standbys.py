@@ -173,8 +173,8 @@ class Standbys:
 
     def _asked(self, unit: Unit, sender: str, epoch: int, body: bytes) -> None:
         try:
-            named = msgspec.msgpack.decode(body, type=Named)
-        except (ValueError, msgspec.MsgspecError) as error:
+            named = w.read_body(body, Named)
+        except ValueError as error:
             self._refuse(sender, unit, f"the topic cannot be read: {error}")
             return
         if (took := self._took(unit, named.incarnation)) > epoch:
@@ -241,13 +241,13 @@ class Standbys:
             unit, message.term, message.epoch, message.attempt, complete=True, checkpoint=Opaque()
         )
         try:
-            checkpoint = msgspec.msgpack.decode(body, type=Checkpoint)
+            checkpoint = w.read_body(body, Checkpoint)
             if whole:
                 shadow = Shadow(checkpoint, len(self._standbys))
             else:
                 assert each.shadow is not None
                 shadow = each.shadow
-        except (ValueError, msgspec.MsgspecError) as error:
+        except ValueError as error:
             self._refuse(each.machine.primary, unit, f"its checkpoint cannot be read: {error}")
             return
         if not (made := each.machine.handle(update)):

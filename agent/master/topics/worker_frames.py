@@ -13,6 +13,8 @@ from agent.processing.events import Answer, Failed, Request
 LENGTH: Final = struct.Struct("!I")
 # The largest state, and room for what stands beside it.
 MAX_FRAME: Final = 65 * 2**20
+# Of an answer: what stands beside its outputs and its state.
+REST_BYTES: Final = 64 * 1_024
 READ_AT_ONCE: Final = 256 * 1_024
 MAX_LINE: Final = 300  # of an error, which goes to the log
 
@@ -47,7 +49,8 @@ def decode_answer(body: bytes) -> Answer:
 class Frames:
     """Cuts the bytes received into frames."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MAX_FRAME) -> None:
+        self.most = most
         self._held = bytearray()
 
     def take(self, data: bytes) -> list[bytes]:
@@ -57,7 +60,7 @@ class Frames:
         at = 0
         while len(self._held) - at >= LENGTH.size:
             (length,) = LENGTH.unpack_from(self._held, at)
-            if length > MAX_FRAME:
+            if length > self.most:
                 raise FrameError(f"a frame of {length} bytes")
             end = at + LENGTH.size + length
             if end > len(self._held):

@@ -21,7 +21,14 @@ from typing import Any, Final
 
 import msgspec
 
-from agent.master.topics.worker_frames import READ_AT_ONCE, FrameError, Frames, decode_answer, frame
+from agent.master.topics.worker_frames import (
+    READ_AT_ONCE,
+    REST_BYTES,
+    FrameError,
+    Frames,
+    decode_answer,
+    frame,
+)
 from agent.processing.events import (
     Answer,
     Babbled,
@@ -78,7 +85,8 @@ class _Process:
         assert self._child.stdout is not None
         self.printed = self._child.stdout.fileno()
         os.set_blocking(self.printed, False)
-        self.frames = Frames()
+        self.frames = Frames(REST_BYTES)
+        self._rooms: dict[int, int] = {}  # bytes of an answer, by incarnation
         self.lines = PrintedLines()
         self.unsent = bytearray()
         self.printed_bytes = 0
@@ -89,6 +97,15 @@ class _Process:
     def pid(self) -> int:
         """Its process id."""
         return self._child.pid
+
+    def allow(self, request: Request) -> None:
+        """Let answers be as large as the processors that it has may make them."""
+        if isinstance(request, Load):
+            limits = request.definition.limits
+            self._rooms[request.incarnation] = limits.state_bytes + limits.output_bytes
+        elif isinstance(request, Unload):
+            self._rooms.pop(request.incarnation, None)
+        self.frames.most = REST_BYTES + max(self._rooms.values(), default=0)
 
     def kill(self) -> None:
         """End it, and its session. Its id is not reused before `reap`."""
@@ -227,6 +244,7 @@ class WorkerPool:
 
     def _send(self, request: Request) -> None:
         process = self._processes[request.worker]
+        process.allow(request)
         data = frame(request)
         if not process.unsent:
             data = data[_sent(process.socket, data) :]

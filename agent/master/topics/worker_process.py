@@ -80,6 +80,7 @@ class Built:
             _decode(state)  # a checkpoint that cannot be read would replace one that can
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise ProcessorError(f"its state cannot be kept: {_line(error)}") from None
+        _check_size("state takes", state, self.definition.limits.state_bytes)
         self.small = len(state) <= SMALL_BYTES
         return state
 
@@ -135,6 +136,7 @@ class Worker:
             data = _encode(outputs)
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise ProcessorError(f"its outputs are not publishable: {_line(error)}") from None
+        _check_size("outputs take", data, loaded.definition.limits.output_bytes)
         state = loaded.small_snapshot()
         return Finished(0, incarnation, data, time.process_time() - began_s, self._grown(), state)
 
@@ -154,6 +156,12 @@ class Worker:
     def _resident_bytes(self) -> int:
         # Not ru_maxrss: in a process that was not forked but spawned, it begins with the parent's.
         return int(os.pread(self._statm, 64, 0).split()[1]) * PAGE_BYTES
+
+
+def _check_size(what: str, data: bytes, most: int) -> None:
+    """ProcessorError if it is too large. The master would end this process without a reason."""
+    if len(data) > most:
+        raise ProcessorError(f"its {what} {len(data)} bytes; at most {most} are allowed")
 
 
 def _listed(outputs: Iterable[Output] | Output | None, most: int) -> list[Output]:

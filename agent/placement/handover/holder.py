@@ -150,15 +150,16 @@ class Holder:
         return done
 
     def _asked(self, ask: Ask, sender: str, now: float) -> list[Instruction]:
-        machine = self.machine
+        machine, stop = self.machine, list[Instruction]()
         if isinstance(machine, Target) and machine.state in {"granted", "shadowing"}:
             machine = None  # The source has begun anew.
+            stop = [Stop()]
         if isinstance(machine, Target) and self.epoch is None:
             return [_refusal(ask, UNSETTLED)]
         if machine is not None or self.epoch is not None or self.starting is not None:
             return [_refusal(ask, "it is here already")]
         self.machine = Target(self.unit, sender, ask.attempt, ask.lease_s, self.timing)
-        return self.machine.start(now)
+        return [*stop, *self.machine.start(now)]
 
     def _answered(self, took: Took) -> list[Instruction]:
         """A target asks whether an earlier handover is settled."""

@@ -47,6 +47,7 @@ class Target(StateMachine):
         "deadline",
         "epoch",
         "lease_s",
+        "ready",
         "reason",
         "source",
         "timing",
@@ -70,6 +71,7 @@ class Target(StateMachine):
         self.checkpoint: Checkpoint | None = None
         self.deadline = inf  # of the lease, from `Ready` on; before, of patience
         self.again = inf  # when `Took` is repeated
+        self.ready = False  # the copy is loaded: the final state may come
         self.void = False  # the source has taken the unit back while it was written here
         self.reason = ""
 
@@ -117,6 +119,7 @@ class Target(StateMachine):
             case Loaded() if self.state == "shadowing" and event.error:
                 return self._refuse(event.error)
             case Loaded() if self.state == "shadowing":
+                self.ready = True
                 self.deadline = now + self.lease_s
                 return [Send(Ready(self.unit, self.attempt))]
             case Final(attempt=self.attempt) if self.state == "shadowing":
@@ -149,6 +152,8 @@ class Target(StateMachine):
         return [Send(Took(self.unit, self.epoch))]
 
     def _final(self, event: Final, now: float) -> list[Instruction]:
+        if not self.ready:
+            return self._refuse("its final state came before its copy was loaded")
         if now >= self.deadline:
             return self._refuse("the lease has ended")
         self.become("draining")

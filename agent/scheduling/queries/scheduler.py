@@ -154,6 +154,11 @@ class QueryScheduler:
         due_s = min(self._timers.first_s, self._again.first_s)
         return None if due_s == math.inf else due_s
 
+    def expects(self, iad: str, task_id: str) -> bool:
+        """Whether that IAD may still return this task."""
+        _, share = self._open.get(task_id, (None, None))
+        return share is not None and share.iad == iad
+
     def handle(self, event: QueryEvent, now: float) -> list[Instruction]:
         """Handle one event at monotonic time `now` (seconds); returns the instructions, in
         order."""
@@ -330,10 +335,10 @@ class QueryScheduler:
     # --- from results to an answer -----------------------------------------------------------
 
     def _returned(self, iad: str, result: TaskResult, now: float) -> list[Instruction]:
-        entry, share = self._open.get(result.id, (None, None))
-        if entry is None or share is None or share.iad != iad:
+        if not self.expects(iad, result.id):
             self.counters["late_or_unknown_task_results"] += 1
             return []
+        entry, share = self._open[result.id]
         own, form = iad == self._iad, entry.query.form
         if result.status == "refused" and (why := about.not_answered(form, result, own=own)):
             share.gap, share.why = "iad_unreachable", why

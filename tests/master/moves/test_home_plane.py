@@ -7,6 +7,10 @@ from collections import Counter, deque
 import msgspec
 import pytest
 
+from agent.alerts.dedup_window import Taken
+from agent.alerts.event_state import NodeHome
+from agent.alerts.open_faults import ChannelFaults, NodeFaults
+from agent.alerts.raised_triggers import NodeTriggers, TriggerChange
 from agent.master.moves.home_plane import HomePlane
 from agent.master.moves.node_homes import NodeCopy
 from agent.placement.world import Unit
@@ -76,6 +80,8 @@ def test_a_sort_of_a_later_version_is_refused_and_passed_over(world):
         (NodeCopy("a", ("a", "c")), "does not name b among its masters"),
         (NodeCopy("a", ("a", "b"), "try later"), "try later"),
         (b"\xc1", "what is told of node n2 cannot be read"),
+        (b"\x92\xa1\xff\x90", "cannot be read: its text is not valid UTF-8"),
+        (b"\xdd\x00\x08\x00\x00" + b"\x01" * (1 << 19), "it has more than 262144 values"),
         (NodeCopy("a", ("a", "b")), ""),
     ],
 )
@@ -83,6 +89,24 @@ def test_why_a_node_cannot_go_there(world, copy, why):
     said = loaded(world.masters["b"], copy)
     assert why in said
     assert bool(said) == bool(why)
+
+
+LONG = TriggerChange("hot", 6, True, 1, True, ("b1",), "x" * 513)
+FAULTS, TRIGGERS = NodeFaults("h", 1, []), NodeTriggers("h", [])
+
+
+@pytest.mark.parametrize(
+    "home",
+    [
+        NodeHome({}, {}, FAULTS, NodeTriggers("h", [LONG])),
+        NodeHome({}, {}, NodeFaults("h", 1, [ChannelFaults("s" * 65, "c")]), TRIGGERS),
+        NodeHome({"h": Taken(2**64 - 1)}, {}, FAULTS, TRIGGERS),
+    ],
+)
+def test_what_no_operator_could_be_told_is_not_taken(world, home):
+    """Or the status of the master would be unreadable."""
+    why = world.masters["b"].nodes.accept("n2", msgspec.msgpack.encode(home))
+    assert why.startswith("what is kept of node n2 cannot be read: Expected")
 
 
 def test_a_namesake_keeps_its_home(world):

@@ -2,11 +2,17 @@
 
 import pytest
 
-from agent.master.requests.public_plane import PublicPlane
+from agent.master.requests.public_plane import (
+    FACTS_BURST_S,
+    FACTS_SHARE,
+    TOO_MUCH,
+    PublicPlane,
+)
 from agent.runtime.reactor import Reactor
 from agent.scheduling.admission import ClientRates
 from agent.wire.codec import JSON, MESSAGEPACK, Decoder, encode
 from agent.wire.messages import Query, Slo, Window
+from agent.wire.placement import PlacementFacts, TopicFacts
 from agent.wire.principals import Sender
 from agent.wire.unions import PublicReply
 from agent.wire.watches import Acknowledge
@@ -42,7 +48,8 @@ class Router:
 
 class Rig:
     def __init__(self):
-        reactor = Reactor(lambda: 10.0)
+        self.now = 10.0
+        reactor = Reactor(lambda: self.now)
         reactor.listen = lambda _source, turn, **_: setattr(self, "turn", turn)
         self.router = Router()
         self.rates = ClientRates(1.0)
@@ -51,6 +58,13 @@ class Rig:
         self.plane.takes(Query, self.query)
         self.plane.takes(Acknowledge, lambda *_: self.decoded.append("acknowledge"))
 
+        self.plane.takes(PlacementFacts, self.facts)
+        self.facts_take_s = 0.0
+
+    def facts(self, _origin, told, _now):
+        self.decoded.append(told.number)
+        self.now += self.facts_take_s
+
     def query(self, origin, query, now):
         self.decoded.append(query.id)
         self.rates.refused(origin.sender, now, 10)
@@ -58,6 +72,8 @@ class Rig:
     def come(self, sender, *frames):
         self.router.coming += [(sender, frame) for frame in frames]
         self.turn()
+        while self.plane.turns.next_due is not None:
+            self.plane.turns.tick(self.now)
 
 
 def query(name, count, codec):
@@ -83,3 +99,22 @@ def test_what_is_small_or_no_query_is_decoded_and_others_are_served():
     rig.come(BEN, query("other", 1_024, MESSAGEPACK))
     assert rig.decoded == ["large", "small", "acknowledge", "other"]
     assert rig.router.replies == []
+
+
+def facts(number, topics=500):
+    told = tuple(TopicFacts(f"topic{n}", processor="a" * 40) for n in range(topics))
+    return encode(PlacementFacts("iad2", 1, number, 5.0, topics=told))
+
+
+def test_what_others_tell_of_their_placement_takes_a_small_part_of_a_masters_time():
+    rig, other = Rig(), Sender("iad", "iad2")
+    rig.facts_take_s = 2 * FACTS_BURST_S
+    rig.come(other, *map(facts, range(9)))
+    assert rig.decoded == [0]
+    assert {(each.reason, each.message) for each in rig.router.replies} == {("over_rate", TOO_MUCH)}
+    rig.come(other, facts(9, topics=1))
+    rig.come(Sender("iad", "iad3"), facts(10))
+    assert rig.decoded == [0, 9, 10]
+    rig.now += 2 * FACTS_BURST_S / FACTS_SHARE
+    rig.come(other, facts(11))
+    assert rig.decoded == [0, 9, 10, 11]

@@ -94,6 +94,14 @@ def nests():
         except OSError:
             pass
 
+def promises():
+    for fd in range(3, 4096):
+        try:
+            os.write(fd, (60 * 2**20).to_bytes(4, "big") + b"\\x97")
+        except OSError:
+            pass
+    hangs()
+
 def closes():
     os.closerange(3, 4096)
 
@@ -107,6 +115,12 @@ def bad_state(message, state):
 
 def odd_keys(message, state):
     state[5] = 1
+
+def swells(message, state, *, where="state"):
+    much = {"much": "x" * 500_000}
+    if where == "state":
+        state.update(much)
+    return [much] if where == "outputs" else []
 """
 
 
@@ -120,6 +134,7 @@ def acme(tmp_path, monkeypatch):
         nonsense="acme:nonsense",
         bad_state="acme:bad_state",
         odd_keys="acme:odd_keys",
+        swells="acme:swells",
         absent="acme_absent:process",
         three="acme:WAYS.get",
         uncallable="acme:CODE",
@@ -155,6 +170,8 @@ ENDS = {
     "dies": "its worker ended with status 3",
     "babbles": "its worker wrote what is no answer",
     "nests": "its worker wrote what is no answer",
+    # Of which the master would keep what came.
+    "promises": "its worker wrote what is no answer",
     "closes": "its worker",
 }
 
@@ -228,6 +245,17 @@ def test_nonsense_is_one_line(workers):
     workers.send("odd", 1, n=1)
     workers.run_until(lambda: workers.reports("odd"))
     assert workers.reports("odd")[0].startswith("its state cannot be kept: ValidationError")
+
+
+def test_what_is_too_large_is_one_line(workers):
+    limits = {"state_bytes": 10_000, "output_bytes": 20_000, "checkpoint_messages": 1}
+    for where in ("state", "outputs"):
+        workers.create(where, "swells", parameters={"where": where}, **limits)
+        workers.send(where, 1, n=1)
+        workers.run_until(lambda name=where: workers.reports(name))
+    said = [workers.reports(where)[0] for where in ("state", "outputs")]
+    assert said[0].startswith("its state takes 500011 bytes; at most 10000 are allowed; it is")
+    assert said[1].startswith("its outputs take 500012 bytes; at most 20000 are allowed; it is")
 
 
 def test_who_keeps_memory_goes_down_alone_and_repeats_nothing(workers):
