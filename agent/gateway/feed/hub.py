@@ -22,6 +22,7 @@ from agent.gateway.feed.frames import Frame, Link, Snapshot, Source
 from agent.gateway.feed.log_bounds import wall_ms
 from agent.gateway.feed.raised import AskedRaised, RaisedNow, asked_raised, raised_now
 from agent.gateway.feed.rooms import Room, Rooms, facts_of
+from agent.gateway.feed.shared_answers import SharedAnswers
 from agent.wire.about import ServiceInfo
 from agent.wire.messages import Answer, Slo
 
@@ -90,6 +91,7 @@ class Hub:
         self.now_ms = now_ms
         # Whether the fleet was heard since the watch began: before, rooms show what was.
         self.heard = asyncio.Event()
+        self.shared = SharedAnswers()
         self._alerts = alerts
         self._every_s = every_s
         self._slo = slo
@@ -103,7 +105,6 @@ class Hub:
         self._alerting: asyncio.TimerHandle | None = None
         self._is_more = False  # came since all were woken
         self._snapshot: _Making[Frame] | None = None
-        self._rooms_json: _Making[bytes] | None = None
         self._alert_frames: dict[int, Frame] = {}
         self._raised: tuple[tuple[Raised, ...], AskedRaised | None, list[RaisedNow]] | None = None
         self._raised_frame: tuple[list[RaisedNow], Frame] | None = None
@@ -314,12 +315,11 @@ class Hub:
 
     async def rooms_json(self) -> msgspec.Raw:
         """Every room in JSON, without its last means; encoded off the loop once a version."""
-        found = self._rooms_json
-        if found is None or found.key != self.rooms.version or _failed(found.made):
-            rooms = self.all_rooms()
-            made = asyncio.get_running_loop().run_in_executor(None, msgspec.json.encode, rooms)
-            found = self._rooms_json = _Making(self.rooms.version, self.rooms.version, made)
-        return msgspec.Raw(await asyncio.shield(found.made))
+        rooms = self.all_rooms()
+        made = await self.shared.get(
+            "rooms", self.rooms.version, lambda: msgspec.json.encode(rooms)
+        )
+        return msgspec.Raw(made)
 
     def changes_frame(self, since: int) -> Frame:
         """Changes after a version, made once for all readers of that one."""

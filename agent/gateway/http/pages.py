@@ -161,7 +161,7 @@ async def metrics_of_readings(asked: Asked) -> Reply:
     # Of several domains it is one sample: Prometheus takes no two of the same labels.
     raised = dict.fromkeys((each.trigger, each.area) for each in hub.raised())
     key = hub.rooms.version, tuple(raised), now_ms // PAGE_MS
-    page = await asked.gateway.shared.get(
+    page = await hub.shared.get(
         "readings", key, lambda: readings_page.page(rooms, raised, now_ms).encode()
     )
     return Reply(page, METRICS)

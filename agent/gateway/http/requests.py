@@ -22,7 +22,6 @@ from agent.gateway.http.asking import Askers
 from agent.gateway.http.operators import Operators
 from agent.gateway.http.problems import Problem
 from agent.gateway.http.send_budget import SendBudget
-from agent.gateway.http.shared_answers import SharedAnswers
 from agent.gateway.http.static_files import StaticFile
 from agent.gateway.outputs.base import Output
 from agent.gateway.tokens import Access, Caller, Role
@@ -71,7 +70,6 @@ class Gateway(Struct, eq=False):
     is_stopping: bool = False
     streams: Counter[str] = field(default_factory=Counter)  # open ones, by caller
     sending: SendBudget = field(default_factory=SendBudget)  # of streams
-    shared: SharedAnswers = field(default_factory=SharedAnswers)
     static: dict[str, StaticFile] = {}
     under_way: dict[str, int] = {}
     counted: dict[tuple[str, int], int] = {}
