@@ -221,11 +221,13 @@ class Network:
         async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             try:
                 await link.passes.wait()
-                if link.impostor is not None:
-                    await link.impostor(reader, writer)
-                    return
-                far = await asyncio.open_connection(host, int(port))
-                await link.carry((reader, writer), far)
+                if link.impostor is None:
+                    far = await asyncio.open_connection(host, int(port))
+                    if link.impostor is None:  # also meanwhile
+                        await link.carry((reader, writer), far)
+                        return
+                    far[1].close()
+                await link.impostor(reader, writer)
             except OSError:
                 pass  # nobody listens there
             finally:

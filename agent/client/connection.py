@@ -154,6 +154,8 @@ class Connection(Generic[T]):
                 self._open_anew()
 
     def _open_anew(self) -> None:
+        # First: for an event that nobody can read any more, libzmq's thread would wait for ever.
+        self.socket.disable_monitor()
         self.socket.close(0)
         self._cuts.close(0)
         self.socket, self._cuts, self._keyed = self._open()

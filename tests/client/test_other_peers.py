@@ -2,12 +2,13 @@
 
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
 import pytest
 
 from agent.client import Client, NoReplyError, Operator, OtherPeerError, other_peers
-from agent.wire.codec import encode
+from agent.wire.codec import WireError, encode
 from agent.wire.directory import Denied
 from agent.wire.messages import Answer, Coverage
 from agent.wire.node_messages import Rejected
@@ -16,6 +17,7 @@ from fleet.common import exits
 from fleet.query import replies, running
 from testkit.waiting import PATIENCE_MS, PATIENCE_S
 from tests.client.test_client import scripted  # noqa: F401  # a fixture
+from tests.net import raw_zmtp
 
 REFUSED = Answer("", "refused", 0.0, False, Coverage(0, 0), reason="malformed", message="no")
 
@@ -116,3 +118,36 @@ def test_the_address_that_was_meant_is_named(monkeypatch, tmp_path, capsys, give
         error = OtherPeerError(f"{given} is something else")
         assert replies.fail(error, "", socket) == exits.NO_REPLY
     assert capsys.readouterr().err.endswith(end)
+
+
+def test_a_peer_that_sends_several_parts_and_goes_does_not_stop_the_client():
+    """Its socket is made anew while libzmq tells that the connection is cut."""
+    rounds = 150
+    met = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(PATIENCE_S)
+
+        def harm():
+            for _ in range(rounds):
+                made, _ = listening.accept()
+                with suppress(OSError):
+                    made.settimeout(PATIENCE_S)
+                    made.sendall(raw_zmtp.GREETING)
+                    made.recv(64, socket.MSG_WAITALL)
+                    made.sendall(raw_zmtp.READY)
+                    made.recv(100, socket.MSG_WAITALL)  # its own, and of its query
+                    made.sendall(b"\1\1a" * 5 + b"\0\3abc" * 1_500)
+                    made.shutdown(socket.SHUT_WR)  # all of it arrives, unlike before a reset
+                    while made.recv(4_096):
+                        pass
+                made.close()
+                met.append(made)
+
+        with ThreadPoolExecutor(1) as beside:
+            harming = beside.submit(harm)
+            with Client(f"tcp://127.0.0.1:{listening.getsockname()[1]}") as client:
+                while not harming.done():
+                    with suppress(NoReplyError, WireError):
+                        client.query(["b1"], last_s=1.0, timeout_ms=50.0)
+            harming.result()
+    assert len(met) == rounds
