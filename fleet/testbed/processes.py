@@ -42,6 +42,7 @@ class Child:
         self.name = name
         self.log = log
         with log.open("ab") as output:
+            self._log_start = output.tell()  # after what an earlier process wrote
             self._process = subprocess.Popen(
                 command,
                 stdin=leash.read_end,
@@ -76,7 +77,7 @@ class Child:
     def last_lines(self) -> list[str]:
         """The last lines that it wrote."""
         with self.log.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - LAST_BYTES))
+            file.seek(max(self._log_start, file.seek(0, os.SEEK_END) - LAST_BYTES))
             lines = file.read().decode(errors="replace").splitlines()
         return [line for line in lines if line.strip()][-LAST_LINES:]
 

@@ -114,6 +114,12 @@ def test_it_answers_outlives_its_terminal_mends_itself_and_ends(fleet, tmp_path)
     assert (tmp_path / "var/up/home/synthetic-7/history.sqlite").exists()
 
 
+def test_a_recording_is_played_at_any_interval(fleet, tmp_path):
+    up = fleet("up", "--every", "5s")
+    assert up.returncode == 0, up.stderr
+    assert "b1/f6/r640: humidity " in up.stdout
+
+
 @pytest.mark.parametrize(
     ("sensor", "says"),
     [
