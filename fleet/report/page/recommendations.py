@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from fleet.report.page.markup import Row, digits, minute, percent, plain, share, whole
+from fleet.report.page.markup import Row, digits, kept, minute, percent, plain, share, whole
 
 # What a verdict of a sensor calls for.
 REMEDIES: Final = {
@@ -73,7 +73,7 @@ def _objectives(objectives: Row, deadlines: Row | None) -> Iterator[Recommendati
         of = "" if row["service"] in row["class"] else f" ({plain(row['service'], 40)})"
         yield Recommendation(
             f"Class {plain(row['class'], 40)}{of}",
-            f"{share(row['attainment'])} of its queries kept {asked}{took}: {remedy}.",
+            f"{kept(row['attainment'])} of its queries kept {asked}{took}: {remedy}.",
             "objectives",
         )
     if objectives["nowhere"]:
