@@ -170,7 +170,7 @@ def _tell(found: Running, options: Options, *, first: bool = False) -> int:
         if first:
             browser.open_page(link)
     screen.line(console, "Try, in any terminal:")
-    for rest in _next(found, options):
+    for rest in _next(found, area, options.window_s):
         screen.as_it_is(console, f"  {fleet} {rest}")
     screen.as_it_is(console, f"  {fleet} down")
     screen.line(console, f"A program connects to {master} (docs/understand/wire.md).")
@@ -178,13 +178,13 @@ def _tell(found: Running, options: Options, *, first: bool = False) -> int:
     return exits.DONE
 
 
-def _next(found: Running, options: Options) -> list[str]:
+def _next(found: Running, area: str, window_s: float = WINDOW_S) -> list[str]:
     """Commands to type next. Where they would ask another fleet that runs here, such as a demo,
     they name the master."""
     master = "" if running.found()[:1] == [found] else f" --master {found.masters[0].master}"
     commands = (
-        f"query --area {options.area} --last {format_duration(options.window_s)}",
-        f"watch --area {options.area}",
+        f"query --area {area} --last {format_duration(window_s)}",
+        f"watch --area {area}",
         "subscribe '*'",
     )
     return [f"{each}{master}" for each in commands]
