@@ -36,7 +36,7 @@ class Addresses(msgspec.Struct, frozen=True):
 class Running(msgspec.Struct, frozen=True):
     """A fleet: the process that started it, its masters, of which the first is queried (none while
     it is starting), and the folder in which it was started. `directory` has its files, `runs` says
-    what it was told."""
+    what it was told, `trouble` why it has no live page."""
 
     pid: int
     masters: tuple[Addresses, ...]
@@ -44,6 +44,7 @@ class Running(msgspec.Struct, frozen=True):
     kind: Kind = "demo"
     directory: str = ""
     runs: str = ""
+    trouble: str = ""
 
     @property
     def called(self) -> str:
@@ -70,6 +71,7 @@ def announced(
     kind: Kind = "demo",
     directory: Path | None = None,
     runs: str = "",
+    trouble: str = "",
 ) -> Iterator[None]:
     """Context manager: `found` returns these masters, unless the file cannot be written; without
     any, `starting` does."""
@@ -87,7 +89,7 @@ def announced(
             for each in (before, path):
                 held.callback(each.unlink, missing_ok=True)
             kept = str(directory.resolve()) if directory is not None else ""
-            running = Running(os.getpid(), masters, _here(), kind, kept, runs)
+            running = Running(os.getpid(), masters, _here(), kind, kept, runs, trouble)
             before.write_bytes(msgspec.json.encode(running))
             before.rename(path)
         yield

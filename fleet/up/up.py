@@ -116,7 +116,10 @@ def up(options: Options) -> int:
             sys.stderr.write(file.read().decode(errors="replace"))
         return exits.FAILED
     output.say(f"up after {time.monotonic() - begun_s:.1f} s")
-    return _tell(found, options, first=True)
+    try:
+        return _tell(found, options, first=True)
+    except KeyboardInterrupt:
+        return exits.fail("interrupted; it runs: `fleet down` ends it", exits.INTERRUPTED)
 
 
 def down() -> int:
@@ -169,6 +172,12 @@ def _tell(found: Running, options: Options, *, first: bool = False) -> int:
         screen.as_it_is(console, f"  {link}")
         if first:
             browser.open_page(link)
+    elif found.trouble:
+        for line in found.trouble.splitlines():
+            output.say_as_it_is(line)
+        output.say(
+            "the rest runs; with that mended, `fleet down` and `fleet up` bring the page, too"
+        )
     screen.line(console, "Try, in any terminal:")
     for rest in _next(found, area, options.window_s):
         screen.as_it_is(console, f"  {fleet} {rest}")
@@ -219,7 +228,8 @@ def serve(options: Options) -> int:
                 output.say(trouble)
             _await_answer(bed, options)
             addresses = (Addresses(IAD, bed.public(IAD), bed.operator(IAD)),)
-            held.enter_context(running.announced(addresses, "up", options.directory, options.runs))
+            of_this = running.announced(addresses, "up", options.directory, options.runs, trouble)
+            held.enter_context(of_this)
             output.say(f"up: {bed.public(IAD)}")
             _keep(bed)
     except KeyboardInterrupt:

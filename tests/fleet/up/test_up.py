@@ -114,6 +114,20 @@ def test_it_answers_outlives_its_terminal_mends_itself_and_ends(fleet, tmp_path)
     assert (tmp_path / "var/up/home/synthetic-7/history.sqlite").exists()
 
 
+def test_a_page_that_is_not_served_is_told_with_the_reason(fleet, tmp_path):
+    outputs_toml = tmp_path / "var/up/gateway/outputs.toml"
+    outputs_toml.parent.mkdir(parents=True)
+    outputs_toml.write_text("[mqtt\n")
+    (tmp_path / "var/up" / MARKER).touch()
+    for _ in ("first", "again"):
+        up = fleet("up", "--sensor", "synthetic")
+        assert up.returncode == 0, "it answers"
+        assert "there is no live page: gateway ended with exit status 2\n" in up.stderr
+        assert "outputs.toml: not valid TOML: " in up.stderr
+        assert "`fleet down` and `fleet up` bring the page" in up.stderr
+        assert "Its page" not in up.stdout
+
+
 def test_a_recording_is_played_at_any_interval(fleet, tmp_path):
     up = fleet("up", "--every", "5s")
     assert up.returncode == 0, up.stderr
