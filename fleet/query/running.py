@@ -19,9 +19,12 @@ from typing import Final, Literal
 import msgspec
 
 from fleet.common import locks
+from fleet.inventory.folder import VARIABLE, NoFleetError, find
 
 # What starts a fleet here; the name of its file begins with it.
 Kind = Literal["demo", "up"]
+# Variables with the address that a command asks.
+ADDRESSES: Final = ("SANDERLING_MASTER", "SANDERLING_OPERATOR")
 FILES: Final = ("demo*.json", "up*.json")
 
 
@@ -99,6 +102,16 @@ def found() -> list[Running]:
     """This user's running fleets, the preferred one first: that of this folder, otherwise the one
     that was started first."""
     return [fleet for fleet in _all() if fleet.masters]
+
+
+def is_asked(master: str) -> bool:
+    """Whether a command without an address asks this master, here."""
+    if any(os.environ.get(name) for name in (VARIABLE, *ADDRESSES)):
+        return False
+    with suppress(NoFleetError):
+        find()
+        return False
+    return any(fleet.masters[0].master == master for fleet in found()[:1])
 
 
 def starting() -> list[Running]:

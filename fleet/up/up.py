@@ -188,9 +188,10 @@ def _tell(found: Running, options: Options, *, first: bool = False) -> int:
 
 
 def _next(found: Running, area: str, window_s: float = WINDOW_S) -> list[str]:
-    """Commands to type next. Where they would ask another fleet that runs here, such as a demo,
+    """Commands to type next. Where they would ask another fleet, such as a demo that runs here,
     they name the master."""
-    master = "" if running.found()[:1] == [found] else f" --master {found.masters[0].master}"
+    address = found.masters[0].master
+    master = "" if running.is_asked(address) else f" --master {address}"
     commands = (
         f"query --area {area} --last {format_duration(window_s)}",
         f"watch --area {area}",
