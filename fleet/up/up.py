@@ -263,7 +263,7 @@ def _testbed(options: Options) -> Testbed:
 
 
 def _await_answer(bed: Testbed, options: Options) -> None:
-    """Wait until a query is answered in full. TestbedError if no reading comes."""
+    """Wait until a query is answered in full. TestbedError if no value comes."""
     give_up_s = time.monotonic() + FIRST_READING_S
     with Client(bed.public(IAD)) as client:
         while True:
@@ -275,14 +275,24 @@ def _await_answer(bed: Testbed, options: Options) -> None:
             except NoReplyError as error:
                 said = str(error)
             else:
-                if answer.status == "complete":
+                if _has_value(answer):
                     return
-                said = "; ".join(screen.gap_lines(answer)) or answer.message
+                gaps = "; ".join(screen.gap_lines(answer)) or answer.message
+                said = gaps or f"readings without a value: {', '.join(_now(answer))}"
             if time.monotonic() > give_up_s:
-                lines = [f"no reading came in {FIRST_READING_S:g} s: {said}"]
+                lines = [f"no value came in {FIRST_READING_S:g} s: {said}"]
                 lines += [f"  {line}" for line in bed.child(options.node).last_lines()]
                 raise TestbedError("\n".join(lines))
             time.sleep(LOOK_EVERY_S)
+
+
+def _has_value(answer: Answer) -> bool:
+    """Whether every area has a value that is not bad: a sensor that does not answer is read, too,
+    and gives none."""
+    return answer.status == "complete" and all(
+        any(channel.n > channel.bad for channel in area.channels.values())
+        for area in summarize(answer)
+    )
 
 
 def _keep(bed: Testbed) -> NoReturn:

@@ -10,7 +10,7 @@ from fleet.report.page.markup import Row, digits, kept, minute, percent, plain, 
 # What a verdict of a sensor calls for.
 REMEDIES: Final = {
     "silent": "nothing has come since {last} UTC: look at its power, network and wiring",
-    "broken": "it gives {success} of its readings: look at its wiring, or replace it",
+    "broken": "only {success} of its readings have a good value: look at its wiring, or replace it",
     "out_of_range": "it shows values that cannot be: look at its wiring, or replace it",
     "flatline": "it repeats one value: restart it, or replace it",
     "drift": "it drifts away from its neighbours: compare it with another, calibrate or replace it",
@@ -67,8 +67,8 @@ def _objectives(objectives: Row, deadlines: Row | None) -> Iterator[Recommendati
         remedy = "give it a looser objective, or its nodes more pods"
         if row["p99_ms"] is not None and row["p99_ms"] <= row["slo_ms"] and row["percentile"] <= 99:
             remedy = (
-                f"{whole(row['partial'])} answers lacked areas: use a longer window, or see which "
-                "node was missing"
+                f"{whole(row['partial'])} answers lacked areas, whose nodes were missing or had no "
+                "readings of the time that was asked for: see which"
             )
         of = "" if row["service"] in row["class"] else f" ({plain(row['service'], 40)})"
         yield Recommendation(

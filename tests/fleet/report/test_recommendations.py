@@ -86,7 +86,8 @@ def test_where_answers_were_fast_but_lacked_areas_no_looser_objective_helps():
     assert said(objectives=found) == [
         (
             "Class live (humidity): 95.8 % of its queries kept p99 ≤ 500 ms, 99 % came within "
-            "498 ms: 17 answers lacked areas: use a longer window, or see which node was missing."
+            "498 ms: 17 answers lacked areas, whose nodes were missing or had no readings of the "
+            "time that was asked for: see which."
         )
     ]
     found["missed"] = [{**fast, "percentile": 99.9}]  # its tail may be late

@@ -14,12 +14,15 @@ import psutil
 import pytest
 
 from agent.gateway.tokens import create_token
+from agent.wire.edge_config import EdgeSensor
 from fleet.common import exits
 from fleet.query import running
 from fleet.testbed import page
 from fleet.testbed.ports import claimed
 from fleet.testbed.processes import agent_command
 from fleet.testbed.run_folder import MARKER
+from fleet.testbed.testbed import TestbedError
+from fleet.up import up as up_command
 from testkit.waiting import wait_until
 
 TIMEOUT_S = 150.0
@@ -126,6 +129,20 @@ def test_a_page_that_is_not_served_is_told_with_the_reason(fleet, tmp_path):
         assert "outputs.toml: not valid TOML: " in up.stderr
         assert "`fleet down` and `fleet up` bring the page" in up.stderr
         assert "Its page" not in up.stdout
+
+
+def test_a_reading_without_a_value_is_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(up_command, "FIRST_READING_S", 1.0)
+    file = tmp_path / "empty.csv"
+    file.write_text("timestamp,temperature\n2013-08-23 23:05:00,\n")
+    replayed = EdgeSensor(driver="replay", options={"file": str(file)})
+    options = up_command.Options(tmp_path / "up", replayed, "home/x", "replay", ())
+    with up_command._testbed(options) as bed:
+        for _ in bed.start():
+            pass
+        words = "no value came in 1 s: readings without a value: home/x: temperature – °C"
+        with pytest.raises(TestbedError, match=words):
+            up_command._await_answer(bed, options)
 
 
 def test_a_recording_is_played_at_any_interval(fleet, tmp_path):
