@@ -67,8 +67,8 @@ def _objectives(objectives: Row, deadlines: Row | None) -> Iterator[Recommendati
         remedy = "give it a looser objective, or its nodes more pods"
         if row["p99_ms"] is not None and row["p99_ms"] <= row["slo_ms"] and row["percentile"] <= 99:
             remedy = (
-                f"{whole(row['partial'])} answers lacked areas, whose nodes were missing or had no "
-                "readings of the time that was asked for: see which"
+                f"{whole(row['partial'] - row['no_data'])} answers lacked areas: see which node "
+                "was missing"
             )
         of = "" if row["service"] in row["class"] else f" ({plain(row['service'], 40)})"
         yield Recommendation(

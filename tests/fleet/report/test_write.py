@@ -270,7 +270,9 @@ def test_tasks_that_are_stamped_after_the_time_are_found(spark, lake):
     sources = Sources(spark, lake, None, until)
     assert sources.tasks.count() == 1
     assert sources.tasks_around.count() == 10
-    (row,) = slo.attainment(sources.queries, sources.tasks_around).collect()
+    (row,) = slo.attainment(
+        sources.queries, sources.tasks_around, sources.subtasks_around
+    ).collect()
     assert (row["policy"], row["queries"]) == ("edfq", 1)
     # What came of pulls, and which nodes there are, is told an hour later.
     assert (sources.pulls.count(), sources.nodes.count()) == (2, 1)
