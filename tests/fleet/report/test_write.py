@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import islice
@@ -63,7 +64,10 @@ def rows_of(folder, name):
 @pytest.fixture(scope="module")
 def written(spark, lake):
     """One report of everything, as the command makes it."""
-    written = writing.write(spark, lake, None, None, lake.reports / "first")
+    said: list[str] = []
+    written = writing.write(spark, lake, None, None, lake.reports / "first", said.append)
+    numbers = [int(found[1]) for line in said if (found := re.search(r"table (\d+) of", line))]
+    assert numbers == list(range(1, len(numbers) + 1)), "in the order in which they are begun"
     writing.point_latest(lake.reports / "first")
     return written
 
