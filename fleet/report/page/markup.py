@@ -47,7 +47,7 @@ def share(value: float) -> str:
 
 def kept(value: float) -> str:
     """A share that kept an objective, rounded down: 98.96 % are not the 99 % that were promised."""
-    return f"{format_kept(value)} %"
+    return f"{format_kept(value)} %" if 0 < value < 1 else f"{100 * value:.0f} %"
 
 
 def percent(value: float) -> str:
