@@ -8,6 +8,7 @@ from pathlib import Path
 from agent.metrics.library import problem
 from agent.net.secure_sockets import check as check_trust
 from agent.runtime.command_line import FAILED, UNUSABLE, configuration, fail, options, say_ok
+from agent.runtime.console import operator_log
 from agent.runtime.signals import Start, StopSignal, allow_all_files, log_beside
 from agent.wire.config import ConfigError
 from agent.wire.drs_config import DrsConfig
@@ -31,7 +32,8 @@ def main() -> None:
     from agent.directory.server import Server  # --check, --help and --version do without, sooner
 
     allow_all_files()
-    with StopSignal(on_stdin_eof=given.exit_on_stdin_eof) as stop:
+    say = operator_log("sanderling-drs")
+    with StopSignal(on_stdin_eof=given.exit_on_stdin_eof, say=say) as stop:
         try:
             server = Server(config, folder)
         except (OSError, ConfigError) as error:

@@ -43,7 +43,7 @@ def main() -> None:
         return
     allow_all_files()
     say = operator_log(config.gateway.name)
-    with StopSignal(on_stdin_eof=given.exit_on_stdin_eof) as stop:
+    with StopSignal(on_stdin_eof=given.exit_on_stdin_eof, say=say) as stop:
         try:
             made = server.Server(config, folder, say)
         except ConfigError as error:

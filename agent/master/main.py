@@ -15,6 +15,7 @@ from agent.metrics.library import problem
 from agent.net.secure_sockets import check as check_trust
 from agent.runtime import systemd
 from agent.runtime.command_line import FAILED, UNUSABLE, configuration, fail, options, say_ok
+from agent.runtime.console import operator_log
 from agent.runtime.signals import Start, StopSignal, allow_all_files, log_beside
 from agent.wire.config import ConfigError
 from agent.wire.master_config import MasterConfig
@@ -52,7 +53,8 @@ def main() -> None:
     from agent.master.master import Master  # --check, --help and --version do without, sooner
 
     allow_all_files()
-    with StopSignal(on_stdin_eof=given.exit_on_stdin_eof) as stop:
+    say = operator_log(f"sanderling-master {config.iad.name}")
+    with StopSignal(on_stdin_eof=given.exit_on_stdin_eof, say=say) as stop:
         try:
             master = Master(config, folder, run=os.urandom(6).hex())
         except ConfigError as error:

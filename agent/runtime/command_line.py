@@ -16,11 +16,15 @@ from agent.wire.config import ConfigError, load
 C = TypeVar("C")
 
 FAILED: Final = 1  # exit status: the agent cannot start now
+WIDTH: Final = 80  # columns of a terminal
 UNUSABLE: Final = 2  # exit status: the command line or the configuration must be changed
 FLAGS: Final = (
     "--check", "--leave-sensors", "--background", "--exit-on-stdin-eof", "--version", "--help"
 )  # fmt: skip
-USAGE: Final = "--config FILE [--check [--leave-sensors]] [--background] [--exit-on-stdin-eof]"
+# The agents that have an option; one without it takes it as well, as a deployment gives them all
+# the same.
+READERS: Final = ("sanderling-edge", "sanderling-probe")
+PROBE: Final = "sanderling-probe"
 PURPOSES: Final = {
     "sanderling-drs": "The registration service of a market, as leader or read replica.",
     "sanderling-edge": "The agent on a Pi: reads its sensors, and keeps and serves the readings.",
@@ -29,12 +33,19 @@ PURPOSES: Final = {
     "sanderling-probe": "Reads a node's sensors as its agent would, and prints the readings.",
 }
 HELP: Final = """
-  --config FILE         TOML file; relative paths in it are taken from its folder
+  --config FILE         TOML file; relative paths in it begin at its folder
   --check               only check the file, and say so
-  --leave-sensors       with --check: no sensor is touched, as an agent may be reading it
-  --background          return as soon as the agent serves, and let it go on
-  --exit-on-stdin-eof   stop when standard input closes, so that no agent outlives who started it
+{leave_sensors}{background}\
+  --exit-on-stdin-eof   stop when standard input closes, so that it does not
+                        outlive its starter
   --version             the release that is installed
+"""
+LEAVE_SENSORS: Final = """\
+  --leave-sensors       with --check: no sensor is touched, as an agent may be
+                        reading it
+"""
+BACKGROUND: Final = """\
+  --background          return as soon as the agent serves, and let it go on
 """
 
 
@@ -57,7 +68,7 @@ def fail(line: str, status: int) -> NoReturn:
 def options(program: str, arguments: Iterable[str]) -> Options:
     """Parse `arguments`; ends the process for ``--help``, ``--version`` and invalid options."""
     # Parsed by hand: argparse would take 1.2 MiB of an edge node's memory, getopt 0.25 MiB.
-    usage = f"usage: {program} {USAGE}"
+    usage = f"usage: {program} {' '.join(_usage(program))}"
     config = None
     flags = set()
     left = iter(arguments)
@@ -76,7 +87,7 @@ def options(program: str, arguments: Iterable[str]) -> Options:
         else:
             fail(f"{argument} is too much; {usage}", UNUSABLE)
     if "--help" in flags:
-        sys.stdout.write(f"{usage}\n\n{PURPOSES[program]}\n{HELP}")
+        sys.stdout.write(_help(program))
         sys.exit(0)
     if "--version" in flags:
         from importlib.metadata import version
@@ -94,6 +105,27 @@ def options(program: str, arguments: Iterable[str]) -> Options:
         "--leave-sensors" in flags,
         "--background" in flags and "--check" not in flags,
     )
+
+
+def _usage(program: str) -> list[str]:
+    """The options that mean something to it."""
+    check = "[--check [--leave-sensors]]" if program in READERS else "[--check]"
+    background = [] if program == PROBE else ["[--background]"]
+    return ["--config FILE", check, *background, "[--exit-on-stdin-eof]"]
+
+
+def _help(program: str) -> str:
+    lines = [f"usage: {program}"]
+    for word in _usage(program):
+        if len(lines[-1]) + 1 + len(word) > WIDTH:
+            lines.append(" " * len(f"usage: {program}"))
+        lines[-1] += f" {word}"
+    more = HELP.format(
+        leave_sensors=LEAVE_SENSORS if program in READERS else "",
+        background=BACKGROUND if program != PROBE else "",
+    )
+    usage = "\n".join(lines)
+    return f"{usage}\n\n{PURPOSES[program]}\n{more}"
 
 
 def configuration(path: str, kind: type[C]) -> C:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn, Self
 
@@ -83,8 +84,12 @@ class StopSignal:
     manager in the main thread; poll `filenos`, and read `requested` after a wake-up.
     """
 
-    def __init__(self, *, on_stdin_eof: bool) -> None:
+    def __init__(self, *, on_stdin_eof: bool, say: Callable[[str], object] | None = None) -> None:
+        """`say` is told in the end that the agent has stopped, if that was asked for by Ctrl-C:
+        a terminal's next prompt begins a line of its own."""
         self._on_stdin_eof = on_stdin_eof
+        self._say = say
+        self._interrupted = False
         self.requested = False
 
     def __enter__(self) -> Self:
@@ -104,9 +109,12 @@ class StopSignal:
         signal.set_wakeup_fd(self._wakeup_before)
         os.close(self._read)
         os.close(self._write)
+        if self._interrupted and self._say is not None:
+            self._say("stopped")
 
-    def _handle(self, _number: int, _frame: object) -> None:
+    def _handle(self, number: int, _frame: object) -> None:
         self.requested = True
+        self._interrupted |= number == signal.SIGINT
 
     @property
     def filenos(self) -> tuple[int, ...]:

@@ -223,6 +223,8 @@ def unknown_service(service: str, there: Iterable[str], sender: Sender) -> str:
         names = few(allowed, MAX_NAMED)
         return f"{none}: name one with --service: {names} (`fleet services` lists them)"
     meant = _or(service, allowed)
+    if allowed:
+        see = "ee `fleet services`"
     return f"no service {service} here{others}{f'{meant} S' if meant else ': s'}{see}"
 
 

@@ -117,6 +117,11 @@ def encode(message: Message, codec: bytes = MESSAGEPACK) -> bytes:
     return _HEADERS[codec] + _ENCODE[codec](message)
 
 
+def to_json(document: object) -> bytes:
+    """JSON of a message, or of a part of one, without a header."""
+    return _ENCODE[JSON](document)
+
+
 def encode_into(message: Message, codec: bytes, frame: bytearray) -> None:
     """Encode into `frame`, which saves a copy of a large message. Whatever it held is gone; if it
     has the size of the message, or more, it is not moved."""

@@ -2,22 +2,22 @@
 
 Exit status: 0 done (of a query: complete), 1 failed (of a query: partial), 2 wrong usage,
 3 refused, 4 no reply that can be read, 5 nothing was done (every host failed, or it was stopped
-before the first), 130 interrupted. Errors are one line on stderr; one that nobody expected names
-the file with its traceback.
+before the first), 74 the output could not be written, 130 interrupted. Errors are one line on
+stderr; one that nobody expected names the file with its traceback.
 """
 
 from __future__ import annotations
 
-import os
 import sys
-from io import TextIOWrapper
 
 # Next to nothing is imported here: Ctrl-C is only answered afterwards.
-from fleet.common.exits import FAILED, INTERRUPTED, USAGE, fail
+from fleet.common import streams
+from fleet.common.exits import DONE, FAILED, INTERRUPTED, OUTPUT, USAGE, fail
 
 
 def main() -> int:
     """Run the command; the exit status."""
+    streams.prepare()
     try:
         # Inside, so that Ctrl-C during the imports ends in one line too.
         try:
@@ -27,17 +27,16 @@ def main() -> int:
                 raise
             how = "in a checkout, run .venv/bin/pip install -e '.[cli]'"
             return fail(f"{error.name} is missing; {how}", USAGE)
-        for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, TextIOWrapper):
-                stream.reconfigure(errors="replace")  # a terminal without ° shows ?
         status = run(sys.argv[1:])
         sys.stdout.flush()
     except KeyboardInterrupt:
         return fail("interrupted", INTERRUPTED)
-    except BrokenPipeError:
-        # The reader of stdout has closed it; Python must not flush again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except BrokenPipeError:  # the reader of stdout has closed it
+        streams.give_up()
+        return DONE
+    except streams.OutputError as error:
+        streams.give_up()
+        return fail(str(error), OUTPUT)
     except Exception as error:
         from fleet.common import crash_reports
 

@@ -10,6 +10,8 @@ USAGE = 2
 REFUSED = 3
 NO_REPLY = 4
 NOTHING = 5
+# As EX_IOERR of sysexits.h.
+OUTPUT = 74
 INTERRUPTED = 130
 
 

@@ -20,7 +20,7 @@ from agent.wire.emulation import PROFILES
 from fleet.common import exits
 from fleet.demo import alerts, asking, ending, load, topics
 from fleet.demo.options import Options
-from fleet.demo.story import QUESTIONS, Story, busy, comparison, verdict
+from fleet.demo.story import QUESTIONS, Story, busy, comparison, not_counted, verdict
 from fleet.query import running
 from fleet.simulation.layout import PRELOAD_ROWS, FleetLayout, building_fleet
 from fleet.simulation.measures import ClassSummary
@@ -242,6 +242,6 @@ def _under_load(
     story.say(verdict(of_virtual))
     if said := busy(of_real, load_average, len(os.sched_getaffinity(0))):
         story.say(said)
-    if lacking := sum(each.not_complete for runs in of_real.values() for each in runs):
-        story.say(f"{lacking} answers here lacked a room, and count as not in time.")
+    for text in not_counted(of_real):
+        story.say(text)
     return real, virtual

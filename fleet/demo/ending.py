@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from contextlib import suppress
 from typing import Final
@@ -10,6 +11,7 @@ from rich.console import Console
 
 from fleet.demo import alerts
 from fleet.demo.options import Options
+from fleet.query import running
 from fleet.terminal import screen
 from fleet.terminal.typed import fleet_command, place, typed
 from fleet.testbed import page
@@ -35,35 +37,50 @@ def end(bed: Testbed, options: Options, terminal: Console) -> None:
         if link := page.link(bed.directory):
             screen.line(terminal, "Its live page, for one browser, within 10 minutes:")
             screen.as_it_is(terminal, f"  {link}")
-            screen.as_it_is(terminal, f"Another link: {fleet_command()} gateway link")
+            screen.as_it_is(terminal, f"Another link: {fleet_command()} {_link(bed)}")
         _keep(bed, terminal)
 
 
 def _show_commands(bed: Testbed, options: Options, terminal: Console) -> None:
     fleet, wanted = fleet_command(), alerts.WANTED
     screen.line(terminal, "Try in another terminal, in this folder:")
+    first = bed.plan.iads[0].name
+    address = bed.public(first)
+    asked = running.is_asked(address)
     for rest in (
         "query --service temperature --area b1/f4 --last 10m --slo p99=2s",
         "watch --service humidity --area b1/f4 --every 5s --slo p99=2s",
         f"subscribe '{wanted}'",
         "status",
     ):
-        screen.as_it_is(terminal, f"  {fleet} {rest}")
-    address = bed.public(bed.plan.iads[0].name)
+        to = f" --operator {bed.operator(first)}" if rest == "status" else f" --master {address}"
+        screen.as_it_is(terminal, f"  {fleet} {rest}{'' if asked else to}")
     if options.verbose:
         _show_more(bed, address, terminal)
     else:
         screen.as_it_is(terminal, f"For programs, and in other folders: --master {address}")
 
 
+def _link(bed: Testbed) -> str:
+    """The command for another link, to the page of this demo."""
+    if running.is_asked(bed.public(bed.plan.iads[0].name)):
+        return "gateway link"
+    return f"gateway link --config {shlex.quote(place(bed.directory / page.GATEWAY / page.CONFIG))}"
+
+
 def _show_more(bed: Testbed, address: str, terminal: Console) -> None:
     """Commands of every kind, with the first master's address for those of another folder."""
     first, second, *_ = bed.plan.iads
     fleet = fleet_command()
+    otherwise = ""
+    if running.is_asked(address):
+        otherwise = (
+            "While the demo runs, commands without --master use it, those with "
+            f"--iad {second.name} that master. "
+        )
     screen.line(
         terminal,
-        f"{first.name}'s socket for queries: {address}. While the demo runs, commands without "
-        f"--master use it, those with --iad {second.name} that master. With the address they work "
+        f"{first.name}'s socket for queries: {address}. {otherwise}With the address commands work "
         "in any folder:",
     )
     for rest in (

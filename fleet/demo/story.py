@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -10,7 +9,9 @@ from typing import Final
 from rich.console import Console
 
 from fleet.simulation.measures import ClassSummary
+from fleet.simulation.screen import COUNTS
 from fleet.terminal import screen
+from fleet.terminal.units import format_kept
 
 WIDTH: Final = 80
 INDENT: Final = "      "
@@ -90,7 +91,7 @@ def verdict(virtual: Runs) -> str:
         for policy, runs in virtual.items()
     }
     said = [
-        f"{policy.upper()} {'misses it for ' + ' and '.join(of) if of else 'keeps it for all'}"
+        f"{policy.upper()} {'misses it for ' + _list(of) if of else 'keeps it for all'}"
         for policy, of in missed.items()
     ]
     return f"The promise was 99 of 100. Simulated, {', '.join(said)}."
@@ -99,7 +100,7 @@ def verdict(virtual: Runs) -> str:
 def busy(real: Runs, load: float, cores: int) -> str:
     """A sentence about why EDFQ missed the promise here; empty if it kept it. `load`: processes
     that ran or waited for one of the `cores`."""
-    if all(each.within_slo >= PROMISED for each in real["edfq"]):
+    if all(each.within_slo is None or each.within_slo >= PROMISED for each in real["edfq"]):
         return ""
     why = "so few questions vary"
     if load > cores:
@@ -107,9 +108,37 @@ def busy(real: Runs, load: float, cores: int) -> str:
     return f"Rely on the simulation: {why}."
 
 
+def not_counted(real: Runs) -> list[str]:
+    """Sentences about the questions of the real runs that had no answer, or not a whole one."""
+    refused, partial, unanswered = (
+        sum(getattr(each, count) for runs in real.values() for each in runs) for count in COUNTS
+    )
+    said = []
+    if refused:
+        said.append(
+            f"{_of(refused, 'question was', 'questions were')} refused here, at once instead of "
+            "answered late: the shares above are of the others."
+        )
+    if partial:
+        answers = _of(partial, "answer", "answers")
+        said.append(f"Not in time, too: {answers} here that lacked areas.")
+    if unanswered:
+        questions = _of(unanswered, "question", "questions")
+        said.append(f"Not in time, too: {questions} here without a reply.")
+    return said
+
+
+def _list(names: Sequence[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _of(n: int, one: str, many: str) -> str:
+    return f"{n:,} {one if n == 1 else many}"
+
+
 def _share(summary: ClassSummary) -> str:
-    """Rounded down: 98.96 of 100 are not the 99 that were promised."""
-    return f"{math.floor(round(summary.within_slo * 1_000, 6)) / 10:.1f}"
+    return "–" if summary.within_slo is None else format_kept(summary.within_slo)
 
 
 def _kept(summary: ClassSummary) -> str:

@@ -7,9 +7,10 @@ from typing import Final
 
 from agent.client import NoReplyError, OtherPeerError
 from agent.wire.base import TIMEOUT_FACTOR, Message
-from agent.wire.codec import HEADER_BYTES, JSON, WireError, encode
+from agent.wire.codec import WireError, to_json
 from agent.wire.messages import Answer, Slo
 from fleet.common import exits
+from fleet.terminal import output
 
 # The command that a master's refusal names if it does not have the service.
 OPERATOR_S: Final = "`fleet service list`"
@@ -18,7 +19,7 @@ HINT: Final = " with the address of its operator socket, and name one with --ser
 
 def write_json(message: Message) -> None:
     """Print `message` on a line of its own and flush."""
-    sys.stdout.write(encode(message, JSON)[HEADER_BYTES:].decode() + "\n")
+    sys.stdout.write(to_json(output.whole(message)).decode() + "\n")
     sys.stdout.flush()
 
 

@@ -19,9 +19,12 @@ from typing import Final, Literal
 import msgspec
 
 from fleet.common import locks
+from fleet.inventory.folder import VARIABLE, NoFleetError, find
 
 # What starts a fleet here; the name of its file begins with it.
 Kind = Literal["demo", "up"]
+# Variables with the address that a command asks.
+ADDRESSES: Final = ("SANDERLING_MASTER", "SANDERLING_OPERATOR")
 FILES: Final = ("demo*.json", "up*.json")
 
 
@@ -36,7 +39,7 @@ class Addresses(msgspec.Struct, frozen=True):
 class Running(msgspec.Struct, frozen=True):
     """A fleet: the process that started it, its masters, of which the first is queried (none while
     it is starting), and the folder in which it was started. `directory` has its files, `runs` says
-    what it was told."""
+    what it was told, `trouble` why it has no live page."""
 
     pid: int
     masters: tuple[Addresses, ...]
@@ -44,6 +47,7 @@ class Running(msgspec.Struct, frozen=True):
     kind: Kind = "demo"
     directory: str = ""
     runs: str = ""
+    trouble: str = ""
 
     @property
     def called(self) -> str:
@@ -70,6 +74,7 @@ def announced(
     kind: Kind = "demo",
     directory: Path | None = None,
     runs: str = "",
+    trouble: str = "",
 ) -> Iterator[None]:
     """Context manager: `found` returns these masters, unless the file cannot be written; without
     any, `starting` does."""
@@ -87,7 +92,7 @@ def announced(
             for each in (before, path):
                 held.callback(each.unlink, missing_ok=True)
             kept = str(directory.resolve()) if directory is not None else ""
-            running = Running(os.getpid(), masters, _here(), kind, kept, runs)
+            running = Running(os.getpid(), masters, _here(), kind, kept, runs, trouble)
             before.write_bytes(msgspec.json.encode(running))
             before.rename(path)
         yield
@@ -97,6 +102,16 @@ def found() -> list[Running]:
     """This user's running fleets, the preferred one first: that of this folder, otherwise the one
     that was started first."""
     return [fleet for fleet in _all() if fleet.masters]
+
+
+def is_asked(master: str) -> bool:
+    """Whether a command without an address asks this master, here."""
+    if any(os.environ.get(name) for name in (VARIABLE, *ADDRESSES)):
+        return False
+    with suppress(NoFleetError):
+        find()
+        return False
+    return any(fleet.masters[0].master == master for fleet in found()[:1])
 
 
 def starting() -> list[Running]:

@@ -92,7 +92,7 @@ def jobs(spark: SparkSession, lake: Lake, sources: Sources, made: Made) -> Itera
     asked, tasks, subtasks = (
         frame.where(F.col("label") != WARM_UP) for frame in (s.queries, s.tasks, s.subtasks)
     )
-    yield requests.ATTAINMENT, lambda: slo.attainment(s.queries, s.tasks_around)
+    yield requests.ATTAINMENT, lambda: slo.attainment(s.queries, s.tasks_around, s.subtasks_around)
     yield requests.TIME_SPENT, lambda: timing.time_spent(tasks, s.subtasks_around)
     yield requests.NODE_HOURS, lambda: deadlines.node_hours(subtasks)
     yield (

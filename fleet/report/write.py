@@ -10,7 +10,9 @@ from concurrent.futures import Future
 from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import metadata
+from itertools import count
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 import msgspec
@@ -140,17 +142,19 @@ def _tables(
 
     todo = list(jobs(spark, lake, lake_tables, made))
 
-    def compute(number: int, table: Table, job: Callable[[], DataFrame]) -> int:
-        say(f"computing {table.name}, table {number} of {len(todo)}")
+    begun, one_at_a_time = count(1), Lock()
+
+    def compute(table: Table, job: Callable[[], DataFrame]) -> int:
+        with one_at_a_time:
+            say(f"computing {table.name}, table {next(begun)} of {len(todo)}")
         return write_table(table, job(), folder)
 
-    numbered = [(number, *each) for number, each in enumerate(todo, 1)]
     with for_few_rows(spark, few), threads() as executor:
-        for each in numbered:
-            if each[1] not in FROM_READINGS:
-                written[each[1]] = executor.submit(compute, *each)
+        for table, job in todo:
+            if table not in FROM_READINGS:
+                written[table] = executor.submit(compute, table, job)
         rows = {table: future.result() for table, future in written.items()}
-    rows |= {each[1]: compute(*each) for each in numbered if each[1] in FROM_READINGS}
+    rows |= {table: compute(table, job) for table, job in todo if table in FROM_READINGS}
     return {table: rows[table] for table, _ in todo}
 
 

@@ -32,8 +32,9 @@ class Outcome(Struct, frozen=True):
 
 class ClassSummary(Struct, frozen=True):
     """A class of queries under one policy: how many, percentiles of their latency in milliseconds
-    (None where nothing was answered), the share of all that kept the SLO, and how many answers were
-    not complete."""
+    (None where nothing was answered), and the share that kept the SLO. As in a report, the last two
+    are of all that were not `refused` (None if all were). `partial` answers lacked areas;
+    `unanswered` are queries without any reply."""
 
     kind: str
     slo_ms: float
@@ -41,8 +42,10 @@ class ClassSummary(Struct, frozen=True):
     p50_ms: float | None
     p95_ms: float | None
     p99_ms: float | None
-    within_slo: float
-    not_complete: int
+    within_slo: float | None
+    refused: int = 0
+    partial: int = 0
+    unanswered: int = 0
 
 
 def percentile(ordered: Sequence[float], p: float) -> float | None:
@@ -62,7 +65,8 @@ def summarize(outcomes: Iterable[Outcome]) -> list[ClassSummary]:
 
 
 def _summary(outcomes: list[Outcome]) -> ClassSummary:
-    latencies = sorted(o.latency_ms for o in outcomes if o.latency_ms is not None)
+    taken = [o for o in outcomes if o.status != "refused"]
+    latencies = sorted(o.latency_ms for o in taken if o.latency_ms is not None)
     return ClassSummary(
         kind=outcomes[0].kind,
         slo_ms=outcomes[0].slo_ms,
@@ -70,6 +74,8 @@ def _summary(outcomes: list[Outcome]) -> ClassSummary:
         p50_ms=percentile(latencies, 50),
         p95_ms=percentile(latencies, 95),
         p99_ms=percentile(latencies, 99),
-        within_slo=sum(o.within_slo for o in outcomes) / len(outcomes),
-        not_complete=sum(o.status != "complete" for o in outcomes),
+        within_slo=sum(o.within_slo for o in taken) / len(taken) if taken else None,
+        refused=len(outcomes) - len(taken),
+        partial=sum(o.status == "partial" for o in taken),
+        unanswered=sum(o.latency_ms is None for o in taken),
     )

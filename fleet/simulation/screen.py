@@ -12,11 +12,14 @@ from rich.text import Text
 
 from fleet.simulation.measures import ClassSummary
 from fleet.terminal import screen
+from fleet.terminal.units import format_kept
 
 POLICY_NAMES: Final = {"fifo": "FIFO", "edfq": "EDFQ"}
 BAR_WIDTH: Final = 24
 # The longest text beside a bar, with its margins.
 MAX_WORD: Final = len("10,000/30,000 answers") + 5
+# What a class's columns count, and their headings: those of a report.
+COUNTS: Final = {"refused": "refused", "partial": "lacked\nareas", "unanswered": "no\nreply"}
 Advance = Callable[[float, str], None]
 """How much is done, of the total, and a word about it."""
 
@@ -67,11 +70,14 @@ class DemoScreen:
         """A row per class and policy."""
         columns = ["class", "SLO", "policy", "n", "p50", "p95"]
         columns += ["p99"] if with_p99 else []
-        table = screen.plain_table(*columns, "within\nSLO", "not\ncomplete")
+        summaries = [each for classes in runs.values() for each in classes]
+        counts = {n: h for n, h in COUNTS.items() if any(getattr(s, n) for s in summaries)}
+        table = screen.plain_table(*columns, "within\nSLO", *counts.values())
         for rows in zip(*runs.values(), strict=True):
             for policy, summary in zip(runs, rows, strict=True):
                 first = policy == next(iter(runs))
-                table.add_row(*_row(summary, policy, first=first, with_p99=with_p99))
+                cells = _row(summary, policy, first=first, with_p99=with_p99)
+                table.add_row(*cells, *(str(getattr(summary, name)) for name in counts))
         table.columns[2].justify = "left"
         screen.show_table(self.console, table)
 
@@ -90,7 +96,8 @@ def _row(summary: ClassSummary, policy: str, *, first: bool, with_p99: bool) -> 
         # The word, too, for output without colour.
         text = f"{_ms(summary.p99_ms)} missed" if over else f"{_ms(summary.p99_ms)} kept"
         cells.append(Text(text, style="red" if over else "green"))
-    return [*cells, f"{summary.within_slo:.1%}".replace("%", " %"), str(summary.not_complete)]
+    kept = summary.within_slo
+    return [*cells, "–" if kept is None else f"{format_kept(kept)} %"]
 
 
 def _ms(milliseconds: float | None) -> str:

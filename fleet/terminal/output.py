@@ -4,7 +4,7 @@ terminal."""
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,11 +16,32 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TextColumn
 
 
+def whole(value: Any) -> Any:
+    """What is to be encoded as JSON for programs: a Struct with all its keys, also those that a
+    message on the wire leaves out as they have their default. A key that is UNSET does not belong
+    to this document."""
+    import msgspec
+
+    if isinstance(value, msgspec.Struct):
+        config = value.__struct_config__
+        if config.array_like:
+            return value
+        tag = {} if config.tag_field is None else {config.tag_field: config.tag}
+        fields = zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
+        found = ((key, getattr(value, name)) for name, key in fields)
+        return tag | {key: whole(each) for key, each in found if each is not msgspec.UNSET}
+    if isinstance(value, dict):
+        return {key: whole(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [whole(each) for each in value]
+    return value
+
+
 def write_json(document: Struct) -> None:
     """Print one JSON document, for programs: the whole of stdout."""
     import msgspec
 
-    text = msgspec.json.format(msgspec.json.encode(document), indent=2)
+    text = msgspec.json.format(msgspec.json.encode(whole(document)), indent=2)
     sys.stdout.write(text.decode() + "\n")
 
 
@@ -28,7 +49,7 @@ def write_json_line(document: Struct) -> None:
     """Print one document on a line of its own and flush, for output that continues."""
     import msgspec
 
-    sys.stdout.write(msgspec.json.encode(document).decode() + "\n")
+    sys.stdout.write(msgspec.json.encode(whole(document)).decode() + "\n")
     sys.stdout.flush()
 
 

@@ -320,8 +320,9 @@ def _legend(channels: Sequence[str], areas: Iterable[AreaSummary]) -> str:
         return ""
     replayed = {name for name, _ in sources}
     which = [name for name in channels if name in replayed]
-    recorded = datetime.fromtimestamp(min(first for _, first in sources) / 1e3).astimezone()
-    text = f"replayed now from a recording of {recorded:%Y-%m-%d}"
+    ends = (min(first for _, (first, _) in sources), max(last for _, (_, last) in sources))
+    days = [f"{datetime.fromtimestamp(ms / 1e3).astimezone():%Y-%m-%d}" for ms in ends]
+    text = f"replayed now from a recording of {' to '.join(dict.fromkeys(days))}"
     return text if len(which) == len(channels) else f"{', '.join(which)} {text}"
 
 

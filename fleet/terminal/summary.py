@@ -28,7 +28,7 @@ class ChannelSummary(Struct, frozen=True):
     """One channel of one area: statistics of its values that are not bad (NaN if there are none),
     and the numbers of bad and suspect values. Only a series gives more: the `last` value, the
     number of values with each of the `flags`, the flags of the latest value, the maximum age, and
-    the recording date of the first replayed value.
+    the recording dates of the oldest and the newest replayed value.
 
     `n` counts the channel's values, good or not; other readings of the area belong to other
     sensors.
@@ -44,7 +44,7 @@ class ChannelSummary(Struct, frozen=True):
     flags: dict[str, int] = {}
     last_flags: tuple[str, ...] = ()
     age_ms: int = 0
-    source_ms: int | None = None
+    source_ms: tuple[int, int] | None = None
 
 
 class AreaSummary(Struct, frozen=True):
@@ -224,14 +224,15 @@ def _oldest_ms(series: Series, values: array[float], flags: bytes) -> int:
     return max(compress(series.age_ms.numbers(), _own(values, flags)), default=0)
 
 
-def _source_ms(series: Series, values: array[float], flags: bytes) -> int | None:
-    """The recording date of the first replayed value; the dates of other values equal their
-    times."""
+def _source_ms(series: Series, values: array[float], flags: bytes) -> tuple[int, int] | None:
+    """The recording dates of the oldest and the newest replayed value; the dates of other values
+    equal their times."""
     if series.source_time_ms is None:
         return None
     pairs = zip(series.time_ms.numbers(), series.source_time_ms.numbers(), strict=True)
     own = compress(pairs, _own(values, flags))
-    return next((source_ms for time_ms, source_ms in own if source_ms != time_ms), None)
+    replayed = [source_ms for time_ms, source_ms in own if source_ms != time_ms]
+    return (min(replayed), max(replayed)) if replayed else None
 
 
 def _own(values: array[float], flags: bytes) -> Iterable[bool]:

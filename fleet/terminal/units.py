@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from agent.wire.base import MAX_TIMEOUT_MS, MAX_WINDOW_S
@@ -99,6 +100,12 @@ def format_duration(seconds: float) -> str:
         if count:
             text += f"{count}{unit}"
     return text or "0s"
+
+
+def format_kept(share: float) -> str:
+    """A share that kept an objective, in percent. Rounded down: 98.96 % are not the 99 % that were
+    promised."""
+    return f"{math.floor(round(share * 1_000, 6)) / 10:.1f}"
 
 
 def format_ms(milliseconds: float) -> str:

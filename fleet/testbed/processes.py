@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -42,6 +43,7 @@ class Child:
         self.name = name
         self.log = log
         with log.open("ab") as output:
+            self._log_start = output.tell()  # after what an earlier process wrote
             self._process = subprocess.Popen(
                 command,
                 stdin=leash.read_end,
@@ -76,7 +78,7 @@ class Child:
     def last_lines(self) -> list[str]:
         """The last lines that it wrote."""
         with self.log.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - LAST_BYTES))
+            file.seek(max(self._log_start, file.seek(0, os.SEEK_END) - LAST_BYTES))
             lines = file.read().decode(errors="replace").splitlines()
         return [line for line in lines if line.strip()][-LAST_LINES:]
 
@@ -131,25 +133,48 @@ def interrupts_deferred() -> Iterator[None]:
 
 
 class Holder(Struct, frozen=True):
-    """A live process that has files open for writing."""
+    """A live process that has files open for writing; without a pid, one that cannot be seen."""
 
-    pid: int
     name: str
+    pid: int | None = None
 
 
 def holders(folder: Path) -> list[Holder]:
-    """Other processes that write files in `folder`, by pid; those of other users cannot be seen.
-    An agent always has one open: the lock of its history or state."""
+    """Other processes that write files in `folder`, by pid. An agent always has one open: the lock
+    of its history or state. A process whose files may not be listed, such as one in a container, is
+    known by the locks that it holds."""
     root = folder.resolve()
+    found = _writers(root)
+    seen = {path for _, paths in found for path in paths}
+    unseen = [path for path in root.rglob("*.lock") if path not in seen and _is_locked(path)]
+    named = [holder for holder, _ in found]
+    return named + [Holder(f"what holds {os.path.relpath(path)}") for path in sorted(unseen)]
+
+
+def _writers(root: Path) -> list[tuple[Holder, list[Path]]]:
+    """Processes whose files may be listed, by pid, with those that they write below `root`."""
     found = []
     for process in psutil.process_iter():
         if process.pid == os.getpid():
             continue
         with suppress(psutil.Error):
-            files = process.open_files()
-            if any(file.mode != "r" and root in Path(file.path).parents for file in files):
-                found.append(Holder(process.pid, _name(process)))
-    return sorted(found, key=lambda holder: holder.pid)
+            files = [Path(file.path) for file in process.open_files() if file.mode != "r"]
+            if own := [path for path in files if root in path.parents]:
+                found.append((Holder(_name(process), process.pid), own))
+    return sorted(found, key=lambda each: each[0].pid or 0)
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether a process holds this lock."""
+    with suppress(OSError):  # it is gone, or another user's
+        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            fcntl.flock(number, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(number)
+    return False
 
 
 def _name(process: psutil.Process) -> str:
@@ -160,9 +185,13 @@ def _name(process: psutil.Process) -> str:
 
 def in_words(found: list[Holder]) -> str:
     """List of the processes, and the command that ends them."""
-    pids = " ".join(str(holder.pid) for holder in found)
-    named = ", ".join(f"{holder.name} ({holder.pid})" for holder in found)
-    return f"{named}; `kill {pids}` ends {'it' if len(found) == 1 else 'them'}"
+    pids = [str(holder.pid) for holder in found if holder.pid is not None]
+    named = ", ".join(
+        holder.name if holder.pid is None else f"{holder.name} ({holder.pid})" for holder in found
+    )
+    if not pids:
+        return f"{named}: `fuser` as root names the process"
+    return f"{named}; `kill {' '.join(pids)}` ends {'it' if len(pids) == 1 else 'them'}"
 
 
 def agent_command(name: str) -> list[str]:

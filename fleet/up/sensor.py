@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from msgspec import Struct
 
-from agent.wire.edge_config import EdgeSensor
+from agent.wire.config import DAY_S
+from agent.wire.edge_config import EdgeSensor, EdgeTrigger
 from fleet.simulation.layout import PRELOAD_ROWS, building_fleet
 
 # Its humidity rises and falls several times a minute, so that alerts come.
@@ -27,6 +28,11 @@ class Kind(Struct, frozen=True):
     options: dict[str, Any] = {}
     interval_s: float = 1.0
 
+
+# Of a replayed room, per reading: a minute of the recording. A rate is taken over three of them,
+# even if they are slightly more than an interval apart.
+HUMIDITY_STEP: Final = 0.2
+READINGS_IN_RATE: Final = 2.5
 
 KINDS: Final = {
     "replay": Kind("replay", "room", {"start_row": PRELOAD_ROWS, "preload_rows": PRELOAD_ROWS}),
@@ -54,6 +60,8 @@ def sensor(
     elif name == "replay":
         options["room"] = ROOM
     options |= dict(settings)
+    if interval_s is not None and interval_s > DAY_S:
+        raise ValueError("a sensor is read at least once a day: --every 1d")
     return EdgeSensor(driver=kind.driver, interval_s=interval_s or kind.interval_s, options=options)
 
 
@@ -66,6 +74,23 @@ def setting(text: str) -> tuple[str, Any]:
         return name, tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         return name, value
+
+
+def triggers(found: EdgeSensor, channels: Collection[str]) -> tuple[EdgeTrigger, ...]:
+    """Triggers of a node with this sensor: that of a recording's humidity, which hardly changes
+    within a minute of the recording, but a reading plays a minute of it."""
+    window_s = READINGS_IN_RATE * found.interval_s
+    if found.driver != "replay" or "humidity" not in channels or window_s > DAY_S:
+        return ()
+    rate = f"{HUMIDITY_STEP / found.interval_s:g}/min"
+    return (
+        EdgeTrigger(
+            name="humidity-up",
+            condition=f"rate(humidity) > {rate}",
+            clear=f"rate(humidity) < -{rate}",
+            window_s=window_s,
+        ),
+    )
 
 
 def node_of(text: str) -> str:

@@ -17,7 +17,7 @@ import psutil
 from msgspec import Struct
 
 from agent.client import Client, NoReplyError
-from agent.wire.edge_config import EdgeSensor, EdgeTrigger
+from agent.wire.edge_config import EdgeSensor
 from agent.wire.messages import Answer
 from fleet.common import exits
 from fleet.query import running
@@ -26,25 +26,21 @@ from fleet.simulation.layout import FleetLayout, IadLayout, NodeLayout
 from fleet.terminal import browser, output, screen
 from fleet.terminal.summary import summarize
 from fleet.terminal.typed import fleet_command, place
+from fleet.terminal.units import format_duration
 from fleet.testbed import page, processes
 from fleet.testbed.run_folder import RunFolderError, kept_folder
 from fleet.testbed.testbed import Testbed, TestbedError, Triggers
+from fleet.up import sensor as sensors
 from sensors.base import SensorError
 from sensors.registry import open_driver
 
 IAD: Final = "home"
 LOG: Final = "up.log"
-# A replayed room hardly changes within a minute, but a second plays a minute of it.
-HUMID: Final = EdgeTrigger(
-    name="humidity-up",
-    condition="rate(humidity) > 0.2/min",
-    clear="rate(humidity) < -0.2/min",
-    window_s=2.5,
-)
 LOOK_EVERY_S: Final = 0.2
 # A sensor may need its time for the first reading.
 FIRST_READING_S: Final = 30.0
 WINDOW_S: Final = 600.0
+READINGS_SHOWN: Final = 3
 ANSWER_TIMEOUT_MS: Final = 2_000.0
 # So that what ends at once is not started over and over.
 RESTART_S: Final = 5.0
@@ -60,6 +56,11 @@ class Options(Struct, frozen=True):
     area: str
     node: str
     chosen: tuple[str, ...]
+
+    @property
+    def window_s(self) -> float:
+        """Seconds of a query that has readings."""
+        return max(WINDOW_S, READINGS_SHOWN * self.sensor.interval_s)
 
     @property
     def runs(self) -> str:
@@ -80,9 +81,11 @@ def up(options: Options) -> int:
             text = f"it runs already, with {found.runs}: `fleet down` ends it"
             return exits.fail(text, exits.FAILED)
         output.say("it runs already:")
-        return _tell(found)
-    if trouble := _unusable(options.sensor):
-        return exits.fail(trouble, exits.USAGE)
+        return _tell(found, options)
+    try:
+        _channels(options)
+    except SensorError as error:
+        return exits.fail(str(error), exits.USAGE)
     log = options.directory / LOG
     place = [f"--area={options.area}", f"--directory={options.directory}"]
     command = [*processes.agent_command("fleet"), "up", "--foreground", *options.chosen, *place]
@@ -113,7 +116,10 @@ def up(options: Options) -> int:
             sys.stderr.write(file.read().decode(errors="replace"))
         return exits.FAILED
     output.say(f"up after {time.monotonic() - begun_s:.1f} s")
-    return _tell(found, first=True)
+    try:
+        return _tell(found, options, first=True)
+    except KeyboardInterrupt:
+        return exits.fail("interrupted; it runs: `fleet down` ends it", exits.INTERRUPTED)
 
 
 def down() -> int:
@@ -142,25 +148,23 @@ def _running(pid: int | None = None) -> Running | None:
     return next((f for f in running.found() if f.kind == "up" and pid in (None, f.pid)), None)
 
 
-def _unusable(sensor: EdgeSensor) -> str:
-    """Why the sensor cannot be read on this machine; empty if nothing is known against it."""
-    try:
-        open_driver(
-            sensor.driver, sensor.options, Path.cwd(), sensor.interval_s, checking=True
-        ).close()
-    except SensorError as error:
-        return str(error)
-    return ""
+def _channels(options: Options) -> list[str]:
+    """Names of the sensor's channels; SensorError if it cannot be read on this machine."""
+    sensor, folder = options.sensor, options.directory / IAD / options.node
+    driver = open_driver(sensor.driver, sensor.options, folder, sensor.interval_s, checking=True)
+    driver.close()
+    return [channel.name for channel in driver.channels]
 
 
-def _tell(found: Running, *, first: bool = False) -> int:
+def _tell(found: Running, options: Options, *, first: bool = False) -> int:
     """Say what it reads now, and what to type next."""
-    console, fleet = screen.console(), fleet_command()
-    area = found.runs.rpartition("--area=")[2]
+    console, fleet, area = screen.console(), fleet_command(), options.area
     kept = place(Path(found.directory))
     master = found.masters[0].master
     with Client(master) as client:
-        for line in _now(client.query([area], last_s=WINDOW_S, timeout_ms=ANSWER_TIMEOUT_MS)):
+        for line in _now(
+            client.query([area], last_s=options.window_s, timeout_ms=ANSWER_TIMEOUT_MS)
+        ):
             screen.line(console, line)
     link = page.link(Path(found.directory))
     if link:
@@ -168,8 +172,14 @@ def _tell(found: Running, *, first: bool = False) -> int:
         screen.as_it_is(console, f"  {link}")
         if first:
             browser.open_page(link)
+    elif found.trouble:
+        for line in found.trouble.splitlines():
+            output.say_as_it_is(line)
+        output.say(
+            "the rest runs; with that mended, `fleet down` and `fleet up` bring the page, too"
+        )
     screen.line(console, "Try, in any terminal:")
-    for rest in _next(found, area):
+    for rest in _next(found, area, options.window_s):
         screen.as_it_is(console, f"  {fleet} {rest}")
     screen.as_it_is(console, f"  {fleet} down")
     screen.line(console, f"A program connects to {master} (docs/understand/wire.md).")
@@ -177,11 +187,16 @@ def _tell(found: Running, *, first: bool = False) -> int:
     return exits.DONE
 
 
-def _next(found: Running, area: str) -> list[str]:
-    """Commands to type next. Where they would ask another fleet that runs here, such as a demo,
+def _next(found: Running, area: str, window_s: float = WINDOW_S) -> list[str]:
+    """Commands to type next. Where they would ask another fleet, such as a demo that runs here,
     they name the master."""
-    master = "" if running.found()[:1] == [found] else f" --master {found.masters[0].master}"
-    commands = (f"query --area {area} --last 10m", f"watch --area {area}", "subscribe '*'")
+    address = found.masters[0].master
+    master = "" if running.is_asked(address) else f" --master {address}"
+    commands = (
+        f"query --area {area} --last {format_duration(window_s)}",
+        f"watch --area {area}",
+        "subscribe '*'",
+    )
     return [f"{each}{master}" for each in commands]
 
 
@@ -214,11 +229,14 @@ def serve(options: Options) -> int:
                 output.say(trouble)
             _await_answer(bed, options)
             addresses = (Addresses(IAD, bed.public(IAD), bed.operator(IAD)),)
-            held.enter_context(running.announced(addresses, "up", options.directory, options.runs))
+            of_this = running.announced(addresses, "up", options.directory, options.runs, trouble)
+            held.enter_context(of_this)
             output.say(f"up: {bed.public(IAD)}")
             _keep(bed)
     except KeyboardInterrupt:
         return exits.fail("interrupted; nothing is left running", exits.INTERRUPTED)
+    except SensorError as error:
+        return exits.fail(str(error), exits.USAGE)
     except (RunFolderError, TestbedError) as error:
         sys.stderr.write(f"fleet: {error}\n")  # a process's last output may be several lines
         return exits.FAILED
@@ -231,37 +249,50 @@ def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _testbed(options: Options) -> Testbed:
-    node = NodeLayout(options.node, options.area, str(options.sensor.options.get("room", "")))
+    sensor = options.sensor
+    node = NodeLayout(options.node, options.area, str(sensor.options.get("room", "")))
     plan = FleetLayout((IadLayout(IAD, (node,)),))
-    triggers: dict[str, Triggers] = {IAD: (HUMID,)} if options.sensor.driver == "replay" else {}
+    triggers: dict[str, Triggers] = {IAD: sensors.triggers(sensor, _channels(options))}
     return Testbed(
         plan,
         options.directory,
         triggers=triggers,
-        sensors={options.node: options.sensor},
+        sensors={options.node: sensor},
         usual_port=True,
     )
 
 
 def _await_answer(bed: Testbed, options: Options) -> None:
-    """Wait until a query is answered in full. TestbedError if no reading comes."""
+    """Wait until a query is answered in full. TestbedError if no value comes."""
     give_up_s = time.monotonic() + FIRST_READING_S
     with Client(bed.public(IAD)) as client:
         while True:
             bed.check()
             try:
-                answer = client.query([options.area], last_s=WINDOW_S, timeout_ms=ANSWER_TIMEOUT_MS)
+                answer = client.query(
+                    [options.area], last_s=options.window_s, timeout_ms=ANSWER_TIMEOUT_MS
+                )
             except NoReplyError as error:
                 said = str(error)
             else:
-                if answer.status == "complete":
+                if _has_value(answer):
                     return
-                said = "; ".join(screen.gap_lines(answer)) or answer.message
+                gaps = "; ".join(screen.gap_lines(answer)) or answer.message
+                said = gaps or f"readings without a value: {', '.join(_now(answer))}"
             if time.monotonic() > give_up_s:
-                lines = [f"no reading came in {FIRST_READING_S:g} s: {said}"]
+                lines = [f"no value came in {FIRST_READING_S:g} s: {said}"]
                 lines += [f"  {line}" for line in bed.child(options.node).last_lines()]
                 raise TestbedError("\n".join(lines))
             time.sleep(LOOK_EVERY_S)
+
+
+def _has_value(answer: Answer) -> bool:
+    """Whether every area has a value that is not bad: a sensor that does not answer is read, too,
+    and gives none."""
+    return answer.status == "complete" and all(
+        any(channel.n > channel.bad for channel in area.channels.values())
+        for area in summarize(answer)
+    )
 
 
 def _keep(bed: Testbed) -> NoReturn:

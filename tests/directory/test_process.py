@@ -182,3 +182,10 @@ def test_it_says_where_it_listens(drs, asker):
     asker(drs).ask(ACCOUNTS)
     line = f"sanderling-drs: listening on {drs.public} (public)\n"
     assert drs.process.stderr.readline() == line
+
+
+def test_ctrl_c_ends_it_with_a_line(drs):
+    assert "listening" in drs.process.stderr.readline()
+    drs.process.send_signal(signal.SIGINT)
+    assert drs.process.wait(PATIENCE_S) == 0
+    assert drs.process.stderr.readlines()[-1] == "sanderling-drs: stopped\n"

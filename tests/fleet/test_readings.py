@@ -125,3 +125,7 @@ def test_only_what_is_a_replay_is_dated():
         *_, legend = shown(answer(("b1", "series", merged)))
         assert legend.endswith(f"; temperature_hall replayed now from a recording of {day}")
     assert "replayed" not in "\n".join(shown(answer(("b1", "series", live))))
+    later = f"{datetime.fromtimestamp(recorded_ms / 1e3 + 7 * 86_400).astimezone():%Y-%m-%d}"
+    week = series([20, 21], sources=[recorded_ms, recorded_ms + 7 * DAY_MS])
+    *_, legend = shown(answer(("b1", "series", week)))
+    assert legend.endswith(f"replayed now from a recording of {day} to {later}")

@@ -38,6 +38,14 @@ def test_durations_are_said_in_two_units(tab, served, ms, said):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(
+    ("share", "said"), [("0.9896", "98.9 %"), ("0.99", "99.0 %"), ("null", "–"), ("0.29", "29.0 %")]
+)
+def test_a_share_that_kept_an_objective_is_rounded_down(tab, served, share, said):
+    assert in_module(tab, served, "words.js", f"m.kept({share})") == said
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(("reason", "said"), [("plan", "asked"), ("drift", "drift")])
 def test_a_move_by_hand_is_asked_for(tab, served, reason, said):
     assert in_module(tab, served, "views/placement.js", f"m.why('{reason}')") == said

@@ -276,3 +276,11 @@ def test_it_says_where_it_listens_and_who_it_is(start_master):
         f"sanderling-master iad1: listening on {master.public} (public), {master.nodes} (nodes), "
         f"{master.operator} (operator)\n"
     )
+
+
+def test_ctrl_c_ends_it_with_a_line(start_master):
+    master = start_master()
+    assert "listening" in master.process.stderr.readline()
+    master.process.send_signal(signal.SIGINT)
+    assert master.process.wait(PATIENCE_S) == 0
+    assert master.process.stderr.readlines()[-1] == "sanderling-master iad1: stopped\n"

@@ -78,6 +78,16 @@ def test_help(agent: str) -> None:
     assert PURPOSES[agent] in out.splitlines()
 
 
+@pytest.mark.parametrize("program", list(PURPOSES))
+def test_help_fits_a_terminal_and_has_the_options_of_that_program(program: str) -> None:
+    status, out, _ = run(program, "--help")
+    assert status == 0
+    assert max(map(len, out.splitlines())) <= 80
+    reads_sensors = program in ("sanderling-edge", "sanderling-probe")
+    assert ("--leave-sensors" in out) is reads_sensors
+    assert ("--background" in out) is (program != "sanderling-probe")
+
+
 def test_version(agent: str) -> None:
     status, out, err = run(agent, "--version")
     assert (status, err) == (0, "")

@@ -62,7 +62,7 @@ def test_an_unknown_service_is_refused_without_naming_others(rig):
     rig.do(service(("iad4", "b1/f4"), name="secret"), 0.0)
     rig.ask("b1", service="water")
     message = rig.answers[0].message
-    assert message == "no service water here, 2 others: see `fleet service list`"
+    assert message == "no service water here, 2 others: see `fleet services`"
 
 
 def test_a_misspelt_service_is_told_from_those_that_the_client_may_ask(rig):
@@ -72,7 +72,7 @@ def test_a_misspelt_service_is_told_from_those_that_the_client_may_ask(rig):
     rig.ask("b1", service="temprature", sender=Sender("client", "lab", ("temperature", "climate")))
     other, hidden, listed = (answer.message for answer in rig.answers)
     assert other == (
-        "no service temprature here, 2 others; did you mean temperature? See `fleet service list`"
+        "no service temprature here, 2 others; did you mean temperature? See `fleet services`"
     )
     assert hidden == "no service temprature here, 2 others: see `fleet service list`"
     assert listed == (

@@ -159,7 +159,7 @@ def test_a_watch_on_what_its_service_does_not_give_is_refused_at_once():
     rig = Rig(services=lambda: ("air", "default"))
     reply = rig.watch(watch(id="v", service="aire"))
     assert reply.message == (
-        "no service aire here, 2 others; did you mean air? See `fleet service list`"
+        "no service aire here, 2 others; did you mean air? See `fleet services`"
     )
 
 

@@ -59,6 +59,8 @@ export function number(value, digits) {
 }
 export const whole = (value) => number(value, 0);
 export const percent = (share, digits = 0) => (Number.isFinite(share) ? `${number(share * 100, digits)} %` : "–");
+/** A share that kept an objective, rounded down: 98.96 % are not the 99 % that were promised. */
+export const kept = (share) => percent(share === null ? NaN : Math.floor(share * 1e3 + 1e-6) / 1e3, 1);
 /** A small share, which is never said to be none. */
 export const portion = (share) => (share > 0 && share < 0.001 ? "less than 0.1 %" : percent(share, 1));
 export const ms = (value) => (Number.isFinite(value) ? `${number(value, value > 0 && value < 10 ? 1 : 0)} ms` : "–");

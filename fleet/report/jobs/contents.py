@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
 
 from fleet.lake.schema.tables.report import CLIENT, CONTENTS, PULLED, QUARANTINED
 from fleet.report.jobs.requests import response_ms
-from fleet.report.jobs.statistics import percentile, ranked
+from fleet.report.jobs.statistics import percentile, ranked, share
 
 SUCCEEDED: Final = ("done", "bounded")
 EXPIRED: Final = ("expired_files", "expired_groups", "expired_readings")
@@ -113,8 +113,10 @@ class _Class(Struct):
     p50_ms: float | None
     p95_ms: float | None
     p99_ms: float | None
-    within_slo: float
-    not_complete: int
+    within_slo: float | None
+    refused: int = 0
+    partial: int = 0
+    unanswered: int = 0
 
 
 class _Run(Struct):
@@ -140,7 +142,9 @@ def client(spark: SparkSession, path: Path, queries: DataFrame) -> DataFrame:
             kind.p95_ms,
             kind.p99_ms,
             kind.within_slo,
-            kind.not_complete,
+            kind.refused,
+            kind.partial,
+            kind.unanswered,
         )
         for run in _runs(path)
         for kind in run.classes
@@ -149,14 +153,16 @@ def client(spark: SparkSession, path: Path, queries: DataFrame) -> DataFrame:
     types |= {c.name: c.type for c in CLIENT.columns if "recorded" not in c.name}
     frame = _frame(spark, types, measured)
     labelled = queries.join(F.broadcast(frame.select("label")), "label", "left_semi").select(
-        "label", "slo_met", response_ms()
+        "label", "status", "slo_met", response_ms()
     )
     recorded = (
         ranked(labelled, ("label",), "response_ms")
         .groupBy("label")
         .agg(
             F.count("*").alias("recorded"),
-            (F.count_if("slo_met") / F.count("*")).alias("recorded_attainment"),
+            share(F.count_if("slo_met"), F.count_if(F.col("status") != "refused")).alias(
+                "recorded_attainment"
+            ),
             percentile("response_ms", 50.0).alias("recorded_p50_ms"),
             percentile("response_ms", 99.0).alias("recorded_p99_ms"),
         )

@@ -73,7 +73,8 @@ def _objectives(shown: Shown) -> dict[str, Any]:
     A warm-up is not load that anybody asked for, and what reached no node was served under no
     policy: neither is judged. Policies are compared by the classes that most of them had, if any
     had several."""
-    served = F.sum("queries") - F.sum("refused")
+    taken = F.col("queries") - F.col("refused") - F.col("no_data")
+    served = F.sum(taken)
     # A replay's labels contain the policy, too: "fifo 1.2" and "edfq 1.2" are the same load.
     labelled = F.startswith("class", F.concat("policy", F.lit(" ")))
     same = F.when(labelled, F.expr("substring(class, length(policy) + 2)")).otherwise(
@@ -82,7 +83,7 @@ def _objectives(shown: Shown) -> dict[str, Any]:
     keys = ("same", "service", "percentile", "slo_ms")
     asked = (
         shown.frame("attainment")
-        .where((F.col("class") != WARM_UP) & (F.col("queries") > F.col("refused")))
+        .where((F.col("class") != WARM_UP) & (taken > 0))
         .withColumn("same", same)
     )
     frame = asked.where(~F.col("policy").isin(NONE, MIXED)).withColumn(

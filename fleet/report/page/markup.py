@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from fleet.terminal.csv_cells import exact
+from fleet.terminal.units import format_kept
 
 Row = dict[str, Any]
 Form = Callable[[float], str]
@@ -42,6 +43,11 @@ def digits(value: float) -> str:
 def share(value: float) -> str:
     """``97.3 %`` for a share between 0 and 1; only 1 is shown as 100 %."""
     return percent(100 * value)
+
+
+def kept(value: float) -> str:
+    """A share that kept an objective, rounded down: 98.96 % are not the 99 % that were promised."""
+    return f"{format_kept(value)} %" if 0 < value < 1 else f"{100 * value:.0f} %"
 
 
 def percent(value: float) -> str:
@@ -128,7 +134,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(exact=exact, minute=minute, plain=plain)
-    for each in (digits, percent, share, whole):
+    for each in (digits, kept, percent, share, whole):
         made.globals[each.__name__] = each
     for column in (intervals, moments, names, numbers, objectives, words):
         made.globals[column.__name__] = column

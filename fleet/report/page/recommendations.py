@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from fleet.report.page.markup import Row, digits, minute, percent, plain, share, whole
+from fleet.report.page.markup import Row, digits, kept, minute, percent, plain, share, whole
 
 # What a verdict of a sensor calls for.
 REMEDIES: Final = {
     "silent": "nothing has come since {last} UTC: look at its power, network and wiring",
-    "broken": "it gives {success} of its readings: look at its wiring, or replace it",
+    "broken": "only {success} of its readings have a good value: look at its wiring, or replace it",
     "out_of_range": "it shows values that cannot be: look at its wiring, or replace it",
     "flatline": "it repeats one value: restart it, or replace it",
     "drift": "it drifts away from its neighbours: compare it with another, calibrate or replace it",
@@ -67,13 +67,13 @@ def _objectives(objectives: Row, deadlines: Row | None) -> Iterator[Recommendati
         remedy = "give it a looser objective, or its nodes more pods"
         if row["p99_ms"] is not None and row["p99_ms"] <= row["slo_ms"] and row["percentile"] <= 99:
             remedy = (
-                f"{whole(row['partial'])} answers lacked areas: use a longer window, or see which "
-                "node was missing"
+                f"{whole(row['partial'] - row['no_data'])} answers lacked areas: see which node "
+                "was missing"
             )
         of = "" if row["service"] in row["class"] else f" ({plain(row['service'], 40)})"
         yield Recommendation(
             f"Class {plain(row['class'], 40)}{of}",
-            f"{share(row['attainment'])} of its queries kept {asked}{took}: {remedy}.",
+            f"{kept(row['attainment'])} of its queries kept {asked}{took}: {remedy}.",
             "objectives",
         )
     if objectives["nowhere"]:

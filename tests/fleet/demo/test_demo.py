@@ -240,7 +240,7 @@ def require_found(run: Path) -> None:
     assert refusal.endswith(": humidity, temperature (`fleet services` lists them)")
     nowhere = [*fleet, "query", "--area", "b1", "--service", "nope"]
     done = subprocess.run(nowhere, capture_output=True, text=True, check=False, timeout=60)
-    assert done.stderr.splitlines()[-1].endswith(f"see `fleet service list --operator {operator}`")
+    assert done.stderr.splitlines()[-1].endswith("see `fleet services`")
     done = subprocess.run(
         [*fleet, "service", "list"], capture_output=True, text=True, check=False, timeout=60
     )
@@ -299,8 +299,9 @@ def test_a_new_run_keeps_the_ones_before(tmp_path: Path) -> None:
 
 
 WRITER = """
-import sys
+import fcntl, sys
 file = open(sys.argv[1], "ab")
+fcntl.flock(file, fcntl.LOCK_EX)
 print("open", flush=True)
 sys.stdin.read()
 """
@@ -310,7 +311,9 @@ sys.stdin.read()
 def writer(path: Path) -> Iterator[int]:
     """A process that has the file open for writing; its pid."""
     with subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", WRITER, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"open\n"
@@ -333,6 +336,26 @@ def test_a_run_whose_files_a_process_writes_stays_where_it_is(tmp_path: Path) ->
     said: list[str] = []
     with run_folder(run, said.append):
         assert len(said) == 1
+
+
+def test_a_process_whose_files_cannot_be_listed_is_known_by_its_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(process: psutil.Process) -> list[object]:
+        raise psutil.AccessDenied(process.pid)
+
+    monkeypatch.setattr(psutil.Process, "open_files", denied)
+    run = tmp_path / "run"
+    with run_folder(run, pytest.fail):
+        (run / "iad1").mkdir()
+    with writer(run / "iad1" / "state.sqlite.lock"):
+        held = f"what holds {os.path.relpath(run)}/iad1/state.sqlite.lock"
+        assert left(run) == (
+            f"started by hand, and still running: {held}: `fuser` as root names the process"
+        )
+        with pytest.raises(RunFolderError, match="in use by what holds "), run_folder(run):
+            pass
+    assert left(run) == "no process of the fleet is left"
 
 
 def test_a_run_that_is_only_read_is_moved(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import io
 
 import pytest
+from msgspec import structs
 from rich.console import Console
 
 from agent.client import NoReplyError
@@ -11,13 +12,13 @@ from fleet.common import exits
 from fleet.demo import demo
 from fleet.demo.asking import told
 from fleet.demo.options import Options
-from fleet.demo.story import Story, busy, comparison, verdict
+from fleet.demo.story import Story, busy, comparison, not_counted, verdict
 from fleet.simulation.measures import ClassSummary
 from fleet.testbed.run_folder import run_folder
 
 
 def summary(kind: str, within: float, p99_ms: float | None = 400.0) -> ClassSummary:
-    return ClassSummary(kind, 500.0, 100, 50.0, 90.0, p99_ms, within, 0)
+    return ClassSummary(kind, 500.0, 100, 50.0, 90.0, p99_ms, within)
 
 
 def test_each_kind_of_question_has_a_row_of_at_most_80_columns():
@@ -51,6 +52,26 @@ def test_where_the_machine_was_too_busy_for_edfq_the_simulation_counts():
         "Rely on the simulation: this machine was busy (load 11.9 on 2 cores)."
     )
     assert busy(runs, 1.2, 2) == "Rely on the simulation: so few questions vary."
+
+
+def test_a_refusal_is_no_answer_that_lacks_a_room():
+    refused = ClassSummary("1.2", 500.0, 191, None, None, None, None, refused=191)
+    runs = {"fifo": [refused], "edfq": [summary("1.2", 1.0)]}
+    [told_refused] = not_counted(runs)
+    assert told_refused == (
+        "191 questions were refused here, at once instead of answered late: the shares above are "
+        "of the others."
+    )
+    assert comparison(runs, {"fifo": runs["edfq"], "edfq": runs["edfq"]})[-1].split()[8:10] == [
+        *["–", "100.0"]
+    ]
+    assert busy({"edfq": [refused]}, 1.0, 2) == ""
+    lacking = structs.replace(summary("1.2", 0.9), partial=1, unanswered=2)
+    assert not_counted({"fifo": [lacking], "edfq": []}) == [
+        "Not in time, too: 1 answer here that lacked areas.",
+        "Not in time, too: 2 questions here without a reply.",
+    ]
+    assert not_counted({"fifo": [], "edfq": runs["edfq"]}) == []
 
 
 def test_an_answer_without_a_room_says_which_and_why():

@@ -48,7 +48,7 @@ def attainment(names: tuple[str, ...] = ("p99 live", "p95 dashboard", "p90 expor
                     policy, name, "temperature", 99.0, slo, 400, 390, 5, 5, round(395 * kept),
                     kept, kept - 0.02, min(kept + 0.004, 1.0),
                     *interval(p99 * 0.3, 0.04), *interval(p99 * 0.7, 0.06),
-                    *interval(p99, 0.15), p99 * 1.2, p99 * 1.05, None,
+                    *interval(p99, 0.15), p99 * 1.2, p99 * 1.05, None, 0,
                 )
             )  # fmt: skip
     return rows
@@ -236,7 +236,9 @@ def client():
             slo * 0.8,
             slo * 0.95,
             kept,
-            10,
+            3,
+            6,
+            1,
             398,
             kept,
             slo / 4.2,

@@ -62,7 +62,7 @@ def test_pulled_has_the_last_outcome_of_each_host(spark):
 
 RESULTS = """{"emulated": "x", "seed": 1, "virtual": [], "real": [{"policy": "edfq", "seconds": 30,
  "classes": [{"kind": "1.1", "slo_ms": 500, "n": 4, "p50_ms": 90.5, "p95_ms": 200, "p99_ms": 210,
- "within_slo": 0.75, "not_complete": 1}]}]}"""
+ "within_slo": 0.75, "refused": 1, "partial": 1, "unanswered": 0}]}]}"""
 
 
 def test_clients_stand_beside_the_records_of_the_same_queries(spark, tmp_path):
@@ -72,14 +72,16 @@ def test_clients_stand_beside_the_records_of_the_same_queries(spark, tmp_path):
         spark, base.QUERIES,
         *[{"label": "edfq 1.1", "service": s, "status": "complete", "slo_met": ms < 500,
            "aggregated_ms": ms} for s, ms in (("t", 80.0), ("h", 90.0), ("t", 600.0))],
+        {"label": "edfq 1.1", "service": "t", "status": "refused", "slo_met": False},
         {"label": "edfq 1.2", "status": "complete", "slo_met": True, "aggregated_ms": 1.0},
     )  # fmt: skip
     found = contents.client(spark, path, queries)
     assert found.columns == list(report.CLIENT.names)
     (row,) = found.collect()
     assert (row["policy"], row["kind"], row["queries"], row["p50_ms"]) == ("edfq", "1.1", 4, 90.5)
-    assert (row["recorded"], row["recorded_p50_ms"], row["recorded_p99_ms"]) == (3, 90.0, 600.0)
-    assert row["recorded_attainment"] == pytest.approx(2 / 3)
+    assert (row["recorded"], row["recorded_p50_ms"], row["recorded_p99_ms"]) == (4, 90.0, 600.0)
+    assert row["recorded_attainment"] == pytest.approx(2 / 3), "of those that were not refused"
+    assert (row["refused"], row["partial"], row["unanswered"]) == (1, 1, 0)
 
 
 @pytest.mark.parametrize("text", [None, "{", '{"real": 1}'])

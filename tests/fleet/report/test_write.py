@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import islice
@@ -63,7 +64,10 @@ def rows_of(folder, name):
 @pytest.fixture(scope="module")
 def written(spark, lake):
     """One report of everything, as the command makes it."""
-    written = writing.write(spark, lake, None, None, lake.reports / "first")
+    said: list[str] = []
+    written = writing.write(spark, lake, None, None, lake.reports / "first", said.append)
+    numbers = [int(found[1]) for line in said if (found := re.search(r"table (\d+) of", line))]
+    assert numbers == list(range(1, len(numbers) + 1)), "in the order in which they are begun"
     writing.point_latest(lake.reports / "first")
     return written
 
@@ -270,7 +274,9 @@ def test_tasks_that_are_stamped_after_the_time_are_found(spark, lake):
     sources = Sources(spark, lake, None, until)
     assert sources.tasks.count() == 1
     assert sources.tasks_around.count() == 10
-    (row,) = slo.attainment(sources.queries, sources.tasks_around).collect()
+    (row,) = slo.attainment(
+        sources.queries, sources.tasks_around, sources.subtasks_around
+    ).collect()
     assert (row["policy"], row["queries"]) == ("edfq", 1)
     # What came of pulls, and which nodes there are, is told an hour later.
     assert (sources.pulls.count(), sources.nodes.count()) == (2, 1)

@@ -33,8 +33,13 @@ def test_only_complete_answers_in_time_keep_the_slo() -> None:
         Outcome(3, "1.1", 500.0, "partial", 10.0),
         Outcome(4, "1.1", 500.0, "no reply", None),
         Outcome(5, "3", 1200.0, "complete", 501.0),
+        Outcome(6, "3", 1200.0, "refused", 1.0),
+        Outcome(7, "2", 800.0, "refused", 1.0),
     ]
-    first, second = summarize(outcomes)
-    assert (first.kind, first.n, first.within_slo, first.not_complete) == ("1.1", 4, 0.25, 2)
+    first, refused, second = summarize(outcomes)
+    assert (first.kind, first.n, first.within_slo) == ("1.1", 4, 0.25)
+    assert (first.refused, first.partial, first.unanswered) == (0, 1, 1)
     assert (first.p50_ms, first.p95_ms) == (499.0, 501.0)
-    assert (second.kind, second.n, second.within_slo) == ("3", 1, 1.0)
+    assert (second.kind, second.n, second.within_slo) == ("3", 2, 1.0), "as a report counts"
+    assert (second.refused, second.p50_ms) == (1, 501.0)
+    assert (refused.refused, refused.within_slo, refused.p50_ms) == (1, None, None)

@@ -13,7 +13,7 @@ from typing import Any
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from fleet.lake.schema.tables.base import QUERIES, TASKS
+from fleet.lake.schema.tables.base import QUERIES, SUBTASKS, TASKS
 from fleet.report.jobs.slo import attainment
 from fleet.spark.session import open_session
 from tests.fleet.spark.shared import SETTINGS, SHORT_LIVED
@@ -30,7 +30,9 @@ def reported(spark: SparkSession) -> list[list[Any]]:
         more = {"aggregated_ms": 20.0 + n * 37 % 600, "slo_met": n * 37 % 600 < 480}
         queries.append(query(n, label=f"class {n % 3}", tasks=[f"t{n}"], **more))
         tasks.append(task(n, task=f"t{n}", policy=("fifo", "edfq")[n * 7 // 5 % 2]))
-    made = attainment(frame(spark, QUERIES, queries), frame(spark, TASKS, tasks))
+    made = attainment(
+        frame(spark, QUERIES, queries), frame(spark, TASKS, tasks), frame(spark, SUBTASKS, [])
+    )
     return sorted(list(row) for row in made.collect())
 
 

@@ -4,15 +4,51 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from fleet.lake.schema.tables.base import QUERIES, TASKS
+from fleet.lake.schema.tables.base import QUERIES, SUBTASKS, TASKS
 from fleet.lake.schema.tables.requests import ATTAINMENT
 from fleet.report.jobs.slo import attainment
-from tests.fleet.spark_jobs.recorded import found, frame, query, task
+from tests.fleet.spark_jobs.recorded import found, frame, query, subtask, task
 
 
 def refused(at_s: float, **other: Any) -> dict[str, Any]:
     row = {"status": "refused", "reason": "infeasible", "slo_met": False, "aggregated_ms": 0.5}
     return query(at_s, **(row | other))
+
+
+def attained(spark: SparkSession, queries, tasks, subtasks) -> list[dict[str, Any]]:
+    made = attainment(
+        frame(spark, QUERIES, queries),
+        frame(spark, TASKS, tasks),
+        frame(spark, SUBTASKS, subtasks),
+    )
+    return found(made, ATTAINMENT)
+
+
+def test_an_answer_that_lacks_readings_alone_is_no_miss(spark: SparkSession) -> None:
+    """An export of more time than nodes keep has parts without any reading."""
+    outcomes = {
+        "empty": [("e1", "no_data"), ("e2", "ok")],
+        "down": [("d1", "no_data"), ("d1", "node_down")],
+        "silent": [("s1", "no_data"), ("s2", None)],
+        "unknown": [("u1", None)],
+    }
+    queries = [
+        query(n, query=name, label="export", status="partial", slo_met=False,
+              tasks=sorted({task for task, _ in ended}))
+        for n, (name, ended) in enumerate(outcomes.items())
+    ]  # fmt: skip
+    queries.append(query(9, label="export", tasks=["t9"]))
+    ended = [each for some in outcomes.values() for each in some]
+    tasks = [task(n, task=name) for n, name in enumerate(["t9", *{name for name, _ in ended}])]
+    subtasks = [
+        subtask(n, task=name, node=f"n{n}", outcome=outcome)
+        for n, (name, outcome) in enumerate([("t9", "ok"), *ended])
+        if outcome is not None
+    ]
+    rows = [row for row in attained(spark, queries, tasks, subtasks) if row["policy"] == "edfq"]
+    [row] = rows
+    assert (row["queries"], row["partial"], row["no_data"], row["kept"]) == (5, 4, 1, 1)
+    assert row["attainment"] == 1 / 4
 
 
 def test_attainment_by_hand(spark: SparkSession) -> None:
@@ -32,7 +68,8 @@ def test_attainment_by_hand(spark: SparkSession) -> None:
     ]
     tasks = [task(n, task=f"t{n}") for n in range(1, 14)]
     tasks += [task(14, task="t14", policy="fifo"), task(10, task="far", iad="iad2")]
-    rows = found(attainment(frame(spark, QUERIES, queries), frame(spark, TASKS, tasks)), ATTAINMENT)
+    subtasks = [subtask(11, task="t11", outcome="node_down")]
+    rows = attained(spark, queries, tasks, subtasks)
     by_class = {(row["policy"], row["class"]): row for row in rows}
     assert set(by_class) == {
         ("edfq", "edfq 1.1"),

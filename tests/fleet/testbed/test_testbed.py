@@ -13,7 +13,7 @@ from agent.client import Client
 from agent.wire.base import Policy
 from agent.wire.messages import Answer
 from agent.wire.operator import IadStatus
-from fleet.testbed.processes import interrupts_deferred
+from fleet.testbed.processes import Child, Leash, interrupts_deferred
 from fleet.testbed.testbed import Testbed, TestbedError
 from testkit.waiting import PATIENCE_S, wait_until
 from tests.fleet.conftest import SMALL, listens, recording, small_bed
@@ -148,6 +148,15 @@ def test_leaving_ends_every_process_and_socket(tmp_path: Path) -> None:
     assert not any(listens(address) for address in addresses)
     # An orderly end, not a kill: every node said so.
     assert all("stopping" in bed.child(node.name).last_lines()[-1] for node in SMALL.nodes)
+
+
+def test_last_lines_are_those_of_this_start(tmp_path: Path) -> None:
+    log, leash = tmp_path / "output.log", Leash()
+    for said in ("joined", "refused"):
+        child = Child("node", ["echo", said], log, leash)
+        assert child.wait(PATIENCE_S)
+    leash.drop()
+    assert child.last_lines() == ["refused"]
 
 
 def test_leaving_in_the_middle_of_the_start_ends_what_was_started(tmp_path: Path) -> None:

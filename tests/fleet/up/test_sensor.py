@@ -3,7 +3,7 @@
 import pytest
 
 from fleet.simulation.layout import PRELOAD_ROWS
-from fleet.up.sensor import area_of, node_of, sensor, setting
+from fleet.up.sensor import area_of, node_of, sensor, setting, triggers
 
 
 def test_a_dht_is_named_by_its_model_and_its_pin():
@@ -47,3 +47,22 @@ def test_what_a_colon_cannot_say_is_told_with_what_can(text):
 def test_a_setting_is_a_name_and_a_value(text):
     with pytest.raises(ValueError, match="is not name=value"):
         setting(text)
+
+
+def test_a_recordings_trigger_goes_with_its_interval():
+    [usual] = triggers(sensor("replay"), ["temperature", "humidity"])
+    assert (usual.condition, usual.window_s) == ("rate(humidity) > 0.2/min", 2.5)
+    [slow] = triggers(sensor("replay", (), 5.0), ["temperature", "humidity"])
+    assert (slow.condition, slow.clear) == (
+        "rate(humidity) > 0.04/min",
+        "rate(humidity) < -0.04/min",
+    )
+    assert slow.window_s == 12.5
+    assert triggers(sensor("replay"), ["temperature"]) == ()
+    assert triggers(sensor("replay", (), 40_000.0), ["humidity"]) == ()
+    assert triggers(sensor("synthetic"), ["temperature", "humidity"]) == ()
+
+
+def test_a_sensor_is_read_once_a_day_at_least():
+    with pytest.raises(ValueError, match="at least once a day"):
+        sensor("synthetic", (), 2 * 86_400.0)

@@ -14,12 +14,15 @@ import psutil
 import pytest
 
 from agent.gateway.tokens import create_token
+from agent.wire.edge_config import EdgeSensor
 from fleet.common import exits
 from fleet.query import running
 from fleet.testbed import page
 from fleet.testbed.ports import claimed
 from fleet.testbed.processes import agent_command
 from fleet.testbed.run_folder import MARKER
+from fleet.testbed.testbed import TestbedError
+from fleet.up import up as up_command
 from testkit.waiting import wait_until
 
 TIMEOUT_S = 150.0
@@ -112,6 +115,40 @@ def test_it_answers_outlives_its_terminal_mends_itself_and_ends(fleet, tmp_path)
     assert ended.stderr == "ended; its readings and logs stay in var/up/\n"
     assert fleet("down").returncode == exits.NOTHING
     assert (tmp_path / "var/up/home/synthetic-7/history.sqlite").exists()
+
+
+def test_a_page_that_is_not_served_is_told_with_the_reason(fleet, tmp_path):
+    outputs_toml = tmp_path / "var/up/gateway/outputs.toml"
+    outputs_toml.parent.mkdir(parents=True)
+    outputs_toml.write_text("[mqtt\n")
+    (tmp_path / "var/up" / MARKER).touch()
+    for _ in ("first", "again"):
+        up = fleet("up", "--sensor", "synthetic")
+        assert up.returncode == 0, "it answers"
+        assert "there is no live page: gateway ended with exit status 2\n" in up.stderr
+        assert "outputs.toml: not valid TOML: " in up.stderr
+        assert "`fleet down` and `fleet up` bring the page" in up.stderr
+        assert "Its page" not in up.stdout
+
+
+def test_a_reading_without_a_value_is_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(up_command, "FIRST_READING_S", 1.0)
+    file = tmp_path / "empty.csv"
+    file.write_text("timestamp,temperature\n2013-08-23 23:05:00,\n")
+    replayed = EdgeSensor(driver="replay", options={"file": str(file)})
+    options = up_command.Options(tmp_path / "up", replayed, "home/x", "replay", ())
+    with up_command._testbed(options) as bed:
+        for _ in bed.start():
+            pass
+        words = "no value came in 1 s: readings without a value: home/x: temperature – °C"
+        with pytest.raises(TestbedError, match=words):
+            up_command._await_answer(bed, options)
+
+
+def test_a_recording_is_played_at_any_interval(fleet, tmp_path):
+    up = fleet("up", "--every", "5s")
+    assert up.returncode == 0, up.stderr
+    assert "b1/f6/r640: humidity " in up.stdout
 
 
 @pytest.mark.parametrize(

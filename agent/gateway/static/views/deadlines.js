@@ -4,7 +4,7 @@ import { html } from "../vendor/htm-preact.js";
 import { may, session } from "../api.js";
 import { useLive } from "../live.js";
 import { Age, Answered, Bar, Heading, Note, Table, Tile, Tiles, useGet } from "../parts.js";
-import { count, list, missing, ms, number, percent, refused, sentence, when, whole } from "../words.js";
+import { count, kept, list, missing, ms, number, refused, sentence, when, whole } from "../words.js";
 
 const MAX_LATE = 30;
 const MAX_NAMED = 5;
@@ -45,7 +45,7 @@ function Kinds({ kinds }) {
       return {
         key: keyed(kind),
         mark: p99 > kind.latency_ms ? "bad" : kind.late ? "warm" : "",
-        cells: [named(kind), percent((kind.count - kind.late) / kind.count, 1), `p${number(kind.percentile, kind.percentile % 1 ? 1 : 0)} ≤ ${ms(kind.latency_ms)}`, whole(kind.count), ms(percentile(took, 50)), ms(p99), html`<${Bar} value=${p99} limit=${kind.latency_ms} most=${kind.latency_ms * 1.5} />`],
+        cells: [named(kind), kept((kind.count - kind.late) / kind.count), `p${number(kind.percentile, kind.percentile % 1 ? 1 : 0)} ≤ ${ms(kind.latency_ms)}`, whole(kind.count), ms(percentile(took, 50)), ms(p99), html`<${Bar} value=${p99} limit=${kind.latency_ms} most=${kind.latency_ms * 1.5} />`],
       };
     })} />`;
 }
@@ -114,7 +114,7 @@ function Comparison() {
       return html`<section class="card" key=${run.policy}><h3>${NAMES[run.policy] ?? run.policy}</h3>
         <p>${missed.length ? html`<b>Misses the objective of ${list(missed.map(asked))}.</b>` : html`<b>Every question keeps its objective.</b>`}</p>
         <${Table} caption="${run.policy}: 99th percentiles" hidden head=${[{ text: "Question" }, "p99 against the objective", { n: "p99" }, { n: "Objective" }, { n: "Within" }]}
-          rows=${run.classes.map((c) => ({ key: c.kind, mark: c.p99_ms > c.slo_ms ? "bad" : "", cells: [sentence(asked(c)), html`<${Bar} value=${c.p99_ms} limit=${c.slo_ms} most=${most} />`, `${ms(c.p99_ms)}${c.p99_ms > c.slo_ms ? " late" : ""}`, ms(c.slo_ms), percent(c.within_slo, 1)] }))} /></section>`;
+          rows=${run.classes.map((c) => ({ key: c.kind, mark: c.p99_ms > c.slo_ms ? "bad" : "", cells: [sentence(asked(c)), html`<${Bar} value=${c.p99_ms} limit=${c.slo_ms} most=${most} />`, `${ms(c.p99_ms)}${c.p99_ms > c.slo_ms ? " late" : ""}`, ms(c.slo_ms), kept(c.within_slo)] }))} /></section>`;
     })}</div>`;
 }
 
@@ -123,7 +123,7 @@ function Seen({ kinds, nodes, silent = [] }) {
   const late = kinds.reduce((sum, kind) => sum + kind.late, 0);
   const partial = kinds.reduce((sum, kind) => sum + kind.partial, 0);
   return html`
-    <${Tiles}><${Tile} value=${whole(answers)} label="answers that this gateway saw" /><${Tile} value=${answers ? percent((answers - late) / answers, 1) : "–"} label="came in time" /><${Tile} value=${whole(late)} label="late or refused" state=${late ? "bad" : ""} /><${Tile} value=${whole(partial)} label="in time, but not whole" state=${partial ? "warm" : ""} /><//>
+    <${Tiles}><${Tile} value=${whole(answers)} label="answers that this gateway saw" /><${Tile} value=${answers ? kept((answers - late) / answers) : "–"} label="came in time" /><${Tile} value=${whole(late)} label="late or refused" state=${late ? "bad" : ""} /><${Tile} value=${whole(partial)} label="in time, but not whole" state=${partial ? "warm" : ""} /><//>
     <${Kinds} kinds=${kinds} />
     <${Late} late=${notKept(kinds).slice(0, MAX_LATE)} />
     <${Domains} kinds=${kinds} />

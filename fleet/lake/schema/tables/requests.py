@@ -35,13 +35,14 @@ ATTAINMENT: Final = Table(
         Column("partial", "bigint", "", "of these partial"),
         Column("refused", "bigint", "", "of these refused"),
         Column("kept", "bigint", "", "complete and within the SLO"),
-        Column("attainment", "double", "", "kept / (queries − refused)", True),
+        Column("attainment", "double", "", "kept / (queries − refused − no_data)", True),
         Column("attainment_low", "double", "", "lower end of its 95 % Wilson interval", True),
         Column("attainment_high", "double", "", "upper end", True),
         *_percentile("p50", "median"),
         *_percentile("p90", "90th percentile"),
         *_percentile("p99", "99th percentile"),
         *_percentile("p999", "99.9th percentile"),
+        Column("no_data", "bigint", "", "partial only where nodes had no readings in the window"),
     ),
 )
 TIME_SPENT: Final = Table(

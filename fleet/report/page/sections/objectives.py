@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from fleet.report.page import drawing
-from fleet.report.page.markup import Picture, Row, Section, nothing, render, share
+from fleet.report.page import drawing, markup
+from fleet.report.page.markup import Picture, Row, Section, nothing, render
 from fleet.report.page.shown import Shown
 from fleet.simulation.workload import WARM_UP
 
@@ -55,7 +55,7 @@ def _picture(rows: list[Row]) -> Picture:
         + (
             f"{len(missed)} kept it less often than asked: "
             + ", ".join(
-                f"{drawing.text(r['class'])} ({share(r['attainment'])})" for r in missed[:4]
+                f"{drawing.text(r['class'])} ({markup.kept(r['attainment'])})" for r in missed[:4]
             )
             if missed
             else "none missed it beyond chance"
@@ -130,6 +130,6 @@ def _kept(axis: Any, y: int, row: Row, colour: str) -> None:
     axis.plot([row["percentile"]] * 2, [y - 0.36, y + 0.36], color=drawing.INK, linewidth=2.2)
     is_wide = value > 30
     axis.text(
-        2 if is_wide else value + 4, y, share(row["attainment"]),
+        2 if is_wide else value + 4, y, markup.kept(row["attainment"]),
         va="center", color="white" if is_wide else drawing.INK, fontsize=9.5, fontweight="bold",
     )  # fmt: skip
