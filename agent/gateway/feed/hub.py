@@ -16,7 +16,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from agent.gateway.feed import frames
-from agent.gateway.feed.alert_log import AlertLog, Logged, Raised
+from agent.gateway.feed.alert_log import AlertLog, Logged
 from agent.gateway.feed.deadlines import Deadlines
 from agent.gateway.feed.frames import Frame, Link, Snapshot, Source
 from agent.gateway.feed.log_bounds import wall_ms
@@ -98,6 +98,7 @@ class Hub:
         self._linger_s = linger_s
         self._lookers = 0
         self._asked_raised: AskedRaised | None = None
+        self._asked_version = 0
         self._wakers: set[Callable[[], None]] = set()
         self._listeners: list[Listener] = []
         self._ending: asyncio.TimerHandle | None = None
@@ -106,7 +107,7 @@ class Hub:
         self._is_more = False  # came since all were woken
         self._snapshot: _Making[Frame] | None = None
         self._alert_frames: dict[int, Frame] = {}
-        self._raised: tuple[tuple[Raised, ...], AskedRaised | None, list[RaisedNow]] | None = None
+        self._raised: tuple[tuple[int, int], list[RaisedNow]] | None = None
         self._raised_frame: tuple[list[RaisedNow], Frame] | None = None
         self._changes: dict[int, Frame] = {}
         self._changes_version = -1
@@ -172,12 +173,21 @@ class Hub:
 
     def raised(self) -> list[RaisedNow]:
         """Alerts that are raised now, put together once for all until that changes; for any
-        thread."""
-        logged, asked = self._alerts.raised, self._asked_raised
-        made = self._raised
-        if made is None or made[0] is not logged or made[1] is not asked:
-            made = self._raised = logged, asked, raised_now(logged, asked)
-        return made[2]
+        thread. It is the same object as long as the same is raised."""
+        of, made = self.raised_of, self._raised
+        if made is None or made[0] != of:
+            found = raised_now(self._alerts.triggers, self._asked_raised)
+            made = self._raised = of, found if made is None or made[1] != found else made[1]
+        return made[1]
+
+    @property
+    def raised_of(self) -> tuple[int, int]:
+        """Version of what `raised` is made of: while it is the same, nothing has changed."""
+        return self._alerts.triggers.version, self._asked_version
+
+    def _asked(self, raised: AskedRaised | None) -> None:
+        self._asked_raised = raised
+        self._asked_version += 1
 
     def _begin(self) -> None:
         self.heard.clear()
@@ -194,7 +204,7 @@ class Hub:
         if self._ticking is not None:
             self._ticking.cancel()
             self._ticking = None
-        self._asked_raised = None  # nobody asks again, so it would contradict newer alerts
+        self._asked(None)  # nobody asks again, so it would contradict newer alerts
         self._be(Source("idle"))
 
     def close(self) -> None:
@@ -221,12 +231,13 @@ class Hub:
 
     def learned(self, about: Answer) -> None:
         """The master's knowledge of areas."""
-        self._asked_raised = asked_raised(about, self.now_ms())
+        self._asked(asked_raised(about, self.now_ms()))
         if about.services is not UNSET:
             self.services = about.services
         version, unknown = self.rooms.version, [gap.area for gap in about.missing]
         changed = self.rooms.learn(facts_of(about), self.now_ms(), unknown)
-        self._changed(changed, always=self.rooms.version != version)
+        before = self._raised and self._raised[1]
+        self._changed(changed, always=self.rooms.version != version or self.raised() is not before)
 
     def told(self, state: Link, message: str = "") -> None:
         """How the link to the master is."""
@@ -277,7 +288,7 @@ class Hub:
         """All there is, encoded and compressed off the loop once for all who open a stream before
         something changes. Rooms may change meanwhile: whoever comes before it is made waits for it,
         too, and gets the changes after its version. O(rooms · channels) on the loop, to copy."""
-        key = self.rooms.shape, self._alerts.newest, self._asked_raised, self.source
+        key = self.rooms.shape, self._alerts.newest, self._asked_version, self.source
         found = self._snapshot
         if (
             found is None
