@@ -146,6 +146,24 @@ def test_a_question_asked_by_keyboard_is_answered_in_words(tab, served):
     assert "its sensor node is down" in tab.evaluate("document.querySelector('.result').innerText")
 
 
+@pytest.mark.parametrize(
+    ("areas", "starts"),
+    [("b1/f4,b1/f99", "Kept: all 8 areas answered"), ("b1/f99", "There is no such area.")],
+)
+def test_an_area_that_nobody_knows_is_not_missing(tab, served, areas, starts):
+    tab.open(f"{served.url}#/ask?area={areas.split(',')[0]}", 1280)
+    tab.wait_for(SEEN.format("'.token'"))
+    for more in areas.split(",")[1:]:
+        tab.evaluate("document.querySelector('#areas').focus()")
+        tab.type(more)
+    tab.evaluate("document.querySelector('form.ask').requestSubmit()")
+    tab.wait_for("document.activeElement.id == 'result'")
+    assert tab.evaluate(FOCUSED).startswith(starts)
+    said = tab.evaluate("document.querySelector('.result').innerText")
+    assert "No area b1/f99; did you mean b1/f4/r413?" in said
+    assert "What is missing" not in said
+
+
 @pytest.mark.long
 def test_services_are_offered_with_what_they_promise(tab, gateway):
     tab.open(f"{gateway.url}#/ask", 1280)

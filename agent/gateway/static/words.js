@@ -92,6 +92,20 @@ const MISSING = {
   iad_unreachable: "the master of its domain does not answer",
   too_large: "more readings than one answer may hold",
 };
+/** Whether nobody knows such an area: a mistake of the question, as `agent/client/unknown_areas.py` has it. */
+const isUnknown = (gap) => gap.reason === "no_node" && Boolean(gap.unknown || gap.nearest?.length);
+
+/** The answer about the areas that there are, null if there are none of them, and the unknown ones. */
+export function apart(answer, slo) {
+  const unknown = (answer.missing ?? []).filter(isUnknown);
+  if (!unknown.length) return { there: answer, unknown };
+  const gaps = answer.missing.filter((gap) => !isUnknown(gap));
+  const asked = Math.max(0, answer.coverage.asked - unknown.length);
+  const there = { ...answer, missing: gaps, coverage: { ...answer.coverage, asked } };
+  if (!gaps.length) Object.assign(there, { status: "complete", slo_met: answer.elapsed_ms <= slo.latency_ms });
+  return { there: asked ? there : null, unknown };
+}
+
 export const missing = (reason) => MISSING[reason] ?? (reason || "no reason was given").replaceAll("_", " ");
 
 // Why a query was refused.
