@@ -297,7 +297,8 @@ def test_several_operators_are_asked_and_one_that_is_silent_hurts_no_other(tmp_p
         ]
         made.fleet.silent = {"iad1", "iad2"}
         silent, other, there = get("fleet/all").json["iads"]
-        assert silent == {"iad": "iad1", "status": None, "problem": "no reply"}
+        known = len(made.fleet.areas)  # each area has a node
+        assert silent == {"iad": "iad1", "status": None, "problem": "no reply", "nodes": known}
         assert (other["iad"], other["status"]) == ("iad2", None)
         assert there["status"]["nodes"][0]["node"] == "n0"
         found = get("deadlines").json
@@ -313,6 +314,7 @@ def test_several_operators_are_asked_and_one_that_is_silent_hurts_no_other(tmp_p
         told = ask(made, "/api/v1/fleet/all", token=made.token("operator", "other")).json["iads"]
         # Not heard yet, so that their addresses have to do.
         assert [each["iad"] for each in told] == ["tcp://127.0.0.1:2", "tcp://127.0.0.1:3"]
+        assert [each["nodes"] for each in told] == [None, None]
     with FakeGateway(tmp_path, made.fleet, operator={}) as made:
         token = made.token("operator", "another")
         for path in ("fleet", "fleet/all", "placement"):

@@ -137,11 +137,13 @@ class DeadlinesPage(Struct, frozen=True):
 
 class IadTold(Struct, frozen=True):
     """An IAD's state as its master tells its operator, or in its place why there is none. `iad` is
-    the address of the operator socket until that was heard."""
+    the address of the operator socket until that was heard, `nodes` how many nodes it had when it
+    was heard last."""
 
     iad: str
     status: IadStatus | None
     problem: str
+    nodes: int | None
 
 
 class FleetPage(Struct, frozen=True):
