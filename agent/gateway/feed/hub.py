@@ -26,6 +26,8 @@ from agent.gateway.feed.shared_answers import SharedAnswers
 from agent.wire.about import ServiceInfo
 from agent.wire.messages import Answer, Slo
 
+# How long a request waits for the first answers after a pause.
+FIRST_S: Final = 5.0
 # A watch goes on for so long after the last who looked, as a page that is loaded again looks again.
 LINGER_S: Final = 15.0
 TICK_S: Final = 1.0
@@ -89,13 +91,14 @@ class Hub:
         # The services that may be asked, as the master told them last.
         self.services: tuple[ServiceInfo, ...] = ()
         self.now_ms = now_ms
-        # Whether the fleet was heard since the watch began: before, rooms show what was.
+        # Whether all services were heard since the watch began: before, rooms show what was.
         self.heard = asyncio.Event()
         self.shared = SharedAnswers()
         self._alerts = alerts
         self._every_s = every_s
         self._slo = slo
         self._linger_s = linger_s
+        self.wait_s = FIRST_S
         self._lookers = 0
         self._asked_raised: AskedRaised | None = None
         self._asked_version = 0
@@ -140,9 +143,21 @@ class Hub:
 
         return end
 
-    def look_for(self, seconds: float) -> None:
-        """Have the fleet watched for so long: somebody asked how it is now."""
-        asyncio.get_running_loop().call_later(seconds, self.look())
+    async def look_now(self, seconds: float) -> None:
+        """Wait until the fleet was heard, as somebody asks how it is now, and have it watched for
+        so long after that. Not for ever: rooms show what was then, and `source` says why."""
+        end = self.look()
+        try:
+            await asyncio.wait_for(self.heard.wait(), self.wait_s)
+        except TimeoutError:
+            return
+        finally:
+            asyncio.get_running_loop().call_later(seconds, end)
+
+    def rooms_heard(self) -> list[Room]:
+        """Every room as it was heard: before the fleet answers, after a pause, those with old
+        values are stale."""
+        return self.all_rooms() if self.heard.is_set() else self.rooms.as_heard(self.now_ms())
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` with the rooms that changed, and have the fleet watched meanwhile; the
@@ -225,7 +240,6 @@ class Hub:
         self.deadlines.took(LABEL, service, self._slo, answer, now_ms)
         version = self.rooms.version
         changed = self.rooms.apply(answer, now_ms, service)
-        self.heard.set()
         self._be(Source("up"))
         self._changed(changed, always=self.rooms.version != version)
 
@@ -238,6 +252,11 @@ class Hub:
         changed = self.rooms.learn(facts_of(about), self.now_ms(), unknown)
         before = self._raised and self._raised[1]
         self._changed(changed, always=self.rooms.version != version or self.raised() is not before)
+
+    def began(self) -> None:
+        """Every service has given its first answer."""
+        if self._lookers or self._ending is not None:
+            self.heard.set()
 
     def told(self, state: Link, message: str = "") -> None:
         """How the link to the master is."""

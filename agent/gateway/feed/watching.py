@@ -42,6 +42,9 @@ class Told(Protocol):
     def learned(self, about: Answer) -> None:
         """The master's knowledge of areas."""
 
+    def began(self) -> None:
+        """Every service has given its first answer."""
+
     def told(self, state: Link, message: str = "") -> None:
         """How the link to the master is."""
 
@@ -121,6 +124,8 @@ class _Turn:
             for service, areas in asked.items():
                 self._first(service, areas)
                 rounds[service] = self._open(service, areas)
+            if not self._stop.is_set():
+                self._tell.began()
             self._follow(asked, rounds)
         except ConnectionCutError:
             rounds.clear()  # nobody is there to cancel them
@@ -220,6 +225,10 @@ class FromThread:
     def learned(self, about: Answer) -> None:
         """As the hub's."""
         self._soon(self._tell.learned, about)
+
+    def began(self) -> None:
+        """As the hub's."""
+        self._soon(self._tell.began)
 
     def told(self, state: Link, message: str = "") -> None:
         """As the hub's."""

@@ -156,8 +156,8 @@ PAGE_MS: Final = 1_000  # ages on it are as old as that at most
 async def metrics_of_readings(asked: Asked) -> Reply:
     """The readings of all rooms, for Prometheus."""
     hub = asked.gateway.hub
-    hub.look_for(SCRAPED_S)
-    rooms, now_ms = hub.all_rooms(), hub.now_ms()
+    await hub.look_now(SCRAPED_S)
+    rooms, now_ms = hub.rooms_heard(), hub.now_ms()
     # Of several domains it is one sample: Prometheus takes no two of the same labels.
     raised = dict.fromkeys((each.trigger, each.area) for each in hub.raised())
     key = hub.rooms.version, tuple(raised), now_ms // PAGE_MS
