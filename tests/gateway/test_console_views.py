@@ -216,6 +216,25 @@ def test_a_room_has_its_channels_in_the_order_of_the_list(tab, served):
     assert tab.evaluate(now) == ["Temperature", "Humidity"]
 
 
+CUT = """
+[...document.querySelectorAll('.rooms .state small')]
+  .filter(e => e.scrollWidth > e.clientWidth || e.scrollHeight > e.clientHeight + 1
+    || e.getBoundingClientRect().bottom > e.closest('.line').getBoundingClientRect().bottom)
+  .map(e => e.innerText)
+"""
+
+
+def test_why_a_room_is_not_live_is_not_cut_on_a_phone(tab):
+    building = Building()
+    for room in building.rooms:
+        room.update(state="stale", reason="iad_unreachable")
+    with fake_api(building) as gateway:
+        tab.open(gateway.url, 390)
+        why = "the master of its domain does not answer"
+        tab.wait_for(f"document.querySelector('.rooms')?.innerText.includes({json.dumps(why)})")
+        assert tab.evaluate(CUT) == []
+
+
 CHOSEN = "[...document.querySelectorAll('.chip[aria-current]')].map(e => e.innerText).join()"
 
 

@@ -107,6 +107,24 @@ def test_an_answer_without_any_area_is_not_called_partial(tab, served, answered,
 
 
 @pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("p99=1ms cannot be kept: p99=20ms can", "p99=1ms cannot be kept: p99=20ms can"),
+        ("areas[4] is no area: 'b 1'; write names", "'b 1' is no area; write names"),
+        ("idle nodes take 212 ms", "Idle nodes take 212 ms"),
+        ("", ""),
+    ],
+)
+def test_a_refusal_is_told_as_a_person_would_write_it(tab, served, message, said):
+    answer = json.dumps({"status": "refused", "reason": "infeasible", "message": message})
+    slo = json.dumps({"percentile": 99, "latency_ms": 500})
+    told = (
+        f"import('/static/views/ask.js').then(ask => m.sentence(ask.verdict({answer}, {slo})[2]))"
+    )
+    assert in_module(tab, served, "words.js", told) == said
+
+
+@pytest.mark.parametrize(
     ("change", "condition", "measured"),
     [
         ((54.0234, 0.0055, None), "rate(humidity) > 0.2/min",

@@ -72,7 +72,11 @@ export const parent = (area) => area.split("/").slice(0, -1).join("/") || area;
 export const title = (channel) => KNOWN[channel] ?? channel.replaceAll("_", " ").replace(/^./, (c) => c.toUpperCase());
 /** A channel inside a sentence. */
 export const inText = (channel) => (channel in KNOWN && channel !== "co2" ? KNOWN[channel].toLowerCase() : title(channel));
-export const sentence = (text) => (text ? text[0].toUpperCase() + text.slice(1) : text);
+/** With a capital, unless it begins with what is typed like that, such as p99=500ms. */
+export const sentence = (text) => (text && !/^\S*[=[\d]/.test(text) ? text[0].toUpperCase() + text.slice(1) : text);
+
+/** A refusal of a question in the words of one who has typed areas, not numbered them. */
+export const plainly = (text) => text?.replace(/^areas\[\d+\] is no area: ('.*?'|".*?")/, "$1 is no area");
 
 /** "a", "a and b", "a, b and c". */
 export function list(words) {

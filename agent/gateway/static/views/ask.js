@@ -4,7 +4,7 @@ import { html, useEffect, useMemo, useRef, useState } from "../vendor/htm-preact
 import { areas as allAreas, get, may, post } from "../api.js";
 import { nameOf } from "../live.js";
 import { Bar, Failed, Heading, Icon, Note, Place, Table } from "../parts.js";
-import { apart, count, duration, list, missing, ms, number, parent, refused, sentence, title, when, whole } from "../words.js";
+import { apart, count, duration, list, missing, ms, number, parent, plainly, refused, sentence, title, when, whole } from "../words.js";
 
 const WINDOWS = [
   [60, "last minute"],
@@ -107,7 +107,7 @@ const promise = (s) => [s.capability || "all channels", s.latency_ms ? `p${s.per
 export function verdict(answer, slo) {
   const objective = `p${slo.percentile} ≤ ${ms(slo.latency_ms)}`;
   const { answered, asked } = answer.coverage ?? { answered: 0, asked: 0 };
-  if (answer.status === "refused") return ["refused", `Refused. ${refused(answer.reason)}.`, answer.message];
+  if (answer.status === "refused") return ["refused", `Refused. ${refused(answer.reason)}.`, plainly(answer.message)];
   const took = `in ${ms(answer.elapsed_ms)}`;
   if (answer.status === "partial" && !answered) return ["partial", `No answer: ${asked === 1 ? "the area did not answer" : `none of ${count(asked, "area")} answered`}, after ${ms(answer.elapsed_ms)}.`, `Objective: ${objective}. An answer without any area does not keep it.`];
   if (answer.status === "partial") return ["partial", `Partial: ${answered} of ${count(asked, "area")} answered ${took}.`, `Objective: ${objective}. An answer with areas missing does not keep it.`];
