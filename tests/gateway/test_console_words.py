@@ -106,6 +106,11 @@ def test_an_answer_without_any_area_is_not_called_partial(tab, served, answered,
     assert in_module(tab, served, "views/ask.js", f"m.verdict({answer}, {slo})[1]") == said
 
 
+def test_what_never_came_has_no_age(tab, served):
+    told = "[null, undefined, NaN, 2 ** 53, 0].map(m.isTime)"
+    assert in_module(tab, served, "words.js", told) == [False, False, False, False, True]
+
+
 @pytest.mark.parametrize(
     ("message", "said"),
     [

@@ -9,7 +9,7 @@ const KNOWN = { __proto__: null, temperature: "Temperature", humidity: "Humidity
 export const sameDay = (a, b) => new Date(a).toDateString() === new Date(b).toDateString();
 
 /** Whether it is a time that JavaScript knows: a node's clock may say anything. */
-export const isTime = (ms) => Math.abs(ms) <= 8.64e15;
+export const isTime = (ms) => Number.isFinite(ms) && Math.abs(ms) <= 8.64e15;
 
 /** 14:03:12, with the day if that is not today. */
 export function when(ms, now = Date.now()) {
