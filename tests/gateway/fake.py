@@ -185,6 +185,7 @@ class FakeClient:
         results = tuple(
             AreaResult(area, about=About(channels, self.fleet.raised.get(area, ()), 500), name=name)
             for area, name in self.fleet.areas.items()
+            if area in areas or areas == ("*",)
         )
         everywhere = tuple({area.split("/")[0] for area in self.fleet.areas})
         services = tuple(self.fleet.services) or (ServiceInfo("default", areas=everywhere),)

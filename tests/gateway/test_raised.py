@@ -54,6 +54,21 @@ def test_a_stream_is_told_what_the_master_adds_without_an_alert(tmp_path, fleet,
         assert (raised["trigger"], raised["text"]) == ("hot", TEXT)
 
 
+def test_the_words_of_a_new_alert_come_soon(tmp_path, fleet, monkeypatch):
+    """Long before the master is asked of all areas again."""
+    monkeypatch.setattr("agent.gateway.feed.watching.ABOUT_EVERY_S", math.inf)
+    fleet.raised.clear()
+    with FakeGateway(tmp_path, fleet) as made, Reader(made, made.token("viewer")) as events:
+        events.until("snapshot", lambda told: told["source"]["state"] == "up")
+        fleet.raised[AREA] = (Raised("hot", 1_000, TEXT),)
+        fleet.raise_alert(AREA, at_ms=1_000)
+        [first] = events.until("raised").data["raised"]
+        [later] = events.until("raised").data["raised"]
+        assert (first["text"], first["value"], later["text"], later["value"]) == (
+            "", 31.5, TEXT, 31.5,
+        )  # fmt: skip
+
+
 @pytest.fixture
 def log(tmp_path):
     made = AlertLog(tmp_path / "alerts.sqlite", print, now_ms=lambda: HEARD_MS)

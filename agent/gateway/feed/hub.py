@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -20,7 +20,7 @@ from agent.gateway.feed.alert_log import AlertLog, Logged
 from agent.gateway.feed.deadlines import Deadlines
 from agent.gateway.feed.frames import Frame, Link, Snapshot, Source
 from agent.gateway.feed.log_bounds import wall_ms
-from agent.gateway.feed.raised import AskedRaised, RaisedNow, asked_raised, raised_now
+from agent.gateway.feed.raised import AskedRaised, RaisedNow, asked_raised, raised_now, with_words
 from agent.gateway.feed.rooms import Room, Rooms, facts_of
 from agent.gateway.feed.shared_answers import SharedAnswers
 from agent.wire.about import ServiceInfo
@@ -33,6 +33,7 @@ LINGER_S: Final = 15.0
 TICK_S: Final = 1.0
 MAX_ALERT_FRAMES: Final = 128
 ALERTED_EVERY_S: Final = 0.1
+WORDS_AFTER_S: Final = 0.5
 LABEL: Final = "console"
 
 T = TypeVar("T")
@@ -48,6 +49,9 @@ class Watcher(Protocol):
 
     def stop(self) -> None:
         """End soon; without waiting."""
+
+    def ask_words(self, areas: Iterable[str]) -> None:
+        """Ask soon what is raised in these areas."""
 
 
 class Shown(NamedTuple):
@@ -102,6 +106,8 @@ class Hub:
         self._lookers = 0
         self._asked_raised: AskedRaised | None = None
         self._asked_version = 0
+        self._wording: asyncio.TimerHandle | None = None
+        self._words_to = 0  # up to this position of the log words were asked for
         self._wakers: set[Callable[[], None]] = set()
         self._listeners: list[Listener] = []
         self._ending: asyncio.TimerHandle | None = None
@@ -258,6 +264,13 @@ class Hub:
         if self._lookers or self._ending is not None:
             self.heard.set()
 
+    def learned_words(self, about: Answer) -> None:
+        """The master's knowledge of areas where a trigger was raised since it was asked of all."""
+        if self._asked_raised is not None:
+            before = self._raised and self._raised[1]
+            self._asked(with_words(self._asked_raised, about))
+            self._changed((), always=self.raised() is not before)
+
     def told(self, state: Link, message: str = "") -> None:
         """How the link to the master is."""
         if self._lookers or self._ending is not None:
@@ -275,9 +288,26 @@ class Hub:
         if self._alerting is None:
             loop = asyncio.get_running_loop()
             self._alerting = loop.call_later(ALERTED_EVERY_S, self._alerted_again)
+            if self._wording is None:
+                self._wording = loop.call_later(WORDS_AFTER_S, self._ask_words)
             self._wake()
         else:
             self._is_more = True
+
+    def _ask_words(self) -> None:
+        """Alerts have no words. The master has them; it is asked of all areas now and then only."""
+        self._wording = None
+        if self.watcher is None or self._asked_raised is None:
+            return
+        newest = max(self._words_to, self._alerts.newest)
+        wordless = [
+            each.area
+            for each in self.raised()
+            if each.position > self._words_to and each.area and not each.text
+        ]
+        self._words_to = newest
+        if wordless:
+            self.watcher.ask_words(wordless)
 
     def _alerted_again(self) -> None:
         self._alerting = None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from agent.gateway.feed.raised_table import Cleared, Raised
 from agent.wire.areas import AREA_PATTERN
@@ -61,6 +62,14 @@ def asked_raised(about: Answer, asked_ms: int) -> AskedRaised:
             for each in result.about.raised:
                 raised.setdefault((each.trigger, result.area), {})[each.since_ms] = each.text
     return AskedRaised(asked_ms, frozenset(areas), raised)
+
+
+def with_words(asked: AskedRaised, about: Answer) -> AskedRaised:
+    """The statement about all areas with a newer one about some of them. The time stays that of
+    all: what is not named is over only if it was not named then."""
+    newer = asked_raised(about, asked.asked_ms)
+    kept = {key: texts for key, texts in asked.raised.items() if key[1] not in newer.areas}
+    return replace(asked, raised=kept | newer.raised)
 
 
 def raised_now(log: Log, asked: AskedRaised | None) -> list[RaisedNow]:
