@@ -96,13 +96,15 @@ class Connection(Generic[T]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def send_message(self, message: Message) -> None:
+    def send_message(self, message: Message, connect_s: float = CONNECT_S) -> None:
+        """Send it, with keys once connected. NoReplyError after `connect_s` without a connection,
+        if that is waited for."""
         self._forget_cuts()
         if self._keyed is not None:
-            self._await_connection()
+            self._await_connection(connect_s)
         elif self._patient:
             self._await_room()
-        elif not self.is_connected(CONNECT_S):
+        elif not self.is_connected(connect_s):
             raise NoReplyError(f"no connection to {self.address}; {_doubt(self.address)}")
         try:
             self.socket.send(encode(message), zmq.NOBLOCK)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TypeVar
 
-from agent.client.connection import Connection
+from agent.client.connection import CONNECT_S, Connection
 from agent.net.keys import KeyFiles
 from agent.wire.base import Policy
 from agent.wire.clones import CloneReport, CloneRequest
@@ -22,7 +22,7 @@ from agent.wire.operator import (
 )
 from agent.wire.placement import PlacementReport, PlacementRequest
 from agent.wire.topics import TopicReport, TopicRequest
-from agent.wire.unions import OperatorReply
+from agent.wire.unions import OperatorReply, OperatorRequest
 
 Report = TypeVar("Report", ServiceReport, TopicReport, MoveReport, PlacementReport, CloneReport)
 
@@ -32,6 +32,7 @@ class Operator(Connection[OperatorReply]):
 
     def __init__(self, address: str, keys: KeyFiles | None = None) -> None:
         super().__init__(address, OperatorReply, keys)
+        self._reply_is_due = False
 
     def status(self, timeout_ms: float = 2_000.0) -> IadStatus:
         """The state of the IAD; `NoReplyError` if the master stays silent."""
@@ -73,20 +74,34 @@ class Operator(Connection[OperatorReply]):
         wanted: type[Report],
         timeout_ms: float,
     ) -> Report:
-        self.send_message(request)
         give_up = time.monotonic() + timeout_ms / 1e3
+        self._request(request, timeout_ms)
         while True:
-            reply = self.receive_message(max(0.0, (give_up - time.monotonic()) * 1e3))
-            if isinstance(reply, OperatorError):
-                raise ValueError(reply.message)
-            # The report of an earlier request may arrive late.
+            reply = self._reply(max(0.0, (give_up - time.monotonic()) * 1e3))
             if isinstance(reply, wanted) and reply.id == request.id:
                 return reply
 
     def _ask(self, request: StatusRequest | SetPolicy, timeout_ms: float) -> IadStatus:
-        self.send_message(request)
+        self._request(request, timeout_ms)
+        reply = self._reply(timeout_ms)
+        if not isinstance(reply, IadStatus):
+            raise ValueError(f"{self.address} sent something else than its state")
+        return reply
+
+    def _request(self, request: OperatorRequest, timeout_ms: float) -> None:
+        """Send it. A reply still due to an earlier one would be taken as the reply to this one, as
+        states and errors have no id; on a new connection it does not arrive."""
+        connect_s = CONNECT_S
+        if self._reply_is_due:
+            self._open_anew()
+            self._reply_is_due = False
+            connect_s = timeout_ms / 1e3
+        self.send_message(request, connect_s)
+        self._reply_is_due = True
+
+    def _reply(self, timeout_ms: float) -> OperatorReply:
         reply = self.receive_message(timeout_ms)
+        self._reply_is_due = False
         if isinstance(reply, OperatorError):
             raise ValueError(reply.message)
-        assert isinstance(reply, IadStatus)
         return reply

@@ -35,7 +35,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         fail(
             f"the gateway needs {error.name}: pip install 'sanderling[gateway]', in a checkout "
-            ".venv/bin/pip install -e '.[gateway]'",
+            "make setup",
             UNUSABLE,
         )
     if given.check:

@@ -158,6 +158,24 @@ def end_sessions(path: str) -> int:
     )
 
 
+def is_gateway_running(alerts: str) -> bool:
+    """Whether a gateway runs whose log of alerts that is, as far as can be told: it holds a lock
+    (`agent/runtime/sqlite.py`). Creates no file, which might be another user's then."""
+    try:
+        looked = os.open(f"{alerts}.lock", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    try:
+        fcntl.flock(looked, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(looked)
+    return False
+
+
 def create_link(path: str, role: Role, lasting_s: float = LINK_S) -> str:
     """Make the code of a one-time link. OSError, ConfigError."""
     code, now_ms = _new(LINK_BYTES), wall_ms()

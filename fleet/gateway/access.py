@@ -39,6 +39,13 @@ def link(config: Path, role: Role | None) -> int:
     """Print a link that opens the page once."""
     read, path = _read(config)
     role = role or ("operator" if read.operator.address else "asker")
+    if not tokens.is_gateway_running(str(config.parent / read.alerts.path)):
+        # Its port may be another program's, which would be given the code.
+        return exits.fail(
+            f"no gateway runs with {config}; start it: "
+            f"sanderling-gateway --background --config {config}",
+            exits.FAILED,
+        )
 
     def make() -> int:
         code = tokens.create_link(path, role)

@@ -14,6 +14,7 @@ from typing import Final
 from msgspec import Struct
 
 from agent.client import Client, NoReplyError
+from agent.client.unknown_areas import is_unknown
 from agent.net.keys import KeyFiles
 from agent.wire.base import QueryForm
 from agent.wire.buckets import MAX_BUCKETS
@@ -259,8 +260,8 @@ def _part(count: int, slices: int) -> str:
 def _say(told: Told, options: Options) -> int:
     """Say on stderr what was written, and what is missing; the exit status."""
     missing = told.missing()
-    unknown = [gap for gap, _ in missing if words.is_unknown(gap)]
-    missing = [(gap, count) for gap, count in missing if not words.is_unknown(gap)]
+    unknown = [gap for gap, _ in missing if is_unknown(gap)]
+    missing = [(gap, count) for gap, count in missing if not is_unknown(gap)]
     gaps = [(gap.area, screen.reason_of(gap) + _part(count, told.slices)) for gap, count in missing]
     for text in screen.by_reason(gaps, MAX_NAMED):
         output.say(text)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from msgspec.structs import replace
-
+from agent.client.unknown_areas import is_unknown, without_unknown
 from agent.wire.listing import alike, few, hint
-from agent.wire.messages import Answer, Coverage, Missing, Slo
+from agent.wire.messages import Answer, Missing, Slo
 from fleet.terminal.summary import held_of, labelled, longest_pause, not_given
 from fleet.terminal.units import format_duration
 
@@ -26,33 +25,13 @@ def apart(
     gaps = [gap for gap in answer.missing if is_unknown(gap)]
     wrong = no_area(gaps, service)
     if gaps:
-        answer = _without(answer, gaps, slo)
+        answer = without_unknown(answer, slo)
     if not answer.results and answer.missing:
         if all(gap.reason == "no_channel" for gap in answer.missing):
             return None, [*wrong, _no_channel(answer.missing, channels)]
     elif not answer.results and wrong:
         return None, wrong
     return answer, wrong
-
-
-def is_unknown(gap: Missing) -> bool:
-    """Whether nobody knows such an area."""
-    # Masters of an earlier version say so only where they have a suggestion.
-    return gap.reason == "no_node" and (gap.unknown or bool(gap.nearest))
-
-
-def _without(answer: Answer, gaps: Sequence[Missing], slo: Slo) -> Answer:
-    left = tuple([gap for gap in answer.missing if not is_unknown(gap)])
-    asked = max(0, answer.coverage.asked - len(gaps))
-    if left:
-        return replace(answer, missing=left, coverage=Coverage(answer.coverage.answered, asked))
-    return replace(
-        answer,
-        status="complete",
-        slo_met=answer.elapsed_ms <= slo.latency_ms,
-        missing=(),
-        coverage=Coverage(answer.coverage.answered, asked),
-    )
 
 
 def no_area(gaps: Sequence[Missing], service: str) -> list[str]:

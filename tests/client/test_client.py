@@ -3,6 +3,7 @@
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import zmq
@@ -14,7 +15,7 @@ from agent.client import Client, NoReplyError, Operator
 from agent.client.connection import Connection
 from agent.wire.codec import Decoder, WireError, encode
 from agent.wire.messages import Answer, Coverage, Query, Slo, Window
-from agent.wire.operator import OperatorError
+from agent.wire.operator import IadStatus, OperatorError
 from agent.wire.unions import ClientReply, PublicRequest
 from agent.wire.watches import Cancel
 from fleet.testbed.ports import free_address
@@ -308,6 +309,30 @@ def test_a_query_whose_connections_are_cut_twice_is_not_asked_for_ever(masters):
 def test_an_address_that_is_none():
     with pytest.raises(ValueError, match="cannot use address 'nonsense'"):
         Client("nonsense")
+
+
+def status(iad: str) -> bytes:
+    return encode(IadStatus(iad, "edfq", (), (), 0, 0, {}))
+
+
+@pytest.mark.parametrize("late", [status("before"), encode(OperatorError("before"))])
+def test_a_late_reply_is_not_taken_as_that_to_the_next_request(context, late):
+    """States and errors have no id."""
+    with context.socket(zmq.ROUTER) as master:
+        port = master.bind_to_random_port("tcp://127.0.0.1")
+        with Operator(f"tcp://127.0.0.1:{port}") as operator, ThreadPoolExecutor() as threads:
+            for _ in range(2):
+                with pytest.raises(NoReplyError, match="no reply"):
+                    operator.status(1.0)
+            asked = threads.submit(operator.status, PATIENCE_MS)
+            # What a master does that stood still: it replies to all, in order.
+            first, _ = master.recv_multipart()
+            master.send_multipart([first, late])
+            while not asked.done():
+                if master.poll(10):
+                    newest, _ = master.recv_multipart()
+                    master.send_multipart([newest, late if newest == first else status("now")])
+            assert asked.result().iad == "now"
 
 
 def test_an_operators_refusal_is_raised(scripted):

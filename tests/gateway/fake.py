@@ -56,6 +56,7 @@ class FakeFleet:
         self.iads = {}  # area → IAD, if not iad1
         self.down = set()  # areas whose node is down
         self.bad = set()  # areas whose values are bad
+        self.raised = {}  # what the master tells: areas, and their raised triggers
         self.silent = set()  # IADs whose operator sockets say nothing
         self.is_away = False
         self.refusal = None  # (reason, message) for every query
@@ -134,7 +135,7 @@ class FakeFleet:
             )
         return AreaResult(area, buckets=Buckets(grid.start_ms, length_ms, made))
 
-    def raise_alert(self, area, *, kind="raised", trigger="hot", value=31.5):
+    def raise_alert(self, area, *, kind="raised", trigger="hot", value=31.5, at_ms=None):
         with self.more:
             number = len(self.alerts) + 1
             attributes = {
@@ -142,7 +143,11 @@ class FakeFleet:
                 "value": value, "area": area,
             }  # fmt: skip
             self.alerts.append(
-                Notification(Origin("iad1", f"h-{area}"[:64], number), self.now_ms(), attributes)
+                Notification(
+                    Origin("iad1", f"h-{area}"[:64], number),
+                    self.now_ms() if at_ms is None else at_ms,
+                    attributes,
+                )
             )
             self.more.notify_all()
 
@@ -178,8 +183,9 @@ class FakeClient:
         self._reach()
         channels = tuple(ChannelInfo(name, unit) for name, (unit, _, _) in CHANNELS.items())
         results = tuple(
-            AreaResult(area, about=About(channels, heard_ms_ago=500), name=name)
+            AreaResult(area, about=About(channels, self.fleet.raised.get(area, ()), 500), name=name)
             for area, name in self.fleet.areas.items()
+            if area in areas or areas == ("*",)
         )
         everywhere = tuple({area.split("/")[0] for area in self.fleet.areas})
         services = tuple(self.fleet.services) or (ServiceInfo("default", areas=everywhere),)

@@ -59,7 +59,7 @@ class FakeApi:
         self.building = building or Building()
         self.role = role
         self.iads: list[dict[str, Any]] = [
-            {"iad": VIEWS["fleet"]["iad"], "status": VIEWS["fleet"], "problem": ""}
+            {"iad": VIEWS["fleet"]["iad"], "status": VIEWS["fleet"], "problem": "", "nodes": 8}
         ]
         self.requests: list[str] = []
         self.resumed: list[str | None] = []

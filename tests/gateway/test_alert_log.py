@@ -6,6 +6,7 @@ from collections import deque
 import pytest
 
 from agent.gateway.feed import alert_log as module
+from agent.gateway.feed import raised_table
 from agent.gateway.feed.alert_log import AlertLog, Logged, Loss, raised_by
 from tests.gateway.samples import notification
 
@@ -49,7 +50,7 @@ def test_a_reader_gets_each_entry_once_and_in_order_over_a_restart(opened):
 
 
 def test_a_node_that_raises_without_end_takes_its_areas_places_only(opened, monkeypatch):
-    monkeypatch.setattr(module, "MAX_RAISED_OF_AREA", 2)
+    monkeypatch.setattr(raised_table, "MAX_RAISED_OF_AREA", 2)
     log = opened()
     log.append(notification(1, area="r1", history="honest"))
     for number in range(1, 5):
@@ -68,7 +69,7 @@ def areas(log):
 
 def test_a_node_that_fills_all_places_loses_its_own_oldest(opened, monkeypatch):
     """It may begin a history for each alert, and invent names below its own area."""
-    monkeypatch.setattr(module, "MAX_RAISED", 8)
+    monkeypatch.setattr(raised_table, "MAX_RAISED", 8)
     log = opened()
     log.append(notification(1, area="b1/f1/r1", history="honest"))
     for number in range(20):
@@ -85,7 +86,7 @@ def test_a_node_that_fills_all_places_loses_its_own_oldest(opened, monkeypatch):
 
 
 def test_an_iad_that_fills_all_places_loses_its_own_oldest(opened, monkeypatch):
-    monkeypatch.setattr(module, "MAX_RAISED", 4)
+    monkeypatch.setattr(raised_table, "MAX_RAISED", 4)
     log = opened()
     for number in range(9):
         told = notification(number, area=f"b1/r{number}")
@@ -100,7 +101,7 @@ def test_the_places_that_an_earlier_version_gave_are_taken_back(opened, monkeypa
     log = opened()
     for number in range(10):
         log.append(notification(number, area=f"b1/r{number}", at_ms=number))
-    monkeypatch.setattr(module, "MAX_RAISED", 4)
+    monkeypatch.setattr(raised_table, "MAX_RAISED", 4)
     kept = [f"b1/r{number}" for number in range(6, 10)]
     assert areas(opened()) == kept
     monkeypatch.undo()
@@ -324,7 +325,7 @@ def test_what_is_no_triggers_alert_raises_nothing():
         changed = type(plain)(plain.origin, plain.time_ms, attributes)
         assert raised_by(Logged(1, 0, changed)) is None
     odd = type(plain)(plain.origin, 0, {"kind": "raised", "trigger": "t", "value": True})
-    assert raised_by(Logged(1, 0, odd))[1].value is None
+    assert raised_by(Logged(1, 0, odd)).raised.value is None
     assert raised_by(Logged(1, 0, loss=Loss("gone"))) is None
     message = notification()
     message.attributes["topic"] = "x"

@@ -116,8 +116,8 @@ def test_the_fleet_shows_all_domains_and_those_that_do_not_answer(tab):
         dry = iad4["status"] | {"iad": "iad2", "rooms": {"b1/f2/r201": "Archive"}}
         dry["nodes"] = [dry["nodes"][0] | {"node": "n1", "areas": ["b1/f2/r201"]}]
         gateway.iads += [
-            {"iad": "iad2", "status": dry, "problem": ""},
-            {"iad": "iad3", "status": None, "problem": "no reply within 2.0 s"},
+            {"iad": "iad2", "status": dry, "problem": "", "nodes": 1},
+            {"iad": "iad3", "status": None, "problem": "no reply within 2.0 s", "nodes": 5},
         ]
         tab.open(f"{gateway.url}#/fleet", 1280)
         tab.wait_for("document.querySelectorAll('table').length >= 2")
@@ -134,6 +134,33 @@ def test_the_fleet_shows_all_domains_and_those_that_do_not_answer(tab):
         whose = "document.querySelector('main').innerText.includes('Nodes of iad1 are shown by')"
         tab.wait_for(whose)  # which domains there are is asked beside their status
         assert tab.evaluate("document.documentElement.scrollWidth") <= 1280
+
+
+@pytest.mark.parametrize(
+    ("nodes", "tile"),
+    [
+        (5, "7/13\nNODES LIVE"),
+        (None, "7/8\nNODES LIVE; HOW MANY IAD3 HAS IS NOT KNOWN"),
+    ],
+)
+def test_nodes_of_a_silent_master_are_not_left_out(tab, nodes, tile):
+    with fake_api() as gateway:
+        gateway.iads.append({"iad": "iad3", "status": None, "problem": "no reply", "nodes": nodes})
+        tab.open(f"{gateway.url}#/fleet", 1280)
+        tab.wait_for(SEEN.format("'.tile'"))
+        tiles = tab.evaluate("[...document.querySelectorAll('.tile')].map(t => t.innerText)")
+        assert tile in [each.upper() for each in tiles]
+        # The pod of a node that is lost is neither idle nor there.
+        assert "6/7\nPODS IDLE" in [each.upper() for each in tiles]
+
+
+def test_alerts_say_of_where_nothing_is_heard(tab, served):
+    tab.open(f"{served.url}#/alerts", 1280)
+    tab.wait_for("document.querySelector('.note.warm')?.innerText.includes('Not heard now')")
+    said = tab.evaluate("document.querySelector('main').innerText")
+    assert "its sensor node is down" in said
+    assert "Nothing was missed of what is heard, since" in said
+    assert not tab.evaluate(SEEN.format("'.note.well'"))
 
 
 @pytest.mark.long

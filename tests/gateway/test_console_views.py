@@ -146,6 +146,24 @@ def test_a_question_asked_by_keyboard_is_answered_in_words(tab, served):
     assert "its sensor node is down" in tab.evaluate("document.querySelector('.result').innerText")
 
 
+@pytest.mark.parametrize(
+    ("areas", "starts"),
+    [("b1/f4,b1/f99", "Kept: all 8 areas answered"), ("b1/f99", "There is no such area.")],
+)
+def test_an_area_that_nobody_knows_is_not_missing(tab, served, areas, starts):
+    tab.open(f"{served.url}#/ask?area={areas.split(',')[0]}", 1280)
+    tab.wait_for(SEEN.format("'.token'"))
+    for more in areas.split(",")[1:]:
+        tab.evaluate("document.querySelector('#areas').focus()")
+        tab.type(more)
+    tab.evaluate("document.querySelector('form.ask').requestSubmit()")
+    tab.wait_for("document.activeElement.id == 'result'")
+    assert tab.evaluate(FOCUSED).startswith(starts)
+    said = tab.evaluate("document.querySelector('.result').innerText")
+    assert "No area b1/f99; did you mean b1/f4/r413?" in said
+    assert "What is missing" not in said
+
+
 @pytest.mark.long
 def test_services_are_offered_with_what_they_promise(tab, gateway):
     tab.open(f"{gateway.url}#/ask", 1280)
@@ -196,6 +214,25 @@ def test_a_room_has_its_channels_in_the_order_of_the_list(tab, served):
     assert tab.evaluate(drawn) == ["Temperature", "Humidity"]
     now = "[...document.querySelectorAll('.now .big small')].map(e => e.firstChild.data)"
     assert tab.evaluate(now) == ["Temperature", "Humidity"]
+
+
+CUT = """
+[...document.querySelectorAll('.rooms .state small')]
+  .filter(e => e.scrollWidth > e.clientWidth || e.scrollHeight > e.clientHeight + 1
+    || e.getBoundingClientRect().bottom > e.closest('.line').getBoundingClientRect().bottom)
+  .map(e => e.innerText)
+"""
+
+
+def test_why_a_room_is_not_live_is_not_cut_on_a_phone(tab):
+    building = Building()
+    for room in building.rooms:
+        room.update(state="stale", reason="iad_unreachable")
+    with fake_api(building) as gateway:
+        tab.open(gateway.url, 390)
+        why = "the master of its domain does not answer"
+        tab.wait_for(f"document.querySelector('.rooms')?.innerText.includes({json.dumps(why)})")
+        assert tab.evaluate(CUT) == []
 
 
 CHOSEN = "[...document.querySelectorAll('.chip[aria-current]')].map(e => e.innerText).join()"

@@ -114,6 +114,29 @@ def test_an_answer_without_any_area_is_not_called_partial(tab, served, answered,
     assert in_module(tab, served, "views/ask.js", f"m.verdict({answer}, {slo})[1]") == said
 
 
+def test_what_never_came_has_no_age(tab, served):
+    told = "[null, undefined, NaN, 2 ** 53, 0].map(m.isTime)"
+    assert in_module(tab, served, "words.js", told) == [False, False, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("p99=1ms cannot be kept: p99=20ms can", "p99=1ms cannot be kept: p99=20ms can"),
+        ("areas[4] is no area: 'b 1'; write names", "'b 1' is no area; write names"),
+        ("idle nodes take 212 ms", "Idle nodes take 212 ms"),
+        ("", ""),
+    ],
+)
+def test_a_refusal_is_told_as_a_person_would_write_it(tab, served, message, said):
+    answer = json.dumps({"status": "refused", "reason": "infeasible", "message": message})
+    slo = json.dumps({"percentile": 99, "latency_ms": 500})
+    told = (
+        f"import('/static/views/ask.js').then(ask => m.sentence(ask.verdict({answer}, {slo})[2]))"
+    )
+    assert in_module(tab, served, "words.js", told) == said
+
+
 @pytest.mark.parametrize(
     ("change", "condition", "measured"),
     [

@@ -33,6 +33,18 @@ def test_what_is_late_and_what_only_lacks_areas(status, elapsed_ms, counted):
     assert (kind.late, kind.partial, kind.count) == (*counted, 1)
 
 
+def test_an_area_that_nobody_knows_is_no_missing_one():
+    deadlines = Deadlines()
+    gaps = (Missing("b1/f99", "no_node", unknown=True),)
+    given = replace(answer("partial", 400.0), missing=gaps)
+    deadlines.took("http", "s", SLO, given, 1_000)
+    deadlines.took("other", "s", SLO, replace(given, coverage=Coverage(0, 1)), 1_000)
+    (kind,) = deadlines.kinds()
+    [seen] = kind.answers
+    assert (kind.label, kind.partial, kind.late, seen.slo_met) == ("http", 0, 0, True)
+    assert (seen.coverage, seen.missing) == (Coverage(1, 1), {})
+
+
 def test_labels_and_answers_are_bounded():
     deadlines = Deadlines()
     for number in range(MAX_KINDS + 5):

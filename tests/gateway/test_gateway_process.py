@@ -8,12 +8,14 @@ import shlex
 import shutil
 import signal
 import subprocess
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from agent.gateway import tokens
+from agent.gateway.config import GatewayAlerts
+from agent.gateway.feed.alert_log import AlertLog
 from fleet.cli.commands import run
 from fleet.common import exits
 from fleet.query.running import Addresses, announced
@@ -171,6 +173,13 @@ def test_an_address_in_use_is_one_line(tmp_path):
 # --- fleet gateway -------------------------------------------------------------------------------
 
 
+@contextmanager
+def running(folder):
+    """As if a gateway ran in that folder: it holds its log of alerts."""
+    with closing(AlertLog(folder / GatewayAlerts().path, print)):
+        yield
+
+
 def test_fleet_gateway_finds_the_page_of_what_runs_here(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
     monkeypatch.chdir(tmp_path)
@@ -183,7 +192,11 @@ def test_fleet_gateway_finds_the_page_of_what_runs_here(tmp_path, capsys, monkey
     config.write_text('[http]\nlisten = "127.0.0.1:8099"\n')
     demo = (Addresses("iad1", "tcp://127.0.0.1:1", "tcp://127.0.0.1:2"),)
     with announced(demo, directory=tmp_path / "var/demo"):
-        assert run(["gateway", "link"]) == exits.DONE
+        assert run(["gateway", "link"]) == exits.FAILED
+        told = capsys.readouterr()
+        assert (told.out, f"no gateway runs with {config}; start it" in told.err) == ("", True)
+        with running(config.parent):
+            assert run(["gateway", "link"]) == exits.DONE
     told = capsys.readouterr()
     assert told.out.startswith("http://127.0.0.1:8099/login?code=")
     assert f"--config {config}" in told.err
@@ -200,7 +213,8 @@ def test_fleet_gateway_makes_links_and_tokens(tmp_path, capsys):
     again = ["gateway", "token", "create", "grafana", "--config", config, "--role", "asker"]
     assert run(again) == exits.USAGE
     assert "already" in capsys.readouterr().err
-    assert run(["gateway", "link", "--config", config]) == exits.DONE
+    with running(tmp_path):
+        assert run(["gateway", "link", "--config", config]) == exits.DONE
     code = re.fullmatch(r"http://127\.0\.0\.1:8099/login\?code=(\S+)\n", capsys.readouterr().out)[1]
     assert tokens.open_session(path, code, 60.0)[1] == "asker"
     assert run(["gateway", "token", "list", "--config", config]) == exits.DONE

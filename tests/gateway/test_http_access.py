@@ -166,7 +166,9 @@ def test_a_link_opens_a_session_once(made):
     assert (found["role"], found["name"], found["gateway"]) == ("asker", "", "gateway")
     again = ask(made, f"/login?code={code}")
     assert (again.status, again.reason) == (403, "not_authorised")
-    assert b"fleet gateway link" in ask(made, "/login?code=x", Accept="text/html").body
+    page = ask(made, "/login?code=x", Accept="text/html").body
+    assert b"<code>fleet gateway link</code> prints another" in page
+    assert b'href="/static/style.css"' in page
     tokens.end_sessions(made.access)
     assert ask(made, "/api/v1/session", Cookie=session).status == 401
 

@@ -1,10 +1,13 @@
 """What each route answers over a real socket, and what it says of requests that it refuses."""
 
+import re
 import socket
+from pathlib import Path
 
 import pytest
 
 from agent.gateway.http import api, routes
+from agent.gateway.http.problems import OF_REFUSAL
 from agent.wire.about import ServiceInfo
 from agent.wire.overlay import Notification, Origin
 from testkit.waiting import wait_until
@@ -77,6 +80,35 @@ def test_readings_of_an_area_that_no_service_has_name_it(tmp_path):
         got = ask(made, "/api/v1/readings?area=b1/f1/r000&channel=co2", token=token)
         assert (got.status, got.reason) == (404, "no_channel")
         assert got.json["detail"] == "no service gives co2 of b1/f1/r000"
+
+
+@pytest.mark.parametrize("areas", [("b1/f1/r000", "b1/f1/r001"), ("b1",)])
+def test_readings_of_a_part_of_the_building_ask_for_a_room(tmp_path, areas):
+    fleet = FakeFleet()
+    fleet.services = (ServiceInfo("humidity", "humidity", areas=areas),)
+    with FakeGateway(tmp_path, fleet) as made:
+        token = made.token("viewer")
+        ask(made, "/api/v1/services", token=token)
+        got = ask(made, "/api/v1/readings?area=b1/f1", token=token)
+        assert (got.status, got.reason) == (400, "malformed")
+        said = "b1/f1 is no room; name one of those below it, such as b1/f1/r000"
+        assert got.json["detail"] == said
+
+
+def test_every_reason_is_documented_with_its_status():
+    root = Path(api.__file__).parents[3]
+    found = {(str(status), reason) for reason, status in OF_REFUSAL.items()}
+    for path in (root / "agent/gateway").rglob("*.py"):
+        found |= set(re.findall(r'Problem\(\s*(\d+),\s*"(\w+)"', path.read_text()))
+    lines = (root / "docs/run/gateway.md").read_text().splitlines()
+    rows = [re.split(r" ?\| ?", line)[1:3] for line in lines if re.match(r"\| \d{3}", line)]
+    told = {
+        (status, reason)
+        for statuses, words in rows
+        for status in statuses.split(", ")
+        for reason in re.findall(r"`(\w+)`", words)
+    }
+    assert found - told == set()
 
 
 def test_a_session_names_all_domains_though_one_of_them_was_asked_last(tmp_path):
@@ -297,7 +329,8 @@ def test_several_operators_are_asked_and_one_that_is_silent_hurts_no_other(tmp_p
         ]
         made.fleet.silent = {"iad1", "iad2"}
         silent, other, there = get("fleet/all").json["iads"]
-        assert silent == {"iad": "iad1", "status": None, "problem": "no reply"}
+        known = len(made.fleet.areas)  # each area has a node
+        assert silent == {"iad": "iad1", "status": None, "problem": "no reply", "nodes": known}
         assert (other["iad"], other["status"]) == ("iad2", None)
         assert there["status"]["nodes"][0]["node"] == "n0"
         found = get("deadlines").json
@@ -313,6 +346,7 @@ def test_several_operators_are_asked_and_one_that_is_silent_hurts_no_other(tmp_p
         told = ask(made, "/api/v1/fleet/all", token=made.token("operator", "other")).json["iads"]
         # Not heard yet, so that their addresses have to do.
         assert [each["iad"] for each in told] == ["tcp://127.0.0.1:2", "tcp://127.0.0.1:3"]
+        assert [each["nodes"] for each in told] == [None, None]
     with FakeGateway(tmp_path, made.fleet, operator={}) as made:
         token = made.token("operator", "another")
         for path in ("fleet", "fleet/all", "placement"):

@@ -8,6 +8,7 @@ import pytest
 
 from agent.gateway.feed import frames
 from agent.gateway.feed.hub import Hub
+from agent.gateway.feed.raised_table import RaisedTable
 from agent.gateway.feed.rooms import Rooms
 from agent.wire.messages import Slo
 from tests.gateway.samples import answer, result
@@ -19,7 +20,7 @@ class Log:
     """The part of the log of alerts that a snapshot shows."""
 
     newest = 0
-    raised = ()
+    triggers = RaisedTable()
 
 
 @pytest.fixture

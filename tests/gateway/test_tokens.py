@@ -11,6 +11,7 @@ import pytest
 
 from agent.gateway import tokens
 from agent.gateway.tokens import Access, AccessError
+from agent.runtime.sqlite import hold
 from agent.wire.config import ConfigError
 
 
@@ -199,3 +200,13 @@ def test_a_damaged_file_is_told_with_what_to_do(path, text):
     Path(path).chmod(0o600)
     with pytest.raises(ConfigError, match=r"json is damaged .* restore it, or remove it and"):
         tokens.read(path)
+
+
+def test_who_looks_whether_a_gateway_runs_leaves_nothing(tmp_path):
+    path = str(tmp_path / "alerts.sqlite")
+    assert not tokens.is_gateway_running(path)
+    assert list(tmp_path.iterdir()) == []
+    holder = hold(path)
+    assert tokens.is_gateway_running(path)
+    os.close(holder)
+    assert not tokens.is_gateway_running(path)

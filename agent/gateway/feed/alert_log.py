@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
@@ -22,8 +22,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from agent.gateway.feed.area_shares import AreaShares
 from agent.gateway.feed.log_bounds import Ageing, Bounds, Kept, gap_among, wall_ms, within
+from agent.gateway.feed.raised_table import Change, Cleared, Raised, RaisedTable
 from agent.runtime import sqlite
 from agent.runtime.console import Say
 from agent.runtime.sqlite import BrokenFileError
@@ -53,9 +53,6 @@ MAX_READ: Final = 1_000
 MAX_PAGE_BYTES: Final = 1 << 20
 # Of what is read from the disk for one who follows: each holds it until its reader took it.
 MAX_READ_BYTES: Final = 64 << 10
-MAX_RAISED: Final = 1_000
-# A node may name any triggers, and begin any number of histories, but only in its own areas.
-MAX_RAISED_OF_AREA: Final = 64
 MAX_BYTES: Final = 256 << 20
 DAY_MS: Final = 86_400_000
 TOPIC: Final = "topic"  # the attribute that masters set on messages of topics, and on no alert
@@ -78,20 +75,6 @@ class Logged(Struct, frozen=True):
     received_ms: int
     notification: Notification | None = None
     loss: Loss | None = None
-
-
-class Raised(Struct, frozen=True):
-    """A trigger that holds at an area, as far as alerts tell. `value` is that which raised it;
-    `received_ms` is by this gateway's clock."""
-
-    iad: str
-    trigger: str
-    area: str
-    metric: str
-    since_ms: int
-    position: int
-    value: float | None = None
-    received_ms: int = 0
 
 
 class Place(Struct, frozen=True):
@@ -178,25 +161,14 @@ class AlertLog:
         (self._oldest,) = self._file.execute(
             "SELECT coalesce(min(position), ?) FROM logged", (self._newest + 1,)
         ).fetchone()
-        self._load_raised()
-        row = self._file.execute("SELECT id, after FROM subscription").fetchone()
-        self._place = None if row is None else Place(*row)
-
-    def _load_raised(self) -> None:
-        """An earlier version kept more of them."""
-        self._raised: dict[str, Raised] = {}
-        self._shares = AreaShares()
-        gone: list[tuple[str]] = []
-        rows = self._file.execute("SELECT key, body FROM raised ORDER BY position")
-        for key, body in rows.fetchall():
-            changes = self._places_for(key, _raised(body), set())
-            gone += [(each,) for each, raised in changes.items() if raised is None]
-            self._note(changes)
-        self._rows = tuple(self._raised.values())
-        self._shown = self._rows, _shown(self._rows)
+        self.triggers = RaisedTable()
+        rows = self._file.execute("SELECT key, body FROM raised ORDER BY position").fetchall()
+        gone = self.triggers.load((key, _raised(body)) for key, body in rows)
         if gone:
             with suppress(OSError), _transaction(self._file):
-                self._file.executemany("DELETE FROM raised WHERE key = ?", gone)
+                self._file.executemany("DELETE FROM raised WHERE key = ?", [(key,) for key in gone])
+        row = self._file.execute("SELECT id, after FROM subscription").fetchone()
+        self._place = None if row is None else Place(*row)
 
     def close(self) -> None:
         """Close the file; nothing can be read or written then."""
@@ -230,7 +202,8 @@ class AlertLog:
         with self._lock:
             entry = Logged(self._newest + 1, self._now_ms(), notification, loss)
             oldest_ms = self._ageing.oldest_ms
-            changes = self._changes(entry, oldest_ms)
+            change = raised_by(entry)
+            changes = self.triggers.changes(change, oldest_ms)
             body = _encode(_Body(notification, loss))
             kept = self._kept.plus(1, len(body), is_message=not is_alert(entry))
             with _transaction(self._file):
@@ -239,9 +212,7 @@ class AlertLog:
             self._kept = kept
             self._newest = entry.position
             self._oldest = max(self._oldest, kept.oldest)
-            if changes:
-                self._note(changes)
-                self._rows = tuple(self._raised.values())
+            self.triggers.take(change, changes)
             self._recent = (*self._recent[1 - MAX_IN_MEMORY :], entry)
             if after is not None and self._place is not None:
                 self._place = Place(self._place.id, after)
@@ -266,54 +237,12 @@ class AlertLog:
         if after is not None:
             self._file.execute("UPDATE subscription SET after = ?", (after,))
 
-    def _note(self, changes: Mapping[str, Raised | None]) -> None:
-        for key, raised in changes.items():
-            if (former := self._raised.pop(key, None)) is not None:
-                self._shares.remove(former.iad, former.area, key)
-            if raised is not None:
-                self._raised[key] = raised  # the newest comes last, as in the file
-                self._shares.add(raised.iad, raised.area, key)
-
-    def _changes(self, entry: Logged, oldest_ms: int) -> dict[str, Raised | None]:
-        """New values of raised alerts, by key, None for one that goes: also for those that are too
-        old. O(what goes), and O(areas) if there are too many."""
-        too_old = set[str]()
-        for key, each in self._raised.items():
-            if each.received_ms >= oldest_ms:
-                break
-            too_old.add(key)
-        changes: dict[str, Raised | None] = dict.fromkeys(too_old)
-        if (change := raised_by(entry)) is not None:
-            key, raised = change
-            if raised is not None:
-                changes |= self._places_for(key, raised, too_old)
-            elif key in self._raised:
-                changes[key] = None
-        return changes
-
-    def _places_for(self, key: str, raised: Raised, gone: set[str]) -> dict[str, Raised | None]:
-        """It takes the place of the oldest of an area that has too many; if all are too many, of
-        the oldest of those that have most. `gone` go anyway."""
-        if key in self._raised:
-            return {key: raised}
-        count, oldest = self._shares.in_area(raised.iad, raised.area)
-        if count >= MAX_RAISED_OF_AREA:
-            return {oldest: None, key: raised}
-        if len(self._raised) - len(gone) >= MAX_RAISED:
-            return {self._shares.oldest_of_largest(raised.iad, raised.area): None, key: raised}
-        return {key: raised}
-
     # --- reading --------------------------------------------------------------------------------
 
     @property
     def raised(self) -> tuple[Raised, ...]:
-        """What is raised now, the longest first; one for each area, whatever number of nodes. The
-        same object until that changes; for any thread, without waiting for the disk."""
-        rows, (of, shown) = self._rows, self._shown
-        if of is not rows:
-            shown = _shown(rows)
-            self._shown = rows, shown
-        return shown
+        """As `RaisedTable.raised`."""
+        return self.triggers.raised
 
     @property
     def newest(self) -> int:
@@ -429,9 +358,9 @@ class AlertLog:
                     self._file.execute("DELETE FROM cursor WHERE name = ?", (name,))
 
 
-def raised_by(entry: Logged) -> tuple[str, Raised | None] | None:
-    """Effect of an entry on the raised alerts: a key, and its new value; None if it is no
-    trigger's alert. Each node's trigger has a key of its own, by its history."""
+def raised_by(entry: Logged) -> Change | None:
+    """Effect of an entry on the raised alerts; None if it is no trigger's alert. Each node's
+    trigger has a key of its own, by its history."""
     notification = entry.notification
     told = {} if notification is None else notification.attributes
     kind, trigger = told.get("kind"), told.get("trigger")
@@ -441,21 +370,14 @@ def raised_by(entry: Logged) -> tuple[str, Raised | None] | None:
         return None
     iad, area = str(told.get("iad", "")), str(told.get("area", ""))
     key = msgspec.json.encode([iad, trigger, area, notification.origin.history]).decode()
+    at_ms = notification.time_ms
     if kind == "cleared":
-        return key, None
+        return Change(key, trigger, area, None, Cleared(at_ms, entry.received_ms))
     value = told.get("value")
     number = float(value) if isinstance(value, int | float) and value is not True else None
-    metric, since_ms = str(told.get("metric", "")), notification.time_ms
-    return key, Raised(
-        iad, trigger, area, metric, since_ms, entry.position, number, entry.received_ms
-    )
-
-
-def _shown(raised: Iterable[Raised]) -> tuple[Raised, ...]:
-    found: dict[tuple[str, str, str], Raised] = {}
-    for each in raised:
-        found.setdefault((each.iad, each.trigger, each.area), each)
-    return tuple(sorted(found.values(), key=lambda each: (each.since_ms, each.position)))
+    metric = str(told.get("metric", ""))
+    raised = Raised(iad, trigger, area, metric, at_ms, entry.position, number, entry.received_ms)
+    return Change(key, trigger, area, raised)
 
 
 @contextmanager

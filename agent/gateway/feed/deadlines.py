@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from agent.client.unknown_areas import without_unknown
 from agent.wire.messages import Answer, AnswerStatus, Coverage, Slo, TaskReport
 
 KEPT: Final = 200  # of one kind
@@ -66,7 +67,12 @@ class Deadlines:
     def took(
         self, label: str, service: str, slo: Slo, answer: Answer, now_ms: int, caller: str = ""
     ) -> None:
-        """Note an answer to a client, or to the gateway itself."""
+        """Note an answer to a client, or to the gateway itself. Areas that nobody knows do not
+        count; an answer about nothing else is not noted."""
+        is_whole = answer.status != "partial"
+        answer = without_unknown(answer, slo)
+        if not (is_whole or answer.coverage.asked):
+            return
         key = (label, service, slo.percentile, slo.latency_ms)
         kept = self._kinds.pop(key, None) or _Kept(caller)
         self._kinds[key] = kept  # the one asked last is forgotten last

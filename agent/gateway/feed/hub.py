@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -16,21 +16,24 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from agent.gateway.feed import frames
-from agent.gateway.feed.alert_log import AlertLog, Logged, Raised
+from agent.gateway.feed.alert_log import AlertLog, Logged
 from agent.gateway.feed.deadlines import Deadlines
 from agent.gateway.feed.frames import Frame, Link, Snapshot, Source
 from agent.gateway.feed.log_bounds import wall_ms
-from agent.gateway.feed.raised import AskedRaised, RaisedNow, asked_raised, raised_now
+from agent.gateway.feed.raised import AskedRaised, RaisedNow, asked_raised, raised_now, with_words
 from agent.gateway.feed.rooms import Room, Rooms, facts_of
 from agent.gateway.feed.shared_answers import SharedAnswers
 from agent.wire.about import ServiceInfo
 from agent.wire.messages import Answer, Slo
 
+# How long a request waits for the first answers after a pause.
+FIRST_S: Final = 5.0
 # A watch goes on for so long after the last who looked, as a page that is loaded again looks again.
 LINGER_S: Final = 15.0
 TICK_S: Final = 1.0
 MAX_ALERT_FRAMES: Final = 128
 ALERTED_EVERY_S: Final = 0.1
+WORDS_AFTER_S: Final = 0.5
 LABEL: Final = "console"
 
 T = TypeVar("T")
@@ -46,6 +49,9 @@ class Watcher(Protocol):
 
     def stop(self) -> None:
         """End soon; without waiting."""
+
+    def ask_words(self, areas: Iterable[str]) -> None:
+        """Ask soon what is raised in these areas."""
 
 
 class Shown(NamedTuple):
@@ -89,15 +95,19 @@ class Hub:
         # The services that may be asked, as the master told them last.
         self.services: tuple[ServiceInfo, ...] = ()
         self.now_ms = now_ms
-        # Whether the fleet was heard since the watch began: before, rooms show what was.
+        # Whether all services were heard since the watch began: before, rooms show what was.
         self.heard = asyncio.Event()
         self.shared = SharedAnswers()
         self._alerts = alerts
         self._every_s = every_s
         self._slo = slo
         self._linger_s = linger_s
+        self.wait_s = FIRST_S
         self._lookers = 0
         self._asked_raised: AskedRaised | None = None
+        self._asked_version = 0
+        self._wording: asyncio.TimerHandle | None = None
+        self._words_to = 0  # up to this position of the log words were asked for
         self._wakers: set[Callable[[], None]] = set()
         self._listeners: list[Listener] = []
         self._ending: asyncio.TimerHandle | None = None
@@ -106,7 +116,7 @@ class Hub:
         self._is_more = False  # came since all were woken
         self._snapshot: _Making[Frame] | None = None
         self._alert_frames: dict[int, Frame] = {}
-        self._raised: tuple[tuple[Raised, ...], AskedRaised | None, list[RaisedNow]] | None = None
+        self._raised: tuple[tuple[int, int], list[RaisedNow]] | None = None
         self._raised_frame: tuple[list[RaisedNow], Frame] | None = None
         self._changes: dict[int, Frame] = {}
         self._changes_version = -1
@@ -139,9 +149,21 @@ class Hub:
 
         return end
 
-    def look_for(self, seconds: float) -> None:
-        """Have the fleet watched for so long: somebody asked how it is now."""
-        asyncio.get_running_loop().call_later(seconds, self.look())
+    async def look_now(self, seconds: float) -> None:
+        """Wait until the fleet was heard, as somebody asks how it is now, and have it watched for
+        so long after that. Not for ever: rooms show what was then, and `source` says why."""
+        end = self.look()
+        try:
+            await asyncio.wait_for(self.heard.wait(), self.wait_s)
+        except TimeoutError:
+            return
+        finally:
+            asyncio.get_running_loop().call_later(seconds, end)
+
+    def rooms_heard(self) -> list[Room]:
+        """Every room as it was heard: before the fleet answers, after a pause, those with old
+        values are stale."""
+        return self.all_rooms() if self.heard.is_set() else self.rooms.as_heard(self.now_ms())
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` with the rooms that changed, and have the fleet watched meanwhile; the
@@ -172,12 +194,21 @@ class Hub:
 
     def raised(self) -> list[RaisedNow]:
         """Alerts that are raised now, put together once for all until that changes; for any
-        thread."""
-        logged, asked = self._alerts.raised, self._asked_raised
-        made = self._raised
-        if made is None or made[0] is not logged or made[1] is not asked:
-            made = self._raised = logged, asked, raised_now(logged, asked)
-        return made[2]
+        thread. It is the same object as long as the same is raised."""
+        of, made = self.raised_of, self._raised
+        if made is None or made[0] != of:
+            found = raised_now(self._alerts.triggers, self._asked_raised)
+            made = self._raised = of, found if made is None or made[1] != found else made[1]
+        return made[1]
+
+    @property
+    def raised_of(self) -> tuple[int, int]:
+        """Version of what `raised` is made of: while it is the same, nothing has changed."""
+        return self._alerts.triggers.version, self._asked_version
+
+    def _asked(self, raised: AskedRaised | None) -> None:
+        self._asked_raised = raised
+        self._asked_version += 1
 
     def _begin(self) -> None:
         self.heard.clear()
@@ -194,7 +225,7 @@ class Hub:
         if self._ticking is not None:
             self._ticking.cancel()
             self._ticking = None
-        self._asked_raised = None  # nobody asks again, so it would contradict newer alerts
+        self._asked(None)  # nobody asks again, so it would contradict newer alerts
         self._be(Source("idle"))
 
     def close(self) -> None:
@@ -215,18 +246,30 @@ class Hub:
         self.deadlines.took(LABEL, service, self._slo, answer, now_ms)
         version = self.rooms.version
         changed = self.rooms.apply(answer, now_ms, service)
-        self.heard.set()
         self._be(Source("up"))
         self._changed(changed, always=self.rooms.version != version)
 
     def learned(self, about: Answer) -> None:
         """The master's knowledge of areas."""
-        self._asked_raised = asked_raised(about, self.now_ms())
+        self._asked(asked_raised(about, self.now_ms()))
         if about.services is not UNSET:
             self.services = about.services
         version, unknown = self.rooms.version, [gap.area for gap in about.missing]
         changed = self.rooms.learn(facts_of(about), self.now_ms(), unknown)
-        self._changed(changed, always=self.rooms.version != version)
+        before = self._raised and self._raised[1]
+        self._changed(changed, always=self.rooms.version != version or self.raised() is not before)
+
+    def began(self) -> None:
+        """Every service has given its first answer."""
+        if self._lookers or self._ending is not None:
+            self.heard.set()
+
+    def learned_words(self, about: Answer) -> None:
+        """The master's knowledge of areas where a trigger was raised since it was asked of all."""
+        if self._asked_raised is not None:
+            before = self._raised and self._raised[1]
+            self._asked(with_words(self._asked_raised, about))
+            self._changed((), always=self.raised() is not before)
 
     def told(self, state: Link, message: str = "") -> None:
         """How the link to the master is."""
@@ -245,9 +288,26 @@ class Hub:
         if self._alerting is None:
             loop = asyncio.get_running_loop()
             self._alerting = loop.call_later(ALERTED_EVERY_S, self._alerted_again)
+            if self._wording is None:
+                self._wording = loop.call_later(WORDS_AFTER_S, self._ask_words)
             self._wake()
         else:
             self._is_more = True
+
+    def _ask_words(self) -> None:
+        """Alerts have no words. The master has them; it is asked of all areas now and then only."""
+        self._wording = None
+        if self.watcher is None or self._asked_raised is None:
+            return
+        newest = max(self._words_to, self._alerts.newest)
+        wordless = [
+            each.area
+            for each in self.raised()
+            if each.position > self._words_to and each.area and not each.text
+        ]
+        self._words_to = newest
+        if wordless:
+            self.watcher.ask_words(wordless)
 
     def _alerted_again(self) -> None:
         self._alerting = None
@@ -277,7 +337,7 @@ class Hub:
         """All there is, encoded and compressed off the loop once for all who open a stream before
         something changes. Rooms may change meanwhile: whoever comes before it is made waits for it,
         too, and gets the changes after its version. O(rooms · channels) on the loop, to copy."""
-        key = self.rooms.shape, self._alerts.newest, self._asked_raised, self.source
+        key = self.rooms.shape, self._alerts.newest, self._asked_version, self.source
         found = self._snapshot
         if (
             found is None

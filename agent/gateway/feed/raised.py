@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from agent.gateway.feed.alert_log import Raised
+from agent.gateway.feed.raised_table import Cleared, Raised
 from agent.wire.areas import AREA_PATTERN
 from agent.wire.messages import Answer
 
@@ -32,37 +33,62 @@ class RaisedNow(Struct, frozen=True):
 
 
 class AskedRaised(Struct, frozen=True):
-    """The master's statement about its areas when it was asked at `asked_ms`, by this clock."""
+    """The master's statement about its areas when it was asked at `asked_ms`, by this clock. Of
+    each trigger and area the texts, by the times since when; several nodes may have raised it."""
 
     asked_ms: int
     areas: frozenset[str]
-    raised: dict[tuple[str, str], tuple[int, str]]  # (trigger, area): since, text
+    raised: dict[tuple[str, str], dict[int, str]]
+
+
+class Log(Protocol):
+    """What the log of alerts knows."""
+
+    @property
+    def raised(self) -> Sequence[Raised]:
+        """What is raised now, as far as alerts tell."""
+
+    def cleared(self, trigger: str, area: str) -> Cleared | None:
+        """The last end of a trigger."""
 
 
 def asked_raised(about: Answer, asked_ms: int) -> AskedRaised:
     """Raised alerts in an answer of form `about`."""
-    raised, areas = {}, set()
+    raised: dict[tuple[str, str], dict[int, str]] = {}
+    areas = set()
     for result in about.results:
         if result.about is not None:
             areas.add(result.area)
             for each in result.about.raised:
-                raised[each.trigger, result.area] = (each.since_ms, each.text)
+                raised.setdefault((each.trigger, result.area), {})[each.since_ms] = each.text
     return AskedRaised(asked_ms, frozenset(areas), raised)
 
 
-def raised_now(logged: Iterable[Raised], asked: AskedRaised | None) -> list[RaisedNow]:
-    """Both together, the longest first. An alert whose end was lost does not stay for ever: the
-    master, asked later, does not name it. What has names that no trigger or area can have is left
-    out: a node, or a neighbour in the overlay, may send any, also those that are no topic of MQTT,
-    or the same as another's."""
+def with_words(asked: AskedRaised, about: Answer) -> AskedRaised:
+    """The statement about all areas with a newer one about some of them. The time stays that of
+    all: what is not named is over only if it was not named then."""
+    newer = asked_raised(about, asked.asked_ms)
+    kept = {key: texts for key, texts in asked.raised.items() if key[1] not in newer.areas}
+    return replace(asked, raised=kept | newer.raised)
+
+
+def raised_now(log: Log, asked: AskedRaised | None) -> list[RaisedNow]:
+    """Both together, the longest first: the log, which hears each change, and the master, which was
+    asked some time ago and knows what was raised before the log began, and the words of a node. An
+    alert whose end was lost does not stay for ever: the master, asked later, does not name it.
+
+    What has names that no trigger or area can have is left out: a node, or a neighbour in the
+    overlay, may send any, also those that are no topic of MQTT, or the same as another's."""
     told = {} if asked is None else dict(asked.raised)
     found = []
-    for each in logged:
-        if not _has_names(each.trigger, each.area):
+    for each in log.raised:
+        key = each.trigger, each.area
+        texts = told.get(key, {})
+        if not _has_names(*key):
             continue
-        _, text = told.pop((each.trigger, each.area), (0, None))
-        if text is None and asked is not None and _is_over(each, asked):
+        if each.since_ms not in texts and asked is not None and _is_over(each, asked):
             continue
+        told.pop(key, None)
         found.append(
             RaisedNow(
                 each.trigger,
@@ -72,15 +98,32 @@ def raised_now(logged: Iterable[Raised], asked: AskedRaised | None) -> list[Rais
                 each.metric,
                 each.value,
                 each.position,
-                text or "",
+                texts.get(each.since_ms, ""),  # of another time they are about other values
             )
         )
-    found += [
-        RaisedNow(trigger, area, since_ms, text=text)
-        for (trigger, area), (since_ms, text) in told.items()
-        if _has_names(trigger, area)
-    ]
+    for key, texts in told.items():
+        if asked is None or not _has_names(*key):
+            continue
+        holds = [since_ms for since_ms in texts if not _was_cleared(log, key, since_ms, asked)]
+        if holds:
+            found.append(RaisedNow(*key, min(holds), text=texts[min(holds)]))
     return sorted(found, key=lambda each: (each.since_ms, each.area, each.trigger))
+
+
+def _was_cleared(log: Log, key: tuple[str, str], since_ms: int, asked: AskedRaised) -> bool:
+    """Whether the log heard that it ended since the master was asked."""
+    trigger, area = key
+    levels = area.split("/")
+    # A node may raise a trigger for all its areas, or for one above them.
+    for above in ("", *["/".join(levels[:count]) for count in range(1, len(levels) + 1)]):
+        end = log.cleared(trigger, above)
+        if (
+            end is not None
+            and end.time_ms >= since_ms
+            and end.received_ms >= asked.asked_ms - OVERLAP_MS
+        ):
+            return True
+    return False
 
 
 def _has_names(trigger: str, area: str) -> bool:

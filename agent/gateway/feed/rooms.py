@@ -28,6 +28,7 @@ MAX_ROOMS: Final = 20_000
 # restarts names few at first.
 GONE_MS: Final = 300_000
 NEVER_HEARD: Final = "not heard yet"
+ASKED_AGAIN: Final = "nothing new from it since it is asked again"
 SILENT: Final = "nothing new from it"
 LOST: Final = "the master does not answer"
 # How a driver names a unit, and its sign.
@@ -151,6 +152,16 @@ class Rooms:
         first; a copy that other threads may read. O(rooms · channels)."""
         return [
             (kept.room, {channel: means[:] for channel, means in kept.sparks.items()})
+            for kept in self._kept.values()
+        ]
+
+    def as_heard(self, now_ms: int) -> list[Room]:
+        """Every room; after a pause, one with old values is stale until it answers. O(rooms)."""
+        return [
+            replace(kept.room, state="stale", reason=ASKED_AGAIN)
+            if kept.room.state == "live"
+            and now_ms - max(kept.heard_ms.values(), default=0) >= self._stale_ms
+            else kept.room
             for kept in self._kept.values()
         ]
 

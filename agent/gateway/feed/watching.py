@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from random import random
 from typing import Final, Protocol
@@ -21,6 +22,9 @@ POLL_S: Final = 0.2
 # What the master knows of areas is asked again so often.
 ABOUT_EVERY_S: Final = 30.0
 ABOUT_MS: Final = 3_000.0
+# The words of triggers that were raised just now are asked for so often, of so many areas.
+WORDS_EVERY_S: Final = 1.0
+MAX_WORDS: Final = 64
 # Before the first round there is one answer at once, for this last time at least.
 FIRST_S: Final = 60.0
 MAX_FIRST_MS: Final = 4_000.0
@@ -41,6 +45,12 @@ class Told(Protocol):
 
     def learned(self, about: Answer) -> None:
         """The master's knowledge of areas."""
+
+    def learned_words(self, about: Answer) -> None:
+        """Its knowledge of those where a trigger was raised just now."""
+
+    def began(self) -> None:
+        """Every service has given its first answer."""
 
     def told(self, state: Link, message: str = "") -> None:
         """How the link to the master is."""
@@ -67,6 +77,11 @@ class Watching:
         self._tell = tell
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self._wordless: deque[str] = deque(maxlen=MAX_WORDS)
+
+    def ask_words(self, areas: Iterable[str]) -> None:
+        """Ask soon what is raised in these areas; of many the last."""
+        self._wordless.extend(areas)
 
     def start(self) -> None:
         """Begin to watch."""
@@ -92,7 +107,7 @@ class Watching:
             began_s = time.monotonic()
             try:
                 with self._connect() as client:
-                    _Turn(client, self._watched, self._tell, stop).run()
+                    _Turn(client, self._watched, self._tell, stop, self._wordless).run()
             except FAILURES as error:
                 if not stop.is_set():
                     why = " ".join(str(error).split())
@@ -108,7 +123,15 @@ class Watching:
 class _Turn:
     """One connection to the master, until something fails or the services change."""
 
-    def __init__(self, client: Client, watched: Watched, tell: Told, stop: threading.Event) -> None:
+    def __init__(
+        self,
+        client: Client,
+        watched: Watched,
+        tell: Told,
+        stop: threading.Event,
+        wordless: deque[str],
+    ) -> None:
+        self._wordless = wordless
         self._client = client
         self._watched = watched
         self._tell = tell
@@ -121,6 +144,8 @@ class _Turn:
             for service, areas in asked.items():
                 self._first(service, areas)
                 rounds[service] = self._open(service, areas)
+            if not self._stop.is_set():
+                self._tell.began()
             self._follow(asked, rounds)
         except ConnectionCutError:
             rounds.clear()  # nobody is there to cancel them
@@ -131,7 +156,7 @@ class _Turn:
                     each.cancel(CANCEL_MS)
 
     def _follow(self, asked: dict[str, tuple[str, ...]], rounds: dict[str, Rounds]) -> None:
-        learnt_s = time.monotonic()
+        learnt_s = words_s = time.monotonic()
         while not self._stop.is_set():
             for service, each in rounds.items():
                 if (found := each.wait(POLL_S / len(rounds))) is not None:
@@ -142,6 +167,9 @@ class _Turn:
                 learnt_s = time.monotonic()
                 if self._learn() != asked:
                     return
+            if self._wordless and time.monotonic() - words_s > WORDS_EVERY_S:
+                words_s = time.monotonic()
+                self._learn_words()
 
     def _learn(self) -> dict[str, tuple[str, ...]]:
         """Ask what there is; the areas to watch of each service."""
@@ -161,6 +189,14 @@ class _Turn:
         if not any(found.values()):
             raise WatchError("the master knows no areas yet")
         return {name: each for name, each in found.items() if each}
+
+    def _learn_words(self) -> None:
+        areas = list[str]()
+        while self._wordless:
+            areas.append(self._wordless.popleft())
+        about = self._client.about(tuple(dict.fromkeys(areas)), timeout_ms=ABOUT_MS, label=LABEL)
+        if about.status != "refused":
+            self._tell.learned_words(about)
 
     def _first(self, service: str, areas: tuple[str, ...]) -> None:
         """The current state, before the first round."""
@@ -220,6 +256,14 @@ class FromThread:
     def learned(self, about: Answer) -> None:
         """As the hub's."""
         self._soon(self._tell.learned, about)
+
+    def learned_words(self, about: Answer) -> None:
+        """As the hub's."""
+        self._soon(self._tell.learned_words, about)
+
+    def began(self) -> None:
+        """As the hub's."""
+        self._soon(self._tell.began)
 
     def told(self, state: Link, message: str = "") -> None:
         """As the hub's."""

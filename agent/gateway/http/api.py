@@ -32,8 +32,6 @@ from agent.wire.placement import PlacementReport, ShowPlacement
 
 # Who asks how it is now keeps the fleet watched for so long.
 LOOKS_S: Final = 60.0
-# And waits so long for the first answer.
-FIRST_S: Final = 3.0
 PAGE: Final = 500
 MAX_PAGE: Final = 10_000
 MAX_AREAS: Final = 1_000  # of a page, whatever is asked: each takes the loop some 3 µs
@@ -137,11 +135,13 @@ class DeadlinesPage(Struct, frozen=True):
 
 class IadTold(Struct, frozen=True):
     """An IAD's state as its master tells its operator, or in its place why there is none. `iad` is
-    the address of the operator socket until that was heard."""
+    the address of the operator socket until that was heard, `nodes` how many nodes it had when it
+    was heard last."""
 
     iad: str
     status: IadStatus | None
     problem: str
+    nodes: int | None
 
 
 class FleetPage(Struct, frozen=True):
@@ -178,20 +178,10 @@ async def session(asked: Asked) -> Reply:
     )
 
 
-async def _look(asked: Asked) -> None:
-    """Have the fleet watched for a while, and wait until it was heard."""
-    hub = asked.gateway.hub
-    hub.look_for(LOOKS_S)
-    try:
-        await asyncio.wait_for(hub.heard.wait(), FIRST_S)
-    except TimeoutError:
-        return  # rooms show what was; `source` says why
-
-
 async def areas(asked: Asked) -> Reply:
     """All areas, page by page."""
     limit, cursor = asked.number("limit", PAGE, 1, MAX_PAGE), asked.area("cursor")
-    await _look(asked)
+    await asked.gateway.hub.look_now(LOOKS_S)
     hub = asked.gateway.hub
     rooms = hub.rooms
     start = bisect_right(rooms.areas, cursor)
@@ -209,7 +199,7 @@ async def areas(asked: Asked) -> Reply:
 
 async def services(asked: Asked) -> Reply:
     """Services that may be asked; none are known while the master is away from the start on."""
-    await _look(asked)
+    await asked.gateway.hub.look_now(LOOKS_S)
     found = sorted(asked.gateway.hub.services, key=lambda each: each.name)
     return json_reply(ServicesList(found))
 
@@ -217,14 +207,14 @@ async def services(asked: Asked) -> Reply:
 async def now(asked: Asked) -> Reply:
     """All rooms, or those of an area."""
     area = asked.area()
-    await _look(asked)
+    await asked.gateway.hub.look_now(LOOKS_S)
     hub = asked.gateway.hub
-    if not area:
+    if not area and hub.heard.is_set():
         rooms = cast("list[Room]", await hub.rooms_json())  # what stands in JSON already
         return json_reply(Now(hub.now_ms(), hub.source, rooms, frames.gaps_of(hub.rooms)))
-    shown = [room for room in hub.rooms if covers(area, room.area)]
-    gaps = [gap for gap in frames.gaps_of(hub.rooms) if covers(area, gap.area)]
-    if not shown and not gaps:
+    shown = [room for room in hub.rooms_heard() if not area or covers(area, room.area)]
+    gaps = [gap for gap in frames.gaps_of(hub.rooms) if not area or covers(area, gap.area)]
+    if area and not shown and not gaps:
         raise Problem(404, "no_area", f"no area {area} is known")
     return json_reply(Now(hub.now_ms(), hub.source, shown, gaps))
 

@@ -22,11 +22,12 @@ WAIT_MS: Final = 2_000.0
 
 class Told(NamedTuple):
     """What an operator socket tells of its IAD, or why it tells nothing. `iad` is the address until
-    it was heard."""
+    it was heard, `nodes` the number of its nodes when it was heard last."""
 
     iad: str
     status: IadStatus | None = None
     problem: str = ""
+    nodes: int | None = None
 
 
 class Operators:
@@ -35,7 +36,8 @@ class Operators:
     def __init__(
         self, addresses: Sequence[str], connects: Sequence[Callable[[], Operator]]
     ) -> None:
-        self._names = list(addresses)  # of IADs, as soon as they are heard
+        # Until they are heard there is nothing but their addresses.
+        self._last = [Told(address) for address in addresses]
         self._askers = [Askers("operator", THREADS, connect) for connect in connects]
 
     def __len__(self) -> int:
@@ -52,8 +54,8 @@ class Operators:
             try:
                 status = await self._status(number, caller)
             except Problem as problem:
-                return Told(self._names[number], problem=problem.detail)
-            return Told(status.iad, status)
+                return self._last[number]._replace(problem=problem.detail)
+            return self._last[number]._replace(status=status)
 
         return list(await asyncio.gather(*map(told, range(len(self)))))
 
@@ -75,7 +77,7 @@ class Operators:
 
     async def _status(self, number: int, caller: str) -> IadStatus:
         status = await self._ask(number, lambda operator: operator.status(WAIT_MS), caller)
-        self._names[number] = status.iad
+        self._last[number] = Told(status.iad, nodes=len(status.nodes))
         return status
 
     async def _ask(self, number: int, job: Callable[[Operator], R], caller: str) -> R:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import html
+import re
 from typing import Final
 
 from agent.gateway import tokens
@@ -20,7 +21,7 @@ DAY_S: Final = 86_400.0
 NO_PAGE: Final = b"The page of this gateway is not installed; the API is at /api/v1.\n"
 LINK_AGAIN: Final = (
     "This link was used before, or is older than ten minutes. "
-    "On the gateway's host, `fleet gateway link --config` with its gateway.toml prints another."
+    "On the gateway's host, `fleet gateway link` prints another."
 )
 
 
@@ -66,9 +67,14 @@ async def login(asked: Asked) -> Reply:
 def _sorry(asked: Asked) -> Reply:
     if "text/html" not in asked.request.headers.get("accept", ""):
         raise Problem(403, "not_authorised", LINK_AGAIN)
+    why, _, then = html.escape(LINK_AGAIN, quote=False).partition(". ")
+    then = re.sub("`(.+?)`", r"<code>\1</code>", then)
     page = (
-        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Sanderling</title>'
-        f"<p>{html.escape(LINK_AGAIN)}</p></html>"
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Sanderling</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<link rel="stylesheet" href="/static/style.css"></head><body>'
+        '<header class="top"><span class="brand">Sanderling</span></header>'
+        f'<main class="narrow"><h1>{why}</h1><p>{then}</p></main></body></html>'
     )
     return Reply(page.encode(), HTML, 403)
 
@@ -156,8 +162,8 @@ PAGE_MS: Final = 1_000  # ages on it are as old as that at most
 async def metrics_of_readings(asked: Asked) -> Reply:
     """The readings of all rooms, for Prometheus."""
     hub = asked.gateway.hub
-    hub.look_for(SCRAPED_S)
-    rooms, now_ms = hub.all_rooms(), hub.now_ms()
+    await hub.look_now(SCRAPED_S)
+    rooms, now_ms = hub.rooms_heard(), hub.now_ms()
     # Of several domains it is one sample: Prometheus takes no two of the same labels.
     raised = dict.fromkeys((each.trigger, each.area) for each in hub.raised())
     key = hub.rooms.version, tuple(raised), now_ms // PAGE_MS

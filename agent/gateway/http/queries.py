@@ -172,6 +172,9 @@ def _services(asked: Asked, area: str, channels: tuple[str, ...]) -> dict[str, t
         return dict.fromkeys(configured or ("default",), channels)
     there = [s for s in hub.services if not s.areas or any(covers(up, area) for up in s.areas)]
     if not there:
+        below = [up for s in hub.services for up in s.areas if covers(area, up)]
+        if below:
+            raise bad(f"{area} is no room; name one of those below it, such as {below[0]}")
         raise Problem(404, "no_area", f"no service has an area {area}")
     found: dict[str, tuple[str, ...]] = {}
     covered: set[str] = set()
@@ -197,7 +200,9 @@ def _merged(asked: Asked, area: str, answers: list[Answer]) -> Readings:
     held_ms: int | None = None
     for answer in served:
         if len(answer.results) > 1:
-            raise bad(f"{area} is {len(answer.results)} areas; ask for one of them")
+            raise bad(
+                f"{area} is no room; name one of those below it, such as {answer.results[0].area}"
+            )
         for result in answer.results:
             found = result.buckets
             if found is None or (first is not None and found.length_ms != first.length_ms):

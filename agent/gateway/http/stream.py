@@ -63,6 +63,8 @@ class _Stream:
         self._version = self._shape = -1
         self._source = gateway.hub.source
         self._alerts_due = self._raised_due = False
+        self._raised_of = (-1, -1)
+        self._raised: Frame | None = None
         self._alerts_from_s = 0.0  # not before, by the loop's clock
         self._raised_from_s = 0.0
         self._wake = asyncio.Event()
@@ -198,9 +200,14 @@ class _Stream:
         self._alerts_due = self._gateway.alerts.newest != self._position
         if self._alerts_due and now_s >= self._alerts_from_s:
             due += await self._alerts()
+        if not self._alerts_due and hub.raised_of != self._raised_of:
+            self._raised_due = True  # without an alert it changes as the master tells more
         if self._raised_due and now_s >= self._raised_from_s:
             self._raised_due, self._raised_from_s = False, now_s + RAISED_EVERY_S
-            due.append(hub.raised_frame())
+            self._raised_of = hub.raised_of
+            if (frame := hub.raised_frame()) is not self._raised:
+                self._raised = frame
+                due.append(frame)
         return due
 
     async def _alerts(self) -> list[Frame]:
@@ -227,6 +234,7 @@ class _Stream:
         if rooms.shape == self._shape:
             before, self._version = self._version, rooms.version
             return [hub.changes_frame(before)]
+        self._raised_of = hub.raised_of
         # It may be older than the rooms are by now: what changed since follows.
         self._version, self._shape, self._source, frame = await hub.snapshot()
         return [frame]

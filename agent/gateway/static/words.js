@@ -9,7 +9,7 @@ const KNOWN = { __proto__: null, temperature: "Temperature", humidity: "Humidity
 export const sameDay = (a, b) => new Date(a).toDateString() === new Date(b).toDateString();
 
 /** Whether it is a time that JavaScript knows: a node's clock may say anything. */
-export const isTime = (ms) => Math.abs(ms) <= 8.64e15;
+export const isTime = (ms) => Number.isFinite(ms) && Math.abs(ms) <= 8.64e15;
 
 /** 14:03:12, with the day if that is not today. */
 export function when(ms, now = Date.now()) {
@@ -74,7 +74,11 @@ export const parent = (area) => area.split("/").slice(0, -1).join("/") || area;
 export const title = (channel) => KNOWN[channel] ?? channel.replaceAll("_", " ").replace(/^./, (c) => c.toUpperCase());
 /** A channel inside a sentence. */
 export const inText = (channel) => (channel in KNOWN && channel !== "co2" ? KNOWN[channel].toLowerCase() : title(channel));
-export const sentence = (text) => (text ? text[0].toUpperCase() + text.slice(1) : text);
+/** With a capital, unless it begins with what is typed like that, such as p99=500ms. */
+export const sentence = (text) => (text && !/^\S*[=[\d]/.test(text) ? text[0].toUpperCase() + text.slice(1) : text);
+
+/** A refusal of a question in the words of one who has typed areas, not numbered them. */
+export const plainly = (text) => text?.replace(/^areas\[\d+\] is no area: ('.*?'|".*?")/, "$1 is no area");
 
 /** "a", "a and b", "a, b and c". */
 export function list(words) {
@@ -94,6 +98,20 @@ const MISSING = {
   iad_unreachable: "the master of its domain does not answer",
   too_large: "more readings than one answer may hold",
 };
+/** Whether nobody knows such an area: a mistake of the question, as `agent/client/unknown_areas.py` has it. */
+const isUnknown = (gap) => gap.reason === "no_node" && Boolean(gap.unknown || gap.nearest?.length);
+
+/** The answer about the areas that there are, null if there are none of them, and the unknown ones. */
+export function apart(answer, slo) {
+  const unknown = (answer.missing ?? []).filter(isUnknown);
+  if (!unknown.length) return { there: answer, unknown };
+  const gaps = answer.missing.filter((gap) => !isUnknown(gap));
+  const asked = Math.max(0, answer.coverage.asked - unknown.length);
+  const there = { ...answer, missing: gaps, coverage: { ...answer.coverage, asked } };
+  if (!gaps.length) Object.assign(there, { status: "complete", slo_met: answer.elapsed_ms <= slo.latency_ms });
+  return { there: asked ? there : null, unknown };
+}
+
 export const missing = (reason) => MISSING[reason] ?? (reason || "no reason was given").replaceAll("_", " ");
 
 // Why a query was refused.

@@ -36,7 +36,7 @@ class Rooms:
         return self._rooms[area].name if area in self._rooms else ""
 
     def raised(self):
-        return raised_now(self._alerts.raised, None)
+        return raised_now(self._alerts.triggers, None)
 
     def show(self, *rooms):
         self._rooms |= {each.area: each for each in rooms}

@@ -2,9 +2,9 @@
 
 import { html, useState } from "../vendor/htm-preact.js";
 import { get, query } from "../api.js";
-import { nameOf, now, unitOf, useLive } from "../live.js";
+import { live, nameOf, now, unitOf, useLive } from "../live.js";
 import { Age, Failed, Heading, Icon, Mark, Note, Place, Table, useGet } from "../parts.js";
-import { count, inText, lasting, number, raisedBy, told as inWords, when } from "../words.js";
+import { count, inText, lasting, list, missing, number, raisedBy, told as inWords, when } from "../words.js";
 
 const PAGE = 50;
 
@@ -18,7 +18,21 @@ const at = (entry) => entry.time_ms ?? entry.received_ms;
 function Pinned({ raised: r }) {
   const plain = r.value === undefined || r.value === null ? "" : `${inText(r.metric ?? "value")} ${valued(r)} when it was raised`;
   const { condition, measured } = r.text ? raisedBy(r.text, (channel) => unitOf(r.area, channel)) : { condition: "", measured: plain };
-  return html`<li class="card raised"><${Mark} state="raised" word=${r.trigger} /><${Place} area=${r.area} name=${nameOf(r.area)} /><p>${measured}</p>${condition ? html`<p class="quiet"><code>${condition}</code></p>` : null}<p class="quiet">for ${lasting(r.since_ms, now())}, since ${when(r.since_ms)}</p></li>`;
+  return html`<li class="card raised"><${Mark} state="raised" word=${r.trigger} /><${Place} area=${r.area} name=${nameOf(r.area)} /><p>${measured}</p>${condition ? html`<p class="quiet"><code>${condition}</code></p>` : null}<p class="quiet">for ${lasting(r.since_ms, now())}, since ${when(r.since_ms)}${silence(live.rooms[r.area], ". Not heard now: ")}</p></li>`;
+}
+
+/** Why nothing is heard of a room, with words before it, or "". */
+const silence = (room, before = "") => (room && room.state !== "live" ? `${before}${missing(room.reason)}` : "");
+
+/** What is not heard now, in words: no alert comes from there. "" if all is, or none was yet. */
+function unheard(state) {
+  if (state.source?.state !== "up") return "";
+  const reasons = new Map();
+  for (const each of [...Object.values(state.rooms), ...state.missing]) {
+    const why = each.state === undefined ? missing(each.reason) : silence(each);
+    if (why) reasons.set(why, [...(reasons.get(why) ?? []), nameOf(each.area) || each.area]);
+  }
+  return list([...reasons].map(([why, areas]) => `${areas.length > 3 ? count(areas.length, "area") : list(areas)} (${why})`));
 }
 
 export default function Alerts() {
@@ -37,6 +51,7 @@ export default function Alerts() {
   const raised = state.raised ?? nowRaised?.raised;
   const cursor = older.cursor === undefined ? first?.cursor : older.cursor;
   const gone = all.filter(lost);
+  const silent = unheard(state);
   const more = async () => {
     ask(true);
     try {
@@ -52,7 +67,8 @@ export default function Alerts() {
     ${raised?.length
       ? html`<ul class="cards">${raised.map((r) => html`<${Pinned} key="${r.trigger} ${r.area}" raised=${r} />`)}</ul>`
       : null}
-    ${!all.length ? null : html`<${Note} kind=${gone.length ? "bad" : "well"}><p><${Icon} kind=${gone.length ? "bad" : "well"} /> ${gone.length ? html`<b>Something was missed.</b>` : html`<b>Nothing was missed</b>${all.length ? ` since ${when(at(all.at(-1)))}, as far back as this page looks` : ""}.`}</p>${gone.length ? html`<ul>${gone.map((entry) => html`<li key=${entry.position}>${when(at(entry))}: ${told(entry)}${entry.attributes?.iad ? ` by ${entry.attributes.iad}` : ""}</li>`)}</ul>` : null}<//>`}
+    ${silent ? html`<${Note} kind="warm"><p><${Icon} kind="stale" /> <b>Not heard now:</b> ${silent}. What is raised or cleared there shows once it is heard again.</p><//>` : null}
+    ${!all.length ? null : html`<${Note} kind=${gone.length ? "bad" : silent ? "" : "well"}><p><${Icon} kind=${gone.length ? "bad" : "well"} /> ${gone.length ? html`<b>Something was missed.</b>` : html`<b>Nothing was missed</b>${silent ? " of what is heard," : ""} since ${when(at(all.at(-1)))}, as far back as this page looks.`}</p>${gone.length ? html`<ul>${gone.map((entry) => html`<li key=${entry.position}>${when(at(entry))}: ${told(entry)}${entry.attributes?.iad ? ` by ${entry.attributes.iad}` : ""}</li>`)}</ul>` : null}<//>`}
     <h2>Log</h2>
     <div class="tools"><label class="search"><span class="unseen">Search alerts</span><input type="search" placeholder="Search: a trigger or a room …" value=${words} onInput=${(e) => search(e.target.value)} /></label></div>
     ${problem ? html`<${Failed} problem=${problem} again=${again} />` : null}

@@ -4,7 +4,7 @@ import { html, useEffect, useMemo, useRef, useState } from "../vendor/htm-preact
 import { areas as allAreas, get, may, post } from "../api.js";
 import { nameOf } from "../live.js";
 import { Bar, Failed, Heading, Icon, Note, Place, Table } from "../parts.js";
-import { count, duration, list, missing, ms, number, parent, refused, sentence, title, when, whole } from "../words.js";
+import { apart, count, duration, list, missing, ms, number, parent, plainly, refused, sentence, title, when, whole } from "../words.js";
 
 const WINDOWS = [
   [60, "last minute"],
@@ -107,7 +107,7 @@ const promise = (s) => [s.capability || "all channels", s.latency_ms ? `p${s.per
 export function verdict(answer, slo) {
   const objective = `p${slo.percentile} ≤ ${ms(slo.latency_ms)}`;
   const { answered, asked } = answer.coverage ?? { answered: 0, asked: 0 };
-  if (answer.status === "refused") return ["refused", `Refused. ${refused(answer.reason)}.`, answer.message];
+  if (answer.status === "refused") return ["refused", `Refused. ${refused(answer.reason)}.`, plainly(answer.message)];
   const took = `in ${ms(answer.elapsed_ms)}`;
   if (answer.status === "partial" && !answered) return ["partial", `No answer: ${asked === 1 ? "the area did not answer" : `none of ${count(asked, "area")} answered`}, after ${ms(answer.elapsed_ms)}.`, `Objective: ${objective}. An answer without any area does not keep it.`];
   if (answer.status === "partial") return ["partial", `Partial: ${answered} of ${count(asked, "area")} answered ${took}.`, `Objective: ${objective}. An answer with areas missing does not keep it.`];
@@ -148,22 +148,25 @@ function Results({ results }) {
 
 const SHAPE = { kept: "well", late: "stale", partial: "out", refused: "bad" };
 
-function Result({ answer, asked }) {
+function Result({ answer: came, asked }) {
   const { slo } = asked;
-  const [state, headline, more] = verdict(answer, slo);
+  const { there, unknown } = apart(came, slo);
+  const answer = there ?? { ...came, missing: [] };
+  const [state, headline, more] = there ? verdict(there, slo) : ["refused", unknown.length > 1 ? "There are no such areas." : "There is no such area.", ""];
   const tasks = answer.tasks ?? [];
   const most = Math.max(slo.latency_ms, answer.elapsed_ms ?? 0, ...tasks.map((t) => t.total_ms ?? 0)) * 1.05;
   return html`<section class="card result ${state}" aria-labelledby="result">
     <h2 id="result" tabindex="-1"><${Icon} kind=${SHAPE[state]} /> ${headline}</h2>
     ${more ? html`<p>${sentence(more)}</p>` : null}
-    ${answer.missing?.length ? html`<h3>What is missing</h3><ul>${answer.missing.map((m) => html`<li key=${m.area}><b>${nameOf(m.area) || m.area}</b>: ${missing(m.reason)}${m.message ? ` (${m.message})` : ""}${m.nearest?.length ? html`; did you mean ${m.nearest[0]}?` : ""}</li>`)}</ul>` : null}
-    ${tasks.length ? html`<h3>Budgets, and what came late</h3>
+    ${unknown.length ? html`<ul>${unknown.map((m) => html`<li key=${m.area}>No area <b>${m.area}</b>${m.nearest?.length ? html`; did you mean ${m.nearest[0]}?` : ": no sensor node has it, or one below it."}</li>`)}</ul>` : null}
+    ${answer.missing?.length ? html`<h3>What is missing</h3><ul>${answer.missing.map((m) => html`<li key=${m.area}><b>${nameOf(m.area) || m.area}</b>: ${missing(m.reason)}${m.message ? ` (${m.message})` : ""}</li>`)}</ul>` : null}
+    ${there && tasks.length ? html`<h3>Budgets, and what came late</h3>
       ${lateness(answer, slo).map((text) => html`<p>${text}</p>`)}
       <${Table} caption="Each domain's budget and time; the line in the bar is the budget" hidden head=${["Domain", "Time against budget", { n: "Time" }, { n: "Budget" }, { n: "Areas" }]}
         rows=${tasks.map((t) => ({ key: t.iad, mark: t.total_ms > t.budget_ms ? "bad" : "", cells: [t.iad, html`<${Bar} value=${t.total_ms} limit=${t.budget_ms} most=${most} />`, ms(t.total_ms), `p${number(t.percentile, 2).replace(/\.?0+$/, "")} ≤ ${ms(t.budget_ms)}`, `${t.coverage?.answered ?? "–"}/${t.coverage?.asked ?? "–"}`] }))} />
       <p class="quiet">How long it queued in a domain is told to nobody outside. ${may("operator") ? html`Queues of this domain’s nodes are in <a href="#/deadlines">Deadlines</a>` : "Its operator sees queues of nodes in Deadlines"}, times of each subtask in the <code>fleet report</code>.</p>` : null}
     ${answer.results?.length ? html`<h3>Readings</h3><${Results} results=${answer.results} />` : null}
-    <details><summary>The answer as it came</summary><pre tabindex="0">${JSON.stringify(answer, null, 1)}</pre></details>
+    <details><summary>The answer as it came</summary><pre tabindex="0">${JSON.stringify(came, null, 1)}</pre></details>
   </section>`;
 }
 

@@ -34,26 +34,26 @@ function Domains({ iads }) {
   const order = [...iads].sort((a, b) => !!a.status - !!b.status || a.iad.localeCompare(b.iad, "en", { numeric: true }));
   return html`<h2>Domains</h2>
     <${Table} caption="Domains" hidden head=${["Domain", "Its master", { n: "Nodes live" }, { n: "Waiting" }, { n: "Open questions" }, "Policy", "Release", { text: "Not reached" }]}
-      rows=${order.map(({ iad, status, problem }) => ({
+      rows=${order.map(({ iad, status, problem, nodes }) => ({
         key: iad,
         mark: !status ? "bad" : lost(status) ? "warm" : "",
         cells: status
           ? [html`<b>${iad}</b>`, html`<${Mark} state="well" word="answers" />`, `${status.nodes.length - lost(status)}/${status.nodes.length}`, whole(sum(status.nodes, "queued")), whole(status.open_queries ?? 0), status.policy, status.version || "checkout", list(status.unreachable_iads ?? []) || "–"]
-          : [html`<b>${iad}</b>`, html`<${Mark} state="bad" word="does not answer" why=${problem} />`, ...Array(6).fill("–")],
+          : [html`<b>${iad}</b>`, html`<${Mark} state="bad" word="does not answer" why=${problem} />`, nodes ? `?/${nodes}` : "–", ...Array(5).fill("–")],
       }))} />`;
 }
 
 const sum = (nodes, key) => nodes.reduce((total, node) => total + (node[key] ?? 0), 0);
 const lost = (status) => status.nodes.filter((n) => n.state !== "live").length;
 
-function Nodes({ told, several }) {
+function Nodes({ told, silent, several }) {
   const [only, show] = useState(false);
   const rows = told
     .flatMap(({ iad, status }) => status.nodes.map((node) => ({ iad, rooms: status.rooms ?? {}, node, problems: problemsOf(node, status.version ?? "") })))
     .sort((a, b) => (b.node.state === "lost") - (a.node.state === "lost") || b.problems.length - a.problems.length || `${a.iad} ${a.node.node}`.localeCompare(`${b.iad} ${b.node.node}`, "en", { numeric: true }));
   const troubled = rows.filter((r) => r.problems.length);
   return html`
-    ${troubled.length ? html`<div class="tools"><label class="check"><input type="checkbox" checked=${only} onChange=${(e) => show(e.target.checked)} /> Only the ${count(troubled.length, "node")} with problems</label></div>` : rows.length ? html`<p>No node has a problem.</p>` : null}
+    ${troubled.length ? html`<div class="tools"><label class="check"><input type="checkbox" checked=${only} onChange=${(e) => show(e.target.checked)} /> Only the ${count(troubled.length, "node")} with problems</label></div>` : rows.length ? html`<p>${silent.length ? `No node has a problem, of those whose masters answer; ${list(silent)} ${silent.length > 1 ? "do" : "does"} not.` : "No node has a problem."}</p>` : null}
     <${Table} caption="Nodes, those with problems first" hidden empty=${told.length ? "No node has joined yet." : "No node is known: no master answers."} head=${["Node", ...(several ? ["Domain"] : []), "State", { text: "Problems" }, { text: "Areas" }, { n: "Queue" }, { n: "Idle pods" }, { n: "Pods" }, "Release"]}
       rows=${(only && troubled.length ? troubled : rows).map(({ iad, rooms, node, problems }) => ({
         key: `${iad} ${node.node}`,
@@ -68,18 +68,22 @@ function Status({ iads }) {
   const several = iads.length > 1;
   const silent = iads.filter((each) => !each.status);
   const nodes = told.flatMap(({ status }) => status.nodes);
-  const live = nodes.filter((n) => n.state === "live").length;
+  // What is not told is not live, as far as anybody knows.
+  const silentNodes = sum(silent, "nodes");
+  const uncounted = silent.filter((each) => !each.nodes).map((each) => each.iad);
+  const liveNodes = nodes.filter((n) => n.state === "live");
+  const live = liveNodes.length;
   const rest = others(iads.map((each) => each.iad), who?.iads);
   const [first] = told;
   return html`
-    <${Tiles}>${several ? html`<${Tile} value="${told.length}/${iads.length}" label="masters answer" state=${silent.length ? "bad" : ""} />` : null}<${Tile} value="${live}/${nodes.length}" label="nodes live" state=${live < nodes.length ? "bad" : ""} /><${Tile} value=${whole(sum(nodes, "queued"))} label="subtasks waiting" /><${Tile} value="${sum(nodes, "idle_pods")}/${sum(nodes, "pods")}" label="pods idle" /><${Tile} value=${whole(told.reduce((n, { status }) => n + (status.open_queries ?? 0), 0))} label="open questions" /><${Tile} value=${nodes.reduce((n, node) => n + (node.faults?.length ?? 0), 0)} label="open faults of sensors" /><//>
+    <${Tiles}>${several ? html`<${Tile} value="${told.length}/${iads.length}" label="masters answer" state=${silent.length ? "bad" : ""} />` : null}<${Tile} value="${live}/${nodes.length + silentNodes}" label=${uncounted.length ? `nodes live; how many ${list(uncounted)} has is not known` : "nodes live"} state=${silent.length || live < nodes.length ? "bad" : ""} /><${Tile} value=${whole(sum(nodes, "queued"))} label="subtasks waiting" /><${Tile} value="${sum(liveNodes, "idle_pods")}/${sum(liveNodes, "pods")}" label="pods idle" /><${Tile} value=${whole(told.reduce((n, { status }) => n + (status.open_queries ?? 0), 0))} label="open questions" /><${Tile} value=${nodes.reduce((n, node) => n + (node.faults?.length ?? 0), 0)} label="open faults of sensors" /><//>
     ${several
       ? html`<${Domains} iads=${iads} />${rest ? html`<p>${rest}</p>` : null}<h2>Nodes</h2>`
       : first
         ? html`${first.status.unreachable_iads?.length ? html`<${Note} kind="bad"><p><b>Not reached:</b> ${list(first.status.unreachable_iads)}.</p><//>` : null}
           <p>This is the fleet of <b>${first.iad}</b>: policy ${first.status.policy}, release ${released(first.status)}. ${rest}</p>`
         : html`<${Note} kind="bad"><p><b>${silent[0].iad} does not answer:</b> ${silent[0].problem}</p><//>`}
-    ${several || first ? html`<${Nodes} told=${told} several=${several} />` : null}
+    ${several || first ? html`<${Nodes} told=${told} silent=${silent.map((each) => each.iad)} several=${several} />` : null}
     ${told.map(({ iad, status }) => html`<details key=${iad}><summary>Counters of ${several ? `${iad}’s` : "the"} master</summary><${Table} caption=${several ? `Counters of ${iad}` : "Counters"} hidden head=${["Counter", { n: "Count" }]} rows=${Object.entries(status.counters ?? {}).map(([name, n]) => ({ key: name, cells: [name.replaceAll("_", " "), whole(n)] }))} /></details>`)}`;
 }
 

@@ -153,7 +153,7 @@ export default function Rooms() {
   const found = rooms.filter((r) => `${r.area} ${r.name} ${r.judged.why}`.toLowerCase().includes(needle));
   const [, , wanted] = SHOWN.find(([key]) => key === filter) ?? SHOWN[0];
   const rows = lines(found.filter(wanted), sort, grouped);
-  const height = narrow ? 76 : 52;
+  const height = narrow ? 80 : 52;
   const [list, [from, to]] = useWindow(rows.length, height);
   const look = rooms.filter((r) => r.judged.state !== "well").length;
 

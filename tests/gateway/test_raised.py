@@ -1,0 +1,116 @@
+"""What is raised now agrees with the log of alerts: nothing that it cleared comes back, and the
+words of a trigger are of the same time as its value."""
+
+import math
+
+import pytest
+
+from agent.gateway.feed import raised_table
+from agent.gateway.feed.alert_log import AlertLog
+from agent.gateway.feed.raised import OVERLAP_MS, asked_raised, raised_now
+from agent.gateway.feed.raised_table import Cleared
+from agent.wire.about import About, Raised
+from agent.wire.messages import Answer, AreaResult, Coverage
+from tests.gateway.conftest import Reader, ask
+from tests.gateway.fake import FakeFleet, FakeGateway
+from tests.gateway.samples import notification
+
+HEARD_MS = 10_000
+AREA = "b1/f1/r002"
+TEXT = "temperature > 30: temperature 31.5 celsius"
+
+
+@pytest.fixture
+def fleet():
+    made = FakeFleet(3)
+    made.every_s = math.inf
+    made.raised[AREA] = (Raised("hot", 1_000, TEXT),)
+    return made
+
+
+def test_what_the_log_cleared_does_not_come_back_and_words_are_of_their_time(tmp_path, fleet):
+    """The master is asked now and then only."""
+    fleet.raise_alert(AREA, at_ms=1_000)
+    with FakeGateway(tmp_path, fleet) as made, Reader(made, made.token("viewer")) as events:
+        first = events.until("snapshot", lambda told: told["source"]["state"] == "up").data
+        [raised] = first["raised"]
+        assert (raised["text"], raised["value"], raised["since_ms"]) == (TEXT, 31.5, 1_000)
+        fleet.raise_alert(AREA, kind="cleared", at_ms=2_000)
+        assert events.until("raised").data["raised"] == []
+        token = made.token("viewer", "program")
+        assert ask(made, "/api/v1/alerts/raised", token=token).json["raised"] == []
+        fleet.raise_alert(AREA, at_ms=3_000, value=40.0)
+        [raised] = events.until("raised").data["raised"]
+        assert (raised["text"], raised["value"], raised["since_ms"]) == ("", 40.0, 3_000)
+
+
+def test_a_stream_is_told_what_the_master_adds_without_an_alert(tmp_path, fleet, monkeypatch):
+    monkeypatch.setattr("agent.gateway.feed.watching.ABOUT_EVERY_S", 0.01)
+    fleet.raised.clear()
+    with FakeGateway(tmp_path, fleet) as made, Reader(made, made.token("viewer")) as events:
+        events.until("snapshot", lambda told: told["source"]["state"] == "up")
+        fleet.raised[AREA] = (Raised("hot", 1_000, TEXT),)
+        [raised] = events.until("raised", lambda told: told["raised"]).data["raised"]
+        assert (raised["trigger"], raised["text"]) == ("hot", TEXT)
+
+
+def test_the_words_of_a_new_alert_come_soon(tmp_path, fleet, monkeypatch):
+    """Long before the master is asked of all areas again."""
+    monkeypatch.setattr("agent.gateway.feed.watching.ABOUT_EVERY_S", math.inf)
+    fleet.raised.clear()
+    with FakeGateway(tmp_path, fleet) as made, Reader(made, made.token("viewer")) as events:
+        events.until("snapshot", lambda told: told["source"]["state"] == "up")
+        fleet.raised[AREA] = (Raised("hot", 1_000, TEXT),)
+        fleet.raise_alert(AREA, at_ms=1_000)
+        [first] = events.until("raised").data["raised"]
+        [later] = events.until("raised").data["raised"]
+        assert (first["text"], first["value"], later["text"], later["value"]) == (
+            "", 31.5, TEXT, 31.5,
+        )  # fmt: skip
+
+
+@pytest.fixture
+def log(tmp_path):
+    made = AlertLog(tmp_path / "alerts.sqlite", print, now_ms=lambda: HEARD_MS)
+    yield made
+    made.close()
+
+
+def told(*raised, area="b1/r1", asked_ms=HEARD_MS):
+    about = AreaResult(area, about=About((), tuple(Raised("hot", at, f"at {at}") for at in raised)))
+    return asked_raised(Answer("q", "complete", 1.0, True, Coverage(1, 1), (about,)), asked_ms)
+
+
+def shown(log, asked):
+    return [(each.area, each.since_ms, each.text) for each in raised_now(log.triggers, asked)]
+
+
+def test_the_log_and_the_master_together(log):
+    assert shown(log, None) == []
+    assert shown(log, told(5)) == [("b1/r1", 5, "at 5")], "raised before the log began"
+    log.append(notification(1, at_ms=5))
+    assert shown(log, told(5)) == [("b1/r1", 5, "at 5")]
+    assert shown(log, told(3, 5)) == [("b1/r1", 5, "at 5")], "of several nodes"
+    assert shown(log, told(3)) == [("b1/r1", 5, "")], "the master was asked before"
+    later_ms = HEARD_MS + OVERLAP_MS + 1
+    assert shown(log, told(asked_ms=later_ms)) == [], "its end was lost"
+    assert shown(log, told(8, asked_ms=later_ms)) == [("b1/r1", 8, "at 8")], "and a beginning"
+    log.append(notification(2, kind="cleared", at_ms=7))
+    assert shown(log, told(5)) == []
+    assert shown(log, told(8)) == [("b1/r1", 8, "at 8")], "raised again, which comes later"
+    assert shown(log, told(5, asked_ms=later_ms)) == [("b1/r1", 5, "at 5")], "by another node"
+
+
+@pytest.mark.parametrize("above", ["", "b1", "b1/r1"])
+def test_a_trigger_of_an_area_above_is_cleared_below_it(log, above):
+    log.append(notification(1, kind="cleared", area=above, at_ms=7))
+    assert shown(log, told(5)) == []
+    assert shown(log, told(5, area="b10")) == ([] if not above else [("b10", 5, "at 5")])
+
+
+def test_of_ends_without_end_the_newest_are_known(log, monkeypatch):
+    monkeypatch.setattr(raised_table, "MAX_RAISED", 2)
+    for number in range(3):
+        log.append(notification(number, kind="cleared", area=f"b1/r{number}", at_ms=7))
+    known = [log.triggers.cleared("hot", f"b1/r{number}") for number in range(3)]
+    assert known == [None, Cleared(7, HEARD_MS), Cleared(7, HEARD_MS)]
