@@ -106,24 +106,21 @@ def clients():
     Those with keys are watched for a refusal before they connect: it may come at once, and only
     once.
     """
-    context = zmq.Context()
-    sockets = []
+    kept = []  # what nobody holds would be closed
 
     def connect(address, own=None, server=None, kind=zmq.DEALER):
         socket = context.socket(kind)
+        kept.append(socket)
         socket.linger = 0
         socket.setsockopt(zmq.RECONNECT_IVL, 20)
         if own is not None:
             Handshake(own, server).apply(socket)
-            sockets.append(socket.get_monitor_socket(REFUSALS))
+            socket.get_monitor_socket(REFUSALS)
         socket.connect(address)
-        sockets.append(socket)
         return socket
 
-    yield connect
-    for each in sockets:
-        each.close(0)
-    context.term()
+    with destroyed(zmq.Context()) as context:
+        yield connect
 
 
 def ask(socket, payload=b"hello"):
