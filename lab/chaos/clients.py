@@ -30,7 +30,8 @@ from fleet.testbed.page import GATEWAY
 from lab.chaos.checker import ALERTED, STREAM, TRAVEL_S
 from lab.chaos.history import Alert, Asked, Claim, CloneOutput, History, Output, RoundSeen
 
-PATIENCE_S: Final = 3_600.0
+# Longer than any run.
+PATIENCE_S: Final = 30 * 86_400.0
 OPEN_S: Final = 60.0
 LOOK_S: Final = 0.2
 ASK_EVERY_S: Final = 0.15
@@ -215,7 +216,6 @@ class Clients:
             return client.watch(
                 ["b1"],
                 interval_s=0.5,
-                lasting_s=PATIENCE_S,
                 latency_ms=self._history.latency_ms,
                 form="aggregate",
                 service=self._reached.service,
@@ -232,6 +232,7 @@ class Clients:
                 try:
                     each = rounds.wait(LOOK_S)
                 except (NoReplyError, WatchError):
+                    self._faults_over.wait(LOOK_S)
                     continue
                 if each is not None:
                     seen = RoundSeen(name, each.number, each.previous, each.start_ms, each.end_ms)
@@ -296,6 +297,7 @@ class Clients:
                 try:
                     each = heard.wait(LOOK_S)
                 except (NoReplyError, SubscriptionError):
+                    self._over.wait(LOOK_S)
                     continue
                 if each is not None:
                     take(each)
