@@ -5,10 +5,9 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import TYPE_CHECKING, Final, TypeVar
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, TypeVar
 
 STDOUT: Final = 1
 STDERR: Final = 2
@@ -20,26 +19,49 @@ class OutputError(Exception):
     error of a file of theirs."""
 
 
-class _Stdout(io.FileIO):
-    def write(self, data: ReadableBuffer) -> int:
-        try:
-            return super().write(data) or 0
-        except BrokenPipeError:
-            raise  # its reader has had enough
-        except OSError as error:
-            raise OutputError(f"standard output: {error.strerror}") from None
+# Errors are told above the buffer: Ctrl-C within a raw write of Python's, after its bytes are
+# written, would have the buffer write them again.
+class _Stdout(io.TextIOWrapper):
+    def write(self, text: str) -> int:
+        with _as_output_error():
+            return super().write(text)
+
+    def flush(self) -> None:
+        with _as_output_error():
+            super().flush()
 
 
-class _Stderr(io.FileIO):
+class _Stderr(io.TextIOWrapper):
     """Work goes on although it cannot be told of."""
 
-    def write(self, data: ReadableBuffer) -> int:
-        try:
-            return super().write(data) or 0
-        except BrokenPipeError:
-            raise
-        except OSError:
-            return memoryview(data).nbytes
+    def write(self, text: str) -> int:
+        with _passed_over():
+            super().write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with _passed_over():
+            super().flush()
+
+
+@contextmanager
+def _as_output_error() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # its reader has had enough
+    except OSError as error:
+        raise OutputError(f"standard output: {error.strerror}") from None
+
+
+@contextmanager
+def _passed_over() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError:
+        pass
 
 
 class _Closed(io.TextIOBase):
@@ -68,7 +90,9 @@ def give_up() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)
 
 
-def _wrapped(stream: Stream, number: int, kind: type[io.FileIO]) -> Stream | io.TextIOWrapper:
+def _wrapped(
+    stream: Stream, number: int, kind: type[io.TextIOWrapper]
+) -> Stream | io.TextIOWrapper:
     if not isinstance(stream, io.TextIOWrapper):
         return stream
     try:
@@ -78,8 +102,8 @@ def _wrapped(stream: Stream, number: int, kind: type[io.FileIO]) -> Stream | io.
         return stream
     stream.flush()
     line_buffering = number == STDERR or stream.isatty()
-    return io.TextIOWrapper(
-        io.BufferedWriter(kind(number, "w", closefd=False)),
+    return kind(
+        io.BufferedWriter(io.FileIO(number, "w", closefd=False)),
         encoding=stream.encoding,
         errors="replace",
         line_buffering=line_buffering,
