@@ -157,6 +157,7 @@ def test_nodes_of_a_silent_master_are_not_left_out(tab, nodes, tile):
 def test_alerts_say_of_where_nothing_is_heard(tab, served):
     tab.open(f"{served.url}#/alerts", 1280)
     tab.wait_for("document.querySelector('.note.warm')?.innerText.includes('Not heard now')")
+    tab.wait_for("document.querySelector('main').innerText.includes('Nothing was missed')")
     said = tab.evaluate("document.querySelector('main').innerText")
     assert "its sensor node is down" in said
     assert "Nothing was missed of what is heard, since" in said
