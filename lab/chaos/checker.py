@@ -142,9 +142,11 @@ def _excused(history: History, asked: Asked, area: str, reason: str) -> bool:
     )
 
 
-def _starves(history: History, names: set[str], asked: Asked, recovery_s: float = 0.0) -> bool:
+def _starves(
+    history: History, names: set[str], asked: Asked | Claim, recovery_s: float = 0.0
+) -> bool:
     """Whether one of these processes got no processor of a busy machine, or recovered from that,
-    while the query lasted."""
+    while the query or look lasted."""
     return any(
         each.name in names
         and each.from_s <= asked.until_s
@@ -295,10 +297,10 @@ def _owners(history: History) -> Iterator[str]:
 
 
 def _out_of_date(history: History, claim: Claim) -> bool:
-    """A master that stood still, or was cut off, does not know yet that another one took the topic
-    over: it puts nothing out before it has asked for its lease. That its outputs come once is
-    another promise."""
-    return any(
+    """A master that stood still, got no processor, or was cut off, does not know yet that another
+    one took the topic over: it puts nothing out before it has asked for its lease. That its outputs
+    come once is another promise."""
+    return _starves(history, {claim.master}, claim, LEASE_S) or any(
         each.kind in APART and each.from_s <= claim.until_s and claim.at_s <= each.until_s + LEASE_S
         for each in _of(history, {claim.master})
     )

@@ -247,6 +247,17 @@ def test_a_node_that_got_no_processor_may_be_missing_until_it_has_recovered(name
     assert len(broken(replace(sound(), faults=[], asked=[gap], starved=starved))) == wrong
 
 
+@pytest.mark.parametrize(
+    ("name", "from_s", "wrong"), [("iad1", 0.3, 0), ("n1", 0.3, 1), ("iad1", 6.0, 1)]
+)
+def test_a_master_that_got_no_processor_may_not_know_that_its_topic_was_taken_over(
+    name, from_s, wrong
+):
+    claims = [Claim(0.0, 0.1, "iad1"), Claim(0.2, 0.3, "iad2"), Claim(0.4, 0.5, "iad1")]
+    starved = [Starved(name, from_s, from_s + 1.0)]
+    assert len(broken(replace(sound(), claims=claims, starved=starved))) == wrong
+
+
 def test_who_waits_for_a_processor_is_found_by_what_the_kernel_counts(monkeypatch):
     waited_s, times_s = iter([1.0, 1.0, 1.9, 1.9]), itertools.count(10.0)
     monkeypatch.setattr("lab.chaos.starvation.waited_s", lambda _pid: next(waited_s))
