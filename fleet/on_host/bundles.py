@@ -46,6 +46,8 @@ class Unpacked:
         self._at = 0
         # Bytes that may still be read of the headers of a member; None: its content is read.
         self.headers: int | None = MAX_HEADERS
+        # What was read last of headers: zeros at the end of a tar.
+        self.header = b""
 
     def tell(self) -> int:
         return self._at
@@ -67,6 +69,8 @@ class Unpacked:
         found = bytearray()
         while len(found) < size and (piece := self._next(size - len(found))):
             found += piece
+        if self.headers is not None:
+            self.header = bytes(found)
         return bytes(found)
 
     def _next(self, most: int) -> bytes:
@@ -116,6 +120,8 @@ def members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
         source.headers = None
         yield member
         source.headers = MAX_HEADERS
+    if any(source.header):  # tarfile takes a later header that is none for the end
+        raise Unusable("the bundle holds a header that is none")
 
 
 def _refused(member: tarfile.TarInfo, place: str, places: set[str], links: set[str]) -> str:
