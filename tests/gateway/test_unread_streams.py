@@ -132,6 +132,7 @@ def test_many_alerts_wake_all_streams_a_few_times(tmp_path, monkeypatch):
 
 def test_alerts_that_follow_others_come_together(tmp_path, monkeypatch):
     monkeypatch.setattr(stream, "RAISED_EVERY_S", 1e6)
+    monkeypatch.setattr(stream, "ALERTS_EVERY_S", 1e6)
     with FakeGateway(tmp_path, FakeFleet(1), console={"every_s": 3_600.0}) as made:
         caller = made.gateway.access.find(made.token("viewer"))
 
