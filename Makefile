@@ -80,7 +80,7 @@ torture: $(DONE)/dev $(DONE)/core ## Set up, then cut the edge agent's power, ov
 fuzz: $(DONE)/dev $(DONE)/core $(DONE)/core-debug ## Send mutated frames to every socket, and hostile connections (FRAMES=10000000 CONNECTIONS=20000; SEED=text)
 	@PYTHONPATH=build/debug:. $(BIN)/python -m tests.fuzz --frames $(or $(FRAMES),1000000) --connections $(or $(CONNECTIONS),2000) --seed '$(or $(SEED),1)'
 
-chaos: $(DONE)/dev $(DONE)/core ## Set up, then hurt fleets at random (half a minute each; HISTORIES=1000 SEED=1)
+chaos: $(DONE)/dev $(DONE)/core ## Set up, then hurt fleets at random (15 seconds each; HISTORIES=1000 SEED=1 ARGS='--jobs 4')
 	@$(BIN)/fleet lab chaos --histories $(or $(HISTORIES),1000) --seed $(or $(SEED),1) $(ARGS)
 
 soak: $(DONE)/dev $(DONE)/core ## Set up, then run everything for hours (HOURS=2, or MINUTES=30)

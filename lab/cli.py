@@ -110,7 +110,7 @@ def faults(
     type=click.IntRange(1, 100_000),
     default=20,
     show_default=True,
-    help="Runs, one after the other, each of a new fleet with faults from a seed of its own.",
+    help="Runs, each of a new fleet with faults from a seed of its own.",
 )
 @click.option(
     "--seconds",
@@ -126,6 +126,7 @@ def faults(
     help="Instead, judge this saved history (SEED.jsonl) again.",
 )
 @SEED
+@JOBS
 @run_directory("var/chaos")
 @results_folder("chaos.md goes")
 def chaos(
@@ -133,6 +134,7 @@ def chaos(
     seconds: float,
     saved: Path | None,
     seed: int,
+    jobs: int,
     directory: Path,
     results: Path | None,
 ) -> int:
@@ -148,7 +150,7 @@ def chaos(
 
     if saved is not None:
         return command.check(saved)
-    options = command.Options(directory, histories, seconds, seed)
+    options = command.Options(directory, histories, seconds, seed, jobs)
     return command.run(options, results or directory)
 
 

@@ -230,6 +230,8 @@ class Network:
                 await link.impostor(reader, writer)
             except OSError:
                 pass  # nobody listens there
+            except asyncio.CancelledError:
+                pass  # by `_end`; asyncio of Python 3.11 writes a traceback of a cancelled relay
             finally:
                 writer.close()
 

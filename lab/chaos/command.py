@@ -1,10 +1,13 @@
-"""`fleet lab chaos`: many histories, one after the other, and the page with what was broken; or one
-that was saved, judged again."""
+"""`fleet lab chaos`: many histories, some at a time, and the page with what was broken; or one that
+was saved, judged again."""
 
 from __future__ import annotations
 
+import multiprocessing
 import shutil
-import sys
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from itertools import islice
 from pathlib import Path
 from typing import get_args
 
@@ -26,12 +29,14 @@ SUFFIX = ".jsonl"
 
 
 class Options(Struct, frozen=True):
-    """The options of `fleet lab chaos`: seeds from `seed` on, faults for `seconds` in each."""
+    """The options of `fleet lab chaos`: seeds from `seed` on, faults for `seconds` in each, `jobs`
+    at a time."""
 
     directory: Path
     histories: int
     seconds: float
     seed: int
+    jobs: int
 
 
 def run(options: Options, results: Path) -> int:
@@ -40,34 +45,55 @@ def run(options: Options, results: Path) -> int:
     terminal = screen.console()
     origin = provenance.now(
         f"fleet lab chaos --histories {options.histories} --seconds {options.seconds:g} "
-        f"--seed {options.seed}"
+        f"--seed {options.seed} --jobs {options.jobs}"
     )
     histories: list[History] = []
     rows: list[tuple[str, str]] = []
     try:
         with run_folder(options.directory):
-            for seed in range(options.seed, options.seed + options.histories):
-                folder = options.directory / str(seed)
-                folder.mkdir()
-                history = run_history(seed, folder, options.seconds, lambda _: None)
-                save(history, folder.with_suffix(SUFFIX))
-                found = broken(history)
+            for history, found in _run_all(options):
+                seed = str(history.seed)
                 for line in found:
-                    rows.append((str(seed), line))
+                    rows.append((seed, line))
                     screen.line(terminal, f"{seed}: {line}", "bold red")
                 if not found:
-                    shutil.rmtree(folder)
                     screen.line(terminal, f"{seed}: nothing broken", "dim")
                 histories.append(history)
             page = pages.write(results, NAME, _tables(histories, rows), origin)
     except KeyboardInterrupt:
         return exits.fail("interrupted; no process of the fleet is left", exits.INTERRUPTED)
-    except (RunFolderError, TestbedError) as error:
-        sys.stderr.write(f"fleet: {error}\n")  # the last output of a process may have several lines
-        return exits.FAILED
+    except RunFolderError as error:
+        return exits.fail(str(error), exits.FAILED)
     wrong = len({seed for seed, _ in rows})
     screen.line(terminal, f"{options.histories - wrong} of {options.histories} as promised; {page}")
     return exits.FAILED if wrong else exits.DONE
+
+
+def _run_all(options: Options) -> Iterator[tuple[History, list[str]]]:
+    """Each history as it ends, and what it broke. None waits in the pool: after Ctrl-C only those
+    that run have to end."""
+    seeds = iter(range(options.seed, options.seed + options.histories))
+    context = multiprocessing.get_context("spawn")  # no fork: see simulation.workers
+    with ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
+        running = {pool.submit(_run_one, options, seed) for seed in islice(seeds, options.jobs)}
+        while running:
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            running |= {pool.submit(_run_one, options, seed) for seed in islice(seeds, len(done))}
+            yield from (each.result() for each in done)
+
+
+def _run_one(options: Options, seed: int) -> tuple[History, list[str]]:
+    folder = options.directory / str(seed)
+    folder.mkdir()
+    try:
+        history = run_history(seed, folder, options.seconds, lambda _: None)
+    except TestbedError as error:
+        return History(seed), [f"did not run: {' '.join(str(error).split())}"]
+    save(history, folder.with_suffix(SUFFIX))
+    found = broken(history)
+    if not found:
+        shutil.rmtree(folder)
+    return history, found
 
 
 def check(path: Path) -> int:

@@ -370,3 +370,15 @@ def test_a_fleet_that_is_hurt_keeps_its_promises(tmp_path, seed):
     history = run(seed, tmp_path, 6.0, print)
     assert broken(history) == [], tmp_path
     assert all(0.0 <= each.at_s <= each.until_s for each in history.asked)
+
+
+@pytest.mark.long
+def test_histories_run_side_by_side_and_each_is_saved(tmp_path, capfd):
+    asked = ["--histories", "3", "--seconds", "1", "--seed", "21", "--jobs", "2"]
+    kept = tmp_path / "run"
+    assert command(["lab", "chaos", *asked, "--directory", str(kept)]) == exits.DONE
+    assert sorted(path.name for path in kept.glob("*.jsonl")) == [
+        f"{n}.jsonl" for n in (21, 22, 23)
+    ]
+    assert "| histories | 3 |" in (kept / "chaos.md").read_text()
+    assert capfd.readouterr().out.count("nothing broken") == 3
