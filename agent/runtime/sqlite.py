@@ -46,6 +46,26 @@ def hold(path: str) -> int | None:
     return holder
 
 
+def is_held(lock: str | os.PathLike[str]) -> bool | None:
+    """Whether a process holds this lock, a file of `hold`; None if this user cannot tell. Creates
+    no file."""
+    try:
+        looked = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    try:
+        fcntl.flock(looked, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    finally:
+        os.close(looked)
+    return False
+
+
 class BrokenFileError(Exception):
     """The file is unusable; the text says why. It may be put aside."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import subprocess
@@ -17,6 +16,8 @@ from typing import Final
 
 import psutil
 from msgspec import Struct
+
+from agent.runtime.sqlite import is_held
 
 LAST_LINES: Final = 5
 LAST_BYTES: Final = 4_096
@@ -146,7 +147,7 @@ def holders(folder: Path) -> list[Holder]:
     root = folder.resolve()
     found = _writers(root)
     seen = {path for _, paths in found for path in paths}
-    unseen = [path for path in root.rglob("*.lock") if path not in seen and _is_locked(path)]
+    unseen = [path for path in root.rglob("*.lock") if path not in seen and is_held(path)]
     named = [holder for holder, _ in found]
     return named + [Holder(f"what holds {os.path.relpath(path)}") for path in sorted(unseen)]
 
@@ -162,19 +163,6 @@ def _writers(root: Path) -> list[tuple[Holder, list[Path]]]:
             if own := [path for path in files if root in path.parents]:
                 found.append((Holder(_name(process), process.pid), own))
     return sorted(found, key=lambda each: each[0].pid or 0)
-
-
-def _is_locked(path: Path) -> bool:
-    """Whether a process holds this lock."""
-    with suppress(OSError):  # it is gone, or another user's
-        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            fcntl.flock(number, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(number)
-    return False
 
 
 def _name(process: psutil.Process) -> str:
