@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import multiprocessing
 import shutil
+import traceback
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from itertools import islice
@@ -17,7 +18,6 @@ from fleet.common import exits
 from fleet.terminal import screen
 from fleet.terminal.tables import Table
 from fleet.testbed.run_folder import RunFolderError, run_folder
-from fleet.testbed.testbed import TestbedError
 from lab import pages, provenance
 from lab.chaos.checker import broken
 from lab.chaos.fault_plan import Fault, Kind
@@ -87,8 +87,10 @@ def _run_one(options: Options, seed: int) -> tuple[History, list[str]]:
     folder.mkdir()
     try:
         history = run_history(seed, folder, options.seconds, lambda _: None)
-    except TestbedError as error:
-        return History(seed), [f"did not run: {' '.join(str(error).split())}"]
+    except Exception as error:  # noqa: BLE001  # one of a thousand does not end the others
+        (folder / "traceback").write_text(traceback.format_exc())
+        why = " ".join(str(error).split())
+        return History(seed), [f"could not be judged: {type(error).__name__}: {why}"]
     save(history, folder.with_suffix(SUFFIX))
     found = broken(history)
     if not found:

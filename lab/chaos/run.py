@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
@@ -107,7 +107,7 @@ def _heal(fleet: Fleet, history: History, first: dict[tuple[str, str], int]) -> 
     """Until everything that was published and raised before has come, or no more of it comes."""
     give_up_s = time.monotonic() + HEAL_S
     end_s = time.monotonic() + MAX_HEAL_S
-    owed = {area: _last_event(fleet, area) for area in fleet.homes}
+    owed = {area: _last_event(fleet, node) for area, (node, _) in fleet.homes.items()}
     taken = {topic: status.outputs for topic, status in _clones(fleet).items()}
     missing: list[str] = []
     while True:
@@ -142,13 +142,22 @@ def _clones(fleet: Fleet) -> dict[str, CloneStatus]:
         time.sleep(LOOK_S)
 
 
-def _last_event(fleet: Fleet, area: str) -> tuple[str, int]:
-    """The id of the node's history, and the number of its last event."""
-    path = fleet.folder(fleet.homes[area][0]) / HISTORY
-    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
-        [name] = database.execute("SELECT value FROM meta WHERE key = 'history'").fetchone()
-        row = database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'events'").fetchone()
-    return name, row[0] if row else 0
+def _last_event(fleet: Fleet, node: str) -> tuple[str, int]:
+    """The id of the node's history, and the number of its last event. TestbedError if there is none
+    for long: an agent that found it damaged makes a new one."""
+    path = fleet.folder(node) / HISTORY
+    last = "SELECT seq FROM sqlite_sequence WHERE name = 'events'"
+    give_up_s = time.monotonic() + HEAL_S
+    while True:
+        with suppress(sqlite3.OperationalError):
+            with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+                found = database.execute("SELECT value FROM meta WHERE key = 'history'").fetchone()
+                row = database.execute(last).fetchone()
+            if found:
+                return found[0], row[0] if row else 0
+        if time.monotonic() > give_up_s:
+            raise TestbedError(f"{node} has no history")
+        time.sleep(LOOK_S)
 
 
 def _events(
