@@ -41,7 +41,8 @@ class Options(Struct, frozen=True):
 
 def run(options: Options, results: Path) -> int:
     """Run the histories, show and write what was broken; the exit status says whether something
-    was. Each history is saved; the fleet's folder is kept of those in which it was."""
+    was. Each history is saved; the fleet's folder is kept of those in which it was. After Ctrl-C
+    the page has those that have ended."""
     terminal = screen.console()
     origin = provenance.now(
         f"fleet lab chaos --histories {options.histories} --seconds {options.seconds:g} "
@@ -49,23 +50,27 @@ def run(options: Options, results: Path) -> int:
     )
     histories: list[History] = []
     rows: list[tuple[str, str]] = []
+    interrupted = False
     try:
         with run_folder(options.directory):
-            for history, found in _run_all(options):
-                seed = str(history.seed)
-                for line in found:
-                    rows.append((seed, line))
-                    screen.line(terminal, f"{seed}: {line}", "bold red")
-                if not found:
-                    screen.line(terminal, f"{seed}: nothing broken", "dim")
-                histories.append(history)
+            try:
+                for history, found in _run_all(options):
+                    seed = str(history.seed)
+                    for line in found:
+                        rows.append((seed, line))
+                        screen.line(terminal, f"{seed}: {line}", "bold red")
+                    if not found:
+                        screen.line(terminal, f"{seed}: nothing broken", "dim")
+                    histories.append(history)
+            except KeyboardInterrupt:
+                interrupted = True
             page = pages.write(results, NAME, _tables(histories, rows), origin)
-    except KeyboardInterrupt:
-        return exits.fail("interrupted; no process of the fleet is left", exits.INTERRUPTED)
     except RunFolderError as error:
         return exits.fail(str(error), exits.FAILED)
     wrong = len({seed for seed, _ in rows})
-    screen.line(terminal, f"{options.histories - wrong} of {options.histories} as promised; {page}")
+    screen.line(terminal, f"{len(histories) - wrong} of {len(histories)} as promised; {page}")
+    if interrupted:
+        return exits.fail("interrupted; no process of the fleet is left", exits.INTERRUPTED)
     return exits.FAILED if wrong else exits.DONE
 
 
