@@ -22,7 +22,6 @@ from fleet.release import bundle as bundles
 from fleet.release.target import PYTHON_OF, Target
 
 MANIFEST: Final = ".json"
-BLOCK: Final = 1 << 20
 
 Say = Callable[[str], None]
 

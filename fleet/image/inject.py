@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from fleet.image.wifi import Wifi, wpa_supplicant
+from fleet.inventory.effective import user_of
 from fleet.inventory.files import HostFile
 from fleet.inventory.model import Inventory
 from fleet.inventory.parties import HostOf, hostname_of
@@ -85,7 +86,7 @@ def node_data(
     return NodeData(
         node=host.name,
         hostname=hostname_of(host.name),
-        user=host.entry.user or fleet.ssh.user,
+        user=user_of(fleet, host),
         authorized_keys=tuple(dict.fromkeys([keys.operator_public, *people])),
         host_key=keys.host_key(host.name),
         files=tuple(files),

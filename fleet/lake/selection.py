@@ -10,14 +10,9 @@ from fleet.lake.schema import folder as lakes
 from fleet.lake.schema.folder import Lake
 
 
-def lake_of(named: Path | None, fleet: Folder | None) -> Lake:
-    """The lake: `named`; $SANDERLING_LAKE; that of the fleet, given or found from here upwards; or
-    that of the last demo. It may not exist yet."""
-    return lakes.chosen(named, _root(fleet))
-
-
 def existing_lake(named: Path | None, fleet: Folder | None) -> Lake:
-    """The same lake, which must exist. NoLakeError."""
+    """The lake: `named`; $SANDERLING_LAKE; that of the fleet, given or found from here upwards; or
+    that of the last demo. NoLakeError if there is none."""
     return lakes.existing(named, _root(fleet))
 
 

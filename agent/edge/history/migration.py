@@ -7,7 +7,6 @@ channel, no checksums and no flags. Missing values get the flag that they would 
 from __future__ import annotations
 
 import sqlite3
-import struct
 from typing import Any, Final
 
 from agent.edge.history.columns import RecordBatch
@@ -16,7 +15,6 @@ from agent.edge.history.group_table import Complete, insert
 from agent.wire.packed import Float32Column
 from sensors.quality.flags import NO_RESPONSE
 
-STATISTICS_1: Final = struct.Struct("<q3d")
 COLUMNS_1: Final = (
     "sequence, count, boot, first_monotonic_ms, last_monotonic_ms, synchronised, channels,"
     " time_ms, source_time_ms, channel_values, first_ms, last_ms"

@@ -7,7 +7,6 @@ since the version that it has, and gets the newest of each area.
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
@@ -408,40 +407,3 @@ class Hub:
         if self._raised_frame is None or self._raised_frame[0] is not raised:
             self._raised_frame = raised, frames.raised_frame(raised)
         return self._raised_frame[1]
-
-
-class Newest:
-    """The newest of each area that changed, for an output in a thread of its own: give `put` to
-    `Hub.listen`. It is bounded by the number of areas."""
-
-    def __init__(self) -> None:
-        self._condition = threading.Condition()
-        self._rooms: dict[str, Room] = {}
-        self._is_closed = False
-
-    def put(self, changed: Sequence[Room]) -> None:
-        """Take rooms that changed."""
-        with self._condition:
-            for room in changed:
-                self._rooms.pop(room.area, None)  # the one that changed last comes last
-                self._rooms[room.area] = room
-            self._condition.notify()
-
-    def take(self, timeout_s: float | None = None) -> list[Room]:
-        """The rooms that changed since the last call; waits for one, and returns [] after
-        `timeout_s`, or once it is closed."""
-        with self._condition:
-            self._condition.wait_for(lambda: self._rooms or self._is_closed, timeout_s)
-            found, self._rooms = list(self._rooms.values()), {}
-            return found
-
-    def close(self) -> None:
-        """Let whoever waits go."""
-        with self._condition:
-            self._is_closed = True
-            self._condition.notify_all()
-
-    @property
-    def waiting(self) -> int:
-        """How many areas wait."""
-        return len(self._rooms)

@@ -60,11 +60,6 @@ class Retained:
         """How many are not as they shall be, as far as is known."""
         return len(self._to_look) + len(self._to_record) + len(self._under_way)
 
-    def is_had(self, topic: str) -> bool:
-        """Whether the broker has confirmed the topic as it shall be, in this session."""
-        found = self._wanted.get(topic)
-        return found is not None and self._had.get(topic) == found.payload
-
     def want(self, topic: str, document: Document | None) -> None:
         """The topic shall be retained, or shall not (None)."""
         self._left.discard(topic)
