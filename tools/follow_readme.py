@@ -75,6 +75,8 @@ def main(arguments: list[str]) -> int:
     if arguments == ["--list"]:
         print("\n".join(shlex.quote(command) for _, command in typed))
         return 0
+    # A background job ignores Ctrl-C, and all that it starts; what is typed in a terminal does not.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     first, *rest = typed
     if first[1] != DEMO:
         stop(f"README begins with {first[1]}, not with {DEMO}")
