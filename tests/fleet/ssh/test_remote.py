@@ -184,6 +184,16 @@ def test_a_program_that_only_lives_is_a_loss(here: Any, said: str) -> None:
     assert caught.value.kind == "lost"
 
 
+def test_a_line_of_very_many_values_is_refused_unread(
+    here: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "MAX_VALUES", 10)
+    monkeypatch.setattr(remote, "_read", lambda line: pytest.fail("it was read"))
+    program = packed({"__main__.py": "print('{\"ok\": true, \"x\": [' + '{},' * 20 + '0]}')"})
+    with pytest.raises(HostError, match="more than 10 values in a line"):
+        run_program(here, {}, program=program)
+
+
 def test_the_probe_runs_anywhere(here: Any) -> None:
     facts = gather(here)
     assert facts.hostname
