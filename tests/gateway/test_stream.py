@@ -39,6 +39,8 @@ def numbers(events):
 
 def test_a_stream_begins_with_all_and_goes_on_with_what_changes(started, fleet):
     with Reader(started, started.viewer) as events:
+        assert events.response.getheader("X-Accel-Buffering") == "no", "a proxy would keep it"
+        assert events.response.getheader("Cache-Control") == "no-store"
         first = events.until("snapshot", lambda told: told["source"]["state"] == "up")
         rooms = first.data["rooms"]
         assert [room["name"] for room in rooms] == ["Meeting 1.00", "Meeting 1.01", "Meeting 1.02"]
