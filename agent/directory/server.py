@@ -51,6 +51,7 @@ class Server:
         self._say = operator_log("sanderling-drs")
         self._address = config.sockets.public
         self._encode = ReplyEncoder()
+        self._refusing = False  # the disk takes no changes
         self._reactor = Reactor(clock)
         self._decoder: Decoder[DirectoryRequest] = Decoder(DirectoryRequest, bounded=True)
         self.counters: Counter[str] = Counter()
@@ -173,9 +174,18 @@ class Server:
         """Write and apply; False if the disk refuses, and nothing has changed."""
         try:
             self._store.write(edit)
-        except sqlite3.Error:
+        except sqlite3.Error as error:
+            if not self._refusing:
+                self._say(
+                    f"directory: a change could not be written: {error}; none is taken until one "
+                    "can be\n"
+                )
+            self._refusing = True
             self.counters["failed_writes"] += 1
             return False
+        if self._refusing:
+            self._say("directory: changes are written again\n")
+        self._refusing = False
         self._rules.applied(edit, now)
         return True
 

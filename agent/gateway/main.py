@@ -53,8 +53,14 @@ def main() -> None:
 
         def serves() -> None:
             say(f"listening on {made.url}\n")
-            if link := made.first_link():
-                say(f"open {link} within ten minutes; it works once\n")
+            try:
+                if link := made.first_link():
+                    say(f"open {link} within ten minutes; it works once\n")
+            except OSError as error:
+                say(
+                    f"no link to it: {config.access.file} cannot be written ({error.strerror}); "
+                    "`fleet gateway link` makes one later\n"
+                )
             start.serves()
 
         try:

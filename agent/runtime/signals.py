@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import NoReturn, Self
 
 INTERRUPTED = 130
+UMASK = 0o027  # as in the units of images/systemd
 
 
 class Start:
@@ -18,9 +19,13 @@ class Start:
     status if that ends before. Create it before any thread, socket or file.
 
     From then on the child's lines go to the file `log`, as somebody types on that terminal.
+
+    Files that the agent makes are closed to others and not to be written by its group, as under
+    systemd: whoever could open one could hold its lock, and with it the agent.
     """
 
     def __init__(self, *, background: bool, log: str = "") -> None:
+        os.umask(os.umask(UMASK) | UMASK)
         self._waiting: int | None = None
         self._log = log
         if background:

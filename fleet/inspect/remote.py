@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 Stream = Literal["stdout", "stderr"]
 CHUNK: Final = 32 * 1024
+# Taken at once of each stream: a host that never ends may write faster than it is read.
+CHUNKS_AT_ONCE: Final = 16
 # Maximum delay until `stop` and the timeout are noticed.
 LOOK_S: Final = 0.2
 NO_STATUS: Final = -1  # exit status of a channel that was closed before its command had ended
@@ -66,8 +68,8 @@ def stream(
                 channel.status_event.wait(LOOK_S)
             else:
                 poll.poll(LOOK_S * 1000)
-            _take_all(channel, take)
-        _take_all(channel, take)
+            _take_some(channel, take)
+        _take_some(channel, take)
         status = channel.recv_exit_status()
     finally:
         channel.close()
@@ -82,8 +84,12 @@ def _ended(channel: Channel) -> bool:
     return bool((channel.eof_received or channel.closed) and channel.exit_status_ready())
 
 
-def _take_all(channel: Channel, take: Callable[[Stream, bytes], None]) -> None:
-    while channel.recv_ready():
+def _take_some(channel: Channel, take: Callable[[Stream, bytes], None]) -> None:
+    for _ in range(CHUNKS_AT_ONCE):
+        if not channel.recv_ready():
+            break
         take("stdout", channel.recv(CHUNK))
-    while channel.recv_stderr_ready():
+    for _ in range(CHUNKS_AT_ONCE):
+        if not channel.recv_stderr_ready():
+            break
         take("stderr", channel.recv_stderr(CHUNK))

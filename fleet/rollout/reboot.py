@@ -14,7 +14,7 @@ from fleet.common import crash_reports, exits
 from fleet.inspect.facts import gather
 from fleet.inspect.facts.facts import Facts
 from fleet.inspect.look import ask_iads
-from fleet.inspect.remote import stream
+from fleet.inspect.remote import Stream, stream
 from fleet.inventory.folder import Folder
 from fleet.inventory.model import Inventory
 from fleet.inventory.parties import HostOf
@@ -49,6 +49,7 @@ MASTER_MS: Final = 3_000.0
 # Patience after the reboot was requested; the connection may close before the command's end is
 # reported.
 ORDER_S: Final = 20.0
+MAX_SAID: Final = 4_096  # of what a host says of it, the end
 
 
 class HostReboot(Struct, frozen=True):
@@ -216,12 +217,17 @@ class _Real:
 
     def restart(self, host: HostOf) -> None:
         with open_host(self._folder, self._fleet, host) as connection:
-            said: list[bytes] = []
+            said = bytearray()
+
+            def hear(_stream: Stream, data: bytes) -> None:
+                said.extend(data)
+                del said[:-MAX_SAID]
+
             try:
                 status = stream(
                     connection,
                     "sudo -n systemctl reboot",
-                    lambda _, data: said.append(data),
+                    hear,
                     stop=threading.Event(),
                     timeout_s=ORDER_S,
                 )
@@ -230,7 +236,7 @@ class _Real:
                     return  # it is going down
                 raise
         if status:
-            text = b"".join(said).decode(errors="replace").strip()
+            text = said.decode(errors="replace").strip()
             kind: Literal["sudo", "failed"] = "sudo" if text.startswith("sudo:") else "failed"
             raise HostError(kind, text.splitlines()[-1] if text else f"exit status {status}")
 

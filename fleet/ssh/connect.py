@@ -332,12 +332,13 @@ def _silence(error: BaseException, login: Login) -> str:
     said = str(error)
     if said.startswith("Indecipherable protocol version"):
         return f"what answers at {login.known_as} is no SSH server"
-    if not said.startswith("Error reading SSH protocol banner"):
+    is_late = said == "No existing session"  # paramiko waited for connect_s, and goes on
+    if not is_late and not said.startswith("Error reading SSH protocol banner"):
         return ""
-    if isinstance(error.__context__, TimeoutError):
+    if is_late or isinstance(error.__context__, TimeoutError):
         return (
-            f"{login.known_as} takes the connection, then not a word within {login.connect_s:g} s: "
-            "it is down behind something that answers for it, or it hangs"
+            f"{login.known_as} takes the connection, then no word of SSH within "
+            f"{login.connect_s:g} s: it is down behind something that answers for it, or it hangs"
         )
     return (
         f"{login.known_as} takes the connection and closes it without a word: it is down behind "

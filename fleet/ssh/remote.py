@@ -46,6 +46,8 @@ start(globals().get("REQUEST"), globals().get("ARCHIVE", b""))
 """
 # Room for the facts of a host with many files; a host cannot fill this machine's memory.
 MAX_LINE: Final = 16 << 20
+# Of a line: each may take hundreds of bytes once it is read.
+MAX_VALUES: Final = 1 << 19
 MAX_STDERR: Final = 4_096
 RECEIVE: Final = 65_536
 # Long-running programs send a line regularly (`beat`): silence is a lost connection.
@@ -155,15 +157,21 @@ def _send(channel: paramiko.Channel, data: Iterable[bytes]) -> None:
 
 def _lines(channel: paramiko.Channel, most_s: float) -> Iterator[Answer]:
     """The objects that the program prints; HostError for an invalid line, and after `most_s`."""
-    rest = b""
+    rest = bytearray()  # grows in place: small pieces of a long line would be copied each time
     until_s = time.monotonic() + most_s
     while piece := channel.recv(RECEIVE):
         if time.monotonic() > until_s:
             raise HostError("lost", f"it was not done within {most_s:g} s")
-        *lines, rest = (rest + piece).split(b"\n")
+        rest += piece
         if len(rest) > MAX_LINE:
             raise HostError("failed", f"the host wrote more than {MAX_LINE} bytes in one line")
+        if b"\n" not in piece:
+            continue
+        *lines, last = bytes(rest).split(b"\n")
+        rest = bytearray(last)
         for line in lines:
+            if line.count(b",") > MAX_VALUES:
+                raise HostError("failed", f"the host wrote more than {MAX_VALUES} values in a line")
             try:
                 answer = _read(line)
             except (ValueError, RecursionError):

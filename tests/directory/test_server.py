@@ -79,3 +79,18 @@ def test_who_has_too_much_waiting_is_told(server, ask):
     server._over_rate(b"a", b"M", "mine")
     assert fake.sent.pop() == d.Denied("mine", "overloaded", TOO_MANY)
     assert server.counters["denied_overloaded"] == 1
+
+
+def test_a_disk_that_refuses_for_long_is_one_line_and_its_end_another(server, ask):
+    said = []
+    server._say = said.append
+    record = d.Register("r", "iad1", "tcp://127.0.0.1:1", OFFERINGS[:1], 60.0)
+    server._store._file.execute("PRAGMA query_only = ON")
+    for _ in range(10):
+        assert ask(b"a", record, PARTY).reason == "not_ready"
+    server._store._file.execute("PRAGMA query_only = OFF")
+    for _ in range(2):
+        assert isinstance(ask(b"a", record, PARTY), d.Registered)
+    why, again = said
+    assert "a change could not be written: attempt to write a readonly database; none is" in why
+    assert again == "directory: changes are written again\n"

@@ -58,6 +58,7 @@ class FakeApi:
     def __init__(self, building: Building | None = None, role: str = "operator") -> None:
         self.building = building or Building()
         self.role = role
+        self.source = {"state": "up", "message": ""}
         self.iads: list[dict[str, Any]] = [
             {"iad": VIEWS["fleet"]["iad"], "status": VIEWS["fleet"], "problem": "", "nodes": 8}
         ]
@@ -172,7 +173,7 @@ class FakeApi:
                 answers(
                     lambda: {
                         "time_ms": now_ms(),
-                        "source": {"state": "up", "message": ""},
+                        "source": self.source,
                         "rooms": building.rooms,
                         "missing": [],
                     }
@@ -276,7 +277,7 @@ class FakeApi:
             "version": 1,
             "time_ms": now_ms(),
             "every_s": 5.0,
-            "source": {"state": "up", "message": ""},
+            "source": self.source,
             "rooms": rooms,
             "missing": [],
             "raised": building.raised,

@@ -164,6 +164,17 @@ def test_alerts_say_of_where_nothing_is_heard(tab, served):
     assert not tab.evaluate(SEEN.format("'.note.well'"))
 
 
+def test_alerts_say_that_the_gateway_takes_none(tab):
+    with fake_api() as gateway:
+        gateway.source["alerts"] = "alerts cannot be logged: database or disk is full"
+        tab.open(f"{gateway.url}#/alerts", 1280)
+        tab.wait_for("document.querySelector('main').innerText.includes('Nothing was missed')")
+        said = tab.evaluate("document.querySelector('main').innerText")
+        assert "No alerts come now: alerts cannot be logged: database or disk is full." in said
+        assert "Nothing was missed of what has come, since" in said
+        assert not tab.evaluate(SEEN.format("'.note.well'"))
+
+
 @pytest.mark.long
 def test_where_nothing_ails_no_choice_is_offered(tab):
     with fake_api() as gateway:

@@ -44,6 +44,18 @@ class RunPage:
         self.token = tokens.create_token(access, "me", "operator", rate_per_s=1_000)
 
 
+def test_it_serves_without_a_first_link_where_the_disk_takes_none(tmp_path):
+    (tmp_path / "access.json.new").mkdir()
+    with Process(tmp_path) as gateway:
+        wait_until(gateway.said, lambda text: "no link to it" in text, processes=[gateway.process])
+        assert "access.json cannot be written (" in gateway.said()
+        assert ask(gateway, "/healthz").status == 200
+        (tmp_path / "access.json.new").rmdir()
+        link = tokens.create_link(str(tmp_path / "access.json"), "viewer")
+        assert ask(gateway, f"/login?code={link}").status == 303
+        assert gateway.end() == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_starts_without_a_master_prints_one_link_and_ends(tmp_path, number):
     with Process(tmp_path) as gateway:

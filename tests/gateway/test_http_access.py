@@ -12,6 +12,7 @@ from agent.gateway.http import app, pages, routes
 from agent.gateway.http.app import host_name
 from agent.gateway.http.routes import ENDPOINTS
 from agent.gateway.tokens import ROLES
+from fleet.testbed.ports import free_ports
 from testkit.waiting import PATIENCE_S
 from tests.gateway.conftest import ask
 from tests.gateway.fake import FakeGateway
@@ -112,6 +113,11 @@ def test_a_host_has_a_rate_without_a_token(tmp_path, monkeypatch):
         for number, status in enumerate((401, 401, 401, 429)):
             host = f"2001:db8::{number}"
             assert ask(made, "/api/v1/session", X_Forwarded_For=host).status == status
+        # Some proxies add the port, which is another one each time.
+        for address in ("10.0.0.8:{}", "[2001:db8:1::1]:{}"):
+            for number, status in enumerate((401, 401, 401, 429)):
+                host = address.format(4_000 + number)
+                assert ask(made, "/api/v1/session", X_Forwarded_For=host).status == status
 
 
 def test_requests_after_one_over_the_rate_are_not_served(tmp_path, monkeypatch):
@@ -274,6 +280,16 @@ def test_behind_a_proxy_only_it_may_come_and_cookies_are_of_https(tmp_path):
     with FakeGateway(tmp_path, http={"proxies": ["10.9.8.7"]}) as made:
         app_peer = ask(made, "/healthz", X_Forwarded_Proto="https")
         assert "strict-transport-security" not in app_peer.headers, "said by somebody else"
+
+
+def test_a_proxy_is_known_on_a_socket_of_both_families(tmp_path):
+    """There an IPv4 address comes as one of IPv6."""
+    (port,) = free_ports(1)
+    http = {"listen": f"[::]:{port}", "proxies": ["127.0.0.1"], "hosts": ["rooms.example"]}
+    with FakeGateway(tmp_path, http=http) as made:
+        got = ask(made, "/healthz", Host="rooms.example", X_Forwarded_Proto="https")
+        assert got.status == 200
+        assert "strict-transport-security" in got.headers
 
 
 # --- the description -----------------------------------------------------------------------------

@@ -39,6 +39,8 @@ def numbers(events):
 
 def test_a_stream_begins_with_all_and_goes_on_with_what_changes(started, fleet):
     with Reader(started, started.viewer) as events:
+        assert events.response.getheader("X-Accel-Buffering") == "no", "a proxy would keep it"
+        assert events.response.getheader("Cache-Control") == "no-store"
         first = events.until("snapshot", lambda told: told["source"]["state"] == "up")
         rooms = first.data["rooms"]
         assert [room["name"] for room in rooms] == ["Meeting 1.00", "Meeting 1.01", "Meeting 1.02"]
@@ -390,8 +392,13 @@ def test_a_full_disk_is_one_line_and_nothing_is_acknowledged(started, fleet, mon
     assert started.gateway.feed.state.state == "away"
     with Reader(started, started.viewer, Last_Event_ID=str(reached - 1)) as events:
         assert events.until("alert").id == str(reached)
+        why = "alerts cannot be logged: database or disk is full"
+        assert ask(started, "/api/v1/now", token=started.viewer).json["source"]["alerts"] == why
+        with Reader(started, started.viewer) as later:
+            later.until("snapshot", lambda told: told["source"].get("alerts") == why)
         with log._lock:
             log._file.execute("PRAGMA max_page_count = 1000000")
+        events.until("source", lambda told: "alerts" not in told)
         assert events.until("alert").id == str(reached + 1)
     wait_until(lambda: log.newest, lambda newest: newest == 301)
     entries = log.read(0, 200)

@@ -215,6 +215,33 @@ def test_in_the_background_what_cannot_start_has_its_own_status(tmp_path: Path) 
     assert err.startswith("error: ")
 
 
+@pytest.mark.parametrize(("before", "mode"), [(0o000, 0o640), (0o022, 0o640), (0o077, 0o600)])
+def test_no_file_of_an_agent_is_for_others_whatever_its_starter_allows(
+    tmp_path: Path, before: int, mode: int
+) -> None:
+    script = (
+        "from agent.runtime import sqlite\n"
+        "from agent.runtime.signals import Start\n"
+        "Start(background=False)\n"
+        "sqlite.open_alone('state.sqlite', lambda file: file.execute('CREATE TABLE t (x)'),"
+        " print, 'in use')\n"
+        "open('records.jsonl', 'w').close()\n"
+    )
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(Path.cwd())},
+        umask=before,
+        timeout=60,
+        check=True,
+    )
+    modes = {each.name: each.stat().st_mode & 0o777 for each in folder.iterdir()}
+    assert {"state.sqlite", "state.sqlite.lock", "records.jsonl"} <= modes.keys()
+    assert set(modes.values()) == {mode}
+
+
 def test_one_for_which_nobody_waits_any_more_goes_on(tmp_path: Path) -> None:
     script = (
         "import os, signal\n"

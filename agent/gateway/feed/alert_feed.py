@@ -40,7 +40,8 @@ class AlertFeed:
     """Starts and ends the thread. `connect` makes its client."""
 
     def __init__(self, connect: Callable[[], Client], log: AlertLog, wanted: str, say: Say) -> None:
-        self.state = FeedState("starting")
+        self.on_state: Callable[[FeedState], object] = lambda _state: None  # in the thread
+        self._state = FeedState("starting")
         self._connect = connect
         self._log = log
         self._wanted = wanted
@@ -48,6 +49,16 @@ class AlertFeed:
         self._stop = threading.Event()
         self._disk_failed = False
         self._thread = threading.Thread(target=self._run, name="alerts", daemon=True)
+
+    @property
+    def state(self) -> FeedState:
+        """How alerts arrive now."""
+        return self._state
+
+    def _be(self, state: FeedState) -> None:
+        if state != self._state:
+            self._state = state
+            self.on_state(state)
 
     def start(self) -> None:
         """Begin."""
@@ -70,7 +81,7 @@ class AlertFeed:
             except _StoppedError:
                 return
             except FAILURES as error:
-                self.state = FeedState("away", " ".join(str(error).split()))
+                self._be(FeedState("away", " ".join(str(error).split())))
             self._stop.wait(pauses.next())
 
     def _follow(self, client: Client, pauses: BackOff) -> None:
@@ -83,19 +94,19 @@ class AlertFeed:
             patience_s=PATIENCE_S,
         ) as notifications:
             notifications.on_word = self._heard_word
-            self.state = FeedState("up")
+            self._be(FeedState("up"))
             pauses.reset()
             while not self._stop.is_set():
                 found = notifications.wait(POLL_S)
                 if found is not None:
                     self._take(found)
                 if notifications.is_delivering:
-                    self.state = FeedState("up")
+                    self._be(FeedState("up"))
                 elif self.state.state == "up":
-                    self.state = FeedState("away", "the connection was cut")
+                    self._be(FeedState("away", "the connection was cut"))
 
     def _heard_word(self, word: str) -> None:
-        self.state = FeedState("away", word)
+        self._be(FeedState("away", word))
 
     def _take(self, found: Received) -> None:
         """Commit it, however long the disk takes nothing; nothing is acknowledged before."""
@@ -109,7 +120,7 @@ class AlertFeed:
                         f"alerts: cannot be logged ({error}); they wait at the master until the "
                         "disk takes them\n"
                     )
-                self.state = FeedState("away", f"alerts cannot be logged: {error}")
+                self._be(FeedState("away", f"alerts cannot be logged: {error}"))
                 if self._stop.wait(DISK_AGAIN_S):
                     raise _StoppedError from None
             else:

@@ -33,10 +33,11 @@ Link = Literal["starting", "up", "away", "idle"]
 
 class Source(Struct, frozen=True):
     """How the gateway and its master are: `idle` while nobody looks, `away` with a `message` while
-    the master does not answer."""
+    the master does not answer. `alerts` says why no alerts come; it is not there while they do."""
 
     state: Link
     message: str = ""
+    alerts: str | UnsetType = UNSET
 
 
 class Frame:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from agent.gateway.feed import frames
@@ -98,6 +98,7 @@ class Hub:
         self.heard = asyncio.Event()
         self.shared = SharedAnswers()
         self._alerts = alerts
+        self._alerts_away: str | UnsetType = UNSET
         self._every_s = every_s
         self._slo = slo
         self._linger_s = linger_s
@@ -314,7 +315,13 @@ class Hub:
             self._is_more = False
             self.alerted()
 
+    def alerts_away(self, message: str) -> None:
+        """Why alerts do not come into the log; empty: they do."""
+        self._alerts_away = message or UNSET
+        self._be(self.source)
+
     def _be(self, source: Source) -> None:
+        source = replace(source, alerts=self._alerts_away)
         if source != self.source:
             self.source = source
             self._wake()

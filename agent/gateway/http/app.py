@@ -15,7 +15,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from agent.gateway.config import GatewayHttp, is_loopback
 from agent.gateway.http import problems, routes
-from agent.gateway.http.counted_host import counted_host
+from agent.gateway.http.counted_host import counted_host, unmapped, without_port
 from agent.gateway.http.pages import cookie_name
 from agent.gateway.http.problems import Problem
 from agent.gateway.http.requests import BODY_READ, JSON, Asked, Endpoint, Gateway, Reply, Stream
@@ -228,7 +228,7 @@ class App:
         if not self._is_proxy(peer):
             return counted_host(peer)
         told = ",".join(request.headers.getlist("x-forwarded-for"))
-        return counted_host(told.rpartition(",")[2].strip()[:64] or peer)
+        return counted_host(without_port(told.rpartition(",")[2].strip()[:64]) or peer)
 
     def _caller(self, request: Request) -> Caller | None:
         """The caller: by the token, or else by the cookie."""
@@ -284,7 +284,7 @@ def host_name(header: str) -> str:
 
 def _peer(request: Request) -> str:
     """The other end's address; empty if it has gone."""
-    return request.client.host if request.client is not None else ""
+    return unmapped(request.client.host) if request.client is not None else ""
 
 
 def _has_unread_body(request: Request) -> bool:

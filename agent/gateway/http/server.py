@@ -19,7 +19,7 @@ import uvicorn
 from agent.client import Client, Operator
 from agent.gateway import tokens
 from agent.gateway.config import GatewayConfig
-from agent.gateway.feed.alert_feed import AlertFeed
+from agent.gateway.feed.alert_feed import AlertFeed, FeedState
 from agent.gateway.feed.alert_log import AlertLog
 from agent.gateway.feed.hub import Hub
 from agent.gateway.feed.rooms import Rooms
@@ -152,8 +152,13 @@ class Server:
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(hub.alerted)
 
+        def alerts_come(state: FeedState) -> None:
+            with suppress(RuntimeError):  # as above
+                loop.call_soon_threadsafe(hub.alerts_away, state.message)
+
         # Once for all streams: each call from another thread may wait for the interpreter's lock.
         gateway.alerts.listen(alerted)
+        feed.on_state = alerts_come
         feed.start()
         for output in gateway.outputs:
             output.start()

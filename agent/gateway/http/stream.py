@@ -84,7 +84,11 @@ class _Stream:
             held.callback(gateway.hub.look())
             held.callback(gateway.hub.wake_on_change(self._wake.set))
             held.callback(self._look_at_access())
-            headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
+            headers = [
+                (b"content-type", b"text/event-stream; charset=utf-8"),
+                (b"cache-control", b"no-store"),
+                (b"x-accel-buffering", b"no"),  # nginx would keep events until it has some KiB
+            ]
             if self._packing is not None:
                 headers += [(b"content-encoding", b"gzip"), (b"vary", b"accept-encoding")]
             await send({"type": "http.response.start", "status": 200, "headers": headers})

@@ -20,7 +20,7 @@ export const empty = () => ({
   alerts: [], // the newest first; what was lost among them, as `gap`
   position: null,
   heard: null, // when values last came, by our clock
-  source: null, // {state: starting | up | away | idle, message}
+  source: null, // {state: starting | up | away | idle, message, alerts: why none come}
   sourceSince: 0,
 });
 

@@ -24,14 +24,16 @@ BATCH_BYTES = 1 << 20
 MAX_WAITING = 8 * BATCH_RECORDS
 MAX_WAITING_BYTES = 16 * BATCH_BYTES
 NUMBER_DIGITS = 6
+MAX_NUMBER = 10**NUMBER_DIGITS - 1
 
 
 class RecordLog:
     """Appends records to ``current.jsonl``; a full file becomes ``records-<n>.jsonl``.
 
     A record waits at most `flush_s` seconds in memory, or as long as the disk takes for those
-    before it. A batch that the disk refuses is lost, and reported by one line on stderr and `lost`:
-    the master goes on. Records that are written through are either all on stable storage or absent.
+    before it. A batch that the disk refuses is lost and counted in `lost`, and the master goes on;
+    one line on stderr reports the first such batch in a row, and one the end of it. Records that
+    are written through are either all on stable storage or absent.
 
     Once the files are open, only `writer` touches them: whatever is not marked as the loop's runs
     in the writer's thread, and reports from there.
@@ -60,11 +62,13 @@ class RecordLog:
         self.lost = 0
         # Owned by the writer's thread.
         directory.mkdir(parents=True, exist_ok=True)
-        self._number = max((int(p.stem.split("-")[1]) for p in self._closed_files()), default=0)
+        self._number = 0  # of the last file that was closed
         self._torn = True
         self._good_bytes: int | None = None  # length of a file that could not be truncated yet
         self._entered = False  # the current file's name is on stable storage
         self._refusing = False
+        self._refused = 0  # records lost in a row
+        self._stays_open = False  # the last rotation failed
         try:
             self._end_torn_line()
         except OSError as error:
@@ -162,8 +166,13 @@ class RecordLog:
         try:
             size = self._write(b"".join(batch), sync=False)
         except OSError as error:
-            current = self._directory / CURRENT
-            self._report(f"records: {len(batch)} not written to {current}: {error.strerror}\n")
+            if not self._refused:
+                current = self._directory / CURRENT
+                self._report(
+                    f"records: {len(batch)} not written to {current}: {error.strerror}; those that "
+                    "follow are lost until it is written again\n"
+                )
+            self._refused += len(batch)
             return len(batch)
         self._rotate_when_full(size)
         return 0
@@ -204,6 +213,9 @@ class RecordLog:
             with suppress(OSError):
                 self._cut_back(current, before)
             raise
+        if self._refused:
+            self._report(f"records: {current} is written again; {self._refused} were lost\n")
+            self._refused = 0
         return before + len(data)
 
     def _cut_back(self, current: Path, size: int) -> None:
@@ -219,7 +231,11 @@ class RecordLog:
         try:
             self._rotate(current)
         except OSError as error:
-            self._report(f"records: {current} stays open: {error.strerror}\n")
+            if not self._stays_open:
+                self._report(f"records: {current} stays open: {error.strerror}\n")
+            self._stays_open = True
+        else:
+            self._stays_open = False
 
     def recent(self, kind: str) -> Iterator[bytes]:
         """The lines of that kind in the current file and the one before, synced first because their
@@ -239,9 +255,13 @@ class RecordLog:
                     yield line
 
     def _rotate(self, current: Path) -> None:
-        self._number += 1
+        closed = self._closed_files()
+        number = 1 + max(self._number, *(int(path.stem.split("-")[1]) for path in closed[-1:]), 0)
+        if number > MAX_NUMBER:  # a longer name would neither be pulled nor deleted
+            raise OSError(errno.EEXIST, f"{closed[-1].name} has the last number; move it away")
+        current.rename(self._directory / f"records-{number:0{NUMBER_DIGITS}d}.jsonl")
+        self._number = number
         self._entered = False
-        current.rename(self._directory / f"records-{self._number:0{NUMBER_DIGITS}d}.jsonl")
         for old in self._closed_files()[: -self._config.keep_files]:
             old.unlink()
 

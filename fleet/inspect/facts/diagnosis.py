@@ -9,6 +9,7 @@ import msgspec
 
 from fleet.common.msgspec_types import made_ready
 from fleet.inspect.facts.facts import Base
+from fleet.inspect.facts.gather import MOST_S
 
 if TYPE_CHECKING:
     from fabric import Connection
@@ -64,7 +65,7 @@ def diagnose(
     from fleet.ssh.remote import run_program
 
     request = {"do": "diagnosis", "units": list(units), "connect": [list(each) for each in connect]}
-    answer = run_program(connection, request)
+    answer = run_program(connection, request, most_s=MOST_S)
     try:
         return msgspec.convert(answer, Diagnosis)
     except msgspec.ValidationError as error:

@@ -238,3 +238,56 @@ def test_wrong_usage_is_one_line_and_status_2(site, fleet):
         assert done.returncode == exits.USAGE, done.stderr
         assert says in done.stderr
         assert done.stdout == ""
+
+
+class Endless:
+    """A connection, and its channel, whose command writes faster than it is read."""
+
+    def __init__(self) -> None:
+        self.user, self.left = "root", 10_000
+        self.eof_received = self.closed = False
+        self._read, write = os.pipe()
+        os.write(write, b"y")
+        os.close(write)
+
+    @property
+    def transport(self):
+        return self
+
+    def open_session(self):
+        return self
+
+    def fileno(self):
+        return self._read
+
+    def recv_ready(self):
+        return True
+
+    recv_stderr_ready = exit_status_ready = recv_ready
+
+    def recv(self, _most):
+        self.left -= 1
+        assert self.left, "it is read without end"
+        return b"y\n"
+
+    recv_stderr = recv
+
+    def exec_command(self, _command): ...
+
+    def shutdown_write(self): ...
+
+    def close(self):
+        os.close(self._read)
+
+
+def test_a_host_that_writes_without_end_is_left_in_time(monkeypatch):
+    endless = Endless()
+    monkeypatch.setattr("fleet.inspect.remote.time.monotonic", lambda: 10_000.0 - endless.left)
+    with pytest.raises(CommandTimeout):
+        stream(endless, "yes", lambda _stream, _data: None, stop=threading.Event(), timeout_s=1.0)
+
+
+def test_a_host_that_writes_without_end_is_left_when_the_operator_says_so():
+    stop = threading.Event()
+    with pytest.raises(Stopped):
+        stream(Endless(), "yes", lambda _stream, _data: stop.set(), stop=stop)

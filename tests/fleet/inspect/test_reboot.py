@@ -1,12 +1,14 @@
 """Restarts: a few at a time, in order, until one does not come back; hosts that answer at once."""
 
 import threading
+from contextlib import contextmanager
 
 import pytest
 
 from fleet.common import exits
 from fleet.inventory.model import Iad, Master, Node
 from fleet.inventory.parties import HostOf
+from fleet.rollout import reboot as reboots
 from fleet.rollout.reboot import FORLORN, HostReboot, Options, RebootReport, reboot, status_of
 from fleet.rollout.rollout import Share
 from fleet.ssh.errors import HostError
@@ -124,3 +126,20 @@ def test_nodes_are_left_alone_when_their_master_cannot_be_logged_in_to():
 def test_the_exit_status_says_whether_anything_was_restarted(outcomes, status):
     report = RebootReport(tuple(HostReboot(str(n), each) for n, each in enumerate(outcomes)))
     assert status_of(report) == status
+
+
+def test_of_what_a_host_says_to_the_order_the_end_is_kept(monkeypatch):
+    @contextmanager
+    def opened(*_):
+        yield None
+
+    def stream(_connection, _command, take, **_options):
+        for _ in range(100):
+            take("stdout", b"x" * 32_768)
+        return 1
+
+    monkeypatch.setattr(reboots, "open_host", opened)
+    monkeypatch.setattr(reboots, "stream", stream)
+    with pytest.raises(HostError) as caught:
+        reboots._Real(None, None, 0.0).restart(None)
+    assert len(str(caught.value)) == reboots.MAX_SAID

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from fleet.ssh import connect
-from fleet.ssh.connect import Login, open_login, pinned_keys
+from fleet.ssh.connect import Login, error_of, open_login, pinned_keys
 from fleet.ssh.errors import HostError
 
 
@@ -210,7 +210,7 @@ def test_nobody_there_and_nobody_who_speaks_ssh(server: Server) -> None:
 @pytest.mark.parametrize(
     ("says", "told"),
     [
-        (None, "takes the connection, then not a word within 0.3 s"),
+        (None, "takes the connection, then no word of SSH within 0.3 s"),
         (b"", "takes the connection and closes it without a word"),
         (b"HTTP/1.1 400 Bad Request\r\n" * 200, "is no SSH server"),
     ],
@@ -240,6 +240,12 @@ def test_who_takes_connections_and_is_no_sshd_is_told_in_words(
     assert caught.value.kind == "dead"
     assert told in str(caught.value)
     assert "banner" not in str(caught.value)
+
+
+def test_a_host_that_is_late_with_its_key_is_told_as_one_that_says_nothing(server: Server) -> None:
+    late = paramiko.SSHException("No existing session")
+    told = error_of(late, server.login, connected=False)
+    assert "then no word of SSH within" in str(told)
 
 
 def test_a_line_that_is_no_key_is_told(tmp_path: Path) -> None:

@@ -6,11 +6,13 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
 
 from fleet.inspect.facts import gather
+from fleet.inspect.facts.diagnosis import diagnose
 from fleet.ssh import remote
 from fleet.ssh.errors import HostError
 from fleet.ssh.remote import packed, run_program
@@ -182,6 +184,29 @@ def test_a_program_that_only_lives_is_a_loss(here: Any, said: str) -> None:
     with pytest.raises(HostError, match=r"it was not done within 0\.1 s") as caught:
         run_program(here, {}, program=program, most_s=0.1)
     assert caught.value.kind == "lost"
+
+
+@pytest.mark.parametrize("ask", [gather, partial(diagnose, units=[], connect=[])])
+def test_a_host_that_trickles_its_facts_does_not_hold_up_a_command_for_an_hour(
+    here: Any, monkeypatch: pytest.MonkeyPatch, ask: Any
+) -> None:
+    for module in ("gather", "diagnosis"):
+        monkeypatch.setattr(sys.modules[f"fleet.inspect.facts.{module}"], "MOST_S", 0.1)
+    source = "import sys\nwhile True:\n  print('{', end='')\n  sys.stdout.flush()"
+    monkeypatch.setattr(remote, "host_program", lambda: packed({"__main__.py": source}))
+    monkeypatch.setattr(remote, "MAX_LINE", 1_000_000)
+    with pytest.raises(HostError, match=r"it was not done within 0\.1 s"):
+        ask(here)
+
+
+def test_a_line_of_very_many_values_is_refused_unread(
+    here: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "MAX_VALUES", 10)
+    monkeypatch.setattr(remote, "_read", lambda line: pytest.fail("it was read"))
+    program = packed({"__main__.py": "print('{\"ok\": true, \"x\": [' + '{},' * 20 + '0]}')"})
+    with pytest.raises(HostError, match="more than 10 values in a line"):
+        run_program(here, {}, program=program)
 
 
 def test_the_probe_runs_anywhere(here: Any) -> None:

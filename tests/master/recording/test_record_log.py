@@ -180,6 +180,21 @@ def test_a_disk_that_refuses_costs_the_batch_and_one_line(tmp_path):
     assert read_back(tmp_path)[0] == [record(3)]
 
 
+def test_a_disk_that_refuses_for_long_is_one_line_and_its_end_another(tmp_path):
+    lines = []
+    log = RecordLog(MasterRecords(), tmp_path, lines.append)
+    (tmp_path / "current.jsonl").mkdir()
+    for number in range(20):
+        log.append(record(number), now=0.0)
+        log.flush()
+    assert (log.lost, len(lines)) == (20, 1)
+    (tmp_path / "current.jsonl").rmdir()
+    for number in range(2):
+        log.append(record(number), now=0.0)
+        log.flush()
+    assert [line.split("; ")[-1] for line in lines[1:]] == ["20 were lost\n"]
+
+
 @contextmanager
 def full_after(size):
     """No file grows beyond `size` bytes; a write across that puts a part there and then fails."""
@@ -268,16 +283,33 @@ def test_what_was_written_last_is_in_the_current_file_or_the_one_before(tmp_path
         assert not list(log.recent("node_event"))
 
 
-def test_a_rotation_that_fails_loses_no_record(tmp_path):
+def test_rotations_that_fail_lose_no_record_and_no_number_and_are_one_line(tmp_path, monkeypatch):
     lines = []
-    log = RecordLog(MasterRecords(rotate_bytes=4_096), tmp_path, lines.append)
-    (tmp_path / "records-000001.jsonl").mkdir()
-    for number in range(50):
-        log.append(record(number), now=0.0)
-    log.flush()
-    assert log.lost == 0
-    assert "stays open" in lines[0]
-    assert len((tmp_path / "current.jsonl").read_bytes().splitlines()) == 50
+    log = RecordLog(MasterRecords(rotate_bytes=1), tmp_path, lines.append)
+
+    def refuse(*_):
+        raise OSError(errno.EACCES, "Permission denied")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", refuse)
+        for number in range(20):
+            through(log, [record(number)])
+        [line] = lines
+        assert "stays open" in line
+        assert [r.wall_ms for r in read_back(tmp_path)[0]] == list(range(20))
+    through(log, [record(20)])
+    assert [path.name for path in tmp_path.glob("records-*")] == ["records-000001.jsonl"]
+    assert len(lines) == 1
+
+
+def test_a_file_of_the_last_number_is_not_followed_by_one_that_is_never_pulled(tmp_path):
+    lines = []
+    (tmp_path / "records-999999.jsonl").touch()
+    for number in range(3):  # with a restart before each
+        log = RecordLog(MasterRecords(rotate_bytes=1), tmp_path, lines.append)
+        through(log, [record(number)])
+    assert [r.wall_ms for r in read_back(tmp_path)[0]] == [0, 1, 2]
+    assert "records-999999.jsonl has the last number; move it away" in lines[0]
 
 
 def test_a_file_that_cannot_be_read_is_one_line(tmp_path):

@@ -52,6 +52,7 @@ export default function Alerts() {
   const cursor = older.cursor === undefined ? first?.cursor : older.cursor;
   const gone = all.filter(lost);
   const silent = unheard(state);
+  const stopped = state.source?.alerts;
   const more = async () => {
     ask(true);
     try {
@@ -68,7 +69,8 @@ export default function Alerts() {
       ? html`<ul class="cards">${raised.map((r) => html`<${Pinned} key="${r.trigger} ${r.area}" raised=${r} />`)}</ul>`
       : null}
     ${silent ? html`<${Note} kind="warm"><p><${Icon} kind="stale" /> <b>Not heard now:</b> ${silent}. What is raised or cleared there shows once it is heard again.</p><//>` : null}
-    ${!all.length ? null : html`<${Note} kind=${gone.length ? "bad" : silent ? "" : "well"}><p><${Icon} kind=${gone.length ? "bad" : "well"} /> ${gone.length ? html`<b>Something was missed.</b>` : html`<b>Nothing was missed</b>${silent ? " of what is heard," : ""} since ${when(at(all.at(-1)))}, as far back as this page looks.`}</p>${gone.length ? html`<ul>${gone.map((entry) => html`<li key=${entry.position}>${when(at(entry))}: ${told(entry)}${entry.attributes?.iad ? ` by ${entry.attributes.iad}` : ""}</li>`)}</ul>` : null}<//>`}
+    ${stopped ? html`<${Note} kind="warm"><p><${Icon} kind="stale" /> <b>No alerts come now:</b> ${stopped}. What is raised or cleared meanwhile waits at the master.</p><//>` : null}
+    ${!all.length ? null : html`<${Note} kind=${gone.length ? "bad" : silent || stopped ? "" : "well"}><p><${Icon} kind=${gone.length ? "bad" : "well"} /> ${gone.length ? html`<b>Something was missed.</b>` : html`<b>Nothing was missed</b>${stopped ? " of what has come," : silent ? " of what is heard," : ""} since ${when(at(all.at(-1)))}, as far back as this page looks.`}</p>${gone.length ? html`<ul>${gone.map((entry) => html`<li key=${entry.position}>${when(at(entry))}: ${told(entry)}${entry.attributes?.iad ? ` by ${entry.attributes.iad}` : ""}</li>`)}</ul>` : null}<//>`}
     <h2>Log</h2>
     <div class="tools"><label class="search"><span class="unseen">Search alerts</span><input type="search" placeholder="Search: a trigger or a room …" value=${words} onInput=${(e) => search(e.target.value)} /></label></div>
     ${problem ? html`<${Failed} problem=${problem} again=${again} />` : null}
