@@ -8,6 +8,7 @@ stderr; one that nobody expected names the file with its traceback.
 
 from __future__ import annotations
 
+import os
 import sys
 
 # Next to nothing is imported here: Ctrl-C is only answered afterwards.
@@ -19,6 +20,10 @@ def main() -> int:
     """Run the command; the exit status."""
     streams.prepare()
     try:
+        try:
+            os.getcwd()  # noqa: PTH109 - pathlib takes time to import
+        except FileNotFoundError:
+            return fail("this folder was deleted; go to another one", USAGE)
         # Inside, so that Ctrl-C during the imports ends in one line too.
         try:
             from fleet.cli.commands import run

@@ -75,7 +75,13 @@ def console(*, stderr: bool = False) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else FILE_WIDTH
     # No markup: names from elsewhere are printed, and [/] in one would raise an error.
-    return Console(file=stream, width=width, highlight=False, soft_wrap=False, markup=False)
+    return _Console(file=stream, width=width, highlight=False, soft_wrap=False, markup=False)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave the exit status to the command; rich's is that of a partial answer."""
+        raise BrokenPipeError
 
 
 def progress() -> Console:

@@ -178,7 +178,7 @@ def _tell(found: Running, options: Options, *, first: bool = False) -> int:
         output.say(
             "the rest runs; with that mended, `fleet down` and `fleet up` bring the page, too"
         )
-    screen.line(console, "Try, in any terminal:")
+    screen.line(console, "Try, in this folder:")
     for rest in _next(found, area, options.window_s):
         screen.as_it_is(console, f"  {fleet} {rest}")
     screen.as_it_is(console, f"  {fleet} down")

@@ -81,6 +81,7 @@ def test_it_answers_outlives_its_terminal_mends_itself_and_ends(fleet, tmp_path)
     assert outputs(tmp_path / "var/up") == ["ntfy phone"], "the user's file outlives a start"
     assert "home/room: humidity " in up.stdout
     # What it says to type next can be typed; its starter has ended, with its terminal's session.
+    assert "Try, in this folder:\n" in up.stdout
     assert "fleet query --area home/room --last 10m\n" in up.stdout
     asked = fleet("query", "--area", "home/room", "--slo", "p99=10s")
     assert asked.returncode == 0, asked.stderr
