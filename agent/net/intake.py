@@ -55,6 +55,7 @@ TRIM_BYTES: Final = 24 << 20
 TRIM_S: Final = 5.0
 MAX_TRIM_S: Final = 300.0
 
+NETWORK: Final = (socket.AF_INET, socket.AF_INET6)
 ACCEPTED: Final = int(zmq.EVENT_ACCEPTED)
 GONE: Final = (int(zmq.EVENT_DISCONNECTED), int(zmq.EVENT_CLOSED))
 STOPPED: Final = int(zmq.EVENT_MONITOR_STOPPED)
@@ -221,6 +222,8 @@ class Intake:
                 name = found.getpeername()
         except OSError:
             return  # gone already
+        if found.family not in NETWORK:
+            return  # gone, too: a pipe of this process has its number
         self._accounting.opened(fd)
         self._hosts[fd], self._names[fd] = str(name[0]), name
         self._room.hosts[self, fd] = self, self._hosts[fd]

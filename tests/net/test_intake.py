@@ -386,6 +386,15 @@ def test_a_file_with_the_number_of_a_connection_that_is_gone_keeps_its_locks(wat
     assert "BlockingIOError" in other.stderr
 
 
+def test_a_pipe_with_the_number_of_a_connection_that_is_gone_is_no_connection(watched):
+    """The event that it was accepted is read when a worker's pipe has its number already."""
+    server = watched()
+    for each in socket.socketpair():
+        with each, server.intake._room.lock:
+            server.intake._accepted(each.fileno())
+    assert server.intake._hosts == {}
+
+
 def test_connections_beyond_the_limit_are_closed_and_told(watched):
     server = watched(most_connections=3)
     connections = [server.raw() for _ in range(3)]

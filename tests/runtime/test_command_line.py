@@ -153,6 +153,38 @@ def test_ctrl_c_while_it_is_being_loaded_ends_it_quietly(command: str, name: str
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
 
+FAILING_THREAD = """
+import sys, threading
+from agent import entry_points
+
+def main():
+    thread = threading.Thread(target=lambda: 1 / 0)
+    thread.start()
+    thread.join()
+    print("goes on")
+
+import agent.{module}.main
+agent.{module}.main.main = main
+entry_points.{command}()
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "module"), [("edge", "edge"), ("master", "master"), ("gateway", "gateway")]
+)
+def test_an_agent_ends_with_any_of_its_threads(command: str, module: str) -> None:
+    """One whose thread for sockets has ended seems well to a service manager."""
+    done = subprocess.run(
+        [sys.executable, "-c", FAILING_THREAD.format(command=command, module=module)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "ZeroDivisionError" in done.stderr
+
+
 def test_each_agent_starts_there() -> None:
     pyproject = Path(__file__).parents[2] / "pyproject.toml"
     scripts = tomllib.loads(pyproject.read_text())["project"]["scripts"]
