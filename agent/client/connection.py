@@ -132,11 +132,14 @@ class Connection(Generic[T]):
         """Try all possible pairs of keys: either end may be rotating its key, or libzmq may have
         dropped the endpoint."""
         assert self._keys is not None
+        assert self._keyed is not None
         now = time.monotonic()
         if now - self._looked_s >= LOOK_S:
             self._looked_s = now
             self._show_new_key()
-        while not self.socket.poll(HANDSHAKE_MS, zmq.POLLOUT):
+        # With each round of all pairs it waits longer: one machine may take longer than another.
+        before = self._keyed.rounds
+        while not self.socket.poll(HANDSHAKE_MS * (1 + self._keyed.rounds - before), zmq.POLLOUT):
             if time.monotonic() >= now + timeout_s:
                 raise NoReplyError(
                     f"no connection to {self.address} with {self._keys.key} and "
@@ -144,7 +147,6 @@ class Connection(Generic[T]):
                     "and is this key in its allow-list?"
                 )
             self._look_who_is_there()
-            assert self._keyed is not None
             self._keyed.redial()
 
     def _show_new_key(self) -> None:

@@ -113,6 +113,7 @@ class KeyedLink(PlainLink):
         self._shown = own()[0]
         self._again_in_s = LIKELIEST_AGAIN_S
         self._again_s: float | None = None
+        self.rounds = 0  # how often all pairs were tried
         super().__init__(socket, address)
 
     def look(self, now: float) -> float | None:
@@ -142,7 +143,7 @@ class KeyedLink(PlainLink):
     def redial(self) -> None:
         """Try the next pairing of keys."""
         found = handshakes(self._own(), self._servers())
-        pairing = (self._attempts + 1) % len(found)
+        self.rounds, pairing = divmod(self._attempts + 1, len(found))
         self._likeliest = pairing == 0
         found[pairing].apply(self.socket)
         super().redial()

@@ -2,6 +2,7 @@
 
 import subprocess
 import threading
+from contextlib import suppress
 
 import msgspec
 
@@ -131,7 +132,11 @@ class Running:
             raise AssertionError({name: self.said(name) for name in self.processes}) from error
 
     def wait_until(self, iad, condition):
-        return self.wait_for(iad, lambda: self.status(iad), condition)
+        def look():
+            with suppress(NoReplyError):  # on a busy machine it starts for longer
+                return self.status(iad)
+
+        return self.wait_for(iad, look, lambda status: status is not None and condition(status))
 
     def stop(self):
         for process in self.processes.values():
