@@ -32,6 +32,8 @@ AFTER_THE_DEMO: Final = "Your own sensor"
 ENDLESS: Final = re.compile(r"\S*fleet (watch|subscribe) ")
 # A heading; a fence, which may be a program; or lines indented by four.
 BLOCKS: Final = re.compile(r"^#+ (.*)$|^```(\w*)\n([\s\S]*?)^```$|((?:^ {4}.*\n)+)", re.MULTILINE)
+# Not the report's Java, which saves its classes for the next report.
+AGENT: Final = re.compile(r"/bin/sanderling-|agent\.master\.topics\.worker_process")
 # The heading of a table, and its first row.
 LINES_SHOWN: Final = 2
 # A query is late where a machine is busy, and says so with its status.
@@ -136,7 +138,7 @@ def end_demo(demo: subprocess.Popen[bytes], terminal: int) -> None:
     os.close(terminal)
     # A worker of a master that was killed ends as soon as it has noticed.
     end_s = time.monotonic() + ENDING_S
-    while left := [each for each in running() if "sanderling-" in each and str(Path.cwd()) in each]:
+    while left := [each for each in running() if AGENT.search(each) and str(Path.cwd()) in each]:
         if time.monotonic() > end_s:
             stop(f"processes of the demo are left: {'; '.join(left)}")
         time.sleep(LOOK_EVERY_S)
