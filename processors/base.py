@@ -53,6 +53,15 @@ def time_ms_of(message: Message) -> int:
     return time_ms
 
 
+def reached_ms(message: Message) -> int:
+    """The time that has been reached at this message: its own, but never later than its reception.
+    So a sender whose clock is ahead makes the messages of others no later."""
+    received_ms = message.get("received_ms")
+    if isinstance(received_ms, int) and not isinstance(received_ms, bool):
+        return min(time_ms_of(message), received_ms)
+    return time_ms_of(message)
+
+
 def latest_ms(message: Message) -> int:
     """The latest time that a message before this one may have had. What is later is of a clock that
     was ahead and was set back since, and must not make all messages late until that time."""

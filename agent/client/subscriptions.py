@@ -133,6 +133,7 @@ class Notifications:
         self._kept_nothing: str | None = None  # the master's reason
         self._to_ask = False
         self._refused_again = False  # with the same text
+        self._put_off = False  # refused for now
         self._in_vain = 0  # requests in a row that ended in this refusal
         self._wait_s = ANSWER_S
         now = time.monotonic()
@@ -202,9 +203,9 @@ class Notifications:
         try:
             self._leave("asked", self._ask, timeout_ms)
         except NoReplyError:
-            if not self._refused_again:
+            if not (self._refused_again or self._put_off):
                 raise
-            self._state, self._message = "refused", self._kept_nothing or ""
+            self._state, self._message = "refused", self._kept_nothing or self._message
         self._check()
 
     def cancel(self, timeout_ms: float = CANCEL_MS) -> bool:
@@ -312,7 +313,9 @@ class Notifications:
                 if self._state == "open" and not self._to_ask:
                     self._told_unknown()
             case "refused":
-                if self._state == "asked":
+                if self._state == "asked" and message.renew_ms and self._has_place:
+                    self._refused_for_now(message)
+                elif self._state == "asked":
                     self._refused(message.message)
 
     def _moved(self, message: Subscribed) -> None:
@@ -362,6 +365,12 @@ class Notifications:
         else:
             self._state, self._message = "refused", why
 
+    def _refused_for_now(self, message: Subscribed) -> None:
+        """What is kept stays, so the next request has the same place."""
+        self._message, self._put_off = message.message, True
+        self._asked_s, self._wait_s = time.monotonic(), min(message.renew_ms / 1e3, MAX_ANSWER_S)
+        self.on_word(message.message)
+
     # --- sent messages ------------------------------------------------------------------------
 
     def _keep_up(self) -> float:
@@ -384,6 +393,10 @@ class Notifications:
         return min(self._said_s + self.renew_s / 3, self._heard_s + self.renew_s)
 
     def _not_answered(self) -> None:
+        if self._put_off:
+            self._wait_s = ANSWER_S
+            self._ask()
+            return
         self._in_vain += self._refused_again
         if self._in_vain == MAX_IN_VAIN:
             self._state, self._message = "refused", self._kept_nothing or ""
@@ -400,7 +413,7 @@ class Notifications:
         self._asked_s = self._said_s = time.monotonic()
         if self._state != "asked":
             self._state, self._wait_s, self._asked_first_s = "asked", ANSWER_S, self._asked_s
-        self._to_ask = self._refused_again = False
+        self._to_ask = self._refused_again = self._put_off = False
         after = self.after if self._has_place else None
         masters = self._client.given_masters() if self.subscribe.durable else ()
         self._client.send_message(replace(self.subscribe, after=after, masters=masters))

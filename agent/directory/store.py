@@ -96,10 +96,11 @@ def _check(file: sqlite3.Connection) -> None:
 
 
 def _take_role(file: sqlite3.Connection, role: str) -> None:
-    """A replica's file that is used by a leader from now on starts a new epoch: in the old epoch
-    the former leader may still assign versions."""
+    """A leader starts a new epoch with each opening of its file. In the old epoch another leader
+    may still assign versions, if this file is a replica's, or has assigned later ones already, if
+    it is an older copy."""
     meta = _meta(file)
-    if meta.get("role") == role:
+    if meta.get("role") == role and (role != "primary" or not meta.get("epoch")):
         return
     epoch = os.urandom(16).hex() if role == "primary" else meta.get("epoch", "")
     with sqlite.transaction(file):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from typing import Final
+from collections.abc import Hashable
+from typing import Any, Final
 
 from agent.wire.processor_limits import AREA_KEPT_S, MAX_AREAS
 
-# Of one client, for one topic, as long as a processor keeps the state of an area that is silent.
+# Of one client, for one topic, as long as a processor keeps the state of an area that is silent. A
+# client may take as many new ones as all clients leave free, so one alone half of them.
 MAX_OF_CLIENT: Final = MAX_AREAS // 2
 # Of all clients and topics, some 200 bytes each. Beyond that the client that has most forgets its
 # oldest for others, and gets no more itself: what is forgotten would no longer count.
@@ -23,12 +25,20 @@ class _Client:
         self.areas: OrderedDict[tuple[str, int], float] = OrderedDict()
         self.topics: Counter[str] = Counter()
 
-    def forget(self) -> None:
-        """What was published for longest ago."""
-        (topic, _), _ = self.areas.popitem(last=False)
-        self.topics[topic] -= 1
-        if not self.topics[topic]:
-            del self.topics[topic]
+    def forget(self) -> tuple[str, int]:
+        """Forget what was published for longest ago; returns it."""
+        at, _ = self.areas.popitem(last=False)
+        _less(self.topics, at[0])
+        return at
+
+
+def _less(counted: Counter[Any], key: Hashable) -> bool:
+    """Count one less; whether none is left."""
+    counted[key] -= 1
+    if counted[key]:
+        return False
+    del counted[key]
+    return True
 
 
 class AreaShares:
@@ -39,6 +49,8 @@ class AreaShares:
         # Whoever published longest ago first.
         self._clients: OrderedDict[str, _Client] = OrderedDict()
         self._kept = 0
+        self._holders: Counter[tuple[str, int]] = Counter()  # clients of an area of a topic
+        self._areas: Counter[str] = Counter()  # different areas of a topic
 
     def why_not(self, client: str, topic: str, area: str, now: float) -> str:
         """Why this client may not publish for another area; else empty, and it counts."""
@@ -47,40 +59,51 @@ class AreaShares:
         self._end(own, now)
         at = (topic, hash(area))
         if at not in own.areas:
-            if own.topics[topic] >= MAX_OF_CLIENT:
+            self._drop_silent(own, now)
+            # An area that another client publishes for takes no further place.
+            free = MAX_AREAS - (0 if at in self._holders else self._areas[topic])
+            if own.topics[topic] >= min(MAX_OF_CLIENT, free):
                 return (
-                    f"this client published to {topic} for {MAX_OF_CLIENT:,} areas within an hour, "
-                    "half of what its processor keeps; go on with those, or take another topic"
+                    f"this client published to {topic} for {own.topics[topic]:,} areas within an "
+                    f"hour, as many as are left free of the {MAX_AREAS:,} that its processor "
+                    "keeps; go on with those, or take another topic"
                 )
-            if self._kept >= MAX_KEPT and not self._makes_room(own, now):
+            if self._kept >= MAX_KEPT and not self._makes_room(own):
                 return (
                     f"this client published for {len(own.areas):,} areas of topics within an hour, "
                     "and there is no room for more; go on with those"
                 )
             self._kept += 1
             own.topics[topic] += 1
+            self._areas[topic] += at not in self._holders
+            self._holders[at] += 1
         own.areas[at] = now
         own.areas.move_to_end(at)
         return ""
 
-    def _makes_room(self, own: _Client, now: float) -> bool:
-        """Make room for one more, unless this client itself has most."""
+    def _drop_silent(self, own: _Client, now: float) -> None:
+        """Forget the clients that published nothing within an hour."""
         while (first := next(iter(self._clients.values()))) is not own:
             self._end(first, now)
             if first.areas:
                 break
             self._clients.popitem(last=False)
-        if self._kept < MAX_KEPT:
-            return True
+
+    def _makes_room(self, own: _Client) -> bool:
+        """Make room for one more, unless this client itself has most."""
         most = max(self._clients.values(), key=lambda each: len(each.areas))
         if len(most.areas) <= len(own.areas):
             return False
-        most.forget()
-        self._kept -= 1
+        self._forget(most)
         return True
 
     def _end(self, client: _Client, now: float) -> None:
         """Forget what that client has not published for within an hour."""
         while client.areas and next(iter(client.areas.values())) <= now - AREA_KEPT_S:
-            client.forget()
-            self._kept -= 1
+            self._forget(client)
+
+    def _forget(self, client: _Client) -> None:
+        at = client.forget()
+        self._kept -= 1
+        if _less(self._holders, at):
+            _less(self._areas, at[0])

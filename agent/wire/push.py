@@ -111,7 +111,8 @@ class Unsubscribe(Message, frozen=True, tag="unsubscribe"):
 class Subscribed(Message, frozen=True, tag="subscribed", omit_defaults=True):
     """The state of a subscription. `open`: `position` is the last one that its client has; later
     ones follow. `unknown`: delivery has ended, because the master restarted or received nothing
-    from the client for `renew_ms`: subscribe again. `refused`: `message` gives the reason. With
+    from the client for `renew_ms`: subscribe again. `refused`: `message` gives the reason; with
+    `renew_ms` it is refused for now, and what is kept stays: subscribe again after it. With
     `open`, `message` says why no alert can match the filter, if that is known; with `cancelled`,
     that there was no such subscription. With `refused` and `unknown`, `master` is the public
     address of the master where the subscription lives now: subscribe there, with `after`."""

@@ -20,6 +20,7 @@ from processors.base import (
     area_of,
     latest_ms,
     number,
+    reached_ms,
     time_ms_of,
 )
 
@@ -35,8 +36,9 @@ MAX_AT_ONCE: Final = 64
 
 class Parameters(Section, frozen=True):
     """Groups are areas cut to `depth` segments. Windows of `window_s` lie end to end from 1970 UTC;
-    one is given out at the first message that is `grace_s` past its end. What comes later is
-    counted, and left out."""
+    one is given out at the first message that is `grace_s` past its end, by the message's time or
+    by the master's clock when it was received, whichever is earlier. What comes later is counted,
+    and left out."""
 
     channels: Annotated[tuple[Channel, ...], Meta(min_length=1, max_length=16)]
     depth: Annotated[int, Meta(ge=1, le=16)] = 1
@@ -93,12 +95,22 @@ class Aggregate:
         elif start_ms + self._window_ms <= closed_ms:
             state["late"] = state.get("late", 0) + 1
             return []
-        self._add(windows.setdefault(str(start_ms), {}), group, message)
-        return self._close(windows, time_ms - self._grace_ms, state)
+        reached = reached_ms(message)
+        groups = windows.get(str(start_ms), {})
+        if group in groups or self._has_room(windows, groups, start_ms, reached):
+            self._add(windows.setdefault(str(start_ms), groups), group, message)
+        return self._close(windows, reached - self._grace_ms, state)
+
+    def _has_room(
+        self, windows: dict[str, Any], groups: dict[str, Any], start_ms: int, reached: int
+    ) -> bool:
+        """Whether one more group may begin. Windows that are yet to come, by a sender whose clock
+        is ahead, have together as many as one that has begun."""
+        if start_ms <= reached:
+            return len(groups) < MAX_AREAS
+        return sum(len(each) for start, each in windows.items() if int(start) > reached) < MAX_AREAS
 
     def _add(self, groups: dict[str, Any], group: str, message: Message) -> None:
-        if group not in groups and len(groups) >= MAX_AREAS:
-            return
         sums = groups.setdefault(group, {})
         for channel in self._given.channels:
             if (value := number(message, channel)) is None:

@@ -19,6 +19,7 @@ from tests.client.subscription_line import (
 
 REFUSED = Subscribed("s", "refused", message="gone")
 UNKNOWN = Subscribed("s", "unknown")
+FULL = Subscribed("s", "refused", renew_ms=2_000.0, message="the disk takes nothing now")
 
 
 @pytest.fixture
@@ -238,6 +239,29 @@ def test_what_comes_before_the_word_on_where_it_begins_is_not_counted(line):
     line.coming.extend((notified(1), CUT, opened(), notified(1), notified(2)))
     found.open()
     assert positions(found, 2) == [1, 2]
+
+
+def test_what_is_refused_for_now_is_asked_for_again_from_the_same_place(line):
+    found = line.open(notified(1))
+    heard = []
+    found.on_word = heard.append
+    positions(found, 1)
+    line.coming.extend((UNKNOWN, FULL))
+    assert found.wait(2.5) is None
+    assert line.said() == [acknowledged(1), asked(1), asked(1)]
+    line.coming.append(FULL)
+    assert found.wait(2.5) is None
+    assert line.said() == [asked(1)]
+    line.coming.extend((opened(1), notified(2)))
+    assert next(found) == notified(2)
+    assert heard == ["the disk takes nothing now"] * 2
+
+
+def test_a_subscription_that_begins_and_is_refused_for_now_is_an_error(line):
+    found = line.notifications = Notifications(line, asked(after=7), 60.0)
+    line.coming.append(FULL)
+    with pytest.raises(SubscriptionError, match="takes nothing now"):
+        found.open()
 
 
 def test_what_is_refused_anew_is_an_error(line):

@@ -189,3 +189,29 @@ def test_ctrl_c_ends_it_with_a_line(drs):
     drs.process.send_signal(signal.SIGINT)
     assert drs.process.wait(PATIENCE_S) == 0
     assert drs.process.stderr.readlines()[-1] == "sanderling-drs: stopped\n"
+
+
+def test_a_primary_that_goes_on_from_an_older_copy_takes_its_mirror_along(start_drs, asker):
+    primary = start_drs("primary")
+    mirror = start_drs("mirror", primary=primary.public)
+    asker(primary).ask(register("iad1", "b1"))
+    primary.stop()
+    older = {part: part.read_bytes() for part in primary.folder.glob("directory.sqlite")}
+    primary.start()
+    for name in ("iad2", "iad3"):
+        asker(primary).ask(register(name, "b1"))
+    asker(mirror).ask_until(
+        DISCOVER, lambda found: isinstance(found, d.Found) and len(names(found)) == 3
+    )
+    mirror.stop()
+    primary.stop()
+    for part, content in older.items():
+        part.write_bytes(content)
+    primary.start()
+    # As many changes as were made before, and one more.
+    for name in ("iad4", "iad5", "iad6"):
+        asker(primary).ask(register(name, "b1"))
+    mirror.start()
+    asks = asker(mirror)
+    asks.ask_until(DISCOVER, lambda found: names(found) == ["iad1", "iad4", "iad5", "iad6"])
+    assert asks.ask(ACCOUNTS).accounts == asker(primary).ask(ACCOUNTS).accounts

@@ -76,14 +76,15 @@ def test_an_edit_is_written_whole_or_not_at_all(tmp_path):
     store.close()
     directory, _ = reopened(path)
     assert list(directory) == [entry(1, "a")]
-    assert (directory.epoch, directory.version) == (epoch, 1)
+    assert directory.version == 1
 
 
-def test_an_epoch_belongs_to_a_file_and_a_role(tmp_path):
+def test_an_epoch_belongs_to_a_leader_and_its_copies(tmp_path):
     path = tmp_path / "directory.sqlite"
     first, _ = reopened(path)
     assert first.epoch
-    assert reopened(path)[0].epoch == first.epoch
+    # The file may be an older copy of what the leader had.
+    assert reopened(path)[0].epoch not in ("", first.epoch)
     assert reopened(tmp_path / "other.sqlite")[0].epoch != first.epoch
     copy = tmp_path / "copy.sqlite"
     store = Store(copy, mirror=True)
@@ -94,7 +95,7 @@ def test_an_epoch_belongs_to_a_file_and_a_role(tmp_path):
     promoted, _ = reopened(copy)
     assert promoted.epoch not in ("", first.epoch)
     assert list(promoted) == [entry(7, "a")]
-    assert reopened(copy)[0].epoch == promoted.epoch
+    assert reopened(copy)[0].epoch not in ("", first.epoch, promoted.epoch)
 
 
 def test_only_one_process_has_the_file(tmp_path):

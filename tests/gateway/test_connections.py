@@ -266,6 +266,25 @@ def test_before_tls_a_connection_counts_too(tmp_path, opened, https, monkeypatch
             until(wrapped, b"HTTP/1.1 200")
 
 
+def test_a_host_has_a_rate_of_handshakes(tmp_path, opened, https, monkeypatch):
+    monkeypatch.setattr(connections, "HANDSHAKES_BURST", 3)
+    monkeypatch.setattr(connections, "HANDSHAKES_PER_S", 0.001)
+    http, context = https
+    with FakeGateway(tmp_path, http=http) as made:
+        for _ in range(3):
+            (connection,) = opened(made)
+            with context.wrap_socket(connection, server_hostname="localhost"):
+                pass
+        for each in opened(made, 20):
+            assert is_ended(each)
+        (connection,) = opened(made, source="127.0.0.1")
+        with context.wrap_socket(connection, server_hostname="localhost") as honest:
+            honest.sendall(request(made))
+            assert until(honest, b"\r\n\r\n").startswith(b"HTTP/1.1 200")
+    line = f"more than 0.001 connections a second: closed some of {FLOOD}\n"
+    wait_until(lambda: line in made.said)
+
+
 def test_large_answers_pass_tls_in_pieces(tmp_path, opened, https):
     http, context = https
     with FakeGateway(tmp_path, http=http) as made:

@@ -106,3 +106,37 @@ def test_as_many_names_as_an_output_may_have_are_taken():
     process({"area": "b1", "time_ms": 0, **values}, state)  # late
     (output,) = process({"area": "b1", "time_ms": 200_000, **values}, state)
     assert len(output) == MAX_NAMES
+
+
+def test_a_sender_whose_clock_is_ahead_closes_no_window_of_others():
+    process, state = open_processor(Parameters(channels=("t",), window_s=10.0, grace_s=1.0)), {}
+
+    def publish(area, time_ms, received_ms, value):
+        message = {"area": area, "time_ms": time_ms, "received_ms": received_ms, "t": value}
+        return process(message, state)
+
+    found = publish("b1", 1_000, 1_100, 20.0)
+    found += publish("b2", 60_500, 1_500, 30.0)
+    found += publish("b1", 9_000, 9_100, 22.0)
+    assert found == []
+    found = publish("b1", 12_000, 12_100, 24.0)
+    assert found == [{"area": "b1", "time_ms": 10_000, "t": 21.0}]
+    found = publish("b1", 72_000, 72_100, 26.0)
+    assert [(each["area"], each["time_ms"], each["t"]) for each in found] == [
+        ("b1", 20_000, 24.0),
+        ("b2", 70_000, 30.0),
+    ]
+
+
+def test_windows_that_are_yet_to_come_have_together_the_groups_of_one(monkeypatch):
+    monkeypatch.setattr("processors.aggregate.MAX_AREAS", 5)
+    given = Parameters(channels=("t",), window_s=1.0, grace_s=0.0)
+    process, state = open_processor(given), {}
+    for number in range(100):
+        ahead_ms = 1_000 * (1 + number % 50)
+        message = {"area": f"b{number}", "time_ms": ahead_ms, "received_ms": 0, "t": 1.0}
+        assert process(message, state) == []
+    assert process({"area": "b1", "time_ms": 0, "received_ms": 0, "t": 1.0}, state) == []
+    assert sum(map(len, state["windows"].values())) == 6
+    assert len(state["windows"]) <= 6
+    assert list(state["windows"]["0"]) == ["b1"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent.topics import area_shares
 from agent.topics.area_shares import MAX_OF_CLIENT, AreaShares
-from agent.wire.processor_limits import AREA_KEPT_S
+from agent.wire.processor_limits import AREA_KEPT_S, MAX_AREAS
 
 FEW = 8
 
@@ -20,8 +20,8 @@ def test_a_client_has_half_and_others_have_theirs():
     assert published(shares, "eve", areas, 0.0) == MAX_OF_CLIENT
     assert published(shares, "eve", areas[:100], 1.0) == 100
     assert shares.why_not("eve", "comfort", "b2", 1.0) == (
-        "this client published to comfort for 2,048 areas within an hour, half of what its "
-        "processor keeps; go on with those, or take another topic"
+        "this client published to comfort for 2,048 areas within an hour, as many as are left free "
+        "of the 4,096 that its processor keeps; go on with those, or take another topic"
     )
     assert published(shares, "eve", areas[:100], 1.0, "other") == 100
     assert published(shares, "ann", ["b1/f1"], 1.0) == 1
@@ -34,6 +34,19 @@ def test_areas_that_are_silent_for_an_hour_leave_their_places():
     published(shares, "ann", areas[:10], 1.0)
     more = [f"b2/{n}" for n in range(MAX_OF_CLIENT)]
     assert published(shares, "ann", more, AREA_KEPT_S) == MAX_OF_CLIENT - 10
+
+
+def test_several_clients_leave_room_for_the_next_one():
+    shares = AreaShares()
+    for n in range(1, 4):
+        areas = [f"b{n}/{number}" for number in range(MAX_AREAS)]
+        # Each as much as is left free by all.
+        assert published(shares, f"eve{n}", areas, float(n)) == MAX_AREAS // 2**n
+    assert published(shares, "ann", ["a1", "a2"], 9.0) == 2
+    # What they publish for is no further place, and an hour later all is free.
+    assert published(shares, "ann", [f"b1/{number}" for number in range(600)], 9.0) == 600
+    later = [f"c/{number}" for number in range(MAX_AREAS)]
+    assert published(shares, "ann", later, 10.0 + AREA_KEPT_S) == MAX_OF_CLIENT
 
 
 def kept(shares):

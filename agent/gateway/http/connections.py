@@ -24,11 +24,15 @@ from agent.gateway.http.patience import is_idle
 from agent.net.intake import crowding
 from agent.runtime.console import Say
 from agent.runtime.rate_limited_lines import RateLimitedLines
+from agent.runtime.token_bucket import TokenBuckets
 
 BACKLOG: Final = 256
 # Accepted in one turn of the loop: requests get theirs during a flood of connections.
 AT_ONCE: Final = 32
 HANDSHAKE_S: Final = 5.0
+# Of one host with TLS: a handshake takes the loop a millisecond, before any request is counted.
+HANDSHAKES_BURST: Final = 500
+HANDSHAKES_PER_S: Final = 100.0
 RETRY_S: Final = 0.1  # after an accept that failed: the kernel keeps the connection
 # Read at once: queries fit one record, and so does the largest head that h11 waits for. asyncio
 # gives each connection with TLS a buffer of this size; by default both are 256 KiB.
@@ -147,6 +151,8 @@ class Listener:
         self._make = make
         self._context = context
         self._lines = RateLimitedLines(say, clock)
+        self._clock = clock
+        self._handshakes = TokenBuckets(HANDSHAKES_BURST, HANDSHAKES_PER_S)
         self._hosts: dict[_Accepted, str] = {}  # in order of arrival
         self._loop = asyncio.get_running_loop()
         self._retry: asyncio.TimerHandle | None = None
@@ -181,7 +187,13 @@ class Listener:
                 )
                 return
             connection.setblocking(False)
-            self._accepted(_Accepted(connection), counted_host(str(address[0])))
+            host = counted_host(str(address[0]))
+            if self._context is None or self._handshakes.admits(host, self._clock()):
+                self._accepted(_Accepted(connection), host)
+            else:
+                rate = f"more than {HANDSHAKES_PER_S:g} connections a second"
+                self._lines.tell(f"{rate}: closed some of {host}")
+                connection.close()
 
     def _accepted(self, accepted: _Accepted, host: str) -> None:
         self._hosts[accepted] = host

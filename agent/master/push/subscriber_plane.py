@@ -35,6 +35,8 @@ CHANGE: Final = 4
 FILTER_BYTES_AN_ID: Final = 512
 # A text of so many characters is read in a turn of its own: the worst of 512 takes 0.6 ms.
 LONG_TEXT: Final = 128
+# After which a client may try again what could not be taken for now.
+AGAIN_MS: Final = 2_000.0
 
 # `ask(peer, client, request)`: whether it was accepted; it is not while the disk refuses.
 Ask = Callable[[Any, str, PushRequest], bool]
@@ -117,7 +119,9 @@ class SubscriberPlane:
     def _not_now(self, origin: RequestOrigin, request: PushRequest, why: str) -> None:
         # A client repeats its acknowledgements, and they are cumulative.
         if not isinstance(request, AcknowledgeNotifications):
-            self._refuse(origin, request, why)
+            self._public.reply(
+                origin, Subscribed(request.id, "refused", renew_ms=AGAIN_MS, message=why)
+            )
 
     def _unknown_too_often(self, sender: Sender, message: SentPush) -> bool:
         """Acknowledgements are free but for what is not open here, which a client may invent: each

@@ -186,6 +186,8 @@ class RecordLog:
                 self._report(f"records: {current} takes no events now: {error.strerror}\n")
             self._refusing = True
             return False
+        if self._refusing:
+            self._report(f"records: {self._directory / CURRENT} takes events again\n")
         self._refusing = False
         self._rotate_when_full(size)
         return True

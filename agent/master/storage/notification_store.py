@@ -246,6 +246,8 @@ class NotificationStore:
                 )
             self._refusing = True
             return False
+        if self._refusing:
+            self._report("notifications: changes are written again\n")
         self._refusing = False
         return True
 

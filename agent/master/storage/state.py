@@ -161,6 +161,8 @@ class State:
             self._waiting = waited + self._waiting
             self._due = self._clock() + RETRY_S
             return
+        if self._refusing:
+            self._report("state: changes are written again\n")
         self._refusing = False
         if self._waiting:
             self._due = self._clock()

@@ -7,7 +7,7 @@ import pytest
 
 from agent.alerts.inbox_events import SendPush
 from agent.master.push import subscriber_queue
-from agent.master.push.subscriber_plane import SubscriberPlane
+from agent.master.push.subscriber_plane import AGAIN_MS, SubscriberPlane
 from agent.master.requests.public_plane import PublicPlane
 from agent.master.requests.request_plane import RequestOrigin
 from agent.net.fair_turns import SLICE_S
@@ -181,7 +181,8 @@ def test_what_there_is_no_room_for_is_refused_or_comes_again(rig, monkeypatch):
     monkeypatch.setattr(subscriber_queue, "MAX_BYTES", 3 * one)
     rig.come(*[Subscribe(f"s{n}", "*") for n in range(4)], AcknowledgeNotifications("b", 1))
     rig.turn()
-    refused = Subscribed("s3", "refused", message="too many requests wait here; try again later")
+    line = "too many requests wait here; try again later"
+    refused = Subscribed("s3", "refused", renew_ms=AGAIN_MS, message=line)
     assert rig.router.replies == [(b"c", refused)]
     rig.plane.tick(10.0)
     assert rig.done == [("", "s0"), ("", "s1"), ("", "s2")]
@@ -335,7 +336,8 @@ def test_what_the_disk_does_not_take_is_refused_or_comes_again(rig):
     rig.come(Subscribe("a", "*"), AcknowledgeNotifications("b", 1))
     rig.round()
     line = "this master's disk takes nothing now; try again later"
-    assert rig.router.replies == [(b"c", Subscribed("a", "refused", message=line))]
+    again = Subscribed("a", "refused", renew_ms=AGAIN_MS, message=line)
+    assert rig.router.replies == [(b"c", again)]
 
 
 def test_who_changes_too_much_is_refused_and_may_acknowledge():

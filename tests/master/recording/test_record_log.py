@@ -228,6 +228,21 @@ def test_a_disk_that_fills_in_the_middle_of_a_line_costs_that_batch_alone(tmp_pa
     assert (log.lost, len(lines)) == ((0, 1) if synced else (4, 2))
 
 
+def test_events_that_are_refused_for_long_are_one_line_and_the_end_another(tmp_path):
+    lines = []
+    log = RecordLog(MasterRecords(), tmp_path, lines.append)
+    (tmp_path / "current.jsonl").mkdir()
+    for _ in range(5):
+        assert not through(log, [record(1)])
+    (tmp_path / "current.jsonl").rmdir()
+    for _ in range(2):
+        assert through(log, [record(1)])
+    assert [line.rpartition("jsonl ")[2] for line in lines] == [
+        "takes no events now: Is a directory\n",
+        "takes events again\n",
+    ]
+
+
 def test_what_could_not_be_cut_back_at_once_is_cut_back_before_the_next_record(
     tmp_path, monkeypatch
 ):

@@ -200,6 +200,7 @@ def test_a_write_is_whole_or_not_at_all(tmp_path):
     assert len(lines) == 1
     assert lines[0].startswith("notifications: 2 changes could not be written: ")
     assert store.write([s.StoreSpooled(3, BODY)])
+    assert lines[1:] == ["notifications: changes are written again\n"]
     store.close()
     assert [number for number, _ in reopened(path)[0].spooled] == [1, 3]
 

@@ -129,6 +129,7 @@ def test_a_disk_that_refuses_is_tried_again_and_nobody_is_told_before(tmp_path):
     state.tick(state.next_due)
     assert told == [{"a": b"1", "b": b"2", "c": b"3"}, "after it"]
     assert state.takes
+    assert lines[1:] == ["state: changes are written again\n"]
     state.close()
     assert sorted(each.name for each in tmp_path.iterdir()) == ["s", "s.lock"]
 
