@@ -108,6 +108,9 @@ def test_real_rooms_over_the_death_of_their_master(tmp_path):
             picture = get(f"readings?area={area}&last=1h&points=10").json
             assert picture["slo_met"] or picture["elapsed_ms"] > 0
             assert sum(picture["channels"]["temperature"]["count"]) > 0
+            misspelt = get(f"readings?area={area}&channel=temprature&last=1h")
+            assert (misspelt.status, misspelt.reason) == (404, "no_channel")
+            assert misspelt.json["detail"] == f"{area} gives only humidity, temperature"
             answer = ask(gateway, "/api/v1/query", "POST", token=token, body=QUERY)
             assert (answer.status, len(answer.json["results"])) == (200, 2)
             assert get("fleet").json["iad"] == iad
