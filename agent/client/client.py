@@ -26,6 +26,7 @@ from agent.client.connection import Connection, ConnectionCutError, NoReplyError
 from agent.client.masters import Given, Masters, keys_by_address
 from agent.client.publishing import Publisher
 from agent.client.subscriptions import NAMES, Notifications, SubscriptionError, short_form
+from agent.client.unknown_areas import listed
 from agent.client.watches import Rounds
 from agent.net.keys import KeyFiles
 from agent.wire.about import EVERYWHERE
@@ -121,10 +122,10 @@ class Client(Connection[ClientReply]):
             timeout_ms = min(latency_ms * TIMEOUT_FACTOR, MAX_TIMEOUT_MS)
         query = Query(
             id="",
-            areas=tuple(areas),
+            areas=listed("areas", areas),
             window=window,
             slo=Slo(percentile, latency_ms),
-            channels=tuple(channels),
+            channels=listed("channels", channels),
             form=form,
             timeout_ms=timeout_ms,
             service=service,
@@ -205,6 +206,7 @@ class Client(Connection[ClientReply]):
 
     def ask(self, query: Query, timeout_ms: float, *, until_cut: bool = False) -> Answer:
         """Send a query with an id of `new_id`, and wait for the answer; part of `query`."""
+        self.check_use()
         self._own.clear()
         self._asking = query.id
         try:
@@ -279,7 +281,7 @@ class Client(Connection[ClientReply]):
         watch_id, after = resume or (secrets.token_hex(8), None)
         watch = Watch(
             id=watch_id,
-            areas=tuple(areas),
+            areas=listed("areas", areas),
             slo=Slo(percentile, latency_ms),
             style=style,
             interval_s=interval_s,
@@ -287,7 +289,7 @@ class Client(Connection[ClientReply]):
             lasting_s=lasting_s,
             trigger=trigger,
             on=on,
-            channels=tuple(channels),
+            channels=listed("channels", channels),
             form=form,
             timeout_ms=timeout_ms,
             service=service,

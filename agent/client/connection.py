@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import threading
 import time
 from contextlib import suppress
 from socket import gaierror, getaddrinfo
@@ -38,7 +40,8 @@ class ConnectionCutError(NoReplyError):
 
 
 class Connection(Generic[T]):
-    """A DEALER to one master's socket; not for use by several threads at once.
+    """A DEALER to one master's socket; not for use by several threads at once, nor in a process
+    that was forked: RuntimeError; nor after `close`: ValueError, as of a file.
 
     With `keys` it uses CURVE: ConfigError if a file cannot be used. After a change of the client's
     key the next message opens a new connection, and replies still due on the old one are lost.
@@ -55,6 +58,8 @@ class Connection(Generic[T]):
         self._looked_s = 0.0
         self._in_doubt = True  # whether a master is there
         self._decoder: Decoder[T] = Decoder(union, MAX_RESULT_BYTES)
+        self._process = os.getpid()
+        self._receiving = threading.Lock()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         try:
             self.socket, self._cuts, self._keyed = self._open()
@@ -99,6 +104,7 @@ class Connection(Generic[T]):
     def send_message(self, message: Message, connect_s: float = CONNECT_S) -> None:
         """Send it, with keys once connected. NoReplyError after `connect_s` without a connection,
         if that is waited for."""
+        self.check_use()
         self._forget_cuts()
         if self._keyed is not None:
             self._await_connection(connect_s)
@@ -121,6 +127,7 @@ class Connection(Generic[T]):
 
     def is_connected(self, timeout_s: float) -> bool:
         """Whether the master has accepted a connection, now or in that time."""
+        self.check_use()
         if self._keyed is None:
             return bool(self.socket.poll(math.ceil(timeout_s * 1e3), zmq.POLLOUT))
         with suppress(NoReplyError):
@@ -168,6 +175,25 @@ class Connection(Generic[T]):
         """The next message; NoReplyError after `timeout_ms`. With `until_cut`, ConnectionCutError
         as soon as the connection that carried the last message sent is cut. OtherPeerError if what
         is there is not the socket that was meant, WireError if it says what is no message."""
+        self.check_use()
+        with self._receiving:
+            return self._receive(timeout_ms, until_cut)
+
+    def check_use(self) -> None:
+        """RuntimeError where libzmq would hang, or a caller get the reply of another; ValueError
+        after `close`."""
+        if self._process != os.getpid():
+            raise RuntimeError(
+                f"the client of {self.address} is of the process before the fork; make one here"
+            )
+        if self._context.closed:
+            raise ValueError(f"the client of {self.address} is closed")
+        if self._receiving.locked():
+            raise RuntimeError(
+                f"another thread waits for the client of {self.address}; make one for each thread"
+            )
+
+    def _receive(self, timeout_ms: float, until_cut: bool) -> T:
         give_up_s = time.monotonic() + timeout_ms / 1e3
         while not self._await_event(timeout_ms, give_up_s):
             self._forget_cuts()

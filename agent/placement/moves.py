@@ -58,7 +58,7 @@ def check_plan(placement: Placement, moves: Iterable[Move]) -> list[Move]:
 def _check(placement: Placement, move: Move) -> None:
     world = placement.world
     world.require(move.unit)
-    what = f"the plan moves {move.unit} to {move.target}"
+    what = f"{move.unit} is to move to {move.target}"
     target = world.master(move.target)
     source = None if move.source is None else world.master(move.source)
     if placement.where(move.unit) != source:

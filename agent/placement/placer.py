@@ -96,7 +96,7 @@ class Placer:
             pinned = self.pins.get(move.unit)
             if pinned and pinned != move.target:
                 raise PlacementError(
-                    f"the plan moves {move.unit} to {move.target}, but it is pinned to {pinned}"
+                    f"{move.unit} is to move to {move.target}, but it is pinned to {pinned}"
                 )
         _check_end(view, wanted)
         for move in mine:

@@ -18,6 +18,8 @@ def _meant(_context: click.Context, _parameter: click.Parameter, given: Path | N
     """The configuration that is meant where none is named."""
     if given is not None or HERE.exists():
         return given or HERE
+    from shlex import quote
+
     from fleet.query import running
     from fleet.terminal.output import say
     from fleet.testbed import page
@@ -30,7 +32,7 @@ def _meant(_context: click.Context, _parameter: click.Parameter, given: Path | N
     ]
     for number, (fleet, config) in enumerate(pages):
         which = "another, the" if number else "the"
-        say(f"{which} page of the {fleet.called} that runs here: --config {config}")
+        say(f"{which} page of the {fleet.called} that runs here: --config {quote(str(config))}")
     return pages[0][1] if pages else HERE
 
 

@@ -65,7 +65,7 @@ def flash(
 ) -> int:
     """Write IMAGE to a card and make it a node's.
 
-    IMAGE is one of `fleet image build`, or a Raspberry Pi OS that has cloud-init or firstrun.sh.
+    IMAGE is one of `fleet image build`, or a Raspberry Pi OS with cloud-init or firstrun.sh.
     Only a card or USB disk that nothing uses is written to; every block is read back from it.
 
     Exit status: 0 done, 1 the card is bad or unusable, 2 wrong usage, 3 the device is refused,

@@ -191,7 +191,10 @@ def exec_(
     as_json: bool,
     command: tuple[str, ...],
 ) -> int:
-    """Run COMMAND on many hosts at once: fleet exec --iad iad4 -- systemctl is-active chrony
+    """Run COMMAND on many hosts at once.
+
+    \b
+    fleet exec --iad iad4 -- systemctl is-active chrony
 
     The host's shell runs it. One word is a command line of that shell: 'dmesg | tail -3'.
     Several words reach the command unchanged.

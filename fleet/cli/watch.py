@@ -103,6 +103,8 @@ def watch(
     styles = [name for name, given in _STYLES.items() if click.get_current_context().params[given]]
     if len(styles) > 1:
         raise click.UsageError(f"{' and '.join(styles)} are different styles; choose one")
+    if stream and window_s is not None:
+        raise click.UsageError("--stream takes all since the round before: leave --window out")
     if (watch_id is None) != (after is None):
         raise click.UsageError("--resume and --after go together")
     return command.run(

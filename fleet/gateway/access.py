@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from shlex import quote
 
 from msgspec import Struct
 
@@ -43,7 +44,7 @@ def link(config: Path, role: Role | None) -> int:
         # Its port may be another program's, which would be given the code.
         return exits.fail(
             f"no gateway runs with {config}; start it: "
-            f"sanderling-gateway --background --config {config}",
+            f"sanderling-gateway --background --config {quote(str(config))}",
             exits.FAILED,
         )
 

@@ -49,7 +49,9 @@ def fail(error: NoReplyError | ValueError, reply: str, socket: str) -> int:
     """Print why there is no reply; returns the exit status. `reply` describes the expected reply,
     `socket` which of the master's sockets was meant."""
     if isinstance(error, NoReplyError):
-        return exits.fail(f"{error}{_elsewhere(str(error), socket)}", exits.NO_REPLY)
+        said, elsewhere = str(error), _elsewhere(str(error), socket)
+        stop = "." if elsewhere and not said.endswith("?") else ""
+        return exits.fail(f"{said}{stop}{elsewhere}", exits.NO_REPLY)
     if isinstance(error, OtherPeerError):
         line = (
             f"{error}; this goes to a master's {socket} socket{_that_masters(str(error), socket)}."

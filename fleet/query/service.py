@@ -44,7 +44,9 @@ class Asker(Struct, frozen=True):
             return exits.DONE
         service_screen.show_report(terminal, report)
         if report.ok and isinstance(request, DropService):
-            screen.line(terminal, f"service {request.service} is dropped")
+            screen.line(
+                terminal, f"service {request.service} is dropped; it serves for ten more seconds"
+            )
         if not report.ok:
             exits.fail(f"refused: {report.message}", exits.REFUSED)
         return _status(request, report)

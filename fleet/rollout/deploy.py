@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from shlex import quote
 from typing import NamedTuple
 
 from fleet.common import exits
@@ -279,7 +280,7 @@ def _silent_local_masters(
     without its master no node can prove that it is healthy."""
     iads = {host.iad.name: host.iad for host in remote if host.node and host.iad.master.local}
     return {
-        name: f"sanderling-master --config {folder.master(name) / 'master.toml'}"
+        name: f"sanderling-master --config {quote(str(folder.master(name) / 'master.toml'))}"
         for name in iads
         if not gates[name].answers
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import NamedTuple
 
 from fleet.inventory.files import HostFile, files_of
@@ -28,7 +29,7 @@ class LocalPlan(NamedTuple):
     @property
     def command(self) -> str:
         """The command that starts it."""
-        return f"sanderling-master --config {self.folder / 'master.toml'}"
+        return f"sanderling-master --config {quote(str(self.folder / 'master.toml'))}"
 
 
 def plan(folder: Folder, fleet: Inventory, host: HostOf, store: Store) -> LocalPlan:

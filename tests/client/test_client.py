@@ -1,6 +1,7 @@
 """The Python client: answers to their queries, and one clear error when there is none."""
 
 import itertools
+import os
 import threading
 import time
 from collections import Counter
@@ -51,6 +52,47 @@ def scripted(context):
     yield start
     for thread in threads:
         thread.join()
+
+
+def test_a_client_says_what_it_cannot_be_used_for(scripted):
+    other: list[BaseException] = []
+
+    def use():
+        try:
+            client.query(["b1"], last_s=1)
+        except RuntimeError as error:
+            other.append(error)
+
+    def answered_after_another_thread_has_asked(_request):
+        (thread := threading.Thread(target=use)).start()
+        thread.join()
+        return [answer("q1")]
+
+    address = scripted(answered_after_another_thread_has_asked)
+    with Client(address) as client:
+        assert client.query(["b1"], last_s=1).id == "q1"
+        assert "one for each thread" in str(other[0])
+        if (child := os.fork()) == 0:
+            use()
+            os._exit("make one here" not in str(other[-1]))
+        assert os.waitpid(child, 0)[1] == 0
+    with pytest.raises(ValueError, match=f"the client of {address} is closed"):
+        client.query(["b1"], last_s=1)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"areas": "b1/f4"}, r"areas is a list: \['b1/f4'\]"),
+        ({"areas": ["b1"], "channels": "co2"}, r"channels is a list: \['co2'\]"),
+    ],
+)
+def test_a_text_is_no_list_of_its_letters(given, told):
+    with Client("tcp://127.0.0.1:1") as client:
+        with pytest.raises(ValueError, match=told):
+            client.query(**given, last_s=1)
+        with pytest.raises(ValueError, match=told):
+            client.watch(**given, style="periodic", interval_s=1)
 
 
 def test_a_late_answer_to_an_earlier_query_is_skipped(scripted):

@@ -104,6 +104,17 @@ def test_one_that_says_nothing_may_be_a_busy_master():
         client.receive(1_500.0)
 
 
+def test_the_demo_that_runs_is_named_in_a_sentence_of_its_own(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with running.announced((running.Addresses("iad1", "tcp://h:1", "tcp://h:2"),)):
+        for error in ("is a master running there?", "the name x cannot be resolved"):
+            replies.fail(NoReplyError(error), "", "public")
+    assert capsys.readouterr().err.splitlines() == [
+        "fleet: is a master running there? A demo runs here at tcp://h:1.",
+        "fleet: the name x cannot be resolved. A demo runs here at tcp://h:1.",
+    ]
+
+
 @pytest.mark.parametrize(
     ("given", "socket", "end"),
     [

@@ -108,6 +108,9 @@ def test_real_rooms_over_the_death_of_their_master(tmp_path):
             picture = get(f"readings?area={area}&last=1h&points=10").json
             assert picture["slo_met"] or picture["elapsed_ms"] > 0
             assert sum(picture["channels"]["temperature"]["count"]) > 0
+            misspelt = get(f"readings?area={area}&channel=temprature&last=1h")
+            assert (misspelt.status, misspelt.reason) == (404, "no_channel")
+            assert misspelt.json["detail"] == f"{area} gives only humidity, temperature"
             answer = ask(gateway, "/api/v1/query", "POST", token=token, body=QUERY)
             assert (answer.status, len(answer.json["results"])) == (200, 2)
             assert get("fleet").json["iad"] == iad
@@ -199,19 +202,21 @@ def test_fleet_gateway_finds_the_page_of_what_runs_here(tmp_path, capsys, monkey
     assert (
         "no gateway.toml; name the gateway's configuration by --config" in capsys.readouterr().err
     )
-    config = tmp_path / "var/demo/gateway/gateway.toml"
+    config = tmp_path / "var/the demo/gateway/gateway.toml"
     config.parent.mkdir(parents=True)
     config.write_text('[http]\nlisten = "127.0.0.1:8099"\n')
     demo = (Addresses("iad1", "tcp://127.0.0.1:1", "tcp://127.0.0.1:2"),)
-    with announced(demo, directory=tmp_path / "var/demo"):
+    with announced(demo, directory=tmp_path / "var/the demo"):
         assert run(["gateway", "link"]) == exits.FAILED
         told = capsys.readouterr()
         assert (told.out, f"no gateway runs with {config}; start it" in told.err) == ("", True)
+        assert f"sanderling-gateway --background --config '{config}'" in told.err
+        assert f"that runs here: --config '{config}'" in told.err
         with running(config.parent):
             assert run(["gateway", "link"]) == exits.DONE
     told = capsys.readouterr()
     assert told.out.startswith("http://127.0.0.1:8099/login?code=")
-    assert f"--config {config}" in told.err
+    assert f"--config '{config}'" in told.err
 
 
 def test_fleet_gateway_makes_links_and_tokens(tmp_path, capsys):

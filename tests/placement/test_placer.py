@@ -280,7 +280,7 @@ def test_a_pin_holds_while_its_master_is_silent():
     assert placer.next_move(view(), (), 0.0) is None
     with pytest.raises(PlacementError) as refused:
         placer.apply(view(), [Move(A, "iad1", "iad3")], ["iad2"])
-    assert str(refused.value) == ("the plan moves processor a to iad3, but it is pinned to iad2")
+    assert str(refused.value) == "processor a is to move to iad3, but it is pinned to iad2"
     assert placer.arrived(view(), A) is None
     placer.mode = "draining"
     assert placer.next_move(view(), (), 0.0).reason == "drain"

@@ -172,19 +172,19 @@ PLANS: dict[str, tuple[Move, str]] = {
     ),
     "a unit that has moved since": (
         Move(COMFORT, "m2", "m1"),
-        "the plan moves processor comfort to m1 from m2, but it is at m1: plan anew",
+        "processor comfort is to move to m1 from m2, but it is at m1: plan anew",
     ),
     "a unit that is there": (
         Move(COMFORT, "m1", "m1"),
-        "the plan moves processor comfort to m1, where it is",
+        "processor comfort is to move to m1, where it is",
     ),
     "a pinned unit": (
         Move(HOME, "m2", "m1"),
-        "the plan moves home c1 to m1, but it is pinned to m2",
+        "home c1 is to move to m1, but it is pinned to m2",
     ),
     "a client out of reach": (
         Move(Unit("home", "c2"), "m1", "m2"),
-        "the plan moves home c2 to m2, which the client cannot reach",
+        "home c2 is to move to m2, which the client cannot reach",
     ),
 }
 

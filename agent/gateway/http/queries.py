@@ -211,6 +211,11 @@ def _merged(asked: Asked, area: str, answers: list[Answer]) -> Readings:
             held_ms = result.held_from_ms if held_ms is None else held_ms
             for name, each in found.channels.items():
                 columns[name] = _columns(each, (found.start_ms - first.start_ms) // first.length_ms)
+    missing = [gap for answer in served for gap in answer.missing]
+    if first is None and missing and all(gap.reason == "no_channel" for gap in missing):
+        there = sorted({name for gap in missing for name in gap.channels})
+        only = f"only {', '.join(there)}" if there else "none of these channels"
+        raise Problem(404, "no_channel", f"{area} gives {only}")
     room = asked.gateway.hub.rooms.get(area)
     units = {} if room is None else {name: each.unit for name, each in room.channels.items()}
     return Readings(
@@ -219,7 +224,7 @@ def _merged(asked: Asked, area: str, answers: list[Answer]) -> Readings:
         0 if first is None else first.length_ms,
         columns,
         {name: units.get(name) or UNITS.get(name, "") for name in columns},
-        [gap for answer in served for gap in answer.missing],
+        missing,
         all(answer.slo_met for answer in answers),
         max(answer.elapsed_ms for answer in answers),
         held_ms,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -55,8 +56,8 @@ def measure(folder: Path, extent: campaign.Extent, seed: int, *, worker_a_topic:
             f"{sum(disturbed) / len(disturbed):.1f} cores: these latencies are their doing, too",
             style="yellow",
         )
-    screen.line(terminal, f"fleet logs pull --local {folder}")
-    screen.line(terminal, f"fleet placement train --lake {folder / 'lake'}")
+    screen.line(terminal, f"fleet logs pull --local {quote(str(folder))}")
+    screen.line(terminal, f"fleet placement train --lake {quote(str(folder / 'lake'))}")
     return exits.DONE
 
 

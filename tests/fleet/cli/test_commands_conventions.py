@@ -130,6 +130,7 @@ def test_help_fits_80_columns_and_each_command_has_a_line(path, monkeypatch, cap
     assert commands.run([*path, "--help"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if len(line) > 80] == []
+    assert [line for line in lines if "fleet " in line and line.endswith("-")] == [], "to be typed"
     lines = lines[lines.index("Commands:") :] if "Commands:" in lines else lines
     below = dict(every_command())[path]
     for name, each in below.commands.items() if isinstance(below, click.Group) else ():

@@ -130,7 +130,10 @@ def test_services_from_the_command_line(tmp_path_factory: pytest.TempPathFactory
         assert (done.returncode, done.stdout) == (1, "")
         assert done.stderr == "fleet: no service else here; see fleet service list\n"
         done = run("drop", "climate")
-        assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "service climate is dropped")
+        assert (done.returncode, done.stdout.splitlines()[-1]) == (
+            0,
+            "service climate is dropped; it serves for ten more seconds",
+        )
         assert run("list").stdout == "no services\n"
 
 

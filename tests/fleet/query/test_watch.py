@@ -102,7 +102,7 @@ def test_a_detached_watch_goes_on(bed: Testbed) -> None:
         (("--on", "co2 above 3"), 3, "refused: on: at character 5: expected one of = != "),
         (("--resume", "abc"), 2, "--resume and --after go together"),
         (("--resume", "abc", "--after", "3"), 3, "refused: no watch 'abc' is open here"),
-        (("--stream",), 2, "leave window_s out"),
+        (("--stream",), 2, "leave --window out"),
         (
             ("--service", "nope"),
             3,

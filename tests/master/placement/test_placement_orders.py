@@ -31,7 +31,7 @@ def test_a_pinned_unit_moves_and_its_pin_goes_along(world):
     assert [str(each.iad) for each in known(world[2])["iad2"].facts.pins] == ["iad2"]
     assert known(world[2])["iad1"].facts.pins == ()
     reply = world[2].ask(ApplyPlan("a", (PlannedMove(COMFORT, "iad2", "iad3"),)))
-    assert reply.message == ("the plan moves processor comfort to iad3, but it is pinned to iad2")
+    assert reply.message == ("processor comfort is to move to iad3, but it is pinned to iad2")
     world[2].restart()
     world.run(20.0)
     assert known(world[2])["iad2"].facts.pins
@@ -59,7 +59,7 @@ def test_draining_empties_a_master_and_it_says_so_and_survives_a_restart(world):
     assert "drained: no unit lives here any more; iad1 may be stopped\n" in world[1].said
     reply = world[2].ask(ApplyPlan("a", (PlannedMove(NOTES, "iad2", "iad1"),)))
     assert (reply.ok, reply.message) == (
-        False, "the plan moves processor notes to iad1, which is draining",
+        False, "processor notes is to move to iad1, which is draining",
     )  # fmt: skip
     assert world[1].ask(SetPlacementMode("d", "iad1", "draining")).message == "iad1 is empty"
     assert world[1].ask(SetPlacementMode("d", "iad1", "open")).message == "iad1 is open again"
@@ -70,7 +70,7 @@ def test_a_frozen_master_gives_and_takes_nothing(world):
     world.run(20.0)
     world[1].ask(SetPlacementMode("f", "iad1", "frozen"))
     reply = world[1].ask(ApplyPlan("a", (PlannedMove(COMFORT, "iad1", "iad2"),)))
-    assert reply.message == "the plan moves processor comfort to iad2, but iad1 is frozen"
+    assert reply.message == "processor comfort is to move to iad2, but iad1 is frozen"
     assert world[1].plane.admits(Unit("processor", "x"), "iad2") == "iad1 is frozen"
     world.run(10.0)
     assert known(world[2])["iad1"].facts.mode == "frozen"

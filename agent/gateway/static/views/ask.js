@@ -34,10 +34,10 @@ function offers(rooms) {
     .sort((a, b) => a.area.localeCompare(b.area, "en", { numeric: true }));
 }
 
-/** Areas, and one more as it was typed. */
-function withArea(areas, typed) {
-  const clean = typed.trim().replace(/^\/+|\/+$/g, "");
-  return clean && !areas.includes(clean) ? [...areas, clean] : areas;
+/** Areas, and more of them as they were typed, with commas or spaces between. */
+function withAreas(areas, typed) {
+  const clean = typed.split(/[\s,;]+/).map((area) => area.replace(/^\/+|\/+$/g, ""));
+  return [...new Set([...areas, ...clean.filter(Boolean)])];
 }
 
 /** A field for several areas, with completion: an ARIA combobox with a list. */
@@ -52,7 +52,7 @@ function Areas({ chosen, set, known }) {
     [known, chosen, needle],
   );
   const add = (area) => {
-    set((before) => withArea(before, area));
+    set((before) => withAreas(before, area));
     type("");
     point(-1);
     show(false);
@@ -195,7 +195,7 @@ export default function Ask({ asked }) {
     allAreas(stop.signal).then((found) => setKnown(offers(found)), () => {});
     get("services", stop.signal).then(({ services: found }) => {
       setServices(found);
-      if (!asked.service && found.length && !found.some(({ name }) => name === "default")) setService(widest(found, asked.area).name);
+      if (found.length && !found.some(({ name }) => name === "default")) setService((typed) => typed || widest(found, asked.area).name);
     }, () => {});
     return () => stop.abort();
   }, []);
@@ -205,7 +205,7 @@ export default function Ask({ asked }) {
 
   const ask = async (event) => {
     event.preventDefault();
-    const named = withArea(chosen, event.target.elements.areas.value);
+    const named = withAreas(chosen, event.target.elements.areas.value);
     if (!named.length) return set({ problem: { message: "Name an area first." } });
     const mine = ++run.current;
     const question = { areas: named, form: "aggregate", window: { last_s: last }, slo: { percentile, latency_ms: latency }, label: "console-ask" };

@@ -67,5 +67,5 @@ export default function WhatIf() {
 function Asked() {
   const found = useGet("plan");
   const none = found[1]?.status === 404;
-  return html`${none ? html`<${Note}><p><b>No plan yet.</b> On the operator’s machine, <code>fleet plan --json > plan.json</code> computes one from the fleet’s records; <code>[console] plan</code> in the gateway’s configuration names that file.</p><//>` : html`<${Answered} of=${found}>${(plan) => html`<${Plan} plan=${plan} />`}<//>`}`;
+  return html`${none ? html`<${Note}><p><b>No plan yet.</b> On the operator’s machine, <code>fleet plan master.toml --records RECORDS --json > plan.json</code> computes one from a master’s configuration and records; <code>[console] plan</code> in the gateway’s configuration names that file.</p><//>` : html`<${Answered} of=${found}>${(plan) => html`<${Plan} plan=${plan} />`}<//>`}`;
 }
