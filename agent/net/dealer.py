@@ -93,9 +93,11 @@ class PlainLink:
 
 class KeyedLink(PlainLink):
     """The same while either end rotates its key: each attempt takes the next pair of `own()` and
-    `servers()`. With `follows` it reconnects as soon as the first key of `own()` changes, and now
-    and then while it uses another pair than the likeliest; messages in flight are lost then. The
-    constructor, `look` and `redial` raise ConfigError if a key file cannot be read now.
+    `servers()`. It reconnects as soon as the first key of `own()` changes, and now and then while
+    it uses another pair than the likeliest; messages in flight are lost then. With `renew` it calls
+    that instead, and only while it uses another pair: its owner sees to the own key, and may have a
+    second connection that begins with the likeliest one. The constructor, `look` and `redial` raise
+    ConfigError if a key file cannot be read now.
     """
 
     def __init__(
@@ -105,11 +107,11 @@ class KeyedLink(PlainLink):
         own: Callable[[], Sequence[Pair]],
         servers: Callable[[], Sequence[str]],
         *,
-        follows: bool = True,
+        renew: Callable[[], object] | None = None,
     ) -> None:
         self._own = own
         self._servers = servers
-        self._follows = follows
+        self._renew = renew
         self._shown = own()[0]
         self._again_in_s = LIKELIEST_AGAIN_S
         self._again_s: float | None = None
@@ -118,11 +120,11 @@ class KeyedLink(PlainLink):
 
     def look(self, now: float) -> float | None:
         """As that of a plain link, after a change of the own key."""
-        if self._follows and self._own()[0] != self._shown:
+        if self._renew is None and self._own()[0] != self._shown:
             self._shown = self._own()[0]
             self._again_in_s = LIKELIEST_AGAIN_S
             self._begin_again()
-        elif self._follows and self.connected:
+        elif self.connected:
             self._return_to_likeliest(now)
         return super().look(now)
 
@@ -134,7 +136,7 @@ class KeyedLink(PlainLink):
         elif now >= self._again_s:
             self._again_s = None
             self._again_in_s = min(2.0 * self._again_in_s, LIKELIEST_AGAIN_MAX_S)
-            self._begin_again()
+            (self._renew or self._begin_again)()
 
     def _begin_again(self) -> None:
         self._attempts = -1

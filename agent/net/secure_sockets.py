@@ -122,9 +122,9 @@ class SecureSockets:
         max_bytes: int,
         server_keys: Sequence[str] | str = (),
         *,
-        follows: bool = True,
+        renew: Callable[[], object] | None = None,
     ) -> zmq.Socket[bytes]:
-        """Connect a DEALER to an agent with these public keys, or those of this file; `follows` as
+        """Connect a DEALER to an agent with these public keys, or those of this file; `renew` as
         in KeyedLink. OSError for an invalid address, or one on another host without keys;
         ConfigError for the file."""
         keyed = self._secrets is not None and address.startswith("tcp://")
@@ -147,7 +147,7 @@ class SecureSockets:
         socket = unconnected(self._context, max_bytes)
         try:
             if keyed:
-                link: PlainLink = KeyedLink(socket, address, own, servers, follows=follows)
+                link: PlainLink = KeyedLink(socket, address, own, servers, renew=renew)
             else:
                 link = PlainLink(socket, address)
             self._look_at(link, self._clock())

@@ -67,6 +67,23 @@ def test_a_link_that_had_to_take_another_pair_returns_to_the_first_with_back_off
     assert socket.connected
 
 
+def test_a_link_that_its_owner_renews_stays_connected_meanwhile():
+    socket, asked = Socket(), []
+    link = KeyedLink(
+        socket,
+        "tcp://127.0.0.1:1",
+        lambda: (NEW, OLD),
+        lambda: (SERVER,),
+        renew=lambda: asked.append(now),
+    )
+    for now in range(60):
+        link.look(float(now))
+        socket.connected = socket.shown[-1] == OLD.public
+    assert socket.shown == [NEW.public, OLD.public]
+    assert asked == [6, 15, 32]
+    assert socket.connected
+
+
 def test_a_link_without_keys_connects_again_to_whom_broke_the_rules_of_zmtp(tmp_path):
     now = 0.0
     with (

@@ -180,7 +180,13 @@ class Peers:
     ) -> MessageSocket[PeerReply]:
         return MessageSocket(
             self._reactor,
-            partial(self._secure_sockets.dealer, address, MAX_RESULT_BYTES, keys, follows=False),
+            partial(
+                self._secure_sockets.dealer,
+                address,
+                MAX_RESULT_BYTES,
+                keys,
+                renew=partial(self._renew, iad),
+            ),
             _Replies(self._decoder, lambda id_: self.expects(iad, id_), self._reactor.clock),
             partial(self._take, iad),
             self._count_malformed,
@@ -206,12 +212,19 @@ class Peers:
     # --- keys that change ----------------------------------------------------------------------
 
     def _show_new_key(self) -> None:
-        for iad, link in self._links.items():
-            try:
-                self._replace(iad, link)
-            except (ConfigError, OSError) as error:
-                # For example because its file of keys cannot be read now.
-                self._say(f"{iad}: {error}; the link stays as it is\n")
+        for iad in self._links:
+            self._renew(iad)
+
+    def _renew(self, iad: str) -> None:
+        """Have the link replaced by a connection with the newest keys, once there is one."""
+        link = self._links.get(iad)
+        if link is None:
+            return
+        try:
+            self._replace(iad, link)
+        except (ConfigError, OSError) as error:
+            # For example because its file of keys cannot be read now.
+            self._say(f"{iad}: {error}; the link stays as it is\n")
 
     def _replace(self, iad: str, link: _Link) -> None:
         if link.following is not None:
