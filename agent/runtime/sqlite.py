@@ -9,7 +9,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, TypeVar
 
 T = TypeVar("T")
@@ -95,15 +95,21 @@ def open_alone(
         raise OSError(f"cannot use {path}: {error.strerror}") from None
     if holder is None:
         raise OSError(in_use)
+    is_new = not os.path.exists(path)
     try:
         try:
-            if os.path.exists(path) and not os.stat(path).st_size:
+            if not is_new and not os.stat(path).st_size:
                 raise BrokenFileError("the file is empty")
             file, made = _opened(path, opened, any_thread)
         except BrokenFileError as error:
             broken(str(error), os.path.basename(put_aside(path)))
+            is_new = True
             file, made = _opened(path, opened, any_thread)
     except (OSError, BrokenFileError, *DAMAGE) as error:
+        if is_new:  # a full disk may have taken its name alone: it would pass for one that lost all
+            for suffix in LOGS:
+                with suppress(OSError):
+                    os.unlink(path + suffix)
         os.close(holder)
         raise OSError(f"cannot use {path}: {' '.join(str(error).split())}") from None
     return holder, file, made

@@ -42,3 +42,22 @@ def test_a_file_that_a_power_cut_left_empty_is_put_aside_and_told(store):
     assert (rows, reason) == (0, "the file is empty")
     assert name.startswith("state.sqlite.broken")
     assert (store.path.parent / name).exists()
+
+
+def test_a_new_file_that_the_disk_does_not_take_leaves_nothing_behind(tmp_path):
+    path, broken = tmp_path / "s", []
+
+    def refuse(file):
+        file.execute("PRAGMA max_page_count = 1")
+        file.execute("CREATE TABLE t (x)")
+
+    for _ in range(3):  # as where it is started again and again
+        with pytest.raises(OSError, match="database or disk is full"):
+            open_alone(str(path), refuse, lambda *told: broken.append(told), "in use")
+    assert [each.name for each in tmp_path.iterdir()] == ["s.lock"]
+    holder, file, _ = open_alone(
+        str(path), lambda file: None, lambda *told: broken.append(told), "in use"
+    )
+    file.close()
+    os.close(holder)
+    assert broken == []
