@@ -95,12 +95,12 @@ def test_it_registers_fails_over_and_comes_back(services, context, asker, tmp_pa
     )
 
     primary.stop(signal.SIGKILL)
-    found = master.discover()
+    found = wait_until(master.discover)
     assert found.candidates == (RECORD,), "the mirror answers"
     assert found.age_s > 0.0
     # Longer than a third of a lease: what is renewed meanwhile fails.
     master.until(lambda: master.link._registrar.state.value == "waiting")
-    assert master.discover().candidates == (RECORD,)
+    assert wait_until(master.discover).candidates == (RECORD,)
 
     primary.start()
     master.until(lambda: master.link._registrar.state.value == "kept")
