@@ -88,6 +88,8 @@ class Slow:
 
     def close(self) -> None:
         self.closed = True
+        if self.got == [4.0]:
+            raise ValueError("another one")
 
 
 def test_while_a_driver_is_busy_only_the_newest_waits_and_errors_end_nothing() -> None:
@@ -110,5 +112,5 @@ def test_a_driver_that_ends_its_process_ends_nothing() -> None:
     thread = ActuatorThread(driver, complaints.append)
     thread.put(Output({"a": 4.0}, 0))
     thread.close()
-    assert complaints == ["SystemExit: 1"]
+    assert complaints == ["SystemExit: 1", "ValueError: another one"]
     assert driver.closed

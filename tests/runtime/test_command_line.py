@@ -157,8 +157,13 @@ FAILING_THREAD = """
 import sys, threading
 from agent import entry_points
 
+def fails():
+    1 / 0
+
+fails.__globals__["__name__"] = "{owner}"
+
 def main():
-    thread = threading.Thread(target=lambda: 1 / 0)
+    thread = threading.Thread(target=fails)
     thread.start()
     thread.join()
     print("goes on")
@@ -169,19 +174,29 @@ entry_points.{command}()
 """
 
 
-@pytest.mark.parametrize(
-    ("command", "module"), [("edge", "edge"), ("master", "master"), ("gateway", "gateway")]
-)
-def test_an_agent_ends_with_any_of_its_threads(command: str, module: str) -> None:
-    """One whose thread for sockets has ended seems well to a service manager."""
-    done = subprocess.run(
-        [sys.executable, "-c", FAILING_THREAD.format(command=command, module=module)],
+def run_failing_thread(command: str, module: str, owner: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", FAILING_THREAD.format(command=command, module=module, owner=owner)],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
+
+
+@pytest.mark.parametrize(
+    ("command", "module"), [("edge", "edge"), ("master", "master"), ("gateway", "gateway")]
+)
+def test_an_agent_ends_with_any_of_its_threads(command: str, module: str) -> None:
+    """One whose thread for sockets has ended seems well to a service manager."""
+    done = run_failing_thread(command, module, "agent.net.intake")
     assert (done.returncode, done.stdout) == (1, "")
+    assert "ZeroDivisionError" in done.stderr
+
+
+def test_an_agent_outlives_the_thread_of_a_driver() -> None:
+    done = run_failing_thread("edge", "edge", "drivers.mine")
+    assert (done.returncode, done.stdout) == (0, "goes on\n")
     assert "ZeroDivisionError" in done.stderr
 
 

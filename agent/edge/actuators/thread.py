@@ -39,11 +39,14 @@ class ActuatorThread:
 
     def _run(self) -> None:
         while (output := self._next()) is not None:
-            try:
-                self._actuator.put_out(output)
-            except BaseException as error:  # noqa: BLE001 - a driver's mistake must not end the thread
-                self._complain(reason_of(error, ActuatorError))
-        self._actuator.close()
+            self._have(self._actuator.put_out, output)
+        self._have(self._actuator.close)
+
+    def _have(self, work: Callable[..., object], *given: Output) -> None:
+        try:
+            work(*given)
+        except BaseException as error:  # noqa: BLE001 - a driver's mistake must not end the thread
+            self._complain(reason_of(error, ActuatorError))
 
     def _next(self) -> Output | None:
         with self._changed:
