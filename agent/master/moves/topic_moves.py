@@ -123,6 +123,11 @@ class TopicMoves:
         """The topics that live here."""
         return [Unit(self.kind, name) for name in self._topics.living]
 
+    def is_coming(self, name: str, incarnation: str) -> bool:
+        """Whether that topic moves to here; its inbox is that of the move until then."""
+        coming = self._coming.get(name)
+        return coming is not None and coming.id == incarnation
+
     def lives(self, unit: Unit) -> bool:
         """Whether it is one of these."""
         return self._topics.lives(unit.name)

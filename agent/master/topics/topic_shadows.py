@@ -107,7 +107,9 @@ class TopicShadows:
         return self._push.topics.has_room_for(outputs)
 
     def end(self, named: Named) -> None:
-        """No inbox stands by any more."""
+        """No inbox stands by any more, unless a move to here needs it."""
+        if self._moves.is_coming(named.topic.name, named.incarnation):
+            return
         self._push.take(self._inboxes.end(f"{STANDBY}{named.topic.name}", named.incarnation))
 
     def take_over(self, shadow: Shadow) -> tuple[Changes, Callable[[], object]]:

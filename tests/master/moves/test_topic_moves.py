@@ -11,6 +11,7 @@ from agent.placement.world import Unit
 from agent.topics.contents import inputs_of
 from agent.topics.events import Progress
 from agent.topics.movable_topics import TopicCopy
+from agent.topics.shadow import Named
 from agent.wire.topics import Topic
 from tests.alerts.samples import notification
 from tests.master.topic_rig import TopicRig
@@ -50,14 +51,37 @@ def test_late_items_that_cannot_be_read_are_said_to_be(moves, items):
     assert said == [UNREADABLE]
 
 
-def taken(rig):
-    """The topic has come, and its source may still take it back."""
+def load(rig):
+    """A move of the topic to here is ready."""
     moves, said = rig.topics.moves, []
     moves.load(UNIT, copy(), said.append)
     for _ in range(20):
         moves.tick(rig.now)
         rig.let_pass(0.1)
     assert said == [""]
+
+
+def test_a_standby_that_ends_leaves_its_inbox_to_a_move_to_here(rig, moves):
+    """Both have the same: its owner may be silent until its lease ends, and go on with the move."""
+    named = Named(Topic("notes"), "f1")
+    rig.topics.shadows.begin(named, rig.now)
+    load(rig)
+    rig.topics.shadows.end(named)
+    assert moves.accept(UNIT, copy()) == ""
+    rig.plane.write(moves.adopt(UNIT), lambda: None)
+    assert rig.plane.inboxes.has("topic/notes", "f1")
+
+
+def test_a_move_that_is_given_up_ends_its_inbox(rig, moves):
+    load(rig)
+    moves.stop(UNIT)
+    assert not rig.plane.inboxes.has("standby/notes", "f1")
+
+
+def taken(rig):
+    """The topic has come, and its source may still take it back."""
+    moves = rig.topics.moves
+    load(rig)
     assert moves.accept(UNIT, copy()) == ""
     rig.plane.write(moves.adopt(UNIT), lambda: None)
     rig.let_pass()
