@@ -36,9 +36,10 @@ from lab.soak.hosted import Hosted, obstacle
 from lab.soak.judge import Slope, judge, slope, warm
 from lab.soak.pulls import Pulls
 from lab.soak.rotations import Rotations
-from lab.soak.sampler import KINDS, Sampler, Series
+from lab.soak.sampler import KINDS, Sampler, Series, write_samples
 
 NAME: Final = "soak"
+SAMPLED: Final = "samples.csv"
 HOSTS: Final = "hosts"
 # Folders that nobody looks at after a run in which nothing was broken, beside those of IADs.
 OTHERS: Final = (HOSTS, "keys", "lake")
@@ -139,6 +140,7 @@ def soak(options: Options) -> Soaked:
         if hosted:
             history.faults += hosted.restarts(history.began_s)
     save(history, options.directory / f"{NAME}.jsonl")
+    write_samples(sampler.points, options.directory / SAMPLED)
     series = sampler.points | latencies(history)
     return Soaked(
         history,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -57,6 +58,16 @@ class Sampler(Background):
         at_s = self._now_s()
         for kind, value in zip(KINDS, values, strict=True):
             self.points.setdefault(Series(name, pid, kind), []).append((at_s, float(value)))
+
+
+def write_samples(points: dict[Series, list[tuple[float, float]]], path: Path) -> None:
+    """Write all of them as CSV, to see how something grows."""
+    with path.open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(("process", "pid", "kind", "at_s", "value"))
+        for of, each in points.items():
+            rows = [(of.name, of.pid, of.kind, f"{at:.1f}", f"{value:g}") for at, value in each]
+            table.writerows(rows)
 
 
 def _sizes(folder: Path) -> Iterator[int]:
