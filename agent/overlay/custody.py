@@ -16,6 +16,7 @@ itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
 from agent.overlay.scot import BrokerId, Scot
 from agent.wire.overlay import Notification, Origin
@@ -24,19 +25,17 @@ Part = tuple[BrokerId, int]
 # In a cluster's tree: the neighbour in whose direction the notification was not served; there may
 # be none.
 Direction = str | None
+MAX_ALIKE: Final = 1_024
 
 
-class Memory:
+class Memory(NamedTuple):
     """Record of a settled notification: the one direction in which it was not requested, if there
     is exactly one, and the clusters that were served. `nothing`: only this broker's subscribers
     have it."""
 
-    __slots__ = ("clusters", "nothing", "uncovered")
-
-    def __init__(self, uncovered: Direction, clusters: frozenset[int], nothing: bool) -> None:
-        self.uncovered = uncovered
-        self.clusters = clusters
-        self.nothing = nothing
+    uncovered: Direction
+    clusters: frozenset[int]
+    nothing: bool
 
 
 class Held:
@@ -92,6 +91,7 @@ class Custody:
         self._held: dict[Origin, Held] = {}
         self._brought: dict[BrokerId | None, dict[Origin, None]] = {}
         self._memory: dict[Origin, Memory] = {}
+        self._alike: dict[Memory, Memory] = {}
 
     def __len__(self) -> int:
         return len(self._held)
@@ -258,7 +258,7 @@ class Custody:
     def _remembered(self, held: Held, nothing: bool) -> Memory:
         before = held.before
         if nothing:
-            return Memory(None, frozenset(), nothing=True)
+            return self._shared(Memory(None, frozenset(), nothing=True))
         clusters = {bit for _, bit in held.parts if bit != self._own.cluster}
         # No broker has asked for the direction of the only asker.
         directions = {None if each is None else self.direction(each) for each in held.asked}
@@ -266,4 +266,10 @@ class Custody:
             clusters |= before.clusters
             directions.add(before.uncovered)
         uncovered = directions.pop() if len(directions) == 1 else None
-        return Memory(uncovered, frozenset(clusters), nothing=False)
+        return self._shared(Memory(uncovered, frozenset(clusters), nothing=False))
+
+    def _shared(self, memory: Memory) -> Memory:
+        """One object for all that are alike: each would take 300 bytes, and few differ."""
+        if len(self._alike) >= MAX_ALIKE:
+            self._alike.clear()
+        return self._alike.setdefault(memory, memory)
