@@ -16,8 +16,8 @@ WRITTEN = (
     "autoscaling", "chaos", "failures", "overlay-burst", "overlay-real", "overlay-scale",
     "overlay-tables", "pipeline", "placement-clones", "placement-flock", "placement-homes",
     "placement-loop", "placement-packed", "placement-real",
-    "placement-topics", "policy-limits", "push", "quality", "simulation", "speed", "testbed",
-    "testbed-sized",
+    "placement-topics", "policy-limits", "push", "quality", "simulation", "soak", "speed",
+    "testbed", "testbed-sized",
 )  # fmt: skip
 ORIGIN = Provenance("fleet lab something --seed 1", 0.25, "2026-01-01")
 LOADS = Table("Loads", ("policy", "queries/s", "from"), [("EDFQ", "7.45 ± 0.08", "2 | 3")])

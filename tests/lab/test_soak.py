@@ -21,7 +21,7 @@ from lab.soak.judge import DAY_S, SHORTEST_S, Slope, judge, slope, warm
 from lab.soak.pulls import Pulls
 from lab.soak.rotations import Rotations
 from lab.soak.run import Options, Soaked, judged, latencies, restarts, run, soak
-from lab.soak.sampler import KINDS, Series
+from lab.soak.sampler import KINDS, Series, write_samples
 from testkit.waiting import wait_until
 
 
@@ -92,6 +92,17 @@ def test_the_worst_of_each_kind_is_judged_and_a_growth_before_the_end_of_the_war
     assert [(each.process, each.verdict) for each in lines] == [
         ("master (iad2)", "failed"),
         ("node (iad1-n1)", "passed"),
+    ]
+
+
+def test_all_measurements_are_kept_as_a_table(tmp_path):
+    write_samples(
+        {Series("iad1", 7, "memory"): [(1.0, 48_128.0), (31.04, 48_132.0)]}, tmp_path / "all.csv"
+    )
+    assert (tmp_path / "all.csv").read_text().split() == [
+        "process,pid,kind,at_s,value",
+        "iad1,7,memory,1.0,48128",
+        "iad1,7,memory,31.0,48132",
     ]
 
 
