@@ -231,7 +231,7 @@ def test_large_messages_in_order_are_none_of_these(watched):
         client.recv()
     client.close()
     # They may be held up, as they are many, and are not closed.
-    assert all("more than 16 MiB a second" in line for line in server.lines), server.lines
+    assert not [line for line in server.lines if line.startswith("closed")]
     assert server.intake.cut == 0
     assert server.kinds == {memoryview}, "a large frame was copied"
 

@@ -12,7 +12,8 @@ from agent.client import Client, Operator
 from agent.wire.messages import Slo
 from agent.wire.operator import CreateService, ServiceReport
 from fleet.testbed.ports import free_address
-from tests.trust.rig import IADS, NODES, PATIENCE_MS, Fleet
+from testkit.waiting import PATIENCE_MS
+from tests.trust.rig import IADS, NODES, Fleet
 
 # Long enough that nothing but a fault ends it, short enough that a test sees it renewed.
 LEASE_S = 12.0

@@ -10,7 +10,10 @@ from pathlib import Path
 from agent.client import Client, NoReplyError, Operator
 from agent.net.keys import KeyFiles, new, read_publics
 from fleet.testbed.ports import free_address
-from testkit.waiting import PATIENCE_MS, PATIENCE_S, wait_until
+from testkit.waiting import PATIENCE_S, wait_until
+
+# A connection that is made anew at that moment may lose a request: it is sent again.
+STATUS_MS = 30_000
 
 IADS = {"iad1": "b1/f4", "iad2": "b1/f5"}
 # What must never leave an IAD, so nothing else is called like it.
@@ -235,7 +238,7 @@ class Fleet:
 
     def _asked(self, iad: str):
         with Operator(self.sockets[iad]["operator"], self.keys("operator", iad)) as operator:
-            return operator.status(PATIENCE_MS)
+            return operator.status(STATUS_MS)
 
     def wait_for(self, iad: str, look, holds):
         """As long as its master lives."""

@@ -12,8 +12,7 @@ from agent.net.keys import Handshake, new, read_publics
 from agent.wire.codec import Decoder, encode
 from agent.wire.directory import Accounts, Denied, DirectoryReply, ListAccounts, Register
 from fleet.testbed.ports import free_address
-from testkit.waiting import PATIENCE_S, wait_until
-from tests.trust.rig import PATIENCE_MS
+from testkit.waiting import PATIENCE_MS, PATIENCE_S, wait_until
 
 MASTER = """
 [iad]

@@ -15,9 +15,9 @@ from agent.wire.codec import Decoder, encode
 from agent.wire.directory import DirectoryReply, Discover, Register, Registered
 from agent.wire.market import Join, Leave, Propose, Release, Terms
 from agent.wire.unions import PeerReply
-from testkit.waiting import wait_until
+from testkit.waiting import PATIENCE_MS, wait_until
 from tests.trust.market import LATENCY_MS, Market, ask
-from tests.trust.rig import IADS, PATIENCE_MS, ROOMS
+from tests.trust.rig import IADS, ROOMS
 from tests.trust.rotation import Rotation, Stream
 
 TASK = m.Task(

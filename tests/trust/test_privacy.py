@@ -16,6 +16,7 @@ from agent.wire.push import PushRequest
 from agent.wire.topics import Publish
 from agent.wire.unions import ClientReply, PublicReply, PublicRequest
 from agent.wire.watches import WatchRequest
+from testkit.waiting import PATIENCE_MS
 from tests.trust.border import (
     ALLOWED,
     COUNTS_VERSIONS,
@@ -28,7 +29,7 @@ from tests.trust.border import (
     names_in,
     texts_of,
 )
-from tests.trust.rig import IADS, NODES, PATIENCE_MS, ROOMS, ask
+from tests.trust.rig import IADS, NODES, ROOMS, ask
 from tests.trust.tap import Tap
 
 

@@ -15,8 +15,9 @@ from agent.wire import messages as m
 from agent.wire import node_messages as nm
 from agent.wire.codec import Decoder, encode
 from agent.wire.unions import PeerReply
+from testkit.waiting import PATIENCE_MS
 from tests.master.rig import COMMAND
-from tests.trust.rig import IADS, NODES, PATIENCE_MS, ROOMS, ask
+from tests.trust.rig import IADS, NODES, ROOMS, ask
 from tests.trust.rotation import Rotation, Stream
 
 

@@ -15,7 +15,10 @@ from fleet.keys.store import Store
 from fleet.rollout.keys.push import pusher, write_local
 from fleet.testbed.ports import free_address
 from testkit.agent_process import installed
-from testkit.waiting import PATIENCE_MS, PATIENCE_S, wait_until
+from testkit.waiting import PATIENCE_S, wait_until
+
+# A connection that is made anew at that moment may lose a request: it is sent again.
+STATUS_MS = 30_000
 
 AREAS = {"n1": "b1/f4/r413", "n2": "b1/f4/r409"}
 
@@ -121,7 +124,7 @@ class Running:
     def status(self, iad):
         keys = self.store.key_files("operator", iad)
         with Operator(self.address(iad, "operator"), keys) as operator:
-            return operator.status(PATIENCE_MS)
+            return operator.status(STATUS_MS)
 
     def wait_for(self, iad, look, holds):
         """As long as its master lives."""
