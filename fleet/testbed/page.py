@@ -31,13 +31,14 @@ LINK_S: Final = 30.0
 LINK: Final = re.compile(r"https?://\S+")
 
 
-def start(bed: Testbed, results: Path | None = None) -> str:
+def start(bed: Testbed, results: Path | None = None, log_entries: int | None = None) -> str:
     """Start the page, of the fleet's first master, and wait until it is served. Why there is none,
-    a line each; empty if there is. `results`: where those of a demo will be."""
+    a line each; empty if there is. `results`: where those of a demo will be;
+    `log_entries`: how many its log of alerts keeps."""
     config = bed.directory / GATEWAY / CONFIG
     port = bed.port(USUAL)
     config.parent.mkdir(parents=True, exist_ok=True)
-    settings = ABOVE + tomli_w.dumps(_settings(bed, port, results))
+    settings = ABOVE + tomli_w.dumps(_settings(bed, port, results, log_entries))
     config.write_text(settings, encoding="utf-8")
     try:
         command = [*processes.agent_command("sanderling-gateway"), "--config", str(config)]
@@ -77,16 +78,20 @@ def served_at(directory: Path) -> str:
     return f"http://{tomllib.loads(config.read_text('utf-8'))['http']['listen']}/"
 
 
-def _settings(bed: Testbed, port: int, results: Path | None) -> dict[str, Any]:
+def _settings(
+    bed: Testbed, port: int, results: Path | None, log_entries: int | None
+) -> dict[str, Any]:
     iad, *others = [each.name for each in bed.plan.iads]
     console = {"results": str(results.resolve())} if results is not None else {}
     master: dict[str, Any] = {"addresses": [bed.public(iad)]}
     if (keys := bed.keys(GATEWAY, iad)) is not None:
         master |= {"key": keys.key, "keys": [keys.server_keys]}
+    alerts = {} if log_entries is None else {"most": log_entries}
     return {
         "gateway": {"outputs": OUTPUTS},
         "console": console,
         "master": master,
+        "alerts": alerts,
         "operator": _operator(bed, iad),
         "operators": [_operator(bed, each) for each in others],
         "http": {"listen": f"{HOST}:{port}"},

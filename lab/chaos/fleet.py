@@ -83,9 +83,10 @@ class Elsewhere(Protocol):
 class Fleet:
     """A fleet that can be hurt, with a topic and a gateway; with `market` its masters agree on a
     rate, of a registration service. Each node has `of_nodes`, keeps readings as in `history`, and
-    masters keep `records`. With `clones` the first node of each IAD has one, that may leave.
-    With `keyed` all have keys; not with `market`. One IAD may be `elsewhere`: its nodes are asked
-    and its master asks, but no unit moves there. A context manager."""
+    masters keep `records`, the gateway `log_entries`. With `clones` the first node of each IAD
+    has one, that may leave. With `keyed` all have keys; not with `market`. One IAD may be
+    `elsewhere`: its nodes are asked and its master asks, but no unit moves there. A context
+    manager."""
 
     def __init__(
         self,
@@ -96,6 +97,7 @@ class Fleet:
         market: bool = False,
         history: EdgeHistory = USUAL_HISTORY,
         records: MasterRecords = FLUSHED,
+        log_entries: int | None = None,
         clones: bool = False,
         keyed: bool = False,
         elsewhere: Elsewhere | None = None,
@@ -107,6 +109,7 @@ class Fleet:
         self._of_nodes = of_nodes
         self._history = history
         self._records = records
+        self._log_entries = log_entries
         self._folder = folder
         self._market = market
         iads = [*layout.iads, *([elsewhere.layout] if elsewhere else [])]
@@ -157,7 +160,7 @@ class Fleet:
             self.reached = Reached(
                 publics,
                 {iad: self.bed.operator(iad) for iad in masters},
-                _start_gateway(self.bed),
+                _start_gateway(self.bed, self._log_entries),
                 SERVICE if self._market else "default",
                 dict(_create_clones(self.bed)) if self._clones else {},
                 self.bed.keys,
@@ -232,9 +235,9 @@ def _agree(bed: Testbed) -> float:
     return terms.rate_per_s
 
 
-def _start_gateway(bed: Testbed) -> tuple[str, str]:
+def _start_gateway(bed: Testbed, log_entries: int | None) -> tuple[str, str]:
     """Its host:port, and a token that may ask."""
-    if why := page.start(bed):
+    if why := page.start(bed, log_entries=log_entries):
         raise TestbedError(why)
     config = bed.directory / GATEWAY / page.CONFIG
     command = [*agent_command("fleet"), "gateway", "token", "create", "chaos"]

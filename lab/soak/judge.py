@@ -19,8 +19,9 @@ DAY_S: Final = 86_400.0
 CONFIDENCE: Final = 0.95
 PARTS: Final = 20
 FEWEST_PARTS: Final = 5
-# The first third of a run warms up, at most so much.
-WARM_UP_S: Final = 1_800.0
+# The first half of a run warms up, at most so much: what an overlay broker remembers, 65,536
+# notifications, takes that long to reach its bound.
+WARM_UP_S: Final = 3_600.0
 # Nothing is said against a process by less than this: caches fill, and SQLite's files reach their
 # size, within half an hour.
 SHORTEST_S: Final = 1_800.0
@@ -38,7 +39,7 @@ class Slope(Struct, frozen=True):
 
 def warm(points: Sequence[tuple[float, float]], run_s: float) -> list[tuple[float, float]]:
     """What was measured after the warm-up of a run of so many seconds."""
-    from_s = min(WARM_UP_S, run_s / 3.0)
+    from_s = min(WARM_UP_S, run_s / 2.0)
     return [(at_s, value) for at_s, value in points if at_s >= from_s]
 
 

@@ -52,6 +52,7 @@ RESTARTS: Final = 6
 AWAY_S: Final = 2.0
 # Three days of readings and months of records, in minutes.
 SHORT_HISTORY: Final = EdgeHistory(retention_s=60.0)
+SHORT_LOG: Final = 5_000
 SHORT_RECORDS: Final = MasterRecords(rotate_bytes=262_144, keep_files=64, flush_s=0.2)
 
 
@@ -110,6 +111,7 @@ def soak(options: Options) -> Soaked:
                 SENSOR,
                 history=SHORT_HISTORY,
                 records=SHORT_RECORDS,
+                log_entries=SHORT_LOG,
                 clones=True,
                 keyed=True,
                 elsewhere=hosted,
@@ -193,7 +195,7 @@ def judged(series: dict[Series, list[tuple[float, float]]], run_s: float) -> Ite
     """In each respect the worst of each kind of process."""
     lines: dict[tuple[str, str], list[Line]] = {}
     for of, points in series.items():
-        # What was started later warms up later: all of its series is judged less its first third.
+        # What was started later warms up later: all of its series is judged less its first half.
         begun_s = points[0][0]
         left = warm([(at_s - begun_s, value) for at_s, value in points], run_s - begun_s)
         found = slope(left)

@@ -70,9 +70,9 @@ def test_the_whole_interval_counts():
     assert judge(Slope(0.5, -1.0, 1.0), SHORTEST_S, 1.0) == "passed"
 
 
-def test_the_warm_up_is_a_third_of_a_run_and_at_most_half_an_hour():
-    assert warm(line(0.0), 3_000.0)[0] == (1_020.0, 1_000.0)
-    assert warm(line(0.0), 36_000.0)[0] == (1_800.0, 1_000.0)
+def test_the_warm_up_is_half_of_a_run_and_at_most_an_hour():
+    assert warm(line(0.0), 3_000.0)[0] == (1_500.0, 1_000.0)
+    assert warm(line(0.0), 36_000.0)[0] == (3_600.0, 1_000.0)
 
 
 def test_the_worst_of_each_kind_is_judged_and_a_growth_before_the_end_of_the_warm_up_is_none():
