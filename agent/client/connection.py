@@ -70,7 +70,9 @@ class Connection(Generic[T]):
             self.close()
             raise ValueError(f"cannot use address {address!r}: {error.strerror}") from None
 
-    def _open(self) -> tuple[zmq.Socket[bytes], zmq.Socket[bytes], KeyedLink | None]:
+    def _open(
+        self, attempts: int = 0
+    ) -> tuple[zmq.Socket[bytes], zmq.Socket[bytes], KeyedLink | None]:
         socket = self._context.socket(zmq.DEALER)
         socket.setsockopt(zmq.LINGER, 0)
         socket.setsockopt(zmq.TCP_MAXRT, DEAD_AFTER_MS)
@@ -84,12 +86,17 @@ class Connection(Generic[T]):
             return socket, cuts, None
         # Queue messages only once the handshake has succeeded.
         socket.setsockopt(zmq.IMMEDIATE, 1)
-        link = KeyedLink(
-            socket,
-            self.address,
-            lambda: secrets.value,
-            lambda: read_publics(keys.server_keys),
-        )
+        try:
+            link = KeyedLink(
+                socket,
+                self.address,
+                lambda: secrets.value,
+                lambda: read_publics(keys.server_keys),
+                attempts=attempts,
+            )
+        except ConfigError:
+            _close(socket, cuts)
+            raise
         return socket, cuts, link
 
     def close(self) -> None:
@@ -154,7 +161,9 @@ class Connection(Generic[T]):
                     "and is this key in its allow-list?"
                 )
             self._look_who_is_there()
-            self._keyed.redial()
+            # On the same socket a handshake that ends while libzmq gives it up would make the next
+            # attempt seem connected, and the message that is sent then would be lost.
+            self._open_anew(self._keyed.attempts)
 
     def _show_new_key(self) -> None:
         assert self._secrets is not None
@@ -164,12 +173,10 @@ class Connection(Generic[T]):
                 # A new socket, as libzmq might still send a message over the old connection.
                 self._open_anew()
 
-    def _open_anew(self) -> None:
-        # First: for an event that nobody can read any more, libzmq's thread would wait for ever.
-        self.socket.disable_monitor()
-        self.socket.close(0)
-        self._cuts.close(0)
-        self.socket, self._cuts, self._keyed = self._open()
+    def _open_anew(self, attempts: int = 0) -> None:
+        before = self.socket, self._cuts
+        self.socket, self._cuts, self._keyed = self._open(attempts)
+        _close(*before)
 
     def receive_message(self, timeout_ms: float, *, until_cut: bool = False) -> T:
         """The next message; NoReplyError after `timeout_ms`. With `until_cut`, ConnectionCutError
@@ -248,6 +255,13 @@ class Connection(Generic[T]):
         with suppress(zmq.Again):
             while True:
                 self._cuts.recv_multipart(zmq.NOBLOCK)
+
+
+def _close(socket: zmq.Socket[bytes], cuts: zmq.Socket[bytes]) -> None:
+    # First: for an event that nobody can read any more, libzmq's thread would wait for ever.
+    socket.disable_monitor()
+    socket.close(0)
+    cuts.close(0)
 
 
 def _doubt(address: str) -> str:

@@ -49,14 +49,14 @@ class PlainLink:
     """Keeps one DEALER connected. libzmq tries again by itself, but never after the other end broke
     ZMTP's rules or refused the key; so while there is no connection, this connects anew:
     EARLY_REDIALS times after EARLY_REDIAL_S, then after REDIAL_S. The constructor connects:
-    ZMQError for an invalid address.
+    ZMQError for an invalid address. `attempts` counts those made, also before with other sockets.
     """
 
-    def __init__(self, socket: zmq.Socket[bytes], address: str) -> None:
+    def __init__(self, socket: zmq.Socket[bytes], address: str, attempts: int = 0) -> None:
         self.socket = socket
         self._address = address
         self._missed_s: float | None = None
-        self._attempts = -1
+        self.attempts = attempts
         self.redial()
 
     def look(self, now: float) -> float | None:
@@ -65,18 +65,18 @@ class PlainLink:
             self._missed_s = None
             # The next connection begins with the likeliest pair of keys: one that still uses a key
             # which is about to go would be refused then.
-            self._attempts = -1
+            self.attempts = 0
             return None
         if self._missed_s is None:
             self._missed_s = now
         elif now >= self._missed_s + self._pause_s:
             self._missed_s = now
             self.redial()
-        return self._missed_s + self._pause_s if self._attempts < EARLY_REDIALS else None
+        return self._missed_s + self._pause_s if self.attempts <= EARLY_REDIALS else None
 
     @property
     def _pause_s(self) -> float:
-        return EARLY_REDIAL_S if self._attempts < EARLY_REDIALS else REDIAL_S
+        return EARLY_REDIAL_S if self.attempts <= EARLY_REDIALS else REDIAL_S
 
     @property
     def connected(self) -> bool:
@@ -85,7 +85,7 @@ class PlainLink:
 
     def redial(self) -> None:
         """Connect anew."""
-        self._attempts += 1
+        self.attempts += 1
         with suppress(zmq.ZMQError):  # an endpoint that libzmq dropped
             self.socket.disconnect(self._address)
         self.socket.connect(self._address)
@@ -108,6 +108,7 @@ class KeyedLink(PlainLink):
         servers: Callable[[], Sequence[str]],
         *,
         renew: Callable[[], object] | None = None,
+        attempts: int = 0,
     ) -> None:
         self._own = own
         self._servers = servers
@@ -116,7 +117,7 @@ class KeyedLink(PlainLink):
         self._again_in_s = LIKELIEST_AGAIN_S
         self._again_s: float | None = None
         self.rounds = 0  # how often all pairs were tried
-        super().__init__(socket, address)
+        super().__init__(socket, address, attempts)
 
     def look(self, now: float) -> float | None:
         """As that of a plain link, after a change of the own key."""
@@ -139,13 +140,13 @@ class KeyedLink(PlainLink):
             (self._renew or self._begin_again)()
 
     def _begin_again(self) -> None:
-        self._attempts = -1
+        self.attempts = 0
         self.redial()
 
     def redial(self) -> None:
         """Try the next pairing of keys."""
         found = handshakes(self._own(), self._servers())
-        self.rounds, pairing = divmod(self._attempts + 1, len(found))
+        self.rounds, pairing = divmod(self.attempts, len(found))
         self._likeliest = pairing == 0
         found[pairing].apply(self.socket)
         super().redial()

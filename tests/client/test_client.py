@@ -1,6 +1,5 @@
 """The Python client: answers to their queries, and one clear error when there is none."""
 
-import itertools
 import os
 import threading
 import time
@@ -13,9 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from agent.client import Client, NoReplyError, Operator, connection
+from agent.client import Client, NoReplyError, Operator
 from agent.client.connection import Connection
-from agent.net.keys import KeyFiles, new
 from agent.wire.codec import Decoder, WireError, encode
 from agent.wire.messages import Answer, Coverage, Query, Slo, Window
 from agent.wire.operator import IadStatus, OperatorError
@@ -375,33 +373,6 @@ def test_a_late_reply_is_not_taken_as_that_to_the_next_request(context, late):
             newest, _ = master.recv_multipart()
             master.send_multipart([newest, status("now")])
             assert asked.result().iad == "now"
-
-
-def test_a_handshake_gets_more_time_with_each_round_of_all_pairs(tmp_path, monkeypatch):
-    for name in ("own", "server"):
-        new(str(tmp_path / name))
-    keys = KeyFiles(str(tmp_path / "own.secret"), str(tmp_path / "server.public"))
-    ticks = itertools.count()
-    waited_ms = []
-
-    class Never:
-        def __init__(self, socket):
-            self.socket = socket
-
-        def __getattr__(self, name):
-            return getattr(self.socket, name)
-
-        def poll(self, timeout_ms, _events):
-            waited_ms.append(timeout_ms)
-            return 0
-
-    with Client("tcp://127.0.0.1:9", keys) as client:
-        client.socket = Never(client.socket)
-        monkeypatch.setattr(connection.time, "monotonic", lambda: next(ticks))
-        monkeypatch.setattr(connection.other_peers, "at", lambda _address: "")
-        assert not client.is_connected(3)
-        assert not client.is_connected(3)  # another call begins again
-    assert waited_ms == [n * connection.HANDSHAKE_MS for n in (1, 2, 3, 1, 2, 3)]
 
 
 def test_an_operators_refusal_is_raised(scripted):
