@@ -26,6 +26,7 @@ from agent.net.router import REVOKED
 from agent.net.secure_sockets import SecureSockets
 from agent.net.unsent import LARGE
 from agent.runtime.console import listening, operator_log
+from agent.runtime.outage import Outage
 from agent.runtime.reactor import Reactor
 from agent.runtime.signals import StopSignal
 from agent.wire.codec import MAX_RESULT_BYTES, Decoder, Frame, WireError, encode
@@ -51,7 +52,7 @@ class Server:
         self._say = operator_log("sanderling-drs")
         self._address = config.sockets.public
         self._encode = ReplyEncoder()
-        self._refusing = False  # the disk takes no changes
+        self._outage = Outage(self._say, "directory: changes are written again\n")  # of the disk
         self._reactor = Reactor(clock)
         self._decoder: Decoder[DirectoryRequest] = Decoder(DirectoryRequest, bounded=True)
         self.counters: Counter[str] = Counter()
@@ -175,17 +176,13 @@ class Server:
         try:
             self._store.write(edit)
         except sqlite3.Error as error:
-            if not self._refusing:
-                self._say(
-                    f"directory: a change could not be written: {error}; none is taken until one "
-                    "can be\n"
-                )
-            self._refusing = True
+            self._outage.fail(
+                f"directory: a change could not be written: {error}; none is taken until one "
+                "can be\n"
+            )
             self.counters["failed_writes"] += 1
             return False
-        if self._refusing:
-            self._say("directory: changes are written again\n")
-        self._refusing = False
+        self._outage.succeed()
         self._rules.applied(edit, now)
         return True
 

@@ -83,7 +83,7 @@ def test_who_has_too_much_waiting_is_told(server, ask):
 
 def test_a_disk_that_refuses_for_long_is_one_line_and_its_end_another(server, ask):
     said = []
-    server._say = said.append
+    server._outage._report = said.append
     record = d.Register("r", "iad1", "tcp://127.0.0.1:1", OFFERINGS[:1], 60.0)
     server._store._file.execute("PRAGMA query_only = ON")
     for _ in range(10):

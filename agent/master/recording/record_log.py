@@ -14,6 +14,7 @@ import msgspec
 
 from agent.runtime import console
 from agent.runtime.disk_writer import DiskWriter, InlineDiskWriter
+from agent.runtime.outage import Outage
 from agent.wire.master_config import MasterRecords
 from agent.wire.records import AnyRecord
 
@@ -66,9 +67,9 @@ class RecordLog:
         self._torn = True
         self._good_bytes: int | None = None  # length of a file that could not be truncated yet
         self._entered = False  # the current file's name is on stable storage
-        self._refusing = False
         self._refused = 0  # records lost in a row
-        self._stays_open = False  # the last rotation failed
+        self._no_events = Outage(report, f"records: {directory / CURRENT} takes events again\n")
+        self._no_rotation = Outage(report)
         try:
             self._end_torn_line()
         except OSError as error:
@@ -181,14 +182,10 @@ class RecordLog:
         try:
             size = self._write(self._encode(records), sync=True)
         except OSError as error:
-            if not self._refusing:
-                current = self._directory / CURRENT
-                self._report(f"records: {current} takes no events now: {error.strerror}\n")
-            self._refusing = True
+            current = self._directory / CURRENT
+            self._no_events.fail(f"records: {current} takes no events now: {error.strerror}\n")
             return False
-        if self._refusing:
-            self._report(f"records: {self._directory / CURRENT} takes events again\n")
-        self._refusing = False
+        self._no_events.succeed()
         self._rotate_when_full(size)
         return True
 
@@ -233,11 +230,9 @@ class RecordLog:
         try:
             self._rotate(current)
         except OSError as error:
-            if not self._stays_open:
-                self._report(f"records: {current} stays open: {error.strerror}\n")
-            self._stays_open = True
+            self._no_rotation.fail(f"records: {current} stays open: {error.strerror}\n")
         else:
-            self._stays_open = False
+            self._no_rotation.succeed()
 
     def recent(self, kind: str) -> Iterator[bytes]:
         """The lines of that kind in the current file and the one before, synced first because their

@@ -20,6 +20,7 @@ from agent.alerts.event_state import SaveNodeState
 from agent.placement.handover.events import Record
 from agent.placement.handover.unit_records import ForgetUnit, SaveUnit, UnitChange
 from agent.runtime import console, sqlite
+from agent.runtime.outage import Outage
 from agent.runtime.sqlite import BrokenFileError
 from agent.topics.events import (
     ForgetCopy,
@@ -199,7 +200,7 @@ class NotificationStore:
 
     def __init__(self, path: Path | None, report: Callable[[str], object] = console.write) -> None:
         self._report = report
-        self._refusing = False
+        self._outage = Outage(report, "notifications: changes are written again\n")
         self._spool, self._inboxes = s.SavedSpool(), i.SavedInboxes()
         self._nodes: list[SaveNodeState] = []
         self._topics: list[SaveProgress] = []
@@ -239,16 +240,12 @@ class NotificationStore:
                     for statement, row in STATEMENTS[kind]:
                         self._file.executemany(statement, [row(change) for change in same])
         except sqlite3.Error as error:
-            if not self._refusing:
-                self._report(
-                    f"notifications: {len(changes)} changes could not be written: {error}; "
-                    "nothing new is taken until they are\n"
-                )
-            self._refusing = True
+            self._outage.fail(
+                f"notifications: changes (now {len(changes)}) could not be written: {error}; "
+                "nothing new is taken until they are\n"
+            )
             return False
-        if self._refusing:
-            self._report("notifications: changes are written again\n")
-        self._refusing = False
+        self._outage.succeed()
         return True
 
     def close(self) -> None:

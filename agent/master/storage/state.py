@@ -11,6 +11,7 @@ from typing import Final
 
 from agent.runtime import console, sqlite
 from agent.runtime.disk_writer import DiskWriter, InlineDiskWriter
+from agent.runtime.outage import Outage
 
 # Delay of writes that are not urgent, such as the cursor of a watch; a power cut may lose them.
 FLUSH_S: Final = 0.5
@@ -54,7 +55,7 @@ class State:
         self._writing: dict[tuple[str, str], bytes | None] = {}
         self._waiting_for_it: list[Callable[[], object]] = []
         self._under_way = False
-        self._refusing = False
+        self._outage = Outage(report, "state: changes are written again\n")
         self._due: float | None = None
         self._holder: int | None = None
         self._file = None if path is None else self._open(path)
@@ -76,7 +77,7 @@ class State:
     def takes(self) -> bool:
         """Whether new documents can be stored, as far as is known."""
         waiting = len(self._waiting) + len(self._waiting_for_it)
-        return not self._refusing and waiting < MAX_WAITING
+        return not self._outage.lasts and waiting < MAX_WAITING
 
     @property
     def next_due(self) -> float | None:
@@ -122,7 +123,7 @@ class State:
         callbacks that were registered before. At once, if they are."""
         if self._dirty:
             self._waiting.append(then)
-            if not self._refusing:
+            if not self._outage.lasts:
                 self._due = self._clock()
         elif self._under_way:
             self._waiting_for_it.append(then)
@@ -151,19 +152,15 @@ class State:
         waited, self._waiting_for_it = self._waiting_for_it, []
         self._under_way = False
         if problem:
-            if not self._refusing:
-                self._report(
-                    f"state: {len(writing)} changes could not be written: {problem}; "
-                    "nothing new is begun until they are\n"
-                )
-            self._refusing = True
+            self._outage.fail(
+                f"state: changes (now {len(writing)}) could not be written: {problem}; "
+                "nothing new is begun until they are\n"
+            )
             self._dirty = writing | self._dirty
             self._waiting = waited + self._waiting
             self._due = self._clock() + RETRY_S
             return
-        if self._refusing:
-            self._report("state: changes are written again\n")
-        self._refusing = False
+        self._outage.succeed()
         if self._waiting:
             self._due = self._clock()
         for then in waited:

@@ -198,7 +198,7 @@ def test_a_write_is_whole_or_not_at_all(tmp_path):
     assert not store.write([s.StoreSpooled(2, BODY), s.StoreSpooled(1, BODY)])
     assert not store.write([s.StoreSpooled(2, BODY), s.StoreSpooled(1, BODY)])
     assert len(lines) == 1
-    assert lines[0].startswith("notifications: 2 changes could not be written: ")
+    assert lines[0].startswith("notifications: changes (now 2) could not be written: ")
     assert store.write([s.StoreSpooled(3, BODY)])
     assert lines[1:] == ["notifications: changes are written again\n"]
     store.close()

@@ -120,7 +120,7 @@ def test_a_disk_that_refuses_is_tried_again_and_nobody_is_told_before(tmp_path):
         state.tick(clock.now)
         assert (told, state.takes, state.next_due) == ([], False, clock.now + RETRY_S)
     assert len(lines) == 1
-    assert lines[0].startswith("state: 1 changes could not be written")
+    assert lines[0].startswith("state: changes (now 1) could not be written")
     state.put("service", "c", b"3")
     state.when_durable(lambda: told.append("after it"))
     assert state.all("service") == {"a": b"1", "b": b"2", "c": b"3"}
