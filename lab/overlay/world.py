@@ -11,7 +11,7 @@ import heapq
 import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeGuard
 
 from msgspec import Struct
 
@@ -207,13 +207,15 @@ class World:
 
     def connect_told(self) -> None:
         """As `connect`, but brokers skip announcing to their clusters that they have no
-        subscriptions: n brokers would each send n messages. Requires brokers that do not wait for
-        those not heard of."""
+        subscriptions: n brokers would each send n messages. Each takes it that its neighbours know
+        what it knows. Requires brokers that do not wait for those not heard of."""
         for vertex in self._scot.vertices:
             for at in self._scot.region(vertex):
                 node = self._nodes[at]
                 for neighbour in self._neighbours(node):
                     told = node.handle(LinkUp(neighbour), self.now)
+                    for compared in filter(_compares, told):
+                        node.handle(Received(neighbour, compared.message), self.now)
                     self._carry_out(node, None, [e for e in told if not _compares(e)], self.now)
             self.run()
         self.messages.clear()
@@ -369,5 +371,5 @@ class World:
         self._push(leaves_s + costs.delay_s, link.target, reach, Received(node.at, message))
 
 
-def _compares(instruction: Instruction) -> bool:
+def _compares(instruction: Instruction) -> TypeGuard[Send]:
     return isinstance(instruction, Send) and isinstance(instruction.message, SubscriptionVersions)
