@@ -16,6 +16,7 @@ itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from sys import intern
 from typing import Final, NamedTuple
 
 from agent.overlay.scot import BrokerId, Scot
@@ -251,7 +252,9 @@ class Custody:
         del brought[origin]
         if not brought:
             del self._brought[held.brought_by]
-        self._memory[origin] = self._remembered(held, nothing)
+        # Each decoded origin has its own copies of both names, 120 bytes.
+        shared = Origin(intern(origin.publisher), intern(origin.history), origin.sequence)
+        self._memory[shared] = self._remembered(held, nothing)
         if len(self._memory) > self._most_remembered:
             del self._memory[next(iter(self._memory))]
 

@@ -14,7 +14,7 @@ class Limits(Struct, frozen=True):
 
     # Beyond it some are given up; the broker that sent them will resend.
     most_held: int = 10_000
-    # Some 300 bytes each; beyond it a repeat of the oldest would count as new.
+    # Some 120 bytes each; beyond it a repeat of the oldest would count as new.
     most_remembered: int = 65_536
     resend_s: float = 30.0
     detour_s: float = 1.0

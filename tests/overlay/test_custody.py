@@ -1,5 +1,7 @@
 """Custody by hand: the broker b of cluster 0 of a path a - b - c - d, two or three clusters."""
 
+from msgspec import msgpack
+
 from agent.overlay.custody import Custody, Held
 from agent.overlay.scot import BrokerId as At
 from agent.overlay.scot import Scot
@@ -148,6 +150,16 @@ def test_the_memory_is_bounded() -> None:
     for sequence in range(3):
         kept.done(taken(kept, (A, [0]), sequence=sequence))
     assert [kept.is_new(Origin("p", "h", each)) for each in range(3)] == [True, False, False]
+
+
+def test_what_is_remembered_shares_the_names_of_publishers() -> None:
+    kept = custody()
+    for sequence in (1, 2):
+        sent = msgpack.encode(Notification(Origin("iad1", "9f86d081", sequence), 0, {}))
+        kept.done(kept.take(msgpack.decode(sent, type=Notification), None, 0.0))
+    first, second = kept._memory
+    assert first.publisher is second.publisher
+    assert first.history is second.history
 
 
 def test_the_one_sent_longest_ago_stands_first() -> None:
