@@ -29,8 +29,10 @@ from agent.wire.push import (
     Subscribed,
 )
 
-# Positions are forgotten in batches of this size, which costs fewer writes.
+# Positions are forgotten in batches of this size, which costs fewer writes, and at most so many in
+# a turn.
 FORGOTTEN_AT_ONCE = 64
+FORGOTTEN_IN_A_TURN = 1_024
 # A text has at most 512 characters, but they may take as long as 8 KiB of a filter in parts:
 # parentheses are multiplied out.
 TEXT_WEIGHT = 16
@@ -211,10 +213,10 @@ class Inbox(StateMachine):
 
     def forget(self, most: int) -> Forgotten:
         """Remember at most `most` items of the run, or as many as are kept, and a few more; and
-        what is kept. Returns what is forgotten by this call."""
+        what is kept. Of very many more it forgets some. Returns what is forgotten by this call."""
         if len(self._known) < most + FORGOTTEN_AT_ONCE:
             return Forgotten()
-        excess = len(self._known) - max(most, len(self.kept))
+        excess = min(len(self._known) - max(most, len(self.kept)), FORGOTTEN_IN_A_TURN)
         if excess < FORGOTTEN_AT_ONCE:
             return Forgotten()
         before = self.last - len(self._known)

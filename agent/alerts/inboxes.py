@@ -55,8 +55,11 @@ MAX_QUEUED = 256
 # Items that a subscription remembers to recognise duplicates: as many as a spool may publish again.
 # A duplicate that is older counts as new.
 MAX_REMEMBERED = 10_000
-# Shared by all subscriptions: 64 MB.
+# Shared by all subscriptions, 40 bytes each.
 MAX_REMEMBERED_IN_ALL = 2_000_000
+# Likewise the items that these are, 340 bytes each. Beyond so many a subscription that gets another
+# one keeps its share of them; so there are at most twice as many.
+MAX_REMEMBERED_ITEMS = 131_072
 # Messages sent and not acknowledged.
 WINDOW = 64
 MAX_SUBSCRIPTIONS = 10_000
@@ -92,6 +95,7 @@ class Inboxes:
         most_queued: int = MAX_QUEUED,
         most_remembered: int = MAX_REMEMBERED,
         most_remembered_in_all: int = MAX_REMEMBERED_IN_ALL,
+        most_remembered_items: int = MAX_REMEMBERED_ITEMS,
         window: int = WINDOW,
         most_owned: int = 100,
         most_subscriptions: int = MAX_SUBSCRIPTIONS,
@@ -109,6 +113,7 @@ class Inboxes:
         self._most_bytes = most_bytes
         self._most_remembered = most_remembered
         self._most_remembered_in_all = most_remembered_in_all
+        self._most_remembered_items = most_remembered_items
         self._window = window
         self._most_owned = most_owned
         self._most_subscriptions = most_subscriptions
@@ -251,6 +256,8 @@ class Inboxes:
             self.counters["notifications_dropped"] += len(dropped)
             changes += self._give_up(dropped)
         share = self._most_remembered_in_all // len(self._by_key)
+        if len(self._items) > self._most_remembered_items:
+            share = min(share, self._most_remembered_items // len(self._by_key))
         upto, early, left, items = inbox.forget(min(self._most_remembered, share))
         changes += [change for each in items for change in self._items.forget(each)]
         if inbox.durable and upto:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from sys import intern
+
 import msgspec
 from msgspec import Struct
 
@@ -87,7 +89,14 @@ class Items:
         item = self._by_key.get(key)
         if item is None:
             self._numbers += 1
-            item = self._by_key[key] = Item(self._numbers, key)
+            item = self._add(self._numbers, key)
+        return item
+
+    def _add(self, number: int, key: Key) -> Item:
+        if isinstance(key, Origin):
+            # Each decoded origin has its own copies of both names, 120 bytes.
+            key = Origin(intern(key.publisher), intern(key.history), key.sequence)
+        item = self._by_key[key] = Item(number, key)
         return item
 
     def hold(self, item: Item, content: Content, *, durable: bool) -> list[InboxChange]:
@@ -140,7 +149,7 @@ class Items:
     def restore(self, number: int, key: bytes, body: bytes | None) -> Item:
         """Restore an item from disk; MsgspecError if this version cannot read it."""
         found = _read(key)
-        item = Item(number, found)
+        item = self._add(number, found)
         item.stored = True
         if body is not None:
             item.content = (
@@ -150,7 +159,6 @@ class Items:
             )
             item.bytes = len(body)
             item.whole = True
-        self._by_key[found] = item
         self._numbers = max(self._numbers, number)
         return item
 

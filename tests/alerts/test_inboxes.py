@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.alerts.inbox import FORGOTTEN_AT_ONCE
+from agent.alerts.inbox import FORGOTTEN_AT_ONCE, FORGOTTEN_IN_A_TURN
 from agent.alerts.inbox_events import (
     AcknowledgeArrived,
     ContentArrived,
@@ -241,6 +241,35 @@ def test_many_subscriptions_share_what_is_remembered():
     rig.come(*range(200), names=names)
     known = [len(list(inbox.known)) for inbox in rig.inboxes._by_name.values()]
     assert all(100 <= each < 100 + FORGOTTEN_AT_ONCE for each in known)
+
+
+def test_different_items_that_are_remembered_are_bounded_together():
+    """Each subscription has its own, one after another."""
+    most, subscriptions = 20 * FORGOTTEN_AT_ONCE, 10
+    rig = Rig(most=10, most_remembered=500, most_remembered_items=most)
+    for number in range(subscriptions):
+        rig.subscribe(f"s{number}", durable=True)
+    for number in range(subscriptions):
+        came = range(1_000 * number, 1_000 * number + 600)
+        rig.come(*came, names=(str(number + 1),))
+        known = list(list(rig.inboxes._by_name.values())[number].known)
+        assert known[-1].key.sequence == came[-1]
+        assert len(known) >= most // subscriptions
+    assert len(rig.inboxes._items) < 2 * most + subscriptions * FORGOTTEN_AT_ONCE
+    rig.inboxes.check_invariants()
+
+
+def test_few_items_are_forgotten_in_a_turn():
+    """As after a subscription more, which leaves each of the others less."""
+    rig = Rig(most=10, most_remembered=4 * FORGOTTEN_IN_A_TURN)
+    rig.subscribe(durable=True)
+    rig.come(*range(3 * FORGOTTEN_IN_A_TURN))
+    rig.inboxes._most_remembered = 100
+    for turn in range(3):
+        came = rig.come(10**6 + turn)
+        assert sum(isinstance(each, ForgetItem) for each in came) <= FORGOTTEN_IN_A_TURN
+    [inbox] = rig.inboxes._by_name.values()
+    assert 100 <= len(list(inbox.known)) < 100 + FORGOTTEN_AT_ONCE
 
 
 def test_a_lease_runs_out_and_says_so_to_a_client_that_comes_late():
