@@ -1,4 +1,4 @@
-"""Changes a host, and prints progress as lines of JSON. It has seven actions:
+"""Changes a host, and prints progress as lines of JSON. It has eight actions:
 
     stage     remove releases that are too many, take a bundle from standard input, check it,
               unpack it to releases/<release>
@@ -9,6 +9,7 @@
     remove    remove releases
     write     write files that agents notice by themselves, such as keys
     boot      the host was started again before the verdict: wait anew, or undo
+    expire    the timer has run out: undo what nobody confirmed
 
 Before `switch` touches anything, what undoes it is on the disk, and a timer of systemd is armed
 that does so unless `confirm` comes first: a host that lost its operator goes back by itself. The
@@ -35,7 +36,7 @@ from fleet.on_host.host import Failure, Host, Json, kind_of
 from fleet.on_host.places import CONFIGURATION
 from fleet.on_host.releases import remove, stage
 from fleet.on_host.switch import confirm, switch
-from fleet.on_host.undo import boot, undo
+from fleet.on_host.undo import boot, expire, undo_run
 
 
 def write_now(host: Host, request: Json) -> Json:
@@ -51,6 +52,8 @@ def do(host: Host, request: Json, archive: bytes, data: Any) -> Json:
     what = request["do"]
     if what == "write":
         return write_now(host, request)
+    if what == "expire":
+        return expire(host)
     with host.lock():
         forget_tried(host)
         if what == "stage":
@@ -63,13 +66,13 @@ def do(host: Host, request: Json, archive: bytes, data: Any) -> Json:
             return remove(host, request["remove"])
         if what == "boot":
             return boot(host)
-        return undo(host, request["which"], request["reason"], request["unit"])
+        return undo_run(host, request)
 
 
 def main(request: Json, archive: bytes) -> None:
     """Do it and print how it ended."""
     os.umask(0o022)
-    host = Host(request.get("root", "/"), request.get("tools", ""))
+    host = Host(request.get("root", "/"), request.get("tools", ""), request.get("by", ""))
     host.beat()
     try:
         host.say(**do(host, request, archive, sys.stdin.buffer))

@@ -10,13 +10,12 @@ import os
 import platform
 import pwd
 import re
-import stat
 import subprocess
 import sys
 import time
 from typing import Any
 
-from fleet.on_host.files import at_once
+from fleet.on_host.files import at_once, read
 from fleet.on_host.places import CONFIGURATION, JOURNAL, SYSUSERS
 
 OPT = "/opt/sanderling"
@@ -229,6 +228,7 @@ def _releases(root: str) -> dict[str, Any]:
         "current": current,
         "previous": previous if previous in stored else "",
         "before": before,
+        "run": kept["run"] if before and isinstance(kept.get("run"), str) else "",
         "stored": [name for name in stored if not name.endswith(".partial")],
         "python": _made_for(folder, current),
     }
@@ -275,15 +275,11 @@ def _files(root: str) -> dict[str, Any]:
     found = {}
     for path in sorted(paths):
         try:
-            with open(_at(root, path), "rb", opener=at_once) as file:
-                status = os.fstat(file.fileno())
-                if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
-                    continue
-                digest = hashlib.sha256(file.read()).hexdigest()
+            content, status = read(_at(root, path))
         except OSError:
             continue
         found[path] = {
-            "sha256": digest,
+            "sha256": hashlib.sha256(content).hexdigest(),
             "mode": status.st_mode & 0o7777,
             "owner": _name(root, "/etc/passwd", status.st_uid),
             "group": _name(root, "/etc/group", status.st_gid),
@@ -362,6 +358,7 @@ def _pending(root: str) -> dict[str, Any] | None:
         left = deadline_s - time.monotonic()
     return {
         "run": found.get("run", ""),
+        "by": found.get("by", ""),
         "release": found.get("release", ""),
         "before": found.get("before", ""),
         "seconds_left": left,

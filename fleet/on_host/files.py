@@ -6,6 +6,7 @@ import base64
 import contextlib
 import ctypes
 import errno
+import hashlib
 import json
 import os
 import pwd
@@ -91,6 +92,14 @@ def write_files(host: Host, unit: str, files: list[Json]) -> list[str]:
     return written
 
 
+def digest_of(host: Host, path: str) -> str | None:
+    """The SHA-256 of a file's content; None if there is no such file, or it cannot be read."""
+    try:
+        return hashlib.sha256(read(host.at(path))[0]).hexdigest()
+    except OSError:
+        return None
+
+
 def write_json(host: Host, path: str, value: object) -> None:
     write(host, path, json.dumps(value).encode(), 0o600)
 
@@ -169,3 +178,17 @@ def record(host: Host, **entry: object) -> None:
     except OSError:  # an action that was carried out does not fail because of it
         before = []
     write(host, path, "".join(f"{each}\n" for each in [*before, json.dumps(line)]).encode(), 0o600)
+
+
+def ended(host: Host, run: str) -> Json | None:
+    """The last line in the host's own journal about a run; None if there is none."""
+    try:
+        text = read(host.at(f"{JOURNAL}/journal.jsonl"))[0].decode(errors="replace")
+    except OSError:
+        return None
+    for line in reversed(text.splitlines()):
+        with contextlib.suppress(ValueError, RecursionError):
+            found = json.loads(line)
+            if isinstance(found, dict) and found.get("run") == run:
+                return found
+    return None

@@ -11,7 +11,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, BinaryIO
 
 from fleet.on_host.places import JOURNAL
 
@@ -20,6 +20,7 @@ Json = dict[str, Any]
 BEAT_S = 2.0
 # Another of these programs may be about to notice that its operator is gone.
 LOCK_S = 60.0
+MAX_HOLDER = 200
 COMMAND_S = 60.0
 
 
@@ -42,9 +43,11 @@ def kind_of(error: BaseException) -> str:
 class Host:
     """This host, or in tests a stand-in below `root`, whose commands are in `tools`."""
 
-    def __init__(self, root: str, tools: str = "") -> None:
+    def __init__(self, root: str, tools: str = "", by: str = "") -> None:
+        """`by`: the operator on whose behalf the program runs, as others are told."""
         self.root = root.rstrip("/")
         self.tools = tools
+        self.by = by
         self._printing = threading.Lock()
 
     def at(self, path: str) -> str:
@@ -79,22 +82,27 @@ class Host:
         return str(done.stdout)
 
     @contextlib.contextmanager
-    def lock(self, name: str = "lock") -> Iterator[None]:
+    def lock(self, name: str = "lock", patience_s: float = LOCK_S) -> Iterator[None]:
         """Run one of these programs at a time. `files` is a separate lock for those that write
-        files, so that keys can be written while a release is being uploaded."""
+        files, so that keys can be written while a release is being uploaded. Failure, naming the
+        operator who has the lock, after `patience_s`."""
         os.makedirs(self.at(JOURNAL), mode=0o700, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         with open(os.open(self.at(f"{JOURNAL}/{name}"), flags, 0o600), "r+b", 0) as file:
-            give_up = time.monotonic() + LOCK_S
+            give_up = time.monotonic() + patience_s
             while True:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
                 except BlockingIOError:
                     if time.monotonic() > give_up:
-                        raise Failure("another deployment is under way on it") from None
+                        raise Failure(f"{_holder(file)}; wait for its end") from None
                     time.sleep(0.2)
-            yield
+            _note(file, self.by)
+            try:
+                yield
+            finally:
+                _note(file, "")
 
     def beat(self) -> None:
         """Send lines while the program runs: the operator takes silence for a lost connection."""
@@ -105,3 +113,20 @@ class Host:
                 self.say(beat=True)
 
         threading.Thread(target=go_on, daemon=True).start()
+
+
+def _note(file: BinaryIO, text: str) -> None:
+    """Write into a lock's file who has it; without room for that it is not told."""
+    with contextlib.suppress(OSError):
+        file.truncate(0)
+        file.seek(0)
+        file.write(text.encode())
+
+
+def _holder(file: BinaryIO) -> str:
+    """What is under way, by the file of a lock that another process has."""
+    try:
+        name = os.pread(file.fileno(), MAX_HOLDER, 0).decode(errors="replace")
+    except OSError:
+        name = ""
+    return f"{name} is deploying to it" if name else "another deployment is under way on it"

@@ -11,9 +11,9 @@ import stat
 import time
 from typing import Any
 
-from fleet.on_host.files import current, read, read_json, write, write_json
+from fleet.on_host.files import current, digest_of, read, read_json, write, write_json
 from fleet.on_host.host import Failure, Host, Json
-from fleet.on_host.places import JOURNAL
+from fleet.on_host.places import JOURNAL, RELEASES
 from fleet.on_host.units import unit_state
 
 # What an undo record has, and of what type; those of earlier versions lack `boots` and `window_s`.
@@ -48,6 +48,34 @@ def _whole(found: Json) -> bool:
     )
 
 
+def of_whom(found: Json) -> str:
+    """Whose switch it is; records of earlier versions do not say."""
+    return f"{found.get('by') or 'another operator'} (run {found['run']})"
+
+
+def require_as_seen(host: Host, request: Json) -> None:
+    """Failure, with `changed` among its details, if the host is not as it was when its changes were
+    planned: another operator deployed to it, a timer undid a switch, or keys were written. What was
+    planned would then be only half of what it needs, or bring back keys that were revoked."""
+    seen = request.get("seen")
+    if seen is None:
+        return
+    found = read_json(host, f"{JOURNAL}/pending.json") or {}
+    release = request["release"]
+    what = ""
+    if found.get("run", "") != seen["run"]:
+        what = f"{of_whom(found)} switched it" if found.get("run") else "its last switch was undone"
+    elif current(host) != seen["current"]:
+        what = f"its release became {current(host) or 'none'}"
+    elif not os.path.exists(host.at(f"{RELEASES}/{release}/RELEASE")):
+        what = f"release {release} was removed"
+    else:
+        changed = [path for path, was in seen["files"].items() if digest_of(host, path) != was]
+        what = f"{changed[0]} was changed" if changed else ""
+    if what:
+        raise Failure(f"{what} since it was looked at", changed=True)
+
+
 def prepare(host: Host, request: Json) -> Json:
     """Store the undo record before anything is changed. If an earlier switch is still unconfirmed,
     its record stays: undoing returns to the state before that. A damaged one is replaced."""
@@ -79,6 +107,7 @@ def prepare(host: Host, request: Json) -> Json:
         saved[path]["wrote"].append(becomes.get(path))
     found |= {
         "run": request["run"],
+        "by": host.by,
         "release": request["release"],
         "boots": 0,
         "boot_id": boot_id(host),

@@ -39,9 +39,6 @@ def by_itself(path: str, words: list[str]) -> dict[str, Any]:
     if not path.endswith(UNDO):
         raise SystemExit(f"this is started by a timer, as {UNDO}")
     return {
-        "do": "boot" if words == ["boot"] else "undo",
+        "do": "boot" if words == ["boot"] else "expire",
         "root": path.removesuffix(UNDO),
-        "which": "pending",
-        "reason": "nobody confirmed it in time",
-        "unit": "",
     }

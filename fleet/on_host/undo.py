@@ -3,18 +3,40 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import shutil
 import time
 
-from fleet.on_host.files import record, set_current, write_json
+from fleet.on_host.files import ended, record, set_current, write_json
 from fleet.on_host.host import COMMAND_S, Failure, Host, Json
-from fleet.on_host.pending import boot_id, put_back, recorded, require_unit
+from fleet.on_host.pending import boot_id, of_whom, put_back, recorded, require_unit
 from fleet.on_host.places import JOURNAL, RELEASES
 from fleet.on_host.units import disarm, last_word, start
 
 # Number of boots without a verdict after which a switch is undone; one may be a power cut.
 MAX_BOOTS = 1
+# How soon a timer that waits notices that its switch was confirmed.
+LOOK_S = 5.0
+
+
+def undo_run(host: Host, request: Json) -> Json:
+    """Undo a run as its operator asks for it. It may have been undone before: by its timer, or by a
+    request whose reply was lost. Failure if another run came after it."""
+    which, run = request["which"], request["run"]
+    found = recorded(host, which)
+    later = None
+    if which == "kept":
+        with contextlib.suppress(Failure):  # a damaged one stands in no way
+            later = recorded(host, "pending")
+    if found is not None and found["run"] == run and later is None:
+        return undo(host, which, request["reason"], request["unit"])
+    end = ended(host, run)
+    if end is not None and end.get("outcome") == "rolled_back":
+        return {"ok": True, "release": end.get("before"), "word": ""}
+    if other := later or found:
+        raise Failure(f"{of_whom(other)} deployed to it since; that stays")
+    raise Failure("nothing is there to go back to")
 
 
 def undo(host: Host, which: str, reason: str, unit: str = "", *, at_boot: bool = False) -> Json:
@@ -38,7 +60,7 @@ def undo(host: Host, which: str, reason: str, unit: str = "", *, at_boot: bool =
                 problems.append(f"{file['path']}: {error.strerror}")
     set_current(host, before)
     # The journal first: the files stay restored, whatever happens to the unit.
-    entry = {"run": found["run"], "release": found["release"], "before": before}
+    entry = {"run": found["run"], "release": found["release"], "before": before, "by": host.by}
     record(host, **entry, outcome="rolled_back", reason=reason)
     if not problems:  # else it can be tried again
         os.unlink(host.at(f"{JOURNAL}/{which}.json"))
@@ -68,6 +90,32 @@ def resume(host: Host, found: Json, *, at_boot: bool) -> None:
         with contextlib.suppress(Failure):  # its unit file may be gone
             host.run("systemctl", "stop", unit)
             host.run("systemctl", "reset-failed", unit)
+
+
+def expire(host: Host) -> Json:
+    """The timer has run out: undo the switch that nobody confirmed.
+
+    It waits as long as another program holds the host, which may be one that uploads a release: it
+    is started once only. A switch that was made meanwhile has its own time, which this waits for,
+    too: its timer cannot start what runs already.
+    """
+    while True:
+        with host.lock(patience_s=math.inf):
+            found = recorded(host, "pending")
+            if found is None:
+                return {"ok": True}
+            if (left_s := left_of(host, found)) <= 0:
+                return undo(host, "pending", "nobody confirmed it in time")
+        time.sleep(min(left_s, LOOK_S))
+
+
+def left_of(host: Host, found: Json) -> float:
+    """The time that a switch has left; none if its deadline is that of another boot."""
+    deadline_s = found.get("deadline_s")
+    if found["boot_id"] != boot_id(host) or not isinstance(deadline_s, int | float):
+        return 0.0
+    most_s: float = found["window_s"]
+    return min(deadline_s - time.monotonic(), most_s)
 
 
 def boot(host: Host) -> Json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from fleet.rollout.deployment_plan import HostPlan, Planner
 from fleet.rollout.events import (
@@ -17,6 +18,9 @@ from fleet.rollout.events import (
 from fleet.rollout.health import Gate
 from fleet.rollout.session import Session, arrived
 from fleet.ssh.errors import HostError
+
+# Looks at a host that is changed by others all the time.
+LOOKS: Final = 3
 
 
 class Deploying:
@@ -55,7 +59,28 @@ class Deploying:
         return Staged(name)
 
     def switch(self, session: Session, run: str) -> AnyEvent:
-        """Make the other changes."""
+        """Make the other changes. They are planned anew if the host changed since it was looked
+        at, as when `fleet keys` gave it other keys while releases were uploaded."""
+        for _ in range(LOOKS):
+            try:
+                return self._switch(session, run)
+            except HostError as error:
+                if "changed" not in error.details:
+                    raise
+                changed = error
+            self._look_again(session, changed)
+        raise HostError("failed", f"{changed}; run the command again")
+
+    def _look_again(self, session: Session, changed: HostError) -> None:
+        """Plan anew. HostError if the new plan needs steps that the host is past."""
+        name = session.host.name
+        before = self.plans[name].planned
+        plan = self._planner.plan(session.host, session.facts())
+        if plan.uploads or (plan.planned.disturbs and not before.disturbs):
+            raise HostError("failed", f"{changed}; run the command again")
+        self.plans[name] = plan
+
+    def _switch(self, session: Session, run: str) -> AnyEvent:
         host = session.host
         plan = self.plans[host.name]
         if plan.only_removes:
@@ -66,6 +91,7 @@ class Deploying:
         try:
             session.switch(
                 run,
+                plan.facts,
                 plan.desired,
                 plan.changes,
                 plan.contents,
@@ -101,7 +127,7 @@ class Deploying:
             self.notes[host.name] = verdict.text
         return Healthy(host.name, verdict.text)
 
-    def confirm(self, session: Session) -> AnyEvent:
+    def confirm(self, session: Session, run: str) -> AnyEvent:
         """Let it stay so."""
         name = session.host.name
         plan = self.plans[name]
@@ -109,19 +135,18 @@ class Deploying:
             return Confirmed(name)
         check = plan.planned.disturbs
         try:
-            session.confirm(plan.desired, check=check)
+            session.confirm(run, plan.desired, check=check)
         except HostError as error:
             if error.kind != "lost":
                 raise
-            if session.facts().pending is not None:
-                session.confirm(plan.desired, check=check)
+            session.confirm(run, plan.desired, check=check)
         return Confirmed(name)
 
-    def roll_back(self, session: Session, reason: str) -> AnyEvent:
+    def roll_back(self, session: Session, run: str, reason: str) -> AnyEvent:
         """Restore the state before the switch."""
         name = session.host.name
         try:
-            return RolledBack(name, word=session.undo("pending", reason)["word"])
+            return RolledBack(name, word=session.undo("pending", run, reason)["word"])
         except HostError as error:
             if error.kind in {"failed", "disk_full"}:
                 return RolledBack(name, problem=str(error))

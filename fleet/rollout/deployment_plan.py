@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -20,7 +21,8 @@ from fleet.rollout.changes import AnyChange, RemoveRelease, StoreRelease, WriteF
 from fleet.rollout.deployment import changes, disturbs
 from fleet.rollout.desired import SHARE, Desired, desired_files, shared_files
 from fleet.rollout.events import Planned
-from fleet.rollout.prerequisites import obstacles, room
+from fleet.rollout.journal import is_own
+from fleet.rollout.prerequisites import held, obstacles, room
 from fleet.ssh.errors import HostError
 from fleet.terminal.output import once
 
@@ -104,7 +106,7 @@ class Planner:
     def plan(self, host: HostOf, facts: Facts) -> HostPlan:
         """The plan for `host`. HostError if it lacks a prerequisite, or there is no release for
         it."""
-        for obstacle in obstacles(facts):
+        for obstacle in (*obstacles(facts), *held(facts, partial(is_own, self._folder))):
             raise HostError(obstacle.kind, obstacle.text)
         bundle = self._bundle(host, Target(facts.machine, facts.python))
         unit = host.unit

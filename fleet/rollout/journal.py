@@ -4,6 +4,7 @@ disk before the next step begins."""
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from fleet.inventory.folder import Folder
 from fleet.rollout.events import AnyEvent, Result
 
 LOCK: Final = ".lock"
+RUN: Final = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9]+")
 # A rollout to ten thousand hosts writes a tenth of it.
 MAX_JOURNAL: Final = 256 << 20
 Command = Literal["deploy", "rollback"]
@@ -109,6 +111,12 @@ def read(path: Path) -> list[Line]:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             break
     return found
+
+
+def is_own(folder: Folder, run: str) -> bool:
+    """Whether a run, as a host names it, was begun in this folder. While the lock is held, it is
+    over."""
+    return RUN.fullmatch(run) is not None and (folder.runs / f"{run}.jsonl").exists()
 
 
 def unfinished(folder: Folder, hosts: Iterable[str]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from fleet.inspect.facts.facts import Disk, Facts
@@ -44,6 +45,18 @@ def obstacles(facts: Facts) -> list[Obstacle]:
         if disk.read_only and path in {"/", "/opt", "/var/lib"}:
             found.append(Obstacle("failed", f"{path} is mounted read-only"))
     return found
+
+
+def held(facts: Facts, is_own: Callable[[str], bool]) -> list[Obstacle]:
+    """Whether another operator switched the host, and may yet decide on it: until its timer is over
+    his changes and ours must not be mixed. `is_own` knows the runs of this fleet's folder, which
+    are over."""
+    pending = facts.pending
+    if pending is None or (pending.seconds_left or 0.0) <= 0 or is_own(pending.run):
+        return []
+    what = f"{pending.by or 'another operator'} is deploying {pending.release} to it"
+    text = f"{what} (run {pending.run}); that is over in {pending.seconds_left:.0f} s at most"
+    return [Obstacle("failed", f"{text}: run the command again then")]
 
 
 def room(facts: Facts, changes: list[AnyChange]) -> list[Obstacle]:

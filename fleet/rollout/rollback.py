@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from fleet.common import exits
@@ -27,7 +28,8 @@ from fleet.rollout.events import (
     Switched,
 )
 from fleet.rollout.health import Gate, gates_of
-from fleet.rollout.journal import Begun, Ended, opened
+from fleet.rollout.journal import Begun, Ended, is_own, opened
+from fleet.rollout.prerequisites import held
 from fleet.rollout.result import HostReport, RolloutReport, counted, lines, remedy_of, status_of
 from fleet.rollout.rollout import Rollout
 from fleet.rollout.runner import Runner
@@ -36,6 +38,7 @@ from fleet.rollout.view import shown
 from fleet.ssh.errors import HostError
 from fleet.terminal import output, units
 
+REASON: Final = "rolled back by the operator"
 NOTHING: Final = "there is no deployment to undo on it; --to names a release"
 
 
@@ -58,7 +61,7 @@ def run(
         return exits.fail("nothing was done", exits.NOTHING)
     store = Store(folder)
     gates = gates_of(fleet, chosen, store)
-    acts = RollingBack(gates, gate_s=options.gate_s)
+    acts = RollingBack(gates, partial(is_own, folder), gate_s=options.gate_s)
     report = _roll_back(folder, fleet, chosen, acts, options)
     if options.as_json:
         output.write_json(report)
@@ -73,21 +76,27 @@ def run(
 class RollingBack:
     """The operations of a rollback, whose switch undoes an earlier switch."""
 
-    def __init__(self, gates: Mapping[str, Gate], *, gate_s: float) -> None:
+    def __init__(
+        self, gates: Mapping[str, Gate], is_own: Callable[[str], bool], *, gate_s: float
+    ) -> None:
         self.before: dict[str, str] = {}  # by host: the release that it had
         self.back_to: dict[str, str] = {}
         self.notes: dict[str, str] = {}
         self.touched: set[str] = set()
-        self._which: dict[str, str] = {}
+        self._undoes: dict[str, tuple[str, str]] = {}  # which record, and of which run
         self._gates = gates
+        self._is_own = is_own
         self._gate_s = gate_s
 
     def gather(self, session: Session) -> AnyEvent:
         """Find the state to restore."""
         name, facts = session.host.name, session.facts()
-        which, back_to = "kept", facts.releases.before
-        if facts.pending is not None:
-            which, back_to = "pending", facts.pending.before
+        for obstacle in held(facts, self._is_own):
+            raise HostError(obstacle.kind, obstacle.text)
+        releases = facts.releases
+        which, back_to, run = "kept", releases.before, releases.run
+        if (pending := facts.pending) is not None:
+            which, back_to, run = "pending", pending.before, pending.run
         if not back_to:
             if session.host.node:
                 raise HostError("failed", NOTHING)
@@ -96,7 +105,7 @@ class RollingBack:
             self.notes[name] = NOTHING
             return Planned(name, changes=False)
         self.before[name], self.back_to[name] = facts.releases.current, back_to
-        self._which[name] = which
+        self._undoes[name] = (which, run)
         unit = facts.units.get(session.host.unit, Unit())
         return Planned(name, changes=True, disturbs=True, serving=unit.active == "active")
 
@@ -108,12 +117,13 @@ class RollingBack:
         """Let it be as it was."""
         name = session.host.name
         self.touched.add(name)
+        which, undone = self._undoes[name]
         try:
-            session.undo(self._which[name], "rolled back by the operator")
+            session.undo(which, undone, REASON)
         except HostError as error:
-            # The reply was lost, but the former release is current: the undo succeeded.
-            if error.kind != "lost" or session.facts().releases.current != self.back_to[name]:
+            if error.kind != "lost":
                 raise
+            session.undo(which, undone, REASON)  # the host knows whether it was
         return Switched(name)
 
     def check(self, session: Session) -> AnyEvent:
@@ -126,11 +136,11 @@ class RollingBack:
             self.notes[host.name] = verdict.text
         return Healthy(host.name, verdict.text)
 
-    def confirm(self, session: Session) -> AnyEvent:
+    def confirm(self, session: Session, run: str) -> AnyEvent:  # noqa: ARG002 - as above
         """Does nothing: a rollback has no timer that awaits confirmation."""
         return Confirmed(session.host.name)
 
-    def roll_back(self, session: Session, reason: str) -> AnyEvent:  # noqa: ARG002 - it was told
+    def roll_back(self, session: Session, run: str, reason: str) -> AnyEvent:  # noqa: ARG002 - it was told
         """Does nothing: only another deployment can follow."""
         return RolledBack(session.host.name, problem="it stays so; deploy a release that is well")
 

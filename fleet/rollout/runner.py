@@ -88,10 +88,10 @@ class Acts(Protocol):
     def check(self, session: Session) -> AnyEvent:
         """See whether it is well."""
 
-    def confirm(self, session: Session) -> AnyEvent:
+    def confirm(self, session: Session, run: str) -> AnyEvent:
         """It stays so."""
 
-    def roll_back(self, session: Session, reason: str) -> AnyEvent:
+    def roll_back(self, session: Session, run: str, reason: str) -> AnyEvent:
         """It goes back."""
 
 
@@ -159,6 +159,6 @@ class Runner:
             case "check":
                 return self._acts.check(session)
             case "confirm":
-                return self._acts.confirm(session)
+                return self._acts.confirm(session, self._journal.run)
             case "roll_back":
-                return self._acts.roll_back(session, reason)
+                return self._acts.roll_back(session, self._journal.run, reason)

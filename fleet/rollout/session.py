@@ -4,6 +4,9 @@ verdict, and the programs that run over it."""
 from __future__ import annotations
 
 import base64
+import getpass
+import os
+import platform
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -58,6 +61,7 @@ class Session:
         self._login: Login = login_of(folder, fleet, host)
         self._known_hosts = folder.known_hosts
         self._connection: Connection | None = None
+        self._by = f"{_user()}@{platform.node()}"
 
     def close(self) -> None:
         """Close the connection, if there is one."""
@@ -100,6 +104,7 @@ class Session:
     def switch(
         self,
         run: str,
+        facts: Facts,
         desired: Desired,
         changes: list[AnyChange],
         contents: Mapping[str, bytes],
@@ -108,26 +113,29 @@ class Session:
         gate_s: float,
     ) -> None:
         """Make the changes other than uploads and removals; the host undoes them by itself unless
-        they are confirmed. HostError, with `rolled_back` among its details if they are undone."""
+        they are confirmed. HostError, with `rolled_back` among its details if they are undone, and
+        `changed` if nothing was done, as the host is not as in `facts` any more."""
         request = switch_request(run, desired, changes, contents)
+        request["seen"] = seen(facts, desired)
         window_s = start_s + gate_s + MARGIN_S
         self._do({**request, "start_s": start_s, "window_s": window_s})
 
-    def confirm(self, desired: Desired, *, check: bool) -> None:
-        """Confirm the switch; with `check` only if its unit is active. HostError, with
-        `rolled_back` among its details if it was undone."""
-        what = {"do": "confirm", "unit": desired.unit, "release": desired.release}
+    def confirm(self, run: str, desired: Desired, *, check: bool) -> None:
+        """Confirm the switch of a run, which may be repeated; with `check` only if its unit is
+        active. HostError, with `rolled_back` among its details if it was undone."""
+        what = {"do": "confirm", "run": run, "unit": desired.unit}
         self._do({**what, "check": check})
 
     def remove(self, gone: list[str]) -> None:
         """Remove releases. HostError."""
         self._do({"do": "remove", "remove": gone})
 
-    def undo(self, which: str, reason: str) -> Request:
-        """Restore the state before the `pending` switch, or before the last confirmed one (`kept`);
-        returns the release and, as `word`, the last line that the agent wrote. HostError."""
-        unit = self.host.unit
-        return self._do({"do": "undo", "which": which, "reason": reason, "unit": unit})
+    def undo(self, which: str, run: str, reason: str) -> Request:
+        """Restore the state before the `pending` switch, or before the last confirmed one (`kept`),
+        which is that of `run`; may be repeated. Returns the release and, as `word`, the last line
+        that the agent wrote. HostError, also if another run came after it."""
+        what = {"do": "undo", "which": which, "run": run, "unit": self.host.unit}
+        return self._do({**what, "reason": reason})
 
     def _stage(
         self, bundle: Bundle, offset: int, gone: list[str], progress: Callable[[int], None]
@@ -148,6 +156,7 @@ class Session:
     def _do(
         self, request: Request, data: Callable[[], Iterator[bytes]] = lambda: iter(())
     ) -> Request:
+        request = {**request, "by": self._by}
         return self._over(lambda connection: run_program(connection, request, data=data()))
 
     def _over(self, work: Callable[[Connection], T]) -> T:
@@ -198,6 +207,16 @@ def switch_request(
     }
 
 
+def seen(facts: Facts, desired: Desired) -> Request:
+    """What a plan is based on: the host makes its changes only if it is still so."""
+    files = facts.files
+    return {
+        "run": facts.pending.run if facts.pending else "",
+        "current": facts.releases.current,
+        "files": {f.path: files[f.path].sha256 if f.path in files else None for f in desired.files},
+    }
+
+
 def upload_name(bundle: Bundle) -> str:
     """The name of the file that a bundle is uploaded to; it depends on the bundle's content."""
     return f"{bundle.sha256[:32]}.upload"
@@ -219,3 +238,11 @@ def pieces(path: Path, offset: int, progress: Callable[[int], None]) -> Iterator
             yield piece
             offset += len(piece)
             progress(offset)
+
+
+def _user() -> str:
+    """The name of the user who runs this; a number where there is none."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.geteuid())

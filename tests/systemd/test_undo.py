@@ -75,7 +75,7 @@ class Host(Machine):
 
     def confirm(self, release: str) -> None:
         """It is good."""
-        request = {"do": "confirm", "release": release, "check": True, "unit": UNIT}
+        request = {"do": "confirm", "run": release, "check": True, "unit": UNIT}
         assert self.do(request) == {"ok": True}
 
     @property

@@ -25,12 +25,13 @@ class Base(msgspec.Struct, frozen=True, kw_only=True):
 class Releases(Base, frozen=True):
     """The releases in /opt/sanderling/releases. `previous` is the last other good release that was
     in use, by the journal; `before` is the release that undoing the last deployment restores: the
-    current one if only files changed, empty if there is nothing to undo. `python` is the Python
-    version of the current one, "3.11"."""
+    current one if only files changed, empty if there is nothing to undo; `run` is that deployment.
+    `python` is the Python version of the current one, "3.11"."""
 
     current: str = ""
     previous: str = ""
     before: str = ""
+    run: str = ""
     stored: tuple[str, ...] = ()
     python: str = ""
 
@@ -80,12 +81,14 @@ class Disk(Base, frozen=True):
 
 
 class Pending(Base, frozen=True):
-    """A switch that is neither confirmed nor rolled back."""
+    """A switch that is neither confirmed nor rolled back. `by`: whose, as user@machine; empty from
+    earlier versions."""
 
     run: str
     release: str
     before: str = ""
     seconds_left: float | None = None  # None: no timer watches it
+    by: str = ""
 
 
 class Uploaded(Base, frozen=True):

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from fleet.on_host.change import do
+from fleet.on_host.files import current, digest_of, read_json
 from fleet.on_host.host import Host
 from fleet.ssh.remote import host_program
 
@@ -132,6 +133,7 @@ def switch(
     gone: tuple[str, ...] = (),
     unit: str = UNIT,
     check: dict[str, str] | None = None,
+    seen: dict[str, Any] | None = None,
 ) -> Any:
     # As `stage` leaves it.
     marker = Path(host.at(f"/opt/sanderling/releases/{release}/RELEASE"))
@@ -150,19 +152,34 @@ def switch(
         "enable": True,
         "restart": True,
         "check": check,
+        "seen": seen,
         "start_s": 10,
         "window_s": 100,
     }
     return do(host, request, host_program(), None)
 
 
-def confirm(host: Host, release: str, unit: str = UNIT) -> Any:
-    request = {"do": "confirm", "release": release, "check": True, "unit": unit}
-    return do(host, request, b"", None)
+def run_of(host: Host, which: str) -> str:
+    """The run whose switch can be undone."""
+    found = read_json(host, f"/var/lib/sanderling-deploy/{which}.json") or {}
+    return str(found.get("run", "r1"))
 
 
-def undo(host: Host, which: str = "pending", unit: str = UNIT) -> Any:
-    return do(host, {"do": "undo", "which": which, "reason": "sick", "unit": unit}, b"", None)
+def confirm(host: Host, run: str = "", unit: str = UNIT) -> Any:
+    run = run or run_of(host, "pending")
+    return do(host, {"do": "confirm", "run": run, "check": True, "unit": unit}, b"", None)
+
+
+def undo(host: Host, which: str = "pending", run: str = "", unit: str = UNIT) -> Any:
+    request = {"do": "undo", "which": which, "reason": "sick", "unit": unit}
+    return do(host, {**request, "run": run or run_of(host, which)}, b"", None)
+
+
+def seen(host: Host, *paths: str) -> dict[str, Any]:
+    """What a plan is based on that is made now."""
+    found = pending(host)
+    files = {path: digest_of(host, path) for path in paths}
+    return {"run": found["run"] if found else "", "current": current(host), "files": files}
 
 
 def push(host: Host, files: dict[str, str], owner: str = "root") -> Any:
@@ -191,6 +208,6 @@ def start_host(host: Fake, number: int) -> Any:
     return do(host, {"do": "boot"}, b"", None)
 
 
-def pending(host: Fake) -> Any:
-    path = host.folder / "var/lib/sanderling-deploy/pending.json"
+def pending(host: Host) -> Any:
+    path = Path(host.at("/var/lib/sanderling-deploy/pending.json"))
     return json.loads(path.read_text()) if path.exists() else None

@@ -38,7 +38,7 @@ def test_a_host_that_is_started_before_the_verdict_waits_for_it_anew(host: Fake)
     start_host(host, 1)  # somebody started the unit by hand
     assert host.calls == []
     assert host.files["etc/sanderling/edge.toml"] == b"one"
-    assert confirm(host, "1-a") == {"ok": True}
+    assert confirm(host) == {"ok": True}
     start_host(host, 2)
     assert host.files["etc/sanderling/edge.toml"] == b"one"
 
@@ -48,7 +48,7 @@ def test_a_host_that_does_not_stay_up_with_a_release_goes_back_before_its_agent_
 ) -> None:
     start_host(host, 0)
     switch(host, "1-a", {CONFIG: "one"})
-    confirm(host, "1-a")
+    confirm(host)
     before = host.files
     switch(host, "1-b", {CONFIG: "two"}, "r2")
     start_host(host, 1)
@@ -62,8 +62,8 @@ def test_a_host_that_does_not_stay_up_with_a_release_goes_back_before_its_agent_
     calls = host.calls
     assert f"systemctl --no-block restart {UNIT}" in calls
     assert not [call for call in calls if call.startswith(("systemctl restart", "systemctl start"))]
-    with pytest.raises(Failure, match="went back by itself"):
-        confirm(host, "1-b")
+    with pytest.raises(Failure, match="went back before the verdict came: it was started 2 times"):
+        confirm(host, "r2")
 
 
 def test_a_new_switch_has_its_own_starts(host: Fake) -> None:
@@ -119,6 +119,8 @@ def test_the_program_left_on_the_host_undoes_by_itself(
     if argument:
         start_host(host, 1)
         (host.folder / "proc/sys/kernel/random/boot_id").write_text("boot-2\n")
+    record = host.folder / "var/lib/sanderling-deploy/pending.json"
+    record.write_text(json.dumps(pending(host) | {"deadline_s": 0.0}))
     program = host.at("/var/lib/sanderling-deploy/undo.py")
     done = subprocess.run(
         [sys.executable, "-I", program, *argument],
@@ -161,7 +163,7 @@ FORMER = {
 def test_what_the_program_of_one_file_left_on_a_host_is_understood(host: Fake, way: str) -> None:
     """As of 0.1.0, whose undo.py was that file; units and files have the same names."""
     switch(host, "1-a", {CONFIG: "one"})
-    confirm(host, "1-a")
+    confirm(host)
     before = host.files
     switch(host, "1-b", {CONFIG: "two", SECRET: "key"}, "r2")
     there = host.folder / "var/lib/sanderling-deploy"

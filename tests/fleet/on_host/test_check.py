@@ -47,7 +47,7 @@ def with_agent(host: Fake, release: str, script: str) -> None:
 def deployed(host: Fake) -> None:
     """What the hosts of the next tests have: keys, which a switch leaves as they are."""
     switch(host, "1-a", key_files())
-    confirm(host, "1-a")
+    confirm(host)
     assert host.calls
 
 
@@ -90,7 +90,7 @@ def test_the_new_agent_checks_what_will_be_there_and_touches_no_sensor(host: Fak
     switch(host, "1-b", files, "r2", check=CHECKED)
     assert "systemctl restart sanderling-edge.service" in host.calls
     assert not (host.folder / "etc/.sanderling-tried").exists()
-    confirm(host, "1-b")
+    confirm(host)
     with_agent(host, "1-c", f"{THIS_AGENT}")
     with pytest.raises(Failure, match=r"/etc/sanderling/keys/node.secret: No such file"):
         switch(host, "1-c", files, "r3", gone=("/etc/sanderling/keys/node.secret",), check=CHECKED)

@@ -51,7 +51,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 ACTIONS: dict[str, Callable[[Fake], object]] = {
     "undo": undo,
     "undo the last": lambda host: undo(host, "kept"),
-    "confirm": lambda host: confirm(host, "1-b"),
+    "confirm": confirm,
     "boot": lambda host: start_host(host, 7),
     "switch": lambda host: switch(host, "1-c", {CONFIG: "c"}, run="r3"),
     "remove": lambda host: do(host, {"do": "remove", "remove": ["1-a", "1-b"]}, b"", None),
@@ -92,7 +92,7 @@ def patience() -> Iterator[None]:
 def awaiting(host: Fake) -> Fake:
     """A host with a switch that was confirmed, and one that awaits its verdict."""
     switch(host, "1-a", {CONFIG: "a", SECRET: "s"})
-    confirm(host, "1-a")
+    confirm(host)
     switch(host, "1-b", {CONFIG: "b", SECRET: "s"}, run="r2")
     return host
 

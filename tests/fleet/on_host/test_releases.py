@@ -73,7 +73,7 @@ def test_what_a_switch_without_a_verdict_goes_back_to_is_not_removed(host: Fake)
     for release in ("1-a", "1-b", "1-c"):
         stage(host, release, bundle(release))
     switch(host, "1-a", {})
-    confirm(host, "1-a")
+    confirm(host)
     switch(host, "1-b", {}, "r2")
     do(host, {"do": "remove", "remove": ["1-a", "1-b", "1-c", "", "..", "x/"]}, b"", None)
     releases = host.folder / "opt/sanderling/releases"

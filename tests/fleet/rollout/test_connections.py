@@ -77,13 +77,13 @@ class Acts:
         name = self._over(session)
         return Failed(name, "failed", "sick") if name in self.sick else Healthy(name)
 
-    def confirm(self, session: Session) -> AnyEvent:
+    def confirm(self, session: Session, run: str) -> AnyEvent:
         name = self._over(session)
         if name == "i/n3":
             raise HostError("lost", "gone")
         return Confirmed(name)
 
-    def roll_back(self, session: Session, reason: str) -> AnyEvent:
+    def roll_back(self, session: Session, run: str, reason: str) -> AnyEvent:
         return RolledBack(self._over(session))
 
 

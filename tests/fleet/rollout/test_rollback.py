@@ -24,7 +24,7 @@ UNITS = {f"sanderling-{role}.service": Unit(active="active") for role in ("edge"
 
 
 def facts(before: str, pending: Pending | None = None, current: str = "1-b") -> Facts:
-    releases = Releases(current=current, before=before, stored=("1-a", "1-b"))
+    releases = Releases(current=current, before=before, run="r0", stored=("1-a", "1-b"))
     return Facts(
         hostname="n", machine="x", python="3.11", releases=releases, units=UNITS, pending=pending
     )
@@ -36,7 +36,7 @@ class Site:
     def __init__(self) -> None:
         self.fleet = inventory()
         self.has: dict[str, Facts] = {}
-        self.faults: dict[str, HostError] = {}
+        self.faults: dict[str, list[HostError]] = {}
         self.sick: set[str] = set()
         self.done: list[str] = []
 
@@ -54,12 +54,12 @@ class FakeSession:
     def let_go(self) -> Callable[[], None]:
         return lambda: None
 
-    def undo(self, which: str, reason: str) -> dict[str, Any]:
+    def undo(self, which: str, run: str, reason: str) -> dict[str, Any]:
         name = self.host.name
         SITE.done.append(f"{name} {which}")
-        SITE.has[name] = facts("", current="1-a")
-        if error := SITE.faults.pop(name, None):
-            raise error
+        assert run == {"kept": "r0", "pending": "r"}[which]
+        if errors := SITE.faults.get(name):
+            raise errors.pop(0)
         return {}
 
 
@@ -132,8 +132,28 @@ def test_a_host_with_nothing_to_undo_says_so_and_its_neighbours_go_back(back: An
     assert status == exits.FAILED
 
 
-def test_an_undoing_whose_end_was_not_heard_is_looked_at(back: Any) -> None:
-    SITE.faults["iad4/n1"] = HostError("lost", "gone")
+def test_an_undoing_whose_end_was_not_heard_is_asked_for_again(back: Any) -> None:
+    """Of files alone no release tells whether it was done."""
+    SITE.has["iad4/n1"] = facts("1-b")
+    SITE.faults["iad4/n1"] = [HostError("lost", "gone")]
     found, status = back()
     assert found["iad4/n1"] == ("changed", "")
+    assert SITE.done.count("iad4/n1 kept") == 2
     assert status == exits.DONE
+
+
+def test_one_that_is_not_heard_of_again_is_lost(back: Any) -> None:
+    SITE.has["iad4/n1"] = facts("1-b")
+    SITE.faults["iad4/n1"] = [HostError("lost", "gone"), HostError("dead", "no answer")]
+    found, _ = back()
+    assert found["iad4/n1"] == ("lost", "no answer")
+
+
+def test_a_host_that_another_operator_decides_on_is_left_to_him(back: Any) -> None:
+    """His rollout still waits for its nodes: undone under it, it would be neither his nor ours."""
+    hers = Pending("r", "1-b", "1-a", 30.0, "ada@desk")
+    SITE.has["iad4/n1"] = facts("1-a", hers)
+    found, _ = back()
+    assert found["iad4/n1"][0] == "failed"
+    assert found["iad4/n1"][1].startswith("ada@desk is deploying 1-b to it (run r)")
+    assert "iad4/n1 pending" not in SITE.done
