@@ -25,6 +25,7 @@ from agent.market.buyer_events import (
 from agent.market.changes import ChangeInProgress, ChangesInProgress, member_of
 from agent.market.explanations import counted, not_offered
 from agent.market.negotiation import MAX_ROUND_S, ROUND_SHARE, Negotiation, Wanted, wanted_by
+from agent.market.pool_size import left_out
 from agent.market.rollout import Contact, MembershipRollout, Owned, numbered
 from agent.market.terms import Instruction, ReplyAddress, Tick, common_areas
 from agent.wire.areas import AreaSet
@@ -264,6 +265,9 @@ class Buyer:
             return []
         offering = f"{counted(len(sellers))} {request.capability} there"
         change.steps.append(Step("discover", "", offering))
+        too_large = left_out(sellers, [*schedulers, self._own])
+        change.steps += [Step("discover", iad, why) for iad, why in too_large.items()]
+        sellers = [seller for seller in sellers if seller.iad not in too_large]
         if missing:
             change.steps += [Step("discover", iad, "does not offer it there") for iad in missing]
         covered = AreaSet(area for seller in sellers for area in seller.areas)
@@ -274,6 +278,8 @@ class Buyer:
             text = f"{offering}, of {request.fewest} wanted" if sellers else offering
             if not found.candidates:
                 text += hint(self._meant(request.capability))
+            for iad, why in [*too_large.items()][:1]:
+                text += f"; {iad} {why}"
             if missing:
                 others = sorted(
                     candidate.iad
@@ -304,6 +310,8 @@ class Buyer:
         new = self._seller(candidate, owned.request.areas) if candidate else None
         if new is None or not new.areas:
             return self._add_scheduler(change, request, now)
+        if (why := left_out([new], service.members).get(new.iad)) is not None:
+            return self._fail(change, f"{new.iad} {why}", now)
         present = [member for member in service.members if member.areas]
         # With one more IAD every task's percentile is stricter: all members are asked, and all must
         # accept.

@@ -13,6 +13,7 @@ from agent.market.rollout import Acknowledged
 from agent.market.terms import in_words
 from agent.wire.listing import few
 from agent.wire.market import Offer, Service, Terms
+from agent.wire.operator import MAX_RELAX
 
 MAX_NAMED: Final = 4  # IADs in a reason
 
@@ -32,7 +33,7 @@ def explain(
         if offer is not None
         and offer.verdict == "countered"
         and offer.counter is not None
-        and (needed := _relax_for(offer.counter, rate_per_s, latency_ms)) > relax
+        and relax < (needed := _relax_for(offer.counter, rate_per_s, latency_ms)) <= MAX_RELAX
     )
     if near and len(near) >= short:
         needed, iad, counter = near[max(short, 1) - 1]
@@ -43,9 +44,10 @@ def explain(
 
 
 def _relax_for(counter: Terms, rate_per_s: float, latency_ms: float) -> float:
-    """The factor, to a tenth, by which the request must be relaxed to meet a counter-offer."""
+    """The factor, to a tenth, by which the request must be relaxed to meet a counter-offer;
+    infinite if no request can be relaxed so far."""
     factor = max(rate_per_s / counter.rate_per_s, counter.budget_ms / latency_ms, 1.0)
-    return math.ceil(factor * 10.0 - 1e-9) / 10.0
+    return math.ceil(factor * 10.0 - 1e-9) / 10.0 if factor <= MAX_RELAX else math.inf
 
 
 def shortage(

@@ -223,7 +223,12 @@ class Negotiation:
         if candidate.counters == MAX_COUNTERS:
             return False
         candidate.counters += 1
-        candidate.base = counter
+        # It relaxes what was asked, or leaves it: harder terms would be those of the whole pool.
+        candidate.base = replace(
+            counter,
+            rate_per_s=min(counter.rate_per_s, candidate.asked.rate_per_s),
+            budget_ms=max(counter.budget_ms, candidate.asked.budget_ms),
+        )
         return True
 
     def _ask(self, candidate: _Candidate, now: float) -> None:

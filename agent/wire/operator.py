@@ -26,6 +26,8 @@ from agent.wire.market import MAX_MEMBERS, Rate, Service, Terms
 from agent.wire.messages import Slo
 from agent.wire.topics import TopicStatus
 
+MAX_RELAX = 100.0
+
 
 class StatusRequest(Message, frozen=True, tag="status_request"):
     """Request the state of the IAD."""
@@ -126,7 +128,7 @@ class CreateService(Message, frozen=True, tag="create_service", omit_defaults=Tr
     schedulers: Annotated[tuple[Name, ...], Meta(max_length=MAX_MEMBERS)] = ()
     only: Annotated[tuple[Name, ...], Meta(max_length=MAX_MEMBERS)] = ()
     fewest: Annotated[int, Meta(ge=1, le=MAX_MEMBERS)] = 1
-    relax: Annotated[float, Meta(ge=1.0, le=100.0)] = 1.0
+    relax: Annotated[float, Meta(ge=1.0, le=MAX_RELAX)] = 1.0
     redundant: bool = False
     timeout_ms: Annotated[float, Meta(gt=0.0, le=MAX_TIMEOUT_MS)] = 10_000.0
 
