@@ -29,7 +29,7 @@ from fleet.terminal import browser, output, screen
 from fleet.testbed import page
 from fleet.testbed.load_generator import LoadGenerator
 from fleet.testbed.processes import holders, in_words
-from fleet.testbed.run_folder import RunFolderError, run_folder
+from fleet.testbed.run_folder import RunFolderError, explained, run_folder
 from fleet.testbed.testbed import Testbed, TestbedError
 
 # A query in virtual time under both policies, on one slow core.
@@ -81,15 +81,16 @@ def run(options: Options) -> int:
         by_make = ', with make as ARGS="--directory FOLDER"' if "MAKELEVEL" in os.environ else ""
         return exits.fail(f"{error}{by_make}", exits.FAILED)
     except TestbedError as error:
-        sys.stderr.write(f"fleet: {error}\n")  # a process's last output may be several lines
+        sys.stderr.write(f"fleet: {explained(error, options.directory)}\n")
         return exits.FAILED
     except NoReplyError as error:
         said = str(error).partition(";")[0]  # its master runs
         load, cores = os.getloadavg()[0], len(os.sched_getaffinity(0))
         busy = f"is this machine too busy (load {load:.1f} on {cores} cores)?"
-        return exits.fail(f"{said}: {busy} Logs: {options.directory}", exits.FAILED)
+        text = f"{said}: {busy} Logs: {options.directory}"
+        return exits.fail(explained(text, options.directory), exits.FAILED)
     except OSError as error:
-        return exits.fail(str(error), exits.FAILED)
+        return exits.fail(explained(error, options.directory), exits.FAILED)
     return exits.DONE
 
 
@@ -237,7 +238,7 @@ def _under_load(
     load_average = os.getloadavg()[0]  # before the simulation adds to it
     virtual = load.virtual(bed.plan, options, show)
     of_real, of_virtual = (_by_policy(runs) for runs in (real, virtual))
-    for row in comparison(of_real, of_virtual):
+    for row in comparison(of_real, of_virtual, story.width):
         story.copy(row)
     story.say(verdict(of_virtual))
     if said := busy(of_real, load_average, len(os.sched_getaffinity(0))):

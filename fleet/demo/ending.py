@@ -48,7 +48,7 @@ def _show_commands(bed: Testbed, options: Options, terminal: Console) -> None:
     address = bed.public(first)
     asked = running.is_asked(address)
     for rest in (
-        "query --service temperature --area b1/f4 --last 10m --slo p99=2s",
+        "query --service humidity --area b1/f4 --last 10m --slo p99=2s",
         "watch --service humidity --area b1/f4 --every 5s --slo p99=2s",
         f"subscribe '{wanted}'",
         "status",

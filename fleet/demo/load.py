@@ -13,6 +13,7 @@ from msgspec import Struct
 from agent.wire.base import Policy
 from fleet.demo.asking import SERVICES
 from fleet.demo.options import Options
+from fleet.demo.story import POLICIES
 from fleet.simulation import workload
 from fleet.simulation.layout import FleetLayout
 from fleet.simulation.measures import ClassSummary, Outcome, summarize
@@ -22,7 +23,6 @@ from fleet.simulation.workload import Arrival
 from fleet.testbed.load_generator import LoadGenerator, Tick
 from fleet.testbed.testbed import Testbed
 
-POLICIES: Final[tuple[Policy, ...]] = ("fifo", "edfq")
 LOOK_EVERY_S: Final = 1.0
 # Long enough for a hundred response times of every node, at a load that two cores easily carry.
 MAX_WARM_UP_S: Final = 15.0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from rich.console import Console
 
+from agent.wire.base import Policy
 from fleet.simulation.measures import ClassSummary
 from fleet.simulation.screen import COUNTS
 from fleet.terminal import screen
@@ -15,6 +16,7 @@ from fleet.terminal.units import format_kept
 
 WIDTH: Final = 80
 INDENT: Final = "      "
+COPIED: Final = "  "
 STEPS: Final = 5
 # The classes of queries of the load, in the words of who asks.
 QUESTIONS: Final = {
@@ -23,8 +25,10 @@ QUESTIONS: Final = {
     "2": "one room of each owner",
     "3": "every room",
 }
+POLICIES: Final[tuple[Policy, ...]] = ("fifo", "edfq")
 PROMISED: Final = 0.99
 ROW: Final = "{:<29}{:>8}{:>7}{:>7}  {:<13}{}"
+ROW_WIDTH: Final = 76
 
 
 class Story:
@@ -34,6 +38,11 @@ class Story:
         self.console = console
         self._silent = silent
         self._step = 0
+
+    @property
+    def width(self) -> int:
+        """Columns of its lines."""
+        return min(WIDTH, self.console.width)
 
     def begin(self, text: str) -> None:
         """The first paragraph."""
@@ -53,13 +62,17 @@ class Story:
     def copy(self, text: str) -> None:
         """A line to be copied whole, or a row of a table."""
         if not self._silent:
-            screen.as_it_is(self.console, f"  {text}")
+            screen.as_it_is(self.console, f"{COPIED}{text}")
 
     def _lines(self, text: str, indent: str) -> None:
         if self._silent:
             return
         for each in textwrap.wrap(
-            text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_long_words=False
+            text,
+            self.width,
+            initial_indent=indent,
+            subsequent_indent=indent,
+            break_long_words=False,
         ):
             screen.line(self.console, each)
 
@@ -67,21 +80,47 @@ class Story:
 Runs = Mapping[str, Sequence[ClassSummary]]
 
 
-def comparison(real: Runs, virtual: Runs) -> list[str]:
-    """How many of a hundred answers came in time under FIFO and EDFQ, by kind of question: rows."""
+def comparison(real: Runs, virtual: Runs, width: int) -> list[str]:
+    """How many of a hundred answers came in time under FIFO and EDFQ, by kind of question: rows of
+    a table, or, where `width` columns do not hold it, some lines for each question."""
     n = sum(each.n for each in virtual["fifo"])
+    shares = list(_shares(real, virtual))
+    if width < len(COPIED) + ROW_WIDTH:
+        return ["in time, of 100 answers here,", f"and of {n:,} simulated", *_narrow(shares)]
     rows = [
         ROW.format("in time, of 100 answers", "", "asked", "here", f"of {n:,} simulated", ""),
         ROW.format("question", "within", "FIFO", "EDFQ", "FIFO", "EDFQ"),
     ]
+    rows += [ROW.format(each.question, each.within, *each.here, *each.simulated) for each in shares]
+    return [row.rstrip() for row in rows]
+
+
+class _Shares(NamedTuple):
+    """A kind of question, with what FIFO and EDFQ did for it."""
+
+    question: str
+    within: str
+    here: list[str]
+    simulated: list[str]
+
+
+def _shares(real: Runs, virtual: Runs) -> Iterator[_Shares]:
     of_real = {policy: {each.kind: each for each in runs} for policy, runs in real.items()}
     for fifo, edfq in zip(virtual["fifo"], virtual["edfq"], strict=True):
-        here = [of_real[policy].get(fifo.kind) for policy in ("fifo", "edfq")]
-        cells = [_share(each) if each else "–" for each in here]
-        words = [f"{_share(each)} {_kept(each)}" for each in (fifo, edfq)]
-        name = QUESTIONS.get(fifo.kind, fifo.kind)
-        rows.append(ROW.format(name, f"{fifo.slo_ms:g} ms", *cells, *words))
-    return [row.rstrip() for row in rows]
+        here = [of_real[policy].get(fifo.kind) for policy in POLICIES]
+        yield _Shares(
+            QUESTIONS.get(fifo.kind, fifo.kind),
+            f"{fifo.slo_ms:g} ms",
+            [_share(each) if each else "–" for each in here],
+            [f"{_share(each)} {_kept(each)}" for each in (fifo, edfq)],
+        )
+
+
+def _narrow(shares: Iterable[_Shares]) -> Iterator[str]:
+    for each in shares:
+        yield f"{each.question}, {each.within}"
+        for policy, here, simulated in zip(POLICIES, each.here, each.simulated, strict=True):
+            yield f"  {policy.upper()} {here}, simulated {simulated}"
 
 
 def verdict(virtual: Runs) -> str:

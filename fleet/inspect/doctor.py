@@ -13,11 +13,17 @@ from agent.wire.config import ConfigError
 from fleet.common import exits
 from fleet.common.exits import CommandError
 from fleet.inspect.agent_checks import agent_findings
-from fleet.inspect.findings import SEVERITIES, Finding, in_order, together
-from fleet.inspect.fleet_checks import (
+from fleet.inspect.findings import (
     HERE,
-    IMAGE_TOOLS,
+    INVENTORY,
     KEYS,
+    SEVERITIES,
+    Finding,
+    in_order,
+    together,
+)
+from fleet.inspect.fleet_checks import (
+    IMAGE_TOOLS,
     KeySeen,
     between_hosts,
     iad_findings,
@@ -66,7 +72,7 @@ def run(
         return exits.fail(str(error), exits.USAGE)
     hosts = select(fleet, iads=iads, groups=groups, limit=limit)
     findings = [
-        Finding("error", "inventory", "inventory", line, "correct it in fleet.toml")
+        Finding("error", INVENTORY, "inventory", line, "correct it in fleet.toml")
         for line in problems(fleet)
     ]
     to = screen.progress()

@@ -13,6 +13,12 @@ Severity = Literal["error", "warning", "note"]
 # The worst first.
 SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "note")
 
+INVENTORY: Final = "inventory"
+KEYS: Final = "keys"
+HERE: Final = "this machine"
+# Subjects whose faults may cause those of IADs and hosts.
+WIDEST: Final = (INVENTORY, KEYS, HERE)
+
 
 class Finding(Struct, frozen=True):
     """One fault. `subject` is a host, an IAD, ``inventory``, ``keys``, or ``this machine``; `check`
@@ -54,10 +60,15 @@ def named(subjects: Sequence[str], most: int = 6) -> str:
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """Sorted by severity, with each subject's findings together."""
-    rank = {severity: number for number, severity in enumerate(SEVERITIES)}
-    found = list(findings)
-    worst: dict[str, int] = {}
-    for each in found:
-        worst[each.subject] = min(worst.get(each.subject, 9), rank[each.severity])
-    return sorted(found, key=lambda f: (worst[f.subject], f.subject, rank[f.severity], f.check))
+    """The worst first; of one severity what may cause others first: the inventory, keys and this
+    machine, then IADs, then hosts."""
+    return sorted(
+        findings,
+        key=lambda f: (SEVERITIES.index(f.severity), _scope(f.subject), f.subject, f.check),
+    )
+
+
+def _scope(subject: str) -> int:
+    if subject in WIDEST:
+        return WIDEST.index(subject)
+    return len(WIDEST) + subject.count("/")

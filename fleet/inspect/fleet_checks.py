@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from agent.overlay.scot import ScotError
 from agent.wire.operator import IadStatus
-from fleet.inspect.findings import Finding, named
+from fleet.inspect.findings import HERE, INVENTORY, KEYS, Finding, named
 from fleet.inspect.machine_checks import SKEW_S
 from fleet.inspect.seen import HostSeen, IadSeen
 from fleet.inventory.effective import overlay_of
@@ -19,10 +19,8 @@ from fleet.inventory.parties import Party
 SOON: Final = timedelta(days=30)
 # This many clocks that agree are trusted more than this machine's.
 ENOUGH_CLOCKS: Final = 3
-HERE: Final = "this machine"
 # Counters of a master; on their way to others they are sent again.
 GIVEN_UP: Final = ("spooled_given_up", "notifications_dropped")
-KEYS: Final = "keys"
 # Only images need them.
 IMAGE_TOOLS: Final = ("mmdebstrap", "qemu-aarch64-static", "mcopy", "bmaptool")
 
@@ -37,16 +35,17 @@ class KeySeen(NamedTuple):
 
 def key_findings(keys: Sequence[KeySeen], now: datetime) -> Iterator[Finding]:
     """Keys that are missing, expired or about to, or revoked."""
+    missing = [str(key.party) for key in keys if key.expires is None and not key.revoked]
+    if missing:
+        what = f"no key: {named(missing)}"
+        yield Finding("error", KEYS, "key_missing", what, "`fleet keys init`, `fleet deploy`")
     for key in keys:
         who = str(key.party)
         if key.revoked:
             what = f"{who} was revoked and is in the inventory still"
             remedy = f"take it out of fleet.toml, or `fleet keys reinstate {key.party.name}`"
             yield Finding("note", KEYS, "key_revoked", what, remedy)
-        elif key.expires is None:
-            what = f"{who} has no key"
-            yield Finding("error", KEYS, "key_missing", what, "`fleet keys init`, `fleet deploy`")
-        elif key.expires <= now + SOON:
+        elif key.expires is not None and key.expires <= now + SOON:
             over = key.expires <= now
             word = "expired" if over else "expires"
             what = f"the key of {who} {word} on {key.expires:%Y-%m-%d}"
@@ -158,8 +157,8 @@ def _releases(hosts: Sequence[HostSeen], sources: str) -> Iterator[Finding]:
     if len(counts) > 1:
         told = ", ".join(f"{release} on {count}" for release, count in counts.items())
         what = f"hosts run different releases: {told}"
-        yield Finding("warning", "inventory", "releases", what, "`fleet deploy`, or set `release`")
+        yield Finding("warning", INVENTORY, "releases", what, "`fleet deploy`, or set `release`")
     elif sources and counts and sources not in counts:
         what = f"hosts run {next(iter(counts))}; these sources make {sources}"
         remedy = "`fleet deploy` when you want it, or pin with `releases.pin`"
-        yield Finding("note", "inventory", "sources", what, remedy)
+        yield Finding("note", INVENTORY, "sources", what, remedy)

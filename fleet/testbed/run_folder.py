@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -14,12 +15,27 @@ from fleet.terminal import output
 from fleet.testbed import processes
 
 MARKER: Final = ".sanderling-run"
+# Databases of agents grow by less than this at a time.
+FULL_BYTES: Final = 1 << 20
 OTHERS: Final = "{} holds something else than a run; name another --directory"
 IN_USE: Final = "the run before in {} is still in use by {}; or name another --directory"
 
 
 class RunFolderError(RuntimeError):
     """The folder cannot be used; one line says why."""
+
+
+def explained(problem: object, path: Path) -> str:
+    """The words of a run's failure, with the cause if the disk of its folder is full."""
+    said = str(problem)
+    with suppress(OSError):
+        if shutil.disk_usage(path).free < FULL_BYTES:
+            cut = "\n" if "\n" in said else "; "  # a process's last output may be several lines
+            return (
+                f"{said}{cut}the disk of {path} is full: make room there, or name another "
+                "--directory"
+            )
+    return said
 
 
 @contextmanager

@@ -21,12 +21,14 @@ HERE: Final = "home/room"
 
 class Kind(Struct, frozen=True):
     """A driver by the name that a user knows: the option that stands behind the colon, options that
-    the name implies, and the seconds from one reading to the next."""
+    the name implies, and the seconds from one reading to the next. `example`: the driver needs that
+    option; this is one."""
 
     driver: str
     colon: str
     options: dict[str, Any] = {}
     interval_s: float = 1.0
+    example: str = ""
 
 
 # Of a replayed room, per reading: a minute of the recording. A rate is taken over three of them,
@@ -36,10 +38,10 @@ READINGS_IN_RATE: Final = 2.5
 
 KINDS: Final = {
     "replay": Kind("replay", "room", {"start_row": PRELOAD_ROWS, "preload_rows": PRELOAD_ROWS}),
-    "dht22": Kind("dht", "pin", {"model": "dht22"}, 2.5),
-    "dht11": Kind("dht", "pin", {"model": "dht11"}, 2.5),
+    "dht22": Kind("dht", "pin", {"model": "dht22"}, 2.5, "D4"),
+    "dht11": Kind("dht", "pin", {"model": "dht11"}, 2.5, "D4"),
     "iio": Kind("iio", "device", {}, 2.5),
-    "serial_line": Kind("serial_line", "port"),
+    "serial_line": Kind("serial_line", "port", example="/dev/ttyUSB0"),
     "synthetic": Kind("synthetic", "seed"),
 }
 
@@ -60,6 +62,8 @@ def sensor(
     elif name == "replay":
         options["room"] = ROOM
     options |= dict(settings)
+    if kind.example and kind.colon not in options:
+        raise ValueError(f"{name} needs its {kind.colon}; write {name}:{kind.example}")
     if interval_s is not None and interval_s > DAY_S:
         raise ValueError("a sensor is read at least once a day: --every 1d")
     return EdgeSensor(driver=kind.driver, interval_s=interval_s or kind.interval_s, options=options)
@@ -69,7 +73,7 @@ def setting(text: str) -> tuple[str, Any]:
     """``name=value``, where the value is TOML's, or else a text. ValueError in one line."""
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
-        raise ValueError(f"{text!r} is not name=value; write pin=D4")
+        raise ValueError(f"{text!r} is not name=value; write depth_cm=20")
     try:
         return name, tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:

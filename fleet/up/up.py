@@ -28,7 +28,7 @@ from fleet.terminal.summary import summarize
 from fleet.terminal.typed import fleet_command, place
 from fleet.terminal.units import format_duration
 from fleet.testbed import page, processes
-from fleet.testbed.run_folder import RunFolderError, kept_folder
+from fleet.testbed.run_folder import RunFolderError, explained, kept_folder
 from fleet.testbed.testbed import Testbed, TestbedError, Triggers
 from fleet.up import sensor as sensors
 from sensors.base import SensorError
@@ -113,7 +113,11 @@ def up(options: Options) -> int:
     if found is None:
         with log.open("rb") as file:
             file.seek(before)
-            sys.stderr.write(file.read().decode(errors="replace"))
+            said = file.read().decode(errors="replace")
+        if not said:  # a full disk takes no log
+            text = explained(f"it did not start, and {log} has no reason", options.directory)
+            return exits.fail(text, exits.FAILED)
+        sys.stderr.write(said)
         return exits.FAILED
     output.say(f"up after {time.monotonic() - begun_s:.1f} s")
     try:
@@ -237,11 +241,11 @@ def serve(options: Options) -> int:
         return exits.fail("interrupted; nothing is left running", exits.INTERRUPTED)
     except SensorError as error:
         return exits.fail(str(error), exits.USAGE)
-    except (RunFolderError, TestbedError) as error:
-        sys.stderr.write(f"fleet: {error}\n")  # a process's last output may be several lines
-        return exits.FAILED
-    except OSError as error:
+    except RunFolderError as error:
         return exits.fail(str(error), exits.FAILED)
+    except (TestbedError, OSError) as error:
+        sys.stderr.write(f"fleet: {explained(error, options.directory)}\n")
+        return exits.FAILED
 
 
 def _leave(_number: int, _frame: FrameType | None) -> NoReturn:

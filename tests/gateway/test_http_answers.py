@@ -160,6 +160,30 @@ def test_bad_requests_are_problems_in_one_line(made, path, status):
     assert made.said == []
 
 
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("now?aera=b1", "/api/v1/now has no parameter 'aera'; did you mean area?"),
+        ("alerts?limt=3", "/api/v1/alerts has no parameter 'limt'; did you mean limit?"),
+        ("now?x=1", "/api/v1/now has no parameter 'x'; it takes area"),
+        ("session?area=b1", "/api/v1/session has no parameter 'area'; it takes none"),
+        ("openapi.json?v=1", "/api/v1/openapi.json has no parameter 'v'; it takes none"),
+    ],
+)
+def test_a_misspelt_parameter_is_refused_with_the_nearest_name(made, path, said):
+    got = ask(made, f"/api/v1/{path}", token=made.viewer)
+    assert (got.status, got.reason, got.json["detail"]) == (400, "malformed", said)
+
+
+def test_no_endpoint_of_the_api_takes_a_parameter_that_it_does_not_describe(made):
+    for endpoint in routes.ENDPOINTS:
+        if endpoint.path.startswith("/api/"):
+            path = f"{endpoint.path}?no_such=1"
+            got = ask(made, path, endpoint.method, token=made.operator)
+            assert got.status == 400, endpoint.path
+            assert "no parameter 'no_such'" in got.json["detail"]
+
+
 @pytest.mark.parametrize("target", ["[", "/[", "//[", "/%5B%23", "@[::/api/v1/now", "*"])
 def test_a_target_that_is_no_path_is_not_found(made, target):
     with socket.create_connection(("127.0.0.1", made.port), timeout=60) as raw:

@@ -29,6 +29,7 @@ LONG: Final = 65_536  # takes the loop milliseconds to compress
 MAX_SENDING_BYTES: Final = 64 << 20
 PACKED_TYPES: Final = (JSON, "text/")
 LOOPBACK_NAMES: Final = frozenset(("localhost", "127.0.0.1", "[::1]"))
+API: Final = "/api/"
 SAFE: Final = frozenset(("GET", "HEAD"))
 BURST_S: Final = 2.0  # a token may use so many seconds' worth of its rate at once
 MAX_BUCKETS: Final = 4_096
@@ -173,6 +174,8 @@ class App:
                 )
             self._check_rate(caller)
         asked = Asked(self._gateway, request, caller, self._is_secure(request))
+        if endpoint.path.startswith(API):
+            asked.require_known([each.name for each in endpoint.parameters])
         made: Awaitable[Reply | Stream] = endpoint.serve(asked)
         reply = await made
         if isinstance(reply, Reply) and not any(k == "Cache-Control" for k, _ in reply.headers):

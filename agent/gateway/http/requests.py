@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -28,6 +28,7 @@ from agent.gateway.tokens import Access, Caller, Role
 from agent.runtime.console import Say
 from agent.wire.areas import AREA_PATTERN
 from agent.wire.codec import MAX_JSON_COMMAS, MAX_REQUEST_BYTES
+from agent.wire.listing import did_you_mean
 
 JSON: Final = "application/json"
 DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(ms|s|m|h|d)?", re.ASCII)
@@ -89,6 +90,15 @@ class Asked(NamedTuple):
         if len(values) > 1:
             raise bad(f"{name} is given {len(values)} times")
         return values[0] if values else default
+
+    def require_known(self, known: Sequence[str]) -> None:
+        """Refuse parameters of the query string that are not `known`: an answer that ignores a
+        misspelt one looks like the right answer. Problem."""
+        for name in self.request.query_params:
+            if name not in known:
+                those = f"it takes {', '.join(known)}" if known else "it takes none"
+                hint = did_you_mean(name[:40], known, those)
+                raise bad(f"{self.request.scope['path']} has no parameter {name[:40]!r}; {hint}")
 
     def number(self, name: str, default: int, lowest: int, highest: int) -> int:
         """A whole number."""

@@ -43,3 +43,13 @@ def test_commands_of_a_second_demo_ask_that_one(tmp_path, monkeypatch, verbose):
                 for line in commands(bed, verbose=verbose)[1:5]
             )
             assert ending._link(bed) == "gateway link"
+
+
+def test_commands_to_copy_fit_a_line_of_80_columns(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
+    monkeypatch.setattr(ending, "fleet_command", lambda: ".venv/bin/fleet")
+    with Testbed(part_of(building_fleet(), 2, 1), Path("var/demo")) as bed:
+        own = (Addresses("iad1", bed.public("iad1"), bed.operator("iad1")),)
+        with running.announced(own):
+            assert max(map(len, commands(bed, verbose=False))) <= 80

@@ -1,6 +1,8 @@
 """The demo's story: what it says of answers and runs, in plain words."""
 
+import errno
 import io
+import shutil
 
 import pytest
 from msgspec import structs
@@ -15,6 +17,7 @@ from fleet.demo.options import Options
 from fleet.demo.story import Story, busy, comparison, not_counted, verdict
 from fleet.simulation.measures import ClassSummary
 from fleet.testbed.run_folder import run_folder
+from fleet.testbed.testbed import TestbedError
 
 
 def summary(kind: str, within: float, p99_ms: float | None = 400.0) -> ClassSummary:
@@ -23,7 +26,7 @@ def summary(kind: str, within: float, p99_ms: float | None = 400.0) -> ClassSumm
 
 def test_each_kind_of_question_has_a_row_of_at_most_80_columns():
     fifo, edfq = [summary("1.2", 0.9896, 501.0)], [summary("1.2", 1.0)]
-    rows = comparison({"fifo": fifo, "edfq": edfq}, {"fifo": fifo, "edfq": edfq})
+    rows = comparison({"fifo": fifo, "edfq": edfq}, {"fifo": fifo, "edfq": edfq}, 80)
     assert max(map(len, rows)) <= 78
     assert rows[-1].split() == [
         *["one", "room", "of", "the", "slowest", "owner", "500", "ms"],
@@ -31,9 +34,20 @@ def test_each_kind_of_question_has_a_row_of_at_most_80_columns():
     ], "rounded down: 98.96 are not the 99 that were promised"
 
 
+def test_on_a_narrow_terminal_each_question_has_lines_of_its_own():
+    fifo, edfq = [summary("1.2", 0.9896, 501.0)], [summary("1.2", 1.0)]
+    rows = comparison({"fifo": fifo, "edfq": edfq}, {"fifo": fifo, "edfq": edfq}, 40)
+    assert max(map(len, rows)) <= 38
+    assert rows[-3:] == [
+        "one room of the slowest owner, 500 ms",
+        "  FIFO 98.9, simulated 98.9 missed",
+        "  EDFQ 100.0, simulated 100.0 kept",
+    ]
+
+
 def test_what_the_real_run_did_not_ask_is_a_dash():
     runs = {"fifo": [summary("3", 1.0)], "edfq": [summary("3", 1.0)]}
-    assert comparison({"fifo": [], "edfq": []}, runs)[-1].split()[4:6] == ["–", "–"]
+    assert comparison({"fifo": [], "edfq": []}, runs, 80)[-1].split()[4:6] == ["–", "–"]
 
 
 def test_the_verdict_names_who_missed_it():
@@ -62,7 +76,7 @@ def test_a_refusal_is_no_answer_that_lacks_a_room():
         "191 questions were refused here, at once instead of answered late: the shares above are "
         "of the others."
     )
-    assert comparison(runs, {"fifo": runs["edfq"], "edfq": runs["edfq"]})[-1].split()[8:10] == [
+    assert comparison(runs, {"fifo": runs["edfq"], "edfq": runs["edfq"]}, 80)[-1].split()[8:10] == [
         *["–", "100.0"]
     ]
     assert busy({"edfq": [refused]}, 1.0, 2) == ""
@@ -101,6 +115,13 @@ def test_lines_are_at_most_80_wide_and_links_are_whole(silent):
         assert max(len(line) for line in lines[:-1]) <= 80
 
 
+def test_on_a_narrow_terminal_lines_are_folded_once():
+    file = io.StringIO()
+    Story(Console(file=file, width=40, force_terminal=True), silent=False).begin("words " * 30)
+    lines = file.getvalue().splitlines()
+    assert {len(line) for line in lines[:-1]} == {len("words " * 6) - 1}
+
+
 def test_a_master_that_is_too_slow_is_not_taken_for_none(monkeypatch, tmp_path, capsys):
     def too_slow(_options):
         raise NoReplyError("no reply from tcp://h:1 within 2.0 s; is a master running there?")
@@ -114,6 +135,31 @@ def test_a_master_that_is_too_slow_is_not_taken_for_none(monkeypatch, tmp_path, 
         "fleet: no reply from tcp://h:1 within 2.0 s: is this machine too busy ("
     )
     assert told.endswith(f"Logs: {tmp_path}/run\n")
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        TestbedError("service temperature was not set up: this master's disk takes nothing now"),
+        OSError(errno.ENOSPC, "No space left on device"),
+    ],
+)
+def test_a_failure_on_a_full_disk_names_its_folder(monkeypatch, tmp_path, capsys, failure):
+    def fail(_options):
+        raise failure
+
+    monkeypatch.setattr(demo, "_run", fail)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    options = Options(tmp_path / "run", 1.0, 1.0, 1, 1, keep=False)
+    assert demo.run(options) == exits.FAILED
+    assert capsys.readouterr().err == f"fleet: {failure}\n"
+    full = shutil.disk_usage(tmp_path)._replace(free=4_096)
+    monkeypatch.setattr("shutil.disk_usage", lambda _path: full)
+    assert demo.run(options) == exits.FAILED
+    assert capsys.readouterr().err.endswith(
+        f"{failure}; the disk of {tmp_path}/run is full: make room there, or name another "
+        "--directory\n"
+    )
 
 
 @pytest.mark.parametrize("by_make", [False, True])

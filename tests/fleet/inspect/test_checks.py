@@ -44,16 +44,20 @@ def test_every_check_is_documented_and_every_documented_one_exists():
         assert f'"{check}"' in source, check
 
 
-def test_the_worst_comes_first_and_subjects_stay_together():
+def test_the_worst_comes_first_and_what_may_cause_others_before_them():
     rows = [
-        Finding("note", "a", "x", ""),
-        Finding("error", "b", "z", ""),
-        Finding("warning", "c", "x", ""),
-        Finding("warning", "b", "y", ""),
+        Finding("note", "iad1", "x", ""),
+        Finding("error", "iad1/n1", "z", ""),
+        Finding("warning", "iad1/n1", "y", ""),
+        Finding("warning", "iad2", "x", ""),
+        Finding("error", "iad9", "x", ""),
+        Finding("error", "keys", "x", ""),
     ]
-    assert [(f.subject, f.check) for f in in_order(rows)] == [
-        ("b", "z"),
-        ("b", "y"),
-        ("c", "x"),
-        ("a", "x"),
+    assert [(f.severity, f.subject) for f in in_order(rows)] == [
+        ("error", "keys"),
+        ("error", "iad9"),
+        ("error", "iad1/n1"),
+        ("warning", "iad2"),
+        ("warning", "iad1/n1"),
+        ("note", "iad1"),
     ]

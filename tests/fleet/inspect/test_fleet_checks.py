@@ -49,6 +49,11 @@ def test_keys(expires, revoked, found):
     assert checks(key_findings([KeySeen(N3, expires, revoked)], NOW)) == found
 
 
+def test_missing_keys_are_one_finding():
+    [found] = key_findings([KeySeen(N3, None)] * 9, NOW)
+    assert found.what == f"no key: {', '.join([str(N3)] * 6)} and 3 more"
+
+
 def seen(name="iad4/n3", **changes):
     host = case("healthy")[0]
     assert host.facts is not None

@@ -43,6 +43,20 @@ def test_what_a_colon_cannot_say_is_told_with_what_can(text):
         sensor(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("dht22", "dht22 needs its pin; write dht22:D4"),
+        ("dht11", "dht11 needs its pin; write dht11:D4"),
+        ("serial_line", "serial_line needs its port; write serial_line:/dev/ttyUSB0"),
+    ],
+)
+def test_what_a_driver_needs_is_said_as_it_is_typed(text, says):
+    with pytest.raises(ValueError, match=f"^{says}$"):
+        sensor(text)
+    assert sensor("dht22", [("pin", "D4")]).options["pin"] == "D4"
+
+
 @pytest.mark.parametrize("text", ["pin", "=D4", "a b=1"])
 def test_a_setting_is_a_name_and_a_value(text):
     with pytest.raises(ValueError, match="is not name=value"):

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -155,7 +156,7 @@ def test_a_recording_is_played_at_any_interval(fleet, tmp_path):
 @pytest.mark.parametrize(
     ("sensor", "says"),
     [
-        ("dht22", "give the pin of the sensor's data line"),
+        ("dht22", "dht22 needs its pin; write dht22:D4; see fleet up --help"),
         ("replay:640x", "no recording of room 640x"),
         ("synthetc", "did you mean synthetic?"),
     ],
@@ -174,6 +175,19 @@ def test_a_folder_with_something_else_is_left_alone(fleet, tmp_path):
     assert done.returncode == exits.FAILED
     assert "holds something else than a run" in done.stderr
     assert [each.name for each in (tmp_path / "var/up").iterdir()] == ["thesis.tex"]
+
+
+def test_on_a_disk_that_takes_no_log_the_reason_is_said(tmp_path, monkeypatch, capsys):
+    full = shutil.disk_usage(tmp_path)._replace(free=4_096)
+    monkeypatch.setattr("shutil.disk_usage", lambda _path: full)
+    monkeypatch.setattr(up_command.processes, "agent_command", lambda _name: ["false"])
+    replayed = EdgeSensor(driver="replay", options={"room": "640"})
+    options = up_command.Options(tmp_path / "up", replayed, "home/x", "replay", ())
+    assert up_command.up(options) == exits.FAILED
+    assert capsys.readouterr().err.endswith(
+        f"fleet: it did not start, and {tmp_path}/up/up.log has no reason; the disk of "
+        f"{tmp_path}/up is full: make room there, or name another --directory\n"
+    )
 
 
 def test_a_usual_port_is_held_by_one_at_a_time():
