@@ -123,7 +123,7 @@ def test_a_damaged_undo_record_is_told_and_the_next_deployment_replaces_it(
         with pytest.raises(Failure, match=r"pending\.json is damaged, .* fleet deploy sets"):
             ACTIONS[action](awaiting)
     switch(awaiting, "1-c", {CONFIG: "c"}, run="r3")
-    confirm(awaiting, "1-c")
+    confirm(awaiting)
     undo(awaiting, "kept")
     assert awaiting.files["etc/sanderling/edge.toml"] == b"b"
     assert awaiting.files["current"] == b"releases/1-b"
@@ -140,6 +140,7 @@ def test_an_undo_record_removes_no_other_folder(awaiting: Fake, folder: str) -> 
 
 
 def test_a_record_of_an_earlier_version_is_whole(awaiting: Fake) -> None:
+    confirm(awaiting)
     path = awaiting.folder / FOLDER / "kept.json"
     record = json.loads(path.read_text())
     del record["boots"], record["window_s"]
