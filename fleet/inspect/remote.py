@@ -8,6 +8,7 @@ from collections.abc import Callable
 from threading import Event
 from typing import TYPE_CHECKING, Final, Literal
 
+from fleet.ssh.deadline import begin
 from fleet.ssh.errors import HostError
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ CHUNK: Final = 32 * 1024
 CHUNKS_AT_ONCE: Final = 16
 # Maximum delay until `stop` and the timeout are noticed.
 LOOK_S: Final = 0.2
+# Maximum time until a host has begun the command.
+SILENCE_S: Final = 30.0
 NO_STATUS: Final = -1  # exit status of a channel that was closed before its command had ended
 
 
@@ -55,7 +58,7 @@ def stream(
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     channel = connection.transport.open_session()
     try:
-        channel.exec_command(command)
+        begin(connection.transport, channel, command, SILENCE_S)
         channel.shutdown_write()
         poll = select.poll()  # select() is limited to low file descriptors, too few for many hosts
         poll.register(channel.fileno(), select.POLLIN)

@@ -60,7 +60,7 @@ def run(
         output.write_json(ReleasesOnHosts(rows))
     else:
         for row in rows:
-            sys.stdout.write(f"{_line(row)}\n")
+            sys.stdout.write(f"{output.printable(_line(row))}\n")
     failed = [row for row in rows if row.error]
     if not failed:
         return exits.DONE

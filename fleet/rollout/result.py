@@ -13,6 +13,7 @@ from fleet.common import exits
 from fleet.rollout.events import Outcome
 from fleet.ssh.errors import REMEDIES, Kind
 from fleet.terminal import units
+from fleet.terminal.output import printable
 
 WORDS: Final[dict[Outcome, str]] = {
     "changed": "changed",
@@ -130,7 +131,7 @@ def dry_lines(report: RolloutReport) -> Iterator[str]:
     for changes, names in alike.items():
         yield f"{', '.join(names)}:"
         for change in changes:
-            yield f"  {change}"
+            yield f"  {printable(change)}"  # names of releases and files are the host's words
 
 
 def _items(counts: dict[str, int]) -> Iterator[tuple[Outcome, int]]:

@@ -5,14 +5,19 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import paramiko
 from fabric import Config, Connection
-from paramiko.common import OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED, cMSG_GLOBAL_REQUEST
+from paramiko.common import (
+    MSG_CHANNEL_DATA,
+    MSG_CHANNEL_EXTENDED_DATA,
+    OPEN_FAILED_ADMINISTRATIVELY_PROHIBITED,
+    cMSG_GLOBAL_REQUEST,
+)
 from paramiko.packet import Packetizer
 
 from fleet.inventory.effective import jump_of
@@ -44,6 +49,11 @@ UNACKNOWLEDGED: Final = 2
 ALIVE_S: Final = 10.0
 UNANSWERED: Final = 4
 SSH_PORT: Final = 22
+# OpenSSH's own limit. A host is told that it may send packets of 32 KiB.
+MAX_PACKET: Final = 256 << 10
+# A hundred lines of 255 bytes, as the protocol has them at most, are a tenth.
+MAX_BANNER: Final = 256 << 10
+TOO_LONG: Final = f"more than {MAX_BANNER:,} bytes before the protocol"
 
 # Errors are raised; paramiko's threads would also print them on stderr.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
@@ -67,9 +77,23 @@ class Login(NamedTuple):
 
 
 class _Packets(Packetizer):
-    """Counts any packet as a sign of life."""
+    """Counts any packet as a sign of life. Takes no larger ones than are allowed, and of what comes
+    before the protocol only so much: paramiko takes gigabytes of anybody who answers."""
 
     unanswered = 0
+    before = 0  # bytes of lines before the protocol
+
+    def read_all(self, n: int, check_rekey: bool = False) -> bytes:
+        if n > MAX_PACKET:
+            raise paramiko.SSHException(f"a packet of more than {MAX_PACKET:,} bytes")
+        return bytes(super().read_all(n, check_rekey))
+
+    def _read_timeout(self, timeout: float) -> bytes:
+        found = bytes(super()._read_timeout(timeout))  # type: ignore[misc]  # private
+        self.before += len(found)
+        if self.before > MAX_BANNER:
+            raise paramiko.SSHException(TOO_LONG)
+        return found
 
     def read_message(self) -> tuple[int, paramiko.Message]:
         found = super().read_message()
@@ -77,8 +101,27 @@ class _Packets(Packetizer):
         return found
 
 
+def _in_window(feed: str) -> Callable[[paramiko.Channel, paramiko.Message], None]:
+    """A channel's method `feed`, for a host that sends no more than it may: paramiko keeps whatever
+    comes until it is read, which standard error is not before the end."""
+
+    def take(channel: paramiko.Channel, message: paramiko.Message) -> None:
+        getattr(channel, feed)(message)
+        if len(channel.in_buffer) + len(channel.in_stderr_buffer) > channel.in_window_size:
+            raise paramiko.SSHException("it sends more than it may")
+
+    return take
+
+
 class _Transport(paramiko.Transport):
     _preferred_ciphers = CIPHERS
+
+    # Nobody but a transport of one's own comes before what paramiko does with data.
+    _channel_handler_table: ClassVar = {
+        **paramiko.Transport._channel_handler_table,  # type: ignore[attr-defined]  # noqa: SLF001
+        MSG_CHANNEL_DATA: _in_window("_feed"),
+        MSG_CHANNEL_EXTENDED_DATA: _in_window("_feed_extended"),
+    }
 
     def __init__(self, sock: socket.socket, **options: Any) -> None:
         super().__init__(sock, packetizer_class=_Packets, **options)
@@ -246,7 +289,8 @@ def _opened_with(
     try:
         connection.open()
     except (paramiko.SSHException, EOFError, OSError) as error:
-        with suppress(Exception):  # as above
+        with suppress(Exception):  # as above; its own close() is for those that are open
+            connection.client.close()
             connection.close()
         if isinstance(error, paramiko.BadHostKeyException):
             raise
@@ -330,7 +374,7 @@ def _silence(error: BaseException, login: Login) -> str:
     a host is starting, hangs, or is down behind a device that accepts its connections (NAT, a
     proxy, QEMU's network)."""
     said = str(error)
-    if said.startswith("Indecipherable protocol version"):
+    if said.startswith("Indecipherable protocol version") or said.endswith(TOO_LONG):
         return f"what answers at {login.known_as} is no SSH server"
     is_late = said == "No existing session"  # paramiko waited for connect_s, and goes on
     if not is_late and not said.startswith("Error reading SSH protocol banner"):

@@ -22,6 +22,7 @@ from typing import Any, Final
 import paramiko
 from fabric import Connection
 
+from fleet.ssh.deadline import begin, within
 from fleet.ssh.errors import REMEDIES, HostError, Kind
 
 PYTHON: Final = "/usr/bin/python3"
@@ -101,7 +102,31 @@ def run_program(
     `silence_s` seconds, and a program that has not ended after `most_s`. `on_beat` is called with
     each sign of life that says nothing else.
     """
-    channel = _start(connection, program or host_program(), request, silence_s)
+    late = f"it was not done within {most_s:g} s"
+    with within(connection.transport, most_s, late):
+        return _run(
+            connection,
+            request,
+            program or host_program(),
+            data,
+            silence_s,
+            most_s,
+            on_line,
+            on_beat,
+        )
+
+
+def _run(
+    connection: Connection,
+    request: object,
+    program: bytes,
+    data: Iterable[bytes],
+    silence_s: float,
+    most_s: float,
+    on_line: Callable[[Answer], None] | None,
+    on_beat: Callable[[], None] | None,
+) -> Answer:
+    channel = _start(connection, program, request, silence_s)
     try:
         _send(channel, data)
         with suppress(OSError):  # as in _send
@@ -139,7 +164,7 @@ def _start(
     sudo = "" if connection.user == "root" else "sudo -n "
     channel: paramiko.Channel = connection.transport.open_session(timeout=silence_s)
     channel.settimeout(silence_s)
-    channel.exec_command(f"{sudo}{PYTHON} -I -c {shlex.quote(BOOT)}")
+    begin(connection.transport, channel, f"{sudo}{PYTHON} -I -c {shlex.quote(BOOT)}", silence_s)
     _send(channel, [b"%d %d\n%b%b" % (len(program), len(asked), program, asked)])
     return channel
 

@@ -14,7 +14,13 @@ from fleet.inventory.model import Inventory
 from fleet.inventory.parties import HostOf, Party, hosts
 from fleet.keys import curve, rotation, stages
 from fleet.keys.errors import KeyStoreError
-from fleet.keys.private_files import locked, make_private, remove_file, write_file
+from fleet.keys.private_files import (
+    locked,
+    make_private,
+    read_private,
+    remove_file,
+    write_file,
+)
 from fleet.keys.rotation import Advance, Held, Rotation, Stage, State
 from fleet.keys.store import Store, host_name
 from fleet.rollout.keys.push import Push, give_to
@@ -71,9 +77,11 @@ class Rotator:
         self._path = store.folder.keys / "rotation.json"
         self._hosts = {host.name: host for host in hosts(fleet)}
         self._errors: dict[str, HostError] = {}
+        self._seen: bytes | None = None  # the file of the state, when it was read
 
     def under_way(self) -> State | None:
         """The rotation in progress; None if there is none."""
+        self._seen = read_private(self._path)
         return stages.read_state(self._path)
 
     def begin(self, chosen: Iterable[Party], overlap_s: float = rotation.OVERLAP_S) -> State:
@@ -91,10 +99,15 @@ class Rotator:
     def run(self, state: State, without: Collection[str] = ()) -> Result:
         """Rotate until all parties are done, or held up by unreachable hosts.
 
-        KeyStoreError if another rotation is running, or the store cannot be written.
+        KeyStoreError if another rotation is running or was since `state` was read, or the store
+        cannot be written.
         """
         make_private(self._store.folder.keys)
         with locked(self._store.folder.keys / ".rotation.lock", "rotating these keys"):
+            if read_private(self._path) != self._seen:
+                raise KeyStoreError(
+                    "another command went on with the rotation of keys meanwhile; run this again"
+                )
             return self._run(state, frozenset(without))
 
     def _run(self, state: State, without: frozenset[str]) -> Result:

@@ -181,6 +181,25 @@ def test_two_rotations_do_not_run_at_once(there, keys):
     assert there.meanwhile == {}
 
 
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_state_that_was_read_before_another_went_on_counts_no_more(there, keys, begun):
+    """A second command waited for its operator's yes: its state would make a second key, taken for
+    announced already."""
+    rotator = there.rotator(keys)
+    if begun:
+        there.dead = {"iad4/n2"}
+        rotator.run(rotator.begin(EVERYBODY))
+        there.dead = set()
+    late = there.rotator(Store(keys.folder))
+    state = late.under_way() or late.begin(EVERYBODY)
+    there.dead = set() if begun else {"iad4/n2"}
+    rotator.run(rotator.under_way() or rotator.begin(EVERYBODY))
+    before = {party: keys.publics(party) for party in EVERYBODY}
+    with pytest.raises(KeyStoreError, match="another command went on with the rotation"):
+        late.run(state)
+    assert {party: keys.publics(party) for party in EVERYBODY} == before
+
+
 def test_a_clock_that_is_wrong_does_not_confuse_old_and_new(there, keys):
     node = Party("node", "iad4/n1")
     there.now = 1_000_000.0  # decades before the keys were made

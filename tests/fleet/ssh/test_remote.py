@@ -85,6 +85,8 @@ class Connection:
     def open_session(self, timeout: float) -> Channel:
         return Channel()
 
+    def close(self) -> None: ...
+
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> Any:
