@@ -1,4 +1,4 @@
-"""A real master whose disk is full: operators see what there is, and are refused changes in words."""
+"""A real master whose disk is full: operators see what there is; changes are refused in words."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def test_what_there_is_can_be_asked_while_the_disk_is_full(tmp_path):
                 lambda report: not report.ok,
             )
             assert refused.message == NOT_NOW
-            assert operator.ask_placement(SetPlacementMode("f", "iad1", "frozen"), PATIENCE_MS).message == NOT_NOW
+            freeze = SetPlacementMode("f", "iad1", "frozen")
+            assert operator.ask_placement(freeze, PATIENCE_MS).message == NOT_NOW
             topics = operator.ask_topic(ListTopics("l"), PATIENCE_MS).topics
             assert [each.topic.name for each in topics] == ["two"]
             assert operator.ask_clone(ListClones("l"), PATIENCE_MS).ok
