@@ -176,7 +176,8 @@ class Anchors:
         match request:
             case ListClones(id_):
                 known = [self._status(each) for _, each in sorted(self._anchors.items())]
-                return [SendReport(peer, CloneReport(id_, ok=True, clones=tuple(known)))]
+                told = CloneReport(id_, ok=True, clones=tuple(known))
+                return [SendReport(peer, told, at_once=True)]
             case CreateClone(id_, clone):
                 return self._create(peer, id_, clone, now)
         return self._remove(peer, request.id, request.device, now)

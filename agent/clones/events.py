@@ -235,10 +235,12 @@ class PassOver(_Struct, frozen=True):
 
 
 class SendReport(_Struct, frozen=True):
-    """Answer an operator when everything until now is on disk."""
+    """Answer an operator: when everything until now is on disk, or `at_once` what changes nothing:
+    the disk may be full."""
 
     peer: Peer
     report: CloneReport
+    at_once: bool = False
 
 
 class TellOperator(_Struct, frozen=True):

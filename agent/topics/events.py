@@ -181,10 +181,12 @@ class ForgetTopic(_Struct, frozen=True):
 
 
 class SendReport(_Struct, frozen=True):
-    """Answer an operator."""
+    """Answer an operator: when everything until now is on disk, or `at_once` what changes nothing:
+    the disk may be full."""
 
     peer: Peer
     report: TopicReport
+    at_once: bool = False
 
 
 class AskInbox(_Struct, frozen=True):

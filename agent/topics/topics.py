@@ -195,7 +195,7 @@ class Topics:
         match request:
             case ListTopics(id_):
                 told = TopicReport(id_, ok=True, topics=self.statuses, moved=self._moved())
-                return [SendReport(peer, told)]
+                return [SendReport(peer, told, at_once=True)]
             case RemoveTopic(id_, name):
                 return self._remove(peer, id_, name)
             case EnableTopic(id_, name):

@@ -12,7 +12,7 @@ import ssl
 
 import pytest
 
-from agent.gateway.http import connections, server
+from agent.gateway.http import app, connections, server
 from agent.runtime import rate_limited_lines
 from agent.runtime.rate_limited_lines import RateLimitedLines
 from testkit.waiting import PATIENCE_S, wait_until
@@ -306,3 +306,36 @@ def test_a_handshake_that_never_comes_is_not_waited_for(tmp_path, opened, https,
         for _ in range(2):  # none keeps its place
             assert all(is_ended(each) for each in opened(made, MOST))
         assert made.said == []
+
+
+def test_hosts_that_are_no_proxy_take_no_place_of_the_proxys(tmp_path, opened, monkeypatch):
+    """They are told so, as long as they are few."""
+    monkeypatch.setattr(app, "is_loopback", lambda host: host != FLOOD)
+    monkeypatch.setattr(connections, "MAX_STRANGERS", 2)
+    http = {"most_connections": MOST, "proxies": ["10.9.8.7"]}
+    with FakeGateway(tmp_path, http=http) as made:
+        kept = opened(made, MOST - 2, source="127.0.0.1")
+        strange = opened(made, MOST)
+        assert all(is_ended(each) for each in strange[2:])
+        for each in kept:
+            each.sendall(request(made))
+            until(each, b"HTTP/1.1 200")
+        for each in strange[:2]:
+            each.sendall(request(made))
+            assert b"only the proxies named may connect" in rest_of(each), "and it is closed"
+        assert made.said == [f"more than 2 connections: closed some of {connections.STRANGERS}\n"]
+
+
+def test_hosts_that_are_no_proxy_have_a_rate_of_connections(tmp_path, opened, monkeypatch):
+    monkeypatch.setattr(app, "is_loopback", lambda host: host != FLOOD)
+    monkeypatch.setattr(connections, "HANDSHAKES_BURST", 3)
+    monkeypatch.setattr(connections, "HANDSHAKES_PER_S", 0.001)
+    with FakeGateway(tmp_path, http={"proxies": ["10.9.8.7"]}) as made:
+        for _ in range(3):
+            (stranger,) = opened(made)
+            stranger.sendall(request(made))
+            assert b"403 Forbidden" in rest_of(stranger)
+        for each in opened(made, 20):
+            assert is_ended(each)
+        for _ in range(20):
+            assert ask(made, "/healthz").status == 200

@@ -292,6 +292,21 @@ def test_a_proxy_is_known_on_a_socket_of_both_families(tmp_path):
         assert "strict-transport-security" in got.headers
 
 
+def test_a_query_has_a_limited_number_of_parameters(made):
+    for more, status in ((0, 200), (1, 400)):
+        query = "&".join(["a"] * (app.MAX_PARAMETERS + more))
+        assert ask(made, f"/healthz?{query}").status == status
+    assert ask(made, f"/login?{query}").json["reason"] == "malformed"
+
+
+def test_of_very_many_cookies_none_counts(made):
+    code = tokens.create_link(made.access, "viewer")
+    session = ask(made, f"/login?code={code}").headers["set-cookie"].partition(";")[0]
+    for more, status in ((0, 200), (1, 401)):
+        cookies = "; ".join(["a=b"] * (app.MAX_COOKIES - 1 + more))
+        assert ask(made, "/api/v1/session", Cookie=f"{cookies}; {session}").status == status
+
+
 # --- the description -----------------------------------------------------------------------------
 
 

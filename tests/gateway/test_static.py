@@ -80,3 +80,9 @@ def test_every_file_is_in_the_package():
     patterns = data["tool"]["setuptools"]["package-data"]["agent.gateway"]
     packed = {path for pattern in patterns for path in (ROOT / "agent/gateway").glob(pattern)}
     assert {path for path in STATIC.rglob("*") if path.is_file()} <= packed
+
+
+def test_a_page_whose_files_do_not_come_says_why():
+    """Below a path of a proxy nothing of the root is this gateway's: the style hides the words."""
+    assert '<p class="unloaded">If this stays, the files of this page did not come' in INDEX
+    assert ".unloaded { display: none; }" in (STATIC / "style.css").read_text()

@@ -12,6 +12,7 @@ import socket
 import ssl
 import time
 from asyncio.sslproto import SSLProtocol
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -19,7 +20,7 @@ from typing import Any, Final
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from agent.gateway.http.counted_host import counted_host
+from agent.gateway.http.counted_host import counted_host, unmapped
 from agent.gateway.http.patience import is_idle
 from agent.net.intake import crowding
 from agent.runtime.console import Say
@@ -31,8 +32,11 @@ BACKLOG: Final = 256
 AT_ONCE: Final = 32
 HANDSHAKE_S: Final = 5.0
 # Of one host with TLS: a handshake takes the loop a millisecond, before any request is counted.
+# The same of all hosts that are only told that they are not served, which are one.
 HANDSHAKES_BURST: Final = 500
 HANDSHAKES_PER_S: Final = 100.0
+STRANGERS: Final = "hosts that are not in http.proxies"
+MAX_STRANGERS: Final = 64  # connections of these
 RETRY_S: Final = 0.1  # after an accept that failed: the kernel keeps the connection
 # Read at once: queries fit one record, and so does the largest head that h11 waits for. asyncio
 # gives each connection with TLS a buffer of this size; by default both are 256 KiB.
@@ -135,7 +139,8 @@ class _Accepted:
 
 class Listener:
     """Accepts at most `most` connections of `listening`, for the running loop's thread. `say` gets
-    at most one line a second. Accepting one is O(1), at the cap O(connections)."""
+    at most one line a second. `serves(address)`: whether requests from there are served at all.
+    Accepting one is O(1), at the cap, and of those that are not served, O(connections)."""
 
     def __init__(
         self,
@@ -145,7 +150,9 @@ class Listener:
         context: ssl.SSLContext | None,
         say: Say,
         clock: Callable[[], float] = time.monotonic,
+        serves: Callable[[str], bool] = lambda _: True,
     ) -> None:
+        self._serves = serves
         self._listening = listening
         self._most = most
         self._make = make
@@ -188,12 +195,23 @@ class Listener:
                 return
             connection.setblocking(False)
             host = counted_host(str(address[0]))
-            if self._context is None or self._handshakes.admits(host, self._clock()):
-                self._accepted(_Accepted(connection), host)
-            else:
-                rate = f"more than {HANDSHAKES_PER_S:g} connections a second"
-                self._lines.tell(f"{rate}: closed some of {host}")
+            if not self._serves(unmapped(str(address[0]))):
+                host = STRANGERS
+            if why := self._why_not(host):
+                self._lines.tell(f"{why}: closed some of {host}")
                 connection.close()
+            else:
+                self._accepted(_Accepted(connection), host)
+
+    def _why_not(self, host: str) -> str:
+        """Why a new connection of a host is closed; empty if it is not."""
+        is_strange = host == STRANGERS
+        if is_strange and Counter(self._hosts.values())[host] >= MAX_STRANGERS:
+            return f"more than {MAX_STRANGERS} connections"
+        is_limited = is_strange or self._context is not None
+        if is_limited and not self._handshakes.admits(host, self._clock()):
+            return f"more than {HANDSHAKES_PER_S:g} connections a second"
+        return ""
 
     def _accepted(self, accepted: _Accepted, host: str) -> None:
         self._hosts[accepted] = host

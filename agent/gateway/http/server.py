@@ -24,7 +24,7 @@ from agent.gateway.feed.alert_log import AlertLog
 from agent.gateway.feed.hub import Hub
 from agent.gateway.feed.rooms import Rooms
 from agent.gateway.feed.watching import FromThread, Watched, Watching
-from agent.gateway.http.app import App
+from agent.gateway.http.app import App, served
 from agent.gateway.http.asking import Askers
 from agent.gateway.http.connections import Listener, Protocol
 from agent.gateway.http.operators import Operators
@@ -132,7 +132,9 @@ class Server:
         most = min(config.http.most_connections, room_for_files())
         server = _Uvicorn(
             self._uvicorn(App(gateway, time.monotonic)),
-            lambda make: Listener(self.socket, most, make, self._context, self._say),
+            lambda make: Listener(
+                self.socket, most, make, self._context, self._say, serves=served(config.http)
+            ),
         )
 
         def ended() -> None:

@@ -284,7 +284,10 @@ class ClonePlane:
 
     def _report(self, instruction: SendReport) -> None:
         reply = partial(self._operator.reply, instruction.peer, instruction.report)
-        self._state.when_durable(reply)
+        if instruction.at_once:
+            reply()
+        else:
+            self._state.when_durable(reply)
 
     def _when_named(self, then: Callable[[], object]) -> None:
         """Call `then` when the secret is on disk: names of clones are made of it."""

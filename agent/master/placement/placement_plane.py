@@ -452,19 +452,18 @@ class PlacementPlane:
     def _asked(self, origin: RequestOrigin, request: PlacementRequest, now: float) -> None:
         self._gossip.wake(now)
         self._tell_s = min(self._tell_s, now)
+        if isinstance(request, ShowPlacement):  # at once: the disk may be full
+            self._look_s = now
+            self._report(origin, request.id, "")
+            return
         try:
-            message = self._done(request, now)
+            message = self._orders.carry_out(request, self.view(now), self._silent(now))
         except PlacementError as error:
             refused = PlacementReport(request.id, ok=False, iad=self._iad, message=str(error)[:512])
             self._operator.reply(origin, refused)
             return
         self._look_s = now
         self._state.when_durable(partial(self._report, origin, request.id, message))
-
-    def _done(self, request: PlacementRequest, now: float) -> str:
-        if isinstance(request, ShowPlacement):
-            return ""
-        return self._orders.carry_out(request, self.view(now), self._silent(now))
 
     def _report(self, origin: RequestOrigin, id_: str, message: str) -> None:
         now = self._clock()

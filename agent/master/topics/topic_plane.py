@@ -361,6 +361,9 @@ class TopicPlane:
 
     def _report(self, instruction: SendReport) -> None:
         peer, report = instruction.peer, instruction.report
+        if instruction.at_once:
+            _answer(self._operator, peer, report)
+            return
         new, removed = (self._new, self._removed) if report.ok else ("", "")
         reply: Callable[[], object] = partial(self._reply, peer, report, new)
         if removed:
