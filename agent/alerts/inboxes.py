@@ -145,6 +145,10 @@ class Inboxes:
         """Positions that are kept and not acknowledged."""
         return sum(len(inbox.kept) for inbox in self._by_key.values())
 
+    def has(self, client: str, id_: str) -> bool:
+        """Whether the client has a subscription of this id."""
+        return (client, id_) in self._by_key
+
     def ids_of(self, client: str) -> list[str]:
         """The client's subscription ids. O(subscriptions)."""
         return [id_ for owner, id_ in self._by_key if owner == client]

@@ -55,7 +55,7 @@ WATCH_TRANSITIONS: Final[dict[tuple[str, str], str]] = {
     ("finished", "attached"): "watch again",
     ("finished", "finished"): "its client does not know it yet",
     ("attached", "refused"): "a round was refused for good, and those before it were sent; "
-    "or alerts cannot be subscribed to",
+    "or alerts cannot be subscribed to, or the disk did not take it",
     ("attached", "cancelled"): "cancel",
     ("detached", "cancelled"): "cancel",
     ("finished", "cancelled"): "cancel",

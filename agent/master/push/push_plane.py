@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +24,7 @@ from agent.master.push.place import Place
 from agent.master.push.subscriber_plane import SubscriberPlane
 from agent.master.push.topic_spool import TopicSpool
 from agent.master.requests.public_plane import PublicPlane
+from agent.master.requests.request_plane import RequestOrigin
 from agent.master.storage.group_commit import GroupCommit
 from agent.master.storage.notification_store import NotificationStore
 from agent.master.storage.state import State
@@ -326,11 +328,28 @@ class PushPlane:
     def ask(self, peer: i.Peer, client: str, message: PushRequest) -> bool:
         """Send a request about a client's subscriptions. Within this process `peer` is a function
         that takes each reply, possibly during another call. Returns whether the request was
-        accepted: it is not while the disk refuses."""
+        accepted: it is not while the disk refuses. A new durable subscription of a client by which
+        that shows is refused and ended."""
         if self._commit.refusing:
             return False
+        known = self._inboxes.has(client, message.id)
         self._inbox_has(self._not_refused[type(message)](peer, client, message))
+        if (
+            isinstance(message, Subscribe)
+            and message.durable
+            and isinstance(peer, RequestOrigin)
+            and not known
+            and self._inboxes.has(client, message.id)
+        ):
+            self._commit.settle(partial(self._written, peer, client, message), at_once=False)
         return True
+
+    def _written(self, peer: RequestOrigin, client: str, message: Subscribe, well: bool) -> None:
+        if not well:
+            self._commit.withdraw(peer, message.id)
+            end = Unsubscribe(message.id)
+            self._inbox_has(i.UnsubscribeArrived(lambda _message: None, client, end))
+            self.subscribers.disk_refuses(peer, message)
 
     def _start(self, instruction: i.StartSubscription) -> None:
         try:

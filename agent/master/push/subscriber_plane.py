@@ -114,7 +114,11 @@ class SubscriberPlane:
         client = client_of(origin.sender)
         rest = self.sift(origin, client, request)
         if rest is not None and not self._ask(origin, client, rest):
-            self._not_now(origin, request, "this master's disk takes nothing now; try again later")
+            self.disk_refuses(origin, request)
+
+    def disk_refuses(self, origin: RequestOrigin, request: PushRequest) -> None:
+        """Tell the client that it may try again later."""
+        self._not_now(origin, request, "this master's disk takes nothing now; try again later")
 
     def _not_now(self, origin: RequestOrigin, request: PushRequest, why: str) -> None:
         # A client repeats its acknowledgements, and they are cumulative.

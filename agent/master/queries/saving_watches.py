@@ -46,9 +46,14 @@ class SavingWatches:
         else:
             action()
 
+    def drop(self, key: WatchKey) -> None:
+        """Forget the actions of a watch that has ended before it was on stable storage."""
+        self._queues.pop(key, None)
+
     def _passed(self, key: WatchKey, barrier: _Barrier) -> None:
         barrier.durable = True
-        queue = self._queues[key]
+        if (queue := self._queues.get(key)) is None:
+            return
         while queue:
             first = queue[0]
             if not isinstance(first, _Barrier):

@@ -38,6 +38,7 @@ from agent.scheduling.watches.events import (
     SendWatch,
     WatchArrived,
     WatchKey,
+    WatchNotKept,
     WatchSchedulerEvent,
 )
 from agent.scheduling.watches.register import Rooms, key_of
@@ -46,7 +47,7 @@ from agent.triggers.contradiction import doubt
 from agent.triggers.language import read_trigger
 from agent.wire.master_config import MasterConfig
 from agent.wire.messages import Answer
-from agent.wire.watches import Acknowledge, Cancel, Watch, Watching
+from agent.wire.watches import Acknowledge, Cancel, Watch, Watching, WatchReply
 
 # Document kinds on disk.
 WATCH = "watch"
@@ -62,7 +63,8 @@ class WatchPlane:
     """Moves messages between the public socket, the watch scheduler, the query scheduler and the
     inboxes of alerts.
 
-    Replies about a watch wait until everything saved of it before is on stable storage.
+    Replies about a watch wait until everything saved of it before is on stable storage. A watch
+    whose client has heard nothing of it is refused, and forgotten, as soon as the disk refuses.
     `channels_of` and `rooms` are as for `WatchScheduler`; `wall` reads the wall clock in seconds
     since 1970 UTC.
     """
@@ -101,6 +103,9 @@ class WatchPlane:
         self._look_s = 0.0
         self.unreadable = 0
         self._saving = SavingWatches(state)
+        # New watches of which nothing was sent yet.
+        self._unheard: set[WatchKey] = set()
+        state.when_refused(self._refuse_unheard)
         # Offset of the wall clock from the reactor's.
         self._ahead_s = wall() - reactor.clock()
         self._restore()
@@ -164,9 +169,11 @@ class WatchPlane:
             if refused := self._public.rates.refused(origin.sender, now, cost):
                 self._public.reply(origin, Watching(watch.id, "refused", message=refused.message))
                 return
-        if not self._state.takes and not self._scheduler.is_open(origin.sender, watch.id):
-            self._public.reply(origin, Watching(watch.id, "refused", message=NOT_NOW))
-            return
+        if not self._scheduler.is_open(origin.sender, watch.id):
+            if not self._state.takes:
+                self._public.reply(origin, Watching(watch.id, "refused", message=NOT_NOW))
+                return
+            self._unheard.add(key_of(origin.sender, watch.id))
         self._handle(WatchArrived(origin, origin.sender, watch))
 
     def _acknowledge(self, origin: RequestOrigin, message: Acknowledge, _now: float) -> None:
@@ -191,7 +198,17 @@ class WatchPlane:
     def _send(self, instruction: SendWatch) -> None:
         peer, message = instruction.peer, instruction.message
         key = key_of(peer.sender, message.id)
-        self._saving.after(key, partial(self._public.reply, peer, message))
+        self._saving.after(key, partial(self._reply, key, peer, message))
+
+    def _reply(self, key: WatchKey, peer: RequestOrigin, message: WatchReply) -> None:
+        self._unheard.discard(key)
+        self._public.reply(peer, message)
+
+    def _refuse_unheard(self) -> None:
+        unheard, self._unheard = self._unheard, set()
+        for key in unheard:
+            self._saving.drop(key)
+            self._handle(WatchNotKept(key, NOT_NOW))
 
     # --- on disk -------------------------------------------------------------------------------
 
@@ -235,6 +252,7 @@ class WatchPlane:
         return True
 
     def _forget(self, instruction: ForgetWatch) -> None:
+        self._unheard.discard(instruction.key)
         self._state.remove(WATCH, document_of(instruction.key))
         self._state.remove(CURSOR, document_of(instruction.key))
         self._state.remove(ALERTS, document_of(instruction.key))

@@ -11,6 +11,7 @@ from agent.alerts import inbox_events as i
 from agent.alerts import spool_events as s
 from agent.master.storage.notification_store import STATEMENTS, Change, NotificationStore
 from agent.runtime.disk_writer import DiskWriter, InlineDiskWriter
+from agent.wire.push import Notified
 
 # Changes that a crash may undo: they are repeated, and were not reported as done.
 LAZY: Final = frozenset(
@@ -125,9 +126,9 @@ class GroupCommit:
         if soon:
             self._write_soon(batch)
 
-    def settle(self, then: Callable[[bool], object]) -> None:
-        """Write now. `then` gets whether all changes taken so far are on stable storage, or can be
-        repeated by their senders; False as soon as the disk refuses."""
+    def settle(self, then: Callable[[bool], object], *, at_once: bool = True) -> None:
+        """Write now, or at the end of the turn. `then` gets whether all changes taken so far are on
+        stable storage, or can be repeated by their senders; False as soon as the disk refuses."""
         if self._refused:
             then(False)
         elif (batch := self._last_urgent) is None:
@@ -135,7 +136,13 @@ class GroupCommit:
         else:
             batch.asked.append(then)
             self._write_soon(batch)
-            self.tick(self._clock())
+            if at_once:
+                self.tick(self._clock())
+
+    def withdraw(self, peer: Any, id_: str) -> None:
+        """Forget what waits to be sent to `peer` about one subscription alone."""
+        gathered = self._gathered
+        gathered.held = [each for each in gathered.held if not _is_about(each, peer, id_)]
 
     def tick(self, now: float) -> None:
         """Write the gathered changes."""
@@ -182,6 +189,13 @@ class GroupCommit:
         if batch is self._gathered and not self._refused:
             now = self._clock()
             self._due = now if self._due is None else min(now, self._due)
+
+
+def _is_about(instruction: Any, peer: Any, id_: str) -> bool:
+    if not isinstance(instruction, i.SendPush) or instruction.peer != peer:
+        return False
+    message = instruction.message
+    return message.id == id_ and not (isinstance(message, Notified) and message.also)
 
 
 def _waits(instruction: Any) -> bool:

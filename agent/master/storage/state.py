@@ -31,7 +31,8 @@ class State:
 
     `put` and `remove` are written together after half a second, or at the end of the turn in which
     a caller waits for them with `when_durable`. A refused transaction is retried every second: its
-    changes are kept, and no waiting callback is called. While the disk refuses, or many callbacks
+    changes are kept, and no waiting callback is called; those of `when_refused` are, so that what
+    can be undone is refused without further delay. While the disk refuses, or many callbacks
     wait, `takes` is False: whatever would have to be stored is to be refused. A corrupt file is set
     aside: the master starts without its services, and reports it. A path of None keeps nothing;
     OSError if the file cannot be used.
@@ -56,6 +57,7 @@ class State:
         self._waiting_for_it: list[Callable[[], object]] = []
         self._under_way = False
         self._outage = Outage(report, "state: changes are written again\n")
+        self._when_refused: list[Callable[[], object]] = []
         self._due: float | None = None
         self._holder: int | None = None
         self._file = None if path is None else self._open(path)
@@ -130,6 +132,10 @@ class State:
         else:
             then()
 
+    def when_refused(self, then: Callable[[], object]) -> None:
+        """Call `then` each time the disk refuses a transaction, before it is tried again."""
+        self._when_refused.append(then)
+
     def flush(self) -> bool:
         """Write the waiting changes now, and wait for the disk: for start and end only. Returns
         whether all is on stable storage."""
@@ -159,6 +165,8 @@ class State:
             self._dirty = writing | self._dirty
             self._waiting = waited + self._waiting
             self._due = self._clock() + RETRY_S
+            for then in self._when_refused:
+                then()
             return
         self._outage.succeed()
         if self._waiting:
@@ -168,6 +176,7 @@ class State:
 
     def close(self) -> None:
         """Write the waiting changes and close the file."""
+        self._when_refused.clear()
         self.flush()
         if self._file is not None:
             self._file.close()

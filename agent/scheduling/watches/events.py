@@ -43,6 +43,13 @@ class CancelArrived(_Struct, frozen=True):
     message: Cancel
 
 
+class WatchNotKept(_Struct, frozen=True):
+    """The disk did not take this new watch, of which its client has heard nothing."""
+
+    key: WatchKey
+    why: str
+
+
 class RoundAnswered(_Struct, frozen=True):
     """The answer to the query of `AskRound` with this `token`."""
 
@@ -72,6 +79,7 @@ WatchSchedulerEvent = (
     WatchArrived
     | AcknowledgeArrived
     | CancelArrived
+    | WatchNotKept
     | RoundAnswered
     | RoundsDue
     | InboxSaid

@@ -33,6 +33,7 @@ from agent.scheduling.watches.events import (
     WatchArrived,
     WatchInstruction,
     WatchKey,
+    WatchNotKept,
     WatchSchedulerEvent,
 )
 from agent.scheduling.watches.register import (
@@ -164,6 +165,8 @@ class WatchScheduler:
                 return self._acknowledged(event, now)
             case CancelArrived():
                 return self._cancelled(event)
+            case WatchNotKept():
+                return self._not_kept(event)
             case RoundAnswered():
                 return self._answered(event, now)
             case RoundsDue():
@@ -280,6 +283,14 @@ class WatchScheduler:
         entry.become("cancelled")
         reply = Watching(watch_id, "cancelled", entry.settled + 1)
         return [*self._forget(entry), SendWatch(event.peer, reply)]
+
+    def _not_kept(self, event: WatchNotKept) -> list[WatchInstruction]:
+        entry = self._watches.find(event.key)
+        if entry is None or entry.state != "attached":
+            return []
+        entry.become("refused")
+        reply = Watching(entry.watch.id, "refused", message=event.why)
+        return [*self._forget(entry), SendWatch(entry.peer, reply)]
 
     # --- rounds --------------------------------------------------------------------------------
 

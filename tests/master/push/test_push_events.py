@@ -6,6 +6,7 @@ import pytest
 
 from agent.master.push.event_plane import GATHER_S, EventPlane
 from agent.master.push.push_plane import TURN
+from agent.master.push.subscriber_plane import AGAIN_MS
 from agent.master.storage import group_commit
 from agent.master.storage.group_commit import RETRY_S
 from agent.scheduling.events import SendToNode, TellOperator
@@ -286,3 +287,31 @@ def test_a_disk_that_refuses_stops_everything_until_it_does_not(rig):
     rig.let_pass()
     origins = [each.notification.origin.sequence for each in rig.received(Notified)]
     assert origins == [16, 32]
+
+
+def test_a_subscription_by_which_it_shows_that_the_disk_refuses_is_refused_and_ended(rig):
+    rig.disk.full = True
+    rig.ask(Subscribe("s", "value > 30", durable=True))
+    rig.let_pass()
+    [refused] = rig.public.replies
+    assert (refused.state, refused.renew_ms, "disk" in refused.message) == (
+        "refused",
+        AGAIN_MS,
+        True,
+    )
+    rig.disk.full = False
+    rig.let_pass(RETRY_S)
+    assert rig.public.replies == [refused], "it does not open when the disk is back"
+    assert rig.plane.ids_of("") == []
+    rig.subscribe()
+
+
+def test_one_that_was_open_before_stays_so_when_the_disk_refuses(rig):
+    rig.subscribe()
+    rig.disk.full = True
+    rig.ask(Subscribe("s", "value > 31", durable=True))
+    rig.let_pass()
+    assert rig.public.replies == []
+    rig.disk.full = False
+    rig.let_pass(RETRY_S)
+    assert [each.state for each in rig.public.replies] == ["open"]

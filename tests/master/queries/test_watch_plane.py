@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from agent.master.queries.watch_plane import ALERTS, LOOK_S, WATCH, WatchPlane
+from agent.master.queries.watch_plane import ALERTS, LOOK_S, NOT_NOW, WATCH, WatchPlane
 from agent.master.requests.request_plane import RequestOrigin
 from agent.master.storage.state import State
 from agent.runtime.reactor import Reactor
@@ -171,14 +171,13 @@ def test_the_wall_clock_is_looked_at_though_nothing_is_due_for_long(rig, monkeyp
     assert rig.plane.next_due == LOOK_S
 
 
-@pytest.mark.parametrize("how", ["slow", "full"])
-def test_no_client_hears_of_a_watch_before_it_is_on_disk(rig, how):
-    setattr(rig.writer if how == "slow" else rig, how, True)
+def test_no_client_hears_of_a_watch_before_it_is_on_disk(rig):
+    rig.writer.slow = True
     rig.take(PERIODIC)
     rig.let_pass(3.0)
     assert rig.replies == []
     assert rig.on_disk(WATCH) == {}
-    rig.writer.slow = rig.full = False
+    rig.writer.slow = False
     rig.writer.drain()
     rig.let_pass(1.0)
     (told,) = rig.replies
@@ -186,6 +185,26 @@ def test_no_client_hears_of_a_watch_before_it_is_on_disk(rig, how):
     assert list(rig.on_disk(WATCH)) == ["alice/w"]
     rig.kill()
     assert rig.plane.open_watches == 1
+
+
+@pytest.mark.parametrize("watch", [PERIODIC, ON])
+def test_a_watch_by_which_it_shows_that_the_disk_refuses_is_refused_and_forgotten(rig, watch):
+    rig.full = True
+    rig.take(watch)
+    rig.let_pass()
+    assert rig.replies == [Watching("w", "refused", message=NOT_NOW)]
+    assert rig.plane.open_watches == 0
+    rig.full = False
+    rig.let_pass(3.0)
+    assert rig.on_disk(WATCH) == rig.on_disk(ALERTS) == {}
+    assert len(rig.replies) == 1
+    rig.take(PERIODIC)
+    rig.let_pass()
+    assert rig.replies[1].state == "open"
+    rig.full = True
+    rig.take(Acknowledge("w", 1))
+    rig.let_pass(3.0)
+    assert rig.plane.open_watches == 1, "its client has heard of it"
 
 
 def test_while_the_disk_refuses_a_new_watch_is_refused_and_those_that_are_open_go_on(rig):
