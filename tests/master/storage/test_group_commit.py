@@ -7,7 +7,7 @@ from agent.alerts import spool_events as s
 from agent.alerts.dedup_window import Taken
 from agent.master.storage import group_commit
 from agent.master.storage.group_commit import FLUSH_S, RETRY_S, GroupCommit
-from agent.wire.push import Notified, Subscribed
+from agent.wire.push import Notified, ShortContent, ShortNotified, Subscribed
 from tests.alerts.samples import notification
 from tests.master.held_writer import HeldWriter
 
@@ -59,6 +59,20 @@ def test_a_turn_is_one_write(rig):
     assert rig.happened == [VOLATILE]
     rig.tick()
     assert rig.happened[1:] == [[STORED, i.StorePosition(1, 1, 1)], ACCEPTED, DURABLE, "have"]
+
+
+def test_of_one_subscription_only_messages_about_it_alone_are_withdrawn(rig):
+    content = ShortContent("iad1", bytes(8), 2, 1_000, ("value",), (31.5,))
+    others = [
+        i.SendPush("p", Notified("s", 2, notification(2), (("t", 5),)), waits=True),
+        i.SendPush("p", ShortNotified(((1, 2),), content), waits=True),
+        i.SendPush("p", Subscribed("t", "open"), waits=True),
+        i.SendPush("q", Subscribed("s", "open"), waits=True),
+    ]
+    rig.commit.take([STORED, DURABLE, *others])
+    rig.commit.withdraw("p", "s")
+    rig.tick()
+    assert rig.happened == [[STORED], *others]
 
 
 def test_nobody_waits_for_what_a_crash_may_undo(rig):
