@@ -106,7 +106,7 @@ def _release(seen: HostSeen) -> Iterator[Finding]:
     if runs and current and runs != current:
         what = f"release {current} is in place, but the agent still runs {runs}"
         yield _finding(seen, "warning", "not_restarted", what, deploy)
-    if (pending := seen.facts.pending) is not None and pending.seconds_left is None:
+    if (pending := seen.facts.pending) is not None and (pending.seconds_left or 0.0) <= 0:
         what = f"the deployment of {pending.release} was neither confirmed nor rolled back"
         yield _finding(seen, "warning", "pending", what, f"{deploy}, or `fleet rollback`")
 

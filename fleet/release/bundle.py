@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from fleet.common import files
+from fleet.common.durable import sync
 from fleet.inventory.folder import Folder, cache
 from fleet.inventory.model import RELEASE_ID
 from fleet.release import sources as sources_
@@ -53,6 +54,7 @@ def build(folder: Folder, target: Target, *, say: Callable[[str], None]) -> Bund
             file.write(content)
         whole = Path(file.name)
         whole.chmod(0o644)
+        sync(whole)  # what has its name is not made again: after a power cut it may be empty
         whole.replace(path)
     return _bundle(path)
 

@@ -143,6 +143,8 @@ def deploy(folder: Folder, fleet: Inventory, chosen: Sequence[HostOf], options: 
             return _nothing_to_do(report, options)
         if not output.confirm(_question(report, chosen), yes=False):
             return exits.fail("nothing was done", exits.NOTHING)
+        # Keys may have been revoked since the question was asked.
+        locals_ = [local.plan(folder, fleet, plan.host, store) for plan in locals_]
     for plan in locals_:
         local.write(plan)
     gates = gates_of(fleet, chosen, store)

@@ -146,7 +146,7 @@ class Deploying:
         """Restore the state before the switch."""
         name = session.host.name
         try:
-            return RolledBack(name, word=session.undo("pending", run, reason)["word"])
+            return RolledBack(name, word=session.undo("pending", run, reason))
         except HostError as error:
             if error.kind in {"failed", "disk_full"}:
                 return RolledBack(name, problem=str(error))

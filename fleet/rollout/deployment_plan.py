@@ -28,6 +28,7 @@ from fleet.terminal.output import once
 
 # A unit, a rule or a script, in bytes.
 MAX_SHARED: Final = 1 << 20
+AGAIN: Final = "remove it, then `fleet release build` makes it again"
 
 
 class HostPlan(NamedTuple):
@@ -172,8 +173,8 @@ def read_shared(bundle: Path) -> dict[str, bytes]:
     except OSError as error:
         raise HostError("failed", f"{bundle}: {error.strerror}") from None
     except bundles.Unusable as error:
-        raise HostError("failed", f"{bundle} is no release: {error}; build it again") from None
+        raise HostError("failed", f"{bundle} is no release: {error}; {AGAIN}") from None
     except bundles.DAMAGE as error:
         line = " ".join(str(error).split())
-        raise HostError("failed", f"{bundle} is no bundle: {line}; build it again") from None
+        raise HostError("failed", f"{bundle} is no bundle: {line}; {AGAIN}") from None
     return found

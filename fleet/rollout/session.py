@@ -33,7 +33,7 @@ from fleet.rollout.changes import (
 from fleet.rollout.desired import Desired
 from fleet.ssh.connect import Login, connect, error_of, login_of
 from fleet.ssh.errors import HostError
-from fleet.ssh.remote import run_program
+from fleet.ssh.remote import MAX_ERROR, run_program
 
 # One SSH packet: of a longer piece, sendall would copy the remainder for each packet.
 PIECE: Final = 32_000
@@ -130,12 +130,12 @@ class Session:
         """Remove releases. HostError."""
         self._do({"do": "remove", "remove": gone})
 
-    def undo(self, which: str, run: str, reason: str) -> Request:
+    def undo(self, which: str, run: str, reason: str) -> str:
         """Restore the state before the `pending` switch, or before the last confirmed one (`kept`),
-        which is that of `run`; may be repeated. Returns the release and, as `word`, the last line
-        that the agent wrote. HostError, also if another run came after it."""
+        which is that of `run`; may be repeated. Returns the last line that the agent wrote.
+        HostError, also if another run came after it."""
         what = {"do": "undo", "which": which, "run": run, "unit": self.host.unit}
-        return self._do({**what, "reason": reason})
+        return str(self._do({**what, "reason": reason}).get("word") or "")[:MAX_ERROR]
 
     def _stage(
         self, bundle: Bundle, offset: int, gone: list[str], progress: Callable[[int], None]

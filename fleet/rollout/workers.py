@@ -39,8 +39,10 @@ def carry_out(
     """Run until every host of the rollout is finished. The first Ctrl-C sets `stopping` and starts
     no more steps, the second one is raised."""
     work: queue.PriorityQueue[tuple[int, int, Instruction | None]] = queue.PriorityQueue()
-    events: queue.SimpleQueue[AnyEvent] = queue.SimpleQueue()
+    # Each with what is set once its instructions are ordered.
+    events: queue.SimpleQueue[tuple[AnyEvent, threading.Event]] = queue.SimpleQueue()
     numbers = itertools.count()
+    over = threading.Event()
 
     def order(instructions: Iterable[Instruction]) -> None:
         for each in instructions:
@@ -48,7 +50,12 @@ def carry_out(
 
     def serve() -> None:
         while (instruction := work.get()[2]) is not None:
-            events.put(_event_of(attempt, instruction))
+            ordered = threading.Event()
+            events.put((_event_of(attempt, instruction), ordered))
+            # A thread that took an upload at once would leave a host that it has just switched
+            # without a thread for its check, until the host undoes the switch by itself.
+            while not ordered.wait(LOOK_S) and not over.is_set():
+                pass
 
     threads = [
         threading.Thread(target=serve, name=f"rollout-{number}", daemon=True)
@@ -56,20 +63,22 @@ def carry_out(
     ]
     # Ctrl-C is deferred here: raised in between, it could lose an event or an instruction, and a
     # host whose event is lost would never finish.
-    with noted(lambda: events.put(Interrupted())):
+    with noted(lambda: events.put((Interrupted(), threading.Event()))):
         for thread in threads:
             thread.start()
         try:
             order(rollout.begin())
             while not rollout.ended:
                 try:
-                    event = events.get(timeout=LOOK_S)
+                    event, ordered = events.get(timeout=LOOK_S)
                 except queue.Empty:
                     continue
                 if isinstance(event, Interrupted):
                     stopping.set()
                 order(take(event))
+                ordered.set()
         finally:
+            over.set()
             for _ in threads:
                 work.put((HOME, next(numbers), None))
 

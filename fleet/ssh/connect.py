@@ -113,7 +113,9 @@ def _in_window(feed: str) -> Callable[[paramiko.Channel, paramiko.Message], None
     return take
 
 
-class _Transport(paramiko.Transport):
+class BoundedTransport(paramiko.Transport):
+    """Takes no more than it must, and notices when the host is gone."""
+
     _preferred_ciphers = CIPHERS
 
     # Nobody but a transport of one's own comes before what paramiko does with data.
@@ -279,7 +281,7 @@ def _opened_with(
             "banner_timeout": login.connect_s,
             "auth_timeout": login.connect_s,
             "channel_timeout": login.connect_s,
-            "transport_factory": _Transport,
+            "transport_factory": BoundedTransport,
         },
     )
     # Fabric's own policy accepts any host key.

@@ -49,6 +49,8 @@ start(globals().get("REQUEST"), globals().get("ARCHIVE", b""))
 MAX_LINE: Final = 16 << 20
 # Of a line: each may take hundreds of bytes once it is read.
 MAX_VALUES: Final = 1 << 19
+# Of the reason of a failure: it is one line on a terminal, and of the journal.
+MAX_ERROR: Final = 2_000
 MAX_STDERR: Final = 4_096
 RECEIVE: Final = 65_536
 # Long-running programs send a line regularly (`beat`): silence is a lost connection.
@@ -153,7 +155,7 @@ def _run(
     if "error" in last:
         details = {name: value for name, value in last.items() if name not in {"kind", "error"}}
         kind: Kind = next((kind for kind in REMEDIES if kind == last.get("kind")), "failed")
-        raise HostError(kind, str(last["error"]), **details)
+        raise HostError(kind, str(last["error"])[:MAX_ERROR], **details)
     return last
 
 

@@ -102,13 +102,13 @@ def shown_by(address: str, port: int, patience_s: float, way: Way | None = None)
 
     import paramiko
 
-    import fleet.ssh.connect  # noqa: F401 - keeps paramiko's threads from printing
+    from fleet.ssh.connect import BoundedTransport
     from fleet.ssh.errors import HostError
 
     try:
         reached = way() if way else socket.create_connection((address, port), patience_s)
         with reached as connection:
-            transport = paramiko.Transport(connection)
+            transport = BoundedTransport(connection)
             try:
                 transport.get_security_options().key_types = [
                     "ssh-ed25519",

@@ -14,6 +14,8 @@ from fleet.release.bundle import Bundle, find, stored
 from fleet.release.make import machines_of
 from fleet.release.sources import LOCK, PROJECT, Sources, checkout, read
 from fleet.release.target import ReleaseError, Target
+from fleet.rollout.deployment_plan import read_shared
+from fleet.ssh.errors import HostError
 
 PI = Target("aarch64", "3.11")
 NEW_PI = Target("aarch64", "3.13")
@@ -138,6 +140,25 @@ def test_what_is_stored_is_not_made_again(folder, monkeypatch):
     monkeypatch.setattr(bundle, "_made", lambda *_: pytest.fail("it was made again"))
     path = put(folder, sources.read(checkout()).release, PI)
     assert bundle.build(folder, PI, say=pytest.fail).path == path
+
+
+def test_a_bundle_has_its_name_when_it_is_on_the_disk(folder, monkeypatch):
+    """It is not made again: what a power cut left of it would be uploaded for ever."""
+    synced = []
+
+    def sync(path):
+        synced.append((path.read_bytes(), stored(folder)))
+
+    monkeypatch.setattr(bundle, "_made", lambda *_: b"whole")
+    monkeypatch.setattr(bundle, "sync", sync)
+    bundle.build(folder, PI, say=pytest.fail)
+    assert synced == [(b"whole", [])]
+
+
+def test_one_that_is_cut_short_says_how_it_is_made_again(folder):
+    path = put(folder, "1.0-00000000", PI, b"")
+    with pytest.raises(HostError, match="remove it, then `fleet release build` makes it again"):
+        read_shared(path)
 
 
 def test_a_build_that_fails_leaves_nothing(folder, monkeypatch):

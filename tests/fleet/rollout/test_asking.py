@@ -4,6 +4,10 @@ import pytest
 
 from fleet.cli.commands import run
 from fleet.common import exits, toml
+from fleet.inventory.folder import Folder
+from fleet.inventory.loader import load
+from fleet.inventory.parties import Party
+from fleet.keys.store import Store
 from fleet.terminal import output
 from tests.fleet.keys.rig import inventory
 
@@ -40,6 +44,23 @@ def test_before_there_are_keys_it_says_how_to_make_them(how, tmp_path, monkeypat
     assert run([*MASTERS, how]) != exits.DONE
     (line,) = capsys.readouterr().err.splitlines()
     assert line == f"fleet: there are no keys in {tmp_path / 'keys'}; fleet keys init makes them"
+
+
+def test_who_is_revoked_while_it_asks_does_not_come_back(asked, tmp_path, monkeypatch):
+    folder = Folder(tmp_path)
+    fleet, store = load(folder), Store(folder)
+    node = Party("node", "iad4/n1")
+    (key,) = store.publics(node)
+
+    def revoke(text, err):
+        store.revoke(fleet, node, "stolen")
+        return True
+
+    monkeypatch.setattr(output.click, "confirm", revoke)
+    assert run([*MASTERS, "--iad", "iad4"]) == exits.DONE
+    allowed = (tmp_path / "masters/iad4/allow.toml").read_text()
+    assert "n2" in allowed
+    assert key not in allowed
 
 
 def test_several_hosts_are_counted(asked):

@@ -54,13 +54,13 @@ class FakeSession:
     def let_go(self) -> Callable[[], None]:
         return lambda: None
 
-    def undo(self, which: str, run: str, reason: str) -> dict[str, Any]:
+    def undo(self, which: str, run: str, reason: str) -> str:
         name = self.host.name
         SITE.done.append(f"{name} {which}")
         assert run == {"kept": "r0", "pending": "r"}[which]
         if errors := SITE.faults.get(name):
             raise errors.pop(0)
-        return {}
+        return ""
 
 
 class FakeGate:

@@ -89,9 +89,9 @@ class FakeSession(Session):
         self._act("confirm")
         self.found = Facts(hostname="n", machine="x86_64", python="3.11", systemd=252)
 
-    def undo(self, which: str, run: str, reason: str) -> dict[str, Any]:
+    def undo(self, which: str, run: str, reason: str) -> str:
         self._act(f"undo {which}: {reason}")
-        return {"word": "no such sensor"}
+        return "no such sensor"
 
 
 class FakeGate:

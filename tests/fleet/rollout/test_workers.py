@@ -16,6 +16,7 @@ from fleet.rollout.events import (
     Instruction,
     Interrupted,
     Planned,
+    Staged,
     Switched,
 )
 from fleet.rollout.rollout import Member, Rollout
@@ -117,3 +118,27 @@ def test_a_second_ctrl_c_is_raised() -> None:
     finally:
         over.set()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_switched_host_is_checked_before_an_upload_begins() -> None:
+    """It undoes the switch if its verdict is late, and uploads take as long as they like."""
+    rollout = Rollout([Member(name, "iad4", "node") for name in ("a", "b")])
+    begun: list[str] = []
+    uploads = threading.Event()
+
+    def act(instruction: Instruction) -> AnyEvent:
+        begun.append(f"{instruction.do} {instruction.host}")
+        if instruction.do == "stage":
+            uploads.set()
+            return Staged(instruction.host)
+        if begun[-1] == "gather b":
+            return Planned("b", changes=True, stores=True, disturbs=True, serving=True)
+        return attempt(instruction)
+
+    def take(event: AnyEvent) -> list[Instruction]:
+        if event == Switched("a"):
+            uploads.wait(0.5)  # a thread that is free takes it by then
+        return rollout.handle(event)
+
+    carry_out(rollout, act, take, 1, threading.Event())
+    assert begun.index("confirm a") < begun.index("stage b")

@@ -14,6 +14,8 @@ import paramiko
 import pytest
 
 from fleet.inspect import remote as inspecting
+from fleet.keys.errors import KeyStoreError
+from fleet.rollout.keys.adopt import shown_by
 from fleet.ssh.connect import MAX_BANNER, MAX_PACKET, Login, open_login
 from fleet.ssh.errors import HostError
 from fleet.ssh.remote import run_program
@@ -105,6 +107,15 @@ def test_who_answers_without_end_is_cut_off(
         error = ended(lambda: log_in(login, server.known_hosts))
         assert (error.kind, told in str(error)) == ("dead", True), str(error)
     assert stranger.sent <= most + BUFFERED
+
+
+def test_nor_does_it_fill_the_memory_of_who_looks_at_its_key() -> None:
+    with (
+        Stranger(b"SSH-2.0-x\r\n" + struct.pack(">I", 0xFFFFFFF4), PIECE) as stranger,
+        pytest.raises(KeyStoreError, match="no SSH at"),
+    ):
+        shown_by("127.0.0.1", stranger.port, 20.0)
+    assert stranger.sent <= MAX_PACKET + BUFFERED
 
 
 def test_a_connection_that_was_given_up_is_closed(server: Server) -> None:

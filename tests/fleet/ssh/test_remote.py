@@ -120,6 +120,10 @@ def test_what_a_program_says_of_its_failure_comes_with_its_details(here: Any) ->
     source = 'print(\'{"error": "no room", "kind": "disk_full", "rolled_back": "1-a"}\')'
     with pytest.raises(HostError, match="no room") as caught:
         run_program(here, {}, program=packed({"__main__.py": source}))
+    endless = 'print(\'{"error": "\' + "x" * 1_000_000 + \'", "kind": "failed"}\')'
+    with pytest.raises(HostError) as long:
+        run_program(here, {}, program=packed({"__main__.py": endless}))
+    assert str(long.value) == "x" * remote.MAX_ERROR
     assert caught.value.kind == "disk_full"
     assert caught.value.details == {"rolled_back": "1-a"}
 
