@@ -74,8 +74,10 @@ class RecordsTaker:
 
     A segment is written as it arrives, checked against the digest computed on its host, and gets
     its final name when it is on stable storage; then the state is updated. So the landing has only
-    complete segments at any moment, and an interrupted pull resumes after the last one. A segment
-    that is taken twice has the same name; other bytes have another name.
+    complete segments at any moment, and an interrupted pull resumes after the last one. The state
+    names all files of a host: it is written once for as many bytes as a segment may have, which a
+    killed pull takes again. A segment that is taken twice has the same name; other bytes have
+    another name.
     """
 
     program = "fleet.on_host.records"
@@ -98,6 +100,7 @@ class RecordsTaker:
         # only the last one of a file is. Each takes a file here, however few bytes it has.
         self._named = 0
         self._short = 0
+        self._unsaved = 0  # bytes that landed since the state was written
 
     @property
     def under_way(self) -> bool:
@@ -134,18 +137,29 @@ class RecordsTaker:
             case Segment():
                 self._land(said)
             case Drop():
-                self.close()
+                self._drop()
             case More():
                 self.more = True
 
     def end(self) -> None:
-        """All frames have come."""
+        """All frames have come. OSError."""
+        self._save()
 
     def close(self) -> None:
         """Discard an incomplete segment."""
+        self._drop()
+        with suppress(OSError):  # else it is taken again
+            self._save()
+
+    def _drop(self) -> None:
         if self._part is not None:
             self._part.drop()
             self._part = None
+
+    def _save(self) -> None:
+        if self._unsaved:
+            save(self._lake, self._path, self._state)
+            self._unsaved = 0
 
     def _add(self, data: bytes) -> None:
         if self._part is None:
@@ -169,7 +183,9 @@ class RecordsTaker:
         self._state.files[segment.id] = replace(
             before, size=size, bytes=segment.to, tail=segment.tail
         )
-        save(self._lake, self._path, self._state)
+        self._unsaved += part.size
+        if self._unsaved >= self._segment_bytes:
+            self._save()
         self.counts.records += part.lines
         self.counts.bytes += part.size
 

@@ -115,6 +115,21 @@ def test_a_crash_after_the_rename_takes_the_same_again_under_the_same_name(
         assert sorted(landed(lake)) == sorted(master.lines)  # not even a line twice
 
 
+def test_of_very_many_small_files_the_state_is_not_written_for_each(lake, master, monkeypatch):
+    """It names them all: 100,000 of them take 20 MB."""
+    master.records.mkdir(exist_ok=True)
+    for number in range(1, 201):
+        line = b'{"n":%d}\n' % number
+        (master.records / f"records-{number:06}.jsonl").write_bytes(line)
+    saved = []
+    real = records.save
+    monkeypatch.setattr(records, "save", lambda *each: (saved.append(1), real(*each)))
+    pull(lake, master.config, segment_bytes=1_000)
+    assert len(landed(lake)) == 200
+    assert len(saved) == 3  # what there is, after 1,000 bytes, the end
+    assert pull(lake, master.config)[0].records == 0
+
+
 @pytest.mark.parametrize("what", ["bit", "short", "long", "digest", "from", "missing", "twice"])
 def test_what_came_damaged_is_not_kept(lake, master, what):
     master.write(40)
