@@ -113,11 +113,11 @@ def up(options: Options) -> int:
     if found is None:
         with log.open("rb") as file:
             file.seek(before)
-            said = file.read().decode(errors="replace")
-        if not said:  # a full disk takes no log
+            its_words = file.read().decode(errors="replace")
+        if not its_words:  # a full disk takes no log
             text = explained(f"it did not start, and {log} has no reason", options.directory)
             return exits.fail(text, exits.FAILED)
-        sys.stderr.write(said)
+        sys.stderr.write(its_words)
         return exits.FAILED
     output.say(f"up after {time.monotonic() - begun_s:.1f} s")
     try:

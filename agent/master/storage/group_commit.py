@@ -11,7 +11,7 @@ from agent.alerts import inbox_events as i
 from agent.alerts import spool_events as s
 from agent.master.storage.notification_store import STATEMENTS, Change, NotificationStore
 from agent.runtime.disk_writer import DiskWriter, InlineDiskWriter
-from agent.wire.push import Notified
+from agent.wire.push import Gap, Notified, Subscribed
 
 # Changes that a crash may undo: they are repeated, and were not reported as done.
 LAZY: Final = frozenset(
@@ -195,7 +195,9 @@ def _is_about(instruction: Any, peer: Any, id_: str) -> bool:
     if not isinstance(instruction, i.SendPush) or instruction.peer != peer:
         return False
     message = instruction.message
-    return message.id == id_ and not (isinstance(message, Notified) and message.also)
+    if isinstance(message, Notified) and message.also:
+        return False
+    return isinstance(message, Subscribed | Notified | Gap) and message.id == id_
 
 
 def _waits(instruction: Any) -> bool:
