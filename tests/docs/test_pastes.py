@@ -4,6 +4,7 @@ Each page with commands is run here, or in the test that is named for it, or it 
 of them are parsed (test_command_lines.py).
 """
 
+import os
 import re
 import shutil
 import subprocess
@@ -23,6 +24,7 @@ from fleet.simulation.layout import building_fleet, part_of
 from fleet.testbed.ports import free_ports
 from fleet.testbed.testbed import Testbed
 from tests.docs import pages
+from tests.master.worker_rig import package
 
 FIRST = "docs/use/first-fleet.md"
 
@@ -93,6 +95,7 @@ OF_A_DEMO = [
     ("docs/use/subscriptions.md", "A limit of your own"),
     ("docs/use/topics.md", "From a terminal"),
     ("docs/use/clones.md", "From a terminal"),
+    ("docs/use/processors.md", "Try it with the demo"),
 ]
 BRIEF = {"watch": "--every 1s --rounds 1 --for 2s", "subscribe": "--count 1 --for 2s"}
 # So that there are alerts all the time, of a node an IAD.
@@ -224,10 +227,13 @@ def test_a_page_works_as_it_is_pasted(name, tmp_path):
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory) -> Iterator[Mapping[str, str]]:
-    """What finds a fleet as the demo's: its services and triggers, one of its nodes an IAD."""
+    """What finds a fleet as the demo's: its services and triggers, one of its nodes an IAD, and the
+    example of a processor."""
     plan = part_of(building_fleet(emulate=False), 4, 1)
     trigger = structs.replace(demo_alerts.TRIGGER, condition=RISES, clear=FALLS)
     found = {"XDG_RUNTIME_DIR": str(tmp_path_factory.mktemp("runtime"))}
+    example = (pages.ROOT / "docs/examples/processor/acme_mould.py").read_text("utf-8")
+    installed = package(tmp_path_factory.mktemp("installed"), example, mould="acme:process")
     with (
         pytest.MonkeyPatch.context() as patch,
         Testbed(
@@ -238,6 +244,7 @@ def demo(tmp_path_factory) -> Iterator[Mapping[str, str]]:
             triggers={iad.name: (trigger,) for iad in plan.iads},
         ) as bed,
     ):
+        patch.setenv("PYTHONPATH", str(installed), prepend=os.pathsep)
         for _ in bed.start():
             pass
         with Operator(bed.operator("iad1")) as operator:
