@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,8 @@ from fleet.inventory.folder import Folder
 from fleet.rollout.events import AnyEvent, Result
 
 LOCK: Final = ".lock"
+# Least number of a second's first run, which is drawn: another laptop may begin one, too.
+FIRST: Final = 1_000_000
 RUN: Final = re.compile(r"[0-9]{8}T[0-9]{6}Z-[0-9]+")
 # A rollout to ten thousand hosts writes a tenth of it.
 MAX_JOURNAL: Final = 256 << 20
@@ -151,8 +154,9 @@ def _order(path: Path) -> tuple[str, int, str]:
 
 
 def _new_path(runs: Path) -> Path:
+    """A path whose name no other folder's run has, by which hosts know it."""
     now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    number = 1
-    while (path := runs / f"{now}-{number}.jsonl").exists():
-        number += 1
-    return path
+    found = [_order(path)[2] for path in runs.glob(f"{now}-*.jsonl")]
+    last = max((int(number) for number in found if number.isdecimal()), default=0)
+    number = last + 1 if last else FIRST + secrets.randbelow(FIRST)
+    return runs / f"{now}-{number}.jsonl"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from fleet.rollout.journal import (
     Ended,
     HostEnded,
     Journal,
+    is_own,
     opened,
     read,
     unfinished,
@@ -115,6 +117,23 @@ def test_what_was_rolled_back_gets_no_newer_release_however_that_ended(
     ran(folder, "deploy", a="changed", b="failed", c="failed")
     ran(folder, command, release, a="changed", b="failed")
     assert unfinished(folder, IAD4) == {"iad4/c": ""}
+
+
+def test_runs_of_two_folders_in_a_second_have_other_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hosts know them by these: one would confirm the other's switch."""
+    moment = time.gmtime(0)
+    monkeypatch.setattr("fleet.rollout.journal.time.gmtime", lambda: moment)
+    names = []
+    for folder in (Folder(tmp_path / "a"), Folder(tmp_path / "b")):
+        folder.runs.mkdir(parents=True)
+        for _ in range(3):
+            with opened(folder) as found:
+                names.append(found.run)
+                assert is_own(folder, found.run)
+    assert len(set(names)) == 6
+    assert [names[0:3], names[3:6]] == [sorted(names[0:3]), sorted(names[3:6])]
 
 
 def test_the_tenth_run_of_a_second_comes_after_the_ninth(tmp_path: Path) -> None:
