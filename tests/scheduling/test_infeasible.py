@@ -101,7 +101,21 @@ def test_an_iad_of_an_earlier_version_leaves_its_own_words():
     rig = two_iads()
     rig.ask("b1")
     rig.give(*rig.tasks[0], now=NOW, status="refused", areas=())
-    assert rig.answers[0].message == ""
+    assert rig.answers[0].message == "iad1 refuses"
+
+
+@pytest.mark.parametrize(
+    ("number", "message"), [(0, "iad1 refuses: no more today"), (1, "no more today")]
+)
+def test_a_refusal_of_another_iad_names_it(number, message):
+    """One of a pool that refuses all refuses each query for its areas: who, is to be seen."""
+    rig = two_iads()
+    rig.ask("b1")
+    iad, task = rig.tasks[number]
+    said = TaskResult(task.id, "refused", 1.0, reason="over_rate", message="no more today")
+    rig.do(TaskReturned(iad, said), NOW)
+    [answer] = rig.answers
+    assert (answer.reason, answer.message) == ("over_rate", message)
 
 
 @given(

@@ -16,6 +16,7 @@ from agent.scheduling.result_budget import as_known, gap_of, without_parts
 from agent.scheduling.shared_budget import FULL
 from agent.scheduling.stale import fresher
 from agent.wire.areas import AreaSet
+from agent.wire.base import MAX_TEXT
 from agent.wire.messages import (
     Answer,
     AnswerStatus,
@@ -139,6 +140,13 @@ def refusal(entry: QueryEntry, refused: Refused, elapsed_ms: float) -> Answer:
         reason=refused.reason,
         message=refused.message,
     )
+
+
+def named(refused: TaskResult, iad: str) -> TaskResult:
+    """Another IAD's refusal, with its name: one that refuses all refuses each query for its
+    areas."""
+    text = f"{iad} refuses: {refused.message}" if refused.message else f"{iad} refuses"
+    return replace(refused, message=text[:MAX_TEXT])
 
 
 def within(result: TaskResult, share: Share) -> TaskResult:

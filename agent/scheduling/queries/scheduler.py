@@ -41,6 +41,7 @@ from agent.scheduling.queries.answers import (
     apart,
     fitting,
     gather,
+    named,
     refusal,
     stale_fitting,
     within,
@@ -349,6 +350,8 @@ class QueryScheduler:
             result, stale = apart(result)
             result = fitting(entry, result)
             share.stale = stale_fitting(entry, stale)
+        elif not own:
+            result = named(result, iad)
         if result.status == "refused":
             share.refusal = result
             entry.refused.append(share)
