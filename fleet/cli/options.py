@@ -75,7 +75,8 @@ def matching(pattern: str, what: str) -> Callable[[str], str]:
 def _area(text: str) -> str:
     from agent.wire.areas import AREA_PATTERN
 
-    return matching(AREA_PATTERN, "an area; write a path such as b1/f4/r413")(text)
+    what = "an area; write names of a-z, A-Z, 0-9, _ . and -, with / between: b1/f4/r413"
+    return matching(AREA_PATTERN, what)(text)
 
 
 def _address(text: str) -> str:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct, field
 from rich.console import Console
 
-from agent.client import NoReplyError
+from agent.client import NoReplyError, PublishError, SubscriptionError, WatchError
 from agent.wire.emulation import PROFILES
 from fleet.common import exits
 from fleet.demo import alerts, asking, ending, load, topics
@@ -89,7 +89,7 @@ def run(options: Options) -> int:
         busy = f"is this machine too busy (load {load:.1f} on {cores} cores)?"
         text = f"{said}: {busy} Logs: {options.directory}"
         return exits.fail(explained(text, options.directory), exits.FAILED)
-    except OSError as error:
+    except (OSError, WatchError, SubscriptionError, PublishError) as error:
         return exits.fail(explained(error, options.directory), exits.FAILED)
     return exits.DONE
 

@@ -166,11 +166,12 @@ def test_bad_requests_are_problems_in_one_line(made, path, status):
         ("now?aera=b1", "/api/v1/now has no parameter 'aera'; did you mean area?"),
         ("alerts?limt=3", "/api/v1/alerts has no parameter 'limt'; did you mean limit?"),
         ("now?x=1", "/api/v1/now has no parameter 'x'; it takes area"),
+        ("readings?last=1h", "area is missing; write area=b1/f4/r413"),
         ("session?area=b1", "/api/v1/session has no parameter 'area'; it takes none"),
         ("openapi.json?v=1", "/api/v1/openapi.json has no parameter 'v'; it takes none"),
     ],
 )
-def test_a_misspelt_parameter_is_refused_with_the_nearest_name(made, path, said):
+def test_a_parameter_that_is_misspelt_or_missing_is_named(made, path, said):
     got = ask(made, f"/api/v1/{path}", token=made.viewer)
     assert (got.status, got.reason, got.json["detail"]) == (400, "malformed", said)
 

@@ -120,7 +120,9 @@ class Asked(NamedTuple):
     def area(self, name: str = "area", *, is_required: bool = False) -> str:
         """An area, or nothing."""
         text = self.text(name)
-        if not text and not is_required:
+        if not text:
+            if is_required:
+                raise bad(f"{name} is missing; write {name}=b1/f4/r413")
             return ""
         if len(text) > 512 or not AREA.search(text):
             raise bad(f"{name} = {text[:40]!r} is no area; write b1/f4/r413")

@@ -195,6 +195,7 @@ def test_only_a_complete_answer_keeps_its_slo(
         (["query", "--area", "b1"], "no demo or `fleet up` runs here"),
         (["query", "--master", "127.0.0.1:5700", "--area", "b1"], "tcp://host:port"),
         (["query", "--master", "tcp://h:1", "--area", "b1//f4"], "b1/f4/r413"),
+        (["query", "--area", "home/küche"], "names of a-z, A-Z, 0-9, _ . and -, with / between"),
         (["query", "--master", "tcp://h:1", "--area", "b1", "--last", "10"], "has no unit"),
         (["query", "--master", "tcp://h:1", "--area", "b1", "--slo", "fast"], "p99=500ms"),
         (["query", "--master", "tcp://h:1", "--area", "b1", "--channel", "T"], "temperature"),

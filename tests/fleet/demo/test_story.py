@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 from rich.console import Console
 
-from agent.client import NoReplyError
+from agent.client import NoReplyError, WatchError
 from agent.wire.messages import Answer, Coverage, Missing
 from fleet.common import exits
 from fleet.demo import demo
@@ -142,6 +142,7 @@ def test_a_master_that_is_too_slow_is_not_taken_for_none(monkeypatch, tmp_path, 
     [
         TestbedError("service temperature was not set up: this master's disk takes nothing now"),
         OSError(errno.ENOSPC, "No space left on device"),
+        WatchError("this master's disk takes nothing now; try again later"),
     ],
 )
 def test_a_failure_on_a_full_disk_names_its_folder(monkeypatch, tmp_path, capsys, failure):

@@ -111,6 +111,21 @@ def test_a_disk_that_refuses_is_tried_again_and_nobody_is_told(rig):
     assert rig.happened == [[STORED, TAKEN], ACCEPTED, DURABLE]
 
 
+def test_what_waits_for_a_disk_that_refuses_can_be_withdrawn(rig):
+    rig.full, told = True, []
+    opened = i.SendPush("p", Subscribed("s", "open"), waits=True)
+    other = i.SendPush("p", Subscribed("t", "open"), waits=True)
+    rig.commit.take([STORED, opened, DURABLE, other])
+    rig.commit.settle(told.append, at_once=False)
+    assert told == [], "at the end of the turn"
+    rig.tick()
+    assert told == [False]
+    rig.commit.withdraw("p", "s")
+    rig.full = False
+    rig.tick()
+    assert rig.happened == [[STORED], other]
+
+
 def test_while_the_disk_writes_the_next_transaction_is_gathered(rig):
     rig.writer.slow = True
     rig.commit.take([STORED, ACCEPTED])

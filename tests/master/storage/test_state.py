@@ -114,11 +114,14 @@ def test_a_disk_that_refuses_is_tried_again_and_nobody_is_told_before(tmp_path):
     blocker.execute("BEGIN IMMEDIATE")
     state._file.execute("PRAGMA busy_timeout = 0")
     state.put("service", "b", b"2")
+    refusals = []
     state.when_durable(lambda: told.append(on_disk(path)))
+    state.when_refused(lambda: refusals.append(state.takes))
     for _ in range(3):
         clock.now = state.next_due
         state.tick(clock.now)
         assert (told, state.takes, state.next_due) == ([], False, clock.now + RETRY_S)
+    assert refusals == [False] * 3, "whoever can undo a change is told at once"
     assert len(lines) == 1
     assert lines[0].startswith("state: changes (now 1) could not be written")
     state.put("service", "c", b"3")
