@@ -127,6 +127,8 @@ class KeyedLink(PlainLink):
             self._begin_again()
         elif self.connected:
             self._return_to_likeliest(now)
+            if self.socket.closed:  # by its owner, who has another one now
+                return None
         return super().look(now)
 
     def _return_to_likeliest(self, now: float) -> None:

@@ -248,6 +248,8 @@ class SecureSockets:
         self._links = [link for link in self._links if not link.socket.closed]
         self._links_due_s = math.inf
         for link in self._links:
+            if link.socket.closed:  # its owner renewed another one
+                continue
             try:
                 self._look_at(link, now)
             except ConfigError as error:

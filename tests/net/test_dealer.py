@@ -2,6 +2,7 @@
 
 import socket
 
+import pytest
 import zmq
 
 from agent.net.dealer import KeyedLink
@@ -21,14 +22,19 @@ class Socket:
     """A DEALER that notes with which key it connects."""
 
     def __init__(self):
-        self.connected = False
+        self.connected = self.closed = False
         self.shown = []
+
+    def close(self):
+        self.closed = True
 
     def setsockopt(self, option, value):
         if option == zmq.CURVE_PUBLICKEY:
             self.shown.append(value.decode())
 
     def getsockopt(self, _option):
+        if self.closed:
+            raise zmq.ZMQError(zmq.ENOTSOCK)
         return int(zmq.POLLOUT) * self.connected
 
     def connect(self, _address):
@@ -82,6 +88,31 @@ def test_a_link_that_its_owner_renews_stays_connected_meanwhile():
     assert socket.shown == [NEW.public, OLD.public]
     assert asked == [6, 15, 32]
     assert socket.connected
+
+
+@pytest.mark.parametrize("closed", ["itself", "the next one"])
+def test_a_link_that_its_owner_closes_as_it_renews_is_looked_at_no_more(tmp_path, closed):
+    """A master closes the connection that was to replace this one, and makes another; both are
+    looked at in one round, and it ended."""
+    sockets, renewed = [Socket(), Socket()], []
+
+    def renew():
+        renewed.append(now)
+        sockets[closed == "the next one"].close()
+
+    with destroyed(zmq.Context()) as context:
+        looking = SecureSockets(context, Trust(), tmp_path, clock=lambda: 0.0, warn=pytest.fail)
+        looking._links = [
+            KeyedLink(each, "tcp://127.0.0.1:1", lambda: (NEW, OLD), lambda: (SERVER,), renew=renew)
+            for each in sockets
+        ]
+        for now in range(60):
+            looking.tick(float(now))
+            for each in sockets:
+                each.connected = each.shown[-1] == OLD.public
+            if renewed:
+                break
+    assert renewed
 
 
 def test_a_link_without_keys_connects_again_to_whom_broke_the_rules_of_zmtp(tmp_path):
