@@ -116,7 +116,9 @@ def ingested(spark, tmp_path_factory):
     )
     return lake, ingest(spark, lake, clock=lambda: NOW)
 
+
 LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+
 
 def test_what_was_ingested_is_counted(ingested):
     _, done = ingested
