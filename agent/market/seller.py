@@ -41,6 +41,7 @@ from agent.market.terms import (
     own_terms,
     speaks_for,
 )
+from agent.market.unused_holds import UnusedHolds
 from agent.wire.areas import AreaSet
 from agent.wire.market import Join, Joined, Leave, Offer, Propose, Release, Service, Terms
 from agent.wire.principals import Sender
@@ -83,6 +84,7 @@ class _Hold(Struct, frozen=True):
     terms: Terms
     areas: tuple[str, ...]
     means_s: Mapping[str, float]
+    since_s: float
     until_s: float
 
 
@@ -119,6 +121,7 @@ class Seller:
         self._reserved = reserved
         self._joining = joining
         self._holds: dict[str, _Hold] = {}
+        self._unused = UnusedHolds(iad, hold_s)
         self._members: dict[str, Membership] = {}
         self._names: Counter[str] = Counter()  # by owner
         self._drained_s: dict[str, float] = {}
@@ -167,7 +170,7 @@ class Seller:
                 offer = self._proposed(sender, message, now)
                 return [Reply(event.origin, offer)]
             case Release():
-                self._release(sender, message)
+                self._release(sender, message, now)
                 return []
             case Join():
                 refusal, done = self._join(sender, message.service, now)
@@ -199,6 +202,7 @@ class Seller:
 
     def _proposed(self, buyer: Sender, propose: Propose, now: float) -> Offer:
         refusal = self._unfit(buyer, propose.service, propose.capability, propose.areas)
+        refusal = refusal or self._unused.why_not(buyer, now)
         if refusal:
             return Offer(propose.id, "refused", message=refusal)
         means_s = self._look(propose.areas)
@@ -208,11 +212,11 @@ class Seller:
         if not means_s:
             return Offer(propose.id, "refused", message="no edge node is live in these areas now")
         # A new proposal replaces the buyer's earlier one.
-        self._holds.pop(propose.service, None)
+        self._unhold(propose.service, now)
         sold = self._sold(propose.service)
         if affordable(propose.terms, means_s, sold, self._most):
             self._holds[propose.service] = _Hold(
-                propose.id, buyer, propose.terms, propose.areas, means_s, now + self._hold_s
+                propose.id, buyer, propose.terms, propose.areas, means_s, now, now + self._hold_s
             )
             return Offer(propose.id, "accepted", hold_s=self._hold_s)
         counter = counter_offer(propose.terms, means_s, sold, self._most)
@@ -250,11 +254,16 @@ class Seller:
         """Whether an owner may have `own` of `all_`: as much as it leaves free of `most`."""
         return all_ <= most and (owner == self._iad or own <= most - all_)
 
-    def _release(self, buyer: Sender, release: Release) -> None:
+    def _release(self, buyer: Sender, release: Release, now: float) -> None:
         hold = self._holds.get(release.service)
         # By its id, so that a late release of an earlier proposal frees nothing.
         if hold is not None and hold.id == release.id and speaks_for(buyer, hold.buyer.name):
-            del self._holds[release.service]
+            self._unhold(release.service, now)
+
+    def _unhold(self, service: str, now: float) -> None:
+        """End what was held for a service, and not bought."""
+        if (hold := self._holds.pop(service, None)) is not None:
+            self._unused.ended(hold.buyer, now - hold.since_s, now)
 
     # --- membership --------------------------------------------------------------------------
 
@@ -376,7 +385,8 @@ class Seller:
         return ""
 
     def _tick(self, now: float) -> list[Instruction]:
-        self._holds = {s: hold for s, hold in self._holds.items() if hold.until_s > now}
+        for service_id in [s for s, hold in self._holds.items() if hold.until_s <= now]:
+            self._unhold(service_id, now)
         done: list[Instruction] = []
         for service_id in [s for s, at in self._drained_s.items() if at <= now]:
             del self._drained_s[service_id]

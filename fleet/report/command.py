@@ -50,7 +50,7 @@ def run(
             from fleet.lake.ingest.stream import ingest
 
             say("taking in what was pulled")
-            ingest(spark, lake)
+            ingest(spark, lake, told=say)
         place = target or lake.reports / datetime.now(UTC).strftime("%Y-%m-%dT%H%M%SZ")
         written = write(spark, lake, since, until, place, say)
     took_s = time.monotonic() - began_s

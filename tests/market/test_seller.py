@@ -313,6 +313,29 @@ def test_what_is_held_for_one_buyer_is_no_others(iad):
     assert one(iad, join(service="b", owner="iad8"), 30.0, other).ok
 
 
+@pytest.mark.parametrize("releases", [False, True])
+def test_what_is_held_and_never_bought_is_free_for_others_most_of_the_time(iad, releases):
+    heavy = Terms(20.0, 99.0, 800.0)
+    idle = Sender("csp", "idle")
+    held, told = 0, set()
+    for second in range(7_200):
+        now = float(second)
+        tick(iad, now)
+        if releases and second % 29 == 28:
+            iad.take(Release("p", "a"), now, idle)
+        offer = one(iad, propose("a", heavy, number="p"), now, idle)
+        told.add(offer.message.partition(";")[0])
+        # A buyer that is honest is countered as long as it is held.
+        held += one(iad, propose("b", heavy, number="q"), now).verdict == "countered"
+        iad.take(Release("q", "b"), now, OWNER)
+    assert held < 600 + 0.1 * 7_200 + 60
+    assert "iad1 has held for idle what it did not buy" in told
+    assert one(iad, propose("b", heavy), 8_000.0).verdict == "accepted"
+    # This master itself buys as it likes, and so does who cannot be told apart.
+    for sender in (Sender("iad", "iad1"), Sender("anyone", "")):
+        assert not iad.seller._unused.why_not(sender, 8_000.0)
+
+
 def test_leaves_of_others_do_not_make_it_forget_what_was_left(iad, monkeypatch):
     monkeypatch.setattr(seller, "MAX_REMEMBERED", 4)
     one(iad, join(3))

@@ -33,12 +33,12 @@ def run(
     from fleet.lake.ingest import store
     from fleet.lake.ingest.stream import ingest
     from fleet.spark.session import open_session
-    from fleet.terminal.output import write_json
+    from fleet.terminal.output import say, write_json
 
     with store.writing(lake):
         pass  # report a held lock before Spark starts
     with open_session("fleet lake ingest", master, SETTINGS) as spark:
-        done = ingest(spark, lake, compact=compact)
+        done = ingest(spark, lake, compact=compact, told=say)
     if as_json:
         write_json(done)
     else:

@@ -45,18 +45,28 @@ def ingest(
     compact: bool = True,
     sizes: Sizes = USUAL,
     clock: Callable[[], datetime] = _now,
+    told: Callable[[str], object] = lambda _: None,
 ) -> Ingested:
-    """Add what is new in the landing to the tables, then merge small files.
+    """Add what is new in the landing to the tables, then merge small files. `told` gets a line
+    whenever so many files were merged that there may be more, and before the second step.
 
     store.BusyError if another ingest or follow is running; OSError; exceptions of Spark. What was
     merged before that stays.
     """
     total = Ingested()
+
+    def batch(done: Ingested) -> None:
+        total.add(done)
+        if done.files >= sizes.batch_files:
+            told(f"{total.files:,} new files so far")
+
     with _at_work(spark, lake) as lake:
-        job = Job(spark, lake, sizes, clock, total.add)
+        job = Job(spark, lake, sizes, clock, batch)
         job.start({"availableNow": True})
         job.wait()
         if compact and total.changed:
+            if total.batches > 1:
+                told("merging small files")
             compaction.join(spark, lake, sizes)
     return total
 
@@ -231,9 +241,13 @@ def _java_alone(spark: SparkSession, lake: Lake) -> Iterator[None]:
 
 @contextmanager
 def _settings(spark: SparkSession) -> Iterator[None]:
-    # All other shuffles are small: keys, without numbers.
+    # All other shuffles are small: keys, without numbers. Thousands of files are looked at by as
+    # many tasks as there is work for, not by one each.
     tasks = str(2 * spark.sparkContext.defaultParallelism)
-    settings = SETTINGS | {"spark.sql.shuffle.partitions": tasks}
+    settings = SETTINGS | {
+        "spark.sql.shuffle.partitions": tasks,
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": tasks,
+    }
     before = {name: spark.conf.get(name, None) for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)

@@ -117,6 +117,9 @@ def ingested(spark, tmp_path_factory):
     return lake, ingest(spark, lake, clock=lambda: NOW)
 
 
+LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+
+
 def test_what_was_ingested_is_counted(ingested):
     _, done = ingested
     assert done.rows == {
@@ -250,9 +253,18 @@ def test_a_portion_that_is_too_long_becomes_several_changes(spark, tmp_path):
     lake = Lake(tmp_path)
     for n in range(3):
         write_rows(lake, "pulls", f"{n}.parquet", [pull(time_ms=NOON_MS + n)])
-    done = ingest(spark, lake, compact=False, sizes=Sizes(portion_bytes=1, batch_files=2))
+    sizes, told = Sizes(portion_bytes=1, batch_files=2), []
+
+    def tell(line):
+        told.append((line, spark.conf.get(LISTING)))
+
+    before = spark.conf.get(LISTING)
+    done = ingest(spark, lake, compact=False, sizes=sizes, told=tell)
     assert (done.rows, done.batches) == ({"pulls": 3}, 2)
     assert len(list(lake.table("pulls").rglob("*.parquet"))) == 3
+    # Thousands of files are listed by so many tasks, instead of one each.
+    assert told == [("2 new files so far", str(2 * spark.sparkContext.defaultParallelism))]
+    assert spark.conf.get(LISTING) == before
 
 
 def test_missing_numbers_are_nan(spark, tmp_path):
