@@ -29,7 +29,9 @@ def status_of(iad: Iad, store: Store, timeout_ms: float) -> IadStatus:
         socket.create_connection(place, timeout_ms / 1e3).close()
     except OSError as error:
         why = error.strerror or str(error) or type(error).__name__
-        raise SilentError(f"nothing listens at {address}: {why}") from None
+        if isinstance(error, ConnectionRefusedError):
+            raise SilentError(f"nothing listens at {address}: {why}") from None
+        raise SilentError(f"{address} is not reached: {why}") from None
     try:
         with Operator(address, store.key_files("operator", iad.name)) as link:
             return link.status(timeout_ms)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from pathlib import Path
 
@@ -32,3 +33,15 @@ def test_a_closed_port_is_told_at_once_to_whoever_asks(
         assert gate.trouble.startswith("nothing listens at tcp://127.0.0.1:")
         (seen,) = ask_iads([iad], Folder(tmp_path), 1_000.0)
         assert seen.error == gate.trouble
+
+
+def test_a_network_that_is_down_is_not_taken_for_a_closed_port(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(*_: object) -> None:
+        raise OSError(errno.ENETUNREACH, "Network is unreachable")
+
+    monkeypatch.setattr("socket.create_connection", unreachable)
+    iad = Iad("i", Master("192.0.2.1", operator_port=5702))
+    (seen,) = ask_iads([iad], Folder(tmp_path), 1_000.0)
+    assert seen.error == "tcp://192.0.2.1:5702 is not reached: Network is unreachable"
