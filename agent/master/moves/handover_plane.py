@@ -423,8 +423,9 @@ class HandoverPlane:
             return f"this master takes no {unit.kind}"
         if movable.lives(unit):
             return "it is here already"
-        if self._actions.waiting:
-            # Perhaps that an earlier attempt is discarded: it would take this one along.
+        if self._actions.waiting or self._store.refusing:
+            # Perhaps that an earlier attempt is discarded: it would take this one along. And the
+            # unit would stand still for a lease, in vain.
             return "its disk takes nothing now; try again later"
         coming = [
             entry.holder.machine.source

@@ -181,12 +181,30 @@ def test_a_refusal_ends_a_pause_that_takes_long(world):
 
 
 def test_a_disk_that_refuses_holds_the_handover_up_and_loses_nothing(world):
-    world.b.disk.refusing = True
+    def fill(_source, _target, message):
+        if isinstance(message, w.MoveReady):
+            world.b.disk.refusing = True
+
+    world.on_message = fill
     world.a.plane.begin(UNIT, "b", "plan")
     world.settle(1.0)
     assert owners(world) == []
     world.b.disk.refusing = False
     world.settle(0.25)
+    assert owners(world) == ["b"]
+
+
+def test_a_unit_does_not_pause_for_a_disk_that_is_known_to_refuse(world):
+    world.b.disk.refusing = True
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle(1.0)
+    assert owners(world) == ["a"]
+    move = world.a.plane.moves[-1]
+    assert (move.state, move.pause_ms) == ("aborted", None)
+    assert move.trouble == "its disk takes nothing now; try again later"
+    world.b.disk.refusing = False
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle(1.0)
     assert owners(world) == ["b"]
 
 
