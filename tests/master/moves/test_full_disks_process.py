@@ -54,6 +54,8 @@ def fill_and_move(masters, context, iad, state, full):
     masters.create("a", TOPIC)
     fill_at(masters, iad, state, full)
     stream = Stream(context, masters)
+    for each in "ab":  # what is put out before they know of the subscriber is nobody's
+        masters[each].wait_until(lambda counters: counters["overlay_subscriptions"])
     stream.publish(3)
     masters.move("counted", "a", "b")
     told = masters[iad].folder / "full"
