@@ -368,3 +368,31 @@ def test_after_a_clock_that_was_behind_for_a_moment_rounds_go_on_where_they_were
     assert [(a / 1e3, b / 1e3) for a, b in windows(rig.asked)] == [
         (n, n + 1.0) for n in (2.0, 3.0, 4.0, 5.0)
     ]
+
+
+def test_rounds_that_are_asked_as_the_clock_is_set_keep_their_windows():
+    rig = Rig()
+    rig.watch(watch(style="streaming"))
+    rig.until(2.0 + LAG_S)
+    asked = windows(rig.asked)
+    rig.now -= 3_600.0
+    rig.do(ClockSet(-3_600.0))
+    for ask in [*rig.asked]:
+        rig.answer(ask)
+    rig.acknowledge(2)
+    rig.until(rig.now - T0 + 3.0)
+    asked += windows(rig.asked)
+    rig.now += 3_600.0
+    rig.do(ClockSet(3_600.0))
+    put_off, *others = rig.asked
+    rig.answer(put_off, reason="overloaded")
+    for ask in others:
+        rig.answer(ask)
+    rig.until(8.0 + LAG_S)
+    again, *after = windows(rig.asked)
+    assert again == windows([put_off])[0]
+    assert after[:2] == [(2_000, 3_000), (3_000, 4_000)]
+    for ask in [*rig.asked]:
+        rig.answer(ask)
+    seen = [(m.start_ms, m.end_ms) for m in rig.sent if isinstance(m, Round)]
+    assert [(a - T0 * 1_000, b - T0 * 1_000) for a, b in seen[: len(asked)]] == asked

@@ -45,13 +45,15 @@ ID_CHARACTERS = 48
 class RoundEntry(StateMachine):
     """One round from the time that it is asked until the client has it."""
 
-    __slots__ = ("answer", "ends", "fired", "number")
+    __slots__ = ("answer", "ends", "fired", "number", "window_ms")
 
     TRANSITIONS = ROUND_TRANSITIONS
 
     def __init__(self, number: int) -> None:
         super().__init__()
         self.number = number
+        # As it was asked, whatever the clock is set to meanwhile.
+        self.window_ms: tuple[int, int] | None = None
         # As long as rounds before it are missing.
         self.answer: Answer | None = None
         # Whether the watch ends with it: its refusal would repeat for all later rounds.
@@ -195,15 +197,18 @@ class WatchEntry(StateMachine):
         Then the rounds after it follow from now on, by whole intervals: else none would come until
         that time. Those of alerts do so by themselves."""
         last = self._last_asked
-        ahead_ms = self.end_ms(last) - now * 1e3 if self.alerts is None and last else 0.0
+        ahead_ms = self._follows_ms(last) - now * 1e3 if self.alerts is None and last else 0.0
         if ahead_ms <= most_s * 1e3:
             return False
         interval_ms = self.watch.interval_s * 1e3
         start_ms = self.start_ms - round(math.ceil(ahead_ms / interval_ms) * interval_ms)
         if start_ms < 0:
             return False
-        self.reached_ms, self.back_s = self.end_ms(last), ahead_ms / 1e3
+        self.reached_ms, self.back_s = self._follows_ms(last), ahead_ms / 1e3
         self.start_ms = start_ms
+        for known in self.rounds.values():
+            if known.state == "waiting":  # else it would wait until that time
+                known.window_ms = None
         return True
 
     def go_on(self, now: float, by_s: float, most_s: float) -> bool:
@@ -213,7 +218,7 @@ class WatchEntry(StateMachine):
         reached_s = self.reached_ms / 1e3
         if by_s < self.back_s - most_s or not now - by_s < reached_s <= now + most_s:
             return False
-        missing_ms = self.reached_ms - self.end_ms(self._last_asked)
+        missing_ms = self.reached_ms - self._follows_ms(self._last_asked)
         self.reached_ms = 0
         self.start_ms += max(0, missing_ms)
         return missing_ms > 0
@@ -246,6 +251,9 @@ class WatchEntry(StateMachine):
 
     def window_ms(self, number: int) -> tuple[int, int]:
         """[start, end) that round `number`, from 1, covers."""
+        known = self.rounds.get(number)
+        if known is not None and known.window_ms is not None:
+            return known.window_ms
         end_ms = self.end_ms(number)
         if self.watch.style == "streaming":
             return end_of(self.watch, self.start_ms, number - 1), end_ms
@@ -256,6 +264,13 @@ class WatchEntry(StateMachine):
         """When the window of round `number` ends."""
         if self.alerts is not None:
             return self.alerts.end_ms(number)
+        known = self.rounds.get(number)
+        if known is not None and known.window_ms is not None:
+            return known.window_ms[1]
+        return self._follows_ms(number)
+
+    def _follows_ms(self, number: int) -> int:
+        """The same of a round that is not asked yet, and where one more would begin."""
         return end_of(self.watch, self.start_ms, number)
 
     def is_to_come(self, number: int, now: float) -> bool:
@@ -265,9 +280,10 @@ class WatchEntry(StateMachine):
         return end_of(self.watch, self.start_ms, number) > now * 1e3
 
     def query(self, number: int) -> Query:
-        """The query of round `number`."""
+        """The query of round `number`, whose window is fixed by it."""
         watch, trigger = self.watch, self.trigger
-        start_ms, end_ms = self.window_ms(number)
+        known = self.rounds[number]
+        start_ms, end_ms = known.window_ms = self.window_ms(number)
         form, channels = watch.form, watch.channels
         if trigger is not None:
             if trigger.needs_series:
