@@ -179,10 +179,13 @@ class MqttPublisher:
                 self._areas.at(area, now).triggers.setdefault(trigger, False)
                 self.retained.want(topic, OFF)
         if self._discovery:
-            for area in self._areas.all:
-                topic = self._discovery.topic(area)
-                self._config_topics[topic] = area
-                self.retained.leave(topic)
+            for known in self._areas.all.values():
+                topic = self._discovery.topic(known.area)
+                self._config_topics[topic] = known.area
+                if known.waits:
+                    self.retained.leave(topic)
+                else:  # by its triggers alone
+                    self._document(known)
 
     # --- the session ---------------------------------------------------------------------------
 

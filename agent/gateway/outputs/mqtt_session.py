@@ -99,7 +99,7 @@ class Session:
         self._most = IN_FLIGHT
         self._confirmed_s = 0.0  # last, or when the first was sent that waits for it
         self._waiting: deque[Publish] = deque()
-        self._ended = False
+        self._accepted = self._ended = False
 
     def open(self) -> None:
         """Connect, and wait for the broker's word; the outcome is an event."""
@@ -259,6 +259,9 @@ class Session:
         if reason.is_failure:
             self._end(f"the broker refuses: {reason}")
             return
+        if self._accepted:  # with each further answer everything would be published again
+            return
+        self._accepted = True
         self._most = min(IN_FLIGHT, getattr(properties, "ReceiveMaximum", IN_FLIGHT))
         if self._broker.listen:
             client.subscribe(self._broker.listen, 1)

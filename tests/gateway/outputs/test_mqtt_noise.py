@@ -162,6 +162,11 @@ def test_a_broker_that_sends_and_does_not_read_ends_the_session(listener, monkey
     assert "does not read" in last.why
 
 
+def test_a_broker_accepts_once(listener):
+    events = session_with(listener, b"\x20\x02\0\0" * 3, is_version_5=False)
+    assert [type(each) for each in events] == [e.Connected, e.Disconnected]
+
+
 def check(listener, generator, machine):
     is_version_5 = generator.random() < 0.5
     events = session_with(listener, noise(generator, is_version_5), is_version_5)

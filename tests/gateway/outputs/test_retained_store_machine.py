@@ -231,3 +231,16 @@ class Publishing(RuleBasedStateMachine):
 
 TestPublishing = Publishing.TestCase
 TestPublishing.settings = settings(max_examples=examples(200), stateful_step_count=40)
+
+
+def test_a_trigger_where_nothing_is_measured_is_announced_after_a_restart():
+    """Its document was on disk, and the broker was away."""
+    state = Publishing()
+    state.begin()
+    for on in (True, False):
+        state.an_alert_comes("b1/f4", "damp", on)
+    state.the_broker_dies(empty=False, reachable=False)
+    state.a_room_comes("b1/f4", set())
+    state.gateway_restarts(discovers=True)
+    state.teardown()
+    assert DISCOVERY.topic("b1/f4") in state.broker.retained
