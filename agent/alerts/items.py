@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from sys import intern
-
 import msgspec
 from msgspec import Struct
 
@@ -94,8 +92,7 @@ class Items:
 
     def _add(self, number: int, key: Key) -> Item:
         if isinstance(key, Origin):
-            # Each decoded origin has its own copies of both names, 120 bytes.
-            key = Origin(intern(key.publisher), intern(key.history), key.sequence)
+            key = key.interned()
         item = self._by_key[key] = Item(number, key)
         return item
 

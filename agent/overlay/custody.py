@@ -16,7 +16,6 @@ itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from sys import intern
 from typing import Final, NamedTuple
 
 from agent.overlay.scot import BrokerId, Scot
@@ -252,9 +251,7 @@ class Custody:
         del brought[origin]
         if not brought:
             del self._brought[held.brought_by]
-        # Each decoded origin has its own copies of both names, 120 bytes.
-        shared = Origin(intern(origin.publisher), intern(origin.history), origin.sequence)
-        self._memory[shared] = self._remembered(held, nothing)
+        self._memory[origin.interned()] = self._remembered(held, nothing)
         if len(self._memory) > self._most_remembered:
             del self._memory[next(iter(self._memory))]
 

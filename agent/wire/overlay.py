@@ -9,6 +9,7 @@ and never reused within an epoch.
 
 from __future__ import annotations
 
+from sys import intern
 from typing import Annotated
 
 from msgspec import Meta
@@ -40,6 +41,11 @@ class Origin(WireStruct, frozen=True, array_like=True):
     publisher: Name
     history: Identifier
     sequence: Count
+
+    def interned(self) -> Origin:
+        """The same, to be remembered: each decoded origin has its own copies of both names, 120
+        bytes."""
+        return Origin(intern(self.publisher), intern(self.history), self.sequence)
 
 
 class Notification(WireStruct, frozen=True):
