@@ -254,7 +254,7 @@ class WatchEntry(StateMachine):
         known = self.rounds.get(number)
         if known is not None and known.window_ms is not None:
             return known.window_ms
-        end_ms = self.end_ms(number)
+        end_ms = self._follows_ms(number) if self.alerts is None else self.alerts.end_ms(number)
         if self.watch.style == "streaming":
             return end_of(self.watch, self.start_ms, number - 1), end_ms
         length_ms = max(1, round((self.watch.window_s or self.watch.interval_s) * 1e3))
@@ -262,12 +262,7 @@ class WatchEntry(StateMachine):
 
     def end_ms(self, number: int) -> int:
         """When the window of round `number` ends."""
-        if self.alerts is not None:
-            return self.alerts.end_ms(number)
-        known = self.rounds.get(number)
-        if known is not None and known.window_ms is not None:
-            return known.window_ms[1]
-        return self._follows_ms(number)
+        return self.window_ms(number)[1]
 
     def _follows_ms(self, number: int) -> int:
         """The same of a round that is not asked yet, and where one more would begin."""
