@@ -272,7 +272,7 @@ class WatchEntry(StateMachine):
         """Whether no client can have this round by `now`."""
         if self.alerts is not None:
             return number > self.alerts.made
-        return end_of(self.watch, self.start_ms, number) > now * 1e3
+        return self._follows_ms(number) > now * 1e3
 
     def query(self, number: int) -> Query:
         """The query of round `number`, whose window is fixed by it."""
