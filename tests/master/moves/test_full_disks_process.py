@@ -11,17 +11,21 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agent.placement.lifecycle import ENDED, SOURCE_TRANSITIONS, TARGET_TRANSITIONS
 from tests.examples import campaign
 from tests.master import full_master
 from tests.master.handover_masters import Masters
-from tests.master.moves.test_handover_process import OTHER, TOPIC, Stream, acme
+from tests.master.moves.test_handover_process import (
+    SOURCE,
+    TARGET,
+    TOPIC,
+    Stream,
+    acme,
+    check_the_end,
+)
 
 __all__ = ["acme"]  # a fixture
 
 FULL = Path(full_master.__file__)
-SOURCE = sorted({to for _, to in SOURCE_TRANSITIONS} - {"reclaiming", "aborted"})
-TARGET = sorted({to for _, to in TARGET_TRANSITIONS} - {"lapsed", "resuming", "aborted"})
 STATES = [*[("a", f"source:{state}") for state in SOURCE], *[("b", f"target:{s}") for s in TARGET]]
 # Longer than a lease.
 FULL_S = 6.0
@@ -71,19 +75,7 @@ def fill_and_move(masters, context, iad, state, full):
     assert not claims & {(True, True, True, each) for each in (False, True)}
     assert not claims & {(each, True, True, True) for each in (False, True)}
     empty(masters[full])
-    found = []
-
-    def at_home():
-        states = {each.state for side in "ab" for each in masters.moves(side)}
-        found[:] = masters.homes("counted")
-        return states <= ENDED and len(found) == 1
-
-    assert stream.until(at_home), found
-    stream.publish(3)
-    stream.check()
-    stream.move(found[0], OTHER[found[0]])
-    stream.publish(3)
-    stream.check()
+    check_the_end(masters, stream)
 
 
 @pytest.mark.parametrize(
