@@ -208,6 +208,8 @@ def test_large_answers_have_their_own_limit(clients):
             for _ in range(40):
                 client.send(b"hi")
             wait_until(lambda: server.router.unsent.bytes > 3 * MAX_UNREAD_BY_ONE_BYTES)
+            # Another thread is told of connections.
+            wait_until(lambda: server.intake._hosts)
             (fd,) = server.intake._hosts
             assert sum(server.intake._held(fd, 0.0, server.intake.resident)) < MIB
             for _ in range(40):

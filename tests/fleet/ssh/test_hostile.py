@@ -190,11 +190,12 @@ def test_a_host_that_reads_now_and_then_is_given_up_in_time(server: Server) -> N
 def test_a_host_that_sends_more_than_it_may_is_cut_off(server: Server, stream: str) -> None:
     """paramiko keeps all of it in memory; standard error is not read before the end."""
     sent = [0]
-    over = threading.Event()
+    opened, over = threading.Event(), threading.Event()
 
     def flood(channel: paramiko.Channel) -> None:
         channel.out_window_size = 1 << 40
         try:
+            opened.wait(PATIENCE_S)
             while sent[0] < 1 << 28:
                 getattr(channel, stream)(PIECE)
                 sent[0] += len(PIECE)
@@ -205,6 +206,7 @@ def test_a_host_that_sends_more_than_it_may_is_cut_off(server: Server, stream: s
 
     with open_login(server.login, server.known_hosts) as connection:
         session = connection.transport.open_session()
+        opened.set()
         assert over.wait(PATIENCE_S)
         assert len(session.in_buffer) + len(session.in_stderr_buffer) < 4 << 20
     assert sent[0] < 1 << 28
