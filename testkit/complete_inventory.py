@@ -171,6 +171,8 @@ directory = "/srv/records"
 rotate_bytes = 8192
 keep_files = 8
 flush_s = 2.0
+[iad.master.notifications]
+remembered = 8192
 [[iad.master.webhook]]
 name = "pager"
 url = "https://pager.example.com/hooks/4711"

@@ -279,6 +279,21 @@ class MasterState(Section, frozen=True):
     ] = "state.sqlite"
 
 
+class MasterNotifications(Section, frozen=True):
+    """Memory for notifications, of alerts and of topics."""
+
+    remembered: Annotated[
+        int,
+        Meta(
+            ge=1_000,
+            le=1_000_000,
+            description="Notifications that the overlay, and each subscription up to 10,000, "
+            "recognise if they come again; all subscriptions together twice as many. Some 120 and "
+            "340 bytes each.",
+        ),
+    ] = 65_536
+
+
 # Where a socket listens, but nobody can connect to.
 ANY_HOST: Final = ("tcp://*:", "tcp://0.0.0.0:", "tcp://[::]:")
 
@@ -418,6 +433,7 @@ class MasterConfig(Section, frozen=True):
     trust: Trust = Trust()
     metrics: Metrics = Metrics()
     state: MasterState = MasterState()
+    notifications: MasterNotifications = MasterNotifications()
     overlay: MasterOverlay = MasterOverlay()
     placement: MasterPlacement = MasterPlacement()
     webhook: Annotated[

@@ -154,6 +154,7 @@ def master_config(
         scheduling=master.scheduling,
         liveness=master.liveness,
         records=records,
+        notifications=master.notifications,
         placement=_placement(fleet, iad),
     )
 

@@ -34,6 +34,7 @@ from agent.wire.master_config import (
     MasterAutoscale,
     MasterClients,
     MasterLiveness,
+    MasterNotifications,
     MasterRecords,
     MasterScheduling,
     MostProcessors,
@@ -338,6 +339,7 @@ class Master(Section, frozen=True):
     autoscale: MasterAutoscale = MasterAutoscale()
     clients: MasterClients = MasterClients()
     records: MasterRecords = MasterRecords()
+    notifications: MasterNotifications = MasterNotifications()
     placement: Units = Units()
     metrics: Metrics = Metrics()
     webhook: Annotated[

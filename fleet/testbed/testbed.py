@@ -42,6 +42,7 @@ CAPABILITIES: Final = ("temperature", "humidity")
 DEFAULT_LIVENESS: Final = master_config.MasterLiveness()
 # Written soon enough to show a query's records right after its answer.
 FLUSHED: Final = master_config.MasterRecords(flush_s=0.2)
+USUAL_NOTIFICATIONS: Final = master_config.MasterNotifications()
 USUAL_HISTORY: Final = edge_config.EdgeHistory()
 NO_AUTOSCALE: Final = master_config.MasterAutoscale()
 Triggers = tuple[edge_config.EdgeTrigger, ...]
@@ -82,11 +83,11 @@ class Testbed:
     Its IADs have a fixed pool, the service `default`; with `market` they register with a DRS
     instead, and services are set up between them. With `overlay` alerts travel between them, of the
     `triggers` that all nodes of an IAD have. A node replays its room, or reads what `sensors` has
-    under its name; `history` is every node's, `records` every master's. With `usual_port` the first
-    master listens for clients where pages say, if nobody else does. `route` puts something between
-    processes, `under` before their commands. With the names of `clients` processes want keys, and
-    these have some (`keyring`); not with `market`. IADs that run `elsewhere` are in the pool, too,
-    and have places in the overlay.
+    under its name; `history` is every node's, `records` and `notifications` every master's. With
+    `usual_port` the first master listens for clients where pages say, if nobody else does. `route`
+    puts something between processes, `under` before their commands. With the names of `clients`
+    processes want keys, and these have some (`keyring`); not with `market`. IADs that run
+    `elsewhere` are in the pool, too, and have places in the overlay.
 
     A context manager: leaving it stops every process. Should this process die without leaving it,
     the children stop too, because their standard input ends.
@@ -110,6 +111,7 @@ class Testbed:
         usual_port: bool = False,
         history: edge_config.EdgeHistory = USUAL_HISTORY,
         records: master_config.MasterRecords = FLUSHED,
+        notifications: master_config.MasterNotifications = USUAL_NOTIFICATIONS,
         route: Route = lambda _source, _target, address: address,
         under: Under = lambda _name: (),
         clients: Sequence[str] = (),
@@ -128,6 +130,7 @@ class Testbed:
         self._usual_port = usual_port
         self._history = history
         self._records = records
+        self._notifications = notifications
         self._route = route
         self._under = under
         self._clients = clients
@@ -421,6 +424,7 @@ class Testbed:
             overlay=self._overlay_section(iad),
             placement=master_config.MasterPlacement(partners=self._neighbours(iad)),
             records=self._records,
+            notifications=self._notifications,
             trust=self._trust(iad.name),
         )
 

@@ -15,7 +15,7 @@ from agent.overlay.scot import BrokerId
 from agent.scheduling.admission import AGREED_BURST, RESERVED
 from agent.wire.clones import CloneOf, CreateClone
 from agent.wire.edge_config import EdgeChannel, EdgeHistory, EdgeSensor, EdgeTrigger
-from agent.wire.master_config import MasterRecords, PoolMember
+from agent.wire.master_config import MasterNotifications, MasterRecords, PoolMember
 from agent.wire.messages import Slo
 from agent.wire.operator import CreateService
 from agent.wire.records import NodeEventRecord
@@ -27,7 +27,13 @@ from fleet.testbed.keyring import OPERATOR
 from fleet.testbed.page import GATEWAY
 from fleet.testbed.processes import agent_command
 from fleet.testbed.run_records import read_records
-from fleet.testbed.testbed import FLUSHED, USUAL_HISTORY, Testbed, TestbedError
+from fleet.testbed.testbed import (
+    FLUSHED,
+    USUAL_HISTORY,
+    USUAL_NOTIFICATIONS,
+    Testbed,
+    TestbedError,
+)
 from lab.chaos.clients import PERSONS, TOPIC, Reached
 from lab.chaos.fault_plan import START_S
 from lab.chaos.history import Agreed
@@ -83,9 +89,9 @@ class Elsewhere(Protocol):
 class Fleet:
     """A fleet that can be hurt, with a topic and a gateway; with `market` its masters agree on a
     rate, of a registration service. Each node has `of_nodes`, keeps readings as in `history`, and
-    masters keep `records`, the gateway `log_entries`. With `clones` the first node of each IAD
-    has one, that may leave. With `keyed` all have keys; not with `market`. One IAD may be
-    `elsewhere`: its nodes are asked and its master asks, but no unit moves there. A context
+    masters keep `records` and `notifications`, the gateway `log_entries`. With `clones` the first
+    node of each IAD has one, that may leave. With `keyed` all have keys; not with `market`. One IAD
+    may be `elsewhere`: its nodes are asked and its master asks, but no unit moves there. A context
     manager."""
 
     def __init__(
@@ -97,6 +103,7 @@ class Fleet:
         market: bool = False,
         history: EdgeHistory = USUAL_HISTORY,
         records: MasterRecords = FLUSHED,
+        notifications: MasterNotifications = USUAL_NOTIFICATIONS,
         log_entries: int | None = None,
         clones: bool = False,
         keyed: bool = False,
@@ -109,6 +116,7 @@ class Fleet:
         self._of_nodes = of_nodes
         self._history = history
         self._records = records
+        self._notifications = notifications
         self._log_entries = log_entries
         self._folder = folder
         self._market = market
@@ -133,6 +141,7 @@ class Fleet:
                     sensors={node.name: self._of_nodes for node in layout.nodes},
                     history=self._history,
                     records=self._records,
+                    notifications=self._notifications,
                     route=self.network.route,
                     under=lambda name: self.machine.command(name) if name in names else (),
                     clients=(*PERSONS, GATEWAY) if self._keyed else (),

@@ -22,7 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from agent.wire.edge_config import EdgeHistory, EdgeSensor
-from agent.wire.master_config import MasterRecords, PoolMember
+from agent.wire.master_config import MasterNotifications, MasterRecords, PoolMember
 from fleet.inventory.folder import Folder
 from fleet.inventory.model import Iad, Inventory, Master, Node, Overlay, Person, Place, Ssh, Units
 from fleet.inventory.parties import MASTER, Party
@@ -65,7 +65,8 @@ class Step(Struct, frozen=True):
 
 class Hosted:
     """The IAD, with so many nodes, beside those of `others`. Its nodes have `of_nodes` and keep
-    readings as in `history`, its master keeps `records`. A context manager; `start` makes them."""
+    readings as in `history`, its master keeps `records` and `notifications`. A context manager;
+    `start` makes them."""
 
     def __init__(
         self,
@@ -75,11 +76,13 @@ class Hosted:
         of_nodes: EdgeSensor,
         history: EdgeHistory,
         records: MasterRecords,
+        notifications: MasterNotifications,
     ) -> None:
         self._others = others
         self._of_nodes = of_nodes
         self._history = history
         self._records = records
+        self._notifications = notifications
         self._folder = Folder(folder.resolve() / "fleet")
         self.desk = Desk(self._folder)
         # Whoever deploys, or changes keys, does it alone.
@@ -239,6 +242,7 @@ class Hosted:
                 listen=address,
                 public_port=PUBLIC_PORT,
                 records=replace(self._records, directory=MasterRecords().directory),
+                notifications=self._notifications,
                 placement=Units(alone=True),
             ),
             overlay=places[IAD],

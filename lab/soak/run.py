@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from agent.wire.edge_config import EdgeHistory
-from agent.wire.master_config import MasterRecords
+from agent.wire.master_config import MasterNotifications, MasterRecords
 from fleet.common import exits
 from fleet.simulation.layout import FleetLayout, building_fleet, part_of
 from fleet.terminal import screen
@@ -53,6 +53,7 @@ AWAY_S: Final = 2.0
 # Three days of readings and months of records, in minutes.
 SHORT_HISTORY: Final = EdgeHistory(retention_s=60.0)
 SHORT_LOG: Final = 5_000
+SHORT_MEMORY: Final = MasterNotifications(remembered=2_000)
 SHORT_RECORDS: Final = MasterRecords(rotate_bytes=262_144, keep_files=64, flush_s=0.2)
 
 
@@ -102,7 +103,15 @@ def soak(options: Options) -> Soaked:
         if options.hosts:
             folder = options.directory / HOSTS
             hosted = stack.enter_context(
-                Hosted(folder, layout, options.hosts, SENSOR, SHORT_HISTORY, SHORT_RECORDS)
+                Hosted(
+                    folder,
+                    layout,
+                    options.hosts,
+                    SENSOR,
+                    SHORT_HISTORY,
+                    SHORT_RECORDS,
+                    SHORT_MEMORY,
+                )
             )
         fleet = stack.enter_context(
             Fleet(
@@ -111,6 +120,7 @@ def soak(options: Options) -> Soaked:
                 SENSOR,
                 history=SHORT_HISTORY,
                 records=SHORT_RECORDS,
+                notifications=SHORT_MEMORY,
                 log_entries=SHORT_LOG,
                 clones=True,
                 keyed=True,

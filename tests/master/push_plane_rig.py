@@ -67,9 +67,10 @@ class FullDisk(Disk):
 
 
 class Rig:
-    def __init__(self, **place):
+    def __init__(self, notifications=None, **place):
         sockets = {"public": "ipc:///run/p", "operator": "ipc:///run/o"}
         table = {"iad": {"name": "iad1"}, "sockets": sockets, "overlay": place}
+        table["notifications"] = notifications or {}
         self.config = parse(table, MasterConfig, "test")
         self.now = 10.0
         self.disk = FullDisk()

@@ -15,6 +15,7 @@ from agent.alerts import spool_events as s
 from agent.alerts.dedup_window import Taken
 from agent.alerts.event_state import SaveNodeState
 from agent.alerts.inbox_handover import MovableInboxes
+from agent.alerts.inboxes import MAX_REMEMBERED
 from agent.alerts.known_names import KnownNames
 from agent.alerts.losses import MAX_LOST
 from agent.alerts.notifications import alerts_of, content_of, history_of, notification_of
@@ -101,17 +102,20 @@ class PushPlane:
         self._wall = wall
         self._say = say
         self.epoch = next_epoch(state, wall())
+        remembered = config.notifications.remembered
         self._broker = Broker(
             place.broker,
             place.scot,
             epoch=self.epoch,
             routing=config.overlay.routing,
-            limits=Limits(batch_s=BATCH_S),
+            limits=Limits(batch_s=BATCH_S, most_remembered=remembered),
         )
         self._spool = Spool()
         self._inboxes = self.inboxes = MovableInboxes(
             _read,
             most_owned=config.clients.most_subscriptions,
+            most_remembered=min(MAX_REMEMBERED, remembered),
+            most_remembered_items=2 * remembered,
             areas=areas,
             nearest=nearest,
             names=self._names,

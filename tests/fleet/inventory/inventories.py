@@ -139,6 +139,7 @@ MASTERS = _table(
     release=RELEASES,
     metrics=METRICS,
     records=_table({}, directory=st.sampled_from(["", "r", "/var/lib/sanderling/r"])),
+    notifications=_table({}, remembered=st.sampled_from([1_000, 65_536])),
 )
 OFFERS = st.lists(_table({"capability": st.just("temperature"), "areas": AREAS}), max_size=1)
 ADVERTISED = st.lists(

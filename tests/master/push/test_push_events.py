@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from agent.alerts.inbox import FORGOTTEN_AT_ONCE
 from agent.master.push.event_plane import GATHER_S, EventPlane
 from agent.master.push.push_plane import TURN
 from agent.master.push.subscriber_plane import AGAIN_MS
@@ -30,6 +31,18 @@ def test_an_alert_is_published_at_once_and_kept_before_its_node_is_told(rig):
     assert not rig.disk.load()[0].spooled
     assert rig.keep()
     assert rig.plane.spooled == 0
+
+
+def test_what_is_remembered_is_bounded_by_the_configuration():
+    most = 1_000
+    rig = push_plane_rig.Rig({"remembered": most})
+    rig.subscribe()
+    for first in range(1, 2 * most, 100):
+        assert rig.alert(*range(first, first + 100))
+        assert rig.keep()
+        rig.ask(AcknowledgeNotifications("s", rig.received(Notified)[-1].position))
+    [inbox] = rig.plane.inboxes._by_name.values()
+    assert most <= len(list(inbox.known)) < most + FORGOTTEN_AT_ONCE
 
 
 FULL = NodeEvents(
