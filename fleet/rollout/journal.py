@@ -154,9 +154,11 @@ def _order(path: Path) -> tuple[str, int, str]:
 
 
 def _new_path(runs: Path) -> Path:
-    """A path whose name no other folder's run has, by which hosts know it."""
+    """A path whose name no other folder's run has, by which hosts know it. It is the last one in
+    `_order`, also where the clock was set back since the run before."""
     now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    found = [_order(path)[2] for path in runs.glob(f"{now}-*.jsonl")]
-    last = max((int(number) for number in found if number.isdecimal()), default=0)
+    earlier = [_order(path) for path in runs.glob("*.jsonl") if RUN.fullmatch(path.stem)]
+    now = max([now, *(begun for begun, _, _ in earlier)])
+    last = max((int(number) for begun, _, number in earlier if begun == now), default=0)
     number = last + 1 if last else FIRST + secrets.randbelow(FIRST)
     return runs / f"{now}-{number}.jsonl"

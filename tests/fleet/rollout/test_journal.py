@@ -119,6 +119,22 @@ def test_what_was_rolled_back_gets_no_newer_release_however_that_ended(
     assert unfinished(folder, IAD4) == {"iad4/c": ""}
 
 
+def test_the_last_run_is_the_last_also_if_the_clock_was_set_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [2e9]
+    gmtime = time.gmtime
+    monkeypatch.setattr("fleet.rollout.journal.time.gmtime", lambda: gmtime(clock[0]))
+    folder = Folder(tmp_path)
+    ran(folder, "deploy", a="failed", b="failed", c="failed")
+    clock[0] -= 86_400.0
+    ran(folder, "deploy", a="changed", b="failed", c="changed")
+    assert unfinished(folder, IAD4) == {"iad4/b": ""}
+    clock[0] += 2 * 86_400.0
+    ran(folder, "deploy", b="changed")
+    assert unfinished(folder, IAD4) == {}
+
+
 def test_runs_of_two_folders_in_a_second_have_other_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
