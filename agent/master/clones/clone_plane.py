@@ -47,8 +47,8 @@ from agent.master.requests.operator_plane import OperatorPlane
 from agent.master.requests.peers import Peers
 from agent.master.requests.public_plane import PublicPlane
 from agent.master.requests.request_plane import RequestOrigin
-from agent.master.storage.state import State
-from agent.master.topics.topic_plane import NOT_NOW, TopicPlane
+from agent.master.storage.state import LATER, NOT_NOW, State
+from agent.master.topics.topic_plane import TopicPlane
 from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
 from agent.scheduling.events import TaskArrived
@@ -283,11 +283,13 @@ class ClonePlane:
         self._handle(CloneAsked(origin, request))
 
     def _report(self, instruction: SendReport) -> None:
-        reply = partial(self._operator.reply, instruction.peer, instruction.report)
+        peer, report = instruction.peer, instruction.report
         if instruction.at_once:
-            reply()
+            self._operator.reply(peer, report)
         else:
-            self._state.when_durable(reply)
+            late = CloneReport(report.id, ok=False, message=LATER)
+            reply = self._operator.reply
+            self._state.when_durable(partial(reply, peer, report), partial(reply, peer, late))
 
     def _when_named(self, then: Callable[[], object]) -> None:
         """Call `then` when the secret is on disk: names of clones are made of it."""

@@ -26,7 +26,7 @@ from agent.master.requests.partner_links import PartnerLinks
 from agent.master.requests.peers import Peers
 from agent.master.requests.public_plane import PublicPlane
 from agent.master.requests.request_plane import RequestOrigin
-from agent.master.storage.state import State
+from agent.master.storage.state import NOT_NOW, State
 from agent.net.secure_sockets import SecureSockets
 from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
@@ -68,7 +68,6 @@ LOOK_S = 0.01
 # Limit on instructions that wait for the disk; beyond it messages are dropped, and resent by their
 # senders.
 MAX_QUEUED = 1_024
-NOT_NOW = "this master's disk takes nothing now; try again later"
 NO_MARKET = "this master has no market; set market.directories"
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final, get_args
 
-from agent.master.storage.state import State
+from agent.master.storage.state import NOT_NOW, State
 from agent.placement.moves import Move
 from agent.placement.placer import Placer
 from agent.placement.view import View, moves_of
@@ -16,7 +16,6 @@ from agent.wire.placement import MAX_PINS, ApplyPlan, Mode, PinUnit, SetPlacemen
 PIN: Final = "placement_pin"
 MODE: Final = "placement_mode"
 MAX_SOUGHT: Final = 8
-NOT_NOW: Final = "this master's disk takes nothing now; try again later"
 KINDS: Final = get_args(Kind)
 
 

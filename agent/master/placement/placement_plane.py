@@ -19,7 +19,7 @@ from agent.master.requests.operator_plane import OperatorPlane
 from agent.master.requests.peers import Peers
 from agent.master.requests.public_plane import PublicPlane
 from agent.master.requests.request_plane import RequestOrigin
-from agent.master.storage.state import State
+from agent.master.storage.state import LATER, State
 from agent.placement.admission import Admission
 from agent.placement.cost_history import CostHistory
 from agent.placement.latency_model import LatencyModel
@@ -456,22 +456,22 @@ class PlacementPlane:
             self._look_s = now
             self._report(origin, request.id, "")
             return
+        tell = partial(self._report, origin, request.id)
         try:
             message = self._orders.carry_out(request, self.view(now), self._silent(now))
         except PlacementError as error:
-            refused = PlacementReport(request.id, ok=False, iad=self._iad, message=str(error)[:512])
-            self._operator.reply(origin, refused)
+            tell(str(error), ok=False)
             return
         self._look_s = now
-        self._state.when_durable(partial(self._report, origin, request.id, message))
+        self._state.when_durable(partial(tell, message), partial(tell, LATER, ok=False))
 
-    def _report(self, origin: RequestOrigin, id_: str, message: str) -> None:
+    def _report(self, origin: RequestOrigin, id_: str, message: str, *, ok: bool = True) -> None:
         now = self._clock()
         self._operator.reply(
             origin,
             PlacementReport(
                 id_,
-                ok=True,
+                ok=ok,
                 iad=self._iad,
                 known=(
                     KnownFacts(self.facts(), 0.0),

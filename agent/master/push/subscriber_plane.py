@@ -11,6 +11,7 @@ from agent.alerts.inbox_events import SendPush
 from agent.master.push.subscriber_queue import SubscriberQueue
 from agent.master.requests.public_plane import PublicPlane
 from agent.master.requests.request_plane import RequestOrigin
+from agent.master.storage.state import NOT_NOW
 from agent.net.fair_turns import SLICE_S
 from agent.runtime.reactor import Reactor
 from agent.scheduling.admission import cost_of, may_subscribe
@@ -118,7 +119,7 @@ class SubscriberPlane:
 
     def disk_refuses(self, origin: RequestOrigin, request: PushRequest) -> None:
         """Tell the client that it may try again later."""
-        self._not_now(origin, request, "this master's disk takes nothing now; try again later")
+        self._not_now(origin, request, NOT_NOW)
 
     def _not_now(self, origin: RequestOrigin, request: PushRequest, why: str) -> None:
         # A client repeats its acknowledgements, and they are cumulative.

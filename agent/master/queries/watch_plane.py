@@ -16,7 +16,7 @@ from agent.master.queries.saving_watches import SavingWatches
 from agent.master.queries.watch_inboxes import WatchInboxes, document_of
 from agent.master.requests.public_plane import PublicPlane
 from agent.master.requests.request_plane import RequestOrigin
-from agent.master.storage.state import State
+from agent.master.storage.state import NOT_NOW, State
 from agent.runtime.reactor import Reactor
 from agent.scheduling.admission import cost_of
 from agent.scheduling.events import QueryArrived
@@ -56,7 +56,6 @@ ALERTS = "watch_alerts"
 # Interval of checks for a changed wall clock; smaller differences do not count as a change.
 LOOK_S = 1.0
 CLOCK_SET_S = 1.0
-NOT_NOW = "this master's disk takes nothing now; try again later"
 
 
 class WatchPlane:

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from agent.runtime import console, sqlite
 from agent.runtime.disk_writer import DiskWriter, InlineDiskWriter
@@ -26,16 +26,28 @@ TABLE = (
 )
 
 
+# Why a change is refused while the disk refuses; what is said of one that it refused to store.
+NOT_NOW: Final = "this master's disk takes nothing now; try again later"
+LATER: Final = "this master's disk takes nothing now; what was asked is done as soon as it does"
+
+
+class _Waiting(NamedTuple):
+    """What is called when changes are durable; `otherwise` if the disk refuses them first."""
+
+    then: Callable[[], object]
+    otherwise: Callable[[], object] | None
+
+
 class State:
     """Documents by (kind, key).
 
     `put` and `remove` are written together after half a second, or at the end of the turn in which
     a caller waits for them with `when_durable`. A refused transaction is retried every second: its
-    changes are kept, and no waiting callback is called; those of `when_refused` are, so that what
-    can be undone is refused without further delay. While the disk refuses, or many callbacks
-    wait, `takes` is False: whatever would have to be stored is to be refused. A corrupt file is set
-    aside: the master starts without its services, and reports it. A path of None keeps nothing;
-    OSError if the file cannot be used.
+    changes are kept, and no waiting callback is called; those for a refusal are, so that what can
+    be undone is refused without further delay, and clients are told. While the disk refuses, or
+    many callbacks wait, `takes` is False: whatever would have to be stored is to be refused. A
+    corrupt file is set aside: the master starts without its services, and reports it. A path of
+    None keeps nothing; OSError if the file cannot be used.
 
     `writer` runs the transactions; it alone uses the file, except for `all`, which waits for it.
     """
@@ -51,10 +63,10 @@ class State:
         self._report = report
         self._writer = writer or InlineDiskWriter()
         self._dirty: dict[tuple[str, str], bytes | None] = {}
-        self._waiting: list[Callable[[], object]] = []
+        self._waiting: list[_Waiting] = []
         # The same for the transaction that is in progress.
         self._writing: dict[tuple[str, str], bytes | None] = {}
-        self._waiting_for_it: list[Callable[[], object]] = []
+        self._waiting_for_it: list[_Waiting] = []
         self._under_way = False
         self._outage = Outage(report, "state: changes are written again\n")
         self._when_refused: list[Callable[[], object]] = []
@@ -120,15 +132,18 @@ class State:
         if self._due is None:
             self._due = self._clock() + FLUSH_S
 
-    def when_durable(self, then: Callable[[], object]) -> None:
+    def when_durable(
+        self, then: Callable[[], object], otherwise: Callable[[], object] | None = None
+    ) -> None:
         """Call `then` as soon as all changes made until now are on stable storage, after the
-        callbacks that were registered before. At once, if they are."""
+        callbacks that were registered before. At once, if they are. If the disk refuses them first,
+        `otherwise` is called in its place."""
         if self._dirty:
-            self._waiting.append(then)
+            self._waiting.append(_Waiting(then, otherwise))
             if not self._outage.lasts:
                 self._due = self._clock()
         elif self._under_way:
-            self._waiting_for_it.append(then)
+            self._waiting_for_it.append(_Waiting(then, otherwise))
         else:
             then()
 
@@ -163,16 +178,18 @@ class State:
                 "nothing new is begun until they are\n"
             )
             self._dirty = writing | self._dirty
-            self._waiting = waited + self._waiting
+            waited += self._waiting
+            self._waiting = [each for each in waited if each.otherwise is None]
             self._due = self._clock() + RETRY_S
-            for then in self._when_refused:
-                then()
+            for tell in [*self._when_refused, *(each.otherwise for each in waited)]:
+                if tell is not None:
+                    tell()
             return
         self._outage.succeed()
         if self._waiting:
             self._due = self._clock()
-        for then in waited:
-            then()
+        for each in waited:
+            each.then()
 
     def close(self) -> None:
         """Write the waiting changes and close the file."""

@@ -19,7 +19,7 @@ from agent.master.push.subscriber_plane import client_of
 from agent.master.requests.operator_plane import OperatorPlane
 from agent.master.requests.public_plane import PublicPlane
 from agent.master.requests.request_plane import RequestOrigin
-from agent.master.storage.state import State
+from agent.master.storage.state import LATER, NOT_NOW, State
 from agent.master.topics.processor_plane import ProcessorPlane
 from agent.master.topics.publishers import Publishers
 from agent.master.topics.topic_readings import CLIENT, TopicReadings
@@ -82,7 +82,6 @@ RETRY_S: Final = 0.5
 # Senders of a topic's messages that are told apart; other masters name them.
 MAX_COUNTED: Final = 1_024
 NOT_HERE: Final = "it is not kept here, and is dropped if no other master has it"
-NOT_NOW: Final = "this master's disk takes nothing now; try again later"
 
 
 class TopicPlane:
@@ -368,7 +367,11 @@ class TopicPlane:
         reply: Callable[[], object] = partial(self._reply, peer, report, new)
         if removed:
             reply = partial(self.when_alone, removed, partial(self._is_alone, peer, report))
-        self._state.when_durable(partial(self._push.topics.when_kept, reply))
+        late = TopicReport(report.id, ok=False, message=LATER)
+        self._state.when_durable(
+            partial(self._push.topics.when_kept, reply),
+            None if callable(peer) else partial(_answer, self._operator, peer, late),
+        )
 
     def _reply(self, peer: Asker, report: TopicReport, new: str) -> None:
         if new and new in self._topics and (line := self.on_created(new)):
