@@ -60,6 +60,18 @@ def test_what_a_page_says_to_paste_is_a_command_line(page):
                     pytest.fail(f"{call}: {error.format_message()}")
 
 
+def test_what_is_pasted_first_is_found_without_a_path():
+    """A newcomer pastes from README into a shell that knows nothing of `.venv/bin`."""
+    lines = [
+        line for each in pages.blocks("README.md").values() for b in each for line in b.splitlines()
+    ]
+    programs = [
+        word for line in lines for word in line.split() if re.fullmatch(r"(\S*/)?fleet", word)
+    ]
+    assert len(programs) > 10
+    assert {*programs} == {".venv/bin/fleet"}
+
+
 @pytest.mark.parametrize("page", pages.names())
 def test_what_a_page_mentions_of_a_command_is_there(page):
     """In running text and in synopses commands are cut short, or have words for values."""

@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 
 from agent.wire.codec import JSON, Decoder, encode
+from agent.wire.master_config import MasterScheduling
 from agent.wire.unions import ClientReply, PublicRequest
 from tests.wire.samples import SAMPLES
 from tools.make_docs import DOCS, DOCUMENTS
@@ -25,6 +26,12 @@ def validator(name: str) -> jsonschema.Draft202012Validator:
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_documents_are_what_the_code_says(name):
     assert (DOCS / name).read_text() == DOCUMENTS[name](), "run `make docs` and commit"
+
+
+def test_the_window_of_response_times_is_that_of_the_configuration():
+    window = MasterScheduling()
+    line = f"The last {window.window_samples:,} samples of the last {window.window_s:,.0f} s"
+    assert line in (DOCS / "understand/deadlines.md").read_text()
 
 
 @pytest.mark.parametrize("name", SAMPLES)
