@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from agent.scheduling.admission import Refused
 from agent.scheduling.aggregation import merge_missing, merge_results, unaccounted
 from agent.scheduling.held import with_held
+from agent.scheduling.plausible import implausible
 from agent.scheduling.queries.entry import QueryEntry, Share
 from agent.scheduling.result_budget import as_known, gap_of, without_parts
 from agent.scheduling.shared_budget import FULL
@@ -156,6 +157,24 @@ def within(result: TaskResult, share: Share) -> TaskResult:
         result,
         results=tuple([r for r in result.results if areas.covers(r.area)]),
         missing=tuple([gap for gap in result.missing if areas.overlaps(gap.area)]),
+    )
+
+
+def plausible(result: TaskResult, iad: str) -> TaskResult:
+    """Another IAD's result without what cannot be true: those areas are missing. O(readings), in
+    compiled code."""
+    gaps = {each.area: why for each in result.results if (why := implausible(each))}
+    if not gaps:
+        return result
+    told = [
+        Missing(area, "node_error", message=f"a result of {iad} that cannot be true: {why}")
+        for area, why in gaps.items()
+    ]
+    return replace(
+        result,
+        status="partial",
+        results=tuple([each for each in result.results if each.area not in gaps]),
+        missing=(*result.missing, *told),
     )
 
 

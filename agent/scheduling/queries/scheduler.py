@@ -42,6 +42,7 @@ from agent.scheduling.queries.answers import (
     fitting,
     gather,
     named,
+    plausible,
     refusal,
     stale_fitting,
     within,
@@ -347,6 +348,8 @@ class QueryScheduler:
         if result.status != "refused":
             if not own or share.allowed is not None:
                 result = within(result, share)
+            if not own:  # its nodes' are looked at as they come
+                result = plausible(result, iad)
             result, stale = apart(result)
             result = fitting(entry, result)
             share.stale = stale_fitting(entry, stale)
