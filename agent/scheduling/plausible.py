@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from agent.wire.about import About
 from agent.wire.buckets import Buckets
 from agent.wire.messages import Aggregate, AreaResult, Series
 from agent.wire.node_messages import SubtaskResult
@@ -22,6 +23,7 @@ LATEST_MS: Final = 7_258_118_400_000  # 2200
 ROUNDING: Final = 1e-9
 # A history may have channels of former configurations beside the 64 that a node announces.
 MAX_CHANNELS_OF_RESULT: Final = 1_024
+MAX_RAISED: Final = 64  # of an area
 
 
 def implausible(result: SubtaskResult | AreaResult) -> str:
@@ -31,7 +33,17 @@ def implausible(result: SubtaskResult | AreaResult) -> str:
         return problem
     if result.buckets is not None and (problem := _of_buckets(result.buckets)):
         return problem
+    if isinstance(result, AreaResult) and result.about is not None:
+        return _of_about(result.about)
     return "" if result.series is None else _of_series(result.series)
+
+
+def _of_about(about: About) -> str:
+    if len(about.channels) > MAX_CHANNELS_OF_RESULT:
+        return f"it has {len(about.channels)} channels"
+    if len(about.raised) > MAX_RAISED:
+        return f"it has {len(about.raised)} triggers raised"
+    return ""
 
 
 def _of_buckets(buckets: Buckets) -> str:

@@ -346,10 +346,10 @@ class QueryScheduler:
             share.gap, share.why = "iad_unreachable", why
             return self._settled(entry, share, now)
         if result.status != "refused":
+            if not own:  # results of its own nodes are looked at as they come
+                result = plausible(result, iad)
             if not own or share.allowed is not None:
                 result = within(result, share)
-            if not own:  # its nodes' are looked at as they come
-                result = plausible(result, iad)
             result, stale = apart(result)
             result = fitting(entry, result)
             share.stale = stale_fitting(entry, stale)
