@@ -190,9 +190,7 @@ class Flow:
             return []
         entry.seen = gap.last
         count = gap.last - gap.first + 1 if gap.lost is None else gap.lost.count
-        entry.missed = min(
-            entry.missed + count, MAX_COUNTED
-        )  # a loser may say any
+        entry.missed = min(entry.missed + count, MAX_COUNTED)  # a loser may say any
         publisher = gap.lost.publisher if gap.lost else ""
         if publisher not in entry.losses and len(entry.losses) >= MAX_LOSERS:
             publisher = "others"
