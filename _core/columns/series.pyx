@@ -195,6 +195,25 @@ cdef Summary summarize(
     return found
 
 
+def bounds(bytes times not None) -> tuple[int, int]:
+    """The earliest and the latest of a column of times, signed 64 bits, little-endian, in any
+    order; both 0 without any. O(n)."""
+    cdef size_t count = <size_t>PyBytes_GET_SIZE(times) // 8
+    cdef const char *items = PyBytes_AS_STRING(times)
+    cdef int64_t low = 0, high = 0, time_ms
+    cdef size_t i
+    if count:
+        with nogil:
+            low = high = little_endian_at(items, 0)
+            for i in range(1, count):
+                time_ms = little_endian_at(items, i)
+                if time_ms < low:
+                    low = time_ms
+                elif time_ms > high:
+                    high = time_ms
+    return low, high
+
+
 def summary(
     bytes values not None, bytes flags, uint8_t bad
 ) -> tuple[int, int, int, float, float, float, int]:

@@ -50,6 +50,8 @@ from agent.wire.push import Subscribe, Subscribed
 # Undelivered items of one durable subscription.
 MAX_ITEMS = 1_000
 MAX_BYTES = 1 << 20
+# Contents of all, in memory twice as much. Beyond it each owner's subscriptions keep its share.
+MAX_BYTES_IN_ALL = 1 << 27
 # Undelivered items of one that is not durable, whose client may be slow.
 MAX_QUEUED = 256
 # Items that a subscription remembers to recognise duplicates: as many as a spool may publish again.
@@ -92,6 +94,7 @@ class Inboxes:
         *,
         most: int = MAX_ITEMS,
         most_bytes: int = MAX_BYTES,
+        most_bytes_in_all: int = MAX_BYTES_IN_ALL,
         most_queued: int = MAX_QUEUED,
         most_remembered: int = MAX_REMEMBERED,
         most_remembered_in_all: int = MAX_REMEMBERED_IN_ALL,
@@ -110,7 +113,7 @@ class Inboxes:
         self._read_filter = read_filter
         self._areas, self._nearest, self._names = areas, nearest, names
         self._most = {True: most, False: most_queued}  # by durability
-        self._most_bytes = most_bytes
+        self._most_bytes, self._most_bytes_in_all = most_bytes, most_bytes_in_all
         self._most_remembered = most_remembered
         self._most_remembered_in_all = most_remembered_in_all
         self._most_remembered_items = most_remembered_items
@@ -119,8 +122,7 @@ class Inboxes:
         self._most_subscriptions = most_subscriptions
         self._most_filter_bytes = most_filter_bytes
         self._most_filter_bytes_in_all = most_filter_bytes_in_all
-        self._lease_s = lease_s
-        self._expire_s = expire_s
+        self._lease_s, self._expire_s = lease_s, expire_s
         self._by_key: dict[tuple[str, str], Inbox] = {}
         self._by_name: dict[str, Inbox] = {}
         self._owned: Counter[Hashable] = Counter()
@@ -256,7 +258,7 @@ class Inboxes:
         inbox.put(item)
         if inbox.durable:
             changes.append(StorePosition(inbox.number, inbox.last, item.number))
-        if dropped := inbox.overflow(self._most[inbox.durable], self._most_bytes):
+        if dropped := inbox.overflow(self._most[inbox.durable], self._room(inbox, item)):
             self.counters["notifications_dropped"] += len(dropped)
             changes += self._give_up(dropped)
         share = self._most_remembered_in_all // len(self._by_key)
@@ -269,6 +271,13 @@ class Inboxes:
             changes += [SetPositionApart(inbox.number, position) for position in early]
             changes.append(ForgetPositions(inbox.number, upto))
         return changes
+
+    def _room(self, inbox: Inbox, item: Item) -> int:
+        """Bytes that it may keep. Beyond its share it drops twice what came, not all in a turn."""
+        if self._items.bytes <= self._most_bytes_in_all:
+            return self._most_bytes
+        share = self._most_bytes_in_all // (len(self._owned) * self._owned[inbox.owner])
+        return min(self._most_bytes, max(share, inbox.bytes - 2 * item.bytes))
 
     def _give_up(self, items: Iterable[Item]) -> list[InboxChange]:
         return [change for item in items for change in self._items.give_up(item)]

@@ -70,6 +70,7 @@ class Items:
     def __init__(self) -> None:
         self._by_key: dict[Key, Item] = {}
         self._numbers = 0
+        self.bytes = 0  # of their contents
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -103,9 +104,13 @@ class Items:
         stored = item.whole or not durable
         if item.content is not None and stored:
             return []
+        if item.content is not None:
+            content = item.content  # that which other inboxes counted, whatever comes as the same
         body = msgspec.msgpack.encode(content)
-        item.content = content
-        item.bytes = len(body)
+        if item.content is None:
+            item.content = content
+            item.bytes = len(body)
+            self.bytes += item.bytes
         if stored:
             return []
         item.stored = item.whole = True
@@ -124,11 +129,16 @@ class Items:
         item.kept -= 1
         if item.kept:
             return []
-        item.drop_content()
+        self._drop_content(item)
         if not item.whole:
             return []
         item.whole = False
         return [ForgetBody(item.number)]
+
+    def _drop_content(self, item: Item) -> None:
+        if item.content is not None:
+            self.bytes -= item.bytes
+        item.drop_content()
 
     def forget(self, item: Item) -> list[InboxChange]:
         """One inbox fewer remembers the item."""
@@ -155,6 +165,7 @@ class Items:
                 else msgspec.msgpack.decode(body, type=Notification)
             )
             item.bytes = len(body)
+            self.bytes += item.bytes
             item.whole = True
         self._numbers = max(self._numbers, number)
         return item
@@ -164,10 +175,11 @@ class Items:
         changes: list[InboxChange] = []
         for item in list(self._by_key.values()):
             if not item.known:
+                self._drop_content(item)
                 del self._by_key[item.key]
                 changes.append(ForgetItem(item.number))
             elif not item.kept:
-                item.drop_content()
+                self._drop_content(item)
                 if item.whole:
                     item.whole = False
                     changes.append(ForgetBody(item.number))
@@ -180,6 +192,8 @@ class Items:
             assert 0 <= item.kept <= item.known
             assert item.known, "nobody holds it"
             assert (item.content is not None) == (item.kept > 0)
+        contents = [each for each in self._by_key.values() if each.content is not None]
+        assert self.bytes == sum(each.bytes for each in contents)
 
 
 def _written(key: Key) -> bytes:

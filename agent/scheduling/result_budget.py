@@ -39,14 +39,20 @@ class _Area(NamedTuple):
 
 
 NOTHING: Final = _Area()
-# Of a result in memory, and of each channel of an aggregate.
+# Of a result in memory, of each channel of an aggregate, of each that is only named, and of each
+# trigger that is raised, beside its words.
 RESULT_BYTES: Final = 256
 CHANNEL_BYTES: Final = 256
+NAMED_BYTES: Final = 64
+RAISED_BYTES: Final = 256
 
 
 def _held(result: AreaResult) -> int:
     """About the memory of a result without columns: too little to be left out of an answer, but as
     long as another IAD is silent thousands of queries may hold thousands of these."""
+    if (about := result.about) is not None:
+        words = sum([RAISED_BYTES + len(each.text) for each in about.raised])
+        return RESULT_BYTES + NAMED_BYTES * len(about.channels) + words
     channels = 0 if result.aggregate is None else len(result.aggregate.channels)
     return RESULT_BYTES + CHANNEL_BYTES * channels
 
@@ -81,10 +87,7 @@ class ResultBudget:
         they are small, and their merge is about as large as one. O(columns)."""
         if result.series is not None:
             return self.takes(result.area, result.series)
-        if result.buckets is None:
-            self.taken += _held(result)
-            return True
-        grown = result.buckets.bytes
+        grown = _held(result) if result.buckets is None else result.buckets.bytes
         if self.taken + grown > self.most:
             self.refused += grown
             return False

@@ -41,6 +41,7 @@ from agent.topics.events import (
     TopicPaused,
     TopicsInstruction,
 )
+from agent.wire.base import MAX_COUNTED
 from agent.wire.messages import Query, Slo, Window
 from agent.wire.processor_limits import MAX_AHEAD_MS
 from agent.wire.push import AcknowledgeNotifications, Gap, Notified, Subscribe, Subscribed
@@ -189,7 +190,7 @@ class Flow:
             return []
         entry.seen = gap.last
         count = gap.last - gap.first + 1 if gap.lost is None else gap.lost.count
-        entry.missed += count
+        entry.missed = min(entry.missed + count, MAX_COUNTED)  # a loser may say any
         publisher = gap.lost.publisher if gap.lost else ""
         if publisher not in entry.losses and len(entry.losses) >= MAX_LOSERS:
             publisher = "others"

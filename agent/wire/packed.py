@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
 from _core.columns.json_numbers import float32_array, int64_array, uint8_array, uint32_array
+from _core.columns.series import bounds
 
 _JSON_ARRAYS = {"q": int64_array, "f": float32_array, "B": uint8_array, "I": uint32_array}
 
@@ -92,6 +93,11 @@ class Int64Column(PackedColumn):
         """The first and the last number; both 0 without any. O(1)."""
         first, last = self.data[: self.ITEM_BYTES], self.data[-self.ITEM_BYTES :]
         return _int64(first), _int64(last)
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The least and the greatest number; both 0 without any. O(n), without the GIL."""
+        return bounds(self.data)
 
 
 class Float32Column(PackedColumn):

@@ -115,12 +115,15 @@ class ParquetSink:
 
 
 def iso(time_ms: int | None) -> str:
-    """``2026-11-23T10:00:00.250Z``; empty for None."""
+    """``2026-11-23T10:00:00.250Z``; empty for None, and for what no calendar has."""
     if time_ms is None:
         return ""
     seconds, rest = divmod(time_ms, 1000)
     # A quarter of the seconds in a file are said more than once: channels and areas share them.
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03d}Z"
+    try:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03d}Z"
+    except (OverflowError, OSError, ValueError):
+        return ""
 
 
 def _seven(value: float | None) -> str:

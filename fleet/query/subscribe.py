@@ -6,7 +6,6 @@ import math
 import shlex
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Final
 
 from msgspec import Struct
@@ -24,6 +23,7 @@ from fleet.query.words import MAX_NAMED
 from fleet.terminal import screen
 from fleet.terminal.output import printable
 from fleet.terminal.summary import labelled
+from fleet.terminal.times import UNKNOWN_TIME, local
 from fleet.terminal.units import format_duration
 from fleet.terminal.wrapping import whole
 
@@ -321,7 +321,8 @@ def _topic_line(attributes: dict[str, Value], when: Text) -> Text:
 def _when(notification: Notification, now_s: float, late_from_s: float) -> Text:
     """The time, in a column's width; if it came late, how late in place of the date, or of the
     time of day if that was before yesterday."""
-    at = datetime.fromtimestamp(notification.time_ms / 1e3).astimezone()
+    if (at := local(notification.time_ms)) is None:
+        return Text(UNKNOWN_TIME)
     late_s = now_s - notification.time_ms / 1e3
     if late_s <= late_from_s:
         return Text(f"{at:%d %b %H:%M:%S}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from itertools import islice
 from typing import Final, Literal
 
@@ -32,6 +31,7 @@ from fleet.terminal.summary import (
     names_in,
     summarize,
 )
+from fleet.terminal.times import UNKNOWN_TIME, local
 from fleet.terminal.units import format_duration, format_ms, format_slo
 from fleet.terminal.wrapping import whole
 
@@ -250,14 +250,18 @@ def round_lines(each: Round, now_s: float, slo: Slo = DEFAULT_SLO) -> list[Text]
     """One line for a round, its areas below it, and the missing ones. It arrived at `now_s` by the
     wall clock."""
     answer = each.answer
-    end = datetime.fromtimestamp(each.end_ms / 1e3).astimezone()
+    end = local(each.end_ms)
     coverage = f"{answer.coverage.answered}/{answer.coverage.asked}"
     if answer.status == "refused":
         coverage = "–"  # nobody looked up how many areas there are
     how, names = _how(answer, slo), names_in(answer)
     head = Text(
         ROUND.format(
-            each.number, f"{end:%d %b %H:%M:%S}", coverage, format_ms(answer.elapsed_ms), how
+            each.number,
+            UNKNOWN_TIME if end is None else f"{end:%d %b %H:%M:%S}",
+            coverage,
+            format_ms(answer.elapsed_ms),
+            how,
         ).rstrip()
     )
     colour = {"kept": "green", "refused": "red"}.get(how, "yellow")

@@ -26,6 +26,7 @@ from fleet.terminal.summary import (
     last_known,
     summarize,
 )
+from fleet.terminal.times import UNKNOWN_TIME, local
 from fleet.terminal.units import format_duration, format_ms, format_slo
 from fleet.terminal.wrapping import fitted, folded, spaced
 from sensors.quality.limits import quantity_of
@@ -309,7 +310,9 @@ def format_value(value: float) -> str:
 
 def local_time(milliseconds: int, today: datetime) -> str:
     """Local time of day; the date instead if it is not today."""
-    time = datetime.fromtimestamp(milliseconds / 1e3).astimezone()
+    time = local(milliseconds)
+    if time is None:
+        return UNKNOWN_TIME
     return f"{time:%H:%M:%S}" if time.date() == today.date() else f"{time:%d %b %H:%M}"
 
 
@@ -327,7 +330,7 @@ def _legend(channels: Sequence[str], areas: Iterable[AreaSummary]) -> str:
     replayed = {name for name, _ in sources}
     which = [name for name in channels if name in replayed]
     ends = (min(first for _, (first, _) in sources), max(last for _, (_, last) in sources))
-    days = [f"{datetime.fromtimestamp(ms / 1e3).astimezone():%Y-%m-%d}" for ms in ends]
+    days = [UNKNOWN_TIME if (day := local(ms)) is None else f"{day:%Y-%m-%d}" for ms in ends]
     text = f"replayed now from a recording of {' to '.join(dict.fromkeys(days))}"
     return text if len(which) == len(channels) else f"{', '.join(which)} {text}"
 

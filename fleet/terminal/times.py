@@ -1,10 +1,22 @@
-"""Formats timestamps for people, in UTC."""
+"""Times as people write and read them."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from fleet.terminal.units import parse_ago
+
+UNKNOWN_TIME: Final = "unknown time"
+
+
+def local(time_ms: int) -> datetime | None:
+    """The time in this machine's zone; None if no calendar has it: a clock may be anywhere, and who
+    holds a key may say anything."""
+    try:
+        return datetime.fromtimestamp(time_ms / 1e3).astimezone()
+    except (OverflowError, OSError, ValueError):
+        return None
 
 
 def parse_time(text: str, now: datetime | None = None) -> datetime:

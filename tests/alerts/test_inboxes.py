@@ -259,6 +259,34 @@ def test_different_items_that_are_remembered_are_bounded_together():
     rig.inboxes.check_invariants()
 
 
+def test_what_all_keep_is_bounded_and_who_has_many_subscriptions_gives_way():
+    most, greedy = 40_000, 20
+    rig = Rig(most_bytes=20_000, most_bytes_in_all=most)
+    rig.subscribe("honest", client="honest", durable=True)
+    rig.come(*range(20), names=("1",), padding=400)
+    for number in range(2, greedy + 2):
+        rig.subscribe(f"s{number}", client="greedy", durable=True)
+        for n in range(50):
+            came = rig.come(1_000 * number + n, names=(str(number),), padding=400)
+            assert sum(isinstance(each, ForgetBody) for each in came) <= 2
+        assert rig.inboxes._items.bytes < 2 * most
+    rig.come(20, 21, 22, names=("1",), padding=400)
+    honest, *others = rig.inboxes._by_name.values()
+    assert [each.key.sequence for each in honest.kept] == list(range(23))
+    assert all(each.kept for each in others)
+
+
+def test_another_content_of_the_same_origin_changes_no_count():
+    rig = Rig()
+    rig.subscribe("volatile")
+    rig.subscribe("durable", durable=True)
+    rig.come(70, names=("1",))
+    rig.come(70, names=("2",), padding=400)
+    rig.inboxes.check_invariants()
+    rig.acknowledge(1, "volatile")
+    rig.inboxes.check_invariants()
+
+
 def test_few_items_are_forgotten_in_a_turn():
     """As after a subscription more, which leaves each of the others less."""
     rig = Rig(most=10, most_remembered=4 * FORGOTTEN_IN_A_TURN)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from _core.columns.series import Merge, summary
+from _core.columns.series import Merge, bounds, summary
 from agent.wire.packed import Float32Column, Int64Column, UInt8Column, UInt32Column
 from tests.oracles import series as oracle
 
@@ -22,6 +22,12 @@ KINDS = {
     UInt32Column: st.integers(0, 2**32 - 1),
     UInt8Column: st.integers(0, 255),
 }
+
+
+@given(some_times)
+def test_the_bounds_are_those_of_the_times_in_any_order(times):
+    expected = (min(times), max(times)) if times else (0, 0)
+    assert bounds(Int64Column.of(times).data) == Int64Column.of(times).bounds == expected
 
 
 @given(st.data(), st.lists(some_times, max_size=5), st.booleans(), st.sampled_from([*KINDS]))

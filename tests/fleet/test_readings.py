@@ -129,3 +129,13 @@ def test_only_what_is_a_replay_is_dated():
     week = series([20, 21], sources=[recorded_ms, recorded_ms + 7 * DAY_MS])
     *_, legend = shown(answer(("b1", "series", week)))
     assert legend.endswith(f"replayed now from a recording of {day} to {later}")
+
+
+def test_times_that_no_calendar_has_are_called_unknown():
+    far = series([20, 21], sources=[-(2**63), 2**63 - 1], start_ms=2**53 - 1_001)
+    *_, legend = shown(answer(("b1/r1", "series", far)), 120)
+    assert legend.endswith("replayed now from a recording of unknown time")
+    shortly = Aggregate(
+        1 - 2**53, 2**53 - 1, {"temperature": ChannelAggregate(1, 20.0, 20.0, 20.0)}
+    )
+    assert "unknown time" in "\n".join(shown(answer(("b1/r1", "aggregate", shortly)), 120))

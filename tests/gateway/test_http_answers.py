@@ -5,8 +5,9 @@ import socket
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from agent.gateway.http import api, routes
+from agent.gateway.http import api, queries, routes
 from agent.gateway.http.problems import OF_REFUSAL
 from agent.wire.about import ServiceInfo
 from agent.wire.overlay import Notification, Origin
@@ -66,6 +67,41 @@ def test_readings_come_from_services_that_have_the_area(tmp_path):
         assert found.status == 200
         asked = {each["service"] for each in fleet.queries if each["form"] == "buckets"}
         assert asked == {"humidity", "temperature"}
+
+
+@pytest.mark.parametrize("far_ms", [-(10**12), 5 * 10**12, 10**9])
+def test_a_channel_of_a_time_far_from_the_others_makes_no_picture_of_both(
+    tmp_path, monkeypatch, far_ms
+):
+    """As of a node whose clock is not set, or that says so: the list between had no end."""
+
+    class Far(FakeFleet):
+        def _buckets(self, area, window, number, channels):
+            made = super()._buckets(area, window, number, channels)
+            if channels != ("humidity",):
+                return made
+            moved = far_ms // made.buckets.length_ms * made.buckets.length_ms
+            buckets = replace(made.buckets, start_ms=made.buckets.start_ms + moved)
+            return replace(made, buckets=buckets)
+
+    fleet = Far()
+    fleet.services = (
+        ServiceInfo("temperature", "temperature", areas=("b1",)),
+        ServiceInfo("humidity", "humidity", areas=("b1",)),
+    )
+    sizes = []
+    columns = queries._columns
+    monkeypatch.setattr(
+        queries, "_columns", lambda found, places: sizes.append(places) or columns(found, 0)
+    )
+    with FakeGateway(tmp_path, fleet) as made:
+        token = made.token("viewer")
+        ask(made, "/api/v1/services", token=token)
+        found = ask(made, "/api/v1/readings?area=b1/f1/r000&last=1h&points=60", token=token).json
+    assert sizes == [0]
+    assert list(found["channels"]) == ["temperature"]
+    [gap] = found["missing"]
+    assert gap["message"].startswith("humidity left out: times far from those of the other")
 
 
 def test_readings_of_an_area_that_no_service_has_name_it(tmp_path):

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from agent.scheduling.events import NodeAlive, NodeJoined, TellOperator
-from agent.scheduling.tasks.node_claims import EARLIEST_MS, LATEST_MS, QUIET_S, EventClaims
+from agent.scheduling.plausible import EARLIEST_MS, LATEST_MS
+from agent.scheduling.tasks.node_claims import QUIET_S, EventClaims
 from agent.wire import messages as m
 from agent.wire import node_messages as nm
 from agent.wire.base import MAX_TEXT
@@ -143,6 +144,10 @@ NOT_TRUE = [
     (m.Aggregate(0, 1, {f"c{i}": m.ChannelAggregate(0) for i in range(2_000)}), "2000 channels"),
     (series(0, 2**60), "after 2199"),
     (series(-(2**60), 5), "before 1900"),
+    # Merged with another node's series they would come first and last.
+    (series(0, 2**63 - 1, 1), "after 2199"),
+    (series(0, -(2**63), 1), "before 1900"),
+    (msgspec.structs.replace(series(0, 1), source_time_ms=Int64Column.of([0, 2**60])), "after"),
 ]
 
 

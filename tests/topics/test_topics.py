@@ -21,11 +21,13 @@ from agent.topics.events import (
 from agent.topics.flow import AHEAD
 from agent.topics.topics import MAX_TOPICS, RENEW_S
 from agent.wire.areas import AreaSet
+from agent.wire.codec import MESSAGEPACK, Decoder, encode
 from agent.wire.messages import Answer, Coverage, Slo
 from agent.wire.overlay import Notification, Origin
 from agent.wire.processor_limits import MAX_AHEAD_MS
 from agent.wire.push import Gap, Lost, Notified, Subscribed
-from agent.wire.topics import EnableTopic, ListTopics, Topic
+from agent.wire.topics import EnableTopic, ListTopics, Topic, TopicReport
+from agent.wire.unions import OperatorReply
 from tests.topics.world import BARE, READ, World, aggregate
 
 STEPS = ("publish", "deliver", "process", "checkpoint", "write", "fill", "resume", "detach", "kill")
@@ -279,6 +281,17 @@ def test_what_the_inbox_lost_is_counted_and_told():
     assert world.lines[2:] == [
         "topic notes: 6 messages that its inbox had no room for are lost" for _ in range(9)
     ]
+
+
+def test_losses_that_a_publisher_invents_leave_the_status_readable():
+    world = World()
+    world.create()
+    for position in (1, 2):
+        lost = Lost("iad2", "h", 0, 2**53 - 1, 2**53 - 1)
+        world.handle(InboxSaid("notes", world.incarnation, Gap("i", position, position, lost)))
+    [status] = world.topics.statuses
+    report = TopicReport("t", ok=True, topics=(status,))
+    assert Decoder(OperatorReply).decode(encode(report, MESSAGEPACK))[0] == report
 
 
 def test_an_inbox_that_is_lost_begins_anew():

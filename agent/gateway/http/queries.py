@@ -19,6 +19,7 @@ from agent.wire.base import MAX_WINDOW_S, TIMEOUT_FACTOR
 from agent.wire.buckets import MAX_BUCKETS, Buckets, ChannelBuckets
 from agent.wire.codec import HEADER_BYTES, encode
 from agent.wire.codec import JSON as WIRE_JSON
+from agent.wire.listing import few
 from agent.wire.messages import Answer, Missing, Query, Slo, Window
 from agent.wire.packed import PackedColumn
 
@@ -28,6 +29,7 @@ OF_READINGS: Final = "readings"
 READINGS_SLO: Final = Slo(99.0, 2_000.0)
 READINGS_MS: Final = 15_000.0
 MAX_CHANNELS_ASKED: Final = 8
+FAR: Final = "{} left out: times far from those of the other channels; is a node's clock wrong?"
 
 
 class ChannelColumns(Struct, frozen=True):
@@ -198,6 +200,7 @@ def _merged(asked: Asked, area: str, answers: list[Answer]) -> Readings:
     columns: dict[str, ChannelColumns] = {}
     first: Buckets | None = None
     held_ms: int | None = None
+    missing = [gap for answer in served for gap in answer.missing]
     for answer in served:
         if len(answer.results) > 1:
             raise bad(
@@ -209,9 +212,13 @@ def _merged(asked: Asked, area: str, answers: list[Answer]) -> Readings:
                 continue
             first = first or found
             held_ms = result.held_from_ms if held_ms is None else held_ms
+            places = (found.start_ms - first.start_ms) // first.length_ms
+            if abs(places) > MAX_BUCKETS:  # no picture has both
+                channels = few(sorted(found.channels), MAX_CHANNELS_ASKED)
+                missing.append(Missing(area, "no_data", message=FAR.format(channels)))
+                continue
             for name, each in found.channels.items():
-                columns[name] = _columns(each, (found.start_ms - first.start_ms) // first.length_ms)
-    missing = [gap for answer in served for gap in answer.missing]
+                columns[name] = _columns(each, places)
     if first is None and missing and all(gap.reason == "no_channel" for gap in missing):
         there = sorted({name for gap in missing for name in gap.channels})
         only = f"only {', '.join(there)}" if there else "none of these channels"

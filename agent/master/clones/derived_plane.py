@@ -21,7 +21,7 @@ from agent.master.storage.state import State
 from agent.runtime.console import Say
 from agent.runtime.reactor import Reactor
 from agent.scheduling.events import Peer, SendToNode
-from agent.wire.base import MAX_DERIVED
+from agent.wire.base import MAX_COUNTED, MAX_DERIVED
 from agent.wire.derived import Derived, DerivedTaken, DerivedValues
 from agent.wire.node_messages import Hello
 
@@ -210,8 +210,13 @@ class DerivedPlane:
         if not batch:
             return
         now_ms = round(self._wall() * 1e3)
+        # A processor may say any time.
+        ages_ms = [min(max(0, now_ms - each.time_ms), MAX_COUNTED) for each in batch]
         values = tuple(
-            [DerivedValues(v.position, max(0, now_ms - v.time_ms), v.values) for v in batch]
+            [
+                DerivedValues(v.position, age, v.values)
+                for v, age in zip(batch, ages_ms, strict=True)
+            ]
         )
         message = Derived(incarnation, delivery.source, values)
         self._reactor.perform([SendToNode(peer, message)])

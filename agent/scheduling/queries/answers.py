@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from agent.scheduling.admission import Refused
 from agent.scheduling.aggregation import merge_missing, merge_results, unaccounted
 from agent.scheduling.held import with_held
+from agent.scheduling.plausible import implausible
 from agent.scheduling.queries.entry import QueryEntry, Share
 from agent.scheduling.result_budget import as_known, gap_of, without_parts
 from agent.scheduling.shared_budget import FULL
@@ -32,6 +33,8 @@ SILENT: Final[dict[str, str]] = {
     "iad_unreachable": "{}'s master did not answer",
     "timeout": "{}'s master gave no answer before the answer timeout",
 }
+# That one IAD may have results for, and gaps; each costs the loop a microsecond or more.
+MAX_AREAS_TOLD: Final = 1 << 16
 
 
 def gather(entry: QueryEntry, now: float, read: Callable[[float], float]) -> Answer:
@@ -95,6 +98,7 @@ def fitting(entry: QueryEntry, result: TaskResult) -> TaskResult:
     If the shared budget of all answers is used up, the result becomes a refusal."""
     room, firsts = entry.room, entry.firsts
     before = room.taken
+    room.taken += sum([len(gap.message) for gap in result.missing])
     beyond = {
         each.area
         for each in result.results
@@ -105,7 +109,8 @@ def fitting(entry: QueryEntry, result: TaskResult) -> TaskResult:
     if not beyond:
         return result
     come = len(entry.shares) - entry.pending + 1
-    length_s = 0.0 if entry.query.form == "buckets" else entry.query.window.length_s
+    timed = entry.query.form in ("series", "aggregate")
+    length_s = entry.query.window.length_s if timed else 0.0
     found = room.told(length_s, len(entry.shares), come)
     names = {each.area: each.name for each in result.results}
     return replace(
@@ -156,6 +161,30 @@ def within(result: TaskResult, share: Share) -> TaskResult:
         result,
         results=tuple([r for r in result.results if areas.covers(r.area)]),
         missing=tuple([gap for gap in result.missing if areas.overlaps(gap.area)]),
+    )
+
+
+def plausible(result: TaskResult, iad: str) -> TaskResult:
+    """Another IAD's result without what cannot be true: those areas are missing. Of areas without
+    end the first are taken. O(readings), in compiled code."""
+    if max(len(result.results), len(result.missing)) > MAX_AREAS_TOLD:
+        result = replace(
+            result,
+            results=result.results[:MAX_AREAS_TOLD],
+            missing=result.missing[:MAX_AREAS_TOLD],
+        )
+    gaps = {each.area: why for each in result.results if (why := implausible(each))}
+    if not gaps:
+        return result
+    told = [
+        Missing(area, "node_error", message=f"a result of {iad} that cannot be true: {why}")
+        for area, why in gaps.items()
+    ]
+    return replace(
+        result,
+        status="partial",
+        results=tuple([each for each in result.results if each.area not in gaps]),
+        missing=(*result.missing, *told),
     )
 
 

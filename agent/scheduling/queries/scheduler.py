@@ -42,6 +42,7 @@ from agent.scheduling.queries.answers import (
     fitting,
     gather,
     named,
+    plausible,
     refusal,
     stale_fitting,
     within,
@@ -345,6 +346,8 @@ class QueryScheduler:
             share.gap, share.why = "iad_unreachable", why
             return self._settled(entry, share, now)
         if result.status != "refused":
+            if not own:  # results of its own nodes are looked at as they come
+                result = plausible(result, iad)
             if not own or share.allowed is not None:
                 result = within(result, share)
             result, stale = apart(result)

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, Protocol
 from agent.scheduling.admission import ClientRates, Refused, cost_of
 from agent.scheduling.events import TaskArrived
 from agent.scheduling.nearest import without_node
+from agent.scheduling.plausible import MAX_RAISED
 from agent.scheduling.tasks.contracts import Contract, Contracts
 from agent.scheduling.tasks.entry import Node
 from agent.scheduling.tasks.joining import KnownNodes
@@ -24,7 +25,6 @@ from agent.wire.operator import NodeAlert
 UNITS: Final[Mapping[str, str]] = {"temperature": "celsius", "humidity": "percent"}
 # Clients repeat what they ask; the cache is cleared when it holds this many sets of areas.
 REMEMBERED: Final = 8
-MAX_RAISED: Final = 64  # of an area
 MAX_MS: Final = 1 << 52
 
 

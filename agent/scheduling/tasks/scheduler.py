@@ -29,6 +29,7 @@ from agent.scheduling.events import (
     TaskEvent,
     Tick,
 )
+from agent.scheduling.plausible import implausible
 from agent.scheduling.shared_budget import (
     FULL,
     MAX_OPEN_AREAS,
@@ -48,7 +49,6 @@ from agent.scheduling.tasks.dispatch import Dispatcher
 from agent.scheduling.tasks.ends import TaskEnds
 from agent.scheduling.tasks.entry import SubtaskEntry, TaskEntry
 from agent.scheduling.tasks.joining import Joining, KnownNodes, Lacking
-from agent.scheduling.tasks.node_claims import implausible
 from agent.scheduling.tasks.node_membership import NodeMembership
 from agent.scheduling.tasks.nodes import NodeResource
 from agent.scheduling.tasks.planner import TaskPlanner, expected_bytes

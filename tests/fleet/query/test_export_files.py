@@ -13,7 +13,7 @@ import pytest
 
 from agent.wire.messages import Window
 from fleet.common import exits
-from fleet.query.export_files import csv_file
+from fleet.query.export_files import csv_file, iso
 from fleet.query.export_rows import COLUMNS
 from tests.fleet.query.export_rig import Master, exporter, rows_of_file
 
@@ -122,3 +122,8 @@ def test_stdout_has_the_rows_alone(run, capsys):
     said = capsys.readouterr()
     assert len(list(csv.DictReader(io.StringIO(said.out)))) == 12
     assert said.err == "12 readings of 2 areas written to stdout\n"
+
+
+def test_a_time_that_no_calendar_has_is_empty():
+    assert [iso(each) for each in (-(2**63), 2**53 - 1, 253_402_300_800_000)] == ["", "", ""]
+    assert iso(0) == "1970-01-01T00:00:00.000Z"

@@ -279,6 +279,13 @@ def test_an_alert_that_comes_long_after_its_time_is_late() -> None:
         assert len(text) <= 80
 
 
+@pytest.mark.parametrize("time_ms", [2**53 - 1, 1 - 2**53, 253_402_300_800_000])
+def test_an_alert_of_a_time_that_no_calendar_has_is_a_line(time_ms: int) -> None:
+    told = Notification(Origin("iad2", "4f1d2a", 7), time_ms, {"area": "b1/f4/r413", "iad": "iad2"})
+    text = alert_line(Notified("s", 1, told), 0.0).plain
+    assert text.startswith("unknown time     b1/f4/r413 ")
+
+
 def test_what_is_missing_is_told_in_its_place() -> None:
     [one, more, lost, unknown] = [
         alert_line(each, 0.0).plain

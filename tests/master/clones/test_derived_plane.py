@@ -18,7 +18,9 @@ from agent.master.clones.derived_plane import LAST, WAITING, DerivedPlane
 from agent.master.storage.state import State
 from agent.runtime.reactor import Reactor
 from agent.scheduling.events import SendToNode
+from agent.wire.codec import MESSAGEPACK, Decoder, encode
 from agent.wire.derived import Derived, DerivedTaken
+from agent.wire.node_messages import MasterMessage
 from tests.edge.broken_history import crash
 from tests.edge.test_derived import Node, close_all
 from tests.scheduling.oracle import hello
@@ -166,6 +168,15 @@ def test_what_a_clone_puts_out_comes_to_its_node(site: Site) -> None:
     assert site.plane.waiting()[DEVICE] == 0
     site.state.flush()
     assert site.state.all(WAITING) == {}
+
+
+@pytest.mark.parametrize("time_ms", [1 - 2**53, 2**53 - 1])
+def test_a_time_that_a_processor_invents_keeps_no_values_from_the_node(site, time_ms) -> None:
+    values = {"at": 0.5}
+    site.plane.on_output(DEVICE, "clone", 1, time_ms, values, lambda: site.settle(1))
+    site.turn()
+    [message] = site.wire
+    assert Decoder(MasterMessage).decode(encode(message, MESSAGEPACK))[0] == message
 
 
 def test_its_subscription_is_told_once_it_is_on_disk(site: Site) -> None:

@@ -11,7 +11,7 @@ from agent.master.push.subscriber_plane import AGAIN_MS
 from agent.master.storage import group_commit
 from agent.master.storage.group_commit import RETRY_S
 from agent.scheduling.events import SendToNode, TellOperator
-from agent.scheduling.tasks.node_claims import LATEST_MS
+from agent.scheduling.plausible import LATEST_MS
 from agent.wire.base import MAX_EVENT_AREAS, MAX_EVENTS, TRIGGER_RAISED
 from agent.wire.node_messages import NodeEvent, NodeEvents
 from agent.wire.principals import Sender
