@@ -84,7 +84,8 @@ class RecordLog:
             return
         if not self._batch:
             self._first_s = now
-        line = self._encode((record,))
+        # A list: of any other iterable msgspec 0.22 keeps the iterator for ever.
+        line = self._encode([record])
         self._batch.append(line)
         self._bytes += len(line)
         if self._is_full:

@@ -1,6 +1,7 @@
 """The record log: batches, rotation, torn lines, a disk that refuses."""
 
 import errno
+import gc
 import json
 import os
 import resource
@@ -49,6 +50,16 @@ def through(log, records):
     log.write_through(records, told.append)
     (well,) = told
     return well
+
+
+def test_a_record_leaves_no_objects_behind(tmp_path):
+    log = RecordLog(MasterRecords(flush_s=1e9), tmp_path)
+    log.append(record(0), 0.0)
+    before = len(gc.get_objects())
+    for number in range(1_000):
+        log.append(record(number), 0.0)
+    assert len(gc.get_objects()) < before + 100
+    log.close()
 
 
 def read_back(folder):
