@@ -17,6 +17,7 @@ import psutil
 
 from agent.alerts import inboxes
 from agent.alerts.inbox_events import AcknowledgeArrived, ContentArrived, SubscribeArrived
+from agent.alerts.limits import Limits
 from agent.client import Client, Operator
 from agent.wire.clones import CloneOf, CreateClone, ListClones
 from agent.wire.overlay import Notification, Origin
@@ -26,6 +27,7 @@ from bench.processes import MASTER, agent, process
 from fleet.testbed.ports import free_address
 
 CLONES = 1_000
+LIMITS = Limits()
 # Alone, a master has what it has with any number of clones.
 FIRST = 20
 # So many get a message: each is a write of its own, and one after the other.
@@ -113,7 +115,7 @@ def run() -> Iterator[Result]:
     yield result("clone, at the workers", workers_kib, "KiB", clones=CLONES)
     yield result("clone, created", took_s / CLONES, "ms")
     each = remembered_bytes()
-    share = min(inboxes.MAX_REMEMBERED, inboxes.MAX_REMEMBERED_IN_ALL // (2 * CLONES))
+    share = min(LIMITS.most_remembered, LIMITS.most_remembered_in_all // (2 * CLONES))
     yield result(
         "clone, what its two inboxes remember at most", 2 * share * each / 1024, "KiB",
         bytes_each=round(each), messages=share,

@@ -31,8 +31,9 @@ from agent.alerts.inbox_events import (
     StartSubscription,
     StorePosition,
 )
-from agent.alerts.inboxes import Inboxes
+from agent.alerts.inboxes import LIMITS, Inboxes
 from agent.alerts.items import Item, Key
+from agent.alerts.limits import Limits
 from agent.wire.base import Count
 from agent.wire.overlay import Notification, Origin
 from agent.wire.predicates import Filter
@@ -127,8 +128,13 @@ class MovableInboxes(Inboxes):
     disk in one transaction. KeyError if there is no such inbox: its caller keeps account. Copies
     are O(items), the others O(items that they are about)."""
 
-    def __init__(self, read_filter: Callable[[str | Filter], Filter], **options: Any) -> None:
-        super().__init__(read_filter, **options)
+    def __init__(
+        self,
+        read_filter: Callable[[str | Filter], Filter],
+        limits: Limits = LIMITS,
+        **options: Any,
+    ) -> None:
+        super().__init__(read_filter, limits, **options)
         # What standby inboxes have collected, in order, by the number of the inbox.
         self._collected: dict[int, dict[Item, None]] = {}
         # What they had no room for since: it is lost only if the source is.
@@ -326,7 +332,7 @@ class MovableInboxes(Inboxes):
         collected[item] = None
         # Not for the disk. What is dropped for want of room comes from the source, if later.
         changes = self._items.hold(item, content, durable=False)
-        if len(collected) > self._most[True]:
+        if len(collected) > self._limits.most:
             oldest = next(iter(collected))
             changes += self._let_go([oldest])
             del collected[oldest]
@@ -423,7 +429,7 @@ class MovableInboxes(Inboxes):
                 changes += self._items.hold(item, content, durable=True)
                 inbox.put(item)
             changes.append(StorePosition(inbox.number, inbox.last, item.number))
-        return changes + self._give_up(inbox.overflow(self._most[True], self._most_bytes))
+        return changes + self._give_up(inbox.overflow(self._limits.most, self._limits.most_bytes))
 
     def _want(self, inbox: Inbox, wanted: Filter) -> list[InboxInstruction]:
         """From now on the inbox has this filter; `_rename` saves it."""

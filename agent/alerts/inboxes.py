@@ -42,47 +42,22 @@ from agent.alerts.inbox_events import (
     UnsubscribeArrived,
 )
 from agent.alerts.items import Item, Items
+from agent.alerts.limits import Limits
 from agent.alerts.unmatchable import Names, Nearest, doubt
 from agent.wire.areas import AreaSet
 from agent.wire.predicates import Filter
 from agent.wire.push import Subscribe, Subscribed
 
-# Undelivered items of one durable subscription.
-MAX_ITEMS = 1_000
-MAX_BYTES = 1 << 20
-# Contents of all, in memory twice as much. Beyond it each owner's subscriptions keep its share.
-MAX_BYTES_IN_ALL = 1 << 27
-# Undelivered items of one that is not durable, whose client may be slow.
-MAX_QUEUED = 256
-# Items that a subscription remembers to recognise duplicates: as many as a spool may publish again.
-# A duplicate that is older counts as new.
-MAX_REMEMBERED = 10_000
-# Shared by all subscriptions, 40 bytes each.
-MAX_REMEMBERED_IN_ALL = 2_000_000
-# Likewise the items that these are, 340 bytes each. Beyond so many a subscription that gets another
-# one keeps its share of them; so there are at most twice as many.
-MAX_REMEMBERED_ITEMS = 131_072
-# Messages sent and not acknowledged.
-WINDOW = 64
-MAX_SUBSCRIPTIONS = 10_000
-# Filters of one client, and of all, in MessagePack, with the masters among which they may move;
-# parsed they take a dozen times as much.
-MAX_FILTER_BYTES_OF_ONE = 1 << 18
-MAX_FILTER_BYTES_OF_ALL = 1 << 23
-# A client that is silent for this long is sent nothing more until it is heard of again.
-LEASE_S = 60.0
 # Clients within this process that begin so are homes of clones, which hear what these put out.
 ANCHOR = "clone/"
-# A durable subscription whose client stays away for this long expires.
-EXPIRE_S = 7 * 86_400.0
+LIMITS = Limits()
 
 
 class Inboxes:
     """Accepts subscriptions, keeps notifications for them, and sends them.
 
     `read_filter` parses the text form of a filter, or checks its parts; ValueError says what is
-    wrong. `most_owned` bounds the subscriptions of one client, or of one connection if its client
-    has no name. `areas` returns the areas that some node is known to cover; `nearest` is for hints.
+    wrong. `areas` returns the areas that some node is known to cover; `nearest` is for hints.
     `names` gives the known values of an attribute.
     `now` is monotonic seconds. A notification is O(subscriptions that match); every other event is
     O(log subscriptions) and what it sends.
@@ -91,38 +66,15 @@ class Inboxes:
     def __init__(
         self,
         read_filter: Callable[[str | Filter], Filter],
+        limits: Limits = LIMITS,
         *,
-        most: int = MAX_ITEMS,
-        most_bytes: int = MAX_BYTES,
-        most_bytes_in_all: int = MAX_BYTES_IN_ALL,
-        most_queued: int = MAX_QUEUED,
-        most_remembered: int = MAX_REMEMBERED,
-        most_remembered_in_all: int = MAX_REMEMBERED_IN_ALL,
-        most_remembered_items: int = MAX_REMEMBERED_ITEMS,
-        window: int = WINDOW,
-        most_owned: int = 100,
-        most_subscriptions: int = MAX_SUBSCRIPTIONS,
-        most_filter_bytes: int = MAX_FILTER_BYTES_OF_ONE,
-        most_filter_bytes_in_all: int = MAX_FILTER_BYTES_OF_ALL,
-        lease_s: float = LEASE_S,
-        expire_s: float = EXPIRE_S,
         areas: Callable[[], Sequence[AreaSet]] = tuple,
         nearest: Nearest = lambda *_: "",
         names: Names = lambda _: (),
     ) -> None:
         self._read_filter = read_filter
         self._areas, self._nearest, self._names = areas, nearest, names
-        self._most = {True: most, False: most_queued}  # by durability
-        self._most_bytes, self._most_bytes_in_all = most_bytes, most_bytes_in_all
-        self._most_remembered = most_remembered
-        self._most_remembered_in_all = most_remembered_in_all
-        self._most_remembered_items = most_remembered_items
-        self._window = window
-        self._most_owned = most_owned
-        self._most_subscriptions = most_subscriptions
-        self._most_filter_bytes = most_filter_bytes
-        self._most_filter_bytes_in_all = most_filter_bytes_in_all
-        self._lease_s, self._expire_s = lease_s, expire_s
+        self._limits = limits
         self._by_key: dict[tuple[str, str], Inbox] = {}
         self._by_name: dict[str, Inbox] = {}
         self._owned: Counter[Hashable] = Counter()
@@ -204,8 +156,8 @@ class Inboxes:
                 max(last, acknowledged),
                 early.get(number, ()),
                 run,
-                self._most[True],
-                self._most_bytes,
+                self._limits.most,
+                self._limits.most_bytes,
             )
             for item in inbox.known:
                 item.known += 1
@@ -254,17 +206,19 @@ class Inboxes:
         return [*together(at_once), *stored, *together(to_send)]
 
     def _put(self, inbox: Inbox, item: Item, content: Content) -> list[InboxChange]:
+        limits = self._limits
         changes = self._items.hold(item, content, durable=inbox.durable)
         inbox.put(item)
         if inbox.durable:
             changes.append(StorePosition(inbox.number, inbox.last, item.number))
-        if dropped := inbox.overflow(self._most[inbox.durable], self._room(inbox, item)):
+        most = limits.items(durable=inbox.durable)
+        if dropped := inbox.overflow(most, self._room(inbox, item)):
             self.counters["notifications_dropped"] += len(dropped)
             changes += self._give_up(dropped)
-        share = self._most_remembered_in_all // len(self._by_key)
-        if len(self._items) > self._most_remembered_items:
-            share = min(share, self._most_remembered_items // len(self._by_key))
-        upto, early, left, items = inbox.forget(min(self._most_remembered, share))
+        share = limits.most_remembered_in_all // len(self._by_key)
+        if len(self._items) > limits.most_remembered_items:
+            share = min(share, limits.most_remembered_items // len(self._by_key))
+        upto, early, left, items = inbox.forget(min(limits.most_remembered, share))
         changes += [change for each in items for change in self._items.forget(each)]
         if inbox.durable and upto:
             changes += [ForgetPosition(inbox.number, position) for position in left]
@@ -274,10 +228,11 @@ class Inboxes:
 
     def _room(self, inbox: Inbox, item: Item) -> int:
         """Bytes that it may keep. Beyond its share it drops twice what came, not all in a turn."""
-        if self._items.bytes <= self._most_bytes_in_all:
-            return self._most_bytes
-        share = self._most_bytes_in_all // (len(self._owned) * self._owned[inbox.owner])
-        return min(self._most_bytes, max(share, inbox.bytes - 2 * item.bytes))
+        share = self._limits.most_bytes_owned
+        if self._items.bytes > self._limits.most_bytes_in_all:
+            share = min(share, self._limits.most_bytes_in_all // len(self._owned))
+        share //= self._owned[inbox.owner]
+        return min(self._limits.most_bytes, max(share, inbox.bytes - 2 * item.bytes))
 
     def _give_up(self, items: Iterable[Item]) -> list[InboxChange]:
         return [change for item in items for change in self._items.give_up(item)]
@@ -285,9 +240,8 @@ class Inboxes:
     def _send(self, inbox: Inbox) -> list[SendPush]:
         if inbox.state != "attached":
             return []
-        sent = [
-            SendPush(inbox.peer, message, inbox.durable) for message in inbox.messages(self._window)
-        ]
+        messages = inbox.messages(self._limits.window)
+        sent = [SendPush(inbox.peer, message, inbox.durable) for message in messages]
         self.counters["notifications_sent"] += len(sent)
         return sent
 
@@ -322,14 +276,14 @@ class Inboxes:
         self._resize(inbox, size)
         self._give(inbox, owner)
         inbox.become("attached")
-        self._timers.rekey(inbox.timer, now + self._lease_s)
+        self._timers.rekey(inbox.timer, now + self._limits.lease_s)
         inbox.peer, inbox.short = event.peer, message.short
         inbox.choose(message)
         after = inbox.acknowledged if message.after is None else message.after
         instructions += self._had(inbox, after, now)
         inbox.send_again(after)
         doubts = doubt(wanted, self._areas(), self._nearest, self._names)
-        reply = Subscribed(inbox.id, "open", after, self._lease_s * 1e3, doubts)
+        reply = Subscribed(inbox.id, "open", after, self._limits.lease_s * 1e3, doubts)
         instructions.append(SendPush(event.peer, reply, inbox.durable))
         return instructions + self._send(inbox)
 
@@ -348,10 +302,10 @@ class Inboxes:
             )
         if message.kept_only:
             return f"subscription {message.id!r} is not kept at this master"
-        if self._owned[owner] >= self._most_owned:
-            return f"{self._most_owned} subscriptions are open for you; unsubscribe one"
-        if len(self._by_key) >= self._most_subscriptions:
-            return f"{self._most_subscriptions} subscriptions are open here; try another master"
+        if self._owned[owner] >= (most := self._limits.most_owned):
+            return f"{most} subscriptions are open for you; unsubscribe one"
+        if len(self._by_key) >= (most := self._limits.most_subscriptions):
+            return f"{most} subscriptions are open here; try another master"
         return ""
 
     def _why_not_of_this_size(self, owner: Hashable, inbox: Inbox | None, size: int) -> str:
@@ -359,11 +313,11 @@ class Inboxes:
         before = 0 if inbox is None else inbox.filter_bytes
         of_owner = before if inbox is not None and inbox.owner == owner else 0
         if size > of_owner and self._filter_bytes[owner] + size - of_owner > (
-            most := self._most_filter_bytes
+            most := self._limits.most_filter_bytes
         ):
             return f"your filters would have more than {most} bytes; unsubscribe one"
         in_all = self._filter_bytes_in_all + size - before
-        if size > before and in_all > (most := self._most_filter_bytes_in_all):
+        if size > before and in_all > (most := self._limits.most_filter_bytes_in_all):
             return f"all filters here would have more than {most} bytes; try another master"
         return ""
 
@@ -432,7 +386,7 @@ class Inboxes:
 
     def _patience_s(self, inbox: Inbox) -> float:
         """How long the client may be silent."""
-        return self._expire_s if inbox.state == "detached" else self._lease_s
+        return self._limits.expire_s if inbox.state == "detached" else self._limits.lease_s
 
     def _due(self, now: float) -> list[InboxInstruction]:
         instructions: list[InboxInstruction] = []
@@ -487,8 +441,8 @@ class Inboxes:
         assert self._filter_bytes.keys() <= self._owned.keys()
         kept, known = Counter[Item](), Counter[Item]()
         for inbox in inboxes:
-            most = self._most[inbox.durable]
-            inbox.check_invariants(most, self._most_bytes, self._window)
+            most = self._limits.items(durable=inbox.durable)
+            inbox.check_invariants(most, self._limits.most_bytes, self._limits.window)
             assert inbox.state == "attached" or inbox.durable
             assert all(item.whole for item in inbox.kept if inbox.durable)
             collected = list(self._collected_by(inbox))

@@ -8,6 +8,7 @@ from agent.alerts.inbox_events import (
     UnsubscribeArrived,
 )
 from agent.alerts.inboxes import Inboxes
+from agent.alerts.limits import Limits
 from agent.wire.push import (
     AcknowledgeNotifications,
     Notified,
@@ -23,7 +24,7 @@ class Rig:
     """Inboxes, a clock that stands still, and one client on one connection unless told."""
 
     def __init__(self, **settings):
-        self.inboxes = Inboxes(read_filter, **settings)
+        self.inboxes = Inboxes(read_filter, Limits(**settings))
         self.now = 0.0
         self.peer = "p1"
 

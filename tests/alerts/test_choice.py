@@ -5,6 +5,7 @@ import pytest
 from agent.alerts.choice import Choice, topics_in
 from agent.alerts.inbox_events import ContentArrived, SubscribeArrived
 from agent.alerts.inbox_handover import MovableInboxes
+from agent.alerts.limits import Limits
 from agent.wire.overlay import Notification, Origin
 from agent.wire.predicates import Predicate
 from agent.wire.push import GivenMaster, Lost, ShortForm, Subscribe
@@ -92,7 +93,7 @@ def test_a_client_says_with_each_request_among_which_masters_it_may_move():
 
 def test_the_masters_that_a_client_names_count_among_the_bytes_of_its_filters():
     many = tuple([GivenMaster(f"tcp://{n}:5700" + "x" * 200) for n in range(16)])
-    inboxes = MovableInboxes(read_filter, most_filter_bytes=4_000)
+    inboxes = MovableInboxes(read_filter, Limits(most_filter_bytes=4_000))
     for masters in (many, MASTERS, (), many):
         inbox_of(Subscribe("s", FILTER, durable=True, masters=masters), inboxes)
         inboxes.check_invariants()

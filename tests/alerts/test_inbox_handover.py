@@ -13,6 +13,7 @@ from agent.alerts.inbox_events import (
     SubscribeArrived,
 )
 from agent.alerts.inbox_handover import FORWARDING, STANDBY, InboxCopy, MovableInboxes
+from agent.alerts.limits import Limits
 from agent.wire.push import AcknowledgeNotifications, Gap, Lost, Notified, Subscribe
 from tests.alerts.disk import Disk
 from tests.alerts.samples import FILTER, OTHER_FILTER, notification, read_filter
@@ -29,7 +30,7 @@ class Master:
         self.restart()
 
     def restart(self):
-        self.inboxes = MovableInboxes(read_filter, **self.options)
+        self.inboxes = MovableInboxes(read_filter, Limits(**self.options))
         self.do(self.inboxes.restore(self.disk.load()[1], self.now))
 
     def do(self, instructions):

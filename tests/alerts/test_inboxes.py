@@ -20,6 +20,7 @@ from agent.alerts.inbox_events import (
     StorePosition,
     SubscribeArrived,
 )
+from agent.alerts.limits import Limits
 from agent.alerts.spool import MAX_SPOOLED as SPOOLED
 from agent.wire.predicates import Predicate
 from agent.wire.push import (
@@ -276,6 +277,17 @@ def test_what_all_keep_is_bounded_and_who_has_many_subscriptions_gives_way():
     assert all(each.kept for each in others)
 
 
+def test_what_one_client_keeps_is_bounded():
+    rig = Rig(most_bytes=20_000, most_bytes_owned=40_000)
+    for number in range(1, 21):
+        rig.subscribe(f"s{number}", durable=True)
+    for number in range(1, 21):
+        for n in range(50):
+            rig.come(1_000 * number + n, names=(str(number),), padding=400)
+    assert rig.inboxes._items.bytes < 40_000
+    assert all(each.kept for each in rig.inboxes._by_name.values())
+
+
 def test_another_content_of_the_same_origin_changes_no_count():
     rig = Rig()
     rig.subscribe("volatile")
@@ -292,7 +304,7 @@ def test_few_items_are_forgotten_in_a_turn():
     rig = Rig(most=10, most_remembered=4 * FORGOTTEN_IN_A_TURN)
     rig.subscribe(durable=True)
     rig.come(*range(3 * FORGOTTEN_IN_A_TURN))
-    rig.inboxes._most_remembered = 100
+    rig.inboxes._limits = Limits(most=10, most_remembered=100)
     for turn in range(3):
         came = rig.come(10**6 + turn)
         assert sum(isinstance(each, ForgetItem) for each in came) <= FORGOTTEN_IN_A_TURN

@@ -13,6 +13,7 @@ from agent.alerts.inbox_events import (
     SubscribeArrived,
 )
 from agent.alerts.inboxes import Inboxes
+from agent.alerts.limits import Limits
 from agent.wire.push import AcknowledgeNotifications, Gap, Lost, Notified, Subscribe, Subscribed
 from tests.alerts.disk import Disk
 from tests.alerts.samples import FILTER, notification, read_filter
@@ -31,7 +32,7 @@ class Rig:
     def restart(self, now=0.0, **settings):
         self.settings |= settings
         self.now = now
-        self.inboxes = Inboxes(read_filter, **self.settings)
+        self.inboxes = Inboxes(read_filter, Limits(**self.settings))
         _, saved = self.disk.load()
         return self.perform(self.inboxes.restore(saved, now))
 

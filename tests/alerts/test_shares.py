@@ -13,8 +13,9 @@ from agent.alerts.inbox_events import (
     SendPush,
     SubscribeArrived,
 )
-from agent.alerts.inboxes import MAX_ITEMS, MAX_REMEMBERED, Inboxes
+from agent.alerts.inboxes import Inboxes
 from agent.alerts.items import Item
+from agent.alerts.limits import Limits
 from agent.alerts.shares import path_of
 from agent.wire.overlay import Notification, Origin
 from agent.wire.push import AcknowledgeNotifications, Gap, Lost, Notified, Subscribe
@@ -107,7 +108,7 @@ class Rig:
         self.subscribe(after=None)
 
     def restart(self):
-        self.inboxes = Inboxes(read_filter, **self.settings)
+        self.inboxes = Inboxes(read_filter, Limits(**self.settings))
         self.perform(self.inboxes.restore(self.disk.load()[1], 0.0))
 
     def perform(self, instructions):
@@ -171,13 +172,13 @@ def test_no_flood_of_messages_takes_an_alert_from_a_client_that_is_away():
         rig.come(message, 600, "flood")
         if rig.sequences["honest"] == 10:
             rig.restart()
-    assert rig.inboxes.waiting == MAX_ITEMS
+    assert rig.inboxes.waiting == Limits().most
     # More came than is remembered: the alerts stay, and nothing else of so long ago.
-    assert len(rig.disk.positions) < MAX_REMEMBERED + FORGOTTEN_AT_ONCE + 20
+    assert len(rig.disk.positions) < Limits().most_remembered + FORGOTTEN_AT_ONCE + 20
     rig.restart()
     rig.subscribe(after=0)
     rig.drain()
-    assert histories(rig) == {"honest": 20, "flood": MAX_ITEMS - 20}
+    assert histories(rig) == {"honest": 20, "flood": Limits().most - 20}
     assert rig.had == 20 * 601
     newest = [each.origin.sequence for each in rig.told.values() if each.origin.history == "flood"]
     assert newest == list(range(12_000 - len(newest) + 1, 12_001))

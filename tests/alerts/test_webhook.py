@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from agent.alerts import inbox_events as i
 from agent.alerts.inboxes import Inboxes
+from agent.alerts.limits import Limits
 from agent.alerts.webhook import Webhook
 from agent.alerts.webhook_events import (
     AskInbox,
@@ -194,9 +195,8 @@ class Receiving(RuleBasedStateMachine):
         self.begin()
 
     def begin(self):
-        self.inboxes = Inboxes(
-            read_filter, most=6, window=3, most_remembered=8, lease_s=60.0, expire_s=1e9
-        )
+        limits = Limits(most=6, window=3, most_remembered=8, lease_s=60.0, expire_s=1e9)
+        self.inboxes = Inboxes(read_filter, limits)
         self.under_way = None
         self.said = []
         self.inboxes.restore(self.disk.load()[1], self.now)

@@ -13,6 +13,7 @@ import pytest
 
 from agent.alerts import inbox_events as i
 from agent.alerts.inboxes import Inboxes
+from agent.alerts.limits import Limits
 from agent.client import subscriptions as subscriptions_module
 from agent.client.connection import ConnectionCutError, NoReplyError
 from agent.client.subscriptions import Notifications, UnknownLoss
@@ -27,6 +28,7 @@ from tests.alerts.disk import Disk
 from tests.alerts.samples import FILTER, notification, read_filter
 
 HISTORIES = int(os.environ.get("SANDERLING_CLIENT_HISTORIES", "80"))
+LIMITS = Limits(most=12, most_queued=6, window=4, most_remembered=64)
 EVENTS = {
     Subscribe: i.SubscribeArrived,
     AcknowledgeNotifications: i.AcknowledgeArrived,
@@ -114,7 +116,7 @@ class World:
         self.up = deque((self.peer, message) for _, message in self.up if keep)
 
     def start_master(self):
-        self.inboxes = Inboxes(read_filter, most=12, most_queued=6, window=4, most_remembered=64)
+        self.inboxes = Inboxes(read_filter, LIMITS)
         self.names = ()
         for each in self.inboxes.restore(self.disk.load()[1], self.now):
             if isinstance(each, i.StartSubscription):

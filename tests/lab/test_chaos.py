@@ -365,7 +365,7 @@ def test_what_ci_runs_of_the_campaign_has_resets():
 
 
 # Those of odd seeds have a market, and run beside these.
-@pytest.mark.parametrize("seed", [pytest.param(2 * n, marks=campaign(n, 5)) for n in range(20)])
+@pytest.mark.parametrize("seed", [pytest.param(2 * n, marks=campaign(n, 2)) for n in range(20)])
 def test_a_fleet_that_is_hurt_keeps_its_promises(tmp_path, seed):
     history = run(seed, tmp_path, 6.0, print)
     assert broken(history) == [], tmp_path

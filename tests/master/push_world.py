@@ -8,6 +8,7 @@ from collections import deque
 from agent.alerts import inbox_events as i
 from agent.alerts import spool_events as s
 from agent.alerts.inboxes import Inboxes
+from agent.alerts.limits import Limits
 from agent.alerts.spool import Spool
 from agent.master.storage.group_commit import GroupCommit
 from agent.wire.overlay import Notification
@@ -68,9 +69,8 @@ class Master:
         self.wanted = {}
         self.store = self.open_store()
         self.spool = Spool(most=SPOOLED, backlog_per_s=5.0, again_s=20.0)
-        self.inboxes = Inboxes(
-            read_filter, most=KEPT, most_queued=6, most_remembered=2_000, window=4
-        )
+        limits = Limits(most=KEPT, most_queued=6, most_remembered=2_000, window=4)
+        self.inboxes = Inboxes(read_filter, limits)
         self.writer = HeldWriter(slow=self.slow)
         self.commit = GroupCommit(self, self.perform, lambda: self.world.now, self.writer)
         spool, inboxes = self.store.load()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.alerts.inboxes import MAX_SUBSCRIPTIONS
+from agent.alerts.limits import Limits as InboxLimits
 from agent.overlay.broker import Broker
 from agent.overlay.events import Advertise, LinkDown, LinkUp, Publish, Received, Send, Subscribe
 from agent.overlay.scot import BrokerId as Place
@@ -107,10 +107,10 @@ def answers(broker, sender, message):
 
 def test_a_set_that_no_master_has_is_refused_at_its_first_part():
     broker = joined(A)
-    for total in (MAX_SUBSCRIPTIONS, 2 * MAX_SUBSCRIPTIONS):
+    for total in (InboxLimits().most_subscriptions, 2 * InboxLimits().most_subscriptions):
         part = o.SubscriptionPart("a", 1, total, 0, total, ((1, ((),)),))
         broker.handle(Received(A, part), 0.0)
-        assert broker.counters["unusable"] == (total > MAX_SUBSCRIPTIONS)
+        assert broker.counters["unusable"] == (total > InboxLimits().most_subscriptions)
 
 
 @pytest.mark.parametrize("message", [CHANGE, ASKED])

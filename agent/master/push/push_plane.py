@@ -15,8 +15,8 @@ from agent.alerts import spool_events as s
 from agent.alerts.dedup_window import Taken
 from agent.alerts.event_state import SaveNodeState
 from agent.alerts.inbox_handover import MovableInboxes
-from agent.alerts.inboxes import MAX_REMEMBERED
 from agent.alerts.known_names import KnownNames
+from agent.alerts.limits import Limits as InboxLimits
 from agent.alerts.losses import MAX_LOST
 from agent.alerts.notifications import alerts_of, content_of, history_of, notification_of
 from agent.alerts.spool import Spool
@@ -113,9 +113,11 @@ class PushPlane:
         self._spool = Spool()
         self._inboxes = self.inboxes = MovableInboxes(
             _read,
-            most_owned=config.clients.most_subscriptions,
-            most_remembered=min(MAX_REMEMBERED, remembered),
-            most_remembered_items=2 * remembered,
+            InboxLimits(
+                most_owned=config.clients.most_subscriptions,
+                most_remembered=min(InboxLimits().most_remembered, remembered),
+                most_remembered_items=2 * remembered,
+            ),
             areas=areas,
             nearest=nearest,
             names=self._names,

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from agent.alerts.inboxes import MAX_ITEMS, WINDOW
+from agent.alerts.limits import Limits
 from agent.alerts.webhook import SUBSCRIBE_AGAIN_S
 from agent.master.push.webhook_plane import WebhookPlane
 from agent.master.push.webhooks import Hook
@@ -19,6 +19,7 @@ from tests.master.webhook_receiver import KEYS
 
 OK = Answered(200, "200 OK")
 DOWN = Answered(0, "nobody there")
+WINDOW = Limits().window
 
 
 class HandThread:
@@ -153,7 +154,7 @@ def test_of_what_there_is_no_room_for_a_gap_is_posted(rig):
     rig.alert(1)
     rig.let_pass()
     rig.answer(DOWN)
-    count = WINDOW + MAX_ITEMS + 7
+    count = WINDOW + Limits().most + 7
     for number in range(2, count + 1):
         rig.alert(number)
     rig.let_pass()
@@ -162,7 +163,12 @@ def test_of_what_there_is_no_room_for_a_gap_is_posted(rig):
     assert [number for number, _ in posted[:-1]] == [str(n) for n in range(1, WINDOW + 1)]
     number, gap = posted[-1]
     assert number == f"{WINDOW + 1}_{WINDOW + 7}"
-    assert gap == {"type": "gap", "id": "pager", "first": WINDOW + 1, "last": WINDOW + 7}
+    assert gap == {
+        "type": "gap",
+        "id": "pager",
+        "first": WINDOW + 1,
+        "last": WINDOW + 7,
+    }
     assert rig.answer()[0] == str(WINDOW + 8)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.alerts.inboxes import LEASE_S
+from agent.alerts.limits import LEASE_S
 from agent.master.queries import watch_inboxes
 from agent.master.queries.watch_inboxes import (
     RENEW_S,
