@@ -88,6 +88,11 @@ def test_a_durable_subscription_has_what_came_while_nobody_listened(
     assert (line["type"], line["id"], line["position"]) == ("notified", "pager", 2)
     assert line["notification"]["attributes"]["kind"] == "cleared"
     assert again.err.splitlines()[0] == "1 alert: 0 raised, 1 cleared"
+    node.tell(3)
+    anew = subscribe(HOT, "--durable", "pager", "--after", "0", "--count", "1")
+    gone = "2 alerts not kept, acknowledged before or dropped: positions 1 to 2"
+    assert anew.out.splitlines()[1] == gone
+    assert anew.err.splitlines()[1] == "1 alert: 1 raised, 0 cleared; 2 not kept"
     empty = subscribe(HOT, "--durable", "pager", "--for", "50ms")
     assert (empty.status, len(empty.out.splitlines())) == (0, 1)
     assert empty.err.splitlines()[1] == "no alert came"
