@@ -22,26 +22,34 @@ MAX_MS: Final = 1 << 53
 def with_held(results: Iterable[AreaResult], asked_s: float) -> tuple[AreaResult, ...]:
     """The results, with `held_from_ms` where the readings cover clearly less than the `asked_s`
     seconds of the window. O(results)."""
-    slack_s = max(min(SLACK_S, MAX_SHARE * asked_s), SLACK_SHARE * asked_s)
-    nearly_ms = 1e3 * (asked_s - slack_s)
     return tuple(
         [
             replace(each, held_from_ms=ends[0])
-            if (ends := _ends_ms(each))
-            and ends[1] - ends[0] < nearly_ms
-            and (ends[0] != ends[1] or asked_s > SLACK_S)
+            if (ends := ends_ms(each)) and is_less(ends, asked_s)
             else each
             for each in results
         ]
     )
 
 
-def _ends_ms(result: AreaResult) -> tuple[int, int] | None:
-    """The times of the first and the last reading; None if there is none."""
+def is_less(ends: tuple[int, int], asked_s: float) -> bool:
+    """Whether readings between these times cover clearly less than `asked_s` seconds."""
+    slack_s = max(min(SLACK_S, MAX_SHARE * asked_s), SLACK_SHARE * asked_s)
+    first_ms, last_ms = ends
+    is_one = first_ms == last_ms
+    return last_ms - first_ms < 1e3 * (asked_s - slack_s) and not (is_one and asked_s <= SLACK_S)
+
+
+def ends_ms(result: AreaResult) -> tuple[int, int] | None:
+    """The times of the first and the last reading, of buckets the outer bounds of those that have
+    readings; None if there is none."""
     if result.aggregate is not None:
         return result.aggregate.first_ms, result.aggregate.last_ms
-    if result.series is None or not result.series.time_ms:
+    if result.buckets is not None:
+        ends = result.buckets.filled_ms
+    else:
+        ends = result.series.time_ms.ends if result.series and result.series.time_ms else None
+    if ends is None:
         return None
-    ends = result.series.time_ms.ends
     # What no message may say: a node may claim any time.
     return ends if min(ends) > -MAX_MS and max(ends) < MAX_MS else None

@@ -61,6 +61,23 @@ class Buckets(WireStruct, frozen=True):
         return next((len(channel.count) for channel in self.channels.values()), 0)
 
     @property
+    def filled_ms(self) -> tuple[int, int] | None:
+        """The start of the first bucket that has readings and the end of the last one; None if all
+        are empty. The bytes of an empty bucket's counts are zeros. O(buckets)."""
+        counts = [
+            each.data
+            for channel in self.channels.values()
+            for each in (channel.count, channel.bad)
+            if each is not None and each.data.strip(b"\0")
+        ]
+        if not counts:
+            return None
+        item = UInt32Column.ITEM_BYTES
+        first = min([(len(each) - len(each.lstrip(b"\0"))) // item for each in counts])
+        last = max([(len(each.rstrip(b"\0")) - 1) // item for each in counts])
+        return self.start_ms + first * self.length_ms, self.start_ms + (last + 1) * self.length_ms
+
+    @property
     def bytes(self) -> int:
         """Packed bytes on the wire, neglecting names and lengths."""
         return sum([len(c.data) for channel in self.channels.values() for c in channel.columns])

@@ -214,9 +214,9 @@ class Aggregate(WireStruct, frozen=True):
 
 class AreaResult(WireStruct, frozen=True, omit_defaults=True):
     """The result of one area, in the requested form. An answer's results have `held_from_ms`, the
-    time of the first reading, if the readings cover clearly less than the window. With `stale_ms`
-    the area itself is missing: a clone's last known values, of which the newest is that old.
-    `name` is what its operator calls the room."""
+    time of the first reading (of buckets the start of the first that has some), if the readings
+    cover clearly less than the window. With `stale_ms` the area itself is missing: a clone's last
+    known values, of which the newest is that old. `name` is what its operator calls the room."""
 
     area: Area
     series: Series | None = None

@@ -16,6 +16,7 @@ from msgspec import Struct
 from agent.client import Client, NoReplyError
 from agent.client.unknown_areas import is_unknown
 from agent.net.keys import KeyFiles
+from agent.scheduling.held import ends_ms, is_less
 from agent.wire.base import QueryForm
 from agent.wire.buckets import MAX_BUCKETS
 from agent.wire.listing import few
@@ -26,6 +27,7 @@ from fleet.query.export_files import Sink, csv_file, parquet_file
 from fleet.query.export_rows import COLUMNS, Units, rows_of, units_of, values_of
 from fleet.query.slices import Slices
 from fleet.terminal import output, screen
+from fleet.terminal.summary import not_given
 
 # What may be otherwise a moment later: a slice is asked for again, after these pauses.
 PASSING: Final = ("over_rate", "overloaded")
@@ -64,17 +66,26 @@ class RefusedError(Exception):
 class Told:
     """Result of all slices: rows, areas, and what is missing of how many of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, channels: Sequence[str]) -> None:
         self.rows = 0
         self.slices = 0
         self.areas: set[str] = set()
+        self.not_given = channels
+        self._ends: dict[str, tuple[int, int]] = {}
         self._missing: Counter[tuple[str, str]] = Counter()
         self._first: dict[tuple[str, str], Missing] = {}
 
     def take(self, answer: Answer) -> None:
         """One more slice was answered."""
         self.slices += 1
-        self.areas.update(each.area for each in answer.results if each.stale_ms is None)
+        if answer.results:
+            self.not_given = not_given(answer, self.not_given)
+        for each in answer.results:
+            if each.stale_ms is None:
+                self.areas.add(each.area)
+                if (ends := ends_ms(each)) is not None:
+                    first_ms, last_ms = self._ends.get(each.area, ends)
+                    self._ends[each.area] = min(first_ms, ends[0]), max(last_ms, ends[1])
         for gap in answer.missing:
             key = (gap.area, gap.reason)
             self._missing[key] += 1
@@ -89,6 +100,18 @@ class Told:
             if key[1] != "no_data" or key[0] not in self.areas
         ]
 
+    def held(self, asked_s: float) -> tuple[str, float, int] | None:
+        """The area whose readings cover least of the window, the seconds covered, and the number of
+        areas with clearly incomplete coverage; None if all are covered. An area that did not answer
+        in some slices is said to be missing there."""
+        away = {area for area, reason in self._missing if reason != "no_data"}
+        spans = [
+            ((ends[1] - ends[0]) / 1e3, area)
+            for area, ends in self._ends.items()
+            if area not in away and is_less(ends, asked_s)
+        ]
+        return None if not spans else (min(spans)[1], min(spans)[0], len(spans))
+
 
 def run(
     options: Options,
@@ -98,7 +121,7 @@ def run(
     pause: Callable[[float], object] = time.sleep,
 ) -> int:
     """Ask slice by slice, and write what comes; the exit status."""
-    told = Told()
+    told = Told(options.channels)
     try:
         with Client(options.master, keys) as client, _opened(options) as sink:
             units = _units(client, options)
@@ -262,10 +285,13 @@ def _say(told: Told, options: Options) -> int:
     missing = told.missing()
     unknown = [gap for gap, _ in missing if is_unknown(gap)]
     missing = [(gap, count) for gap, count in missing if not is_unknown(gap)]
+    wrong = words.no_area(unknown, options.service)
+    others = [gap for gap, _ in missing]
+    if others and not told.areas and all(gap.reason == "no_channel" for gap in others):
+        wrong, missing = [*wrong, words.no_channel(others, options.channels)], []
     gaps = [(gap.area, screen.reason_of(gap) + _part(count, told.slices)) for gap, count in missing]
     for text in screen.by_reason(gaps, MAX_NAMED):
         output.say(text)
-    wrong = words.no_area(unknown, options.service)
     if not told.areas:
         target = options.target
         kept = f"; {target} is as it was" if target is not None and target.is_file() else ""
@@ -275,6 +301,11 @@ def _say(told: Told, options: Options) -> int:
     where = options.target or "stdout"
     areas = f"{len(told.areas)} area{'' if len(told.areas) == 1 else 's'}"
     output.say(f"{told.rows:,} {what} of {areas} written to {where}")
+    if told.not_given:
+        output.say(words.nobody_gives(told.not_given))
+    asked_s = options.window.length_s
+    if (held := told.held(asked_s)) is not None:
+        output.say(words.held_only(*held, asked_s, is_most=options.form == "buckets"))
     if wrong:
         return exits.fail("; ".join(wrong), exits.USAGE)
     return exits.FAILED if missing else exits.DONE

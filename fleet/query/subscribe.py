@@ -69,6 +69,7 @@ class Tally(Struct):
     cleared: int = 0
     others: int = 0
     dropped: int = 0  # positions that hold nothing
+    not_kept: int = 0  # such positions right after the one that the command named
     losses: int = 0  # with an unknown number of alerts that matched
 
 
@@ -177,11 +178,11 @@ def _follow(
     if not options.as_json:
         screen.line(out, header(options.wanted), "bold")
     for each in first_alerts(_until(notifications, options.lasting_s), options.count):
-        _count(tally, each)
+        _count(tally, each, options.after)
         if options.as_json:
             replies.write_json(each)
         else:
-            screen.line(out, alert_line(each, time.time(), names=names))
+            screen.line(out, alert_line(each, time.time(), names=names, after=options.after))
 
 
 def first_alerts(
@@ -204,7 +205,7 @@ def _until(
         yield each
 
 
-def _count(tally: Tally, each: Notified | Gap | UnknownLoss) -> None:
+def _count(tally: Tally, each: Notified | Gap | UnknownLoss, after: int | None) -> None:
     match each:
         case Notified(notification=notification):
             kind = notification.attributes.get("kind")
@@ -212,9 +213,19 @@ def _count(tally: Tally, each: Notified | Gap | UnknownLoss) -> None:
             tally.cleared += kind == "cleared"
             tally.others += kind not in ("raised", "cleared")
         case Gap(lost=None):
-            tally.dropped += each.last - each.first + 1
+            count = each.last - each.first + 1
+            if _may_be_acknowledged(each, after):
+                tally.not_kept += count
+            else:
+                tally.dropped += count
         case _:
             tally.losses += 1
+
+
+def _may_be_acknowledged(gap: Gap, after: int | None) -> bool:
+    """Whether the gap begins at the position that the command named. One who names a position that
+    is too low has acknowledged those that follow it: they were not dropped."""
+    return after is not None and gap.first == after + 1
 
 
 def headline(notifications: Notifications, options: Options) -> str:
@@ -248,17 +259,22 @@ def alert_line(
     now_s: float,
     late_from_s: float = LATE_S,
     names: Mapping[str, str] = NO_NAMES,
+    after: int | None = None,
 ) -> Text:
     """One line for an alert, or for missing ones. It arrived at `now_s` by the wall clock, and says
     how late if that was more than `late_from_s` after its time; `names` are those of rooms, by
-    area."""
+    area; `after` is the position that the command named."""
     match each:
         case Notified(notification=notification):
             return notification_line(notification, now_s, late_from_s, names)
         case Gap(first=first, last=last, lost=None):
             count = last - first + 1
-            text = f"{count} alert{'s' * (count != 1)} dropped, too many came at a time or while "
-            text += f"nobody listened: position{'s' * (count != 1)} {_range(first, last)}"
+            text = f"{count} alert{'s' * (count != 1)} "
+            if _may_be_acknowledged(each, after):
+                text += "not kept, acknowledged before or dropped"
+            else:
+                text += "dropped, too many came at a time or while nobody listened"
+            text += f": position{'s' * (count != 1)} {_range(first, last)}"
         case Gap(lost=lost) if lost is not None:
             text = f"{lost.count} alert{'s' * (lost.count != 1)} of {lost.publisher} lost before "
             text += "everybody had them, wanted here or not: "
@@ -363,6 +379,8 @@ def summary_line(tally: Tally, wanted: Filter = ()) -> str:
         text += f", {tally.others} other" if tally.others else ""
     if tally.dropped:
         text += f"; {tally.dropped} dropped"
+    if tally.not_kept:
+        text += f"; {tally.not_kept} not kept"
     if tally.losses:
         text += f"; losses of unknown size: {tally.losses}"
     return text

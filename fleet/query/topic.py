@@ -164,8 +164,12 @@ def setting(text: str) -> tuple[str, Parameter]:
     """``name=value``: a number, ``true`` or ``false``, a list of JSON such as ``["a","b"]``, or
     else a text."""
     name, equals, value = text.partition("=")
-    if not equals or not ATTRIBUTE.fullmatch(name):
+    if not equals or not name:
         raise ValueError(f"{text!r} is not name=value; write warm_above=26.5")
+    if not ATTRIBUTE.fullmatch(name):
+        raise ValueError(
+            f"{name!r} is no name; write a-z, 0-9 and _, a letter first, at most 32 characters"
+        )
     if value.startswith("["):
         try:
             return name, msgspec.json.decode(value, type=tuple[Value, ...])

@@ -28,7 +28,7 @@ def apart(
         answer = without_unknown(answer, slo)
     if not answer.results and answer.missing:
         if all(gap.reason == "no_channel" for gap in answer.missing):
-            return None, [*wrong, _no_channel(answer.missing, channels)]
+            return None, [*wrong, no_channel(answer.missing, channels)]
     elif not answer.results and wrong:
         return None, wrong
     return answer, wrong
@@ -46,7 +46,8 @@ def no_area(gaps: Sequence[Missing], service: str) -> list[str]:
     return told
 
 
-def _no_channel(gaps: Sequence[Missing], channels: Sequence[str]) -> str:
+def no_channel(gaps: Sequence[Missing], channels: Sequence[str]) -> str:
+    """What is said where no area has any of the channels, and which there are."""
     there = sorted({name for gap in gaps for name in gap.channels})
     areas = [labelled(gap.area, gap.name) for gap in gaps]
     text = f"no channel {' or '.join(channels)} in {few(areas, MAX_NAMED)}"
@@ -60,17 +61,29 @@ def not_held(answer: Answer, asked_s: float) -> str:
     """How much less than the window the nodes hold; empty if all of it."""
     if (held := held_of(answer)) is None:
         return ""
-    area, held_s, areas = held
+    is_most = any(each.buckets is not None for each in answer.results)
+    return held_only(*held, asked_s, is_most=is_most)
+
+
+def held_only(area: str, held_s: float, areas: int, asked_s: float, *, is_most: bool) -> str:
+    """That `area` holds least, of so many areas that hold less than asked. It is the most that it
+    may hold where buckets were asked: they do not say where in them the readings are."""
     least, asked = format_duration(round(held_s)), format_duration(asked_s)
+    least = f"at most {least}" if is_most else least
     if areas == 1:
         return f"{area} holds {least} of the {asked} asked"
     return f"{areas} areas hold less than the {asked} asked, {area} only {least}"
 
 
+def nobody_gives(channels: Sequence[str]) -> str:
+    """That a part of the channels asked is nowhere."""
+    return f"no area that answered gives {', '.join(channels)}"
+
+
 def remarks(answer: Answer, channels: Sequence[str], asked_s: float) -> Iterator[str]:
     """Lines about what an answer gives less of than was asked, though it is complete."""
     if lacking := not_given(answer, channels):
-        yield f"no area that answered gives {', '.join(lacking)}"
+        yield nobody_gives(lacking)
     if text := not_held(answer, asked_s):
         yield text
     if (pause := longest_pause(answer, asked_s)) is not None:

@@ -132,13 +132,21 @@ def not_given(answer: Answer, channels: Iterable[str]) -> list[str]:
 
 
 def held_of(answer: Answer) -> tuple[str, float, int] | None:
-    """The label of the area whose readings cover least of the window, the seconds covered, and the
-    number of areas with clearly incomplete coverage; None if all are covered."""
+    """The label of the area whose readings cover least of the window, the seconds covered (of
+    buckets at most), and the number of areas with clearly incomplete coverage; None if all are
+    covered."""
     held_from_ms = {each.area: each.held_from_ms for each in answer.results}
     spans = [
         ((area.last_ms - from_ms) / 1e3, area.label)
         for area in summarize(answer)
         if (from_ms := held_from_ms[area.area]) is not None
+    ]
+    spans += [
+        ((filled[1] - each.held_from_ms) / 1e3, labelled(each.area, each.name))
+        for each in answer.results
+        if each.buckets is not None
+        and each.held_from_ms is not None
+        and (filled := each.buckets.filled_ms) is not None
     ]
     if not spans:
         return None

@@ -58,14 +58,17 @@ def start(bed: Testbed, results: Path | None = None, log_entries: int | None = N
 
 def link(directory: Path) -> str:
     """A link to the page of the run in `directory`, for one browser and ten minutes; empty if it
-    has none."""
+    has none, or none can be made now."""
     config = directory / GATEWAY / CONFIG
     if not config.exists():
         return ""
     command = [*processes.agent_command("fleet"), "gateway", "link", "--config", str(config)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=LINK_S, errors="replace"
-    )
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=LINK_S, errors="replace"
+        )
+    except subprocess.TimeoutExpired:
+        return ""
     found = LINK.search(done.stdout)
     return found[0] if found is not None and done.returncode == 0 else ""
 

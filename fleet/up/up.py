@@ -165,11 +165,16 @@ def _tell(found: Running, options: Options, *, first: bool = False) -> int:
     console, fleet, area = screen.console(), fleet_command(), options.area
     kept = place(Path(found.directory))
     master = found.masters[0].master
-    with Client(master) as client:
-        for line in _now(
-            client.query([area], last_s=options.window_s, timeout_ms=ANSWER_TIMEOUT_MS)
-        ):
-            screen.line(console, line)
+    try:
+        with Client(master) as client:
+            answer = client.query([area], last_s=options.window_s, timeout_ms=ANSWER_TIMEOUT_MS)
+    except NoReplyError:
+        text = (
+            f"its master does not answer now; {kept}/{LOG} says if it ended, and is started again"
+        )
+        return exits.fail(text, exits.FAILED)
+    for line in _now(answer):
+        screen.line(console, line)
     link = page.link(Path(found.directory))
     if link:
         screen.line(console, "Its page (one browser, within 10 minutes):")
@@ -182,6 +187,8 @@ def _tell(found: Running, options: Options, *, first: bool = False) -> int:
         output.say(
             "the rest runs; with that mended, `fleet down` and `fleet up` bring the page, too"
         )
+    else:
+        output.say(f"no link to its page could be made; `{fleet} gateway link` says why")
     screen.line(console, "Try, in this folder:")
     for rest in _next(found, area, options.window_s):
         screen.as_it_is(console, f"  {fleet} {rest}")

@@ -4,9 +4,10 @@ import pytest
 
 from agent.scheduling.events import ANYONE, QueryArrived
 from agent.scheduling.held import with_held
+from agent.wire.buckets import Buckets, ChannelBuckets
 from agent.wire.codec import Decoder, encode
 from agent.wire.messages import Aggregate, Answer, AreaResult, Coverage, Query, Series, Slo, Window
-from agent.wire.packed import Int64Column
+from agent.wire.packed import Float32Column, Int64Column, UInt32Column
 from agent.wire.unions import PublicReply
 from tests.scheduling.rigs import QueryRig
 from tests.scheduling.test_query import POOL
@@ -23,6 +24,16 @@ def aggregate(first_s, last_s):
     return AreaResult("b1/r1", aggregate=Aggregate(*ends, {}))
 
 
+def buckets(*counts, bad=None):
+    """Of an hour each, the last one up to `NOW_MS`."""
+    values = Float32Column.of([1.0] * len(counts))
+    channel = ChannelBuckets(
+        UInt32Column.of(counts), values, values, values, bad and UInt32Column.of(bad)
+    )
+    start_ms = NOW_MS - 3_600_000 * len(counts)
+    return AreaResult("b1/r1", buckets=Buckets(start_ms, 3_600_000, {"temperature": channel}))
+
+
 def held(result, asked_s):
     [told] = with_held([result], asked_s)
     return told.held_from_ms
@@ -32,6 +43,16 @@ def held(result, asked_s):
 def test_three_hours_of_thirty_days_are_told(result):
     assert held(result, 30 * 86_400.0) == NOW_MS - 10_800_000
     assert held(result, 10_800.0) is None
+
+
+@pytest.mark.parametrize("first", [1, 256, 1 << 24])
+def test_buckets_are_held_from_the_first_that_has_readings(first):
+    assert held(buckets(*[0] * 21, first, 0, 2), 86_400.0) == NOW_MS - 3 * 3_600_000
+    assert held(buckets(*[0] * 21, 0, 0, 2, bad=[0] * 21 + [1, 0, 0]), 86_400.0) == (
+        NOW_MS - 3 * 3_600_000
+    )
+    assert held(buckets(*[0] * 2, *[1] * 22), 86_400.0) is None
+    assert held(buckets(*[0] * 24), 86_400.0) is None
 
 
 @pytest.mark.parametrize(

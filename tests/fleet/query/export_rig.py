@@ -85,11 +85,13 @@ class Master:
 def exporter(monkeypatch, tmp_path):
     """The command against a master: its status, and pauses."""
 
-    def run(master, window, target="out.csv", form="series", kind="csv", bucket_s=None):
+    def run(
+        master, window, target="out.csv", form="series", kind="csv", bucket_s=None, channels=()
+    ):
         monkeypatch.setattr(export, "Client", lambda *_: master)
         pauses = []
         options = export.Options(
-            master="tcp://127.0.0.1:1", areas=("b1/r1", "b1/r2"), window=window, channels=(),
+            master="tcp://127.0.0.1:1", areas=("b1/r1", "b1/r2"), window=window, channels=channels,
             form=form, slo=Slo(99.0, 10_000.0), timeout_ms=None, service="default",
             target=None if target is None else tmp_path / target, kind=kind, bucket_s=bucket_s,
         )  # fmt: skip

@@ -309,7 +309,7 @@ def test_a_start_in_the_future_is_called_so(capsys, tmp_path):
 
 
 def test_an_unknown_area_beside_others_is_a_mistake_of_the_command(run, tmp_path, capsys):
-    found = series("b1/r1", [T_MS - 2_000, T_MS - 1_000], {"humidity": [40.0, 41.0]})
+    found = series("b1/r1", [T_MS - 60_000, T_MS - 1_000], {"humidity": [40.0, 41.0]})
     gap = Missing("b1/r9", "no_node", unknown=True)
     master = Master({1: answer([found], missing=[gap], status="partial")})
     assert run(master, Window(last_s=60.0))[0] == exits.USAGE
@@ -318,3 +318,41 @@ def test_an_unknown_area_beside_others_is_a_mistake_of_the_command(run, tmp_path
         f"2 readings of 1 area written to {tmp_path / 'out.csv'}\n"
         "fleet: no area b1/r9; `fleet areas` lists what there is\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "held"),
+    [({}, "59m50s"), ({"form": "buckets", "bucket_s": 60.0}, "at most 59m")],
+)
+def test_less_than_was_asked_is_told(run, capsys, options, held):
+    class Young(Master):
+        def query(self, areas, *, window, **rest):
+            if window.end_ms <= T_MS - 3_600_000:
+                return answer((), [Missing(areas[0], "no_data")], "partial")
+            start_ms = max(window.start_ms, T_MS - 3_600_000)
+            window = Window(start_ms=start_ms, end_ms=window.end_ms)
+            return super().query(areas[:1], window=window, **rest)
+
+    day = Window(start_ms=T_MS - 86_400_000, end_ms=T_MS)
+    assert run(Young(), day, **options)[0] == exits.DONE
+    assert f"b1/r1 holds {held} of the 1d asked\n" in capsys.readouterr().err
+    assert run(Master(), day, **options)[0] == exits.DONE
+    assert "holds" not in capsys.readouterr().err
+
+
+def test_a_channel_that_nobody_has_is_a_mistake_of_the_command(run, capsys):
+    gap = Missing("b1/r1", "no_channel", channels=("humidity", "temperature"))
+    master = Master({1: answer((), [gap], "partial")})
+    status, _ = run(master, Window(last_s=60.0), channels=("temprature",))
+    assert status == exits.USAGE
+    assert capsys.readouterr().err == (
+        "fleet: no channel temprature in b1/r1; there are humidity, temperature; "
+        "did you mean temperature?; nothing to export\n"
+    )
+
+
+def test_a_channel_that_is_lacking_beside_others_is_told(run, capsys):
+    names = ("temperature", "humidty")
+    status, _ = run(Master(), Window(last_s=60.0), channels=names)
+    assert status == exits.DONE
+    assert "no area that answered gives humidty\n" in capsys.readouterr().err

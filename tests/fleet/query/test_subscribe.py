@@ -88,6 +88,11 @@ def test_a_durable_subscription_has_what_came_while_nobody_listened(
     assert (line["type"], line["id"], line["position"]) == ("notified", "pager", 2)
     assert line["notification"]["attributes"]["kind"] == "cleared"
     assert again.err.splitlines()[0] == "1 alert: 0 raised, 1 cleared"
+    node.tell(3)
+    anew = subscribe(HOT, "--durable", "pager", "--after", "0", "--count", "1")
+    gone = "2 alerts not kept, acknowledged before or dropped: positions 1 to 2"
+    assert anew.out.splitlines()[1] == gone
+    assert anew.err.splitlines()[1] == "1 alert: 1 raised, 0 cleared; 2 not kept"
     empty = subscribe(HOT, "--durable", "pager", "--for", "50ms")
     assert (empty.status, len(empty.out.splitlines())) == (0, 1)
     assert empty.err.splitlines()[1] == "no alert came"
@@ -143,7 +148,7 @@ def test_ctrl_c_ends_what_is_not_durable_and_sums_up(master: PushMaster, node: N
     assert process.stdout is not None
     assert process.stderr is not None
     assert process.stderr.readline().endswith(": *; Ctrl-C ends it\n")
-    node.tell(3)
+    node.tell(4)
     process.stdout.readline()
     assert " raised " in process.stdout.readline()
     process.send_signal(signal.SIGINT)
@@ -160,10 +165,10 @@ def test_people_get_the_rooms_name_and_programs_what_came(
     monkeypatch.setattr("fleet.query.subscribe.NAMES_MS", 60_000.0)
     subscribe(HOT, "--durable", "names", "--detach")
     assert list(tmp_path.iterdir()) == [], "who only subscribes asks for no names"
-    node.tell(4)
+    node.tell(5)
     for_people = subscribe(HOT, "--durable", "names", "--count", "1")
     assert for_people.out.splitlines()[1].endswith("  Küche 4.1")
-    node.tell(5)
+    node.tell(6)
     for_programs = subscribe(HOT, "--durable", "names", "--count", "1", "--json")
     assert "Küche" not in for_programs.out
     subscribe("--durable", "names", "--unsubscribe")

@@ -110,7 +110,7 @@ def test_a_setting_is_a_number_a_boolean_or_a_text(text, value):
 
 @pytest.mark.parametrize("text", ["a", "=1", "A=1", "a b=1", "a=nan", "a=inf", "a=[b]", "a=[[1]]"])
 def test_what_is_no_setting_is_refused(text):
-    with pytest.raises(ValueError, match=r"write warm_above|is no number|is no list"):
+    with pytest.raises(ValueError, match=r"write warm_above|is no name|is no number|is no list"):
         setting(text)
 
 
@@ -122,6 +122,7 @@ def test_what_is_no_setting_is_refused(text):
         (("--area", "b1", "--every", "5s"), "readings need a processor"),
         (("--slo", "p90=1s"), "--set, --limit and --slo go with --processor"),
         (("--set", "a", "--processor", "p"), "'a' is not name=value"),
+        (("--set", "Warm=3", "--processor", "p"), "'Warm' is no name; write a-z, 0-9 and _"),
         (("--channels", "a,B",), "'B' is not a channel"),
     ],
 )  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from agent.wire.buckets import Buckets, ChannelBuckets
 from agent.wire.messages import (
     Aggregate,
     Answer,
@@ -17,6 +18,7 @@ from agent.wire.messages import (
     Slo,
     TaskReport,
 )
+from agent.wire.packed import Float32Column, UInt32Column
 from agent.wire.watches import Round, Watching
 from fleet.cli.commands import run
 from fleet.query import query, watch, words
@@ -186,6 +188,18 @@ def test_less_than_was_asked_is_told(ask: Ask) -> None:
     _, out, _ = ask(answer(held, replace(held, area="b2")), "--last", "30d")
     assert "2 areas hold less than the 30d asked, b1/f4/r413 only 3h" in out
     assert "holds" not in ask(answer(ROOM), "--last", "3h")[1]
+
+
+def test_buckets_tell_less_than_was_asked_too(ask: Ask) -> None:
+    values = Float32Column.of([21.0, 21.0])
+    channel = ChannelBuckets(UInt32Column.of([0, 9]), values, values, values)
+    room = AreaResult(
+        "b1/f4/r413",
+        held_from_ms=6 * HOUR_MS,
+        buckets=Buckets(0, 6 * HOUR_MS, {"temperature": channel}),
+    )
+    _, out, _ = ask(answer(room), "--last", "12h", "--buckets", "2")
+    assert "b1/f4/r413 holds at most 6h of the 12h asked\n" in out
 
 
 def test_budgets_are_shown_to_who_asks_for_them(ask: Ask) -> None:

@@ -14,8 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from agent.client import Client
 from agent.gateway.tokens import create_token
 from agent.wire.edge_config import EdgeSensor
+from agent.wire.messages import Answer, Coverage
 from fleet.common import exits
 from fleet.query import running
 from fleet.testbed import page
@@ -188,6 +190,38 @@ def test_on_a_disk_that_takes_no_log_the_reason_is_said(tmp_path, monkeypatch, c
         f"fleet: it did not start, and {tmp_path}/up/up.log has no reason; the disk of "
         f"{tmp_path}/up is full: make room there, or name another --directory\n"
     )
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> up_command.Options:
+    """What `fleet up` was told that runs, of whose processes none is there."""
+    replayed = EdgeSensor(driver="replay", options={"room": "640"})
+    options = up_command.Options(tmp_path / "up", replayed, "home/x", "replay", ())
+    dead = running.Addresses("home", "tcp://127.0.0.1:1", "tcp://127.0.0.1:1")
+    found = running.Running(
+        1, (dead,), str(tmp_path), "up", directory=str(tmp_path / "up"), runs=options.runs
+    )
+    monkeypatch.setattr("fleet.query.running.found", lambda: [found])
+    return options
+
+
+def test_a_master_that_does_not_answer_is_no_fault_of_the_command(runs, capsys):
+    assert up_command.up(runs) == exits.FAILED
+    told = capsys.readouterr().err
+    assert told.startswith("it runs already:\nfleet: its master does not answer now; ")
+    assert told.endswith("up.log says if it ended, and is started again\n")
+
+
+def test_a_link_that_cannot_be_made_is_told(runs, monkeypatch, capsys):
+    class Answers(Client):
+        def query(self, *_args, **_options):
+            return Answer("q", "complete", 1.0, True, Coverage(0, 0), ())
+
+    monkeypatch.setattr(up_command, "Client", Answers)
+    assert up_command.up(runs) == exits.DONE
+    told = capsys.readouterr()
+    assert "Its page" not in told.out
+    assert "no link to its page could be made; `" in told.err
 
 
 def test_a_usual_port_is_held_by_one_at_a_time():
