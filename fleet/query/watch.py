@@ -184,7 +184,7 @@ def _show(rounds: Rounds, options: Options) -> int:
         status = exits.REFUSED
     if options.detach and rounds.is_open:
         again = whole(f"--resume {rounds.id} --after {rounds.after}")
-        screen.line(err, f"left open; go on with {again}")
+        screen.line(err, f"left open; go on with the same options and {again}")
     return status
 
 

@@ -87,9 +87,9 @@ def test_ctrl_c_cancels_and_sums_up(bed: Testbed) -> None:
 def test_a_detached_watch_goes_on(bed: Testbed) -> None:
     first = watch(bed, "--area", ROOM, "--rounds", "2", "--detach")
     hint = first.stderr.splitlines()[-1]
-    assert hint.startswith("left open; go on with --resume ")
+    assert hint.startswith("left open; go on with the same options and --resume ")
     assert hint.endswith(" --after 2")
-    again = watch(bed, "--area", ROOM, *hint.split()[5:], "--rounds", "1", "--json")
+    again = watch(bed, "--area", ROOM, *hint.split()[9:], "--rounds", "1", "--json")
     assert json.loads(again.stdout)["number"] == 3
 
 
