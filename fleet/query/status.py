@@ -133,10 +133,7 @@ def _show_any(screen: Console, title: str, table: Table) -> None:
 
 
 def _since(what: NodeFault | NodeAlert, today: datetime) -> str:
-    try:
-        since = local_time(what.since_ms, today)
-    except (OSError, OverflowError, ValueError):
-        since = "–"  # a node's clock may say anything
+    since = local_time(what.since_ms, today)
     return since if what.synchronised else f"{since}?"
 
 

@@ -276,7 +276,7 @@ def test_a_state_tells_which_faults_are_open_since_when() -> None:
         ["open", "faults:", "2"],
         ["node", "sensor", "channel", "since", "what"],
         ["n1", "desk", "temperature", "09:26:05", "no_response:", "gone?[2J"],
-        ["n1", "cellar", "humidity", "–?", "drift:", "12.5", "%"],
+        ["n1", "cellar", "humidity", "unknown", "time?", "drift:", "12.5", "%"],
         ["?", "by", "a", "clock", "that", "was", "not", "synchronised"],
     ]
     file = io.StringIO()
