@@ -19,8 +19,7 @@ DAY_S: Final = 86_400.0
 CONFIDENCE: Final = 0.95
 PARTS: Final = 20
 FEWEST_PARTS: Final = 5
-# The first half of a run warms up, at most so much: what an overlay broker remembers, 65,536
-# notifications, takes that long to reach its bound.
+# The first half of a run warms up, at most so much: caches of nodes take that long to fill.
 WARM_UP_S: Final = 3_600.0
 # Nothing is said against a process by less than this: caches fill, and SQLite's files reach their
 # size, within half an hour.

@@ -434,6 +434,7 @@ class World:
         for master in self.masters.values():
             if (
                 master.inboxes.has(master.forwarding, ID)
+                and master.holder.machine is None  # its release is on disk
                 and not master.inboxes.copy(master.forwarding, ID).contents
                 and all(master.other in known for known in self.known)
                 and not any(self.queues[p, master.name] for p in (0, 1))

@@ -486,4 +486,11 @@ class HandoverPlane:
                 self._feed(entry, h.Tick())
             if entry.next_due is None and entry.holder.machine is None:
                 self._timed.discard(entry)
-        self._late.tick(now, takes=not self._store.refusing)
+        self._late.tick(now, self._has_left)
+
+    def _has_left(self, unit: Unit) -> bool:
+        """Whether its release is on disk, and the disk takes what may come late: else a restart
+        may have it work here again."""
+        entry = self._entries.get(unit)
+        under_way = entry is not None and entry.holder.machine is not None
+        return not under_way and not self._store.refusing

@@ -75,14 +75,14 @@ class LateItems:
             default=None,
         )
 
-    def tick(self, now: float, *, takes: bool = True) -> None:
-        """Do what is due. While this master `takes` nothing, because its disk refuses, silence does
-        not mean that nothing more comes."""
+    def tick(self, now: float, has_left: Callable[[Unit], bool]) -> None:
+        """Do what is due. As long as a unit has not left for good, or nothing can be taken in for
+        it, silence does not mean that nothing more comes."""
         for unit, late in list(self._units.items()):
             if late.number is not None:
                 if late.again_s <= now:
                     self._next(unit, late, now)
-            elif late.ends_s <= now and not takes:
+            elif late.ends_s <= now and not has_left(unit):
                 late.ends_s = now + QUIET_S
             elif late.ends_s <= now:
                 del self._units[unit]

@@ -78,6 +78,26 @@ def test_late_items_are_waited_for_while_the_disk_refuses(world):
     assert world.b.things.forwarded_items == [(UNIT, b"x")]
 
 
+def test_late_items_are_waited_for_until_the_release_is_on_disk(world):
+    """Otherwise a kill would have the unit back where publishers no longer know it to be."""
+
+    def hang(_source, _target, message):
+        final = isinstance(message, w.MoveState) and "pause" in world.a.things.calls
+        world.a.disk.slow |= final
+
+    world.on_message = hang
+    world.a.plane.begin(UNIT, "b", "plan")
+    world.settle(100.0)
+    assert world.a.disk.waiting
+    assert UNIT in world.a.things.late_items
+    assert "end" not in world.a.things.calls
+    world.on_message = lambda *_: None
+    world.a.disk.slow = False
+    world.a.disk.done()
+    world.settle(61.0)
+    assert world.a.things.calls.count("end") == 1
+
+
 def test_late_items_that_cannot_be_read_are_dropped_with_a_line(world):
     world.a.plane.begin(UNIT, "b", "plan")
     world.settle()
