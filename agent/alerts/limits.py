@@ -45,6 +45,15 @@ class Limits(Struct, frozen=True, kw_only=True):
     lease_s: float = LEASE_S
     expire_s: float = EXPIRE_S
 
+    @classmethod
+    def remembering(cls, notifications: int, *, most_owned: int) -> Limits:
+        """For a master that remembers so many notifications."""
+        return cls(
+            most_owned=most_owned,
+            most_remembered=min(cls().most_remembered, notifications),
+            most_remembered_items=2 * notifications,
+        )
+
     def items(self, *, durable: bool) -> int:
         """Undelivered items of one subscription."""
         return self.most if durable else self.most_queued

@@ -113,11 +113,7 @@ class PushPlane:
         self._spool = Spool()
         self._inboxes = self.inboxes = MovableInboxes(
             _read,
-            InboxLimits(
-                most_owned=config.clients.most_subscriptions,
-                most_remembered=min(InboxLimits().most_remembered, remembered),
-                most_remembered_items=2 * remembered,
-            ),
+            InboxLimits.remembering(remembered, most_owned=config.clients.most_subscriptions),
             areas=areas,
             nearest=nearest,
             names=self._names,
