@@ -102,15 +102,13 @@ class Items:
         item.kept += 1
         item.known += 1
         stored = item.whole or not durable
-        if item.content is not None and stored:
-            return []
-        if item.content is not None:
-            content = item.content  # that which other inboxes counted, whatever comes as the same
-        body = msgspec.msgpack.encode(content)
         if item.content is None:
-            item.content = content
-            item.bytes = len(body)
+            body = msgspec.msgpack.encode(content)
+            item.content, item.bytes = content, len(body)
             self.bytes += item.bytes
+        elif not stored:
+            # That which other inboxes counted, whatever comes as the same.
+            body = msgspec.msgpack.encode(item.content)
         if stored:
             return []
         item.stored = item.whole = True
