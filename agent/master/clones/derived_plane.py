@@ -210,12 +210,11 @@ class DerivedPlane:
         if not batch:
             return
         now_ms = round(self._wall() * 1e3)
-        # A processor may say any time.
-        ages_ms = [min(max(0, now_ms - each.time_ms), MAX_COUNTED) for each in batch]
         values = tuple(
             [
-                DerivedValues(v.position, age, v.values)
-                for v, age in zip(batch, ages_ms, strict=True)
+                # A processor may say any time.
+                DerivedValues(v.position, min(max(0, now_ms - v.time_ms), MAX_COUNTED), v.values)
+                for v in batch
             ]
         )
         message = Derived(incarnation, delivery.source, values)
