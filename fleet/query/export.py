@@ -110,7 +110,10 @@ class Told:
             for area, ends in self._ends.items()
             if area not in away and is_less(ends, asked_s)
         ]
-        return None if not spans else (min(spans)[1], min(spans)[0], len(spans))
+        if not spans:
+            return None
+        covered_s, area = min(spans)
+        return area, covered_s, len(spans)
 
 
 def run(
