@@ -31,8 +31,7 @@ def running(tmp_path):
 
 
 @pytest.mark.long
-def test_every_key_is_rotated_under_load_and_no_query_fails(running, monkeypatch):
-    monkeypatch.setattr(rotation, "SETTLE_S", 1.2)
+def test_every_key_is_rotated_under_load_and_no_query_fails(running):
     fleet = running("iad4", "iad5")
     everybody = [each for each in parties(fleet.fleet) if each.name != "ada"]
     before = {party: fleet.store.publics(party) for party in everybody}
@@ -40,7 +39,8 @@ def test_every_key_is_rotated_under_load_and_no_query_fails(running, monkeypatch
     said = []
     try:
         rotator = Rotator(fleet.store, fleet.fleet, fleet.push, said.append)
-        result = rotator.run(rotator.begin(everybody, overlap_s=1.2))
+        # Agents look at their files once a second, on a busy machine later.
+        result = rotator.run(rotator.begin(everybody, overlap_s=5.0))
     finally:
         for load in loads:
             load.stop()
