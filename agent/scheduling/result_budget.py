@@ -94,6 +94,13 @@ class ResultBudget:
         self.taken += grown
         return True
 
+    def leave_out(self, areas: Iterable[str], size: int) -> None:
+        """Count the results of these areas, which took `size` bytes, as refused."""
+        for area in areas:
+            self._areas.pop(area, None)
+        self.taken -= size
+        self.refused += size
+
     def told(self, length_s: float, parts: int, come: int) -> TooLarge:
         """The message for a window of `length_s` seconds of which `come` of `parts` results have
         arrived; the size of all is extrapolated from these."""

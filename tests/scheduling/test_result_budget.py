@@ -182,6 +182,50 @@ def test_an_answer_holds_what_fits_and_tells_of_the_rest(monkeypatch, knows):
     assert "at most 15 h of it" in gap.message
 
 
+def answer_of(members, arrivals):
+    """The answer to a query of one area of each of these IADs, whose results come in that order:
+    of each the readings of each of its areas."""
+    areas = {iad: tuple(f"b{number}/r{k}" for k in range(8)) for number, iad in enumerate(members)}
+    rig = QueryRig([Member(iad, f"inproc://{iad}", areas[iad]) for iad in members])
+    asked = tuple(area for iad, count in arrivals for area in areas[iad][:1])
+    query = m.Query("q", asked, m.Window(last_s=DAY_S), m.Slo(99.0, 500.0), takes_too_large=True)
+    rig.do(QueryArrived("client", query), 0.0)
+    tasks = dict(rig.tasks)
+    for iad, readings in arrivals:
+        (area,) = tasks[iad].areas
+        result = m.AreaResult(area, series(readings, "temperature"))
+        reply = m.TaskResult(tasks[iad].id, "complete", 1.0, (result,))
+        rig.do(TaskReturned(iad, reply), 0.1)
+        rig.scheduler.check_invariants()
+    [answer] = rig.answers
+    return answer
+
+
+@pytest.mark.parametrize("first", ["iad2", "iad0"])
+def test_an_iad_that_sends_much_takes_no_place_of_the_others(monkeypatch, first):
+    """Readings have 12 bytes: iad0 alone would fill the answer."""
+    monkeypatch.setattr(result_budget.ResultBudget.__init__, "__defaults__", (1_500,))
+    sizes = {"iad0": 120, "iad1": 20, "iad2": 30}
+    order = sorted(sizes, key=lambda iad: iad != first)
+    answer = answer_of(list(sizes), [(iad, sizes[iad]) for iad in order])
+    assert [each.area for each in answer.results] == ["b1/r0", "b2/r0"]
+    [gap] = answer.missing
+    assert (gap.area, gap.reason) == ("b0/r0", "too_large")
+    assert "fit: ask for at most" in gap.message
+
+
+@given(st.permutations([(f"iad{k}", 10 + k * 7) for k in range(8)]), st.integers(100, 5_000))
+def test_nothing_is_left_out_that_would_fit(arrivals, most):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(result_budget.ResultBudget.__init__, "__defaults__", (most,))
+        answer = answer_of([iad for iad, _ in sorted(arrivals)], arrivals)
+    kept = [len(each.series.time_ms) for each in answer.results]
+    assert sum(kept) * 12 <= most
+    left_out = [readings for _, readings in arrivals if readings not in kept]
+    assert len(answer.missing) == len(left_out)
+    assert not left_out or (sum(kept) + min(left_out)) * 12 > most
+
+
 # --- connections that are lost -------------------------------------------------------------------
 
 

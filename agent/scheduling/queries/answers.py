@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import attrgetter
 from typing import Final
 
@@ -13,7 +13,7 @@ from agent.scheduling.aggregation import merge_missing, merge_results, unaccount
 from agent.scheduling.held import with_held
 from agent.scheduling.plausible import implausible
 from agent.scheduling.queries.entry import QueryEntry, Share
-from agent.scheduling.result_budget import as_known, gap_of, without_parts
+from agent.scheduling.result_budget import ResultBudget, as_known, gap_of, without_parts
 from agent.scheduling.shared_budget import FULL
 from agent.scheduling.stale import fresher
 from agent.wire.areas import AreaSet
@@ -93,21 +93,50 @@ def apart(result: TaskResult) -> tuple[TaskResult, tuple[AreaResult, ...]]:
     return replace(result, results=live), stale
 
 
-def fitting(entry: QueryEntry, result: TaskResult) -> TaskResult:
-    """A result reduced to the size that an answer may have: areas that do not fit become missing.
-    If the shared budget of all answers is used up, the result becomes a refusal."""
+def fitting(entry: QueryEntry, share: Share, result: TaskResult) -> TaskResult:
+    """The result of that share reduced to the size that an answer may have: areas that do not fit
+    become missing. An IAD that sent more than this one makes room for it: no IAD shall take the
+    places of the others. If the shared budget of all answers is used up, the result becomes a
+    refusal."""
     room, firsts = entry.room, entry.firsts
-    before = room.taken
+    before, refused = room.taken, room.refused
     room.taken += sum([len(gap.message) for gap in result.missing])
-    beyond = {
-        each.area
-        for each in result.results
-        if (firsts is None or each.area not in firsts) and not room.takes_result(each)
-    }
+    counted = [each for each in result.results if firsts is None or each.area not in firsts]
+    beyond = [each for each in counted if not room.takes_result(each)]
+    if beyond and (larger := _larger(entry, counted)) is not None:
+        room.refused = refused
+        before -= _leave_out(entry, larger)
+        beyond = [each for each in beyond if not room.takes_result(each)]
     if not entry.held.grow(room.taken - before):
         return TaskResult(result.id, "refused", result.total_ms, reason="overloaded", message=FULL)
-    if not beyond:
-        return result
+    share.taken = room.taken - before
+    return _without(entry, result, {each.area for each in beyond}) if beyond else result
+
+
+def _larger(entry: QueryEntry, results: Iterable[AreaResult]) -> Share | None:
+    """The IAD whose results take most, if that is more than these would; first answers to redundant
+    tasks stay."""
+    largest = max(entry.shares, key=attrgetter("taken"))
+    less = ResultBudget(largest.taken - 1)
+    fit = all(less.takes_result(each) for each in results)
+    return largest if fit and entry.firsts is None else None
+
+
+def _leave_out(entry: QueryEntry, share: Share) -> int:
+    """Take its results and the words of its gaps out of the answer; the bytes that this frees."""
+    assert share.result is not None
+    areas = {each.area for each in share.result.results}
+    taken, share.taken = share.taken, 0
+    entry.room.leave_out(areas, taken)
+    entry.held.grow(-taken)
+    gaps = tuple([replace(gap, message="") for gap in share.result.missing])
+    share.result = _without(entry, replace(share.result, missing=gaps), areas)
+    return taken
+
+
+def _without(entry: QueryEntry, result: TaskResult, beyond: Collection[str]) -> TaskResult:
+    """The result without these areas, which are too large."""
+    room = entry.room
     come = len(entry.shares) - entry.pending + 1
     timed = entry.query.form in ("series", "aggregate")
     length_s = entry.query.window.length_s if timed else 0.0

@@ -19,7 +19,7 @@ class Share:
 
     __slots__ = (
         "allowed", "areas", "asked", "cancelled", "gap", "iad", "refusal", "result", "stale",
-        "task", "task_id", "why",
+        "taken", "task", "task_id", "why",
     )  # fmt: skip
 
     def __init__(
@@ -33,6 +33,8 @@ class Share:
         self.task = task
         self.areas = areas
         self.result: TaskResult | None = None
+        # Bytes of the answer's size limit that the result takes.
+        self.taken = 0
         # Last known values of its areas that are missing.
         self.stale: tuple[AreaResult, ...] = ()
         # The reason why its areas are missing until there is a result.

@@ -351,7 +351,7 @@ class QueryScheduler:
             if not own or share.allowed is not None:
                 result = within(result, share)
             result, stale = apart(result)
-            result = fitting(entry, result)
+            result = fitting(entry, share, result)
             share.stale = stale_fitting(entry, stale)
         elif not own:
             result = named(result, iad)
