@@ -318,7 +318,7 @@ class PlacementPlane:
                 failed = "" if status.state == "settled" else status.trouble or "aborted"
                 self._placer.ended(unit, failed, now)
                 self._admission.over(unit, now)
-                self._costs.moved(now)
+                self._costs.moved(unit, now)
         if self._arriving:
             self._place_arrivals(now)
         moving = self._moving()
@@ -341,7 +341,7 @@ class PlacementPlane:
         if (view := self._view_or_none(now)) is None:
             return
         self._tell_troubles(view.troubles)
-        if costs:
+        if costs and self._costs.complete(view.where, now):
             self._costs.take(view.cost(), now)
         waited = placer.waiting
         unheard = self._gossip.unheard(self._partners)

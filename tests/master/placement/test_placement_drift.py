@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
+from agent.placement.cost_history import CostHistory
 from agent.placement.world import PlacementError, Unit
 from agent.wire.placement import AskGrant, PinUnit, ShowPlacement
 from agent.wire.topics import Topic, TopicStatus
@@ -80,6 +81,31 @@ def test_the_cost_of_the_view_is_kept_and_what_a_move_gained(tmp_path):
     world.run(4_000.0)
     assert len(world[1].ask(ShowPlacement("s")).costs) == 120
     closed(world)
+
+
+def test_the_cost_after_a_move_counts_the_unit_at_its_new_home(tmp_path):
+    """It is heard at iad3, too: 30 ms from its new home, which tells a second later that it has
+    it."""
+    world = drifting(tmp_path)
+    world[3].heard["comfort"] = 1
+    world.run(20.0)
+    before = world[1].ask(ShowPlacement("s")).costs[-1]
+    world[1].finish()
+    world.run(10.0)
+    after = world[1].ask(ShowPlacement("s")).costs
+    assert after[-1].age_s < 10.0
+    assert [each.cost for each in after if each.age_s < 11.0] == [
+        pytest.approx(10.0 * 0.030, rel=1e-2)
+    ]
+    assert after[-1].cost < before.cost
+    closed(world)
+
+
+def test_the_cost_waits_half_a_minute_at_most_for_a_unit_that_moved():
+    costs = CostHistory()
+    costs.moved(Unit("processor", "comfort"), 10.0)
+    assert not costs.complete({}.get, 39.0)
+    assert costs.complete({}.get, 40.0)
 
 
 def test_a_partners_questions_take_a_twentieth_of_a_masters_time(world):
