@@ -16,6 +16,8 @@ SLACK_SHARE: Final = 0.1
 # Of short windows no more than this share. Readings at any interval cover a third, or are a single
 # one, of which the interval is not known.
 MAX_SHARE: Final = 0.75
+# A node that was late for a moment has two readings close together in a window of seconds.
+LEAST_S: Final = 2.0
 MAX_MS: Final = 1 << 53
 
 
@@ -34,7 +36,7 @@ def with_held(results: Iterable[AreaResult], asked_s: float) -> tuple[AreaResult
 
 def is_less(ends: tuple[int, int], asked_s: float) -> bool:
     """Whether readings between these times cover clearly less than `asked_s` seconds."""
-    slack_s = max(min(SLACK_S, MAX_SHARE * asked_s), SLACK_SHARE * asked_s)
+    slack_s = max(LEAST_S, min(SLACK_S, MAX_SHARE * asked_s), SLACK_SHARE * asked_s)
     first_ms, last_ms = ends
     is_one = first_ms == last_ms
     return last_ms - first_ms < 1e3 * (asked_s - slack_s) and not (is_one and asked_s <= SLACK_S)

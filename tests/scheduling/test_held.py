@@ -16,7 +16,9 @@ NOW_MS = 1_377_298_800_000
 
 
 def series(*seconds):
-    return AreaResult("b1/r1", Series(Int64Column.of([NOW_MS + 1_000 * s for s in seconds]), {}))
+    return AreaResult(
+        "b1/r1", Series(Int64Column.of([NOW_MS + round(1_000 * s) for s in seconds]), {})
+    )
 
 
 def aggregate(first_s, last_s):
@@ -65,6 +67,7 @@ def test_buckets_are_held_from_the_first_that_has_readings(first):
             (-5_400, 6_000.0, False),
         ),
         *((-2, 60.0, True), (-14, 60.0, True), (-15, 60.0, False), (-1, 3.0, False)),
+        *((-0.3, 2.0, False), (-0.3, 4.0, True)),
     ],
 )
 def test_a_minute_or_a_tenth_of_the_window_may_be_lacking_and_of_a_short_one_most(
