@@ -131,7 +131,8 @@ def _tables(histories: list[History], rows: list[tuple[str, str]]) -> dict[str, 
         ("rounds of watches", sum(len(each.rounds) for each in histories)),
         ("alerts", sum(len(each.alerts) for each in histories)),
         ("messages put out", sum(len(each.outputs) for each in histories)),
-        ("moves of the topic begun", sum(begun(each) for each in histories)),
+        ("outputs of clones", sum(len(each.clone_outputs) for each in histories)),
+        ("moves begun, of topic and clones", sum(begun(each) for each in histories)),
         ("histories in which a promise was broken", wrong),
     ]
     shown = [(what, f"{count:,}") for what, count in counted]

@@ -45,7 +45,14 @@ def run(seed: int, folder: Path, seconds: float, say: Callable[[str], None]) -> 
     layout = part_of(building_fleet(emulate=False), IADS, NODES)
     masters = [iad.name for iad in layout.iads]
     nodes = [node.name for node in layout.nodes]
-    with Fleet(layout, folder, SENSOR, market=bool(seed % 2), keyed=seed % 4 == 2) as fleet:
+    with Fleet(
+        layout,
+        folder,
+        SENSOR,
+        market=bool(seed % 2),
+        keyed=seed % 4 == 2,
+        clones=seed % 3 == 0,
+    ) as fleet:
         others = [GATEWAY, *([DRS] if fleet.agreed else [])]
         return live(fleet, seed, plan(seed, masters, nodes, others, seconds), 0.0, say)
 
