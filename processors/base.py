@@ -31,7 +31,9 @@ MAX_BEHIND_MS: Final = 8 * 86_400_000
 # An output has at most so many, `area` and `time_ms` included.
 MAX_NAMES: Final = 29
 MAX_NAME: Final = 32
-LARGEST: Final = 1e300
+# The largest value that a reading can have, of 32 bits. The square of a larger one may be infinite,
+# and what is weighed with that is no number for ever.
+LARGEST: Final = 3.4028235e38
 
 
 class ProcessorError(ValueError):
@@ -72,7 +74,7 @@ def latest_ms(message: Message) -> int:
 
 
 def number(message: Message, channel: str) -> float | None:
-    """The value of `channel`; None if it is missing, or no finite number."""
+    """The value of `channel`; None if it is missing, or no number that a reading can have."""
     value = message.get(channel)
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None

@@ -54,7 +54,7 @@ class PlainLink:
 
     def __init__(self, socket: zmq.Socket[bytes], address: str, attempts: int = 0) -> None:
         self.socket = socket
-        self._address = address
+        self.address = address
         self._missed_s: float | None = None
         self.attempts = attempts
         self.redial()
@@ -87,8 +87,8 @@ class PlainLink:
         """Connect anew."""
         self.attempts += 1
         with suppress(zmq.ZMQError):  # an endpoint that libzmq dropped
-            self.socket.disconnect(self._address)
-        self.socket.connect(self._address)
+            self.socket.disconnect(self.address)
+        self.socket.connect(self.address)
 
 
 class KeyedLink(PlainLink):

@@ -60,6 +60,7 @@ ACCEPTED: Final = int(zmq.EVENT_ACCEPTED)
 GONE: Final = (int(zmq.EVENT_DISCONNECTED), int(zmq.EVENT_CLOSED))
 STOPPED: Final = int(zmq.EVENT_MONITOR_STOPPED)
 WATCHED: Final = ACCEPTED | sum(GONE) | STOPPED
+MAX_PASSED_OVER: Final = 1_024
 
 
 Key = TypeVar("Key")
@@ -136,6 +137,9 @@ class Intake:
         self.taken = self._accounting.taken
         self._policer = Policer(clock())
         self.small_unsent = SmallUnsent()
+        # The peers of connections that were closed for what they sent: the reader of the socket
+        # passes over what is left of it, which would be held beside as much of their next ones.
+        self.passed_over: dict[bytes, None] = {}
         self._room = room
         self._most_connections = most_connections
         self._hosts: dict[int, str] = {}
@@ -302,6 +306,11 @@ class Intake:
             _trim(self._libc)
             resident = self.resident
         sent, unread = self._bounds.beyond(held, resident)
+        for cut in sent:
+            if (identity := self.small_unsent.identity(cut.fd)) is not None:
+                self.passed_over[identity] = None
+        for identity in list(self.passed_over)[:-MAX_PASSED_OVER]:
+            del self.passed_over[identity]
         self._cut_all(sent, "unfinished messages of {} KiB, or more than is served")
         self._cut_all(unread, "answers of {} KiB that are not read")
 

@@ -33,6 +33,9 @@ NODES_WAITING = 64
 DEAD_AFTER_MS = 6_000
 # Frames discarded, of a message with too many, before other sockets get their turn.
 DISCARDED_A_TURN = 1_000
+# Likewise of messages whose connection was closed for what it sent; each megabyte takes half a
+# millisecond.
+PASSED_OVER_BYTES = 1 << 23
 # A message here has one part, with REQ's delimiter two. Whoever sends a few more is told so; one
 # that sends more than this is closed: each empty part costs it two bytes, and here a hundred.
 MAX_PARTS = 16
@@ -212,13 +215,9 @@ class Router:
         recv = self._recv
         if self._discarding and not self._discard():
             return None
-        try:
-            # At least one frame always follows the identity.
-            identity = recv(zmq.NOBLOCK)
-        except zmq.Again:
+        if (found := self._next()) is None:
             return None
-        # A Frame knows whether more follow; reading RCVMORE of the socket takes 3 times as long.
-        frame = self._frame = recv(0, False)
+        identity, frame = found
         if self._intake is not None and not self._count(len(frame) + self._header_bytes, identity):
             # Nor could be known what such a connection holds. What it sent stays counted as held,
             # until it is cut.
@@ -241,6 +240,28 @@ class Router:
         if self._find is not None and not self._admits(frame, identity, payload):
             return None
         return identity, payload
+
+    def _next(self) -> tuple[bytes, zmq.Frame] | None:
+        """The beginning of the next message; None if nothing waits, or all that was looked at is
+        passed over."""
+        recv, intake, left = self._recv, self._intake, PASSED_OVER_BYTES
+        while left > 0:
+            try:
+                # At least one frame always follows the identity.
+                identity = recv(zmq.NOBLOCK)
+            except zmq.Again:
+                return None
+            # A Frame knows whether more follow; reading RCVMORE of the socket takes 3 times as
+            # long.
+            frame = self._frame = recv(0, False)
+            if intake is None or identity not in intake.passed_over:
+                return identity, frame
+            left -= len(frame) + self._header_bytes
+            if frame.more:
+                self._discarding, self._parts = True, MAX_PARTS + 1  # it is closed already
+                if not self._discard():
+                    return None
+        return None
 
     def sender(self, identity: bytes) -> Sender:
         """The sender of the last message, from `identity`."""

@@ -254,6 +254,8 @@ class SecureSockets:
                 self._look_at(link, now)
             except ConfigError as error:
                 self._warn(f"{error}; the link waits\n")
+            except zmq.ZMQError as error:  # such as of an interface that is gone
+                self._warn(f"cannot connect to {link.address}: {error.strerror}; the link waits\n")
 
     def _look_at(self, link: PlainLink, now: float) -> None:
         if (due_s := link.look(now)) is not None:

@@ -182,6 +182,10 @@ class SmallUnsent:
         if stream is not None and stream.fd == fd:
             self._streams.pop(identity, None)
 
+    def identity(self, fd: int) -> bytes | None:
+        """The peer that spoke on this connection."""
+        return self._identities.get(fd)
+
     def held(self, fd: int, written: int, *, empty: bool) -> int:
         """Bytes held for a connection, of which the kernel took `written`; `empty` as for a
         stream."""

@@ -15,7 +15,10 @@ itself.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import chain
+from sys import getsizeof
 from typing import Final, NamedTuple
 
 from agent.overlay.scot import BrokerId, Scot
@@ -26,6 +29,16 @@ Part = tuple[BrokerId, int]
 # be none.
 Direction = str | None
 MAX_ALIKE: Final = 1_024
+# Of attributes, as they are in memory: an alert takes one place. A notification may have 64 KiB, of
+# which ten thousand took 1.2 GiB.
+PLACE_BYTES: Final = 2_048
+
+
+def places_of(notification: Notification) -> int:
+    """The places that a notification takes in custody. O(attributes)."""
+    attributes = notification.attributes
+    held = sum(map(getsizeof, chain(attributes, attributes.values())))
+    return max(1, -(-held // PLACE_BYTES))
 
 
 class Memory(NamedTuple):
@@ -47,6 +60,7 @@ class Held:
         "brought_by",
         "notification",
         "parts",
+        "places",
         "since",
         "spared",
         "told_stuck",
@@ -64,6 +78,7 @@ class Held:
         # The neighbour that it came from first; None: published here.
         self.brought_by = brought_by
         self.before = before
+        self.places = places_of(notification)
         # All parts ever made, and those not settled, in order of creation.
         self.parts: set[Part] = set()
         self.waiting: dict[Part, None] = {}
@@ -78,8 +93,9 @@ class Held:
 class Custody:
     """The notifications in custody of one broker, and the memory of those that are settled.
 
-    Memory: `most_held` notifications with a part for each neighbour, and for each broker that is
-    served in place of an unreachable one; `most_remembered` origins.
+    Memory: `most_held` notifications, or fewer large ones (`places_of`), with a part for each
+    neighbour, and for each broker that is served in place of an unreachable one; `most_remembered`
+    origins.
     """
 
     def __init__(self, own: BrokerId, scot: Scot, most_held: int, most_remembered: int) -> None:
@@ -90,6 +106,7 @@ class Custody:
         # Least recently (re)sent first; and the same by the neighbour that brought it.
         self._held: dict[Origin, Held] = {}
         self._brought: dict[BrokerId | None, dict[Origin, None]] = {}
+        self._places: Counter[BrokerId | None] = Counter()
         self._memory: dict[Origin, Memory] = {}
         self._alike: dict[Memory, Memory] = {}
 
@@ -107,10 +124,12 @@ class Custody:
         """Whether this broker has never handled it, as far as it remembers. O(1)."""
         return origin not in self._held and origin not in self._memory
 
-    @property
-    def is_full(self) -> bool:
-        """Whether there is no room for one more."""
-        return len(self._held) >= self._most_held
+    def has_room(self, notification: Notification) -> bool:
+        """Whether there is room for one more, which there is for any that is alone.
+        O(neighbours)."""
+        if not self._held:
+            return True
+        return self._places.total() + places_of(notification) <= self._most_held
 
     def take(self, notification: Notification, brought_by: BrokerId | None, now: float) -> Held:
         """Take the notification into custody, unless it is already. O(1)."""
@@ -120,6 +139,7 @@ class Custody:
             held = Held(notification, brought_by, self._memory.pop(origin, None), now)
             self._held[origin] = held
             self._brought.setdefault(brought_by, {})[origin] = None
+            self._places[brought_by] += held.places
         return held
 
     def direction(self, other: BrokerId) -> Direction:
@@ -225,13 +245,12 @@ class Custody:
 
     def loser(self, brought_by: BrokerId | None) -> BrokerId | None:
         """The neighbour that loses a notification to make room for one that `brought_by` (None: a
-        publisher here) brings: the neighbour that brought the most, or `brought_by` itself if no
-        other brought more. A publisher here, whose spool keeps refused notifications, displaces
-        only a neighbour that brought at least two more. O(neighbours)."""
-        brought = self._brought
-        most = max(brought, key=lambda each: len(brought[each]))
-        own = len(brought.get(brought_by, ()))
-        return brought_by if len(brought[most]) <= own + (brought_by is None) else most
+        publisher here) brings: the neighbour whose notifications take the most places, or
+        `brought_by` itself if no other has more. A publisher here, whose spool keeps refused
+        notifications, displaces only a neighbour that has at least two more. O(neighbours)."""
+        places = self._places
+        most = max(places, key=lambda each: places[each])
+        return brought_by if places[most] <= places[brought_by] + (brought_by is None) else most
 
     def first_of(self, brought_by: BrokerId | None) -> Held | None:
         """Of the notifications that this neighbour brought, the least recently sent."""
@@ -249,8 +268,9 @@ class Custody:
         del self._held[origin]
         brought = self._brought[held.brought_by]
         del brought[origin]
+        self._places[held.brought_by] -= held.places
         if not brought:
-            del self._brought[held.brought_by]
+            del self._brought[held.brought_by], self._places[held.brought_by]
         self._memory[origin.interned()] = self._remembered(held, nothing)
         if len(self._memory) > self._most_remembered:
             del self._memory[next(iter(self._memory))]

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Literal
 
 from _core.matching.civ import Civ
-from agent.overlay.custody import Custody, Held
+from agent.overlay.custody import PLACE_BYTES, Custody, Held
 from agent.overlay.events import (
     Deliver,
     Instruction,
@@ -154,9 +154,10 @@ class Forwarding:
         origin = notification.origin
         others = [each for each in clusters if each != self._own.cluster]
         first = custody.is_new(origin)
-        if custody.get(origin) is None and custody.is_full and not self._make_room(brought_by):
-            self._refuse(origin)
-            return
+        while custody.get(origin) is None and not custody.has_room(notification):
+            if not self._make_room(brought_by):
+                self._refuse(origin)
+                return
         self.repeated += not first
         held = custody.take(notification, brought_by, now)
         homes, names = self._subscriptions.interested(notification.attributes)
@@ -213,7 +214,7 @@ class Forwarding:
         ]
 
     def _make_room(self, brought_by: BrokerId | None) -> bool:
-        """Make room for one more: the neighbour that brought the most loses one, preferably one
+        """Make some room: the neighbour that brought the most loses one, preferably one
         that waits for a broker without a link, which may take long. A notification that the spool
         here can keep does not displace an earlier one from here."""
         custody = self.custody
@@ -236,7 +237,8 @@ class Forwarding:
     def _refuse(self, origin: Origin) -> None:
         self.given_up += 1
         most = f"{self._limits.most_held:,}"
-        reason = f"more than {most} notifications wait at {_name(self._own)}"
+        size = f"{PLACE_BYTES >> 10} KiB"
+        reason = f"more than {most} notifications, of {size} each, wait at {_name(self._own)}"
         self._out.append(Undeliverable(origin, reason))
 
     # --- out -------------------------------------------------------------------------------------

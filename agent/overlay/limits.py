@@ -12,7 +12,8 @@ class Limits(Struct, frozen=True):
     down; the seconds that a report of settlement waits to be batched; and the seconds after its
     start for which a broker takes a broker not heard of yet for one that may want everything."""
 
-    # Beyond it some are given up; the broker that sent them will resend.
+    # Of 2 KiB each; a larger one counts as several. Beyond it some are given up; the broker that
+    # sent them will resend.
     most_held: int = 10_000
     # Some 120 bytes each; beyond it a repeat of the oldest would count as new.
     most_remembered: int = 65_536

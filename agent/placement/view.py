@@ -241,7 +241,7 @@ class View:
             if told.cpu_ms is None
             else told.cpu_ms / 1e3,
             processor=True,
-            objective=Objective(goal.percentile / 100.0, goal.latency_ms / 1e3) if goal else None,
+            objective=Objective.told(goal.percentile, goal.latency_ms) if goal else None,
             state_bytes=told.state_bytes,
             peer_rate=peer_rate,
         )

@@ -10,11 +10,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator
 from math import inf, isfinite
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct, field
 
 Kind = Literal["home", "processor", "clone"]
+
+SHORTEST_S: Final = 1e-9  # of an objective
 
 
 class PlacementError(ValueError):
@@ -48,6 +50,12 @@ class Objective(Struct, frozen=True):
 
     quantile: float = 0.9
     seconds: float = 1.0
+
+    @classmethod
+    def told(cls, percentile: float, latency_ms: float) -> Objective:
+        """That of another master's topic. Its latency may be so short that it is no time in
+        seconds, and must not stop what is placed of others."""
+        return cls(percentile / 100.0, max(latency_ms / 1e3, SHORTEST_S))
 
 
 class Topic(Struct, frozen=True):

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -50,10 +51,10 @@ class Shadow:
     checkpoint does not cover of it, outputs that some subscriber may not have. A checkpoint is
     O(what is new in it + outputs)."""
 
-    __slots__ = ("_contents", "_known", "_last", "_latest", "outputs")
+    __slots__ = ("_bytes", "_contents", "_known", "_last", "_latest", "_rest", "outputs")
 
     def __init__(self, first: Checkpoint, shadows: int = 1) -> None:
-        self._latest = first
+        self._bytes = self._rest = 0  # of contents and outputs, and of what else is kept
         self._known: dict[Key, int] = {}  # with their positions, ascending
         self._contents: dict[int, Content] = {}
         self._last = first.inbox.first - 1
@@ -63,6 +64,11 @@ class Shadow:
     def knows(self, key: Key) -> bool:
         """Whether the owner's inbox has, or had, that message."""
         return key in self._known
+
+    @property
+    def bytes(self) -> int:
+        """What it keeps, in MessagePack, but for the keys that it remembers. O(1)."""
+        return self._bytes + self._rest
 
     def follow(self, checkpoint: Checkpoint, shadows: int = 1) -> None:
         """One more, which follows the last. ValueError if it does not: something is missing.
@@ -76,16 +82,25 @@ class Shadow:
                 self._known[key] = position
                 if content is not None:
                     self._contents[position] = content
+                    self._bytes += _size(content)
         self._last = max(self._last, inbox.last)
         for position in [each for each in self._contents if each <= progress.inbox]:
-            del self._contents[position]
+            self._bytes -= _size(self._contents.pop(position))
         most = min(MAX_KNOWN, MAX_KNOWN_IN_ALL // shadows) + len(self._contents)
         for key in list(islice(self._known, max(0, len(self._known) - most))):
             del self._known[key]
-        self.outputs.update({each.origin: each for each in checkpoint.outputs})
+        for each in checkpoint.outputs:
+            self._bytes += _size(each) - self._size_of(each.origin)
+            self.outputs[each.origin] = each
         for origin in [each for each in self.outputs if each.sequence < checkpoint.settled]:
+            self._bytes -= self._size_of(origin)
             del self.outputs[origin]
-        self._latest = checkpoint
+        wanted = InboxCopy(inbox.filter, 0, 0)
+        self._latest = replace(checkpoint, inbox=wanted, outputs=())
+        self._rest = len(msgspec.msgpack.encode(self._latest))
+
+    def _size_of(self, origin: Origin) -> int:
+        return _size(self.outputs[origin]) if origin in self.outputs else 0
 
     def copy(self) -> TopicCopy:
         """The topic as its owner had it on disk, or was about to; its inbox with what the state
@@ -111,6 +126,10 @@ class Shadow:
         return InboxCopy.of_keys(
             self._latest.inbox.filter, acknowledged, self._last, keys, contents
         )
+
+
+def _size(content: Content) -> int:
+    return len(msgspec.msgpack.encode(content))
 
 
 def named_by(iad: str, outputs: Sequence[Notification]) -> list[Notification]:

@@ -53,8 +53,15 @@ Form = Literal["series", "aggregate"]
 SubtaskForm = Literal["series", "aggregate", "buckets"]
 QueryForm = Literal["series", "aggregate", "buckets", "about"]
 Policy = Literal["fifo", "spr", "tedfq", "edfq", "sanderling"]
+# Five characters of Z85 that are at most 32 bits: beyond "%nSc0" libzmq takes no key.
+_CHARACTER = r"[0-9a-zA-Z.:+=^!/*?&<>()\[\]{}@%$#-]"
+_GROUP = (
+    rf"(?:[0-9a-zA-Z.:+=^!/*?&<>()\[\]{{}}@-]{_CHARACTER}{{4}}|%[0-9a-m]{_CHARACTER}{{3}}"
+    rf"|%n[0-9a-zA-R]{_CHARACTER}{{2}}|%nS[0-9ab]{_CHARACTER}|%nSc0)"
+)
+KEY_PATTERN = rf"^{_GROUP}{{8}}$(?!\n)"
 # A CURVE public key in Z85.
-PublicKey = Annotated[str, Meta(pattern=r"^[0-9a-zA-Z.:+=^!/*?&<>()\[\]{}@%$#-]{40}$(?!\n)")]
+PublicKey = Annotated[str, Meta(pattern=KEY_PATTERN)]
 # Two of one party at a time, so that a rotation needs no restart.
 PublicKeys = Annotated[tuple[PublicKey, ...], Meta(max_length=2)]
 Address = Annotated[str, Meta(min_length=1, max_length=256)]

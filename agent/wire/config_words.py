@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from agent.wire.areas import AREA_PATTERN
+from agent.wire.base import KEY_PATTERN
 from agent.wire.listing import alike
 
 KINDS: Final = {
@@ -47,7 +48,7 @@ PATTERNS: Final = {
     r"^(?! )[^\x00-\x1f\x7f-\x9f]{1,64}(?<! )$(?!\n)": (
         "1–64 printable characters, no blank at either end"
     ),
-    r"^[0-9a-zA-Z.:+=^!/*?&<>()\[\]{}@%$#-]{40}$(?!\n)": "a public key of 40 characters",
+    KEY_PATTERN: "a public key of 40 characters",
     r"^[1-9][0-9]{0,8}(m|k|M|G|Ki|Mi|Gi)?$(?!\n)": "a quantity such as 250m or 64Mi",
     r"^[A-Za-z0-9]([A-Za-z0-9.:-]{0,252}[A-Za-z0-9])?$(?!\n)": "a host name or address",
     r"^[a-z_][a-z0-9_-]{0,31}$(?!\n)": "a user name of 1–32 lower-case letters, digits, _ -",

@@ -1,5 +1,6 @@
 """Which pair of keys a link tries, while either end rotates its key; and that it comes back."""
 
+import errno
 import socket
 
 import pytest
@@ -113,6 +114,26 @@ def test_a_link_that_its_owner_closes_as_it_renews_is_looked_at_no_more(tmp_path
             if renewed:
                 break
     assert renewed
+
+
+def test_a_link_that_cannot_be_made_any_more_waits_and_the_others_are_looked_at(tmp_path):
+    """Such as by an interface that is gone; it ended the process."""
+    sockets, told = [Socket(), Socket()], []
+    with destroyed(zmq.Context()) as context:
+        looking = SecureSockets(context, Trust(), tmp_path, clock=lambda: 0.0, warn=told.append)
+        looking._links = [
+            KeyedLink(each, "tcp://127.0.0.1:1", lambda: (NEW, OLD), lambda: (SERVER,))
+            for each in sockets
+        ]
+
+        def refuse(_address):
+            raise zmq.ZMQError(errno.ENODEV)
+
+        sockets[0].connect = refuse
+        for now in range(3):
+            looking.tick(float(now))
+    assert told[0] == "cannot connect to tcp://127.0.0.1:1: No such device; the link waits\n"
+    assert len(sockets[1].shown) > 1
 
 
 def test_a_link_without_keys_connects_again_to_whom_broke_the_rules_of_zmtp(tmp_path):

@@ -302,6 +302,53 @@ def test_whole_messages_that_wait_for_a_busy_process_are_no_reason_to_cut(count,
         assert (intake.cut, lines) == (0, [])
 
 
+def message(*parts):
+    """These parts as ZMTP has them."""
+    return b"".join(
+        bytes([2 | (at < len(parts))]) + len(part).to_bytes(8) + part
+        for at, part in enumerate(parts, 1)
+    )
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_what_is_left_of_a_connection_that_was_closed_for_it_is_passed_over(parts):
+    """Else it would be held beside as much of the next connection, and of those after it."""
+    lines, closed = [], threading.Event()
+
+    def warn(line):
+        lines.append(line)
+        if line.startswith("closed"):
+            closed.set()
+
+    with destroyed(zmq.Context()) as context:
+        address = free_address()
+        busy = router(context, address, requests_only=True)
+        with contextlib.closing(Intake(busy.socket, 100, warn, Room())) as intake:
+            busy.watch_intake(intake)
+            flood, honest = raw_zmtp.shaken(address), context.socket(zmq.DEALER)
+            flood.sendall(message(b"first"))
+            assert busy.socket.poll(PATIENCE_MS)
+            assert busy.receive()[1] == b"first"
+            part = b"x" * (MIB // parts)
+            with contextlib.suppress(OSError):  # it is closed by then
+                for _ in range(200):
+                    flood.sendall(message(*[part] * parts))
+            assert closed.wait(PATIENCE_S)
+            honest.connect(address)
+            honest.send(b"hello")
+            received = []
+            while b"hello" not in received:
+                assert busy.socket.poll(PATIENCE_MS)
+                while (found := busy.receive()) is not None:
+                    received.append(found[1])
+            assert received == [b"hello"]
+            for _ in range(1_000):
+                busy.receive()
+            assert busy.empty
+            flood.close()
+            honest.close(0)
+
+
 class Parts(Intake):
     """Its memory is `used`; says which connections it checked, at what time. One of these holds too
     much, if `held` says so."""

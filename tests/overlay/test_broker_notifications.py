@@ -22,6 +22,8 @@ from agent.wire.overlay import (
     Have,
     HomeVersion,
     Kept,
+    Notification,
+    Notify,
     NoWay,
     Origin,
     Relay,
@@ -227,7 +229,7 @@ def undeliverable(instructions: list[Instruction]) -> list[tuple[int, str]]:
     ]
 
 
-TOO_MANY = "more than 2 notifications wait at b/0"
+TOO_MANY = "more than 2 notifications, of 2 KiB each, wait at b/0"
 
 
 def test_what_waits_for_a_lost_link_makes_room_for_what_may_get_through() -> None:
@@ -265,6 +267,22 @@ def test_who_floods_a_broker_pushes_out_nobody_else() -> None:
         (A, Have((Kept(Origin("p", "h", 99), b"\x01"),))),
         (B2, Have((Kept(Origin("p", "h", 100), b"\x01"),))),
     ]
+
+
+def test_who_sends_large_notifications_takes_no_more_memory_and_pushes_out_nobody_else() -> None:
+    """Ten thousand of the largest took 1.2 GiB."""
+    made = broker(limits=Limits(most_held=100, unknown_s=1e9))
+    told(made, C, SubscriptionChange("c", 1, 1, 1, EVERYTHING))
+    for sequence in range(1, 31):
+        told(made, B1, copy(sequence))
+    attributes = {f"a{number}": "\U0001f426" * 512 for number in range(31)}
+    for sequence in range(31, 61):
+        told(made, A, Notify(Notification(Origin("p", "h", sequence), 0, attributes), b""))
+    assert made.held == 32
+    kept = Have(tuple(Kept(Origin("p", "h", each), b"\x01") for each in range(1, 61)))
+    settled = dict(told(made, C, kept))
+    assert len(settled[B1].parts) == 30
+    assert [each.origin.sequence for each in settled[A].parts] == [59, 60]
 
 
 def test_what_comes_by_a_detour_counts_for_who_brought_it() -> None:

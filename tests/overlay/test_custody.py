@@ -137,10 +137,10 @@ def test_what_is_given_up_was_delivered_here_and_nothing_else() -> None:
     kept = custody(most_held=1)
     first = taken(kept, (None, [0]))
     kept.add(first, C, [0])
-    assert kept.is_full
+    assert not kept.has_room(notification(2))
     assert kept.first_of(None) is first
     kept.give_up(first)
-    assert not kept.is_full
+    assert kept.has_room(notification(2))
     assert not kept.is_new(first.notification.origin)
     assert not kept.covers(taken(kept, (None, [0])), C, 0)
 
@@ -207,6 +207,26 @@ def test_of_what_one_brought_that_goes_first_which_was_sent_longest_ago() -> Non
     kept.give_up(first(kept, A))
     assert kept.first_of(A) is None
     assert kept.loser(A) == C
+
+
+def test_a_large_notification_takes_the_places_of_several() -> None:
+    kept = custody(most_held=40)
+    for sequence, neighbour in enumerate([A, A, A, C]):
+        kept.take(large(sequence) if neighbour == C else notification(sequence), neighbour, 0.0)
+    assert kept.loser(A) == C
+    assert kept.has_room(notification(5))
+    assert not kept.has_room(large(5))
+    kept.give_up(first(kept, C))
+    assert kept.loser(C) == A
+    assert kept.has_room(large(5))
+    assert custody(most_held=1).has_room(large(5))
+
+
+def large(sequence: int) -> Notification:
+    """As large as the wire allows: of 64 KiB, in 33 places."""
+    texts = {f"a{number:02}": "\U0001f426" * 512 for number in range(31)}
+    made = msgpack.decode(msgpack.encode(texts), type=dict[str, str])  # no text is shared
+    return Notification(Origin("p", "h", sequence), 0, {**made})
 
 
 def first(kept: Custody, neighbour: At) -> Held:

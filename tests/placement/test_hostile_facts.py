@@ -41,7 +41,9 @@ homes = st.sampled_from(["h1", "h2", "@iad2#1", "t1"])
 amounts = st.sampled_from([0.0, 5e-324, 1e-9, 1.0, 100.0, 1e9, 1e18])
 counts = st.sampled_from([0, 1, 40, 2**53 - 1])
 maybe = st.none() | amounts
-objectives = st.sampled_from([None, OBJECTIVE, Slo(99.9999, 1e-300), Slo(0.001, 3_600_000.0)])
+objectives = st.sampled_from(
+    [None, OBJECTIVE, Slo(99.9999, 1e-300), Slo(99.0, 5e-324), Slo(0.001, 3_600_000.0)]
+)
 units = st.builds(UnitName, st.sampled_from(["home", "processor", "clone"]), topics | homes)
 
 
@@ -74,11 +76,13 @@ def told(iad):
 
 @settings(max_examples=examples(400), deadline=None)
 @given(told("iad2"), told("iad3"))
-def test_whatever_masters_tell_a_view_is_made_or_refused_in_words(one, other):
+def test_whatever_masters_tell_a_view_is_made_and_what_is_asked_of_it_is_refused_in_words(
+    one, other
+):
     placer, history = Placer("iad1", drift=True, move_cost=0.01), CostHistory()
     placer.heard(one, [Unit("processor", "t1"), Unit("home", "h1")])
+    view = View([OWN, one, other])
     try:
-        view = View([OWN, one, other])
         history.take(view.cost(), 0.0)
         for unit in view.units():
             view.no_room(unit)
@@ -89,6 +93,14 @@ def test_whatever_masters_tell_a_view_is_made_or_refused_in_words(one, other):
     except PlacementError:
         return
     readable(history)
+
+
+def test_an_objective_that_is_no_time_in_seconds_stops_no_other_unit():
+    """No view was made: nothing could be moved, pinned or drained, at any master that heard it."""
+    topic = TopicFacts("t2", slo=Slo(99.0, 5e-324))
+    view = View([OWN, PlacementFacts("iad2", 1, 1, 5.0, topics=(topic,))])
+    assert view.where(Unit("processor", "t2")) == "iad2"
+    view.check_pin(Unit("processor", "t1"), "iad2")
 
 
 def readable(history):

@@ -2,14 +2,17 @@
 
 import json
 import re
+from itertools import product
 
 import pytest
+import zmq
 from msgspec.structs import replace
 
 from agent.wire import messages as m
 from agent.wire import node_messages as nm
 from agent.wire.buckets import Buckets, ChannelBuckets, grid_of
 from agent.wire.codec import JSON, MESSAGEPACK, Decoder, WireError, encode
+from agent.wire.market import Join, Member, Service
 from agent.wire.messages import Window
 from agent.wire.packed import Float32Column, UInt32Column
 from agent.wire.unions import PublicReply, PublicRequest
@@ -43,6 +46,28 @@ def test_start_and_end_may_be_any_distance_apart_and_relative_windows_have_366_d
 
 def test_length_of_a_relative_window():
     assert Window(last_s=90, ago_s=3).length_s == 90
+
+
+@pytest.mark.parametrize("codec", [JSON, MESSAGEPACK])
+def test_a_key_is_one_that_libzmq_takes(codec):
+    """Of a member's second key that was none, the master of who joined its pool ended, each time
+    that it was started."""
+    decoder = Decoder(PublicRequest)
+
+    def joining(*keys):
+        ghost = Member("ghost", "tcp://127.0.0.1:1", ("b9",), keys)
+        return encode(Join("j", Service("s", "iad3", 1, (ghost,))), codec)
+
+    groups = ["00000", "$0000", "#....", "%nSc0", "%nSc1", "%nSd0", "%nT00", "%o000", "@####"]
+    for at, group in product(range(8), groups):
+        key = "00000" * at + group + "a.-:+" * (7 - at)
+        try:
+            zmq.curve_public(key.encode())
+        except zmq.ZMQError:
+            with pytest.raises(WireError, match="keys"):
+                decoder.decode(joining("k" * 40, key))
+        else:
+            decoder.decode(joining("k" * 40, key))
 
 
 def query(**fields: object) -> m.Query:

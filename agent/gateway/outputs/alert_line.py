@@ -14,6 +14,8 @@ from agent.runtime.retrying import Answered, Retrying, Verdict
 from agent.wire.overlay import Notification
 
 BATCH: Final = 100  # entries read at a time, and kept in memory
+# Sessions in which a receiver took other messages, and which it ended upon the same alert.
+MAX_CUTS: Final = 5
 
 
 class Entry(Protocol):
@@ -55,7 +57,10 @@ class AlertLine(Generic[E]):
         self.is_gone = False
         self.last_error = ""
         self._wanted = wanted
-        self._window = window
+        self._most = window
+        self._took = False  # the receiver has confirmed an alert in this session
+        self._cuts = 0
+        self.is_doubtful = False  # the receiver may be unable to take the first in line
         self._line: deque[E] = deque()
         self._under_way: set[int] = set()
         self._done: set[int] = set()
@@ -74,6 +79,10 @@ class AlertLine(Generic[E]):
         if self.is_gone or len(self._line) == len(self._under_way) + len(self._done):
             return None
         return None if self._under_way and self._window == 1 else self.retrying.again_s
+
+    @property
+    def _window(self) -> int:
+        return 1 if self.is_doubtful else self._most
 
     # --- the log -------------------------------------------------------------------------------
 
@@ -123,6 +132,7 @@ class AlertLine(Generic[E]):
             case Verdict.DONE:
                 self.delivered += 1
                 self.last_error = ""
+                self._took, self.is_doubtful, self._cuts = True, False, 0
             case Verdict.GIVEN_UP:
                 self.given_up += 1
                 said = f"gave up alert {position}, refused for too long: {answered.line}"
@@ -137,14 +147,31 @@ class AlertLine(Generic[E]):
         self._move()
         return said
 
-    def cut(self) -> None:
-        """Deliveries under way may have arrived or not: they are attempted again."""
+    def ended(self, why: str, now: float, *, took_others: bool) -> str:
+        """The receiver has ended the session; returns a line for the operator, or nothing.
+        Deliveries under way may have arrived or not: they are attempted again. If none was
+        confirmed, the first may be what the receiver cannot take: it is attempted alone, after a
+        pause, and given up if the session always ends upon it while `took_others`."""
+        under_way, took, self._took = min(self._under_way, default=0), self._took, False
+        alone = len(self._under_way) == 1
         self._under_way.clear()
+        if not under_way or took:
+            return ""
+        self.is_doubtful = True
+        self._cuts += alone and took_others
+        if self._cuts < MAX_CUTS:
+            self.retrying.answered(Answered(0, why), now)
+            return ""
+        self._cuts = 0
+        self.given_up += 1
+        self._done.add(under_way)
+        self._move()
+        return f"gave up alert {under_way}, upon which the receiver ends the session: {why}"
 
     def _again(self, answered: Answered, said: str) -> str:
         self.failed += 1
         self.last_error = answered.line
-        self.cut()
+        self._under_way.clear()
         return said
 
     def _move(self) -> None:

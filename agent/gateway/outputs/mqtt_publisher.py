@@ -100,6 +100,7 @@ class MqttPublisher:
         self._connect_s = 0.0
         self._session_s = 0.0
         self._under_way: dict[int, tuple[str, int]] = {}  # topic, position of an alert or 0
+        self._took_others = False  # the broker has confirmed what is no alert in this session
         self._number = 0
         self._birth_s: float | None = None
         self._last_birth_s = -BIRTHS_APART_S
@@ -161,7 +162,8 @@ class MqttPublisher:
         if self._write_fails:
             due.append(self._write_again_s)
         if self.state == "connected" and len(self._under_way) < WINDOW:
-            due += [s for s in (self._birth_s, self.alerts.due_s, self._more_s) if s]
+            alerts_s = self.alerts.due_s if self._takes_alerts else None
+            due += [s for s in (self._birth_s, alerts_s, self._more_s) if s]
             if (told_s := self._pace.next_due) is not None:
                 due.append(max(told_s, self._more_s))
         return None if self.state == "new" else min(due)
@@ -202,12 +204,15 @@ class MqttPublisher:
         return [Tell("connected again")]
 
     def _disconnected(self, why: str, now: float) -> list[MqttInstruction]:
-        if self.state == "connected" and now - self._session_s >= STEADY_S:
-            self._pauses.reset()
+        before, gave_up = self.alerts.cursor, ""
+        if self.state == "connected":
+            gave_up = self.alerts.ended(why, now, took_others=self._took_others)
+            if now - self._session_s >= STEADY_S:
+                self._pauses.reset()
+        self._took_others = False
         self.state = "waiting"
         self._connect_s = now + self._pauses.next()
         self.retained.disconnected()
-        self.alerts.cut()
         self._under_way.clear()
         self._birth_s = None
         for area in self._areas.all.values():
@@ -215,7 +220,7 @@ class MqttPublisher:
             self._pace.pause(area.area)
         said = [] if why == self.last_error else [Tell(f"no connection, will try again: {why}")]
         self.last_error = why
-        return [*said]
+        return [*said, *([Tell(gave_up)] if gave_up else []), *self._moved(before)]
 
     def _due(self, now: float) -> list[MqttInstruction]:
         if now >= self._look_s:
@@ -342,6 +347,7 @@ class MqttPublisher:
             answered = Answered(REFUSED, refused) if refused else Answered(200, "")
             said = self.alerts.answered(position, answered, now)
             return [*([Tell(said)] if said else []), *self._moved(before)]
+        self._took_others = True
         self.retained.confirmed(topic, refused=bool(refused))
         told = self._config_topics.get(topic) if self._discovery else self._topics.area_of(topic)
         if told is not None and (area := self._areas.all.get(told)):
@@ -359,7 +365,8 @@ class MqttPublisher:
         if wanted := self.alerts.to_read():
             done.append(ReadAlerts(*wanted))
         if self.state == "connected":
-            done += [self._alert(each) for each in self.alerts.next(now, self._room_left)]
+            if self._takes_alerts:
+                done += [self._alert(each) for each in self.alerts.next(now, self._room_left)]
             done += self._publish_more(now)
         if not self._writing and now >= self._write_again_s and (to := self.retained.to_write()):
             self._writing = True
@@ -381,6 +388,11 @@ class MqttPublisher:
         if len(done) == most and self._room_left:
             self._more_s = now + self._bucket.wait_s(now, SOME)
         return done
+
+    @property
+    def _takes_alerts(self) -> bool:
+        """Others go before an alert upon which the broker may end the session."""
+        return self._took_others or not self.alerts.is_doubtful
 
     @property
     def _room_left(self) -> int:

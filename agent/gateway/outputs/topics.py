@@ -7,8 +7,15 @@ from typing import Final
 
 from agent.wire.overlay import Notification
 
-# What a name may not have in a topic: levels, wildcards, control characters.
-_NOT_IN_A_LEVEL: Final = re.compile(r"[/+#\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+# What a name may not have in a topic: levels, wildcards, control characters, and what is no
+# character: a broker may end the session of who sends it (MQTT 5, 1.5.4).
+_NONE: Final = "".join(
+    f"\\U{plane << 16 | 0xFFFE:08x}\\U{plane << 16 | 0xFFFF:08x}" for plane in range(17)
+)
+_NOT_IN_A_LEVEL: Final = re.compile(rf"[/+#\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef{_NONE}]")
+# An area has no more. In an alert there may stand another text, and mosquitto ends the session of
+# who sends a topic of more than 200.
+MAX_LEVELS: Final = 16
 
 
 class Topics:
@@ -55,7 +62,7 @@ class Topics:
             kind, name = "alert", told.get("trigger") or told.get("kind") or "other"
         levels = [level(str(name))]
         if area := told.get("area"):
-            levels += [level(each) for each in str(area).split("/")]
+            levels += [level(each) for each in str(area).split("/")[:MAX_LEVELS]]
         return f"{self.root}{kind}/{'/'.join(levels)}"
 
 

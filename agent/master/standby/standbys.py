@@ -32,6 +32,9 @@ PATIENCE_S: Final = 60.0
 MAX_STANDBYS: Final = 1_280
 # Bytes of checkpoints that have come in part, of all units: eight of the largest.
 MAX_GATHERED: Final = 8 * MAX_BYTES
+# Bytes of all that is had of units of others. One owner may have as much as it leaves free.
+MAX_HAD: Final = 1 << 27
+TOO_MUCH: Final = "it stands by for too much already"
 
 
 class TakenOver(Struct, frozen=True, array_like=True):
@@ -49,13 +52,16 @@ class _Standby:
     began."""
 
     __slots__ = (
-        "at", "crowded", "gathered", "heard_s", "machine", "named", "ready_s", "seed", "shadow",
-        "told",
+        "at", "crowded", "gathered", "heard_s", "machine", "named", "named_bytes", "ready_s",
+        "seed", "shadow", "told",
     )  # fmt: skip
 
-    def __init__(self, unit: Unit, owner: str, named: Named, at: int, now: float) -> None:
+    def __init__(
+        self, unit: Unit, owner: str, named: Named, named_bytes: int, at: int, now: float
+    ) -> None:
         self.machine = Standby(unit, owner)
         self.named = named
+        self.named_bytes = named_bytes
         self.at = at
         self.heard_s = now  # when the owner asked last
         self.ready_s = now + SPREAD_S  # everybody who sends to the unit knows of its inbox here
@@ -64,6 +70,11 @@ class _Standby:
         self.seed = 0
         self.shadow: Shadow | None = None
         self.crowded = False  # whether the operator was told that it waits for room
+
+    @property
+    def bytes(self) -> int:
+        """What it takes."""
+        return self.named_bytes + (0 if self.shadow is None else self.shadow.bytes)
 
 
 class Standbys:
@@ -188,12 +199,15 @@ class Standbys:
             self._forget(unit)
             each = None
         if each is None:
-            if problem := self._why_not(unit, named):
+            problem = self._why_not(unit, named)
+            if not problem and not self._fits(sender, len(body)):
+                problem = TOO_MUCH
+            if problem:
                 self._refuse(sender, unit, problem)
                 return
-            now = self._clock()
+            now, at = self._clock(), self._leases.term
             self._shadows.begin(named, now)
-            self._standbys[unit] = _Standby(unit, sender, named, self._leases.term, now)
+            self._standbys[unit] = _Standby(unit, sender, named, len(body), at, now)
             return
         each.heard_s = self._clock()
         if each.told and each.at == self._leases.term:
@@ -218,6 +232,27 @@ class Standbys:
         if len(self._standbys) >= MAX_STANDBYS:
             return f"it stands by for {MAX_STANDBYS} units already"
         return self._shadows.why_not(named)
+
+    def _fits(self, owner: str, more: int = 0) -> bool:
+        """Whether an owner's units may take that many bytes more. O(units)."""
+        had = sum(each.bytes for each in self._standbys.values())
+        own = sum(e.bytes for e in self._standbys.values() if e.machine.primary == owner)
+        return own + more <= MAX_HAD - had - more
+
+    def _make_room(self, owner: str) -> None:
+        """An owner's units that take too much go, the largest first: it asks again with what it has
+        of them then."""
+        while not self._fits(owner):
+            own = [
+                (each.bytes, unit)
+                for unit, each in self._standbys.items()
+                if each.machine.primary == owner and each.machine.state != "taking_over"
+            ]
+            if not own:
+                return
+            _, largest = max(own)
+            self._forget(largest)
+            self._refuse(owner, largest, TOO_MUCH)
 
     def _refuse(self, to: str, unit: Unit, reason: str) -> None:
         self._handovers.tell(to, unit, w.StandbyRefuse(reason[:512]))
@@ -259,6 +294,9 @@ class Standbys:
                 self._forget(unit)  # The owner asks again.
                 return
         each.seed, each.shadow = message.seed, shadow
+        self._make_room(each.machine.primary)
+        if unit not in self._standbys:
+            return
         if not self._shadows.covered(each.named, shadow):
             self._forget(unit)  # The owner asks again.
             return

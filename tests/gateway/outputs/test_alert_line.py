@@ -105,6 +105,36 @@ def test_a_log_that_began_anew_is_read_from_its_beginning():
     assert positions(made.next(0.0)) == [1]
 
 
+def test_an_alert_upon_which_the_session_always_ends_is_given_up_and_the_others_come():
+    made, now, had, said = line(window=5), 0.0, [], []
+    made.to_read()
+    made.read(entries(1, 9))
+    while made.waiting and now < 1e4:
+        now = max(now, made.due_s)
+        found = positions(made.next(now))
+        for each in found if 4 not in found else found[: found.index(4)]:
+            had.append(each)
+            made.answered(each, OK, now)
+        if 4 in found:
+            said.append(made.ended("protocol error", now, took_others=True))
+        made.check_invariants()
+    assert had == [1, 2, 3, 5, 6, 7, 8, 9]
+    given_up = "gave up alert 4, upon which the receiver ends the session: protocol error"
+    assert [each for each in said if each] == [given_up]
+    assert made.given_up == 1
+
+
+def test_a_session_that_ends_before_anything_is_taken_is_held_against_no_alert():
+    made, now = line(window=5), 0.0
+    made.to_read()
+    made.read(entries(1, 9))
+    for _ in range(50):
+        now = max(now, made.due_s)
+        assert made.next(now)
+        assert made.ended("cut", now, took_others=False) == ""
+    assert (made.given_up, made.waiting) == (0, 9)
+
+
 @given(st.data())
 def test_whatever_the_receiver_does_each_is_delivered_in_order_of_the_log(data):
     log, made, now, had = entries(1, 150), line(window=5, give_up_s=1e9), 0.0, []
@@ -119,7 +149,7 @@ def test_whatever_the_receiver_does_each_is_delivered_in_order_of_the_log(data):
                 had.append(each.position)
             made.answered(each.position, answer, now)
         if data.draw(st.booleans()) and now < 300:
-            made.cut()
+            made.ended("cut", now, took_others=False)
         made.check_invariants()
         assert set(range(1, made.cursor + 1)) <= set(had)
         now += 7.0

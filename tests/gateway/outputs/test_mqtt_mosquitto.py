@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from agent.gateway.output_config import GatewayMqtt
+from agent.gateway.outputs import mqtt_publisher
 from agent.gateway.outputs.home_assistant import Discovery
 from agent.gateway.outputs.mqtt import MqttOutput
 from agent.gateway.outputs.topics import Topics
@@ -187,6 +188,30 @@ def test_a_topic_that_the_broker_refuses_is_said_and_the_others_come(rig, broker
     wait_until(lambda: listener.newest, lambda found: TOPICS.state("b1/f4/r3") in found)
     assert "the broker refuses homeassistant/device/" in output.state().last_error
     assert sum("refuses" in line for line in rig.said) <= len(ROOMS)
+
+
+@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
+def test_alerts_that_the_broker_cannot_take_hold_up_no_others(
+    rig, broker, listen, start, protocol, monkeypatch
+):
+    """It ends the session of who sends them; the gateway sent them again for ever."""
+    monkeypatch.setattr("agent.runtime.retrying.FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr(mqtt_publisher, "MAX_PAUSE_S", 0.5)
+    broker.more = "allow_anonymous true\nmax_packet_size 2000\n"
+    broker.start()
+    listener = listen(broker)
+    output = start(protocol=protocol)
+    rig.rooms.show(*ROOMS)
+    rig.alert(1, area="a/" * 255 + "a")
+    rig.alert(2, trigger="no \uffff", area="b1/f4/r3")
+    rig.alert(3, trigger="x" * 2_000)
+    rig.alert(4, area="b1/f4/r3")
+    topics = {f"sanderling/home/alert/{each}" for each in ("no _/b1/f4/r3", "hot/b1/f4/r3")}
+    wait_until(lambda: listener.newest.keys() & topics, lambda found: found == topics)
+    wait_until(lambda: rig.alerts.cursor("mqtt"), lambda position: position == 4)
+    wait_until(output.state, lambda state: state.waiting == 0)
+    (said,) = [line for line in rig.said if "gave up" in line]
+    assert said.startswith("mqtt: gave up alert 3, upon which the receiver ends the session")
 
 
 @pytest.mark.parametrize("protocol", ["5", "3.1.1"])

@@ -18,6 +18,7 @@ from agent.gateway.outputs.state_pace import Rules
 from agent.gateway.outputs.topics import Topics
 from agent.runtime.retrying import Retrying
 from agent.wire.config import ConfigError, parse
+from agent.wire.overlay import Notification, Origin
 from testkit.waiting import wait_until
 from tests.gateway.outputs.rig import Rig, room
 
@@ -86,6 +87,19 @@ def test_rooms_and_alerts_come_to_the_broker_and_the_store_is_kept(rig):
     topics = [TOPICS.status, TOPICS.availability("b1/r1"), TOPICS.raised("hot", "b1/r1")]
     assert sorted(store.topics) == sorted(topics)
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("attributes", "topic"),
+    [
+        ({"trigger": "hot", "area": "b1/f4"}, "alert/hot/b1/f4"),
+        ({"trigger": "hot", "area": "a/" * 255 + "a"}, "alert/hot" + "/a" * 16),
+        ({"topic": "a\ufdd0b\ufffe", "area": "\U0010ffff/\ue000"}, "topic/a_b_/_/\ue000"),
+    ],
+)
+def test_every_alert_has_a_topic_that_brokers_take(attributes, topic):
+    told = Notification(Origin("iad2", "h", 1), 0, attributes)
+    assert TOPICS.alert(told) == f"sanderling/home/{topic}"
 
 
 def test_a_store_on_a_full_disk_says_why(rig, tmp_path):

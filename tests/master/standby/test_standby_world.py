@@ -1,10 +1,17 @@
 """Random lives of a topic with a standby: nothing that it puts out is doubled or lost, and in the
 end it works at one master."""
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
-from agent.wire.handover import StandbyUpdate
+from agent.alerts.inbox_handover import InboxCopy
+from agent.placement.world import Unit
+from agent.topics.contents import inputs_of
+from agent.topics.events import Progress
+from agent.topics.shadow import Checkpoint, Named
+from agent.wire.handover import StandbyAsk, StandbyRefuse, StandbyUpdate
+from agent.wire.topics import Topic
 from tests.examples import share
 from tests.master.standby_world import MEMORY, UNIT, Broken, Master, World, campaign
 
@@ -188,3 +195,34 @@ def test_incomplete_checkpoints_have_a_budget_together(world, monkeypatch):
     assert each.gathered.size == 1_000
     standby.heard(UNIT, each.machine.primary, replace(part, part=1))
     assert (each.gathered.size, each.told) == (0, False)
+
+
+def test_what_an_owner_has_kept_here_has_a_budget_and_its_largest_unit_goes_first(
+    world, monkeypatch
+):
+    standby, told = world[1].standbys, []
+    first = standby._standbys[UNIT]
+    owner = first.machine.primary
+    monkeypatch.setattr(world[1], "tell", lambda to, unit, message: told.append((unit, message)))
+
+    def seed(name, size):
+        unit, topic = Unit(UNIT.kind, name), Topic(name, standby=True)
+        standby.heard(unit, owner, StandbyAsk(1, msgspec.msgpack.encode(Named(topic, "inc"))))
+        inbox = InboxCopy(inputs_of(name), 0, 0)
+        checkpoint = Checkpoint(topic, Progress("inc", state=b"x" * size), inbox, (), 0)
+        body = msgspec.msgpack.encode(checkpoint)
+        standby.heard(unit, owner, StandbyUpdate(1, 1, 1, 1, first.at, body))
+        return unit
+
+    monkeypatch.setattr(
+        "agent.master.standby.standbys.MAX_HAD", 2 * (first.bytes + 4_000), raising=False
+    )
+    small, large, middle = seed("small", 100), seed("large", 2_500), seed("middle", 1_500)
+    assert standby._standbys.keys() == {UNIT, small, middle}
+    assert (large, StandbyRefuse("it stands by for too much already")) in told
+    monkeypatch.setattr(
+        "agent.master.standby.standbys.MAX_HAD",
+        2 * sum(each.bytes for each in standby._standbys.values()),
+    )
+    seed("another", 10)
+    assert standby._standbys.keys() == {UNIT, small, middle}, "not even its name"
