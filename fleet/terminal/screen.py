@@ -308,12 +308,17 @@ def format_value(value: float) -> str:
     return f"{value:.1f}" if abs(value) < 1_000 else f"{value:.0f}"
 
 
-def local_time(milliseconds: int, today: datetime) -> str:
-    """Local time of day; the date instead if it is not today."""
+def local_time(milliseconds: int, today: datetime, *, finer: bool = False) -> str:
+    """Local time of day; the date instead if it is not today. `finer`: to the millisecond, with
+    both."""
     time = local(milliseconds)
     if time is None:
         return UNKNOWN_TIME
-    return f"{time:%H:%M:%S}" if time.date() == today.date() else f"{time:%d %b %H:%M}"
+    is_today = time.date() == today.date()
+    if finer:
+        day = "" if is_today else f"{time:%d %b} "
+        return f"{day}{time:%H:%M:%S}.{time.microsecond // 1_000:03}"
+    return f"{time:%H:%M:%S}" if is_today else f"{time:%d %b %H:%M}"
 
 
 def _legend(channels: Sequence[str], areas: Iterable[AreaSummary]) -> str:

@@ -264,7 +264,7 @@ ENDPOINTS: Final = (
                  Parameter("start", "In its place: milliseconds since 1970 UTC, with end.",
                            {"type": "integer"}),
                  Parameter("end", "Up to then.", {"type": "integer"}),
-                 Parameter("points", "About so many points, at round times.",
+                 Parameter("points", "About so many points, equally far apart.",
                            {"type": "integer", "minimum": 1, "maximum": MAX_BUCKETS}),
                  Parameter("service", "The service asked."),
              )),
