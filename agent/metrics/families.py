@@ -315,7 +315,7 @@ NOTIFICATIONS_SPOOLED = Family(
     "gauge",
     (),
     "notifications",
-    "Of those, how many some subscriber's master may not have yet.",
+    "Those that some subscriber's master may not have yet, and notifications of topics here.",
 )
 NOTIFICATIONS_SENT = Family(
     "sanderling_notifications_sent_total",
