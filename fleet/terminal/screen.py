@@ -128,13 +128,14 @@ def _harmless_cell(cell: RenderableType | None) -> RenderableType | None:
 
 
 def plain_table(*columns: str, left: int = 1, folds: Collection[str] = ()) -> Table:
-    """An empty table without rules; all columns after the first `left` are right-aligned.
+    """An empty table without rules; columns after the first `left` are right-aligned, but for those
+    that are texts.
 
-    On a narrow terminal only the columns `folds` are folded; the others keep their width.
+    On a narrow terminal only the columns `folds`, texts, are folded; the others keep their width.
     """
     table = _Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for number, column in enumerate(columns):
-        side: Literal["left", "right"] = "left" if number < left else "right"
+        side: Literal["left", "right"] = "left" if number < left or column in folds else "right"
         table.add_column(column, justify=side, no_wrap=column not in folds, overflow="fold")
     return table
 
