@@ -17,7 +17,7 @@ import msgspec
 from agent.alerts import lifecycle as alerts_lifecycle
 from agent.clones import lifecycle as clones_lifecycle
 from agent.gateway import config as gateway_config
-from agent.metrics import edge_families, families
+from agent.metrics import edge_families, families, gateway_families
 from agent.overlay import lifecycle as overlay_lifecycle
 from agent.placement import lifecycle as placement_lifecycle
 from agent.processing import lifecycle as processing_lifecycle
@@ -214,6 +214,8 @@ def metrics() -> str:
             "Metrics of an edge node",
             [f for f in edge_families.EDGE if f not in families.COMMON],
         ),
+        ("Metrics of a gateway", gateway_families.GATEWAY),
+        ("Metrics of rooms, by a gateway", gateway_families.READINGS),
     )
     text = (DOCS / "run/metrics.md").read_text().partition(f"## {tables[0][0]}")[0]
     lines = []
@@ -229,9 +231,11 @@ def metrics() -> str:
             lines.append(f"| `{row.name}` | {row.kind} | {labels} | {row.unit} | {row.meaning} |")
         lines.append("")
     lines += [
-        "Every page has `process_*` (CPU, memory, open files) and `python_info` of the Prometheus",
-        "client as well. These tables are made from `agent/metrics/families.py` and",
-        "`agent/metrics/edge_families.py` by `make docs`.",
+        "Every page but a gateway's has `process_*` (CPU, memory, open files) and `python_info` of",
+        "the Prometheus client as well. A gateway has its own at `/metrics` and those of rooms at",
+        "`/metrics/readings`, both [for tokens](../use/outputs.md#prometheus). These tables come",
+        "from `families.py`, `edge_families.py` and `gateway_families.py` of `agent/metrics` by",
+        "`make docs`.",
     ]
     return text + "\n".join(lines) + "\n"
 

@@ -116,6 +116,7 @@ class Spool:
         self._losses = Losses(again_s)
         self.counters = {
             "spooled": 0,
+            "spooled_alerts": 0,  # of these, those of nodes' triggers
             "spooled_repeated": 0,
             "spooled_published_again": 0,
             "spooled_settled": 0,
@@ -243,6 +244,8 @@ class Spool:
         forgotten = window.take(history, taken, event.oldest)
         if not taken:
             return [Accepted(event.token)]
+        if "/" not in event.node:  # which the names of topics and clients have here
+            self.counters["spooled_alerts"] += len(new)
         instructions: list[SpoolInstruction] = []
         for notification in new.values():
             client = event.node if event.node.startswith(CLIENTS) else ""

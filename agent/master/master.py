@@ -312,6 +312,7 @@ class Master:
             config.processing.record_s,
         )
         self._handovers.admits = self._placement.admits
+        self._handovers.given_up = self._placement.given_up
         self._handovers.stays = self._topics.stays
         names.topics = lambda: self._topics.names
         self._topics.mover = self._handovers

@@ -1,7 +1,7 @@
 """Metric families: name, type, labels, unit and meaning of every metric that an agent exports.
 
 Names and units follow Prometheus: base units, `_total` on counters, one meaning for all labels.
-`docs/run/metrics.md` is generated from this file.
+`docs/run/metrics.md` is generated from this file, and those of edge nodes and gateways beside it.
 """
 
 from __future__ import annotations
@@ -315,7 +315,7 @@ NOTIFICATIONS_SPOOLED = Family(
     "gauge",
     (),
     "notifications",
-    "Of those, how many some subscriber's master may not have yet.",
+    "Those that some subscriber's master may not have yet, and notifications of topics here.",
 )
 NOTIFICATIONS_SENT = Family(
     "sanderling_notifications_sent_total",

@@ -492,7 +492,7 @@ def _fixed(iad: str, number: int, clients: dict[str, Client]) -> str:
 
 
 def _no(what: str, name: str, known: Sequence[str]) -> str:
-    there = f"known are {', '.join(known[:5])}" if known else "none are"
+    there = f"known are {few(known, 5)}" if known else "none are"
     return f"no {what} {name} is known here; {did_you_mean(name, known, there)}"
 
 

@@ -188,11 +188,10 @@ class Processing(Dispatch):
         if not event.body:
             processor.skip(taken)
         elif len(event.body) > limits.message_bytes:
-            self._skip(
-                processor,
-                taken,
-                f"it has {len(event.body)} bytes; at most {limits.message_bytes} are allowed",
-            )
+            why = f"has {len(event.body)} bytes; at most {limits.message_bytes} are allowed"
+            self._skip(processor, taken, f"it {why}")
+            if processor.state not in {"backing_off", "disabled"}:  # else that has its own reason
+                processor.last_failure = f"a message {why}"
         if processor.queued is None:
             self._settle(processor, now)
 

@@ -118,7 +118,8 @@ class TopicStatus(WireStruct, frozen=True, omit_defaults=True):
     is the percentile of the objective, `cpu_ms` the mean of a message. `trouble`: what is wrong,
     in words. Messages that `arrived` at the processor, and `cpu_s` that all of them took. Where its
     `standby` is, and how it does. It was taken over from `taken_from`, which was dead, at
-    `taken_ms`. It is `delegated` to this master, and why."""
+    `taken_ms`. It is `delegated` to this master, and why. `last_failure`: what failed last of a
+    processor that is well again, or the last message that it could not take."""
 
     topic: Topic
     state: Text
@@ -141,6 +142,7 @@ class TopicStatus(WireStruct, frozen=True, omit_defaults=True):
     taken_from: Text = ""
     taken_ms: Count | None = None
     delegated: Text = ""
+    last_failure: Text = ""
 
 
 # --- operator → master ---------------------------------------------------------------------------

@@ -158,8 +158,8 @@ def fleet() -> None:
     "--buckets",
     type=click.IntRange(1, 2_000),
     metavar="N",
-    help="In place of readings: minimum, mean and maximum of about N parts of the window, at round "
-    "times.",
+    help="In place of readings: minimum, mean and maximum of about N parts of the window, which "
+    "begin at multiples of their length.",
 )
 @answer_timeout("")
 @SERVICE

@@ -18,13 +18,11 @@ if TYPE_CHECKING:
     from fleet.inventory.folder import Folder
 
 
-def _setting(text: str) -> tuple[str, bool | int | str]:
+def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
         raise ValueError(f"{text!r} is not NAME=VALUE")
-    if value in {"true", "false"}:
-        return name, value == "true"
-    return name, int(value) if value.lstrip("-").isdecimal() else value
+    return name, value
 
 
 SETTING = Parsed("name=value", _setting)

@@ -42,6 +42,11 @@ class Variable(Section, frozen=True, tag_field="type"):
         """The error of `value`; empty if it is valid."""
         raise NotImplementedError
 
+    def read(self, text: str) -> Value:
+        """The value that a command line means by `text`; what is none of this type stays as it
+        is, for `complaint`."""
+        return text
+
 
 class Switch(Variable, frozen=True, tag="boolean"):
     """On or off."""
@@ -51,6 +56,10 @@ class Switch(Variable, frozen=True, tag="boolean"):
     def complaint(self, value: Value) -> str:
         """See Variable."""
         return "" if isinstance(value, bool) else "is not true or false"
+
+    def read(self, text: str) -> Value:
+        """See Variable."""
+        return text == "true" if text in {"true", "false"} else text
 
 
 class Number(Variable, frozen=True, tag="integer"):
@@ -68,18 +77,25 @@ class Number(Variable, frozen=True, tag="integer"):
             return f"is not within {self.min} and {self.max}"
         return ""
 
+    def read(self, text: str) -> Value:
+        """See Variable."""
+        return int(text) if re.fullmatch("-?[0-9]{1,18}", text) else text
+
 
 class Text(Variable, frozen=True, tag="string"):
     """A text that must match a pattern completely."""
 
     default: str
     pattern: str
+    form: str = ""  # the pattern in words, for who broke it
 
     def complaint(self, value: Value) -> str:
         """See Variable."""
         if not isinstance(value, str):
             return "is not a text"
-        return "" if re.fullmatch(self.pattern, value) else f"does not match {self.pattern}"
+        if re.fullmatch(self.pattern, value):
+            return ""
+        return f"is not {self.form}" if self.form else f"does not match {self.pattern}"
 
 
 class Choice(Variable, frozen=True, tag="choice"):

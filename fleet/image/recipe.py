@@ -227,12 +227,15 @@ def _values(
             owner[name], variables[name] = layer.name, variable
     values: dict[str, Value] = {name: each.default for name, each in variables.items()}
     for source, given in ((f"recipe {recipe.model}", recipe.values), ("--set", chosen)):
-        for name, value in given.items():
+        for name, stated in given.items():
             if name not in variables:
                 raise PlanError(
                     f"{source}: no layer of this image has a variable {name!r}; "
                     f"{nearest(name, variables)}"
                 )
+            # Only the variable knows whether 9701 of a command line is a number or a text.
+            typed = given is chosen and isinstance(stated, str)
+            value = variables[name].read(str(stated)) if typed else stated
             if wrong := variables[name].complaint(value):
                 raise PlanError(f"{source}: {name} = {value!r} {wrong}")
             values[name] = value

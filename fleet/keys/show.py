@@ -26,7 +26,7 @@ _STATES: Final = {Stage.ANNOUNCED: "announced", Stage.SWITCHED: "switched"}
 
 class ShownKey(Struct, frozen=True):
     """A party's current key. `state`: missing, current, announced, switched (docs/run/keys.md) or
-    revoked; times are null if the key file does not give them."""
+    revoked; times are null if the key file does not give them, and of a revoked key."""
 
     role: str
     name: str
@@ -88,10 +88,11 @@ def run(folder: Folder, *, as_json: bool) -> int:
 def describe(store: Store, fleet: Inventory, now: datetime) -> Shown:
     """Describe every key of the store."""
     state = read_state(store.folder.keys / "rotation.json")
-    gone = {each.party for each in store.revocations()}
+    gone = {each.party: each for each in store.revocations()}
     return Shown(
         tuple(
-            _key(party, store.keys(party), state, party in gone, now) for party in parties(fleet)
+            _revoked(gone[party]) if party in gone else _key(party, store.keys(party), state, now)
+            for party in parties(fleet)
         ),
         tuple(_host_keys(store, fleet)),
         store.revocations(),
@@ -103,7 +104,6 @@ def _key(
     party: Party,
     keys: tuple[CurveKey, ...],
     state: rotation.State | None,
-    revoked: bool,
     now: datetime,
 ) -> ShownKey:
     if not keys:
@@ -116,9 +116,15 @@ def _key(
         current.pair.public,
         curve.text_of(current.made) if current.made else None,
         curve.text_of(current.expires) if current.expires else None,
-        "revoked" if revoked else word,
-        "" if revoked else _warning(current.expires, now),
+        word,
+        _warning(current.expires, now),
     )
+
+
+def _revoked(gone: Revocation) -> ShownKey:
+    """The key that was revoked, not the one that the store has made in its place, and issues to
+    nobody before `reinstate`. When it was made went with its file."""
+    return ShownKey(*gone.party, next(iter(gone.keys), ""), None, None, "revoked")
 
 
 def _warning(expires: datetime | None, now: datetime) -> str:

@@ -106,6 +106,8 @@ def _show_processor(screen: Console, status: TopicStatus) -> None:
         f"    {status.processed} messages processed, {status.waiting} waiting, "
         f"{status.failed} failures, {status.skipped} skipped",
     )
+    if status.last_failure:
+        line(screen, f"    the last failure: {printable(status.last_failure)}", style="yellow")
     if topic.slo is not None and status.latency_ms is not None:
         line(
             screen,

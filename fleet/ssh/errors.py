@@ -14,7 +14,8 @@ REMEDIES: Final[dict[Kind, str]] = {
     "port",
     "key_changed": "another machine answers at this address, or it was installed anew: "
     "`fleet keys adopt` or `fleet replace` if that is so",
-    "key_unknown": "its host key is not pinned: `fleet keys adopt` after looking at it",
+    "key_unknown": "its host key is not pinned: `fleet keys adopt` after looking at it; if it was "
+    "revoked, `fleet replace`, or take it out of fleet.toml",
     "auth": "it does not take the fleet's key for this user: correct `user`, or add the fleet's "
     "public key to its authorized_keys",
     "lost": "run the same command again: it goes on where the connection broke",

@@ -32,6 +32,7 @@ def _show(screen: Console, area: str, name: str, buckets: Buckets) -> None:
     columns = ["from", "n", "min", "mean", "max"]
     table = plain_table(*columns, *(["bad"] if bad is not None else []))
     today = datetime.now().astimezone()
+    finer = bool(buckets.length_ms % 1_000)  # else some begin at the same second, or seem to
     rows = zip(
         *[column.numbers() for column in (found.count, found.min, found.mean, found.max)],
         strict=True,
@@ -40,6 +41,6 @@ def _show(screen: Console, area: str, name: str, buckets: Buckets) -> None:
         if not count and (bad is None or not bad[number]):
             continue
         start_ms = buckets.start_ms + number * buckets.length_ms
-        cells = [local_time(start_ms, today), str(count), *map(format_value, extent)]
+        cells = [local_time(start_ms, today, finer=finer), str(count), *map(format_value, extent)]
         table.add_row(*cells, *([str(bad[number])] if bad is not None else []))
     show_table(screen, table)

@@ -128,13 +128,14 @@ def _harmless_cell(cell: RenderableType | None) -> RenderableType | None:
 
 
 def plain_table(*columns: str, left: int = 1, folds: Collection[str] = ()) -> Table:
-    """An empty table without rules; all columns after the first `left` are right-aligned.
+    """An empty table without rules; columns after the first `left` are right-aligned, but for those
+    that are texts.
 
-    On a narrow terminal only the columns `folds` are folded; the others keep their width.
+    On a narrow terminal only the columns `folds`, texts, are folded; the others keep their width.
     """
     table = _Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for number, column in enumerate(columns):
-        side: Literal["left", "right"] = "left" if number < left else "right"
+        side: Literal["left", "right"] = "left" if number < left or column in folds else "right"
         table.add_column(column, justify=side, no_wrap=column not in folds, overflow="fold")
     return table
 
@@ -308,12 +309,17 @@ def format_value(value: float) -> str:
     return f"{value:.1f}" if abs(value) < 1_000 else f"{value:.0f}"
 
 
-def local_time(milliseconds: int, today: datetime) -> str:
-    """Local time of day; the date instead if it is not today."""
+def local_time(milliseconds: int, today: datetime, *, finer: bool = False) -> str:
+    """Local time of day; the date instead if it is not today. `finer`: to the millisecond, with
+    both."""
     time = local(milliseconds)
     if time is None:
         return UNKNOWN_TIME
-    return f"{time:%H:%M:%S}" if time.date() == today.date() else f"{time:%d %b %H:%M}"
+    is_today = time.date() == today.date()
+    if finer:
+        day = "" if is_today else f"{time:%d %b} "
+        return f"{day}{time:%H:%M:%S}.{time.microsecond // 1_000:03}"
+    return f"{time:%H:%M:%S}" if is_today else f"{time:%d %b %H:%M}"
 
 
 def _legend(channels: Sequence[str], areas: Iterable[AreaSummary]) -> str:

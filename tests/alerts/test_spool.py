@@ -8,7 +8,7 @@ import pytest
 
 from agent.alerts.dedup_window import Taken
 from agent.alerts.losses import GATHER_LOST_S, MAX_LOST
-from agent.alerts.spool import BURST, Spool
+from agent.alerts.spool import BURST, CLIENTS, Spool
 from agent.alerts.spool_events import (
     Accepted,
     Brought,
@@ -114,6 +114,14 @@ def test_what_comes_again_is_only_accepted():
     assert published(new) == [8]
     assert spool.counters["spooled"] == 2
     assert spool.counters["spooled_repeated"] == 3
+
+
+def test_alerts_are_counted_apart_from_what_topics_and_clients_publish():
+    spool = Spool()
+    spool.handle(brought(1, 2), 1.0)
+    spool.handle(brought(1, history="h2", node="topic/means"), 2.0)
+    spool.handle(brought(1, history="h3", node=f"{CLIENTS}app"), 3.0)
+    assert (spool.counters["spooled"], spool.counters["spooled_alerts"]) == (4, 2)
 
 
 def test_a_full_message_that_comes_again_is_no_news():

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import subprocess
 
 import click
 import pytest
@@ -91,3 +92,21 @@ def test_what_a_page_mentions_of_a_command_is_there(page):
         known = {name for option in command.params for name in option.opts + option.secondary_opts}
         asked = {word.partition("=")[0].strip(",;") for word in own if re.match("--[a-z]", word)}
         assert asked - known - {"--help", "--version"} == set(), call
+
+
+def test_files_that_commands_of_pages_leave_in_a_checkout_are_ignored():
+    """Who has followed a page finds the checkout as clean as before."""
+    texts = [(pages.ROOT / name).read_text() for name in pages.names()]
+    written = {
+        name
+        for text in texts
+        for name in re.findall(r"\.venv/bin/fleet export .*--(?:csv|parquet) ([\w.]+)", text)
+    }
+    assert written >= {"floor4.csv", "trend.csv", "floor4.parquet"}
+    for folder in re.findall(r"\.venv/bin/pip install \./(docs\S+?)`", "".join(texts)):
+        written.add(f"{folder}/build/lib/module.py")
+    asked = ["git", "check-ignore", "--no-index", *sorted(written)]
+    done = subprocess.run(asked, cwd=pages.ROOT, capture_output=True, text=True, check=False)
+    if done.returncode > 1:
+        pytest.skip("no checkout of git")
+    assert set(done.stdout.splitlines()) == written

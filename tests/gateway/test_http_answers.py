@@ -62,7 +62,6 @@ def test_readings_come_from_services_that_have_the_area(tmp_path):
     )
     with FakeGateway(tmp_path, fleet) as made:
         token = made.token("viewer")
-        ask(made, "/api/v1/services", token=token)
         found = ask(made, "/api/v1/readings?area=b1/f1/r000&last=1h", token=token)
         assert found.status == 200
         asked = {each["service"] for each in fleet.queries if each["form"] == "buckets"}
@@ -96,7 +95,6 @@ def test_a_channel_of_a_time_far_from_the_others_makes_no_picture_of_both(
     )
     with FakeGateway(tmp_path, fleet) as made:
         token = made.token("viewer")
-        ask(made, "/api/v1/services", token=token)
         found = ask(made, "/api/v1/readings?area=b1/f1/r000&last=1h&points=60", token=token).json
     assert sizes == [0]
     assert list(found["channels"]) == ["temperature"]
@@ -109,7 +107,6 @@ def test_readings_of_an_area_that_no_service_has_name_it(tmp_path):
     fleet.services = (ServiceInfo("humidity", "humidity", areas=("b1",)),)
     with FakeGateway(tmp_path, fleet) as made:
         token = made.token("viewer")
-        ask(made, "/api/v1/services", token=token)
         got = ask(made, "/api/v1/readings?area=b2", token=token)
         assert (got.status, got.reason) == (404, "no_area")
         assert got.json["detail"] == "no service has an area b2"
@@ -124,7 +121,6 @@ def test_readings_of_a_part_of_the_building_ask_for_a_room(tmp_path, areas):
     fleet.services = (ServiceInfo("humidity", "humidity", areas=areas),)
     with FakeGateway(tmp_path, fleet) as made:
         token = made.token("viewer")
-        ask(made, "/api/v1/services", token=token)
         got = ask(made, "/api/v1/readings?area=b1/f1", token=token)
         assert (got.status, got.reason) == (400, "malformed")
         said = "b1/f1 is no room; name one of those below it, such as b1/f1/r000"

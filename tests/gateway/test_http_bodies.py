@@ -6,11 +6,14 @@ import json
 import socket
 import threading
 
+import pytest
 from msgspec.structs import replace
 
+from agent.gateway.feed.frames import Source
 from agent.gateway.http import pages, routes
 from agent.gateway.http.requests import Reply
 from agent.gateway.outputs import readings_page
+from agent.metrics.gateway_families import GATEWAY, READINGS
 from testkit.waiting import PATIENCE_S, wait_until
 from tests.gateway.conftest import ask
 from tests.gateway.fake import FakeGateway
@@ -52,6 +55,29 @@ def test_metrics_are_as_prometheus_reads_them(made):
     }
     for line in lines:
         assert line.startswith("#") or float(line.rpartition(" ")[2]) >= 0
+
+
+def test_a_master_that_nobody_asks_is_not_called_down(made):
+    def up():
+        page = ask(made, "/metrics", token=made.viewer).body.decode()
+        return [line for line in page.splitlines() if line.startswith("sanderling_gateway_up{")]
+
+    made.in_loop(lambda: setattr(made.gateway.hub, "source", Source("idle")))
+    assert not any('link="watch"' in line for line in up())
+    made.in_loop(lambda: setattr(made.gateway.hub, "source", Source("away", "no reply")))
+    assert 'sanderling_gateway_up{link="watch"} 0' in up()
+    made.in_loop(lambda: setattr(made.gateway.hub, "source", Source("up")))
+    assert 'sanderling_gateway_up{link="watch"} 1' in up()
+
+
+@pytest.mark.parametrize(
+    ("path", "families"),
+    [("/metrics", GATEWAY), ("/metrics/readings", READINGS)],
+)
+def test_the_pages_have_the_metrics_that_are_documented(made, path, families):
+    lines = ask(made, path, token=made.viewer).body.decode().splitlines()
+    shown = [line.split()[2:] for line in lines if line.startswith("# TYPE ")]
+    assert shown == [[family.name, family.kind] for family in families]
 
 
 def test_counters_are_exact_however_large(made, monkeypatch):

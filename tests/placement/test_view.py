@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf
 
 import pytest
+from msgspec.structs import replace
 
 from agent.placement.arrival_rates import Rates
 from agent.placement.drift import Drift
@@ -132,6 +133,9 @@ def test_names_that_are_not_known_come_with_the_nearest():
         view.unit("comfrt")
     with pytest.raises(PlacementError, match=r"^no unit xyz is known here; known are comfort$"):
         view.unit("home:xyz")
+    many = View([facts("iad1", topics=[replace(COMFORT, name=f"t{n}") for n in range(7)])])
+    with pytest.raises(PlacementError, match=r"known are t0, t1, t2, t3, t4 and 2 more$"):
+        many.unit("xyz")
     with pytest.raises(PlacementError, match=r"^no master iad22 is known here; did you mean iad2"):
         view.master("iad22")
     there = View([facts("iad1"), facts("iad3"), facts("iad2")])

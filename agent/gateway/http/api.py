@@ -19,7 +19,15 @@ from agent.gateway.feed.raised import RaisedNow
 from agent.gateway.feed.rooms import Room
 from agent.gateway.http.operators import WAIT_MS, Told, no_operator
 from agent.gateway.http.problems import Problem
-from agent.gateway.http.requests import Asked, Endpoint, Parameter, Reply, bad, json_reply
+from agent.gateway.http.requests import (
+    LOOKS_S,
+    Asked,
+    Endpoint,
+    Parameter,
+    Reply,
+    bad,
+    json_reply,
+)
 from agent.gateway.http.stream import open_stream
 from agent.gateway.outputs.base import OutputState
 from agent.gateway.tokens import Role
@@ -30,8 +38,6 @@ from agent.wire.codec import JSON as WIRE_JSON
 from agent.wire.operator import IadStatus
 from agent.wire.placement import PlacementReport, ShowPlacement
 
-# Who asks how it is now keeps the fleet watched for so long.
-LOOKS_S: Final = 60.0
 PAGE: Final = 500
 MAX_PAGE: Final = 10_000
 MAX_AREAS: Final = 1_000  # of a page, whatever is asked: each takes the loop some 3 µs

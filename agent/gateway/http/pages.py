@@ -12,6 +12,8 @@ from agent.gateway.http.problems import Problem
 from agent.gateway.http.requests import Asked, Endpoint, Parameter, Reply
 from agent.gateway.http.static_files import INDEX, StaticFile
 from agent.gateway.outputs import readings_page
+from agent.metrics import gateway_families as families
+from agent.metrics.families import Family
 from agent.wire.config import ConfigError
 
 TEXT: Final = "text/plain; charset=utf-8"
@@ -114,44 +116,32 @@ async def metrics(asked: Asked) -> Reply:
     gateway = asked.gateway
     lines: list[str] = []
 
-    def add(name: str, kind: str, meaning: str, rows: list[tuple[str, float]]) -> None:
-        lines.append(f"# HELP sanderling_gateway_{name} {meaning}")
-        lines.append(f"# TYPE sanderling_gateway_{name} {kind}")
-        lines.extend(f"sanderling_gateway_{name}{labels} {value:.17g}" for labels, value in rows)
+    def add(family: Family, rows: list[tuple[str, float]]) -> None:
+        lines.append(f"# HELP {family.name} {family.meaning}")
+        lines.append(f"# TYPE {family.name} {family.kind}")
+        lines.extend(f"{family.name}{labels} {value:.17g}" for labels, value in rows)
 
-    add("streams", "gauge", "Open event streams.", [("", gateway.streams.total())])
-    add("lookers", "gauge", "Who looks: streams, outputs, requests.", [("", gateway.hub.lookers)])
-    add("rooms", "gauge", "Areas known.", [("", len(gateway.hub.rooms))])
+    add(families.STREAMS, [("", gateway.streams.total())])
+    add(families.LOOKERS, [("", gateway.hub.lookers)])
+    add(families.ROOMS, [("", len(gateway.hub.rooms))])
     states = [("watch", gateway.hub.source.state), ("alerts", gateway.feed.state.state)]
-    add(
-        "up",
-        "gauge",
-        "Whether the master answers.",
-        [(f'{{link="{name}"}}', float(state == "up")) for name, state in states],
-    )
-    add("alert_position", "counter", "Entries of the log of alerts.", [("", gateway.alerts.newest)])
-    add(
-        "requests_total",
-        "counter",
-        "Requests by method and status.",
-        [(f'{{method="{m}",status="{s}"}}', n) for (m, s), n in sorted(gateway.counted.items())],
-    )
+    # A master that nobody asks is not down.
+    told = [(f'{{link="{name}"}}', state) for name, state in states if state != "idle"]
+    add(families.UP, [(labels, float(state == "up")) for labels, state in told])
+    add(families.ALERT_POSITION, [("", gateway.alerts.newest)])
+    counted = sorted(gateway.counted.items())
+    add(families.REQUESTS, [(f'{{method="{m}",status="{s}"}}', n) for (m, s), n in counted])
     numbers = gateway.hub.deadlines.numbers()
-    for what, meaning in (
-        ("count", "Answers seen."),
-        ("late", "Those that took longer than their objective, or were refused."),
-        ("partial", "Those in time that lack areas."),
+    for family, what in (
+        (families.ANSWERS, "count"),
+        (families.ANSWERS_LATE, "late"),
+        (families.ANSWERS_PARTIAL, "partial"),
     ):
-        add(
-            f"answers_{what}",
-            "counter",
-            meaning,
-            [
-                (f'{{label="{_label(k["label"])}",service="{k["service"]}"}}', v[what])
-                for k, v in numbers
-            ],
-        )
-    return Reply(("\n".join(lines) + "\n").encode(), METRICS)  # fmt: skip
+        kinds = [
+            (f'{{label="{_label(k["label"])}",service="{k["service"]}"}}', v) for k, v in numbers
+        ]
+        add(family, [(labels, v[what]) for labels, v in kinds])
+    return Reply(("\n".join(lines) + "\n").encode(), METRICS)
 
 
 # Whoever scrapes this often has the fleet watched all the time.

@@ -13,7 +13,15 @@ from agent.client import Client, NoReplyError
 from agent.gateway.feed.rooms import UNITS
 from agent.gateway.http.asking import BusyError
 from agent.gateway.http.problems import Problem, of_refusal
-from agent.gateway.http.requests import Asked, Endpoint, Parameter, Reply, bad, json_reply
+from agent.gateway.http.requests import (
+    LOOKS_S,
+    Asked,
+    Endpoint,
+    Parameter,
+    Reply,
+    bad,
+    json_reply,
+)
 from agent.wire.areas import covers
 from agent.wire.base import MAX_WINDOW_S, TIMEOUT_FACTOR
 from agent.wire.buckets import MAX_BUCKETS, Buckets, ChannelBuckets
@@ -121,6 +129,9 @@ async def readings(asked: Asked) -> Reply:
         raise bad(f"channel names {len(channels)}; {MAX_CHANNELS_ASKED} are the most")
     points = asked.number("points", 300, 1, MAX_BUCKETS)
     window = _window(asked)
+    if not asked.text("service"):
+        # The services are known only while somebody looks, and a program may ask for nothing else.
+        await asked.gateway.hub.look_now(LOOKS_S)
     services = _services(asked, area, channels)
     try:
         queries = [
@@ -264,7 +275,7 @@ ENDPOINTS: Final = (
                  Parameter("start", "In its place: milliseconds since 1970 UTC, with end.",
                            {"type": "integer"}),
                  Parameter("end", "Up to then.", {"type": "integer"}),
-                 Parameter("points", "About so many points, at round times.",
+                 Parameter("points", "About so many points, equally far apart.",
                            {"type": "integer", "minimum": 1, "maximum": MAX_BUCKETS}),
                  Parameter("service", "The service asked."),
              )),

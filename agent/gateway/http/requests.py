@@ -34,6 +34,8 @@ JSON: Final = "application/json"
 DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(ms|s|m|h|d)?", re.ASCII)
 SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "": 1.0}
 AREA: Final = re.compile(AREA_PATTERN)
+# Who asks how the fleet is keeps it watched for so long.
+LOOKS_S: Final = 60.0
 # A body is a query, which fits a packet or two.
 BODY_S: Final = 20.0
 BODY_READ: Final = "sanderling.body_read"  # in the scope of a request

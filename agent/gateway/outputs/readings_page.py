@@ -8,16 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Final
 
 from agent.gateway.feed.rooms import Room
-
-_FAMILIES: Final = {
-    "sanderling_room_reading": "The newest value of a channel of a room, in its unit.",
-    "sanderling_room_reading_age_seconds": "Age of that value.",
-    "sanderling_room_up": "Whether the room is measured now.",
-    "sanderling_room_alert": "1 for each trigger that is raised.",
-}
+from agent.metrics.gateway_families import READINGS
 
 
 def page(rooms: Iterable[Room], raised: Iterable[tuple[str, str]], now_ms: int) -> str:
@@ -38,11 +31,9 @@ def page(rooms: Iterable[Room], raised: Iterable[tuple[str, str]], now_ms: int) 
             ages.append(f"{labels} {max(0, now_ms - each.time_ms) / 1e3!r}")
     alerts = [f"{{area={_quoted(area)},trigger={_quoted(trigger)}}} 1" for trigger, area in raised]
     parts: list[str] = []
-    for (family, meaning), samples in zip(
-        _FAMILIES.items(), (reading, ages, up, alerts), strict=True
-    ):
-        parts += [f"# HELP {family} {meaning}\n", f"# TYPE {family} gauge\n"]
-        parts += [f"{family}{sample}\n" for sample in samples]
+    for family, samples in zip(READINGS, (reading, ages, up, alerts), strict=True):
+        parts += [f"# HELP {family.name} {family.meaning}\n", f"# TYPE {family.name} gauge\n"]
+        parts += [f"{family.name}{sample}\n" for sample in samples]
     return "".join(parts)
 
 

@@ -89,6 +89,7 @@ class HandoverPlane:
         )
         # Why placement lets a unit of that master not come here; empty if it may.
         self.admits: Callable[[Unit, str], str] = lambda *_: ""
+        self.given_up: Callable[[Unit, str], object] = lambda *_: None  # It was let, and came not.
         # Why a unit that lives here may never move; empty if it may.
         self.stays: Callable[[Unit], str] = lambda _: ""
         # Whether a unit has no standby elsewhere; if it has one, `freed` follows.
@@ -330,12 +331,14 @@ class HandoverPlane:
         try:
             while self._events:
                 entry, event, sender = self._events.popleft()
-                partner = sender or entry.partner
+                partner, machine = sender or entry.partner, entry.holder.machine
                 self._actions.perform(
                     entry, entry.holder.handle(event, self._clock(), sender), partner
                 )
                 self._timed.add(entry)
                 self._look(entry)
+                if isinstance(machine, Target) and machine.state == "aborted":
+                    self.given_up(machine.unit, machine.source)
                 if entry.unknown and not (self._events or self._actions.waiting):
                     self._timed.discard(entry)
                     self._entries.pop(entry.holder.unit, None)

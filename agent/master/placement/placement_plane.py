@@ -104,6 +104,8 @@ class PlacementPlane:
         now = self._clock()
         self._gossip = Gossip(self._iad, epoch, now, self._config.every_s)
         self._placer = Placer(self._iad, drift=self._config.drift, move_cost=self._config.move_cost)
+        # A unit that was let does not come: others may.
+        self.given_up: Callable[[Unit, str], object] = self._placer.grants.release
         self._orders = PlacementOrders(self._iad, self._placer, state, partners)
         self._orders.restore(frozen=self._config.frozen)
         self._admission = Admission(self._iad, epoch, self._placer, now)

@@ -41,7 +41,7 @@ COUNTERS: Final[dict[str, tuple[f.Family, Labels]]] = {
     "node_events_repeated": (f.NODE_EVENTS_REPEATED, ()),
     "node_events_refused": (f.NODE_EVENTS_REFUSED, ()),
     "node_events_implausible": (f.NODE_EVENTS_IMPLAUSIBLE, ()),
-    "spooled": (f.ALERTS, ()),
+    "spooled_alerts": (f.ALERTS, ()),
     "notifications_sent": (f.NOTIFICATIONS_SENT, ()),
     "spooled_given_up": (f.NOTIFICATIONS_GIVEN_UP, ("spool",)),
     "notifications_dropped": (f.NOTIFICATIONS_GIVEN_UP, ("inbox",)),

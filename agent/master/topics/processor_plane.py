@@ -139,7 +139,8 @@ class ProcessorPlane:
         counters, cpu = found.counters, found.spreads["cpu"]
         percentile = PERCENTILE if topic.slo is None else topic.slo.percentile
         latency_s = self._processing.latency_s(topic.name, percentile, now)
-        trouble = found.last_failure if found.state in UNHEALTHY else ""
+        failure = found.last_failure[:512]
+        trouble = failure if found.state in UNHEALTHY else ""
         return replace(
             status,
             state=found.state,
@@ -150,9 +151,10 @@ class ProcessorPlane:
             skipped=counters.skipped,
             latency_ms=None if latency_s is None else latency_s * 1e3,
             cpu_ms=cpu.mean_s * 1e3 if cpu.count else None,
-            trouble=(trouble or status.trouble)[:512],
+            trouble=trouble or status.trouble[:512],
             arrived=counters.arrived,
             cpu_s=counters.cpu_s,
+            last_failure="" if trouble else failure,
         )
 
     def sizes(self, inboxes: Mapping[str, int]) -> dict[str, int]:

@@ -43,6 +43,7 @@ from processors.registry import open_processor
 # A state of at most so many bytes goes to the master with each message, and ties its processor to
 # no worker.
 SMALL_BYTES: Final = 4_096
+MAX_FILE: Final = 100  # letters of a file's name in an error
 PAGE_BYTES: Final = resource.getpagesize()
 # What user code must not do: the master does not know of processes that it did not start.
 FORBIDDEN: Final = frozenset(
@@ -179,6 +180,7 @@ def _line(error: BaseException) -> str:
         text = str(error)
     except Exception:  # noqa: BLE001 - an exception of user code may be unable to say what it is
         text = ""
+    place = ""
     if isinstance(error, ProcessorError):
         said = text
     else:
@@ -191,10 +193,16 @@ def _line(error: BaseException) -> str:
             trace = trace.tb_next
         if frames and frames[-1][0] != __file__:
             file, line = frames[-1]
-            said += f" ({file.rpartition('/')[2]}, line {line})"
-    # It goes to the master's log: no control characters, no lone surrogates.
-    said = "".join(sign if sign.isprintable() else " " for sign in said)
-    return " ".join(said.split())[:MAX_LINE]
+            place = _printable(f"({file.rpartition('/')[2][-MAX_FILE:]}, line {line})")
+    said, room = _printable(said), MAX_LINE - len(place) - 1
+    if len(said) > room:
+        said = said[: room - 1].rstrip() + "…"
+    return f"{said} {place}".rstrip()
+
+
+def _printable(text: str) -> str:
+    """It goes to the master's log: no control characters, no lone surrogates."""
+    return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
 
 
 def _end_with_master() -> None:

@@ -71,6 +71,12 @@ def _form(host: HostOf) -> Iterator[str]:
         if ":" not in address:
             if DOTTED.fullmatch(address) and not _is_address(address):
                 yield f"{host.name}: {key} is {address}, which is no IPv4 address"
+            elif key != "listen" and _is_no_hosts(address):
+                bound = "" if host.node else " (listen has where its sockets are bound)"
+                yield (
+                    f"{host.name}: {key} is {address}, which is no host's; write the one that "
+                    f"others connect to{bound}"
+                )
             continue
         name, _, port = address.rpartition(":")
         if ":" not in name:
@@ -90,6 +96,17 @@ def _is_address(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _is_no_hosts(text: str) -> bool:
+    """Whether it is an address of any host, of many or of none; to connect to 0.0.0.0 reaches the
+    host itself."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    broadcast = ipaddress.ip_address("255.255.255.255")
+    return address.is_unspecified or address.is_multicast or address == broadcast
 
 
 def _machine(fleet: Inventory, host: HostOf) -> _Machine:

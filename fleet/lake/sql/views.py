@@ -19,6 +19,7 @@ from fleet.lake.schema.tables import base, models, placing, report, requests, se
 from fleet.lake.schema.tables.model import Table
 
 LATEST: Final = "latest"
+OF_A_REPORT: Final = (*requests.TABLES, *placing.TABLES, *sensing.TABLES, *report.TABLES)
 PLANS: Final = "org.apache.spark.sql.catalyst.plans.logical"
 # Classes of Spark's parsed plans that are not plain queries; scripts are among them.
 REFUSED: Final = (f"{PLANS}.Command", f"{PLANS}.ParsedStatement", f"{PLANS}.CompoundPlanStatement")
@@ -51,7 +52,7 @@ def register(spark: SparkSession, lake: Lake) -> list[str]:
             read(spark, lake, table).createOrReplaceTempView(table.name)
             names.append(table.name)
     data = lake.reports / LATEST / "data"
-    for table in (*requests.TABLES, *placing.TABLES, *sensing.TABLES, *report.TABLES):
+    for table in OF_A_REPORT:
         names += _view(spark, table, data / f"{table.name}.parquet")
     for table in models.TABLES:
         names += _view(spark, table, lake.models / table.name)
@@ -81,10 +82,18 @@ def select(spark: SparkSession, statement: str, known: Collection[str]) -> DataF
         if error.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":
             raise
         name = (error.getMessageParameters() or {}).get("relationName", "").replace("`", "")
-        near = get_close_matches(name, known, 1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        there = ", ".join(sorted(known)) or "none; `fleet lake ingest` makes them"
-        raise StatementError(f"there is no table {name}; {hint}there are: {there}") from None
+        raise StatementError(unknown(name, known)) from None
+
+
+def unknown(name: str, known: Collection[str]) -> str:
+    """Why a statement's table is not among those that are `known`, and what to do, in one line."""
+    there = f"there are: {', '.join(sorted(known)) or 'none; `fleet lake ingest` makes them'}"
+    if name.lower() in {table.name for table in base.TABLES}:
+        return f"table {name} has no rows here yet; {there}"
+    if name.lower() in {table.name for table in (*OF_A_REPORT, *models.TABLES)}:
+        return f"table {name} is made by `fleet report`, from what it reports on; {there}"
+    near = get_close_matches(name, known, 1)
+    return f"there is no table {name}; {f'did you mean {near[0]}? ' if near else ''}{there}"
 
 
 def _kind(spark: SparkSession, statement: str) -> str | None:

@@ -65,11 +65,12 @@ def _objectives(objectives: Row, deadlines: Row | None) -> Iterator[Recommendati
         asked = f"p{row['percentile']:g} ≤ {digits(row['slo_ms'])} ms"
         took = "" if row["p99_ms"] is None else f", 99 % came within {digits(row['p99_ms'])} ms"
         remedy = "give it a looser objective, or its nodes more pods"
-        if row["p99_ms"] is not None and row["p99_ms"] <= row["slo_ms"] and row["percentile"] <= 99:
-            remedy = (
-                f"{whole(row['partial'] - row['no_data'])} answers lacked areas: see which node "
-                "was missing"
-            )
+        lacked = row["partial"] - row["no_data"]
+        judged = row["queries"] - row["refused"] - row["no_data"]
+        late = round((1 - row["attainment"]) * judged) - lacked  # of those that lacked nothing
+        fast = row["p99_ms"] is not None and row["p99_ms"] <= row["slo_ms"]
+        if lacked and (late <= 0 or (fast and row["percentile"] <= 99)):
+            remedy = f"{whole(lacked)} answers lacked areas: see which node was missing"
         of = "" if row["service"] in row["class"] else f" ({plain(row['service'], 40)})"
         yield Recommendation(
             f"Class {plain(row['class'], 40)}{of}",

@@ -41,6 +41,11 @@ def run(folder: Folder, name: str, fingerprint: str | None, file: Path | None) -
         host = one_host(fleet, name)
         if host.is_local:
             raise KeyStoreError(f"{name} runs on this machine, where nobody logs in")
+        if store.revoked(host.party):
+            raise KeyStoreError(
+                f"{name} was revoked: `fleet replace {name}` sets its successor up; if it is in "
+                f"nobody else's hands, `fleet keys reinstate {name}` first"
+            )
         address, port, way = host.address, port_of(fleet, host), way_to(folder, fleet, host)
     if file is not None:
         public = _of_file(file, address, port)

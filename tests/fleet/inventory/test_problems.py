@@ -213,6 +213,17 @@ def test_nothing_of_this_machine_is_asked_about_a_hosts_sensor(sensor):
             "192.168.1.300",
             "iad1/n2: address is 192.168.1.300, which is no IPv4 address",
         ),
+        (
+            '"10.1.0.10"',
+            '"0.0.0.0"',
+            "is 0.0.0.0, which is no host's; write the one that others connect to (listen has",
+        ),
+        (
+            '"10.1.0.10"',
+            '"10.1.0.10"\nnodes_address = "255.255.255.255"',
+            "iad1/master: nodes_address is 255.255.255.255, which is no host's",
+        ),
+        ("10.1.1.2", "224.0.0.5", "iad1/n2: address is 224.0.0.5, which is no host's"),
         ("10.1.1.2", "10:1:1", "address is 10:1:1, which is no IPv6 address"),
         (
             '"10.1.0.10"',

@@ -15,6 +15,7 @@ from fleet.inventory.folder import Folder
 from fleet.keys import backup, ssh
 from fleet.keys.store import Store
 from fleet.rollout.keys import adopt
+from fleet.ssh.errors import HostError
 from tests.fleet.keys.rig import inventory
 
 
@@ -44,6 +45,7 @@ def test_from_nothing_to_a_revocation_and_back(fleet):
     status, text, _ = fleet("show", "--json")
     shown = json.loads(text)
     assert {each["state"] for each in shown["keys"]} == {"current"}
+    (stolen,) = [each["key"] for each in shown["keys"] if each["name"] == "iad4/n1"]
     assert [each["host"] for each in shown["host_keys"]] == [
         "iad4/n1", "iad4/n2", "iad5/n1", "iad5/n2"
     ]  # fmt: skip
@@ -56,6 +58,15 @@ def test_from_nothing_to_a_revocation_and_back(fleet):
     _, text, _ = fleet("show")
     assert ": stolen" in text
     assert "iad4/n1  none is pinned" in text
+    # The key on the card that is gone, not its successor, which nobody has.
+    _, text, _ = fleet("show", "--json")
+    (gone,) = [each for each in json.loads(text)["keys"] if each["name"] == "iad4/n1"]
+    assert (gone["state"], gone["key"], gone["made"]) == ("revoked", stolen, None)
+    # Whoever has its card may not be let in by a slip.
+    status, _, said = fleet("adopt", "iad4/n1", "--fingerprint", "SHA256:x")
+    assert status == exits.USAGE
+    assert "iad4/n1 was revoked: `fleet replace iad4/n1` sets its successor up" in said
+    assert "revoked" in HostError("key_unknown", "no key").remedy
     assert fleet("reinstate", "iad4/n1")[0] == 0
     assert fleet("reinstate", "iad4/n1")[1] == "iad4/n1 was not revoked\n"
 

@@ -132,6 +132,19 @@ def test_buckets_are_a_row_each_where_there_is_something():
     ]
 
 
+@pytest.mark.parametrize("length_ms", [50, 1_667])
+def test_buckets_that_begin_within_a_second_can_be_told_apart(length_ms):
+    ones = Float32Column.of([21.0] * 3)
+    channel = ChannelBuckets(UInt32Column.of([1] * 3), ones, ones, ones)
+    start_ms = NOW_MS // 1_000 * 1_000 + 7
+    result = m.AreaResult("b1/r1", buckets=Buckets(start_ms, length_ms, {"temperature": channel}))
+    lines = printed(show_buckets, answer(result))[2:]
+    begins = [start_ms + number * length_ms for number in range(3)]
+    assert [line.split()[-5][-4:] for line in lines] == [f".{each % 1_000:03}" for each in begins]
+    first = datetime.fromtimestamp(begins[0] / 1e3).astimezone()
+    assert f"{first:%H:%M:%S}.007" in lines[0]
+
+
 def test_names_of_rooms_stand_beside_their_paths_in_answers_and_rounds():
     aggregate = m.Aggregate(
         NOW_MS, NOW_MS, {"temperature": m.ChannelAggregate(1, 21.0, 21.0, 21.0)}

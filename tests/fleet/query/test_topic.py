@@ -31,6 +31,9 @@ WELL = TopicStatus(
 )  # fmt: skip
 ILL = TopicStatus(COMFORT, "backing_off", failed=4, trouble="it raised ValueError: \x1b[2J no")
 NOTES = TopicStatus(Topic("notes"), "none", received=4, put_out=4)
+SKIPS = TopicStatus(
+    Topic("own", processor="own"), "ready", failed=3, skipped=1, last_failure="KeyError:\x1b 'a'"
+)
 
 
 def shown(print_it, what, width=80) -> list[str]:
@@ -67,6 +70,16 @@ def test_one_topic_is_a_line_for_each_of_its_parts():
         "  4 published messages taken in, 0 lost",
         "  4 notifications put out",
     ]
+
+
+def test_a_processor_that_is_well_again_shows_what_failed_last():
+    lines = shown(topic_screen.show_topic, SKIPS)
+    assert lines[3:5] == [
+        "    0 messages processed, 0 waiting, 3 failures, 1 skipped",
+        "    the last failure: KeyError:? 'a'",
+    ]
+    # It is well: a message that it cannot take is no trouble of the topic.
+    assert shown(topic_screen.show_unhealthy, (SKIPS,)) == []
 
 
 def test_a_standby_and_a_take_over_are_shown():

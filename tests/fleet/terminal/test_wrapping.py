@@ -83,6 +83,18 @@ def test_a_table_with_room_stays_one():
     assert [line.rstrip() for line in shown(console)] == ["host   health", "a1/n1      ok"]
 
 
+def test_a_text_that_is_folded_stands_on_the_left_also_after_numbers():
+    console = terminal()
+    table = screen.plain_table("unit", "pause", "", left=1, folds=("",))
+    table.add_row("processor comfort", "9 ms", "full " * 15 + "up")
+    table.add_row("processor means", "12 ms", "")
+    screen.show_table(console, table)
+    first, last = shown(console)[1:3]
+    assert last.rstrip().endswith("up")
+    assert len(last.rstrip()) < len(first.rstrip())
+    assert last.index("full") == first.index("full")
+
+
 def test_what_is_to_be_copied_is_not_folded():
     console = terminal()
     command = "fleet query " * 12

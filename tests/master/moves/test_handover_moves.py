@@ -165,8 +165,12 @@ def test_a_move_that_waited_while_its_unit_was_taken_over_goes_on_when_it_has_co
 
 def test_a_target_that_cannot_load_it_leaves_it_where_it_is(world):
     world.b.things.refuses = "no processor comfort_index here"
+    gone = []
+    world.b.plane.given_up = lambda unit, source: gone.append((unit, source))
     world.a.plane.begin(UNIT, "b", "plan")
     world.settle()
+    # Whatever was granted at b for its sake is free for others.
+    assert gone == [(UNIT, "a")]
     assert owners(world) == workers(world) == ["a"]
     (move,) = world.a.plane.moves
     assert (move.state, move.trouble) == ("aborted", "no processor comfort_index here")

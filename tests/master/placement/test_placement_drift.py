@@ -66,6 +66,19 @@ def test_a_master_that_has_granted_a_move_takes_no_other_until_it_is_over(tmp_pa
     closed(world)
 
 
+def test_a_unit_that_was_let_and_does_not_come_keeps_no_other_away(tmp_path):
+    world = World(tmp_path)
+    world.run(10.0)
+    first, second = Unit("processor", "x"), Unit("processor", "y")
+    assert world[2].plane.admits(first, "iad1") == ""
+    assert world[2].plane.admits(second, "iad1") == "iad2 is part of another move"
+    world[2].plane.given_up(first, "iad3")  # of another source, which was not let
+    assert world[2].plane.admits(second, "iad1") == "iad2 is part of another move"
+    world[2].plane.given_up(first, "iad1")
+    assert world[2].plane.admits(second, "iad1") == ""
+    closed(world)
+
+
 def test_the_cost_of_the_view_is_kept_and_what_a_move_gained(tmp_path):
     world = drifting(tmp_path)
     world.run(20.0)

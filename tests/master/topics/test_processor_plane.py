@@ -11,7 +11,7 @@ from agent.runtime.reactor import Reactor
 from agent.topics.events import Checkpointed, Emitted, Feed, Held, Progress, Resumed, StartProcessor
 from agent.wire.master_config import MasterProcessing
 from agent.wire.messages import Slo
-from agent.wire.topics import Topic
+from agent.wire.topics import Topic, TopicStatus
 from tests.processing.rig import Rig
 
 COMFORT = Topic("comfort", processor="comfort_index", slo=Slo(90.0, 1_000.0))
@@ -33,6 +33,13 @@ class Pool:
 
     def close(self):
         pass
+
+
+def described(plane, rig):
+    """What an operator is told of COMFORT, whose processor is the rig's."""
+    plane._processing = rig.processing
+    plane._looked_s = -1e9
+    return plane.described(TopicStatus(COMFORT, "none"))
 
 
 @pytest.fixture
@@ -138,6 +145,29 @@ def test_limits_that_are_none_are_refused_in_one_line(plane, limits, says):
     problem = plane.why_not(Topic("t", processor="comfort_index", limits=limits))
     assert problem.startswith(says)
     assert "\n" not in problem
+
+
+def test_a_failure_is_told_while_it_lasts_and_after(plane):
+    rig = Rig()
+    rig.create(COMFORT.name, attempts=1, waiting_bytes=4_096)
+    assert described(plane, rig).last_failure == ""
+    rig.arrive(COMFORT.name, 1)
+    rig.fail(1, "KeyError: 'x' (own.py, line 3)")
+    rig.arrive(COMFORT.name, 2, size=2_000)  # skipped, but that is not what it waits for
+    told = described(plane, rig)
+    assert (told.state, told.last_failure) == ("backing_off", "")
+    assert told.trouble == "KeyError: 'x' (own.py, line 3)"
+    rig.sleep_until_due()
+    rig.work()
+    told = described(plane, rig)
+    assert (told.state, told.trouble, told.skipped) == ("ready", "", 2)
+    assert told.last_failure == "KeyError: 'x' (own.py, line 3)"
+    rig.arrive(COMFORT.name, 3)
+    rig.work()
+    rig.arrive(COMFORT.name, 4, size=2_000)
+    assert (
+        described(plane, rig).last_failure == "a message has 2011 bytes; at most 1024 are allowed"
+    )
 
 
 def test_workers_start_with_the_first_processor(plane):

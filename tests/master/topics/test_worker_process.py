@@ -34,6 +34,9 @@ def bad(message, state, *, way="raises"):
 def raises():
     raise ValueError("no\\nsuch luck")
 
+def rambles():
+    raise ValueError("on and " * 1000)
+
 def hangs():
     while True:
         time.sleep(1)
@@ -162,6 +165,7 @@ RAISES = {
     "garbles": "ValueError: [2J (acme.py",
     "kills": "PermissionError: a processor must not start or signal processes (os.kill)",
     "exits": "SystemExit: 3",
+    "rambles": "on and on… (acme.py, line 17)",
 }
 ENDS = {
     "hangs": "it took more than",
