@@ -61,9 +61,9 @@ def emulate(card: Path, console: Path | None, **options: Any) -> int:
 
     before = signal.signal(signal.SIGTERM, ended)
     console = console or card.with_name(f"{card.name}.console")
-    say(f"{card}: console in {console}, sshd at 127.0.0.1 port {options['ssh_port']}")
+    there = f"{card}: console in {console}, sshd at 127.0.0.1 port {options['ssh_port']}"
     try:
-        command.run(card, command.Options(**options), console)
+        command.run(card, command.Options(**options), console, lambda: say(there))
     finally:
         signal.signal(signal.SIGTERM, before)
     return exits.DONE

@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -151,9 +151,11 @@ def running(card: Path, options: Options, console: Path) -> Iterator[subprocess.
                 process.terminate()
 
 
-def run(card: Path, options: Options, console: Path) -> None:
-    """Boot a card and wait until its guest shuts down. EmulationError if QEMU fails."""
+def run(card: Path, options: Options, console: Path, begun: Callable[[], object]) -> None:
+    """Boot a card and wait until its guest shuts down; `begun` is called once QEMU runs.
+    EmulationError if QEMU fails."""
     with running(card, options, console) as process:
+        begun()
         _, said = process.communicate()
         if process.returncode:
             text = said.decode(errors="replace").strip().splitlines() or ["no reason given"]

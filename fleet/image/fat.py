@@ -48,7 +48,12 @@ class Fat:
             raise FatError("mcopy is missing; apt install mtools")
         with open(path, "rb") as file:  # noqa: PTH123 - a device, not only a path
             first = file.read(SECTOR)
-        self._drive = f"{path}@@{offset_of(first)}"
+        try:
+            offset = offset_of(first)
+        except FatError as error:
+            # Below /proc the path says nothing: then it is the card that is written to.
+            raise FatError(str(error) if descriptor is not None else f"{path}: {error}") from None
+        self._drive = f"{path}@@{offset}"
         self._pass = () if descriptor is None else (descriptor,)
 
     def names(self, folder: str = "") -> list[str]:

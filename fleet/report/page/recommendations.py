@@ -69,8 +69,11 @@ def _objectives(objectives: Row, deadlines: Row | None) -> Iterator[Recommendati
         judged = row["queries"] - row["refused"] - row["no_data"]
         late = round((1 - row["attainment"]) * judged) - lacked  # of those that lacked nothing
         fast = row["p99_ms"] is not None and row["p99_ms"] <= row["slo_ms"]
-        if lacked and (late <= 0 or (fast and row["percentile"] <= 99)):
-            remedy = f"{whole(lacked)} answers lacked areas: see which node was missing"
+        lacking = f"{whole(lacked)} answers lacked areas: see which node was missing"
+        if lacked and fast and row["percentile"] <= 99:
+            remedy = lacking
+        elif lacked and late <= 0:  # perhaps as the answer timeout of a strict objective ended
+            remedy = f"{lacking}; if none was, {remedy}"
         of = "" if row["service"] in row["class"] else f" ({plain(row['service'], 40)})"
         yield Recommendation(
             f"Class {plain(row['class'], 40)}{of}",

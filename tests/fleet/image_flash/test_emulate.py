@@ -90,4 +90,16 @@ def test_a_card_that_boots_nothing_is_told(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("shutil.which", lambda name, **_: f"/usr/bin/{name}")
     card = make_image(tmp_path / "n1.img", {"config.txt": b"arm_64bit=1\n"})
     assert fleet_command(["image", "emulate", str(card)]) == exits.USAGE
-    assert "names no kernel" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "names no kernel" in said
+    assert "sshd at" not in said  # where nothing has booted
+
+
+@needs_tools
+def test_a_file_that_is_no_card_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("shutil.which", lambda name, **_: f"/usr/bin/{name}")
+    card = tmp_path / "fleet.toml"
+    card.write_text("# " * 1_000)
+    assert fleet_command(["image", "emulate", str(card)]) == exits.USAGE
+    said = f"fleet: {card}: it has no partition table, so it is no image of a card\n"
+    assert capsys.readouterr().err == said
