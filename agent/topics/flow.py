@@ -201,7 +201,9 @@ class Flow:
             return []
         entry.losses[publisher] = now, 0
         where = f"of {publisher}" if publisher else "that its inbox had no room for"
-        return [TellOperator(f"topic {entry.topic.name}: {count} messages {where} are lost")]
+        what = "1 message" if count == 1 else f"{count} messages"
+        text = f"topic {entry.topic.name}: {what} {where} {'is' if count == 1 else 'are'} lost"
+        return [TellOperator(text)]
 
     def acknowledge(self, entry: TopicEntry) -> AskInbox:
         had = AcknowledgeNotifications(entry.progress.incarnation, entry.durable_inbox)

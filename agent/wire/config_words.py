@@ -129,7 +129,10 @@ def at(data: Any, steps: list[str | int]) -> Any:
 
 
 def misplaced(text: str, error: str) -> str:
-    """A TOML error, with a hint if ``[sensor.options]`` precedes its ``[[sensor]]``."""
+    """A TOML error, with a hint if ``[sensor.options]`` precedes its ``[[sensor]]``, or if the text
+    begins with a mark."""
+    if text.startswith("\ufeff"):
+        return "it begins with a byte-order mark; save it as UTF-8 without one"
     if found := re.search(r"Cannot overwrite a value \(at line (\d+)", error):
         lines = text.splitlines()[: int(found[1])]
         table = lines[-1].strip().removeprefix("[[").partition("]]")[0].strip()

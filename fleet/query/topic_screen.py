@@ -103,8 +103,8 @@ def _show_processor(screen: Console, status: TopicStatus) -> None:
         line(screen, f"    limits: {', '.join(limits)}")
     line(
         screen,
-        f"    {status.processed} messages processed, {status.waiting} waiting, "
-        f"{status.failed} failures, {status.skipped} skipped",
+        f"    {counted(status.processed, 'message')} processed, {status.waiting} waiting, "
+        f"{counted(status.failed, 'failure')}, {status.skipped} skipped",
     )
     if status.last_failure:
         line(screen, f"    the last failure: {printable(status.last_failure)}", style="yellow")

@@ -412,6 +412,13 @@ def test_a_pipe_is_refused_without_waiting_for_its_writer(tmp_path):
         load(tmp_path / "pipe.toml", EdgeConfig)
 
 
+def test_a_mark_that_an_editor_put_in_front_of_the_text_is_told(tmp_path):
+    file = tmp_path / "edge.toml"
+    file.write_text(EDGE, encoding="utf-8-sig")
+    with pytest.raises(ConfigError, match="begins with a byte-order mark; save it as UTF-8 with"):
+        load(file, EdgeConfig)
+
+
 @pytest.mark.parametrize("table", ["[sensor.channels.temperature]", "[ sensor.options ]"])
 def test_a_table_of_a_sensor_above_it_is_told(tmp_path, table):
     file = tmp_path / "edge.toml"

@@ -69,7 +69,8 @@ def _objectives(objectives: Row, deadlines: Row | None) -> Iterator[Recommendati
         judged = row["queries"] - row["refused"] - row["no_data"]
         late = round((1 - row["attainment"]) * judged) - lacked  # of those that lacked nothing
         fast = row["p99_ms"] is not None and row["p99_ms"] <= row["slo_ms"]
-        lacking = f"{whole(lacked)} answers lacked areas: see which node was missing"
+        answers = "1 answer" if lacked == 1 else f"{whole(lacked)} answers"
+        lacking = f"{answers} lacked areas: see which node was missing"
         if lacked and fast and row["percentile"] <= 99:
             remedy = lacking
         elif lacked and late <= 0:  # perhaps as the answer timeout of a strict objective ended

@@ -32,7 +32,12 @@ WELL = TopicStatus(
 ILL = TopicStatus(COMFORT, "backing_off", failed=4, trouble="it raised ValueError: \x1b[2J no")
 NOTES = TopicStatus(Topic("notes"), "none", received=4, put_out=4)
 SKIPS = TopicStatus(
-    Topic("own", processor="own"), "ready", failed=3, skipped=1, last_failure="KeyError:\x1b 'a'"
+    Topic("own", processor="own"),
+    "ready",
+    processed=1,
+    failed=1,
+    skipped=1,
+    last_failure="KeyError:\x1b 'a'",
 )
 
 
@@ -75,7 +80,7 @@ def test_one_topic_is_a_line_for_each_of_its_parts():
 def test_a_processor_that_is_well_again_shows_what_failed_last():
     lines = shown(topic_screen.show_topic, SKIPS)
     assert lines[3:5] == [
-        "    0 messages processed, 0 waiting, 3 failures, 1 skipped",
+        "    1 message processed, 0 waiting, 1 failure, 1 skipped",
         "    the last failure: KeyError:? 'a'",
     ]
     # It is well: a message that it cannot take is no trouble of the topic.

@@ -91,6 +91,10 @@ def test_where_answers_were_fast_but_lacked_areas_no_looser_objective_helps():
             "498 ms: 17 answers lacked areas: see which node was missing."
         )
     ]
+    found["missed"] = [{**fast, "partial": 4, "attainment": 0.99}]
+    assert said(objectives=found)[0].endswith(
+        "498 ms: 1 answer lacked areas: see which node was missing."
+    )
     found["missed"] = [{**fast, "percentile": 99.9, "attainment": 0.95}]  # three were late
     assert said(objectives=found)[0].endswith("give it a looser objective, or its nodes more pods.")
 
