@@ -46,6 +46,15 @@ FORWARDING = "moved/"
 MAX_DROPPED = 10_000
 # What a standby inbox learns at once: a group commit takes four times as much.
 PART = 1_024
+# No inbox and no topic counts so far. Of one that came with more, the next numbers would be none
+# that a message can carry: who is told of them understands nothing, and is told again for ever.
+MAX_REACHED = 1 << 52
+
+
+def require_reached(*numbers: int) -> None:
+    """ValueError if another master tells numbers that nothing reaches."""
+    if max(numbers) > MAX_REACHED:
+        raise ValueError(f"it has counted to {max(numbers)}, which nothing does")
 
 
 class InboxCopy(Struct, frozen=True, array_like=True):

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from agent.alerts.inbox_handover import InboxCopy
+from agent.alerts.inbox_handover import InboxCopy, require_reached
 from agent.topics.events import (
     Feed,
     KeepTopic,
@@ -43,6 +43,15 @@ class TopicCopy(Struct, frozen=True, array_like=True):
     inbox: InboxCopy
     readings: tuple[Reading, ...] = ()
     round_in_s: float = 0.0
+
+    def check(self) -> None:
+        """ValueError if no topic is so."""
+        require_counted(self.progress, self.inbox)
+
+
+def require_counted(progress: Progress, inbox: InboxCopy) -> None:
+    """ValueError if a topic that another master tells of has counted further than any does."""
+    require_reached(progress.position, progress.put_out, progress.inbox, inbox.last)
 
 
 class MovableTopics(Topics):

@@ -19,7 +19,7 @@ from agent.alerts.inbox_events import Content
 from agent.alerts.inbox_handover import InboxCopy
 from agent.alerts.items import Key
 from agent.topics.events import Progress
-from agent.topics.movable_topics import TopicCopy
+from agent.topics.movable_topics import TopicCopy, require_counted
 from agent.wire.overlay import Notification, Origin
 from agent.wire.topics import Topic
 
@@ -44,6 +44,10 @@ class Checkpoint(Struct, frozen=True, array_like=True):
     inbox: InboxCopy
     outputs: tuple[Notification, ...]
     settled: int
+
+    def check(self) -> None:
+        """ValueError if no topic is so."""
+        require_counted(self.progress, self.inbox)
 
 
 class Shadow:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from agent.alerts.inbox_events import Peer, SendPush
-from agent.alerts.inbox_handover import STANDBY, InboxCopy
+from agent.alerts.inbox_handover import STANDBY, InboxCopy, require_reached
 from agent.master.moves.home_plane import CLIENT, HomeChoice, unit_of
 from agent.master.moves.late_inboxes import LateInboxes, client_of, contents_of
 from agent.master.moves.movable import NOT_HERE, UNREADABLE
@@ -217,6 +217,7 @@ class SubscriberHomes:
         """Let an inbox stand by, and learn what the subscription's remembers."""
         try:
             loaded = read_body(copy, SubscriberCopy)
+            require_reached(loaded.inbox.last)
         except ValueError as error:
             then(f"its copy cannot be read: {error}")
             return
@@ -245,7 +246,8 @@ class SubscriberHomes:
     def accept(self, name: str, final: bytes) -> str:
         """Why the state cannot be taken; "" if it can."""
         try:
-            self._coming[name].final = read_body(final, SubscriberCopy).inbox
+            inbox = self._coming[name].final = read_body(final, SubscriberCopy).inbox
+            require_reached(inbox.last)
         except ValueError as error:
             return f"its state cannot be read: {error}"
         return ""

@@ -239,6 +239,7 @@ class TopicMoves:
         name = unit.name
         try:
             loaded = read_body(copy, TopicCopy)
+            loaded.check()
         except ValueError as error:
             then(f"its copy cannot be read: {error}")
             return
@@ -288,6 +289,7 @@ class TopicMoves:
         coming = self._coming[unit.name]
         try:
             read = read_body(final, TopicCopy)
+            read.check()
         except ValueError as error:
             return f"its state cannot be read: {error}"
         if (read.topic.name, read.progress.incarnation) != (unit.name, coming.id):

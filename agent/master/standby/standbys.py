@@ -277,6 +277,7 @@ class Standbys:
         )
         try:
             checkpoint = w.read_body(body, Checkpoint)
+            checkpoint.check()
             if whole:
                 shadow = Shadow(checkpoint, len(self._standbys))
             else:

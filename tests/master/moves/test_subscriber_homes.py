@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from agent.alerts.inbox_events import ContentArrived, InboxesDue, UnsubscribeArrived
-from agent.alerts.inbox_handover import InboxCopy
+from agent.alerts.inbox_handover import MAX_REACHED, InboxCopy
 from agent.master.moves.movable import UNREADABLE
 from agent.master.moves.subscriber_homes import UNREACHED_MS, SubscriberCopy
 from agent.wire import handover as w
@@ -16,6 +16,7 @@ from agent.wire.push import GivenMaster, ShortForm, Subscribe, Subscribed, Unsub
 from tests.alerts.samples import OTHER_FILTER, notification
 from tests.master.moves.test_subscriber_homes_model import NAME, UNIT, World
 
+INBOX = InboxCopy(OTHER_FILTER, 0, 0)
 EIGHT_DAYS_S = 8 * 86_400.0
 
 
@@ -148,6 +149,16 @@ def test_a_copy_with_contents_is_not_loaded(world):
     copy = msgspec.msgpack.encode(SubscriberCopy("a", inbox))
     world.masters["b"].homes.load(NAME, copy, said.append)
     assert said == ["its copy has what only its final state has"]
+
+
+def test_a_subscription_that_has_counted_further_than_any_does_is_not_taken(world):
+    said, homes = [], world.masters["b"].homes
+    inbox = InboxCopy(OTHER_FILTER, 0, MAX_REACHED + 1)
+    copy = msgspec.msgpack.encode(SubscriberCopy("a", inbox))
+    homes.load(NAME, copy, said.append)
+    assert "which nothing does" in said[0]
+    homes.load(NAME, msgspec.msgpack.encode(SubscriberCopy("a", INBOX)), said.append)
+    assert "which nothing does" in homes.accept(NAME, copy)
 
 
 def test_one_whose_inbox_was_lost_is_owned_nevertheless(world):

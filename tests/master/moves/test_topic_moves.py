@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from agent.alerts.inbox_handover import InboxCopy
+from agent.alerts.inbox_handover import MAX_REACHED, InboxCopy
 from agent.master.moves.movable import UNREADABLE
 from agent.placement.world import Unit
 from agent.topics.contents import inputs_of
@@ -42,6 +42,29 @@ def test_a_copy_of_another_topic_or_with_contents_is_not_loaded(moves):
         moves.load(UNIT, each, said.append)
     assert said == ["its copy is not one of this topic"] * 2
     assert moves.next_due is None
+
+
+BEYOND = MAX_REACHED + 1
+
+
+@pytest.mark.parametrize(
+    ("progress", "inbox"),
+    [
+        (Progress("f1", position=BEYOND), INBOX),
+        (Progress("f1", put_out=BEYOND), INBOX),
+        (Progress("f1", inbox=BEYOND), INBOX),
+        (Progress("f1"), InboxCopy(inputs_of("notes"), 0, BEYOND)),
+    ],
+)
+def test_a_topic_that_has_counted_further_than_any_does_is_not_taken(moves, progress, inbox):
+    """The next outputs had numbers that no message carries: the links to all neighbours went down
+    each time that they were sent, and clients ended."""
+    said, told = [], encode(TopicCopy(Topic("notes"), progress, inbox))
+    moves.load(UNIT, told, said.append)
+    why = f"it has counted to {BEYOND}, which nothing does"
+    assert said == [f"its copy cannot be read: {why}"]
+    moves.load(UNIT, copy(), said.append)
+    assert moves.accept(UNIT, told) == f"its state cannot be read: {why}"
 
 
 @pytest.mark.parametrize("items", [b"\xc1", encode([[None], []])])

@@ -5,7 +5,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from agent.alerts.inbox_handover import InboxCopy
+from agent.alerts.inbox_handover import MAX_REACHED, InboxCopy
 from agent.placement.world import Unit
 from agent.topics.contents import inputs_of
 from agent.topics.events import Progress
@@ -226,3 +226,19 @@ def test_what_an_owner_has_kept_here_has_a_budget_and_its_largest_unit_goes_firs
     )
     seed("another", 10)
     assert standby._standbys.keys() == {UNIT, small, middle}, "not even its name"
+
+
+@pytest.mark.parametrize("number", ["position", "put_out", "inbox"])
+def test_a_standby_takes_no_checkpoint_that_has_counted_further_than_any_does(
+    world, monkeypatch, number
+):
+    standby, told = world[1].standbys, []
+    each = standby._standbys[UNIT]
+    shadow = each.shadow
+    monkeypatch.setattr(world[1], "tell", lambda to, unit, message: told.append(message))
+    inbox = InboxCopy(inputs_of("t"), 0, 0)
+    progress = Progress("inc", **{number: MAX_REACHED + 1})
+    body = msgspec.msgpack.encode(Checkpoint(Topic("t", standby=True), progress, inbox, (), 0))
+    standby.heard(UNIT, each.machine.primary, StandbyUpdate(99, 1, 1, 99, each.at, body))
+    assert each.shadow is shadow
+    assert "which nothing does" in told[-1].reason
