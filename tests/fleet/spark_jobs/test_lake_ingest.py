@@ -292,6 +292,21 @@ def test_clocks_that_are_wrong_make_no_partitions(spark, tmp_path):
     assert "time is impossible (4)" in told(done)[-2]
 
 
+def test_numbers_beyond_all_end_no_ingest(spark, tmp_path):
+    """Each of one host ended the ingest of all, for ever."""
+    lake = Lake(tmp_path)
+    most = (1 << 63) - 1
+    sources = group(sequence=10, first_ms=NOON_MS, source_time_ms=[NOON_MS, most, -most])
+    beyond = [group(sequence=most - 1), group(sequence=20, shift_ms=-most - 1)]
+    write_rows(lake, "groups", "g.parquet", [group(first_ms=NOON_MS), sources, *beyond])
+    done = ingest(spark, lake, clock=lambda: NOW)
+    assert done.rows == {"groups": 2, "readings": 12}
+    assert done.reasons == {"sequence is impossible": 1, "time is impossible": 1}
+    found = {row[-2]: row[10] for row in rows(lake, base.READINGS)}
+    assert found[10] is not None
+    assert found[11] is found[12] is None
+
+
 def test_a_second_ingest_is_refused_while_one_is_at_work(spark, tmp_path):
     lake = Lake(tmp_path)
     with store.writing(lake), pytest.raises(BusyError, match="at work"):
