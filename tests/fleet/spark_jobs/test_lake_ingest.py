@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from agent.wire import records
-from fleet.lake.ingest import lines, store
+from fleet.lake.ingest import lines, merging, store
 from fleet.lake.ingest.compaction import binned
 from fleet.lake.ingest.reading import read
 from fleet.lake.ingest.run import table as told
@@ -305,6 +305,20 @@ def test_numbers_beyond_all_end_no_ingest(spark, tmp_path):
     found = {row[-2]: row[10] for row in rows(lake, base.READINGS)}
     assert found[10] is not None
     assert found[11] is found[12] is None
+
+
+def test_reasons_are_counted_however_many_there_are(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(merging, "MAX_REASONS", 3)
+    lake = Lake(tmp_path)
+    evil = {"record": "\x1b[2J\nfake"}
+    kinds = [{"record": f"later{n}"} for n in range(5)]
+    write_lines(lake, "1.jsonl", [evil, evil | {"iad": "a1"}, *kinds, "no", "no JSON"])
+    done = ingest(spark, lake)
+    assert done.quarantined == sum(done.reasons.values()) == 9
+    assert len(done.reasons) == 3 + 1
+    line = told(done)[-2]
+    assert "no record kind is called '?[2J?fake' (2)" in line
+    assert line.isprintable()
 
 
 def test_a_second_ingest_is_refused_while_one_is_at_work(spark, tmp_path):
