@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from fleet.inspect.facts.facts import Disk, Facts
-from fleet.inspect.findings import Finding, Severity
+from fleet.inspect.findings import Finding, Severity, named
 from fleet.inspect.seen import HostSeen
 
 HOT_CELSIUS: Final = 80.0
@@ -171,7 +171,7 @@ def _system(seen: HostSeen, facts: Facts) -> Iterator[Finding]:
         yield _finding(seen, "error", "systemd", "it does not run systemd", remedy)
     others = [name for name in facts.failed_units if not name.startswith("sanderling-")]
     if others:
-        what = f"failed units: {', '.join(others)}"
+        what = f"failed units: {named(others)}"
         remedy = f"`fleet logs tail --unit {others[0]} --limit {seen.name}`"
         yield _finding(seen, "warning", "failed_unit", what, remedy)
     if facts.reboot_required:

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -34,6 +34,11 @@ NO_SUDO: Final = "sudo: "
 LOOK_S: Final = 0.5
 # Of what a host says on stderr the last line is shown.
 MAX_SAID: Final = 16
+# Of one host's lines that wait to be shown: a host that writes faster than a terminal shows is held
+# up. Lines are held back for a moment, so this is also the most within it.
+MAX_WAITING: Final = 4 << 20
+# Of a line beside its texts.
+LINE_BYTES: Final = 256
 
 
 class Options(NamedTuple):
@@ -48,6 +53,31 @@ class Options(NamedTuple):
     as_json: bool
 
 
+class Room:
+    """What waits of one host's lines. Used by its thread and the one that shows them."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._waiting = 0
+
+    def take(self, line: Entry, stop: threading.Event) -> None:
+        """Wait until there is room for a line, or `stop` is set."""
+        with self._changed:
+            while self._waiting >= MAX_WAITING and not stop.is_set():
+                self._changed.wait(LOOK_S)
+            self._waiting += _size(line)
+
+    def give_back(self, line: Entry) -> None:
+        """It was shown."""
+        with self._changed:
+            self._waiting -= _size(line)
+            self._changed.notify()
+
+
+def _size(line: Entry) -> int:
+    return LINE_BYTES + sum(len(text) for text in line if isinstance(text, str))
+
+
 def run(folder: Folder, fleet: Inventory, hosts: Sequence[HostOf], options: Options) -> int:
     """Show the lines, until all have arrived or Ctrl-C; returns the exit status."""
     hosts = logged_in_to(hosts)
@@ -56,8 +86,10 @@ def run(folder: Folder, fleet: Inventory, hosts: Sequence[HostOf], options: Opti
     show = _shower(max(len(host.name) for host in hosts), as_json=options.as_json)
     came: queue.SimpleQueue[Entry | Outcome[None] | None] = queue.SimpleQueue()
     failures: list[HostError] = []
+    # Without `follow` each host sends so many lines at most, and all are kept until the end.
+    rooms = {host.name: Room() for host in hosts if options.follow}
     with until_interrupted() as stop:
-        work = _reader(folder, fleet, options, came, stop)
+        work = _reader(folder, fleet, options, came, stop, rooms)
         parallel = len(hosts) if options.follow else options.parallel
 
         def read() -> None:
@@ -68,7 +100,7 @@ def run(folder: Folder, fleet: Inventory, hosts: Sequence[HostOf], options: Opti
         thread = threading.Thread(target=read, name="hosts", daemon=True)
         thread.start()
         try:
-            _show_all(came, failures, show, follow=options.follow)
+            _show_all(came, failures, show, rooms, follow=options.follow)
         finally:
             stop.set()
             thread.join(2 * LOOK_S)  # do not wait for connections in progress
@@ -81,6 +113,7 @@ def _show_all(
     came: queue.SimpleQueue[Entry | Outcome[None] | None],
     failures: list[HostError],
     show: Callable[[Entry], None],
+    rooms: Mapping[str, Room],
     *,
     follow: bool,
 ) -> None:
@@ -105,6 +138,7 @@ def _show_all(
         if follow:
             for line in merge.take(time.monotonic()):
                 show(line)
+                rooms[line.host].give_back(line)
     for line in merge.rest():
         show(line)
 
@@ -115,6 +149,7 @@ def _reader(
     options: Options,
     came: queue.SimpleQueue[Entry | Outcome[None] | None],
     stop: threading.Event,
+    rooms: Mapping[str, Room],
 ) -> Callable[[HostOf], None]:
     def work(host: HostOf) -> None:
         units = options.units or [host.unit]
@@ -133,6 +168,8 @@ def _reader(
                 if number > options.lines and not options.follow:
                     raise HostError("failed", f"it sends more than {options.lines} lines")
                 if (found := entry(host.name, text)) is not None:
+                    if (room := rooms.get(host.name)) is not None:
+                        room.take(found, stop)
                     came.put(found)
 
         with open_host(folder, fleet, host) as connection:

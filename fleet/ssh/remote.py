@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import re
 import shlex
 import time
@@ -49,6 +50,8 @@ start(globals().get("REQUEST"), globals().get("ARCHIVE", b""))
 MAX_LINE: Final = 16 << 20
 # Of a line: each may take hundreds of bytes once it is read.
 MAX_VALUES: Final = 1 << 19
+# Of a number: larger ones are none of a host's, and cannot be computed with.
+MAX_INTEGER: Final = 1 << 63
 # Of the reason of a failure: it is one line on a terminal, and of the journal.
 MAX_ERROR: Final = 2_000
 MAX_STDERR: Final = 4_096
@@ -210,14 +213,29 @@ def _lines(channel: paramiko.Channel, most_s: float) -> Iterator[Answer]:
 
 
 def _read(line: bytes) -> Any:
-    """The value of a line of JSON. ValueError, RecursionError.
+    """The value of a line of JSON. ValueError, also for a number of more than 64 bits, or none;
+    RecursionError.
 
     Half of a surrogate pair, which can be neither written nor shown, becomes a question mark.
     """
-    value = json.loads(line.decode())
+    value = json.loads(line.decode(), parse_int=_integer, parse_float=_real, parse_constant=_real)
     if b"\\u" in line:
         value = json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
     return value
+
+
+def _integer(digits: str) -> int:
+    number = int(digits)
+    if abs(number) > MAX_INTEGER:
+        raise ValueError("a number of more than 64 bits")
+    return number
+
+
+def _real(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError("a number that is none")
+    return number
 
 
 def _read_errors(channel: paramiko.Channel) -> str:

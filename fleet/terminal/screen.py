@@ -28,7 +28,7 @@ from fleet.terminal.summary import (
 )
 from fleet.terminal.times import UNKNOWN_TIME, local
 from fleet.terminal.units import format_duration, format_ms, format_slo
-from fleet.terminal.wrapping import fitted, folded, spaced
+from fleet.terminal.wrapping import fitted, folded, harmless, spaced
 from sensors.quality.limits import quantity_of
 
 UNITS: Final = {
@@ -103,15 +103,7 @@ def line(screen: Console, text: str | Text, style: str = "") -> None:
 
 def as_it_is(screen: Console, text: str | Text, style: str = "") -> None:
     """Print a line for copying: only the terminal wraps it."""
-    screen.print(_harmless(text), style=style or None, soft_wrap=True)
-
-
-def _harmless(text: str | Text) -> Text:
-    """Text from elsewhere, without control characters that would move the cursor or change
-    colours; lines may end."""
-    found = text.copy() if isinstance(text, Text) else Text(text)
-    found.plain = "\n".join(map(printable, found.plain.split("\n")))
-    return found
+    screen.print(harmless(text), style=style or None, soft_wrap=True)
 
 
 class _Table(Table):
@@ -124,7 +116,7 @@ class _Table(Table):
 def _harmless_cell(cell: RenderableType | None) -> RenderableType | None:
     if isinstance(cell, str):
         return printable(cell)
-    return _harmless(cell) if isinstance(cell, Text) else cell
+    return harmless(cell) if isinstance(cell, Text) else cell
 
 
 def plain_table(*columns: str, left: int = 1, folds: Collection[str] = ()) -> Table:

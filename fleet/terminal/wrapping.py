@@ -10,6 +10,8 @@ from rich.console import Console, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
+from fleet.terminal.output import printable
+
 INDENT: Final = 2
 # On narrower lines continuation lines are indented less.
 LEAST_ROOM: Final = 20
@@ -29,9 +31,17 @@ def spaced(text: Text) -> Text:
     return drawn
 
 
+def harmless(text: str | Text) -> Text:
+    """Text from elsewhere, without control characters that would move the cursor or change
+    colours; lines may end."""
+    found = text.copy() if isinstance(text, Text) else Text(text)
+    found.plain = "\n".join(map(printable, found.plain.split("\n")))
+    return found
+
+
 def folded(text: Text, width: int) -> Iterator[Text]:
-    """`text` in lines of at most `width` columns; continuation lines are indented. A longer word,
-    such as a path, stays whole, so that it can be copied."""
+    """`text`, made `harmless`, in lines of at most `width` columns; continuation lines are
+    indented. A longer word, such as a path, stays whole, so that it can be copied."""
     for each in text.split(allow_blank=True):
         indent = len(each.plain) - len(each.plain.lstrip(" ")) + INDENT
         if width - indent < LEAST_ROOM:
@@ -43,11 +53,11 @@ def folded(text: Text, width: int) -> Iterator[Text]:
                 break
             first, rest = rest.divide([cut])
             first.rstrip()
-            yield spaced(Text(" " * left).append_text(first))
+            yield harmless(spaced(Text(" " * left).append_text(first)))
             rest = rest[len(rest.plain) - len(rest.plain.lstrip(" ")) :]
             left = indent
         rest.rstrip()
-        yield spaced(Text(" " * left).append_text(rest))
+        yield harmless(spaced(Text(" " * left).append_text(rest)))
 
 
 def _cut(line: str, room: int) -> int | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
+from msgspec import Meta
 
 from fleet.common.msgspec_types import made_ready
-from fleet.inspect.facts.facts import Base
+from fleet.inspect.facts.facts import MAX_LISTED, Base, Word
 from fleet.inspect.facts.gather import MOST_S
 
 if TYPE_CHECKING:
@@ -19,15 +20,18 @@ class Entry(Base, frozen=True):
     """A line of a host's journal; `time_s` is Unix time there."""
 
     time_s: float
-    text: str
-    kind: str = ""
-    sensor: str = ""
+    text: Word
+    kind: Word = ""
+    sensor: Word = ""
+
+
+Entries = Annotated[tuple[Entry, ...], Meta(max_length=MAX_LISTED)]
 
 
 class TimeService(Base, frozen=True):
     """The service that sets the host's clock; `service` is empty if no known one does."""
 
-    service: str = ""
+    service: Word = ""
     sources: int = 0
     answering: int = 0
 
@@ -35,9 +39,9 @@ class TimeService(Base, frozen=True):
 class Connect(Base, frozen=True):
     """A connection attempt from the host; `error` is empty if it succeeded."""
 
-    host: str
+    host: Word
     port: int
-    error: str = ""
+    error: Word = ""
 
 
 class Diagnosis(Base, frozen=True):
@@ -45,12 +49,12 @@ class Diagnosis(Base, frozen=True):
     `last`: by unit, the last line that it wrote itself; `card` and `power`: kernel messages about
     them."""
 
-    agent: dict[str, tuple[Entry, ...]] = msgspec.field(default_factory=dict)
-    last: dict[str, Entry] = msgspec.field(default_factory=dict)
-    card: tuple[Entry, ...] = ()
-    power: tuple[Entry, ...] = ()
+    agent: dict[Word, Entries] = msgspec.field(default_factory=dict)
+    last: dict[Word, Entry] = msgspec.field(default_factory=dict)
+    card: Entries = ()
+    power: Entries = ()
     time: TimeService = TimeService()
-    connects: tuple[Connect, ...] = ()
+    connects: Annotated[tuple[Connect, ...], Meta(max_length=MAX_LISTED)] = ()
 
 
 made_ready(Diagnosis)

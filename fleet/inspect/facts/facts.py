@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
+from msgspec import Meta
 
 from fleet.common.msgspec_types import made_ready
 
@@ -18,6 +19,15 @@ THROTTLED: Final = {
 SINCE_BOOT: Final = 16
 
 
+# What one host says must leave room on a terminal for what the others say: a word is longer than
+# any unit's state or release's name, a list than any host's.
+Word = Annotated[str, Meta(max_length=512)]
+FilePath = Annotated[str, Meta(max_length=4096)]
+MAX_LISTED: Final = 1024
+MAX_DISKS: Final = 64
+Words = Annotated[tuple[Word, ...], Meta(max_length=MAX_LISTED)]
+
+
 class Base(msgspec.Struct, frozen=True, kw_only=True):
     """Decoded leniently: a later probe may send more."""
 
@@ -28,26 +38,26 @@ class Releases(Base, frozen=True):
     current one if only files changed, empty if there is nothing to undo; `run` is that deployment.
     `python` is the Python version of the current one, "3.11"."""
 
-    current: str = ""
-    previous: str = ""
-    before: str = ""
-    run: str = ""
-    stored: tuple[str, ...] = ()
-    python: str = ""
+    current: Word = ""
+    previous: Word = ""
+    before: Word = ""
+    run: Word = ""
+    stored: Words = ()
+    python: Word = ""
 
 
 class Unit(Base, frozen=True):
     """A systemd unit, as `systemctl show` has it."""
 
-    load: str = "not-found"
-    active: str = "inactive"
-    sub: str = "dead"
-    enabled: str = ""
-    result: str = "success"
+    load: Word = "not-found"
+    active: Word = "inactive"
+    sub: Word = "dead"
+    enabled: Word = ""
+    result: Word = "success"
     restarts: int = 0
-    status: str = ""
+    status: Word = ""
     # The release that its process was started from; empty if it is not running.
-    running: str = ""
+    running: Word = ""
     # Whether the unit file changed since systemd read it.
     needs_reload: bool = False
 
@@ -55,10 +65,10 @@ class Unit(Base, frozen=True):
 class File(Base, frozen=True):
     """A file that Sanderling manages."""
 
-    sha256: str
+    sha256: Word
     mode: int
-    owner: str
-    group: str
+    owner: Word
+    group: Word
 
 
 class Clock(Base, frozen=True):
@@ -76,7 +86,7 @@ class Disk(Base, frozen=True):
     free_bytes: int
     free_inodes: int = 0
     read_only: bool = False
-    device: str = ""
+    device: Word = ""
     life_used_percent: int | None = None
 
 
@@ -84,31 +94,31 @@ class Pending(Base, frozen=True):
     """A switch that is neither confirmed nor rolled back. `by`: whose, as user@machine; empty from
     earlier versions."""
 
-    run: str
-    release: str
-    before: str = ""
+    run: Word
+    release: Word
+    before: Word = ""
     seconds_left: float | None = None  # None: no timer watches it
-    by: str = ""
+    by: Word = ""
 
 
 class Uploaded(Base, frozen=True):
     """The number of bytes of a bundle that have arrived."""
 
-    name: str
+    name: Word
     bytes: int
 
 
 class Facts(Base, frozen=True):
     """Facts about one host."""
 
-    hostname: str
-    machine: str
-    python: str  # "3.11"
-    os: str = ""
-    os_id: str = ""
-    kernel: str = ""
-    model: str = ""
-    boot_id: str = ""
+    hostname: Word
+    machine: Word
+    python: Word  # "3.11"
+    os: Word = ""
+    os_id: Word = ""
+    kernel: Word = ""
+    model: Word = ""
+    boot_id: Word = ""
     uptime_s: float = 0.0
     load: float = 0.0
     memory_total_bytes: int = 0
@@ -116,18 +126,18 @@ class Facts(Base, frozen=True):
     celsius: float | None = None
     throttled: int | None = None  # the firmware's bits; None: not a Raspberry Pi
     systemd: int = 0  # its version; 0: not the init
-    failed_units: tuple[str, ...] = ()
+    failed_units: Words = ()
     reboot_required: bool = False
     user: bool = False  # whether the user `sanderling` exists
     clock: Clock = Clock()
-    disks: dict[str, Disk] = {}
+    disks: Annotated[dict[Word, Disk], Meta(max_length=MAX_DISKS)] = {}
     releases: Releases = Releases()
-    units: dict[str, Unit] = {}
-    files: dict[str, File] = {}  # by absolute path
-    written: dict[str, tuple[str, ...]] = {}  # by unit: files ever written for it
+    units: Annotated[dict[Word, Unit], Meta(max_length=MAX_LISTED)] = {}
+    files: dict[FilePath, File] = {}  # by absolute path
+    written: dict[Word, tuple[FilePath, ...]] = {}  # by unit: files ever written for it
     pending: Pending | None = None
     uploaded: Uploaded | None = None
-    addresses: tuple[str, ...] = ()
+    addresses: Words = ()
 
     @property
     def troubles_now(self) -> tuple[str, ...]:

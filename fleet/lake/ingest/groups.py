@@ -24,7 +24,14 @@ from fleet.lake.ingest.insertion import without
 from fleet.lake.ingest.paths import Partition, uri
 from fleet.lake.ingest.reading import read_files
 from fleet.lake.ingest.store import TableChange
-from fleet.lake.ingest.times import LATEST_MS, day, latest_ms, possible, timestamp
+from fleet.lake.ingest.times import (
+    LATEST_MS,
+    SOURCE_EARLIEST_MS,
+    day,
+    latest_ms,
+    possible,
+    timestamp,
+)
 from fleet.lake.ingest.work import Work
 from fleet.lake.schema import landing
 from fleet.lake.schema.tables import base
@@ -35,6 +42,7 @@ KEY: Final = ("iad", "node", "history", "sequence")
 TEXTS: Final = ("iad", "node", "history", "sensor")
 REVISION: Final = ("exported_ms", "count", "synchronised", "shift_ms")
 CONTENT: Final = ("count", "synchronised", "shift_ms")
+MAX_SEQUENCE: Final = 1 << 62
 REQUIRED: Final = (*TEXTS, "sequence", "count", "first_ms", "last_ms", "exported_ms")
 MOVED: Final = Table(
     "moved",
@@ -140,7 +148,14 @@ def _ranked(heads: DataFrame, latest: int) -> DataFrame:
     missing += [F.when(F.col(name) == "", F.lit(f"{name} is missing")) for name in TEXTS]
     times = F.expr(f"{possible('first_ms', latest)} AND {possible('last_ms', latest)}")
     ordered = F.col("first_ms") <= F.col("last_ms")
-    reason = F.coalesce(*missing, F.when(~(times & ordered), F.lit("time is impossible")))
+    # What a host says may be any number of 64 bits; a sum beyond them would end the whole ingest.
+    shifted = F.coalesce(F.col("shift_ms").between(-LATEST_MS, LATEST_MS), F.lit(True))
+    counted = F.col("sequence").between(-MAX_SEQUENCE, MAX_SEQUENCE)
+    reason = F.coalesce(
+        *missing,
+        F.when(~counted, F.lit("sequence is impossible")),
+        F.when(~(times & ordered & shifted), F.lit("time is impossible")),
+    )
     judged = heads.withColumn("reason", reason).withColumn(
         "date", F.when(F.col("reason").isNull(), day(F.col("first_ms")))
     )
@@ -271,6 +286,7 @@ def _readings(parts: DataFrame, latest: int) -> DataFrame:
     def nth(name: str) -> Column:
         return F.get(name, at)
 
+    known = nth("source_time_ms").between(SOURCE_EARLIEST_MS, LATEST_MS)
     return each.select(
         "iad",
         "date",
@@ -282,7 +298,7 @@ def _readings(parts: DataFrame, latest: int) -> DataFrame:
         F.coalesce(nth("one.quality"), F.lit(0).cast("smallint")).alias("quality"),
         nth("one.raw").alias("raw"),
         F.coalesce(nth("age_ms"), F.lit(0).cast("bigint")).alias("age_ms"),
-        timestamp(nth("source_time_ms")).alias("source_time"),
+        timestamp(F.when(known, nth("source_time_ms"))).alias("source_time"),
         "synchronised",
         "history",
         (F.col("sequence") + at).alias("sequence"),

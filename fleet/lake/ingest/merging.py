@@ -25,6 +25,9 @@ from fleet.lake.schema.tables import base
 from fleet.lake.schema.tables.model import Table
 
 RECORDS = "records"
+# That are counted one by one: some are words of hosts, which may have any number.
+MAX_REASONS: Final = 1000
+ANOTHER: Final = "another reason"
 
 
 class Ingested(msgspec.Struct):
@@ -163,7 +166,9 @@ class _Merge:
         for file in work.new_files(base.QUARANTINE):
             for part in pq.ParquetFile(file).iter_batches(columns=["reason"]):
                 for pair in part.column(0).value_counts().to_pylist():
-                    reasons[pair["values"]] += pair["counts"]
+                    reason = pair["values"]
+                    known = reason in reasons or len(reasons) < MAX_REASONS
+                    reasons[reason if known else ANOTHER] += pair["counts"]
         work.commit(reduce(or_, self._changes, TableChange()))
         dropped = max(0, self._values - rows.get(base.READINGS.name, 0))
         return Ingested(rows, quarantined, dict(reasons), self._replaced, files, 0, dropped)

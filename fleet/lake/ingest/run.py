@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from fleet.common import exits
 from fleet.lake.selection import existing_lake
 from fleet.terminal.installing import require
+from fleet.terminal.output import printable
 
 if TYPE_CHECKING:
     from fleet.inventory.folder import Folder
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 SETTINGS: Final = {"spark.sql.shuffle.partitions": "32"}
 SHOWN: Final = 3
+LONGEST: Final = 200
 
 
 def run(
@@ -63,10 +65,10 @@ def table(done: Ingested) -> list[str]:
 
 
 def reasons(done: Ingested) -> str:
-    """The most frequent reasons, in descending order."""
+    """The most frequent reasons, in descending order; some are words of hosts."""
     ordered = sorted(done.reasons.items(), key=lambda item: (-item[1], item[0]))
     more = sum(count for _, count in ordered[SHOWN:])
-    shown = [f"{reason} ({count:,})" for reason, count in ordered[:SHOWN]]
+    shown = [f"{printable(reason[:LONGEST])} ({count:,})" for reason, count in ordered[:SHOWN]]
     return ", ".join([*shown, *([f"others ({more:,})"] if more else [])])
 
 

@@ -12,6 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
 EARLIEST_MS: Final = 946_684_800_000
 # A node's clock without a battery counts from 1970 until it is synchronised.
 UNSET_MS: Final = 366 * 86_400_000
+# Recordings may be old; 1900.
+SOURCE_EARLIEST_MS: Final = -2_208_988_800_000
 # The latest time that every Parquet reader can represent: 9999-12-31.
 LATEST_MS: Final = 253_402_214_400_000
 

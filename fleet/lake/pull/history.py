@@ -216,7 +216,7 @@ class HistoryTaker:
                     raise HostError("failed", "the host named more groups as gone than were taken")
             case Fresh():
                 self._count_named(len(data) // FRESH.size)
-                self._fresh.update(FRESH.iter_unpack(data))
+                self._name(dict(FRESH.iter_unpack(data)))
             case Listed():
                 self._listed()
             case Sent():
@@ -233,6 +233,12 @@ class HistoryTaker:
                 self.more = True
             case End():
                 self._land()
+
+    def _name(self, readings: dict[int, int]) -> None:
+        """Groups are there, with so many readings each: what goes unread is counted by them."""
+        if not all(0 <= count <= MAX_GROUP for count in readings.values()):
+            raise HostError("failed", f"the host named a group of more than {MAX_GROUP:,} readings")
+        self._fresh.update(readings)
 
     def _listed(self) -> None:
         """All groups are known: who went is counted."""

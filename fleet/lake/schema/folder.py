@@ -12,10 +12,16 @@ VARIABLE: Final = "SANDERLING_LAKE"
 # Within the folder of a run, so that it is deleted with that run.
 LOCAL_RUN: Final = Path("var/demo")
 NAME: Final = "lake"
+# To these files are only added.
+MAY_BE_LINKS: Final = frozenset({"landing", "reports"})
 
 
 class NoLakeError(CommandError):
     """There is no lake; the text is one line that says how to make one."""
+
+
+class LinkError(CommandError):
+    """A folder of the lake is a link; the text is one line."""
 
 
 class Lake:
@@ -121,12 +127,27 @@ class Lake:
 
 def chosen(named: Path | None, fleet: Path | None = None) -> Lake:
     """The lake: `named`, $SANDERLING_LAKE, ``lake`` in the fleet's folder, or that of the last
-    local run. It may not exist yet."""
-    if named is not None:
-        return Lake(named)
-    if variable := os.environ.get(VARIABLE):
-        return Lake(Path(variable))
-    return Lake((fleet or LOCAL_RUN) / NAME)
+    local run. It may not exist yet. LinkError for one that may not be changed."""
+    if named is None and (variable := os.environ.get(VARIABLE)):
+        named = Path(variable)
+    lake = Lake(named if named is not None else (fleet or LOCAL_RUN) / NAME)
+    _require_no_links(lake)
+    return lake
+
+
+def _require_no_links(lake: Lake) -> None:
+    """Files are removed from folders of a lake: where one that comes from elsewhere has a link in
+    the place of such a folder, they would be somebody else's. LinkError. O(folders)."""
+    for top, names, _ in os.walk(lake.root):
+        if Path(top) == lake.root:
+            names[:] = [name for name in names if name not in MAY_BE_LINKS]
+        for name in names:
+            path = Path(top, name)
+            if path.is_symlink():
+                raise LinkError(
+                    f"{path} is a link, and files of others could be removed there; put the folder "
+                    "that it leads to in its place, or ask whoever made the lake"
+                )
 
 
 def existing(named: Path | None, fleet: Path | None = None) -> Lake:

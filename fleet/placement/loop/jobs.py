@@ -11,6 +11,7 @@ from fleet.lake.ingest.reading import read
 from fleet.lake.schema.folder import Lake
 from fleet.lake.schema.tables import base, models
 from fleet.report.jobs.models import write_models
+from fleet.report.jobs.statistics import total
 
 LAST = ("time", "start_s")
 
@@ -39,10 +40,10 @@ def service_times(processing: DataFrame) -> DataFrame:
         processing.groupBy("topic")
         .agg(
             *[F.max_by(name, last).alias(name) for name in latest],
-            F.sum("processed").alias("messages"),
+            total("processed").alias("messages"),
             F.try_divide(
                 F.sum(F.col("cpu_ms") * F.col("processed")),
-                F.sum(F.when(measured, F.col("processed"))),
+                total(F.when(measured, F.col("processed"))),
             ).alias("mean_ms"),
             F.median("achieved_ms").alias("achieved_ms"),
         )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from agent.scheduling.tasks.autoscale import BUCKETS, Autoscaler, Looked, NodeLoad, SubtaskFinished
+from agent.wire.base import MAX_TIMEOUT_MS
 from agent.wire.master_config import MasterAutoscale, MasterPods
 
 CONFIG: Final = MasterAutoscale(enabled=True)
@@ -14,6 +15,10 @@ MAX_PODS: Final = MasterPods().most
 LOOK_S: Final = CONFIG.window_s / BUCKETS
 # A node with one pod keeps it after this long without a subtask, so no further checks are needed.
 IDLE_LOOKS: Final = math.ceil((CONFIG.window_s + CONFIG.cool_down_s) / LOOK_S) + 1
+
+# Nobody waits longer for an answer, so of a longer time without an event the end is enough. A
+# master may say that a subtask waited for any time.
+MOST_LOOKS: Final = IDLE_LOOKS + math.ceil(MAX_TIMEOUT_MS / 1e3 / LOOK_S)
 
 
 class HourOfPods(NamedTuple):
@@ -70,6 +75,7 @@ class Replay:
         last = math.floor(at_s / LOOK_S)
         if self._look is None:
             self._look = last
+        self._look = max(self._look, last - MOST_LOOKS)
         while self._look <= last:
             if self._quiet > IDLE_LOOKS and self._pods == 1 and self._queued == 0:
                 # Its window is empty, so nothing can change.

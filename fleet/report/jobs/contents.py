@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
 
 from fleet.lake.schema.tables.report import CLIENT, CONTENTS, PULLED, QUARANTINED
 from fleet.report.jobs.requests import response_ms
-from fleet.report.jobs.statistics import percentile, ranked, share
+from fleet.report.jobs.statistics import percentile, ranked, share, total
 
 SUCCEEDED: Final = ("done", "bounded")
 EXPIRED: Final = ("expired_files", "expired_groups", "expired_readings")
@@ -55,7 +55,7 @@ def contents(
         pulls.groupBy("iad").agg(
             F.count("*").alias("pulls"),
             failed.alias("failed"),
-            *[F.sum(name).alias(name) for name in EXPIRED],
+            *[total(name).alias(name) for name in EXPIRED],
         ),
     )
     whole = parts[0]
@@ -67,7 +67,7 @@ def contents(
         .agg(
             F.min("first").alias("first"),
             F.max("last").alias("last"),
-            *[F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in counts],
+            *[F.coalesce(total(name), F.lit(0)).alias(name) for name in counts],
         )
         .select(*CONTENTS.names)
     )
@@ -88,8 +88,8 @@ def pulled(pulls: DataFrame) -> DataFrame:
             F.max("time").alias("last"),
             F.max_by("outcome", "time").alias("outcome"),
             F.max_by("error", "time").alias("error"),
-            F.sum("bytes").alias("bytes"),
-            *[F.sum(name).alias(name) for name in EXPIRED],
+            total("bytes").alias("bytes"),
+            *[total(name).alias(name) for name in EXPIRED],
         )
         .select(*PULLED.names)
     )

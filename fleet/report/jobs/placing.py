@@ -6,12 +6,14 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
 
 from fleet.lake.schema.tables.placing import MASTER_LOAD, MOVE_EFFECTS, MOVED, PROCESSED
-from fleet.report.jobs.statistics import percentile, ranked
+from fleet.report.jobs.statistics import percentile, ranked, total
 
 SETTLED = "settled"
 KEYS = ("iad", "topic", "processor")
 # What is compared on either side of a move, at most.
 SIDE = "INTERVAL 1 HOUR"
+# Of a record, which covers a minute.
+LONGEST_S = 86_400.0
 
 
 def processed(processing: DataFrame) -> DataFrame:
@@ -27,14 +29,14 @@ def processed(processing: DataFrame) -> DataFrame:
             F.max_by("slo_ms", last).alias("slo_ms"),
             F.sum("seconds").alias("seconds"),
             *[
-                F.sum(name).alias(name)
+                total(name).alias(name)
                 for name in ("arrived", "processed", "late", "failed", "skipped")
             ],
-            F.try_divide(F.sum("late"), F.sum("processed")).alias("late_share"),
-            F.coalesce(F.try_divide(F.sum("arrived"), F.sum("seconds")), F.lit(0.0)).alias(
+            F.try_divide(total("late"), total("processed")).alias("late_share"),
+            F.coalesce(F.try_divide(total("arrived"), F.sum("seconds")), F.lit(0.0)).alias(
                 "rate_per_s"
             ),
-            F.try_divide(F.sum(F.col("cpu_ms") * F.col("processed")), F.sum("processed")).alias(
+            F.try_divide(F.sum(F.col("cpu_ms") * F.col("processed")), total("processed")).alias(
                 "cpu_ms"
             ),
             F.coalesce(F.try_divide(F.sum("cpu_s"), F.sum("seconds")), F.lit(0.0)).alias("load"),
@@ -78,8 +80,8 @@ def master_load(processing: DataFrame, moves: DataFrame) -> DataFrame:
         F.count_distinct("topic").alias("topics"),
         F.max("cores").alias("cores"),
         F.max("workers").alias("workers"),
-        F.sum("processed").alias("processed"),
-        F.sum("late").alias("late"),
+        total("processed").alias("processed"),
+        total("late").alias("late"),
     )
     settled = moves.where(F.col("state") == SETTLED)
     came = settled.groupBy(F.col("target").alias("iad")).agg(F.count("*").alias("came"))
@@ -145,10 +147,11 @@ def _seen(processing: DataFrame, placement: DataFrame) -> DataFrame:
             F.col("time").alias("ended"), "per_s", (F.col("per_s") * F.col("way_ms")).alias("way"),
         )
     )  # fmt: skip
+    lasted_s = F.greatest(F.lit(0.0), F.least("seconds", F.lit(LONGEST_S)))
     measured = processing.where(F.col("processed") > 0).select(
         "topic", F.col("iad").alias("at"), F.col("time").alias("seen"),
         F.timestamp_micros(
-            F.unix_micros("time") + (F.col("seconds") * 1_000_000).cast("bigint")
+            F.unix_micros("time") + (lasted_s * 1_000_000).cast("bigint")
         ).alias("ended"),
         "percentile", "slo_ms", "seconds", "arrived", "processed", "late", "achieved_ms",
     )  # fmt: skip
@@ -161,9 +164,9 @@ def _side(side: str) -> list[Column]:
 
     return [
         F.count(of("processed")).alias(f"{side}_records"),
-        F.try_divide(F.sum(of("arrived")), F.sum(of("seconds"))).alias(f"{side}_rate_per_s"),
+        F.try_divide(total(of("arrived")), F.sum(of("seconds"))).alias(f"{side}_rate_per_s"),
         F.median(of("achieved_ms")).alias(f"{side}_achieved_ms"),
         F.max(of("achieved_ms")).alias(f"{side}_worst_ms"),
-        F.try_divide(F.sum(of("late")), F.sum(of("processed"))).alias(f"{side}_late_share"),
+        F.try_divide(total(of("late")), total(of("processed"))).alias(f"{side}_late_share"),
         F.try_divide(F.sum(of("way")), F.sum(of("per_s"))).alias(f"{side}_way_ms"),
     ]

@@ -17,6 +17,14 @@ PARTS: Final = 1_000_000
 # Bins of a histogram that a doubling spans, each 1 % wide, and the smallest size that has its own.
 BINS: Final = 64
 LEAST: Final = 2.0**-20
+# Of a number of 64 bits.
+MOST: Final = (1 << 63) - 1
+
+
+def total(counts: Column | str) -> Column:
+    """Aggregate: the sum of whole numbers, but at most `MOST`. Hosts say how much they counted, and
+    one that says too much must not end the report of all. Null of nothing."""
+    return F.coalesce(F.try_sum(counts), F.when(F.count(counts) > 0, F.lit(MOST)))
 
 
 def ranked(frame: DataFrame, keys: Sequence[str], value: str) -> DataFrame:

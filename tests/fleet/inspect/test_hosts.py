@@ -217,6 +217,32 @@ def test_status_and_doctor_are_one_document_each(site, fleet):
     assert done.returncode == exits.FAILED
 
 
+FACTS = {"ok": True, "hostname": "h", "machine": "aarch64", "python": "3.11"}
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"disks": {"/": {"total_bytes": 10**400, "free_bytes": 1}}},
+        {"disks": {"/": {"total_bytes": 1, "free_bytes": 10**400}}},
+        {"memory_total_bytes": 1, "memory_available_bytes": 10**400},
+        {"units": {"sanderling-edge": {"active": "x" * 100_000}}},
+        {"disks": {f"/{i}": {"total_bytes": 1, "free_bytes": 0} for i in range(100_000)}},
+    ],
+    ids=["large disk", "much room", "much memory", "long word", "many disks"],
+)
+def test_the_facts_of_one_host_hide_no_other(site, fleet, lie):
+    for name, host in site.hosts.items():
+        facts = FACTS | lie if name == "n1" else FACTS
+        (host.folder / "facts").write_text(json.dumps(facts) + "\n")
+        host.program("sudo", '#!/bin/sh\ncat "$HOST/facts"; exec cat >/dev/null\n')
+    done = fleet("status", "--json", "--timeout", "500ms")
+    rows = {row["host"]: row["error"] for row in json.loads(done.stdout)["hosts"]}
+    assert rows["iad4/n2"] is rows["iad4/n3"] is None
+    assert rows["iad4/n1"].startswith(("the host wrote", "its facts cannot be read"))
+    assert len(done.stdout) < 20_000
+
+
 def test_wrong_usage_is_one_line_and_status_2(site, fleet):
     for arguments, says in (
         (["exec"], "Missing argument"),

@@ -147,6 +147,18 @@ def test_what_a_host_wrote_cannot_move_the_cursor():
     assert "\x1b" not in shown(fleet_status("c", TIME, [GOOD], [replace(bad, findings=evil)]))
 
 
+@pytest.mark.parametrize("width", [80, 200])
+def test_nor_where_the_table_is_drawn_anew(width):
+    evil = "1\x1b]0;title\x07\x1b[2J"
+    iads = [replace(GOOD, policy=evil, strangers=(evil,))]
+    status = fleet_status("c", TIME, iads, [replace(row("sensor_fault"), release=evil)])
+    file = io.StringIO()
+    console = Console(file=file, width=width, highlight=False, markup=False)
+    console.print(group(console, status, everything=True))
+    assert "1?]0;title?[2J" in file.getvalue()
+    assert not {*file.getvalue()} & {"\x1b", "\x07"}
+
+
 def test_an_sd_card_tells_no_life_and_emmc_does():
     sd, emmc = row("healthy"), row("worn_emmc")
     text = shown(fleet_status("c", TIME, [GOOD], [sd, emmc]))

@@ -142,6 +142,28 @@ def test_a_year_of_nothing_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(looks) < 10 * (IDLE_LOOKS + 3)
 
 
+@pytest.mark.parametrize("end_s", [1e9, 1e15, 1e305])
+def test_nor_does_a_subtask_that_waits_for_ever(
+    monkeypatch: pytest.MonkeyPatch, end_s: float
+) -> None:
+    """So a master says, or its clock."""
+    looks: list[int] = []
+    look_at = Replay._look_at
+
+    def counted(self: Replay, look: int) -> None:
+        looks.append(look)
+        assert len(looks) < 20_000
+        look_at(self, look)
+
+    monkeypatch.setattr(Replay, "_look_at", counted)
+    replay = Replay()
+    replay.queue(0.0, 1)
+    replay.queue(end_s, -1)
+    event = SubtaskFinished("", end_s, 0.2, False, 0.07)
+    assert list(replay.finished(end_s, 0, event)) == []
+    assert len(list(replay.ended())) == 1
+
+
 def test_a_queue_keeps_pods() -> None:
     """None is taken away while more subtasks wait than there are pods."""
     taken = []

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from agent.wire import records
-from fleet.lake.ingest import lines, store
+from fleet.lake.ingest import lines, merging, store
 from fleet.lake.ingest.compaction import binned
 from fleet.lake.ingest.reading import read
 from fleet.lake.ingest.run import table as told
@@ -290,6 +290,35 @@ def test_clocks_that_are_wrong_make_no_partitions(spark, tmp_path):
     assert sorted(each.name for each in folders) == ["date=2026-11-18", "date=2026-11-19"]
     assert "4 readings of an impossible time left out" in told(done)[-1]
     assert "time is impossible (4)" in told(done)[-2]
+
+
+def test_numbers_beyond_all_end_no_ingest(spark, tmp_path):
+    """Each of one host ended the ingest of all, for ever."""
+    lake = Lake(tmp_path)
+    most = (1 << 63) - 1
+    sources = group(sequence=10, first_ms=NOON_MS, source_time_ms=[NOON_MS, most, -most])
+    beyond = [group(sequence=most - 1), group(sequence=20, shift_ms=-most - 1)]
+    write_rows(lake, "groups", "g.parquet", [group(first_ms=NOON_MS), sources, *beyond])
+    done = ingest(spark, lake, clock=lambda: NOW)
+    assert done.rows == {"groups": 2, "readings": 12}
+    assert done.reasons == {"sequence is impossible": 1, "time is impossible": 1}
+    found = {row[-2]: row[10] for row in rows(lake, base.READINGS)}
+    assert found[10] is not None
+    assert found[11] is found[12] is None
+
+
+def test_reasons_are_counted_however_many_there_are(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(merging, "MAX_REASONS", 3)
+    lake = Lake(tmp_path)
+    evil = {"record": "\x1b[2J\nfake"}
+    kinds = [{"record": f"later{n}"} for n in range(5)]
+    write_lines(lake, "1.jsonl", [evil, evil | {"iad": "a1"}, *kinds, "no", "no JSON"])
+    done = ingest(spark, lake)
+    assert done.quarantined == sum(done.reasons.values()) == 9
+    assert len(done.reasons) == 3 + 1
+    line = told(done)[-2]
+    assert "no record kind is called '?[2J?fake' (2)" in line
+    assert line.isprintable()
 
 
 def test_a_second_ingest_is_refused_while_one_is_at_work(spark, tmp_path):

@@ -42,6 +42,21 @@ def test_a_topic_over_several_minutes(spark):
     assert (free["kept"], free["records"], free["state"]) == (1, 1, "disabled")
 
 
+def test_counts_beyond_all_end_no_report(spark):
+    """They are a host's words; those of others are told."""
+    most = (1 << 63) - 1
+    counts = dict.fromkeys(("arrived", "processed", "late", "failed", "skipped"), most)
+    rows = [minute(n, **counts, seconds=1e300) for n in (0, 1)] + [minute(0, iad="iad2")]
+    table = frame(spark, PROCESSING, rows)
+    one, two = found(processed(table), PROCESSED)
+    assert {one[name] for name in counts} == {most}
+    assert two["processed"] == rows[2]["processed"]
+    moves = frame(spark, MOVES, [at(1, landings.move("iad1", "comfort", target="iad2"))])
+    one, two = found(master_load(table, moves), MASTER_LOAD)
+    assert (one["processed"], one["late"]) == (most, most)
+    assert found(move_effects(table, moves, frame(spark, PLACEMENT, [])), MOVE_EFFECTS)
+
+
 def test_the_load_of_a_master_is_that_of_all_its_processors(spark):
     rows = [
         minute(0, cpu_s=30.0),

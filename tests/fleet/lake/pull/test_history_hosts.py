@@ -128,6 +128,8 @@ def test_a_later_format_is_read_if_it_allows_that(lake: Lake, node: Node) -> Non
         ({"at": "rest"}, b"x"),
         ({"at": "gone"}, b"x"),
         ({"at": "fresh"}, b"x"),
+        ({"at": "fresh"}, FRESH.pack(0, (1 << 63) - 1)),
+        ({"at": "fresh"}, FRESH.pack(0, -1)),
         ({"at": "group", "row": [], "crc": 0, "columns_crc": 0, "bytes": 0}, b""),
         ({"at": "history", "id": "../x", "openings": 1, "group_readings": 4, "tail": []}, b""),
     ],
