@@ -354,7 +354,8 @@ def error_of(error: BaseException, login: Login, *, connected: bool) -> HostErro
     if not connected and (silence := _silence(error, login)):
         return HostError(kind, silence)
     what = "the connection was lost" if connected else f"no SSH at {login.known_as}"
-    return HostError(kind, f"{what}: {error}" if str(error) else what)
+    why = (isinstance(error, OSError) and error.strerror) or str(error)
+    return HostError(kind, f"{what}: {why}" if why else what)
 
 
 def _stuck(error: BaseException, login: Login, jump: Login) -> HostError | None:

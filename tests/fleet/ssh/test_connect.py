@@ -248,6 +248,12 @@ def test_a_host_that_is_late_with_its_key_is_told_as_one_that_says_nothing(serve
     assert "then no word of SSH within" in str(told)
 
 
+def test_an_error_of_the_system_is_told_without_its_number(server: Server) -> None:
+    told = error_of(OSError(101, "Network is unreachable"), server.login, connected=False)
+    assert str(told).endswith(": Network is unreachable")
+    assert "Errno" not in str(told)
+
+
 def test_a_line_that_is_no_key_is_told(tmp_path: Path) -> None:
     (tmp_path / "known_hosts").write_text("a ssh-ed25519 nonsense\n")
     assert pinned_keys(tmp_path / "known_hosts", "b") == []
