@@ -201,7 +201,8 @@ class Registrar(EventMachine[Instructions]):
         self._writing = ""
         self._pauses.reset()
         # Not all parties at once, after a primary has come back.
-        lease_s = max(event.lease_s or self._lease_s, LEAST_LEASE_S)
+        # A longer one than was asked for would hide for hours that another service knows nothing.
+        lease_s = min(max(event.lease_s or self._lease_s, LEAST_LEASE_S), self._lease_s)
         after_s = lease_s * RENEW_AFTER * (0.75 + 0.25 * self._jitter())
         self._due = now + after_s
         return [TellOperator("registered with the registration service")] if told else []
