@@ -58,6 +58,7 @@ MAX_PAUSE_S: Final = 5.0
 QUIET_FAILURES: Final = 2  # connections take a moment while all processes start
 ACCOUNTS_EVERY_S: Final = 1.0  # at most so often, however many strangers call
 RENEW_AFTER: Final = 1 / 3  # of a lease: two renewals may be lost
+LEAST_LEASE_S: Final = 1.0  # as in `register`: one that is shorter had it renewed all the time
 
 
 class State(Enum):
@@ -200,7 +201,9 @@ class Registrar(EventMachine[Instructions]):
         self._writing = ""
         self._pauses.reset()
         # Not all parties at once, after a primary has come back.
-        after_s = (event.lease_s or self._lease_s) * RENEW_AFTER * (0.75 + 0.25 * self._jitter())
+        # A longer one than was asked for would hide for hours that another service knows nothing.
+        lease_s = min(max(event.lease_s or self._lease_s, LEAST_LEASE_S), self._lease_s)
+        after_s = lease_s * RENEW_AFTER * (0.75 + 0.25 * self._jitter())
         self._due = now + after_s
         return [TellOperator("registered with the registration service")] if told else []
 

@@ -31,6 +31,11 @@ class Answered(Struct, frozen=True, gc=False):
     line: str
     retry_after_s: float = 0.0
 
+    @property
+    def refuses(self) -> bool:
+        """Whether the receiver will not have what was sent, whenever it is sent."""
+        return 400 <= self.status < 500 and self.status not in NOT_NOW
+
 
 class Verdict(Enum):
     """The consequence of an ended attempt for its message."""
@@ -78,7 +83,7 @@ class Retrying:
             return self._next(Verdict.DONE, now)
         if answered.status == GONE:
             return Verdict.GONE
-        if not 400 <= answered.status < 500 or answered.status in NOT_NOW:
+        if not answered.refuses:
             # The status is not about the request, so its time to give up does not run.
             self._refused_since_s = None
         elif self._refused_since_s is None:

@@ -65,6 +65,25 @@ def test_an_iad_registers_and_renews_after_a_third_of_its_lease():
     assert registrar.handle(Tick(), 11.0) == [Send(0, d.Renew("d3", "iad1"))]
 
 
+def test_a_lease_that_ends_at_once_is_not_renewed_without_end():
+    """A service that gives such leases had its parties do nothing else."""
+    registrar = new()
+    write, accounts = registrar.handle(Start(), 0.0)
+    registrar.handle(Replied(0, d.Accounts(accounts.request.id, ())), 0.0)
+    registrar.handle(Replied(0, d.Registered(write.request.id, 1e-9)), 0.0)
+    assert registrar.wake_at >= 0.25
+
+
+def test_a_longer_lease_than_was_asked_for_is_renewed_as_if_it_were_that():
+    """The service that gave it may be replaced by one that has no record of the party."""
+    registrar = started()
+    renewal = sent(registrar.handle(Tick(), 20.0), d.Renew).request
+    registrar.handle(Replied(0, d.Registered(renewal.id, 86_400.0)), 20.0)
+    again = sent(registrar.handle(Tick(), 40.0), d.Renew).request
+    registrar.handle(Replied(0, d.Denied(again.id, "unknown", "who?")), 40.0)
+    assert not registrar.registered
+
+
 def test_who_is_unknown_registers_at_once():
     registrar = started()
     renewal = sent(registrar.handle(Tick(), 20.0), d.Renew).request

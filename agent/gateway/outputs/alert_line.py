@@ -147,6 +147,11 @@ class AlertLine(Generic[E]):
         self._move()
         return said
 
+    def refused_together(self) -> None:
+        """The receiver will not have all that were attempted, as one message: any of them may be
+        why. The first is attempted alone, so that one is given up only for its own sake."""
+        self.is_doubtful = True
+
     def ended(self, why: str, now: float, *, took_others: bool) -> str:
         """The receiver has ended the session; returns a line for the operator, or nothing.
         Deliveries under way may have arrived or not: they are attempted again. If none was

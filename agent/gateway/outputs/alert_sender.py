@@ -87,6 +87,8 @@ class AlertSender(WorkerOutput):
         for each in due:
             if said := self._line.answered(each.position, answered, self._clock()):
                 self._sources.say(f"{self._name}: {said}\n")
+        if len(due) > 1 and answered.refuses:
+            self._line.refused_together()
         self._keep_cursor()
 
     def _keep_cursor(self) -> None:

@@ -412,7 +412,7 @@ class HandoverPlane:
                 if entry.move is not None:
                     entry.move.works_again(self._clock())
             case h.Final() if entry.awaits(said):
-                problem = entry.movable.accept(said.unit, said.checkpoint.state)
+                problem = entry.accept(said, self._wall())
                 return h.Loaded(problem) if problem else said
             case h.Ask() | h.Took() | h.Final():
                 pass  # There is an answer to these always.

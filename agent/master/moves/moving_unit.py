@@ -90,3 +90,11 @@ class MovingUnit:
             return False
         shadowing = machine.state == "shadowing" and machine.ready
         return shadowing and machine.attempt == final.attempt
+
+    def accept(self, final: h.Final, wall_s: float) -> str:
+        """Why this final state cannot be taken; "" if it can."""
+        try:
+            h.require_epoch(final.epoch, wall_s)
+        except ValueError as error:
+            return str(error)
+        return self.movable.accept(final.unit, final.checkpoint.state)

@@ -17,6 +17,7 @@ from agent.master.standby.lease_plane import LeasePlane
 from agent.master.storage.state import State
 from agent.master.topics.topic_shadows import TopicShadows
 from agent.placement.handover.events import Checkpoint as Opaque
+from agent.placement.handover.events import require_epoch
 from agent.placement.standby import take_over as t
 from agent.placement.standby.standby import Standby
 from agent.placement.world import Unit
@@ -278,6 +279,7 @@ class Standbys:
         try:
             checkpoint = w.read_body(body, Checkpoint)
             checkpoint.check()
+            require_epoch(message.epoch, self._wall())
             if whole:
                 shadow = Shadow(checkpoint, len(self._standbys))
             else:

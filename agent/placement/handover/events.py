@@ -18,7 +18,17 @@ from agent.placement.world import Unit
 # By how much longer the source waits: clocks of two masters run apart by far less.
 LEASE_MARGIN = 1.1
 
+# Epochs that any unit may have had, beside one for each millisecond since 1970. What a master tells
+# grows no faster, so that wherever a unit comes, the next epochs are believed, too.
+MOST_EPOCHS = 1 << 40
+
 Standing = Literal["owner", "offered", "released", "taken"]
+
+
+def require_epoch(epoch: int, wall_s: float) -> None:
+    """ValueError if another master tells an epoch that no unit can have reached by this time."""
+    if epoch > MOST_EPOCHS + max(0.0, wall_s) * 1e3:
+        raise ValueError(f"its epoch would be {epoch}, which none has reached")
 
 
 class Output(Struct, frozen=True, array_like=True):

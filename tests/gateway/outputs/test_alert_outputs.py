@@ -12,11 +12,13 @@ import pytest
 
 from agent.gateway.feed.alert_log import Logged
 from agent.gateway.output_config import GatewayEmail, GatewayNtfy
+from agent.gateway.outputs.alert_line import AlertLine
+from agent.gateway.outputs.alert_sender import AlertSender
 from agent.gateway.outputs.alert_text import body, subject
 from agent.gateway.outputs.mail import MailServer, email_output
 from agent.gateway.outputs.mail import letter as letter_about
 from agent.gateway.outputs.ntfy import ntfy_output
-from agent.runtime.retrying import Answered
+from agent.runtime.retrying import Answered, Retrying
 from agent.wire.config import ConfigError
 from testkit.waiting import PATIENCE_S, wait_until
 from tests.gateway.outputs.rig import Rig, room
@@ -245,6 +247,31 @@ def test_what_a_server_answers(rig, stop, word, reply, given_up):
     del server.replies[word]
     letter(server)
     wait_until(lambda: rig.alerts.cursor("email"), lambda position: position == 1)
+
+
+def test_an_alert_that_a_server_refuses_takes_no_others_with_it(rig):
+    """Anybody may word a message of a topic so that a filter of spam or viruses refuses it."""
+    cursor, mails, now = rig.alerts.cursor("email"), [], 0.0
+    for number in range(1, 8):
+        rig.alert(number, trigger="spam" if number == 4 else f"hot{number}")
+
+    def attempt(entries):
+        mails.append([each.position for each in entries])
+        return Answered(403, "554 spam") if 4 in mails[-1] else Answered(250, "")
+
+    retrying = Retrying(jitter=lambda: 0.0, give_up_s=86_400.0)
+    line = AlertLine(cursor, retrying, lambda _: True, 50)
+    sender = AlertSender("email", "email", rig.sources, line, attempt, lambda: now, 60.0)
+    while rig.alerts.cursor("email") < 7:
+        sender.turn()
+        now += 60.0
+    assert line.given_up == 1
+    assert [line for line in rig.said if "gave up" in line] == [
+        "email: gave up alert 4, refused for too long: 554 spam\n"
+    ]
+    assert mails[1::2][:3] == [[1], [2], [3]], "those before it within minutes"
+    assert now < 2 * 86_400.0
+    sender.stop()
 
 
 @pytest.fixture

@@ -3,8 +3,10 @@
 import pytest
 
 from agent.master.requests.request_plane import RequestOrigin
+from agent.placement.handover.events import MOST_EPOCHS
 from agent.placement.world import PlacementError, Unit
 from agent.wire import handover as w
+from agent.wire.base import MAX_COUNTED
 from agent.wire.principals import Sender
 from tests.master import handover_rig
 from tests.master.handover_rig import UNIT, UNIT_NAMES, owners, workers
@@ -262,6 +264,30 @@ def test_what_nobody_asked_for_takes_no_memory(world):
     assert entry.gathered.size == 0
     told(world, "b", "a", "comfort", w.MoveState(7, b"x" * 1_000, 0, 0, 3))
     assert entry.gathered.size == 1_000
+
+
+def test_a_unit_with_an_epoch_that_none_has_reached_is_not_taken(world):
+    """The epochs after it were none that a message carries: it could never be moved again."""
+    for kept in (world.a.things.here, world.a.disk.things, world.a.things.owned):
+        kept.clear()
+
+    def given(epoch):
+        told(world, "b", "c", "comfort", w.MoveAsk(5, 5.0))
+        told(world, "b", "c", "comfort", w.MoveState(5, b"7"))
+        return told(world, "b", "c", "comfort", w.MoveState(5, b"7", epoch))
+
+    (refused,) = given(MAX_COUNTED)
+    assert refused == w.MoveRefuse(5, f"its epoch would be {MAX_COUNTED}, which none has reached")
+    assert world.b.disk.records == {}
+    assert given(MOST_EPOCHS) == [w.MoveTook(MOST_EPOCHS)]
+    told(world, "b", "c", "comfort", w.MoveSettled(MOST_EPOCHS))
+    # Wherever it comes to, a little later, its next epochs are none too many.
+    for target in "ac":
+        (master,) = [world.masters[each] for each in owners(world)]
+        world.settle(1.0)
+        master.plane.begin(UNIT, target, "plan")
+        world.settle()
+        assert owners(world) == [target]
 
 
 def test_a_unit_that_was_asked_for_and_given_up_is_forgotten(world):

@@ -10,6 +10,7 @@ from agent.placement.world import Unit
 from agent.topics.contents import inputs_of
 from agent.topics.events import Progress
 from agent.topics.shadow import Checkpoint, Named
+from agent.wire.base import MAX_COUNTED
 from agent.wire.handover import StandbyAsk, StandbyRefuse, StandbyUpdate
 from agent.wire.topics import Topic
 from tests.examples import share
@@ -242,3 +243,17 @@ def test_a_standby_takes_no_checkpoint_that_has_counted_further_than_any_does(
     standby.heard(UNIT, each.machine.primary, StandbyUpdate(99, 1, 1, 99, each.at, body))
     assert each.shadow is shadow
     assert "which nothing does" in told[-1].reason
+
+
+def test_a_standby_takes_no_checkpoint_of_an_epoch_that_none_has_reached(world, monkeypatch):
+    standby, told = world[1].standbys, []
+    each = standby._standbys[UNIT]
+    epoch = each.machine.epoch
+    monkeypatch.setattr(world[1], "tell", lambda to, unit, message: told.append(message))
+    inbox = InboxCopy(inputs_of("t"), 0, 0)
+    checkpoint = Checkpoint(Topic("t", standby=True), Progress("inc"), inbox, (), 0)
+    body = msgspec.msgpack.encode(checkpoint)
+    update = StandbyUpdate(99, MAX_COUNTED, 1, 99, each.at, body)
+    standby.heard(UNIT, each.machine.primary, update)
+    assert each.machine.epoch == epoch
+    assert "which none has reached" in told[-1].reason
