@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from fleet.lake.sql import answers, views
+from fleet.lake.sql import answers
 
 NAMES = [f"column_{n}" for n in range(12)]
 RIGHT = [False, *[True] * 11]
@@ -37,19 +37,3 @@ def test_rows_that_fit_stay_a_table() -> None:
 def test_a_file_gets_lines_of_any_width() -> None:
     lines = drawn(Console(file=io.StringIO(), width=80), NAMES, [ROW]).splitlines()
     assert [line.split() for line in lines] == [NAMES, ROW]
-
-
-def test_a_table_that_is_not_there_yet_is_told_with_what_makes_it() -> None:
-    known = ["queries", "tasks"]
-    assert views.unknown("attainment", known) == (
-        "table attainment is made by `fleet report`, from what it reports on; "
-        "there are: queries, tasks"
-    )
-    assert views.unknown("unloaded", known).startswith("table unloaded is made by `fleet report`")
-    assert views.unknown("QUARANTINE", known) == (
-        "table QUARANTINE has no rows here yet; there are: queries, tasks"
-    )
-    assert views.unknown("querys", known) == (
-        "there is no table querys; did you mean queries? there are: queries, tasks"
-    )
-    assert "`fleet lake ingest` makes them" in views.unknown("queries", [])
