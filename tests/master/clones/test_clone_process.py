@@ -106,8 +106,9 @@ class Clones:
             return operator.ask_clone(request, PATIENCE_MS)
 
     def create(self, iad, **options):
-        report = self.ask(iad, CreateClone("c", clone_at(iad, **options)))
-        assert report.ok, report.message
+        # The node may just be joining.
+        asked = lambda: self.ask(iad, CreateClone("c", clone_at(iad, **options)))  # noqa: E731
+        report = wait_until(asked, lambda found: found.ok)
         return report.clones[0].topic
 
     def clone(self, iad):
