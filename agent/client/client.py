@@ -24,8 +24,9 @@ from msgspec.structs import replace
 
 from agent.client.connection import Connection, ConnectionCutError, NoReplyError
 from agent.client.masters import Given, Masters, keys_by_address
+from agent.client.open_subscriptions import OpenSubscriptions
 from agent.client.publishing import Publisher
-from agent.client.subscriptions import NAMES, Notifications, SubscriptionError, short_form
+from agent.client.subscriptions import Notifications, SubscriptionError, short_form
 from agent.client.unknown_areas import listed
 from agent.client.watches import Rounds
 from agent.net.keys import KeyFiles
@@ -35,7 +36,7 @@ from agent.wire.messages import Answer, Query, Slo, Window
 from agent.wire.predicate_language import read_filter
 from agent.wire.predicate_logic import check
 from agent.wire.predicates import Filter
-from agent.wire.push import Gap, Notified, SentPush, ShortNotified, Subscribe, Subscribed
+from agent.wire.push import Gap, Notified, ShortNotified, Subscribe, Subscribed
 from agent.wire.topics import Published
 from agent.wire.unions import ClientReply
 from agent.wire.watches import Style, Watch
@@ -83,9 +84,7 @@ class Client(Connection[ClientReply]):
         # Number of answers due by id, for queries sent by `send`.
         self._due: dict[str, int] = {}
         self._watches: dict[str, Rounds] = {}
-        self._subscriptions: dict[str, Notifications] = {}
-        # Those that the master may name by a number.
-        self._by_number: dict[int, Notifications] = {}
+        self._subscriptions = OpenSubscriptions()
         self.publisher = Publisher(self)
 
     def query(
@@ -402,7 +401,7 @@ class Client(Connection[ClientReply]):
         """End a durable subscription that was left open, and delete what is kept for it; False: the
         master says that there is none. `NoReplyError` if it stays silent."""
         left = Notifications(self, Subscribe(subscription_id, "*", durable=True), 0.0)
-        self._subscriptions[subscription_id] = left
+        self._subscriptions.add(left)
         left.end(timeout_ms)
         return left.was_kept
 
@@ -412,20 +411,18 @@ class Client(Connection[ClientReply]):
         while True:
             left_ms = max(0.0, (give_up_s - time.monotonic()) * 1e3)
             try:
-                # Subscriptions must learn of a cut, or they might wait in vain.
                 wants_cut = until_cut or bool(self._subscriptions)
                 message = self.receive_message(left_ms, until_cut=wants_cut)
                 break
             except ConnectionCutError:
-                for subscription in self._subscriptions.values():
-                    subscription.cut()
+                self._subscriptions.cut()
                 if until_cut:
                     raise
         self._hand_over(message)
 
     def _hand_over(self, message: ClientReply) -> None:
         if isinstance(message, Notified | ShortNotified | Gap | Subscribed):
-            self._push(message)
+            self._subscriptions.hand_over(message)
         elif message.id in self._watches:
             self._watches[message.id].take(message)
         elif isinstance(message, Published):
@@ -439,17 +436,6 @@ class Client(Connection[ClientReply]):
                 subscription.take(message)
             else:
                 self._answered(message)
-
-    def _push(self, message: SentPush) -> None:
-        if isinstance(message, ShortNotified):
-            notification = message.of.notification(NAMES)
-            for number, position in message.to:
-                if (taker := self._by_number.get(number)) is not None:
-                    taker.take(Notified(taker.id, position, notification))
-            return
-        for each in message.apart() if isinstance(message, Notified) else (message,):
-            if each.id in self._subscriptions:
-                self._subscriptions[each.id].take(each)
 
     def _answered(self, answer: Answer) -> None:
         # An answer without an id refuses a frame that the master could not decode.
@@ -471,13 +457,11 @@ class Client(Connection[ClientReply]):
 
     def has_subscription(self, subscription_id: str) -> bool:
         """Whether that subscription is in use on this connection."""
-        return subscription_id in self._subscriptions
+        return self._subscriptions.get(subscription_id) is not None
 
     def take_subscription(self, subscription: Notifications) -> None:
         """Talk about it on this connection from now on."""
-        self._subscriptions[subscription.id] = subscription
-        if (short := subscription.subscribe.short) is not None:
-            self._by_number[short.number] = subscription
+        self._subscriptions.add(subscription)
 
     def hand_subscription(self, subscription: Notifications, master: str) -> Client | None:
         """Talk about a subscription to the master of that address from now on; None if it is none
@@ -499,6 +483,4 @@ class Client(Connection[ClientReply]):
 
     def forget_subscription(self, subscription_id: str) -> None:
         """Ignore further messages of a subscription."""
-        gone = self._subscriptions.pop(subscription_id, None)
-        if gone is not None and gone.subscribe.short is not None:
-            self._by_number.pop(gone.subscribe.short.number, None)
+        self._subscriptions.remove(subscription_id)
