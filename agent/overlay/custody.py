@@ -72,13 +72,14 @@ class Held:
         notification: Notification,
         brought_by: BrokerId | None,
         before: Memory | None,
+        places: int,
         now: float,
     ) -> None:
         self.notification = notification
         # The neighbour that it came from first; None: published here.
         self.brought_by = brought_by
         self.before = before
-        self.places = places_of(notification)
+        self.places = places
         # All parts ever made, and those not settled, in order of creation.
         self.parts: set[Part] = set()
         self.waiting: dict[Part, None] = {}
@@ -124,22 +125,20 @@ class Custody:
         """Whether this broker has never handled it, as far as it remembers. O(1)."""
         return origin not in self._held and origin not in self._memory
 
-    def has_room(self, notification: Notification) -> bool:
-        """Whether there is room for one more, which there is for any that is alone.
-        O(neighbours)."""
-        if not self._held:
-            return True
-        return self._places.total() + places_of(notification) <= self._most_held
+    def has_room(self, places: int) -> bool:
+        """Whether there is room for one more of so many places, which there is for any that is
+        alone. O(neighbours)."""
+        return not self._held or self._places.total() + places <= self._most_held
 
-    def take(self, notification: Notification, brought_by: BrokerId | None, now: float) -> Held:
-        """Take the notification into custody, unless it is already. O(1)."""
+    def take(
+        self, notification: Notification, places: int, brought_by: BrokerId | None, now: float
+    ) -> Held:
+        """Take a notification into custody that is not there; `places` as `places_of` it. O(1)."""
         origin = notification.origin
-        held = self._held.get(origin)
-        if held is None:
-            held = Held(notification, brought_by, self._memory.pop(origin, None), now)
-            self._held[origin] = held
-            self._brought.setdefault(brought_by, {})[origin] = None
-            self._places[brought_by] += held.places
+        held = Held(notification, brought_by, self._memory.pop(origin, None), places, now)
+        self._held[origin] = held
+        self._brought.setdefault(brought_by, {})[origin] = None
+        self._places[brought_by] += places
         return held
 
     def direction(self, other: BrokerId) -> Direction:

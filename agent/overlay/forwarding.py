@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Literal
 
 from _core.matching.civ import Civ
-from agent.overlay.custody import PLACE_BYTES, Custody, Held
+from agent.overlay.custody import PLACE_BYTES, Custody, Held, places_of
 from agent.overlay.events import (
     Deliver,
     Instruction,
@@ -154,12 +154,15 @@ class Forwarding:
         origin = notification.origin
         others = [each for each in clusters if each != self._own.cluster]
         first = custody.is_new(origin)
-        while custody.get(origin) is None and not custody.has_room(notification):
-            if not self._make_room(brought_by):
-                self._refuse(origin)
-                return
+        held = custody.get(origin)
+        if held is None:
+            places = places_of(notification)
+            while not custody.has_room(places):
+                if not self._make_room(brought_by):
+                    self._refuse(origin)
+                    return
+            held = custody.take(notification, places, brought_by, now)
         self.repeated += not first
-        held = custody.take(notification, brought_by, now)
         homes, names = self._subscriptions.interested(notification.attributes)
         if asker is not None and not first:
             # The asker may repeat a request for what was given up here meanwhile: if there is

@@ -2,7 +2,7 @@
 
 from msgspec import msgpack
 
-from agent.overlay.custody import Custody, Held
+from agent.overlay.custody import Custody, Held, places_of
 from agent.overlay.scot import BrokerId as At
 from agent.overlay.scot import Scot
 from agent.wire.overlay import Notification, Origin
@@ -21,7 +21,7 @@ def custody(most_held: int = 10, most_remembered: int = 10) -> Custody:
 
 
 def taken(of: Custody, *asked: tuple[At | None, list[int]], sequence: int = 1) -> Held:
-    held = of.take(notification(sequence), None, 0.0)
+    held = of.take(notification(sequence), 1, None, 0.0)
     for asker, clusters in asked:
         of.ask(held, asker, clusters)
     return held
@@ -137,10 +137,10 @@ def test_what_is_given_up_was_delivered_here_and_nothing_else() -> None:
     kept = custody(most_held=1)
     first = taken(kept, (None, [0]))
     kept.add(first, C, [0])
-    assert not kept.has_room(notification(2))
+    assert not kept.has_room(1)
     assert kept.first_of(None) is first
     kept.give_up(first)
-    assert kept.has_room(notification(2))
+    assert kept.has_room(1)
     assert not kept.is_new(first.notification.origin)
     assert not kept.covers(taken(kept, (None, [0])), C, 0)
 
@@ -156,7 +156,7 @@ def test_what_is_remembered_shares_the_names_of_publishers() -> None:
     kept = custody()
     for sequence in (1, 2):
         sent = msgpack.encode(Notification(Origin("iad1", "9f86d081", sequence), 0, {}))
-        kept.done(kept.take(msgpack.decode(sent, type=Notification), None, 0.0))
+        kept.done(kept.take(msgpack.decode(sent, type=Notification), 1, None, 0.0))
     first, second = kept._memory
     assert first.publisher is second.publisher
     assert first.history is second.history
@@ -164,7 +164,7 @@ def test_what_is_remembered_shares_the_names_of_publishers() -> None:
 
 def test_the_one_sent_longest_ago_stands_first() -> None:
     kept = custody()
-    first, second = (kept.take(notification(each), None, float(each)) for each in (1, 2))
+    first, second = (kept.take(notification(each), 1, None, float(each)) for each in (1, 2))
     assert kept.oldest == 1.0
     kept.again(first, 3.0)
     assert kept.sent_before(2.5) == [second]
@@ -175,11 +175,11 @@ def test_who_brought_the_most_has_to_give_up_one() -> None:
     kept = custody()
     brought = [A, A, A, C, C, None]
     for sequence, neighbour in enumerate(brought):
-        kept.add(kept.take(notification(sequence), neighbour, 0.0), B1, [1])
+        kept.add(kept.take(notification(sequence), 1, neighbour, 0.0), B1, [1])
     assert [kept.loser(each) for each in (A, C, B1)] == [A, A, A]
     assert kept.loser(None) == A
     for sequence in (6, 7):
-        kept.add(kept.take(notification(sequence), C, 0.0), B1, [1])
+        kept.add(kept.take(notification(sequence), 1, C, 0.0), B1, [1])
     assert [kept.loser(each) for each in (A, C, B1)] == [C, C, C]
     kept.give_up(first(kept, C))
     # Equal shares: nobody loses one for whoever has as many.
@@ -189,17 +189,17 @@ def test_who_brought_the_most_has_to_give_up_one() -> None:
 def test_for_a_publisher_here_nobody_loses_one_who_has_but_one_more() -> None:
     kept = custody()
     for sequence, neighbour in enumerate([None, A, A]):
-        kept.take(notification(sequence), neighbour, 0.0)
+        kept.take(notification(sequence), 1, neighbour, 0.0)
     assert kept.loser(None) is None
     assert kept.loser(C) == A
-    kept.take(notification(3), A, 0.0)
+    kept.take(notification(3), 1, A, 0.0)
     assert kept.loser(None) == A
 
 
 def test_of_what_one_brought_that_goes_first_which_was_sent_longest_ago() -> None:
     kept = custody()
     for sequence, neighbour in enumerate([C, A, A]):
-        kept.take(notification(sequence), neighbour, 0.0)
+        kept.take(notification(sequence), 1, neighbour, 0.0)
     assert first(kept, A).notification.origin.sequence == 1
     kept.again(first(kept, A), 1.0)
     assert first(kept, A).notification.origin.sequence == 2
@@ -212,14 +212,15 @@ def test_of_what_one_brought_that_goes_first_which_was_sent_longest_ago() -> Non
 def test_a_large_notification_takes_the_places_of_several() -> None:
     kept = custody(most_held=40)
     for sequence, neighbour in enumerate([A, A, A, C]):
-        kept.take(large(sequence) if neighbour == C else notification(sequence), neighbour, 0.0)
+        brought = large(sequence) if neighbour == C else notification(sequence)
+        kept.take(brought, places_of(brought), neighbour, 0.0)
     assert kept.loser(A) == C
-    assert kept.has_room(notification(5))
-    assert not kept.has_room(large(5))
+    assert kept.has_room(1)
+    assert not kept.has_room(places_of(large(5)))
     kept.give_up(first(kept, C))
     assert kept.loser(C) == A
-    assert kept.has_room(large(5))
-    assert custody(most_held=1).has_room(large(5))
+    assert kept.has_room(places_of(large(5)))
+    assert custody(most_held=1).has_room(places_of(large(5)))
 
 
 def large(sequence: int) -> Notification:
