@@ -25,11 +25,13 @@ NOT_NOW: Final = frozenset({408, 425, 429})
 class Answered(Struct, frozen=True, gc=False):
     """How an attempt ended. `status` is the receiver's HTTP status, or 0 if there was no answer in
     time; then `line` says why. Receivers that do not speak HTTP are given the status that means the
-    same. `retry_after_s` is the pause that the receiver asks for, or 0."""
+    same. `retry_after_s` is the pause that the receiver asks for, or 0. `left_out` says whom a
+    receiver that took the message will not pass it on to."""
 
     status: int
     line: str
     retry_after_s: float = 0.0
+    left_out: str = ""
 
     @property
     def refuses(self) -> bool:

@@ -39,6 +39,7 @@ class AlertSender(WorkerOutput):
         self._tried = False
         self._cursor = line.cursor
         self._not_kept = ""
+        self._left_out = ""
         self._worker = Worker(name, sources, self._run, clock, rooms=False, alerts=True)
 
     @property
@@ -59,7 +60,7 @@ class AlertSender(WorkerOutput):
             health = "stopped"
         elif not self._tried:
             health = "starting"
-        error = self._worker.ended or line.last_error or self._not_kept
+        error = self._worker.ended or line.last_error or self._not_kept or self._left_out
         return OutputState(
             self.kind, self.name, health, line.waiting, line.delivered, line.failed, error
         )
@@ -84,6 +85,9 @@ class AlertSender(WorkerOutput):
         answered = self._attempt(due)
         self._tried = True
         self._not_before_s = self._clock() + self._every_s
+        if answered.left_out and answered.left_out != self._left_out:
+            self._sources.say(f"{self.name}: delivers, but {answered.left_out}\n")
+        self._left_out = answered.left_out
         for each in due:
             if said := self._line.answered(each.position, answered, self._clock()):
                 self._sources.say(f"{self._name}: {said}\n")

@@ -6,7 +6,7 @@ import smtplib
 import socket
 import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from email.message import EmailMessage
 from email.utils import formatdate
 from hashlib import sha256
@@ -29,7 +29,7 @@ MAX_SUBJECT: Final = 200
 MAX_LINE: Final = 200
 # Of a server; those to EHLO have the most lines, a dozen or two.
 MAX_REPLY_LINES: Final = 100
-DELIVERED: Final = Answered(250, "")
+OK: Final = 250
 # What means the same in HTTP, by the first digit of SMTP's reply.
 TEMPORARY: Final = 503
 REFUSED: Final = 403
@@ -127,23 +127,23 @@ class MailServer(NamedTuple):
     def send(self, message: EmailMessage) -> Answered:
         """One attempt, for a thread: it blocks."""
         with AttemptLimit(self.timeout_s) as limit:
-            taken = False
+            delivered: Answered | None = None
             try:
                 with self._connected(limit) as server:
                     if self.user:
                         server.login(self.user, self.password)
-                    server.send_message(message)  # one recipient that takes it is enough
-                    taken = True
+                    # One recipient that is taken is enough: who has it must not get it again.
+                    delivered = _delivered(server.send_message(message))
             except smtplib.SMTPRecipientsRefused as error:
                 replies = error.recipients.values()
                 return _worst([reply for reply, _ in replies], str(error.recipients))
             except (OSError, smtplib.SMTPException, ValueError) as error:
                 # What goes wrong after the server's word changes nothing.
-                if taken:
-                    return DELIVERED
+                if delivered:
+                    return delivered
                 late = limit.ended(error)
                 return Answered(0, late) if late else _failed(error)
-            return DELIVERED
+            return delivered
 
     def _connected(self, limit: AttemptLimit) -> smtplib.SMTP:
         if self.security == "tls":
@@ -156,6 +156,11 @@ class MailServer(NamedTuple):
                 server.close()
                 raise
         return server
+
+
+def _delivered(refused: Mapping[str, tuple[int, bytes]]) -> Answered:
+    each = [f"{to} ({code} {_text(said)})" for to, (code, said) in refused.items()]
+    return Answered(OK, "", left_out=f"the server refuses {_text(', '.join(each))}" if each else "")
 
 
 def _failed(error: Exception) -> Answered:

@@ -45,8 +45,8 @@ class Handler(socketserver.StreamRequestHandler):
         self.wfile.write("".join(f"{line}\r\n" for line in lines).encode())
 
     def answer(self, word, line):
-        if word in self.server.replies:
-            self.say(self.server.replies[word])
+        if reply := self.server.replies.get(line) or self.server.replies.get(word):
+            self.say(reply)
         elif word == "EHLO":
             offers = self.server.starttls and not isinstance(self.request, ssl.SSLSocket)
             self.say("250-here", "250-AUTH PLAIN", "250 STARTTLS" if offers else "250 HELP")
@@ -69,7 +69,7 @@ class Handler(socketserver.StreamRequestHandler):
 
 
 class SmtpServer(socketserver.ThreadingTCPServer):
-    """`replies` are those to commands, by their first word."""
+    """`replies` are those to commands, by the whole line or its first word."""
 
     daemon_threads, block_on_close = True, False
 

@@ -209,6 +209,22 @@ def test_alerts_that_wait_go_together(rig, stop):
     assert rig.alerts.cursor("email") == 3
 
 
+def test_a_recipient_that_the_server_refuses_is_named(rig, stop):
+    server = serve(stop)
+    server.replies["rcpt TO:<you@example.com>"] = "550 no such person"
+    made = mail(rig, stop, server)
+    for number in range(1, 3):
+        rig.alert(number)
+        letter(server)
+        wait_until(made.state, lambda state, sent=number: state.delivered == sent)
+    why = "the server refuses you@example.com (550 no such person)"
+    assert (made.state().state, made.state().last_error) == ("up", why)
+    assert rig.said == [f"email: delivers, but {why}\n"], "once"
+    del server.replies["rcpt TO:<you@example.com>"]
+    rig.alert(3)
+    wait_until(made.state, lambda state: state.delivered == 3 and not state.last_error)
+
+
 @pytest.mark.parametrize("security", ["starttls", "tls"])
 def test_over_tls_with_a_password(rig, stop, security):
     context = server_context(*make_certificate(rig.folder))
