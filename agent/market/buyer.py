@@ -47,6 +47,10 @@ CHANGE_S = 10.0
 # registered yet are looked up again and again.
 STARTING_S = 15.0
 LOOK_AGAIN_S = 0.25
+NO_DIRECTORY = (
+    "no answer from the registration service: see that it runs at the addresses in "
+    "market.directories, then try again"
+)
 
 
 class Buyer:
@@ -223,7 +227,7 @@ class Buyer:
         if event.found is None and self._look_again(change, now):
             return []
         if event.found is None:
-            return self._fail(change, event.message or "the registration service is silent", now)
+            return self._fail(change, event.message or NO_DIRECTORY, now)
         if event.ticket == change.found_ticket:
             change.found = event.found
         else:

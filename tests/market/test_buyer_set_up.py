@@ -100,7 +100,7 @@ def test_a_silent_directory_ends_it():
     market = building()
     market.directory_up = False
     market.ask(request())
-    assert "registration service" in market.report().message
+    assert "runs at the addresses in market.directories" in market.report().message
 
 
 def test_what_is_just_starting_is_waited_for():
