@@ -270,6 +270,7 @@ class Master:
             self._task_scheduler.channels,
         )
         node_homes = NodeHomes(reactor, self._iad, self._task_scheduler, self._events, self._push)
+        node_homes.may_join = lambda node: secure_sockets.may_join(node, sockets.nodes)
         subscriber_homes = SubscriberHomes(reactor, self._iad, self._push, membership.partners)
         self._homes = HomePlane(node_homes, subscriber_homes)
         subscriber_homes.late_inboxes.on_late = self._homes.has_late

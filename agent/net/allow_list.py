@@ -134,6 +134,10 @@ class AllowList:
         """The keys that the file gives to a master; () if it is not there."""
         return self._iads.get(iad, ())
 
+    def names_node(self, name: str) -> bool:
+        """Whether the file has a node of that name."""
+        return name in self._nodes
+
     def may_vouch(self, owner: str) -> bool:
         """Whether the parties that `owner` names may connect: it trades, and is not hearsay."""
         return not owner or owner in self._owners
@@ -160,6 +164,7 @@ class AllowList:
         vouched = [*of_file, *(p for parties in self._sources.values() for p in parties)]
         self._partners = {p.sender.name: p.keys for p in of_file if p.sender.partner}
         self._iads = {p.sender.name: p.keys for p in of_file if p.sender.role == "iad"}
+        self._nodes = {p.sender.name for p in of_file if p.sender.role == "node"}
         self._owners = {p.sender.name for p in vouched if p.sender.role in ("iad", "csp")}
         known = {party.sender.name for party in vouched}
         heard = [p for parties in self._hearsay.values() for p in parties]

@@ -205,6 +205,13 @@ class SecureSockets:
         """The keys that the allow-list's file gives to a master; () if it is not there."""
         return self._allowed.iad_keys(iad)
 
+    def may_join(self, node: str, address: str) -> bool:
+        """Whether a node of that name may connect to this process's socket there: `ipc://` sockets
+        need no keys."""
+        if self._secrets is None or not address.startswith("tcp://"):
+            return True
+        return self._allowed.names_node(node)
+
     def may_vouch(self, owner: str) -> bool:
         """Whether `owner` may name other parties: it is not known by hearsay only. Without keys
         nobody is known."""

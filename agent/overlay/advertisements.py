@@ -73,6 +73,8 @@ class Hosted:
         self._given = 0
         self._unheard = Civ(clusters, (each for each in range(clusters) if each != own.cluster))
         self._doubtful = self._unheard.copy()
+        # Those whose neighbour has not stated over its link what they want since that came up.
+        self._unstated: set[int] = set()
 
     def __len__(self) -> int:
         return len(self._hosted)
@@ -98,6 +100,10 @@ class Hosted:
     def link_down(self, cluster: int) -> None:
         """New subscriptions of that cluster may not be reported to this broker from now on."""
         self._doubtful.set(cluster)
+
+    def link_up(self, cluster: int) -> None:
+        """Its neighbour is about to state anew what it wants."""
+        self._unstated.add(cluster)
 
     @property
     def doubtful(self) -> Civ:
@@ -153,14 +159,21 @@ class Hosted:
         """The updates that a neighbour with this version lacks."""
         return [advertisement_update(e) for e in self._replicas.updates(self._cluster, since)]
 
-    def heard(self, cluster: int, told: CibSet | CibClear | CibState, *, up: bool) -> None:
+    def heard(
+        self, cluster: int, told: CibSet | CibClear | CibState, *, up: bool, direct: bool
+    ) -> None:
         """Apply a statement of a secondary neighbour. `up` tells whether the link to it is up: what
-        arrives by a detour while the link is down may be the last statement. O(1), or
-        O(advertisements) for a state. Statements of another epoch, or about a withdrawn
-        advertisement, change nothing."""
+        arrives by a detour while the link is down may be the last statement. `direct`: it came over
+        that link. O(1), or O(advertisements) for a state. Statements of another epoch, or about a
+        withdrawn advertisement, change nothing."""
         if told.epoch != self.epoch:
             return
         if isinstance(told, CibState):
+            if direct and cluster in self._unstated:
+                # It is later than all before, whatever these were stamped with.
+                self._unstated.remove(cluster)
+                for each in self._hosted.values():
+                    each.stamps.pop(cluster, None)
             self._unheard.clear(cluster)
             if up:
                 self._doubtful.clear(cluster)

@@ -205,7 +205,7 @@ class Broker:
 
     def _received(self, event: Received) -> None:
         sender, message = event.sender, event.message
-        self._sender = sender
+        self._sender = self._tables.sender = sender
         try:
             if isinstance(message, Relay):
                 came = self._source_router.relay(sender, message)

@@ -139,6 +139,8 @@ class Tables:
         self._claims_of_hosted = _Claims()
         self._complete = self.subscriptions.complete
         self._now = 0.0
+        # The neighbour whose message is being handled.
+        self.sender: BrokerId | None = None
         self._next_slice_s = 0.0
         # Whether the next slice is one of advertisements, if there is anything to test.
         self._announced_next = False
@@ -262,6 +264,7 @@ class Tables:
         if neighbour.cluster == self._own.cluster:
             self._send(neighbour, self.subscriptions.versions())
         else:
+            self._hosted.link_up(neighbour.cluster)
             self._send(neighbour, self._announced.version(neighbour))
             self._announced.state(neighbour, self.subscriptions)
 
@@ -402,7 +405,8 @@ class Tables:
 
     def _cib(self, source: BrokerId, message: CibSet | CibClear | CibState) -> None:
         self._check_region(source)
-        self._hosted.heard(source.cluster, message, up=self._source_router.is_up(source))
+        up, direct = self._source_router.is_up(source), self.sender == source
+        self._hosted.heard(source.cluster, message, up=up, direct=direct)
 
     def _check_region(self, source: BrokerId) -> None:
         if source.vertex != self._own.vertex or source.cluster == self._own.cluster:

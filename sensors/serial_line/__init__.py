@@ -30,6 +30,10 @@ REASONS: Final = {
     errno.EBUSY: "is in use by another program",
 }
 MAX_WAIT_S: Final = 0.5
+# A device that sends without end takes a quarter of a processor: after each piece the thread pauses
+# for so many times what that took. What comes meanwhile waits in the kernel, which stops a USB
+# device when it has 64 KiB.
+PAUSES: Final = 3.0
 
 
 class Pauses:
@@ -69,6 +73,7 @@ class SerialLine:
         interval_s: float,
         pauses: Pauses | None = None,
         clock: Callable[[], float] = time.monotonic,
+        cpu_clock: Callable[[], float] = time.thread_time,
     ) -> None:
         self._port = port
         self._baud = baud
@@ -76,6 +81,7 @@ class SerialLine:
         self._wait_s = min(interval_s / 4, MAX_WAIT_S)
         self._pauses = pauses or Pauses()
         self._clock = clock
+        self._cpu_clock = cpu_clock
         self._inbox = Inbox(layout, port)
         self._news = threading.Condition()  # guards everything that both threads use
         self._serial: Serial | None = None
@@ -146,6 +152,7 @@ class SerialLine:
         with self._news:
             self._serial = serial
             self._inbox.opened()
+        used_s = self._cpu_clock()
         while not self._closing:
             data = serial.read(1)
             data += serial.read(serial.in_waiting)
@@ -153,6 +160,8 @@ class SerialLine:
                 self._inbox.arrived(data, self._clock())
                 self._pauses.reset()
                 self._news.notify_all()
+                before_s, used_s = used_s, self._cpu_clock()
+                self._news.wait_for(lambda: self._closing, PAUSES * (used_s - before_s))
 
 
 def open_driver(options: Options) -> SerialLine | Described:

@@ -35,16 +35,20 @@ class Inbox:
 
     def arrived(self, data: bytes, now: float) -> None:
         """`data` arrived at `now`."""
-        for line in self._splitter.feed(data):
+        found = None
+        # The newest first: of many lines that come at once one is to be read.
+        for line in reversed(self._splitter.feed(data)):
             try:
                 if line is None:
                     raise SensorError(f"no line end in {MAX_LINE} bytes; is baud right?")
                 values = self._layout.values(line)
             except SensorError as error:
-                self._error = error
+                found = found or error
             else:
                 if values is not None:
                     self._values, self._arrived_at = values, now
+                    break
+        self._error = found or self._error
 
     def take(self, now: float) -> Reading:
         """The newest reading since the last call, with its age at `now`. SensorError if there is

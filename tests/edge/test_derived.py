@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from agent.edge.derived.channels import DerivedChannels
-from agent.edge.derived.intake import STREAM, DerivedIntake
+from agent.edge.derived.intake import (
+    MAX_OWED,
+    MAX_SOURCES,
+    MAX_UNDER_WAY,
+    STREAM,
+    DerivedIntake,
+)
+from agent.edge.history.derived_positions import MAX_REMEMBERED
 from agent.edge.history.history import History
 from agent.edge.history.memtable import Sample
 from agent.edge.history.reader import Reader
@@ -18,6 +25,7 @@ from agent.runtime.disk_writer import InlineDiskWriter
 from agent.wire.derived import Derived, DerivedTaken, DerivedValues
 from tests.edge.broken_history import break_file, crash
 from tests.edge.history_oracle import START_MS, open_history
+from tests.master.held_writer import HeldWriter
 
 COMMIT_S = 10.0
 # Histories of nodes, those that were killed included.
@@ -305,3 +313,36 @@ def test_channels_are_bounded() -> None:
 def test_only_the_wanted_are_kept() -> None:
     channels = DerivedChannels(("comfort",), ())
     assert channels.row({"comfort": 1.0, "other": 2.0}) == (1.0,)
+
+
+def test_ever_new_sources_take_no_memory(node: Node) -> None:
+    """As a compromised master may name them."""
+    for number in range(300):
+        node.take(1, source=f"clone {number}")
+        if number % MAX_SOURCES == MAX_SOURCES - 1:
+            node.history.commit()
+    assert len(node.history.derived) <= MAX_REMEMBERED
+    assert len(node.intake._sources) <= MAX_SOURCES
+    assert len(node.intake._owed) <= MAX_OWED
+    # Of those that came last all is acknowledged, and each is there once.
+    node.acks()
+    assert {"clone 250", "clone 287"} <= {each.source for each in node.acknowledged}
+    node.take(1, source="clone 287")
+    node.history.commit()
+    assert len(node.found()) == 300
+
+
+def test_messages_beyond_some_wait_at_the_master(node: Node, monkeypatch) -> None:
+    """While the disk is slow."""
+
+    monkeypatch.setattr(node.intake, "_disk", HeldWriter(slow=True))
+    for position in range(1, 1_000):
+        node.take(position)
+    jobs = node.intake._disk.jobs
+    assert len(jobs) == MAX_UNDER_WAY
+    while jobs:
+        node.intake._disk.do()
+    node.take(17)
+    assert len(jobs) == 1
+    node.intake._disk.do()
+    assert node.found() == [float(each) for each in range(1, 18)]

@@ -16,6 +16,7 @@ from agent.edge.history.history import History
 from agent.edge.history.memtable import Sample
 from agent.edge.history.reader import Reader
 from agent.edge.main import emulation_of
+from agent.edge.pods import pods
 from agent.edge.pods.pods import Pods, ReceivedSubtask
 from agent.wire import codec
 from agent.wire.base import Form
@@ -191,6 +192,24 @@ def test_stop_does_not_wait_for_an_emulated_time(make_bench: Callable[..., Bench
     assert started.wait(30)
     bench.pods.stop()
     assert not any(thread.is_alive() for thread in bench.pods._threads)
+
+
+def test_stop_does_not_wait_for_a_pod_that_takes_long(
+    make_bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the history would not be closed before systemd kills the agent."""
+    monkeypatch.setattr(pods, "PATIENCE_S", 0.0)
+    gate = Gate()
+    bench = make_bench(2, gate)
+    bench.submit(1)
+    bench.submit(2)
+    gate.await_started(2)
+    bench.pods.stop()
+    bench.history.close()
+    gate.through.release(2)
+    for thread in bench.pods._threads:
+        thread.join()
+    assert not bench.woken.acquire(blocking=False)
 
 
 def test_as_many_subtasks_run_at_once_as_there_are_pods(make_bench: Callable[..., Bench]) -> None:

@@ -176,3 +176,14 @@ def test_only_the_file_calls_a_master_a_partner(file):
     # Nobody takes its name.
     allowed.ask = lambda _key: Sender("iad", "iad2")
     assert allowed.find("c" * 40) is allowed.find("d" * 40) is None
+
+
+def test_names_of_nodes(file):
+    allowed = AllowList(str(file))
+    allowed.set_parties("accounts", [Party(Sender("node", "n3"), (KEYS[4],))])
+    assert [allowed.names_node(name) for name in ("n1", "n2", "n3", "iad2")] == [
+        True,
+        True,
+        False,
+        False,
+    ]

@@ -277,6 +277,20 @@ def test_a_guard_connects_nowhere_without_keys_but_on_this_host(tmp_path, key):
         keyed.zap.socket.close(0)
 
 
+def test_a_node_may_join_if_it_stands_in_the_list_or_needs_no_key(tmp_path, key):
+    key("server")
+    (tmp_path / "allow.toml").write_text(entry("node", "n1", key("n1")))
+    with destroyed(zmq.Context()) as context:
+        plain = SecureSockets(context, Trust(), tmp_path, clock=time.monotonic, warn=print)
+        assert plain.may_join("n2", "tcp://127.0.0.1:5701")
+        trust = Trust(key="server.secret", allow="allow.toml")
+        keyed = SecureSockets(context, trust, tmp_path, clock=time.monotonic, warn=print)
+        assert keyed.may_join("n1", "tcp://127.0.0.1:5701")
+        assert not keyed.may_join("n2", "tcp://127.0.0.1:5701")
+        assert keyed.may_join("n2", "ipc:///run/nodes")
+        keyed.zap.socket.close(0)
+
+
 def test_a_dealer_finds_the_key_that_its_server_has_now(serve, clients, key, tmp_path):
     """Links to other agents hold both public keys, and their own two."""
     retired, fresh, known = key("retired"), key("fresh"), key("known")

@@ -4,22 +4,27 @@ import msgspec
 import pytest
 
 from agent.overlay.anti_entropy import MAX_OUTBID
-from agent.overlay.events import Advertise, LinkDown, Subscribe, Tick
+from agent.overlay.events import Advertise, LinkDown, LinkUp, Subscribe, Tick
+from agent.overlay.scot import BrokerId
 from agent.overlay.tables import OUTBID_S
 from agent.wire.overlay import (
     AdvertisementChange,
     AdvertisementPart,
     AdvertisementVersion,
+    CibClear,
+    CibState,
     HomeVersion,
     OverlayMessage,
+    Relay,
     SubscriptionChange,
     SubscriptionPart,
     SubscriptionVersions,
 )
 from agent.wire.predicates import Predicate
-from tests.overlay.one_broker import B1, A, C, broker, does, sent, told
+from tests.overlay.one_broker import B1, A, B, C, broker, does, sent, told
 from tests.overlay.world import EVERYTHING
 
+A1 = BrokerId("a", 1)
 MAX_EPOCH = MAX_OUTBID + 1  # of one that began with epoch 1
 
 
@@ -78,6 +83,27 @@ def test_an_epoch_always_has_one_above_it(epoch: int) -> None:
     (first, _) = does(made, Subscribe("t", EVERYTHING))
     raw = msgspec.msgpack.encode(first[1])
     assert msgspec.msgpack.decode(raw, type=OverlayMessage).epoch <= MAX_EPOCH + 1
+
+
+def test_what_a_cluster_wants_is_believed_anew_when_its_link_comes_up() -> None:
+    """However high its neighbour has stamped what it said before."""
+    made = broker()
+    does(made, Advertise("p", EVERYTHING))
+    last = (2**48 - 1, 2**53 - 1)
+    told(made, B1, CibState(1, (), (1,), last))
+    told(made, B1, CibState(1, (1,), (), (9, 1)))
+    assert made.targets_of("p") == []
+    does(made, LinkDown(B1))
+    does(made, LinkUp(B1))
+    late = Relay(B1, (B1, A1, A, B), 3, CibState(1, (), (1,), (8, 1)))
+    told(made, A, late)
+    told(made, B1, CibState(1, (1,), (), (9, 2)))
+    assert made.targets_of("p") == [1]
+    told(made, A, late)
+    told(made, B1, CibClear(1, 1, (9, 1)))
+    assert made.targets_of("p") == [1]
+    told(made, B1, CibClear(1, 1, (9, 3)))
+    assert made.targets_of("p") == []
 
 
 def test_epochs_beyond_all_are_no_messages() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
 import threading
+import time
 import tty
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -289,9 +291,13 @@ def plug(tmp_path: Path) -> Iterator[Plug]:
 def opened(plug: Plug) -> Iterator[Callable[..., SerialLine]]:
     drivers: list[SerialLine] = []
 
-    def open_line(clock: Callable[[], float] = lambda: 0.0) -> SerialLine:
+    def open_line(
+        clock: Callable[[], float] = lambda: 0.0,
+        cpu_clock: Callable[[], float] = time.thread_time,
+    ) -> SerialLine:
         pauses = Pauses(0.001, 0.001)
-        driver = SerialLine(str(plug.port), 9600, make_layout(**CSV), 0.04, pauses, clock)
+        layout = make_layout(**CSV)
+        driver = SerialLine(str(plug.port), 9600, layout, 0.04, pauses, clock, cpu_clock)
         drivers.append(driver)
         return driver
 
@@ -320,6 +326,34 @@ def test_a_port_that_is_not_there_is_awaited(plug: Plug, opened: Callable[..., S
     await_outcome(driver, (21.5, 40.2))
     assert list(driver.preload()) == []
     assert [channel.name for channel in driver.channels] == ["temperature", "humidity"]
+
+
+def test_a_device_that_sends_without_end_waits_for_other_work(
+    plug: Plug, opened: Callable[..., SerialLine]
+) -> None:
+    plug.insert()
+    busy_s = itertools.count(0.0, 1e6)
+    driver = opened(cpu_clock=lambda: next(busy_s))
+    await_outcome(driver, "no line from")
+    plug.send(b"\n21.5,40.2\n")
+    await_outcome(driver, (21.5, 40.2))
+    plug.send(b"22.5,41.2\n")
+    assert "no line from" in str(outcome(driver.read))
+    driver.close()  # which it does not keep up
+
+
+def test_of_many_lines_at_once_the_newest_valid_one_is_read(monkeypatch) -> None:
+    layout, read = make_layout(**CSV), []
+    values = layout.values
+    monkeypatch.setattr(layout, "values", lambda line: read.append(line) or values(line))
+    inbox = Inbox(layout, "port")
+    inbox.opened()
+    inbox.arrived(b"\n" + b"1,2\n" * 500 + b"3,4\nno,5\nno,6\n", 0.0)
+    assert read == [b"no,6", b"no,5", b"3,4"]
+    assert inbox.take(0.0).values == (3.0, 4.0)
+    inbox.arrived(b"no,7\nno,8\n", 0.0)
+    with pytest.raises(SensorError, match="'no,8'"):
+        inbox.take(0.0)
 
 
 def test_unplugged_and_plugged_in_again_in_the_middle_of_a_line(

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, Protocol
 from msgspec import Struct
 
 from agent.edge.derived.channels import DerivedChannels
+from agent.edge.history.derived_positions import MAX_REMEMBERED
 from agent.edge.history.file import HistoryError
 from agent.edge.history.memtable import CLOCK_STEP_MS, Sample
 from agent.edge.node_time import Moment
@@ -23,6 +24,11 @@ from agent.wire.derived import Derived, DerivedTaken, DerivedValues
 STREAM: Final = "(derived)"
 # Sources of which it is known here how far they came.
 MAX_SOURCES: Final = 16
+# Messages under way to the disk writer. A master sends one of a source, and again half a minute
+# later.
+MAX_UNDER_WAY: Final = MAX_SOURCES
+# Acknowledgements that wait for what they are about.
+MAX_OWED: Final = MAX_REMEMBERED
 # Between two looks at whether the history has been committed.
 LOOK_S: Final = 1.0
 
@@ -95,14 +101,23 @@ class DerivedIntake:
         self._owed: dict[str, _Owed] = {}  # by source
         self._commit_at = float("inf")
         self._committing = False
+        self._under_way = 0
         self.wake_at = float("inf")  # when `turn` is due, in seconds on the monotonic clock
 
     def arrived(self, message: Derived, now: float) -> None:
-        """Store what is new of a message."""
+        """Store what is new of a message, unless too many are under way: the master sends it
+        again."""
+        if self._under_way >= MAX_UNDER_WAY:
+            return
+        self._under_way += 1
 
         def then(came: _Came | None) -> None:
+            self._under_way -= 1
             if came is not None:
+                self._owed.pop(message.source, None)
                 self._owed[message.source] = _Owed(message.incarnation, came)
+                if len(self._owed) > MAX_OWED:
+                    del self._owed[next(iter(self._owed))]
                 self._commit_at = min(self._commit_at, now + self._commit_s)
                 self.wake_at = min(self.wake_at, now + LOOK_S)
 

@@ -11,6 +11,8 @@ from typing import Final
 
 # Sources whose positions are kept: a clone that is made anew has a new one.
 MAX_SOURCES: Final = 16
+# In memory some more: a value that is stored is acknowledged a little later.
+MAX_REMEMBERED: Final = 4 * MAX_SOURCES
 # The row becomes the latest.
 KEEP: Final = """
 INSERT OR REPLACE INTO derived (source, position)
@@ -31,3 +33,12 @@ def keep(db: sqlite3.Connection, source: str, position: int) -> None:
 def kept(db: sqlite3.Connection) -> dict[str, int]:
     """The position of each source."""
     return dict(db.execute("SELECT source, position FROM derived ORDER BY rowid"))
+
+
+def remember(known: dict[str, int], source: str, position: int) -> None:
+    """The values of `source` up to `position` are on stable storage; those of the sources that were
+    heard of last are known. Readings have no source."""
+    if source:
+        known[source] = max(position, known.pop(source, 0))
+        if len(known) > MAX_REMEMBERED:
+            del known[next(iter(known))]

@@ -371,8 +371,7 @@ class History:
                 self._stored(chunk.source, chunk.position)
 
     def _stored(self, source: str, position: int) -> None:
-        if source:
-            self.derived[source] = max(position, self.derived.get(source, 0))
+        derived_positions.remember(self.derived, source, position)
 
     def _insert(self, db: sqlite3.Connection, group: RowGroup) -> None:
         group_table.insert(db, self._complete(group))

@@ -24,6 +24,7 @@ from agent.wire.node_messages import Subtask, SubtaskResult
 from agent.wire.too_large import bytes_of, in_words, too_large
 
 SHORT_READINGS: Final = 1_000  # packed in tens of microseconds
+PATIENCE_S: Final = 3.0  # at shutdown, for subtasks in progress
 
 
 class ReceivedSubtask(Struct, frozen=True):
@@ -139,21 +140,24 @@ class Pods:
                 self._elsewhere -= 1
 
     def stop(self) -> None:
-        """End all pods and abandon their running subtasks."""
+        """End all pods and abandon their running subtasks. A pod that does not return soon, since a
+        long window takes it minutes, ends with the process."""
         self._stopping.set()
         with self._elsewhere_changes:
             elsewhere = self._elsewhere
         for _ in range(len(self._threads) + elsewhere):
             self._handed.put(None)
+        until_s = time.monotonic() + PATIENCE_S
         for thread in self._threads:
-            thread.join()
+            thread.join(max(0.0, until_s - time.monotonic()))
         self._reader.close()
 
     def _serve(self) -> None:
         reader = Reader(self._history)
         while (received := self._handed.get()) is not None and not self._stopping.is_set():
             self._done.put(Done(received.subtask.id, self._execute(reader, received)))
-            self._wake()
+            if not self._stopping.is_set():  # nobody is there any more to be woken
+                self._wake()
         reader.close()
 
     def _execute(self, reader: Reader, received: ReceivedSubtask) -> bytes:

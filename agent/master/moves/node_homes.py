@@ -65,6 +65,8 @@ class NodeHomes:
         self._scheduler = scheduler
         self._events = events
         self._push = push
+        # Whether a node of that name may connect here.
+        self.may_join: Callable[[str], bool] = lambda _: True
         # Takes the records of this master.
         self.traffic = HomeTraffic(iad)
         # By node: where those live that lived here, and whence those come that are on their way.
@@ -203,8 +205,13 @@ class NodeHomes:
             )
         if told.not_yet:
             return told.not_yet
-        if self.lives(node):
+        # A node that is away for a while lives here all the same: who takes it from nowhere could
+        # say which of its events were recorded, or never settle the move.
+        known_elsewhere = node in self._away or node in self._coming
+        if not known_elsewhere and self._scheduler.is_home_of(node, self._now):
             return f"another node named {node} lives at {self._iad}"
+        if not self.may_join(node):
+            return f"the allow-list of {self._iad} has no node named {node}"
         if not self._events.takes:
             return f"{self._iad} keeps no records, so it cannot take a node's events"
         self._loaded[node] = told.iad

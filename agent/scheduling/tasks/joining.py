@@ -47,6 +47,10 @@ class KnownNodes:
         """Whether some nodes known at the start may still come back."""
         return bool(self._absent)
 
+    def expects(self, node: str) -> bool:
+        """Whether the node was known at the start, and may still come back. O(1)."""
+        return node in self._absent
+
     def joined(self, node: str, areas: tuple[str, ...]) -> list[Instruction]:
         """The node has joined. O(1), or O(nodes) if it came back with other areas."""
         before = self._absent.pop(node, None)

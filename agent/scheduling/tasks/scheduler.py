@@ -60,6 +60,8 @@ from agent.wire.node_messages import Hello, HelloWanted
 from agent.wire.operator import NodeStatus
 from agent.wire.principals import Sender
 
+# A node that said goodbye may only be restarted. For so long nobody else hands it over to here.
+RETURNS_S: Final = 3_600.0
 NO_NAMES: Final[Mapping[str, str]] = {}
 
 
@@ -202,6 +204,15 @@ class TaskScheduler:
         """The link of the node of that name, and its hello; None if it is not joined."""
         node = self._nodes.named(name)
         return (node.peer, node.hello) if node is not None and node.state == "live" else None
+
+    def is_home_of(self, name: str, now: float) -> bool:
+        """Whether the node of that name may be away for a while only: it said last that its home is
+        here, and if it said goodbye that was lately; or it was here before this start, and is
+        waited for."""
+        node = self._nodes.named(name)
+        if node is None:
+            return self._known.expects(name)
+        return not node.hello.followed and (node.state != "left" or now < node.seen_s + RETURNS_S)
 
     def joined_s(self, name: str) -> float:
         """When the node of that name said hello last."""

@@ -14,6 +14,10 @@ from agent.alerts.raised_triggers import NodeTriggers, TriggerChange
 from agent.master.moves.home_plane import HomePlane
 from agent.master.moves.node_homes import NodeCopy
 from agent.placement.world import Unit
+from agent.scheduling.events import NodeJoined, NodeLeft, Tick
+from agent.scheduling.tasks.deadlines import DeadlineEstimator
+from agent.scheduling.tasks.scheduler import TaskScheduler
+from agent.wire.node_messages import Hello
 from tests.master.moves.test_node_homes_model import UNIT, World
 
 
@@ -112,6 +116,55 @@ def test_what_no_operator_could_be_told_is_not_taken(world, home):
 def test_a_namesake_keeps_its_home(world):
     said = loaded(world.masters["a"], NodeCopy("b", ("a", "b")), "n1")
     assert said == "another node named n1 lives at a"
+
+
+@pytest.mark.parametrize("silent_s", [10.0, 5_000.0])
+def test_a_node_that_is_lost_keeps_its_home(world, silent_s):
+    """Whoever took it could say which of its events were recorded, or never settle the move."""
+    master = world.masters["a"]
+    world.hang_up()
+    world.now += silent_s
+    master.handle(Tick())
+    assert master.scheduler.node_at("n1") is None
+    assert loaded(master, NodeCopy("b", ("a", "b")), "n1") == "another node named n1 lives at a"
+
+
+def test_a_node_that_said_goodbye_keeps_its_home_for_an_hour(world):
+    master = world.masters["a"]
+    master.handle(NodeLeft(world.connection, "start 1"))
+    copy = NodeCopy("b", ("a", "b"))
+    assert loaded(master, copy, "n1") == "another node named n1 lives at a"
+    world.now += 3_601.0
+    assert loaded(master, copy, "n1") == ""
+
+
+def test_a_node_that_is_waited_for_after_a_restart_keeps_its_home(world):
+    master = world.masters["a"]
+    before = {"n1": ("b1/r1",)}
+    master.nodes._scheduler = TaskScheduler("a", DeadlineEstimator(), started_s=0.0, known=before)
+    copy = NodeCopy("b", ("a", "b"))
+    assert loaded(master, copy, "n1") == "another node named n1 lives at a"
+    assert loaded(master, copy, "n2") == ""
+
+
+def test_a_node_that_came_on_its_own_is_taken_from_its_home(world):
+    master = world.masters["b"]
+    hello = Hello(
+        "n1", "start 1", "h0", ("b1/r1",), ("temperature",), 1, "1.0", masters=("a", "b"),
+        followed=True,
+    )  # fmt: skip
+    master.handle(NodeJoined(7, hello))
+    assert loaded(master, NodeCopy("a", ("a", "b")), "n1") == ""
+
+
+def test_only_a_node_that_may_connect_there_is_taken(world):
+    """Else another master could have this one keep any number of nodes."""
+    nodes = world.masters["b"].nodes
+    nodes.may_join = lambda node: node != "n2"
+    assert loaded(world.masters["b"], NodeCopy("a", ("a", "b"))) == (
+        "the allow-list of b has no node named n2"
+    )
+    assert loaded(world.masters["b"], NodeCopy("a", ("a", "b")), "n3") == ""
 
 
 def test_a_master_without_records_takes_no_node(world):
