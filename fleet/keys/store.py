@@ -308,24 +308,22 @@ class Store:
 
     def revoke(self, fleet: Inventory, party: Party, reason: str) -> Revocation:
         """Revoke a party's keys, and the host key pin of its host. It gets a new key, which is not
-        issued before `reinstate`."""
+        issued before `reinstate`. Of a revoked party only what an interruption left is done."""
         with self.writing():
-            found = Revocation(
-                party.role,
-                party.name,
-                tuple(key.pair.public for key in self._known(party)),
-                f"{self._clock():%Y-%m-%dT%H:%M:%SZ}",
-                reason,
-            )
-            # Record the revocation before replacing the keys: if interrupted, the party is revoked
-            # all the same.
-            others = [each for each in self.revocations() if each.party != party]
-            self._write_revocations((*others, found))
-            self._write(party, (curve.make(self._clock()),))
-            if host := host_name(party):
-                remove_file(self._pin_path(host))
-                write_file(self._host_path(host), ssh.make(host).private)
-            self._write_known_hosts(fleet)
+            before = self.revocations()
+            found = next((each for each in before if each.party == party), None)
+            if found is None:
+                found = Revocation(
+                    party.role,
+                    party.name,
+                    tuple(key.pair.public for key in self._known(party)),
+                    f"{self._clock():%Y-%m-%dT%H:%M:%SZ}",
+                    reason,
+                )
+                # Record the revocation before replacing the keys: if interrupted, the party is
+                # revoked all the same.
+                self._write_revocations((*before, found))
+            self._replace_former(fleet, found)
         return found
 
     def reinstate(self, fleet: Inventory, party: Party) -> bool:
@@ -335,16 +333,22 @@ class Store:
             after = tuple(each for each in before if each.party != party)
             if after == before:
                 return False
-            # An interrupted revocation left the former keys: they must never become valid again.
             (gone,) = (each for each in before if each.party == party)
-            if set(gone.keys) & set(self.public_keys(party)):
-                self._write(party, (curve.make(self._clock()),))
-                if host := host_name(party):
-                    remove_file(self._pin_path(host))
-                    write_file(self._host_path(host), ssh.make(host).private)
+            self._replace_former(fleet, gone)
             self._write_revocations(after)
             self._write_known_hosts(fleet)
         return True
+
+    def _replace_former(self, fleet: Inventory, gone: Revocation) -> None:
+        """Replace the keys of a revoked party, and those of its host, unless that was done: they
+        must never become valid again. The CURVE key comes last and says so."""
+        if not set(gone.keys) & set(self.public_keys(gone.party)):
+            return
+        if host := host_name(gone.party):
+            remove_file(self._pin_path(host))
+            write_file(self._host_path(host), ssh.make(host).private)
+        self._write_known_hosts(fleet)
+        self._write(gone.party, (curve.make(self._clock()),))
 
     def _write_revocations(self, found: tuple[Revocation, ...]) -> None:
         write_file(self._root / "revoked.json", msgspec.json.format(msgspec.json.encode(found)))

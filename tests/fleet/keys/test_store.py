@@ -4,6 +4,7 @@ import os
 import shutil
 import stat
 import subprocess
+from contextlib import suppress
 from datetime import UTC, datetime
 from threading import get_ident
 
@@ -190,6 +191,40 @@ def test_a_revocation_that_was_cut_short_never_gives_the_old_key_back(tmp_path, 
     assert keys.publics(NODE) == ()
     keys.reinstate(FLEET, NODE)
     assert not set(keys.publics(NODE)) & set(before)
+
+
+@pytest.mark.parametrize("steps", range(7))
+@pytest.mark.parametrize("of", [NODE, Party("master", "iad4")])
+def test_a_revocation_that_was_cut_short_is_finished_by_the_next(tmp_path, monkeypatch, of, steps):
+    keys = store(tmp_path, FLEET)
+    (host,) = (each for each in hosts(FLEET) if each.party == of)
+    theirs = ssh.normal(ssh.make("root@debian").public)
+    keys.adopt(FLEET, host, theirs)
+    before, ours = keys.publics(of), keys.host_key(host.name)
+    with monkeypatch.context() as broken:
+        left = steps
+        for name in ("write_file", "remove_file"):
+            real = getattr(private_files, name)
+
+            def step(*arguments, real=real):
+                nonlocal left
+                left -= 1
+                if left < 0:
+                    raise KeyboardInterrupt
+                real(*arguments)
+
+            broken.setattr(f"fleet.keys.store.{name}", step)
+        with suppress(KeyboardInterrupt):
+            keys.revoke(FLEET, of, "stolen")
+    found = keys.revoke(FLEET, of, "stolen")
+    assert (found.keys, keys.revocations()) == (before, (found,))
+    assert keys.pin(host.name) == ""
+    assert theirs not in keys.folder.known_hosts.read_text()
+    assert not set(keys.public_keys(of)) & set(before)
+    assert keys.host_key(host.name) != ours
+    written = secrets(tmp_path)
+    assert keys.revoke(FLEET, of, "again") == found  # there is nothing left to do
+    assert secrets(tmp_path) == written
 
 
 def test_nobody_can_pose_as_a_master_that_was_revoked(tmp_path):
