@@ -112,6 +112,13 @@ class Store:
         with locked(self._root / LOCK, f"changing the keys in {self._root}"):
             yield
 
+    @contextmanager
+    def rotating(self) -> Iterator[None]:
+        """Hold the lock of the one command that rotates keys: it has others written meanwhile."""
+        make_private(self._root)
+        with locked(self._root / ".rotation.lock", "rotating these keys"):
+            yield
+
     def ensure(
         self, fleet: Inventory, *, lifetime: timedelta = curve.LIFETIME
     ) -> list[Party | str | WebhookOf]:

@@ -169,6 +169,13 @@ def test_backup_and_restore(fleet):
     status, _, said = fleet("restore", "b", "--passphrase-file", "passphrase")
     assert (status, "--replace" in said) == (exits.REFUSED, True)
     assert fleet("restore", "b", "--passphrase-file", "passphrase", "--replace")[0] == 0
+    inventory = (fleet.root / "fleet.toml").read_text()
+    fleet("revoke", "ada", "--yes")
+    (fleet.root / "fleet.toml").write_text("name = 3")
+    status, _, said = fleet("restore", "b", "--passphrase-file", "passphrase", "--replace")
+    assert (status, "name must be a text" in said) == (exits.USAGE, True)
+    assert (fleet.root / "keys/revoked.json").exists()  # nothing was restored
+    (fleet.root / "fleet.toml").write_text(inventory)
     (fleet.root / "passphrase").write_text("another passphrase")
     status, _, said = fleet("restore", "b", "--passphrase-file", "passphrase")
     assert (status, said) == (
