@@ -127,21 +127,24 @@ class Store:
         made: list[Party | str | WebhookOf] = []
         with self.writing():
             for party in parties(fleet):
-                if not self._path(party).exists():
+                if not (there := self.keys(party)):
                     self._write(party, (curve.make(self._clock(), lifetime),))
                     made.append(party)
-            if not self.operator_key.exists():
+                elif party.role == "master":
+                    self._write_public(party, there)
+            if read_private(self.operator_key) is None:
                 pair = ssh.make(f"fleet {fleet.name}")
                 # The public half first: if only that exists, the next run creates both again.
                 write_file(self._ssh / "operator.pub", f"{pair.public}\n".encode(), 0o644)
                 write_file(self.operator_key, pair.private)
                 made.append(OPERATOR_KEY)
             for host in hosts(fleet):
-                if not host.is_local and not self._host_path(host.name).exists():
+                if not host.is_local and read_private(self._host_path(host.name)) is None:
                     write_file(self._host_path(host.name), ssh.make(host.name).private)
                     made.append(host.name)
             for webhook in webhooks(fleet):
-                if not (path := self._webhook_path(webhook)).exists():
+                path = self._webhook_path(webhook)
+                if read_private(path) is None:
                     write_file(path, base64.b64encode(secrets.token_bytes(WEBHOOK_BYTES)) + b"\n")
                     made.append(webhook)
             self._write_known_hosts(fleet)
@@ -237,7 +240,7 @@ class Store:
             public = ssh.load(content, str(self.operator_key)).public
         except ssh.LockedKeyError:  # the SSH agent holds it
             try:
-                public = ssh.normal((self._ssh / "operator.pub").read_text())
+                public = ssh.normal((self._ssh / "operator.pub").read_text(errors="replace"))
             except OSError as error:
                 raise KeyStoreError(f"{self._ssh / 'operator.pub'}: {error.strerror}") from None
         return f"{public} fleet"
@@ -252,8 +255,8 @@ class Store:
     def pin(self, host: str) -> str:
         """The public host key that this host must show: an adopted one, or our own; empty if the
         host was revoked or has none yet."""
-        if (adopted := read_private(self._pin_path(host))) is not None:
-            return adopted.decode("ascii").strip()
+        if (adopted := _pinned(self._pin_path(host), host)) is not None:
+            return adopted
         if read_private(self._host_path(host)) is None or self.revoked(party_of(host)):
             return ""
         return self.host_key(host).public
@@ -292,9 +295,9 @@ class Store:
             if not host.is_local and (public := self.pin(host.name))
         ]
         pins += [
-            (jump.address, jump.port or fleet.ssh.port, pin.decode("ascii").strip())
+            (jump.address, jump.port or fleet.ssh.port, pinned)
             for jump in fleet.jump
-            if (pin := read_private(self._jump_path(jump.name))) is not None
+            if (pinned := _pinned(self._jump_path(jump.name), jump.name)) is not None
         ]
         write_file(self.folder.known_hosts, ssh.known_hosts(pins), 0o644)
 
@@ -304,7 +307,7 @@ class Store:
         """All revocations, the oldest first."""
         content = read_private(self._root / "revoked.json")
         try:
-            return _REVOCATIONS.decode(content or b"[]")
+            return _REVOCATIONS.decode(b"[]" if content is None else content)
         except msgspec.DecodeError as error:
             path = self._root / "revoked.json"
             raise KeyStoreError(f"{path}: {error}; restore it from a backup") from None
@@ -371,8 +374,13 @@ class Store:
     def _write(self, party: Party, keys: tuple[CurveKey, ...]) -> None:
         if party.role == "master":
             # First: peers learn a key before it is used, see docs/understand/trust.md.
-            write_file(self._public_path(party), curve.render(keys, secret=False))
+            self._write_public(party, keys)
         write_file(self._path(party), curve.render(keys, secret=True))
+
+    def _write_public(self, party: Party, keys: tuple[CurveKey, ...]) -> None:
+        path, content = self._public_path(party), curve.render(keys, secret=False)
+        if read_private(path) != content:
+            write_file(path, content)
 
     def _path(self, party: Party) -> Path:
         return self._curve / f"{_file_name(party)}.secret"
@@ -391,6 +399,16 @@ class Store:
 
     def _pin_path(self, host: str) -> Path:
         return self._ssh / f"host-{_flat(host)}.pin"
+
+
+def _pinned(path: Path, name: str) -> str | None:
+    """The public host key in a pin file; None if there is none."""
+    content = read_private(path)
+    try:
+        return None if content is None else ssh.normal(content.decode("ascii"))
+    except (KeyStoreError, UnicodeDecodeError):
+        line = f"{path} is no public SSH key; fleet keys adopt {name} pins the key anew"
+        raise KeyStoreError(line) from None
 
 
 def host_name(party: Party) -> str:

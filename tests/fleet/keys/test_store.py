@@ -105,6 +105,42 @@ def test_a_damaged_file_is_one_line(tmp_path):
         keys.publics(NODE)
 
 
+def test_an_empty_list_of_revocations_lets_nobody_in(tmp_path):
+    keys = store(tmp_path, FLEET)
+    keys.revoke(FLEET, NODE, "stolen")
+    (tmp_path / "keys/revoked.json").write_bytes(b"")
+    with pytest.raises(KeyStoreError, match=r"revoked\.json: .*restore it from a backup"):
+        keys.publics(NODE)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"ssh-ed25519 \xff", b"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5\n", b"\0" * 40]
+)
+def test_a_damaged_pin_is_one_line_that_says_what_pins_anew(tmp_path, content):
+    keys = store(tmp_path, FLEET)
+    (host,) = (each for each in hosts(FLEET) if each.name == "iad4/n1")
+    theirs = ssh.make("root@debian").public
+    keys.adopt(FLEET, host, theirs)
+    (tmp_path / "keys/ssh/host-iad4+n1.pin").write_bytes(content)
+    for command in (lambda: keys.pin("iad4/n1"), lambda: keys.ensure(FLEET)):
+        with pytest.raises(KeyStoreError, match="is no public SSH key; fleet keys adopt iad4/n1"):
+            command()
+    keys.adopt(FLEET, host, theirs)
+    assert keys.pin("iad4/n1") == ssh.normal(theirs)
+
+
+def test_keys_that_are_damaged_are_not_told_to_be_there(tmp_path):
+    keys = store(tmp_path, FLEET)
+    public = tmp_path / "keys/curve/master-iad4.public"
+    before = public.read_bytes()
+    public.unlink()
+    keys.ensure(FLEET)  # it is made of the secret half
+    assert public.read_bytes() == before
+    (tmp_path / "keys/curve/node-iad4+n1.secret").write_bytes(b"")
+    with pytest.raises(KeyStoreError, match=r"node-iad4.n1.secret: no key in it"):
+        keys.ensure(FLEET)
+
+
 @pytest.mark.parametrize("path", ["pipe", "/dev/zero", "large"])
 def test_a_latency_model_that_an_inventory_names_is_a_file(tmp_path, path):
     keys = store(tmp_path, FLEET)
