@@ -9,7 +9,7 @@ import click
 
 from fleet.cli import completion
 from fleet.cli.grouped import Grouped
-from fleet.cli.options import AS_JSON, FLEET, NAME, YES, Parsed, hosts_options
+from fleet.cli.options import AS_JSON, FLEET, NAME, TEXT, YES, Parsed, hosts_options
 
 if TYPE_CHECKING:
     from fleet.inventory.folder import Folder
@@ -102,6 +102,7 @@ def show(folder: Folder, as_json: bool) -> int:
 @click.option(
     "--overlap",
     "overlap_s",
+    type=TEXT,
     type=Parsed("duration", _duration),
     help="How long old and new keys are valid together, before and after the switch; by default "
     "30s.",
@@ -143,9 +144,9 @@ def rotate(
 
 
 @keys.command(short_help="Revoke the keys of a host or person, within seconds.")
-@click.argument("name", shell_complete=completion.HOSTS)
+@click.argument("name", type=TEXT, shell_complete=completion.HOSTS)
 @FLEET
-@click.option("--reason", default="", help="Kept with the revocation.")
+@click.option("--reason", type=TEXT, default="", help="Kept with the revocation.")
 @YES
 @AS_JSON
 def revoke(folder: Folder, name: str, reason: str, yes: bool, as_json: bool) -> int:
@@ -159,7 +160,7 @@ def revoke(folder: Folder, name: str, reason: str, yes: bool, as_json: bool) -> 
 
 
 @keys.command()
-@click.argument("name", shell_complete=completion.HOSTS)
+@click.argument("name", type=TEXT, shell_complete=completion.HOSTS)
 @FLEET
 def reinstate(folder: Folder, name: str) -> int:
     """Give a revoked host or person new keys. The former ones stay revoked."""
@@ -169,10 +170,13 @@ def reinstate(folder: Folder, name: str) -> int:
 
 
 @keys.command(short_help="Pin the SSH host key that a host has already.")
-@click.argument("host", shell_complete=completion.HOSTS)
+@click.argument("host", type=TEXT, shell_complete=completion.HOSTS)
 @FLEET
 @click.option(
-    "--fingerprint", metavar="SHA256:…", help="The fingerprint that the host's own console shows."
+    "--fingerprint",
+    type=TEXT,
+    metavar="SHA256:…",
+    help="The fingerprint that the host's own console shows.",
 )
 @click.option(
     "--from-file", "file", type=A_PATH, help="A known_hosts file that has the host's key."
@@ -188,7 +192,7 @@ def adopt(folder: Folder, host: str, fingerprint: str | None, file: Path | None)
 
 
 @keys.command(short_help="Write the keys that a person needs into a folder.")
-@click.argument("person")
+@click.argument("person", type=TEXT)
 @click.argument("into", metavar="INTO", type=A_PATH)
 @FLEET
 def export(folder: Folder, person: str, into: Path) -> int:

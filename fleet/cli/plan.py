@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from fleet.cli.lake import TIME, engine_options
-from fleet.cli.options import POLICY, SEED, Number, Parsed
+from fleet.cli.options import POLICY, SEED, TEXT, Number, Parsed
 from fleet.common import exits
 from fleet.terminal.installing import require
 
@@ -99,6 +99,7 @@ def _picture(text: str) -> Path:
 @click.option(
     "--sigma",
     type=Number(0, 3),
+    type=TEXT,
     default=_sigma,
     show_default="that of the profiles",
     help="With --mean-ms: σ of its logarithm.",

@@ -102,6 +102,8 @@ def test_what_expires_soon_is_told(fleet):
         (["revoke", "iad4/n7", "--yes"], "there is no host or person iad4/n7; did you mean"),
         (["revoke", "fleet", "--yes"], "those are this command's own keys"),
         (["rotate", "--person", "adda", "--yes"], "there is no person adda; did you mean ada"),
+        (["rotate", "--overlap", "99999999999999d", "--yes"], "at most 366d"),
+        (["revoke", "ada", "--reason", "stolen\udcff", "--yes"], "it has bytes that are no UTF-8"),
         (["adopt", "iad4/master", "--fingerprint", "x"], "runs on this machine"),
         (["adopt", "iad4/n1", "--from-file", "none"], "none: No such file"),
         (["adopt", "iad4/n1", "--from-file", "/dev/zero"], "/dev/zero: it has more than 16 MiB"),
