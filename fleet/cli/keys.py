@@ -14,6 +14,7 @@ from fleet.cli.options import AS_JSON, FLEET, NAME, TEXT, YES, Parsed, hosts_opt
 if TYPE_CHECKING:
     from fleet.inventory.folder import Folder
 
+MAX_OVERLAP_S = 366 * 86_400
 A_PATH = click.Path(path_type=Path)
 
 
@@ -27,6 +28,13 @@ def _lifetime(text: str) -> float:
     seconds = _duration(text)
     if not 86_400 <= seconds <= 3_650 * 86_400:
         raise ValueError(f"{text!r} is no lifetime of a key; it is from 1d to 3650d")
+    return seconds
+
+
+def _overlap(text: str) -> float:
+    seconds = _duration(text)
+    if seconds > MAX_OVERLAP_S:
+        raise ValueError(f"{text!r} is too long for two keys of a party; it is at most 366d")
     return seconds
 
 
@@ -94,6 +102,7 @@ def show(folder: Folder, as_json: bool) -> int:
 )
 @click.option(
     "--without",
+    type=TEXT,
     metavar="PATTERN[,PATTERN]",
     default="",
     help="Hosts not to wait for. They keep their keys, as do a master's nodes, and reach others "
@@ -102,8 +111,7 @@ def show(folder: Folder, as_json: bool) -> int:
 @click.option(
     "--overlap",
     "overlap_s",
-    type=TEXT,
-    type=Parsed("duration", _duration),
+    type=Parsed("duration", _overlap),
     help="How long old and new keys are valid together, before and after the switch; by default "
     "30s.",
 )
