@@ -94,6 +94,11 @@ def check_file(path: Path, image: Path) -> None:
         raise Unfit(f"{path} is neither a disk nor a file")
     if path.samefile(image):
         raise Unfit(f"{path} is the image itself")
+    require_image(path)
+
+
+def require_image(path: Path) -> None:
+    """Unfit for a file that is neither empty nor an image of a card."""
     with path.open("rb") as file:
         head = file.read(512)
     if head and (len(head) < 512 or not head.endswith(BOOT_SIGNATURE)):
