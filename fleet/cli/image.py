@@ -98,7 +98,9 @@ def build(
     if as_json:
         import msgspec
 
-        print(msgspec.json.encode(manifest).decode())
+        from fleet.terminal.output import json_text
+
+        print(json_text(msgspec.json.encode(manifest)))
     else:
         path = wanted.output or folder.images / manifest.image
         print(f"{path}: {manifest.bytes >> 20} MiB, {len(manifest.packages)} packages")
@@ -121,7 +123,9 @@ def list_(folder: Folder, as_json: bool) -> int:
     if as_json:
         import msgspec
 
-        print(msgspec.json.encode(found).decode())
+        from fleet.terminal.output import json_text
+
+        print(json_text(msgspec.json.encode(found)))
         return exits.DONE
     from fleet.terminal.screen import console, line, plain_table, show_table
 
