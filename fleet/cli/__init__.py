@@ -19,7 +19,8 @@ from fleet.common.exits import DONE, FAILED, INTERRUPTED, OUTPUT, USAGE, fail
 # What a file's place, rights and disk are the cause of, wherever a command meets it.
 OF_THE_MACHINE = {
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO),
-    *(errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EMFILE, errno.ENFILE),
+    *(errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EEXIST),
+    *(errno.EMFILE, errno.ENFILE),
 }
 
 
