@@ -162,6 +162,11 @@ def test_a_person_gets_their_files(fleet):
         0, "of-ada: client.secret, operator.secret, iad4.public, iad5.public\n"
     )  # fmt: skip
     assert (fleet.root / "of-ada/client.secret").stat().st_mode & 0o777 == 0o600
+    (fleet.root / "everybodys").mkdir()
+    (fleet.root / "everybodys").chmod(0o1777)
+    status, _, said = fleet("export", "ada", "everybodys")
+    assert (status, "chmod" in said) == (exits.USAGE, False)
+    assert "others may read everybodys; name a folder that is not there yet" in said
     assert Store(Folder(fleet.root)).operator_public
 
 
