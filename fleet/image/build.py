@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from fleet.common import locks
+from fleet.common import files, locks
 from fleet.image import assemble, layers, recipe, rootfs, target
 from fleet.image.layers import ImageError, Value
 from fleet.inventory.folder import Folder
@@ -24,6 +24,7 @@ from fleet.release.target import PYTHON_OF, Target
 
 MANIFEST: Final = ".json"
 MAP: Final = ".bmap"
+MAX_MANIFEST: Final = 16 << 20
 
 Say = Callable[[str], None]
 
@@ -118,9 +119,11 @@ def plan_of(wanted: Wanted) -> recipe.ImagePlan:
 
 
 def stored(folder: Folder) -> list[Manifest]:
-    """All images of the fleet's folder, by name; files without a manifest are ignored."""
+    """All images of the fleet's folder, by name; files without a manifest are ignored. OSError for
+    a folder that cannot be read, which is not an empty one."""
     found = []
-    for path in sorted(folder.images.glob("*.img")):
+    there = sorted(folder.images.iterdir()) if folder.images.exists() else []
+    for path in [each for each in there if each.suffix == ".img"]:
         with contextlib.suppress(OSError, msgspec.DecodeError):
             found.append(read_manifest(path))
     return found
@@ -128,7 +131,8 @@ def stored(folder: Folder) -> list[Manifest]:
 
 def read_manifest(image: Path) -> Manifest:
     """Read the manifest beside an image; OSError, msgspec.DecodeError."""
-    return msgspec.json.decode(image.with_suffix(MANIFEST).read_bytes(), type=Manifest)
+    content = files.read(image.with_suffix(MANIFEST), MAX_MANIFEST)
+    return msgspec.json.decode(content, type=Manifest)
 
 
 def _bundle(folder: Folder, wanted: Wanted, say: Say) -> bundles.Bundle:

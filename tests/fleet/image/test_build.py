@@ -66,6 +66,19 @@ def test_two_builds_do_not_write_one_file(builds, tmp_path):
         builds(tmp_path / "pi4.img")
 
 
+def test_images_that_cannot_be_listed_are_not_told_to_be_none(builds, tmp_path):
+    folder = Folder(tmp_path)
+    assert build.stored(folder) == []
+    manifest = builds(None)
+    (folder.images / "no-manifest.img").touch()
+    os.mkfifo(folder.images / "no-manifest.json")  # not waited for
+    assert build.stored(folder) == [manifest]
+    folder.images.rename(tmp_path / "moved")
+    folder.images.touch()
+    with pytest.raises(NotADirectoryError):
+        build.stored(folder)
+
+
 @pytest.fixture
 def cached(tmp_path, monkeypatch):
     """A cache of a root file system, and what takes it from there."""
