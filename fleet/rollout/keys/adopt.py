@@ -133,7 +133,7 @@ def shown_by(address: str, port: int, patience_s: float, way: Way | None = None)
             finally:
                 transport.close()
     except (OSError, EOFError, paramiko.SSHException) as error:
-        said = str(error) or type(error).__name__
+        said = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise KeyStoreError(f"no SSH at {ssh.pattern(address, port)}: {said}") from None
     except HostError as error:
         raise KeyStoreError(str(error)) from None
