@@ -8,12 +8,20 @@ stderr; one that nobody expected names the file with its traceback.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 
 # Next to nothing is imported here: Ctrl-C is only answered afterwards.
 from fleet.common import streams
 from fleet.common.exits import DONE, FAILED, INTERRUPTED, OUTPUT, USAGE, fail
+
+# What a file's place, rights and disk are the cause of, wherever a command meets it.
+OF_THE_MACHINE = {
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO),
+    *(errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EEXIST),
+    *(errno.EMFILE, errno.ENFILE),
+}
 
 
 def main() -> int:
@@ -47,5 +55,7 @@ def main() -> int:
 
         if crash_reports.raised:
             raise
+        if isinstance(error, OSError) and error.errno in OF_THE_MACHINE and error.filename:
+            return fail(f"{error.filename}: {error.strerror}", FAILED)
         return fail(f"unexpected {crash_reports.told(error)}", FAILED)
     return status

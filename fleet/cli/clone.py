@@ -9,7 +9,7 @@ import click
 from fleet.cli import completion, connecting
 from fleet.cli.asking import asks
 from fleet.cli.grouped import Grouped
-from fleet.cli.options import FLEET, INTERVAL, NAME, Parsed, matching, patience
+from fleet.cli.options import FLEET, INTERVAL, NAME, TEXT, Parsed, matching, patience
 from fleet.cli.topic import OF_CHANNELS, PARAMETERS, bounded
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def clone() -> None:
 
 @clone.command()
 @click.argument("device", type=DEVICE)
-@click.option("--processor", required=True, help="The processor of each message.")
+@click.option("--processor", type=TEXT, required=True, help="The processor of each message.")
 @PARAMETERS
 @click.option(
     "--every",
@@ -54,7 +54,9 @@ def clone() -> None:
     help="How often the device is read.",
 )
 @OF_CHANNELS
-@click.option("--service", default="default", show_default=True, help="The service that reads it.")
+@click.option(
+    "--service", type=TEXT, default="default", show_default=True, help="The service that reads it."
+)
 @click.option(
     "--peer",
     "peers",
@@ -64,6 +66,7 @@ def clone() -> None:
 )
 @click.option(
     "--peers-where",
+    type=TEXT,
     default="",
     help="A filter: it receives the outputs of any clone that match, such as 'temperature > 30'.",
 )
@@ -130,7 +133,7 @@ def list_(ask: Asker) -> int:
 
 
 @clone.command()
-@click.argument("device")
+@click.argument("device", type=TEXT)
 @asks("2s", _ROOM)
 def show(device: str, ask: Asker) -> int:
     """Print the clone of a device, or the one of that topic."""

@@ -13,6 +13,7 @@ from fleet.cli.options import (
     INTERVAL,
     PARALLEL,
     SHARE,
+    TEXT,
     YES,
     at_least_one,
     hosts_options,
@@ -67,7 +68,7 @@ GATE = click.option(
 @click.command(short_help="Bring hosts to the release, settings and keys that are wanted.")
 @FLEET
 @hosts_options
-@click.option("--release", default="", help="This release, whatever the inventory says.")
+@click.option("--release", type=TEXT, default="", help="This release, whatever the inventory says.")
 @click.option("--dry", is_flag=True, help="Only print what would be changed.")
 @click.option(
     "--allow-dirty",
@@ -124,7 +125,9 @@ def deploy(
 @click.command(short_help="Roll hosts back to what they were before a deployment.")
 @FLEET
 @hosts_options
-@click.option("--to", "release", default="", help="To this release; else to what was before.")
+@click.option(
+    "--to", "release", type=TEXT, default="", help="To this release; else to what was before."
+)
 @SERIAL
 @MAX_FAIL
 @PARALLEL
@@ -161,9 +164,11 @@ def rollback(
 
 @click.command(short_help="Replace a node by another machine, with its name and areas.")
 @FLEET
-@click.argument("node", metavar="NODE", shell_complete=completion.NODES)
+@click.argument("node", type=TEXT, metavar="NODE", shell_complete=completion.NODES)
 @click.option(
-    "--fingerprint", help="SHA256:… of the successor's own host key, if it was not flashed by us."
+    "--fingerprint",
+    type=TEXT,
+    help="SHA256:… of the successor's own host key, if it was not flashed by us.",
 )
 @GATE
 @YES

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fleet.cli.options import AS_JSON, FLEET_IF_NAMED, patience
+from fleet.cli.options import AS_JSON, FLEET_IF_NAMED, TEXT, patience
 from fleet.common import exits
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @click.option(
     "--interface",
     "interfaces",
+    type=TEXT,
     multiple=True,
     metavar="ADDRESS",
     help="Own address on the network to ask; again for more. Default: all.",

@@ -10,7 +10,7 @@ import click
 from fleet.cli.grouped import Grouped
 from fleet.cli.image_emulate import emulate
 from fleet.cli.image_flash import flash
-from fleet.cli.options import AS_JSON, FLEET, Parsed
+from fleet.cli.options import AS_JSON, FLEET, TEXT, Parsed
 from fleet.common import exits
 from fleet.release.target import PYTHON_OF
 
@@ -50,9 +50,13 @@ def image() -> None:
     help="Debian's release.",
 )
 @click.option(
-    "--mirror", help="Where packages come from; by default the mirror of this host's apt."
+    "--mirror",
+    type=TEXT,
+    help="Where packages come from; by default the mirror of this host's apt.",
 )
-@click.option("--release", default="", help="Release of the agent; else one of these sources.")
+@click.option(
+    "--release", type=TEXT, default="", help="Release of the agent; else one of these sources."
+)
 @click.option(
     "--read-only",
     is_flag=True,
@@ -94,7 +98,9 @@ def build(
     if as_json:
         import msgspec
 
-        print(msgspec.json.encode(manifest).decode())
+        from fleet.terminal.output import json_text
+
+        print(json_text(msgspec.json.encode(manifest)))
     else:
         path = wanted.output or folder.images / manifest.image
         print(f"{path}: {manifest.bytes >> 20} MiB, {len(manifest.packages)} packages")
@@ -117,7 +123,9 @@ def list_(folder: Folder, as_json: bool) -> int:
     if as_json:
         import msgspec
 
-        print(msgspec.json.encode(found).decode())
+        from fleet.terminal.output import json_text
+
+        print(json_text(msgspec.json.encode(found)))
         return exits.DONE
     from fleet.terminal.screen import console, line, plain_table, show_table
 

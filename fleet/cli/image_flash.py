@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fleet.cli.options import FLEET, YES
+from fleet.cli.options import FLEET, TEXT, YES
 from fleet.common import exits
 
 if TYPE_CHECKING:
@@ -29,7 +29,12 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("image", type=click.Path(dir_okay=False, path_type=Path))
 @click.option(
-    "--node", "name", required=True, metavar="IAD/NODE", help="The node that the card is for."
+    "--node",
+    "name",
+    type=TEXT,
+    required=True,
+    metavar="IAD/NODE",
+    help="The node that the card is for.",
 )
 @click.option(
     "--device",
@@ -38,10 +43,18 @@ if TYPE_CHECKING:
     help="The card, such as /dev/sdX; or a file that stands for one.",
 )
 @click.option(
-    "--wifi", "ssid", default="", metavar="SSID", help="Wi-Fi network that it joins (WPA2)."
+    "--wifi",
+    "ssid",
+    type=TEXT,
+    default="",
+    metavar="SSID",
+    help="Wi-Fi network that it joins (WPA2).",
 )
 @click.option(
-    "--wifi-country", metavar="CC", help="Country whose radio rules apply, such as DE; with --wifi."
+    "--wifi-country",
+    type=TEXT,
+    metavar="CC",
+    help="Country whose radio rules apply, such as DE; with --wifi.",
 )
 @click.option(
     "--wifi-password-file",

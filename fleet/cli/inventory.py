@@ -9,7 +9,7 @@ import click
 
 from fleet.cli import completion
 from fleet.cli.grouped import Grouped
-from fleet.cli.options import AS_JSON, FLEET, NAME, hosts_options
+from fleet.cli.options import AS_JSON, FLEET, NAME, TEXT, hosts_options
 from fleet.common import exits
 
 if TYPE_CHECKING:
@@ -62,7 +62,9 @@ def check(folder: Folder, as_json: bool) -> int:
 @inventory.command()
 @FLEET
 @hosts_options
-@click.option("--host", shell_complete=completion.HOSTS, help="With --files: of this host.")
+@click.option(
+    "--host", type=TEXT, shell_complete=completion.HOSTS, help="With --files: of this host."
+)
 @click.option(
     "--files",
     is_flag=True,

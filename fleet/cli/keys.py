@@ -9,11 +9,12 @@ import click
 
 from fleet.cli import completion
 from fleet.cli.grouped import Grouped
-from fleet.cli.options import AS_JSON, FLEET, NAME, YES, Parsed, hosts_options
+from fleet.cli.options import AS_JSON, FLEET, NAME, TEXT, YES, Parsed, hosts_options
 
 if TYPE_CHECKING:
     from fleet.inventory.folder import Folder
 
+MAX_OVERLAP_S = 366 * 86_400
 A_PATH = click.Path(path_type=Path)
 
 
@@ -27,6 +28,13 @@ def _lifetime(text: str) -> float:
     seconds = _duration(text)
     if not 86_400 <= seconds <= 3_650 * 86_400:
         raise ValueError(f"{text!r} is no lifetime of a key; it is from 1d to 3650d")
+    return seconds
+
+
+def _overlap(text: str) -> float:
+    seconds = _duration(text)
+    if seconds > MAX_OVERLAP_S:
+        raise ValueError(f"{text!r} is too long for two keys of a party; it is at most 366d")
     return seconds
 
 
@@ -94,6 +102,7 @@ def show(folder: Folder, as_json: bool) -> int:
 )
 @click.option(
     "--without",
+    type=TEXT,
     metavar="PATTERN[,PATTERN]",
     default="",
     help="Hosts not to wait for. They keep their keys, as do a master's nodes, and reach others "
@@ -102,7 +111,7 @@ def show(folder: Folder, as_json: bool) -> int:
 @click.option(
     "--overlap",
     "overlap_s",
-    type=Parsed("duration", _duration),
+    type=Parsed("duration", _overlap),
     help="How long old and new keys are valid together, before and after the switch; by default "
     "30s.",
 )
@@ -143,9 +152,9 @@ def rotate(
 
 
 @keys.command(short_help="Revoke the keys of a host or person, within seconds.")
-@click.argument("name", shell_complete=completion.HOSTS)
+@click.argument("name", type=TEXT, shell_complete=completion.HOSTS)
 @FLEET
-@click.option("--reason", default="", help="Kept with the revocation.")
+@click.option("--reason", type=TEXT, default="", help="Kept with the revocation.")
 @YES
 @AS_JSON
 def revoke(folder: Folder, name: str, reason: str, yes: bool, as_json: bool) -> int:
@@ -159,7 +168,7 @@ def revoke(folder: Folder, name: str, reason: str, yes: bool, as_json: bool) -> 
 
 
 @keys.command()
-@click.argument("name", shell_complete=completion.HOSTS)
+@click.argument("name", type=TEXT, shell_complete=completion.HOSTS)
 @FLEET
 def reinstate(folder: Folder, name: str) -> int:
     """Give a revoked host or person new keys. The former ones stay revoked."""
@@ -169,10 +178,13 @@ def reinstate(folder: Folder, name: str) -> int:
 
 
 @keys.command(short_help="Pin the SSH host key that a host has already.")
-@click.argument("host", shell_complete=completion.HOSTS)
+@click.argument("host", type=TEXT, shell_complete=completion.HOSTS)
 @FLEET
 @click.option(
-    "--fingerprint", metavar="SHA256:…", help="The fingerprint that the host's own console shows."
+    "--fingerprint",
+    type=TEXT,
+    metavar="SHA256:…",
+    help="The fingerprint that the host's own console shows.",
 )
 @click.option(
     "--from-file", "file", type=A_PATH, help="A known_hosts file that has the host's key."
@@ -188,7 +200,7 @@ def adopt(folder: Folder, host: str, fingerprint: str | None, file: Path | None)
 
 
 @keys.command(short_help="Write the keys that a person needs into a folder.")
-@click.argument("person")
+@click.argument("person", type=TEXT)
 @click.argument("into", metavar="INTO", type=A_PATH)
 @FLEET
 def export(folder: Folder, person: str, into: Path) -> int:

@@ -27,9 +27,10 @@ def backup(folder: Folder, file: Path, passphrase_file: Path | None) -> int:
 
 def restore(folder: Folder, file: Path, passphrase_file: Path | None, *, replace: bool) -> int:
     """Restore a backup; the exit status."""
+    fleet = load(folder)  # before anything changes
     passphrase = _passphrase(passphrase_file, twice=False)
     count = files.restore(folder, file, passphrase, replace=replace)
-    Store(folder).write_known_hosts(load(folder))
+    Store(folder).write_known_hosts(fleet)
     done = f"{count} files of keys, from {file}" if count else "the keys of the backup are there"
     sys.stdout.write(f"{folder.keys}: {done}\n")
     return exits.DONE
@@ -38,7 +39,7 @@ def restore(folder: Folder, file: Path, passphrase_file: Path | None, *, replace
 def _passphrase(file: Path | None, *, twice: bool) -> str:
     if file is not None:
         try:
-            with file.open() as opened:  # which may be a pipe
+            with file.open(encoding="utf-8") as opened:  # which may be a pipe
                 return opened.readline(MAX_PASSPHRASE).partition("\n")[0]
         except (OSError, UnicodeDecodeError) as error:
             said = error.strerror if isinstance(error, OSError) else "it is no text"

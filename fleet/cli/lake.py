@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from fleet.cli.grouped import Grouped
-from fleet.cli.options import FLEET_IF_NAMED, INTERVAL, Parsed
+from fleet.cli.options import FLEET_IF_NAMED, INTERVAL, TEXT, Parsed
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -34,6 +34,7 @@ def engine_options(command: F) -> F:
     for option in (
         click.option(
             "--spark",
+            type=TEXT,
             metavar="URL",
             default="local[*]",
             show_default=True,
@@ -100,7 +101,7 @@ def follow(lake: Path | None, folder: Folder | None, spark: str, every_s: float)
 
 @lake.command(short_help="Query the tables in SQL.")
 @engine_options
-@click.argument("statement")
+@click.argument("statement", type=TEXT)
 @click.option(
     "--format",
     "form",

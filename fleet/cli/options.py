@@ -140,6 +140,8 @@ CHANNEL = Parsed(
 )
 # A watch's or subscription's, chosen by its client.
 IDENTIFIER = Parsed("name", _identifier)
+# Whatever else is no path: bytes that are no UTF-8 go into no message, file or request.
+TEXT = Parsed("text", _encodable)
 # Of a trigger or filter that the master reads.
 CONDITION = Parsed("condition", _condition)
 WINDOW = Parsed("duration", _units("parse_window"))
@@ -233,6 +235,7 @@ def hosts_options(command: F) -> F:
     for option in (
         click.option(
             "--limit",
+            type=TEXT,
             metavar="PATTERN[,PATTERN]",
             default="",
             shell_complete=completion.LIMIT,

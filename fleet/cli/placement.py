@@ -9,7 +9,7 @@ import click
 
 from fleet.cli.asking import asks
 from fleet.cli.grouped import Grouped
-from fleet.cli.options import NAME, WINDOW
+from fleet.cli.options import NAME, TEXT, WINDOW
 
 if TYPE_CHECKING:
     from fleet.query.placement import Asker
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ROOM = "fleet.query.placement"
 # Those of fleet.placement.plans; help imports nothing heavy.
 PLANNERS = ("balanced", "ffd", "lfs", "lfs-ffd", "exact", "homes", "price", "flows", "repair")
-UNIT = click.argument("unit", metavar="UNIT")
+UNIT = click.argument("unit", type=TEXT, metavar="UNIT")
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from fleet.cli.lake import TIME, engine_options
-from fleet.cli.options import POLICY, SEED, Number, Parsed
+from fleet.cli.options import POLICY, SEED, TEXT, Number, Parsed
 from fleet.common import exits
 from fleet.terminal.installing import require
 
@@ -52,6 +52,23 @@ def _picture(text: str) -> Path:
     return path
 
 
+# Options of --placement, and of both.
+OF_PLACEMENT = {"lake", "folder", "spark", "since", "day", "model", "file", "dry"}
+OF_BOTH = {"places", "as_json"}
+
+
+def _require_of(places: bool) -> None:
+    """UsageError for what would be passed over: a plan of something else than what is named."""
+    context = click.get_current_context()
+    for each in context.command.params:
+        name = each.name or ""
+        typed = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        if typed and name not in OF_BOTH and (name in OF_PLACEMENT) != places:
+            said = "goes with" if not places else "does not go with"
+            what = each.opts[0] if isinstance(each, click.Option) else "CONFIG"
+            raise click.UsageError(f"{what} {said} --placement")
+
+
 @click.command(short_help="Plan capacity: the rate that a fleet sustains, its pods.")
 @click.argument("config", type=FILE, required=False)
 @click.option("--classes", type=FILE, help="TOML file of classes of queries; else DSSP's Table II.")
@@ -82,6 +99,7 @@ def _picture(text: str) -> Path:
 )
 @click.option(
     "--pods",
+    type=TEXT,
     metavar="[IAD|NODE=]N",
     multiple=True,
     help="Pods that nodes have: all, those of an IAD, or one. By default 1.",
@@ -182,6 +200,7 @@ def plan(
     Exit status: 0 done, 1 no policy sustains the target, 2 wrong usage, 5 with --placement: the
     lake has no records of it, 130 interrupted.
     """
+    _require_of(places)
     if places:
         require("pyarrow", "pyspark")
         from fleet.placement.loop import command as loop

@@ -9,7 +9,7 @@ import click
 from fleet.cli.asking import asks
 from fleet.cli.connecting import connecting
 from fleet.cli.grouped import Grouped
-from fleet.cli.options import AREA, CHANNEL, INTERVAL, NAME, SLO, F, Parsed, patience
+from fleet.cli.options import AREA, CHANNEL, INTERVAL, NAME, SLO, TEXT, F, Parsed, patience
 
 if TYPE_CHECKING:
     from agent.net.keys import KeyFiles
@@ -91,10 +91,15 @@ def topic() -> None:
 @OF_CHANNELS
 @click.option("--every", "every_s", type=INTERVAL, help="With --area: how often, such as 5s.")
 @click.option(
-    "--service", default="default", show_default=True, help="With --area: the service to query."
+    "--service",
+    type=TEXT,
+    default="default",
+    show_default=True,
+    help="With --area: the service to query.",
 )
 @click.option(
     "--processor",
+    type=TEXT,
     default="",
     help="The processor of each message; without it messages are put out unchanged.",
 )

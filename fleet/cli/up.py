@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
-from fleet.cli.options import AREA, INTERVAL
+from fleet.cli.options import AREA, INTERVAL, TEXT
 
 
 @click.command(short_help="Start a master, a node and the live page on this machine.")
 @click.option(
     "--sensor",
+    type=TEXT,
     default="replay",
     show_default=True,
     metavar="DRIVER[:WHICH]",
@@ -21,6 +22,7 @@ from fleet.cli.options import AREA, INTERVAL
 @click.option(
     "--set",
     "settings",
+    type=TEXT,
     metavar="NAME=VALUE",
     multiple=True,
     help="An option of the driver, as its README says. Repeat for more.",

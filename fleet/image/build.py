@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from fleet.image import assemble, layers, recipe, rootfs
+from fleet.common import files, locks
+from fleet.image import assemble, layers, recipe, rootfs, target
 from fleet.image.layers import ImageError, Value
 from fleet.inventory.folder import Folder
 from fleet.inventory.folder import cache as cache_of
@@ -22,6 +23,8 @@ from fleet.release import bundle as bundles
 from fleet.release.target import PYTHON_OF, Target
 
 MANIFEST: Final = ".json"
+MAP: Final = ".bmap"
+MAX_MANIFEST: Final = 16 << 20
 
 Say = Callable[[str], None]
 
@@ -59,39 +62,52 @@ def build(folder: Folder, wanted: Wanted, say: Say) -> Manifest:
     """Build the image; ImageError, ReleaseError. Errors of the plan (PlanError) are raised before
     anything is done."""
     plan = plan_of(wanted)
+    output = (wanted.output or folder.images / f"{wanted.model}-{wanted.suite}.img").resolve()
+    _require_replaceable(output)
     if lacking := rootfs.missing():
         raise ImageError(lacking)
     lines = apt_sources.lines_for(wanted.suite, apt_sources.of_host(), wanted.mirror)
     cache = cache_of(folder.images / "cache")
-    output = (wanted.output or folder.images / f"{wanted.model}-{wanted.suite}.img").resolve()
     output.parent.mkdir(parents=True, exist_ok=True)
     release = _bundle(folder, wanted, say)
     root = rootfs.make(plan, wanted.suite, lines, cache, refresh=wanted.refresh, say=say)
     part = output.with_name(f".{output.name}.part")
-    try:
-        _assemble(plan, root, release, lines, part, say)
-        say("mapping blocks and adding it all up")
-        manifest = Manifest(
-            image=output.name,
-            model=plan.model,
-            suite=wanted.suite,
-            release=release.release,
-            recipe=plan.digest,
-            fetched=root.epoch,
-            bytes=part.stat().st_size,
-            sha256=_sha256(part),
-            layers=plan.layers,
-            values=dict(plan.values),
-            packages=root.packages,
+    busy = f"another command makes an image in {output.parent}; try again when it is done"
+    with locks.alone(output.parent, ImageError(busy)):
+        try:
+            _assemble(plan, root, release, lines, part, say)
+            say("mapping blocks and adding it all up")
+            manifest = Manifest(
+                image=output.name,
+                model=plan.model,
+                suite=wanted.suite,
+                release=release.release,
+                recipe=plan.digest,
+                fetched=root.epoch,
+                bytes=part.stat().st_size,
+                sha256=_sha256(part),
+                layers=plan.layers,
+                values=dict(plan.values),
+                packages=root.packages,
+            )
+            _write_map(part, output.with_suffix(MAP))
+            part.rename(output)
+        finally:
+            part.unlink(missing_ok=True)
+        output.with_suffix(MANIFEST).write_bytes(
+            msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
         )
-        _write_map(part, output.with_suffix(".bmap"))
-        part.rename(output)
-    finally:
-        part.unlink(missing_ok=True)
-    output.with_suffix(MANIFEST).write_bytes(
-        msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
-    )
     return manifest
+
+
+def _require_replaceable(output: Path) -> None:
+    """ImageError for a device, a file beside an image, or Unfit for one that is no image."""
+    if output.parent == Path("/dev") or (output.exists() and not output.is_file()):
+        raise ImageError(f"{output} is no file; `fleet image flash` writes an image to a card")
+    if output.suffix in (MANIFEST, MAP):
+        raise ImageError(f"{output} has the name of what comes beside an image; name it .img")
+    if output.exists():
+        target.require_image(output)
 
 
 def plan_of(wanted: Wanted) -> recipe.ImagePlan:
@@ -103,9 +119,11 @@ def plan_of(wanted: Wanted) -> recipe.ImagePlan:
 
 
 def stored(folder: Folder) -> list[Manifest]:
-    """All images of the fleet's folder, by name; files without a manifest are ignored."""
+    """All images of the fleet's folder, by name; files without a manifest are ignored. OSError for
+    a folder that cannot be read, which is not an empty one."""
     found = []
-    for path in sorted(folder.images.glob("*.img")):
+    there = sorted(folder.images.iterdir()) if folder.images.exists() else []
+    for path in [each for each in there if each.suffix == ".img"]:
         with contextlib.suppress(OSError, msgspec.DecodeError):
             found.append(read_manifest(path))
     return found
@@ -113,14 +131,15 @@ def stored(folder: Folder) -> list[Manifest]:
 
 def read_manifest(image: Path) -> Manifest:
     """Read the manifest beside an image; OSError, msgspec.DecodeError."""
-    return msgspec.json.decode(image.with_suffix(MANIFEST).read_bytes(), type=Manifest)
+    content = files.read(image.with_suffix(MANIFEST), MAX_MANIFEST)
+    return msgspec.json.decode(content, type=Manifest)
 
 
 def _bundle(folder: Folder, wanted: Wanted, say: Say) -> bundles.Bundle:
-    target = Target("aarch64", PYTHON_OF[wanted.suite])
+    pi = Target("aarch64", PYTHON_OF[wanted.suite])
     if wanted.release:
-        return bundles.find(folder, wanted.release, target)
-    return bundles.build(folder, target, say=say)
+        return bundles.find(folder, wanted.release, pi)
+    return bundles.build(folder, pi, say=say)
 
 
 def _assemble(

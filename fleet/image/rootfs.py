@@ -8,15 +8,19 @@ import io
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tarfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
+from shlex import quote
 from typing import Final, NamedTuple
 
 import msgspec
 
+from fleet.common import locks
 from fleet.image.layers import ImageError
 from fleet.image.recipe import ImagePlan, PlannedFile
 
@@ -111,15 +115,17 @@ def make(
     key = key_of(plan, suite)
     packages = cache / "packages" / key
     found = cache / "roots" / key
-    if refresh:
-        _fetched(packages).unlink(missing_ok=True)
-        for each in (packages / "lists", found):
-            shutil.rmtree(each, ignore_errors=True)
-    if not (found / "root.tar").is_file():
-        say("installing Debian's packages (minutes)")
-        _bootstrap(plan, suite, sources, packages, found)
-    versions = json.loads((found / "packages.json").read_text())
-    return RootFs(found / "root.tar", versions, _epoch(packages), key)
+    packages.mkdir(parents=True, exist_ok=True)
+    busy = f"another command fills the cache {cache}; try again when it is done"
+    with locks.alone(packages, ImageError(busy)):
+        if refresh:
+            _fetched(packages).unlink(missing_ok=True)
+            for each in (packages / "lists", found):
+                shutil.rmtree(each, ignore_errors=True)
+        if not (found / "root.tar").is_file():
+            say("installing Debian's packages (minutes)")
+            _bootstrap(plan, suite, sources, packages, found)
+        return RootFs(found / "root.tar", _versions(found), _epoch(packages), key)
 
 
 def _bootstrap(plan: ImagePlan, suite: str, sources: str, packages: Path, found: Path) -> None:
@@ -133,16 +139,16 @@ def _bootstrap(plan: ImagePlan, suite: str, sources: str, packages: Path, found:
     _write_initramfs(initramfs, _initramfs_files(plan))
     hooks = [
         ("setup", 'mkdir -p "$1/var/cache/apt/archives" "$1/var/lib/apt/lists"'),
-        ("setup", f"sync-in {archives} /var/cache/apt/archives"),
+        ("setup", f"sync-in {quote(str(archives))} /var/cache/apt/archives"),
     ]
     if known:
-        hooks.append(("setup", f"sync-in {lists} /var/lib/apt/lists"))
+        hooks.append(("setup", f"sync-in {quote(str(lists))} /var/lib/apt/lists"))
     hooks += [
         # Before the kernel, whose installation generates the initramfs.
-        ("essential", f"tar-in {initramfs} /"),
-        ("customize", f"sync-out /var/cache/apt/archives {archives}"),
-        ("customize", f"sync-out /var/lib/apt/lists {lists}"),
-        ("customize", f"download /var/lib/dpkg/status {found}/status"),
+        ("essential", f"tar-in {quote(str(initramfs))} /"),
+        ("customize", f"sync-out /var/cache/apt/archives {quote(str(archives))}"),
+        ("customize", f"sync-out /var/lib/apt/lists {quote(str(lists))}"),
+        ("customize", f"download /var/lib/dpkg/status {quote(str(found))}/status"),
     ]
     command = [
         "mmdebstrap",
@@ -160,16 +166,37 @@ def _bootstrap(plan: ImagePlan, suite: str, sources: str, packages: Path, found:
         "-",
     ]
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch), "LC_ALL": "C.UTF-8"}
-    done = subprocess.run(
-        command, input=sources, capture_output=True, check=False, text=True, env=environment
-    )
-    (found / "log").write_text(done.stderr)
-    if done.returncode:
-        raise ImageError(f"mmdebstrap failed: {_last_lines(done.stderr)}; all of it: {found}/log")
+    status, said = _run(command, sources, environment)
+    (found / "log").write_text(said)
+    if status:
+        raise ImageError(f"mmdebstrap failed: {_last_lines(said)}; all of it: {found}/log")
     _fetched(packages).write_text(f"{epoch}\n")
     versions = installed((found / "status").read_text())
     (found / "packages.json").write_text(json.dumps(versions, indent=1, sort_keys=True) + "\n")
     part.rename(found / "root.tar")
+
+
+def _run(command: list[str], sources: str, environment: dict[str, str]) -> tuple[int, str]:
+    """Its exit status, and what it wrote to stderr. When this is interrupted it ends, too, and
+    removes what it has unpacked: its first process only waits for the others, and if it alone is
+    killed these go on."""
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    ) as process:
+        try:
+            _, said = process.communicate(sources)
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+            process.communicate()
+            raise
+    return process.returncode, said
 
 
 def installed(status: str) -> dict[str, str]:
@@ -192,7 +219,21 @@ def _fetched(packages: Path) -> Path:
 
 
 def _epoch(packages: Path) -> int:
-    return int(_fetched(packages).read_text())
+    try:
+        return int(_fetched(packages).read_text())
+    except (OSError, ValueError):
+        raise _damaged(packages) from None
+
+
+def _versions(found: Path) -> dict[str, str]:
+    try:
+        return msgspec.json.decode((found / "packages.json").read_bytes(), type=dict[str, str])
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        raise _damaged(found) from None
+
+
+def _damaged(folder: Path) -> ImageError:
+    return ImageError(f"the cache {folder} is damaged; --refresh makes it anew")
 
 
 def _initramfs_files(plan: ImagePlan) -> list[PlannedFile]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import mmap
 import os
 import stat
@@ -94,6 +95,11 @@ def check_file(path: Path, image: Path) -> None:
         raise Unfit(f"{path} is neither a disk nor a file")
     if path.samefile(image):
         raise Unfit(f"{path} is the image itself")
+    require_image(path)
+
+
+def require_image(path: Path) -> None:
+    """Unfit for a file that is neither empty nor an image of a card."""
     with path.open("rb") as file:
         head = file.read(512)
     if head and (len(head) < 512 or not head.endswith(BOOT_SIGNATURE)):
@@ -101,13 +107,18 @@ def check_file(path: Path, image: Path) -> None:
 
 
 def open_file(path: Path, size: int) -> Target:
-    """A sparse file of `size` bytes, readable only by its owner, because it will contain keys."""
+    """A sparse file of `size` bytes, readable only by its owner, because it will contain keys. One
+    command at a time writes to it, as to a device: Unfit, OSError."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o600)
     try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.fchmod(descriptor, 0o600)
         os.ftruncate(descriptor, 0)
         os.ftruncate(descriptor, size)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise Unfit(f"{path} is written by another command; try again when it is done") from None
     except OSError:
         os.close(descriptor)
         raise

@@ -21,6 +21,7 @@ SHORTEST_PASSWORD: Final = 8
 MAX_PASSWORD: Final = 63
 ROUNDS: Final = 4_096
 KEY_BYTES: Final = 32
+MAX_LINE: Final = 1_024
 COUNTRY: Final = re.compile(r"[A-Z]{2}")
 
 
@@ -56,10 +57,11 @@ def network(ssid: str, country: str, password: str) -> Wifi:
 def password_in(path: Path) -> str:
     """The password that is a file's first line. CommandError."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        with path.open(encoding="utf-8") as file:  # which may be a pipe
+            return file.readline(MAX_LINE).rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"--wifi-password-file: {error}") from None
-    return lines[0] if lines else ""
+        said = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise CommandError(f"--wifi-password-file: {path}: {said}") from None
 
 
 def wpa_supplicant(wifi: Wifi) -> bytes:

@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,7 @@ from fleet.common.files import read
 from fleet.inventory.folder import Folder
 from fleet.keys.errors import KeyStoreError
 from fleet.keys.private_files import (
+    MAX_FILE,
     keep_from_git,
     read_private,
     require_private,
@@ -44,7 +46,10 @@ NONCE: Final = 12
 MAX_BACKUP: Final = 64 << 20
 HEADER: Final = len(MAGIC) + len(VERSION) + 1 + SALT + NONCE
 LEAST_PASSPHRASE: Final = 8
-_NAME: Final = re.compile(r"(curve|ssh|webhook)/[A-Za-z0-9_+.-]{1,200}|(revoked|rotation)\.json")
+_FOLDERS: Final = ("curve", "ssh", "webhook")
+_NAME: Final = re.compile(
+    rf"({'|'.join(_FOLDERS)})/[A-Za-z0-9_+.-]{{1,200}}|(revoked|rotation)\.json"
+)
 _PUBLIC: Final = ".pub"
 
 
@@ -82,15 +87,20 @@ def restore(folder: Folder, file: Path, passphrase: str, *, replace: bool = Fals
     except OSError as error:
         raise KeyStoreError(f"{file}: {error.strerror}") from None
     content = _content(open_sealed(sealed, passphrase, str(file)), file)
-    there = _read(folder.keys) if folder.keys.exists() else {}
-    if there == content.files:
-        return 0
-    if there and not replace:
-        raise OtherStoreError(
-            f"there are other keys in {folder.keys}; --replace puts those of the backup in their "
-            "place and keeps them beside"
-        )
-    _put(folder.keys, content.files)
+    with ExitStack() as alone:
+        if folder.keys.exists():  # else there is nobody to wait for, and no place for a lock
+            store = Store(folder)
+            alone.enter_context(store.rotating())
+            alone.enter_context(store.writing())
+            there = _read(folder.keys)
+            if there == content.files:
+                return 0
+            if there and not replace:
+                raise OtherStoreError(
+                    f"there are other keys in {folder.keys}; --replace puts those of the backup in "
+                    "their place and keeps them beside"
+                )
+        _put(folder.keys, content.files)
     return len(content.files)
 
 
@@ -157,15 +167,33 @@ def _content(plain: bytes, file: Path) -> Content:
 def _read(keys: Path) -> dict[str, bytes]:
     require_private(keys)
     found = {}
-    for path in sorted(keys.rglob("*")):
+    folders = (keys, *(keys / each for each in _FOLDERS))
+    for path in (each for folder in folders for each in _entries(folder)):
         name = path.relative_to(keys).as_posix()
-        if path.is_dir() or not _NAME.fullmatch(name) or path.name.startswith("."):
+        if not _NAME.fullmatch(name) or path.name.startswith("."):
             continue
         # Only the public half of the SSH key is readable by others.
-        content = path.read_bytes() if path.suffix == _PUBLIC else read_private(path)
-        assert content is not None
-        found[name] = content
+        content = _read_public(path) if path.suffix == _PUBLIC else read_private(path)
+        if content is not None:
+            found[name] = content
     return found
+
+
+def _entries(folder: Path) -> list[Path]:
+    """KeyStoreError for a folder that cannot be read: a backup would lack what is in it."""
+    try:
+        return sorted(folder.iterdir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise KeyStoreError(f"cannot read {folder}: {error.strerror}") from None
+
+
+def _read_public(path: Path) -> bytes:
+    try:
+        return read(path, MAX_FILE)
+    except OSError as error:
+        raise KeyStoreError(f"cannot read {path}: {error.strerror}") from None
 
 
 def _put(keys: Path, files: dict[str, bytes]) -> None:

@@ -31,6 +31,9 @@ def export(store: Store, fleet: Inventory, name: str, into: Path) -> list[str]:
     files = {f"{party.role}.secret": store.secret_file(party) for party in chosen}
     for iad in fleet.iad:
         files[f"{iad.name}.public"] = store.public_file(Party("master", iad.name))
+    if into.is_dir() and into.stat().st_mode & 0o077:
+        # To close it, as a folder of the store, may be wrong: it may be /tmp.
+        raise KeyStoreError(f"others may read {into}; name a folder that is not there yet")
     make_private(into)
     for file, content in files.items():
         write_file(into / file, content, 0o600 if file.endswith(".secret") else 0o644)

@@ -25,7 +25,10 @@ MAX_FILE: Final = 64 << 20
 
 def make_private(folder: Path) -> None:
     """Create a folder for this user alone; KeyStoreError if one exists that others can access."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise KeyStoreError(f"cannot make the folder {folder}: {error.strerror}") from None
     require_private(folder)
 
 

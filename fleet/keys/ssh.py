@@ -8,6 +8,7 @@ import hashlib
 import hmac
 from typing import Final, NamedTuple
 
+from fleet.inventory.contradictions.people import whole
 from fleet.keys.errors import KeyStoreError
 
 SSH_PORT: Final = 22
@@ -80,7 +81,8 @@ def normal(public: str) -> str:
     except (binascii.Error, ValueError):
         blob = b""
     # The kind is repeated inside the key, after its length.
-    if kind not in KINDS or blob[:4] != len(kind).to_bytes(4) or blob[4:].find(kind.encode()) != 0:
+    repeated = len(kind).to_bytes(4) + kind.encode()
+    if kind not in KINDS or not blob.startswith(repeated) or not whole(blob):
         raise KeyStoreError(f"{public[:40]!r} is no public SSH key of a kind in use")
     return f"{kind} {data}"
 

@@ -112,6 +112,13 @@ class Store:
         with locked(self._root / LOCK, f"changing the keys in {self._root}"):
             yield
 
+    @contextmanager
+    def rotating(self) -> Iterator[None]:
+        """Hold the lock of the one command that rotates keys: it has others written meanwhile."""
+        make_private(self._root)
+        with locked(self._root / ".rotation.lock", "rotating these keys"):
+            yield
+
     def ensure(
         self, fleet: Inventory, *, lifetime: timedelta = curve.LIFETIME
     ) -> list[Party | str | WebhookOf]:
@@ -120,21 +127,24 @@ class Store:
         made: list[Party | str | WebhookOf] = []
         with self.writing():
             for party in parties(fleet):
-                if not self._path(party).exists():
+                if not (there := self.keys(party)):
                     self._write(party, (curve.make(self._clock(), lifetime),))
                     made.append(party)
-            if not self.operator_key.exists():
+                elif party.role == "master":
+                    self._write_public(party, there)
+            if read_private(self.operator_key) is None:
                 pair = ssh.make(f"fleet {fleet.name}")
                 # The public half first: if only that exists, the next run creates both again.
                 write_file(self._ssh / "operator.pub", f"{pair.public}\n".encode(), 0o644)
                 write_file(self.operator_key, pair.private)
                 made.append(OPERATOR_KEY)
             for host in hosts(fleet):
-                if not host.is_local and not self._host_path(host.name).exists():
+                if not host.is_local and read_private(self._host_path(host.name)) is None:
                     write_file(self._host_path(host.name), ssh.make(host.name).private)
                     made.append(host.name)
             for webhook in webhooks(fleet):
-                if not (path := self._webhook_path(webhook)).exists():
+                path = self._webhook_path(webhook)
+                if read_private(path) is None:
                     write_file(path, base64.b64encode(secrets.token_bytes(WEBHOOK_BYTES)) + b"\n")
                     made.append(webhook)
             self._write_known_hosts(fleet)
@@ -230,7 +240,7 @@ class Store:
             public = ssh.load(content, str(self.operator_key)).public
         except ssh.LockedKeyError:  # the SSH agent holds it
             try:
-                public = ssh.normal((self._ssh / "operator.pub").read_text())
+                public = ssh.normal((self._ssh / "operator.pub").read_text(errors="replace"))
             except OSError as error:
                 raise KeyStoreError(f"{self._ssh / 'operator.pub'}: {error.strerror}") from None
         return f"{public} fleet"
@@ -245,8 +255,8 @@ class Store:
     def pin(self, host: str) -> str:
         """The public host key that this host must show: an adopted one, or our own; empty if the
         host was revoked or has none yet."""
-        if (adopted := read_private(self._pin_path(host))) is not None:
-            return adopted.decode("ascii").strip()
+        if (adopted := _pinned(self._pin_path(host), host)) is not None:
+            return adopted
         if read_private(self._host_path(host)) is None or self.revoked(party_of(host)):
             return ""
         return self.host_key(host).public
@@ -285,9 +295,9 @@ class Store:
             if not host.is_local and (public := self.pin(host.name))
         ]
         pins += [
-            (jump.address, jump.port or fleet.ssh.port, pin.decode("ascii").strip())
+            (jump.address, jump.port or fleet.ssh.port, pinned)
             for jump in fleet.jump
-            if (pin := read_private(self._jump_path(jump.name))) is not None
+            if (pinned := _pinned(self._jump_path(jump.name), jump.name)) is not None
         ]
         write_file(self.folder.known_hosts, ssh.known_hosts(pins), 0o644)
 
@@ -297,7 +307,7 @@ class Store:
         """All revocations, the oldest first."""
         content = read_private(self._root / "revoked.json")
         try:
-            return _REVOCATIONS.decode(content or b"[]")
+            return _REVOCATIONS.decode(b"[]" if content is None else content)
         except msgspec.DecodeError as error:
             path = self._root / "revoked.json"
             raise KeyStoreError(f"{path}: {error}; restore it from a backup") from None
@@ -308,24 +318,22 @@ class Store:
 
     def revoke(self, fleet: Inventory, party: Party, reason: str) -> Revocation:
         """Revoke a party's keys, and the host key pin of its host. It gets a new key, which is not
-        issued before `reinstate`."""
+        issued before `reinstate`. Of a revoked party only what an interruption left is done."""
         with self.writing():
-            found = Revocation(
-                party.role,
-                party.name,
-                tuple(key.pair.public for key in self._known(party)),
-                f"{self._clock():%Y-%m-%dT%H:%M:%SZ}",
-                reason,
-            )
-            # Record the revocation before replacing the keys: if interrupted, the party is revoked
-            # all the same.
-            others = [each for each in self.revocations() if each.party != party]
-            self._write_revocations((*others, found))
-            self._write(party, (curve.make(self._clock()),))
-            if host := host_name(party):
-                remove_file(self._pin_path(host))
-                write_file(self._host_path(host), ssh.make(host).private)
-            self._write_known_hosts(fleet)
+            before = self.revocations()
+            found = next((each for each in before if each.party == party), None)
+            if found is None:
+                found = Revocation(
+                    party.role,
+                    party.name,
+                    tuple(key.pair.public for key in self._known(party)),
+                    f"{self._clock():%Y-%m-%dT%H:%M:%SZ}",
+                    reason,
+                )
+                # Record the revocation before replacing the keys: if interrupted, the party is
+                # revoked all the same.
+                self._write_revocations((*before, found))
+            self._replace_former(fleet, found)
         return found
 
     def reinstate(self, fleet: Inventory, party: Party) -> bool:
@@ -335,16 +343,22 @@ class Store:
             after = tuple(each for each in before if each.party != party)
             if after == before:
                 return False
-            # An interrupted revocation left the former keys: they must never become valid again.
             (gone,) = (each for each in before if each.party == party)
-            if set(gone.keys) & set(self.public_keys(party)):
-                self._write(party, (curve.make(self._clock()),))
-                if host := host_name(party):
-                    remove_file(self._pin_path(host))
-                    write_file(self._host_path(host), ssh.make(host).private)
+            self._replace_former(fleet, gone)
             self._write_revocations(after)
             self._write_known_hosts(fleet)
         return True
+
+    def _replace_former(self, fleet: Inventory, gone: Revocation) -> None:
+        """Replace the keys of a revoked party, and those of its host, unless that was done: they
+        must never become valid again. The CURVE key comes last and says so."""
+        if not set(gone.keys) & set(self.public_keys(gone.party)):
+            return
+        if host := host_name(gone.party):
+            remove_file(self._pin_path(host))
+            write_file(self._host_path(host), ssh.make(host).private)
+        self._write_known_hosts(fleet)
+        self._write(gone.party, (curve.make(self._clock()),))
 
     def _write_revocations(self, found: tuple[Revocation, ...]) -> None:
         write_file(self._root / "revoked.json", msgspec.json.format(msgspec.json.encode(found)))
@@ -360,8 +374,13 @@ class Store:
     def _write(self, party: Party, keys: tuple[CurveKey, ...]) -> None:
         if party.role == "master":
             # First: peers learn a key before it is used, see docs/understand/trust.md.
-            write_file(self._public_path(party), curve.render(keys, secret=False))
+            self._write_public(party, keys)
         write_file(self._path(party), curve.render(keys, secret=True))
+
+    def _write_public(self, party: Party, keys: tuple[CurveKey, ...]) -> None:
+        path, content = self._public_path(party), curve.render(keys, secret=False)
+        if read_private(path) != content:
+            write_file(path, content)
 
     def _path(self, party: Party) -> Path:
         return self._curve / f"{_file_name(party)}.secret"
@@ -380,6 +399,16 @@ class Store:
 
     def _pin_path(self, host: str) -> Path:
         return self._ssh / f"host-{_flat(host)}.pin"
+
+
+def _pinned(path: Path, name: str) -> str | None:
+    """The public host key in a pin file; None if there is none."""
+    content = read_private(path)
+    try:
+        return None if content is None else ssh.normal(content.decode("ascii"))
+    except (KeyStoreError, UnicodeDecodeError):
+        line = f"{path} is no public SSH key; fleet keys adopt {name} pins the key anew"
+        raise KeyStoreError(line) from None
 
 
 def host_name(party: Party) -> str:

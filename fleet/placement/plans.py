@@ -18,6 +18,7 @@ from agent.placement.price import Price
 from agent.placement.view import View, model_of, named, net, processors_at
 from agent.placement.world import PlacementError, Unit
 from agent.wire.placement import MAX_PLACED, PlannedMove
+from fleet.common import files
 
 if TYPE_CHECKING:
     from fleet.placement.processors import Packing
@@ -207,10 +208,8 @@ def write(path: Path, made: Plan) -> None:
 
 def read(path: Path) -> Plan:
     """Read a plan's file; PlanError in one line, or OSError."""
-    data = path.read_bytes()
-    if len(data) > MAX_BYTES:
-        raise PlanError(f"{path} has {len(data)} bytes: no plan is as long")
     try:
+        data = files.read(path, MAX_BYTES)
         made = msgspec.json.decode(data, type=Plan)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise PlanError(f"{path} is no plan: {error}") from None

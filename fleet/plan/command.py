@@ -37,7 +37,7 @@ from fleet.plan.times import LEAST_SAMPLES, NodeTimes, node_times
 from fleet.simulation.layout import FleetLayout
 from fleet.simulation.policies import policy_name
 from fleet.simulation.screen import DemoScreen
-from fleet.terminal import screen
+from fleet.terminal import output, screen
 
 ASSUMED: Final = "assumed"
 # Minimum of queries in a run, apart from what the classes' percentiles need; and maximum of
@@ -98,7 +98,7 @@ def run(options: Options) -> int:
             return exits.fail(f"{options.picture}: {error.strerror}", exits.FAILED)
     console = screen.console()
     if options.as_json:
-        screen.as_it_is(console, msgspec.json.encode(report).decode())
+        screen.as_it_is(console, output.json_text(msgspec.json.encode(report)))
     else:
         show(report, console)
         if options.picture is not None:

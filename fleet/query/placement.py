@@ -34,7 +34,6 @@ from fleet.terminal import screen
 
 if TYPE_CHECKING:
     from _core.colocation.model import Colocation
-    from _core.colocation.model_file import ModelFile
 
 LOOK_S = 0.5
 # A move has only begun when the command ends.
@@ -94,10 +93,11 @@ class Asker(Struct, frozen=True):
         if lacking := plans.missing(planner):
             how = extras.remedy()
             return exits.fail(f"planner {planner} needs {lacking[0]}; {how}", exits.USAGE)
-        try:
-            trained = None if model is None else _model(model)
-        except (OSError, ValueError) as error:
-            return exits.fail(f"{model}: {error}", exits.USAGE)
+        trained = None
+        if model is not None:
+            from fleet.placement.model_file import read_model
+
+            trained = read_model(model)
         report = self._look()
         if isinstance(report, int):
             return report
@@ -295,9 +295,3 @@ def _is_old(known: KnownFacts) -> bool:
 def view_of(report: PlacementReport, model: Colocation | None = None) -> View:
     """The placement that a master reports, with a latency model: what is silent does not count."""
     return View([each.facts for each in report.known if not each.silent], model)
-
-
-def _model(file: Path) -> tuple[ModelFile, Colocation]:
-    from _core.colocation.model_file import decode
-
-    return decode(file.read_bytes())

@@ -18,6 +18,7 @@ from agent.placement.view import View
 from agent.placement.world import Unit
 from agent.wire.placement import KnownFacts, PlacementReport, UnitName
 from fleet.query.placement_picture import show_cost, show_who_lives_where
+from fleet.terminal import output
 from fleet.terminal.screen import line, local_time, plain_table, show_table
 from fleet.terminal.units import format_cpu, format_duration, format_ms
 
@@ -163,7 +164,7 @@ def write_rows(rows: Sequence[Row]) -> None:
     told = [msgspec.structs.asdict(row) for row in rows]
     for row in told:
         row["price"] = row["price"] if isfinite(row["price"]) else None
-    sys.stdout.write(msgspec.json.encode(told).decode() + "\n")
+    sys.stdout.write(output.json_text(msgspec.json.encode(told)) + "\n")
 
 
 def show_plan(screen: Console, plan: Plan, file: Path | None) -> None:
@@ -193,7 +194,7 @@ def show_plan(screen: Console, plan: Plan, file: Path | None) -> None:
 
 def write_plan(plan: Plan) -> None:
     """The plan as one line of JSON."""
-    sys.stdout.write(msgspec.json.encode(plan).decode() + "\n")
+    sys.stdout.write(output.json_text(msgspec.json.encode(plan)) + "\n")
 
 
 def why_not_away(view: View, unit: Unit) -> str:

@@ -19,7 +19,7 @@ HINT: Final = " with the address of its operator socket, and name one with --ser
 
 def write_json(message: Message) -> None:
     """Print `message` on a line of its own and flush."""
-    sys.stdout.write(to_json(output.whole(message)).decode() + "\n")
+    sys.stdout.write(output.json_text(to_json(output.whole(message))) + "\n")
     sys.stdout.flush()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -25,11 +26,11 @@ def environment(target: Target, caches: Path, say: Callable[[str], None]) -> dic
     package = "gcc" if target.has_this_machine else f"gcc-{target.triplet.replace('_', '-')}"
     _need(f"{target.triplet}-gcc", package)
     folder = headers.provide(caches / "headers" / str(target), target, say)
-    includes = f"-I{folder}/include/python{target.python} -I{folder}/include"
+    includes = [f"-I{folder}/include/python{target.python}", f"-I{folder}/include"]
     return {
         **found,
         # Searched before this machine's own; where they are gets into what is compiled by __FILE__.
-        "CFLAGS": f"-g0 {includes} -ffile-prefix-map={folder}=.",
+        "CFLAGS": shlex.join(["-g0", *includes, f"-ffile-prefix-map={folder}=."]),
         "PYTHONPATH": str(folder),
         "_PYTHON_SYSCONFIGDATA_NAME": headers.sysconfigdata(target),
         "_PYTHON_HOST_PLATFORM": f"linux-{target.machine}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,8 @@ from fleet.release.toolchain import environment
 # Everything that determines a compiler's output. Some modules are compiled with declarations from
 # `_core`.
 _COMPILED: Final = (".pyx", ".pxd", ".h", "setup.py", BUILD_LOCK)
+# Not the lines of a traceback, whose names have the word in them.
+_AN_ERROR: Final = re.compile(r"\berror\b|Error: ", re.IGNORECASE)
 
 
 def build(
@@ -83,5 +86,5 @@ def _key(sources: Sources, target: Target) -> str:
 def _reason(output: str) -> str:
     """The first line of a compiler's output that states an error."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    told = (line for line in lines if "error" in line.lower())
+    told = (line for line in lines if _AN_ERROR.search(line))
     return next(told, lines[-1] if lines else "without a word")

@@ -3,8 +3,9 @@ terminal."""
 
 from __future__ import annotations
 
+import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from msgspec import Struct
     from rich.console import Console
     from rich.progress import Progress, TextColumn
+
+# C1, and what changes the direction of text or ends a line.
+_CONTROLS: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def whole(value: Any) -> Any:
@@ -37,19 +41,25 @@ def whole(value: Any) -> Any:
     return value
 
 
+def json_text(encoded: bytes) -> str:
+    """JSON for stdout, which may be a terminal: those controls that JSON lets stand are escaped as
+    it escapes the others. It is the same document."""
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", encoded.decode())
+
+
 def write_json(document: Struct) -> None:
     """Print one JSON document, for programs: the whole of stdout."""
     import msgspec
 
     text = msgspec.json.format(msgspec.json.encode(whole(document)), indent=2)
-    sys.stdout.write(text.decode() + "\n")
+    sys.stdout.write(json_text(text) + "\n")
 
 
 def write_json_line(document: Struct) -> None:
     """Print one document on a line of its own and flush, for output that continues."""
     import msgspec
 
-    sys.stdout.write(msgspec.json.encode(whole(document)).decode() + "\n")
+    sys.stdout.write(json_text(msgspec.json.encode(whole(document))) + "\n")
     sys.stdout.flush()
 
 

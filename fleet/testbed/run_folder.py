@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from fleet.common import locks
+from fleet.common import exits, locks
 from fleet.terminal import output
 from fleet.testbed import processes
 
@@ -21,8 +21,10 @@ OTHERS: Final = "{} holds something else than a run; name another --directory"
 IN_USE: Final = "the run before in {} is still in use by {}; or name another --directory"
 
 
-class RunFolderError(RuntimeError):
+class RunFolderError(exits.CommandError):
     """The folder cannot be used; one line says why."""
+
+    status = exits.FAILED
 
 
 def explained(problem: object, path: Path) -> str:

@@ -8,7 +8,7 @@ from typing import Literal
 import click
 from click.core import ParameterSource
 
-from fleet.cli.options import POLICY, SEED, results_folder
+from fleet.cli.options import POLICY, SEED, TEXT, results_folder
 from fleet.terminal.installing import require
 from lab.options import JOBS, results_in
 
@@ -58,6 +58,7 @@ NODES = click.option(
 @JOBS
 @click.option(
     "--spark",
+    type=TEXT,
     metavar="URL",
     help="Spark master that computes instead: local[4], spark://host:7077, …; its workers need "
     "this package, and Python, under the same path.",

@@ -50,12 +50,13 @@ def _wrong(key: str) -> str | None:
     except (binascii.Error, ValueError):
         blob = b""
     # The blob is a list of strings, each with its length; the first repeats the kind.
-    if not blob.startswith(len(kind).to_bytes(4, "big") + kind.encode()) or not _whole(blob):
+    if not blob.startswith(len(kind).to_bytes(4, "big") + kind.encode()) or not whole(blob):
         return "is cut off or damaged; copy the whole line of the .pub file"
     return None
 
 
-def _whole(blob: bytes) -> bool:
+def whole(blob: bytes) -> bool:
+    """Whether the parts of a public SSH key are there, as long as they say."""
     at = 0
     parts = 0
     while at < len(blob):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -78,7 +79,9 @@ class Share:
 def unwritten(error: OSError) -> HostError:
     """The HostError for an OSError raised while writing to the lake."""
     where = f"{error.filename}: " if error.filename else ""
-    return HostError("failed", f"cannot be kept here: {where}{error.strerror or error}")
+    # Arrow puts words of its own into an error of the system.
+    why = os.strerror(error.errno) if error.errno else error
+    return HostError("failed", f"cannot be kept here: {where}{why}")
 
 
 class Bounded:

@@ -59,7 +59,7 @@ def write_json(frame: DataFrame) -> None:
     """All rows, one partition at a time, one object per line; NaN and infinities become null."""
     for row in _rows(frame, stream=True):
         text = msgspec.json.encode(dict(zip(frame.columns, row, strict=True)))
-        sys.stdout.write(text.decode() + "\n")
+        sys.stdout.write(output.json_text(text) + "\n")
 
 
 def _rows(frame: DataFrame, *, stream: bool = False) -> Iterator[list[Any]]:

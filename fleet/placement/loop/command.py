@@ -18,6 +18,7 @@ from fleet.placement import plans
 from fleet.placement.loop import screen as shown
 from fleet.placement.loop.learned import model_file, read_learned
 from fleet.placement.loop.planning import Outlook, outlooks, periods
+from fleet.placement.model_file import read_model
 from fleet.terminal import output, screen
 
 if TYPE_CHECKING:
@@ -54,10 +55,7 @@ def run(lake: Path | None, folder: Folder | None, master: str, options: Options)
     from fleet.placement.loop.jobs import learn
     from fleet.spark.session import open_session
 
-    try:
-        given = None if options.model is None else decode(options.model.read_bytes())[1]
-    except (OSError, ValueError) as error:
-        return exits.fail(f"{options.model}: {error}", exits.USAGE)
+    given = None if options.model is None else read_model(options.model)[1]
     output.say("starting Spark")
     with open_session("fleet plan --placement", master) as spark:
         ingest(spark, at)

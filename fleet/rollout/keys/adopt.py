@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from fleet.common import exits
 from fleet.inventory.effective import jump_of, port_of
@@ -20,6 +20,7 @@ from fleet.keys.errors import KeyStoreError
 from fleet.keys.store import Store
 from fleet.terminal import output
 
+MAX_KNOWN_HOSTS: Final = 16 << 20
 # A socket-like object whose other end is a host's sshd.
 Way = Callable[[], AbstractContextManager[Any]]
 
@@ -92,7 +93,11 @@ def _vouched(name: str, public: str, fingerprint: str | None) -> bool:
 
 def _of_file(file: Path, address: str, port: int) -> str:
     try:
-        found = ssh.find_known(file.read_text(errors="replace"), address, port)
+        with file.open("rb") as opened:  # which may be a pipe
+            data = opened.read(MAX_KNOWN_HOSTS + 1)
+        if len(data) > MAX_KNOWN_HOSTS:
+            raise KeyStoreError(f"{file}: it has more than {MAX_KNOWN_HOSTS >> 20} MiB")
+        found = ssh.find_known(data.decode(errors="replace"), address, port)
     except OSError as error:
         raise KeyStoreError(f"{file}: {error.strerror}") from None
     if not found:
@@ -128,7 +133,7 @@ def shown_by(address: str, port: int, patience_s: float, way: Way | None = None)
             finally:
                 transport.close()
     except (OSError, EOFError, paramiko.SSHException) as error:
-        said = str(error) or type(error).__name__
+        said = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise KeyStoreError(f"no SSH at {ssh.pattern(address, port)}: {said}") from None
     except HostError as error:
         raise KeyStoreError(str(error)) from None

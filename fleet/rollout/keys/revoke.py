@@ -57,12 +57,11 @@ def run(folder: Folder, name: str, reason: str, *, yes: bool, as_json: bool) -> 
 def revoke(
     store: Store, fleet: Inventory, chosen: Sequence[Party], reason: str, push: Push
 ) -> Revoked:
-    """Revoke the parties' keys and write new files to the hosts concerned. For a party that is
-    revoked already only the latter, so that the command can be repeated."""
+    """Revoke the parties' keys and write new files to the hosts concerned. Of a party that is
+    revoked already its revocation stays, so that the command can be repeated."""
     before = fleet_of(fleet).concerned
     for party in chosen:
-        if not store.revoked(party):
-            store.revoke(fleet, party, reason)
+        store.revoke(fleet, party, reason)
     names = frozenset().union(*(before[party] for party in chosen))
     everywhere = [host for host in hosts(fleet) if host.name in names]
     # A revoked host gets no files: it may be in another's hands.

@@ -15,8 +15,6 @@ from fleet.inventory.parties import HostOf, Party, hosts
 from fleet.keys import curve, rotation, stages
 from fleet.keys.errors import KeyStoreError
 from fleet.keys.private_files import (
-    locked,
-    make_private,
     read_private,
     remove_file,
     write_file,
@@ -102,8 +100,7 @@ class Rotator:
         KeyStoreError if another rotation is running or was since `state` was read, or the store
         cannot be written.
         """
-        make_private(self._store.folder.keys)
-        with locked(self._store.folder.keys / ".rotation.lock", "rotating these keys"):
+        with self._store.rotating():
             if read_private(self._path) != self._seen:
                 raise KeyStoreError(
                     "another command went on with the rotation of keys meanwhile; run this again"

@@ -124,6 +124,15 @@ def test_every_option_says_what_it_is_for():
                 assert parameter.help, (path, parameter.name)
 
 
+def test_no_command_takes_text_that_is_no_utf_8():
+    """It goes into a message, a file or a request, and none of these can be encoded then."""
+    for path, command in every_command():
+        for parameter in command.params:
+            if not isinstance(parameter.type, click.types.StringParamType):
+                continue
+            assert parameter.name == "stray", (path, parameter.name)  # refused, whatever it is
+
+
 @pytest.mark.parametrize("path", [path for path, _ in every_command()], ids=" ".join)
 def test_help_fits_80_columns_and_each_command_has_a_line(path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")

@@ -37,6 +37,17 @@ def test_it_is_one_line_that_names_a_file_with_the_traceback(state, monkeypatch,
     assert "in broken" in path.read_text()
 
 
+def test_what_the_machine_refuses_is_no_crash(state, monkeypatch, capsys):
+    def refused(*_):
+        with open("x" * 300):  # noqa: PTH123 - as any library does
+            pass
+
+    monkeypatch.setattr(commands, "run", refused)
+    assert cli.main() == exits.FAILED
+    assert capsys.readouterr().err == f"fleet: {'x' * 300}: File name too long\n"
+    assert not state.exists()
+
+
 def test_verbose_shows_it(state, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["fleet", "-v", "status"])
 

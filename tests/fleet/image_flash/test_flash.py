@@ -242,6 +242,18 @@ def test_only_a_file_that_looks_like_a_card_is_overwritten(image, tmp_path):
     target.check_file(tmp_path / "new.img", image)
 
 
+def test_a_file_is_written_by_one_command_at_a_time(folder, image, tmp_path, capsys):
+    """Each found what the other had written, and called the card bad."""
+    card = tmp_path / "card.img"
+    held = target.open_file(card, 1 << 20)
+    held.write(0, memoryview(b"theirs".ljust(510) + target.BOOT_SIGNATURE))
+    assert flash(folder, image, card, "--yes") == exits.REFUSED
+    assert "is written by another command; try again when it is done" in capsys.readouterr().err
+    assert held.read(0, 6) == b"theirs"
+    held.close()
+    assert flash(folder, image, card, "--yes") == exits.DONE
+
+
 def test_a_device_that_is_not_there_is_no_new_file(folder, image):
     with pytest.raises(Unfit, match="is no block device; is the card in"):
         flashing.find_card(Path("/dev/sanderling-none"), flashing.examine(image), folder)

@@ -1,5 +1,6 @@
 """Backups: nothing is lost, nothing is damaged unnoticed, nothing is replaced by accident."""
 
+import errno
 import os
 import stat
 import subprocess
@@ -12,6 +13,7 @@ from fleet.inventory.folder import Folder
 from fleet.inventory.parties import Party
 from fleet.keys import backup as b
 from fleet.keys.errors import KeyStoreError
+from fleet.keys.private_files import locked
 from fleet.keys.store import Store
 from testkit.complete_inventory import complete
 from tests.fleet.keys.rig import store
@@ -67,6 +69,41 @@ def test_another_store_is_not_replaced_unless_asked(kept, tmp_path):
     assert files(other.folder.keys) == files(kept.folder.keys)
     (beside,) = (tmp_path / "two").glob("keys.before-*")
     assert files(beside) == before
+
+
+def test_a_folder_that_cannot_be_read_is_no_empty_one(kept, tmp_path, monkeypatch):
+    """Its keys were missing in the backup, and nobody was told."""
+    for name in ("listdir", "scandir"):
+        real = getattr(os, name)
+
+        def closed(path, real=real):
+            if os.fspath(path).endswith("/ssh"):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+            return real(path)
+
+        monkeypatch.setattr(os, name, closed)
+    with pytest.raises(KeyStoreError, match=r"cannot read .*/keys/ssh: Permission denied"):
+        b.backup(kept, tmp_path / "another", SECRET)
+    assert not (tmp_path / "another").exists()
+
+
+def test_a_public_half_that_is_no_file_is_not_waited_for(kept, tmp_path):
+    public = kept.folder.keys / "ssh/operator.pub"
+    public.unlink()
+    os.mkfifo(public)
+    with pytest.raises(KeyStoreError, match=r"cannot read .*operator\.pub: not a regular file"):
+        b.backup(kept, tmp_path / "another", SECRET)
+
+
+@pytest.mark.parametrize("lock", [".rotation.lock", ".lock"])
+def test_no_store_is_replaced_that_a_command_is_writing(kept, tmp_path, lock):
+    """A rotation went on with the keys of the backup, and said that they were new."""
+    other = store(tmp_path / "two", FLEET)
+    before = files(other.folder.keys)
+    held = locked(other.folder.keys / lock, "here")
+    with held, pytest.raises(KeyStoreError, match="another command is"):
+        b.restore(other.folder, tmp_path / "backup", SECRET, replace=True)
+    assert files(other.folder.keys) == before
 
 
 def test_a_restore_that_fails_leaves_the_keys_that_were_there_and_no_others(

@@ -102,9 +102,13 @@ def test_what_expires_soon_is_told(fleet):
         (["revoke", "iad4/n7", "--yes"], "there is no host or person iad4/n7; did you mean"),
         (["revoke", "fleet", "--yes"], "those are this command's own keys"),
         (["rotate", "--person", "adda", "--yes"], "there is no person adda; did you mean ada"),
+        (["rotate", "--overlap", "99999999999999d", "--yes"], "at most 366d"),
+        (["revoke", "ada", "--reason", "stolen\udcff", "--yes"], "it has bytes that are no UTF-8"),
         (["adopt", "iad4/master", "--fingerprint", "x"], "runs on this machine"),
         (["adopt", "iad4/n1", "--from-file", "none"], "none: No such file"),
+        (["adopt", "iad4/n1", "--from-file", "/dev/zero"], "/dev/zero: it has more than 16 MiB"),
         (["export", "iad4/n1", "there"], "is a host"),
+        (["export", "ada", "fleet.toml"], "cannot make the folder fleet.toml: File exists"),
         (["backup", "b", "--passphrase-file", "none"], "none: No such file"),
         (["restore", "none", "--passphrase-file", "passphrase"], "none: No such file"),
     ],
@@ -158,6 +162,11 @@ def test_a_person_gets_their_files(fleet):
         0, "of-ada: client.secret, operator.secret, iad4.public, iad5.public\n"
     )  # fmt: skip
     assert (fleet.root / "of-ada/client.secret").stat().st_mode & 0o777 == 0o600
+    (fleet.root / "everybodys").mkdir()
+    (fleet.root / "everybodys").chmod(0o1777)
+    status, _, said = fleet("export", "ada", "everybodys")
+    assert (status, "chmod" in said) == (exits.USAGE, False)
+    assert "others may read everybodys; name a folder that is not there yet" in said
     assert Store(Folder(fleet.root)).operator_public
 
 
@@ -169,6 +178,13 @@ def test_backup_and_restore(fleet):
     status, _, said = fleet("restore", "b", "--passphrase-file", "passphrase")
     assert (status, "--replace" in said) == (exits.REFUSED, True)
     assert fleet("restore", "b", "--passphrase-file", "passphrase", "--replace")[0] == 0
+    inventory = (fleet.root / "fleet.toml").read_text()
+    fleet("revoke", "ada", "--yes")
+    (fleet.root / "fleet.toml").write_text("name = 3")
+    status, _, said = fleet("restore", "b", "--passphrase-file", "passphrase", "--replace")
+    assert (status, "name must be a text" in said) == (exits.USAGE, True)
+    assert (fleet.root / "keys/revoked.json").exists()  # nothing was restored
+    (fleet.root / "fleet.toml").write_text(inventory)
     (fleet.root / "passphrase").write_text("another passphrase")
     status, _, said = fleet("restore", "b", "--passphrase-file", "passphrase")
     assert (status, said) == (
@@ -225,7 +241,7 @@ def test_the_key_that_a_server_shows():
     server = SshServer()
     assert adopt.shown_by("127.0.0.1", server.port, 20.0) == server.public
     server.join(20)
-    with pytest.raises(adopt.KeyStoreError, match="no SSH at"):
+    with pytest.raises(adopt.KeyStoreError, match=r"no SSH at \S+: Connection refused"):
         adopt.shown_by("127.0.0.1", server.port, 1.0)
 
 

@@ -4,6 +4,7 @@ import os
 import shutil
 import stat
 import subprocess
+from contextlib import suppress
 from datetime import UTC, datetime
 from threading import get_ident
 
@@ -104,6 +105,42 @@ def test_a_damaged_file_is_one_line(tmp_path):
         keys.publics(NODE)
 
 
+def test_an_empty_list_of_revocations_lets_nobody_in(tmp_path):
+    keys = store(tmp_path, FLEET)
+    keys.revoke(FLEET, NODE, "stolen")
+    (tmp_path / "keys/revoked.json").write_bytes(b"")
+    with pytest.raises(KeyStoreError, match=r"revoked\.json: .*restore it from a backup"):
+        keys.publics(NODE)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"ssh-ed25519 \xff", b"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5\n", b"\0" * 40]
+)
+def test_a_damaged_pin_is_one_line_that_says_what_pins_anew(tmp_path, content):
+    keys = store(tmp_path, FLEET)
+    (host,) = (each for each in hosts(FLEET) if each.name == "iad4/n1")
+    theirs = ssh.make("root@debian").public
+    keys.adopt(FLEET, host, theirs)
+    (tmp_path / "keys/ssh/host-iad4+n1.pin").write_bytes(content)
+    for command in (lambda: keys.pin("iad4/n1"), lambda: keys.ensure(FLEET)):
+        with pytest.raises(KeyStoreError, match="is no public SSH key; fleet keys adopt iad4/n1"):
+            command()
+    keys.adopt(FLEET, host, theirs)
+    assert keys.pin("iad4/n1") == ssh.normal(theirs)
+
+
+def test_keys_that_are_damaged_are_not_told_to_be_there(tmp_path):
+    keys = store(tmp_path, FLEET)
+    public = tmp_path / "keys/curve/master-iad4.public"
+    before = public.read_bytes()
+    public.unlink()
+    keys.ensure(FLEET)  # it is made of the secret half
+    assert public.read_bytes() == before
+    (tmp_path / "keys/curve/node-iad4+n1.secret").write_bytes(b"")
+    with pytest.raises(KeyStoreError, match=r"node-iad4.n1.secret: no key in it"):
+        keys.ensure(FLEET)
+
+
 @pytest.mark.parametrize("path", ["pipe", "/dev/zero", "large"])
 def test_a_latency_model_that_an_inventory_names_is_a_file(tmp_path, path):
     keys = store(tmp_path, FLEET)
@@ -190,6 +227,40 @@ def test_a_revocation_that_was_cut_short_never_gives_the_old_key_back(tmp_path, 
     assert keys.publics(NODE) == ()
     keys.reinstate(FLEET, NODE)
     assert not set(keys.publics(NODE)) & set(before)
+
+
+@pytest.mark.parametrize("steps", range(7))
+@pytest.mark.parametrize("of", [NODE, Party("master", "iad4")])
+def test_a_revocation_that_was_cut_short_is_finished_by_the_next(tmp_path, monkeypatch, of, steps):
+    keys = store(tmp_path, FLEET)
+    (host,) = (each for each in hosts(FLEET) if each.party == of)
+    theirs = ssh.normal(ssh.make("root@debian").public)
+    keys.adopt(FLEET, host, theirs)
+    before, ours = keys.publics(of), keys.host_key(host.name)
+    with monkeypatch.context() as broken:
+        left = steps
+        for name in ("write_file", "remove_file"):
+            real = getattr(private_files, name)
+
+            def step(*arguments, real=real):
+                nonlocal left
+                left -= 1
+                if left < 0:
+                    raise KeyboardInterrupt
+                real(*arguments)
+
+            broken.setattr(f"fleet.keys.store.{name}", step)
+        with suppress(KeyboardInterrupt):
+            keys.revoke(FLEET, of, "stolen")
+    found = keys.revoke(FLEET, of, "stolen")
+    assert (found.keys, keys.revocations()) == (before, (found,))
+    assert keys.pin(host.name) == ""
+    assert theirs not in keys.folder.known_hosts.read_text()
+    assert not set(keys.public_keys(of)) & set(before)
+    assert keys.host_key(host.name) != ours
+    written = secrets(tmp_path)
+    assert keys.revoke(FLEET, of, "again") == found  # there is nothing left to do
+    assert secrets(tmp_path) == written
 
 
 def test_nobody_can_pose_as_a_master_that_was_revoked(tmp_path):

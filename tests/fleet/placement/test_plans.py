@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
+from pathlib import Path
 
 import pytest
 from msgspec import structs
@@ -22,7 +24,9 @@ from agent.wire.placement import (
     UnitName,
 )
 from fleet.cli.placement import PLANNERS as OFFERED
+from fleet.common.exits import CommandError
 from fleet.placement import plans
+from fleet.placement.model_file import read_model
 from fleet.placement.processors import assigned
 
 
@@ -127,7 +131,6 @@ def test_a_plans_file_is_read_back(tmp_path):
         ('{"version": 2}', "is no plan: "),
         ('{"planner":"ffd","moves":[],"cost":[1.0,1.0],"masters":[1,1]}', "has no moves"),
         ("[" * 100_000, "is no plan: "),
-        (" " * (plans.MAX_BYTES + 1), "no plan is as long"),
     ],
 )
 def test_a_file_that_is_no_plan_is_one_line(tmp_path, text, says):
@@ -136,6 +139,20 @@ def test_a_file_that_is_no_plan_is_one_line(tmp_path, text, says):
     with pytest.raises(plans.PlanError, match=says) as told:
         plans.read(path)
     assert "\n" not in str(told.value)
+
+
+def test_what_is_no_file_is_not_read_without_end(tmp_path):
+    (tmp_path / "long.json").write_text(" " * (plans.MAX_BYTES + 1))
+    os.mkfifo(tmp_path / "pipe.json")
+    for path, says in (
+        (tmp_path / "long.json", "it has more than 1 MiB"),
+        (tmp_path / "pipe.json", "not a regular file"),
+        (Path("/dev/zero"), "not a regular file"),
+    ):
+        with pytest.raises(OSError, match=says):
+            plans.read(path)
+        with pytest.raises(CommandError, match=f"{path.name}: "):
+            read_model(path)
 
 
 def test_the_assignment_costs_as_little_as_scipys():

@@ -148,6 +148,9 @@ def test_an_slo_that_an_idle_fleet_misses_is_told(plan: Plan) -> None:
         (["--target", "nan"], "nan is no number"),
         (["--mean-ms", "nan"], "nan is no number"),
         (["--seed", "-1"], "Invalid value for '--seed'"),
+        (["--lake", "nowhere"], "--lake goes with --placement"),
+        (["--placement", "--target", "4"], "--target does not go with --placement"),
+        (["--placement", str(EXAMPLE / "master.toml")], "CONFIG does not go with --placement"),
         (["--seed", "18446744073709551616"], "Invalid value for '--seed'"),
     ],
 )

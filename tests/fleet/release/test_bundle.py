@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 
 import pytest
 
 from fleet.inventory.folder import Folder
 from fleet.inventory.model import Iad, Inventory, Master, Node
-from fleet.release import bundle, sources
+from fleet.release import bundle, sources, toolchain, wheel
 from fleet.release.bundle import Bundle, find, stored
 from fleet.release.make import machines_of
 from fleet.release.sources import LOCK, PROJECT, Sources, checkout, read
@@ -216,3 +217,25 @@ def test_a_name_leads_to_no_other_folder(folder, release):
     put(folder, "x", PI)
     with pytest.raises(ReleaseError, match="is no name of a release"):
         find(folder, release, PI)
+
+
+def test_a_compiler_finds_headers_below_any_name(tmp_path, monkeypatch):
+    folder = tmp_path / "my fleet/headers"
+    monkeypatch.setattr(toolchain.headers, "provide", lambda *_: folder)
+    monkeypatch.setattr(toolchain.shutil, "which", lambda program: program)
+    found = toolchain.environment(Target("aarch64", "3.13"), tmp_path, print)
+    words = shlex.split(found["CFLAGS"])
+    assert f"-I{folder}/include" in words
+    assert f"-ffile-prefix-map={folder}=." in words
+
+
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        ("  read(path, ignore_option_errors)\nx.c:3: fatal error: no Python.h\n", "x.c:3: fatal"),
+        ("  File a\nModuleNotFoundError: No module named 'x'\n", "ModuleNotFoundError: No"),
+        ("raised_errors\nand this\n", "and this"),
+    ],
+)
+def test_the_reason_is_no_line_of_a_traceback(output, reason):
+    assert wheel._reason(output).startswith(reason)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import msgspec
 
@@ -15,6 +17,8 @@ from agent.wire.topics import TopicReport
 from fleet.query import replies
 from fleet.query.about import Services
 from fleet.terminal import output
+
+ROOT = Path(output.__file__).parents[1]
 
 
 def test_a_key_without_a_value_is_not_missing(capsys):
@@ -47,3 +51,27 @@ def test_an_answer_is_that_of_the_wire(capsys):
     assert told["results"][0]["series"]["values"] == {"humidity": [40.5, 41.0]}
     assert told["results"][0]["aggregate"] is None
     assert "services" not in told, "it does not belong to this answer"
+
+
+def test_no_terminal_obeys_a_document(capsys):
+    """Escaped as JSON escapes other controls, so that it is the same document."""
+    evil = "a\x1b[2J\x9b31m\x7f\u202ec\u2028 °C é 字 😀"
+    shown = Services((ServiceInfo("s", evil),))
+    for write in (output.write_json, output.write_json_line):
+        write(shown)
+        said = capsys.readouterr().out
+        assert "".join(said.split("\n")).isprintable()
+        assert "°C é 字 😀" in said
+        assert json.loads(said)["services"][0]["capability"] == evil
+    replies.write_json(TopicReport("1", ok=False, message=evil))
+    said = capsys.readouterr().out
+    assert said.rstrip("\n").isprintable()
+    assert json.loads(said)["message"] == evil
+
+
+def test_every_document_is_written_so():
+    """What encodes JSON for stdout goes through `json_text`."""
+    around = [(path, path.read_text("utf-8")) for path in ROOT.rglob("*.py")]
+    assert len(around) > 300
+    raw = re.compile(r"(stdout\.write|print|as_it_is)\([^\n]*encode\([^\n]*\)\.decode\(\)")
+    assert [str(path) for path, text in around if raw.search(text)] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 
 import pytest
@@ -13,6 +14,7 @@ from fleet.lake.pull.bounds import (
     Budget,
     Enough,
     Interrupted,
+    unwritten,
 )
 from fleet.lake.pull.host_source import BEAT
 from fleet.lake.pull.records import RecordsTaker
@@ -123,3 +125,9 @@ def test_ctrl_c_ends_a_pull_of_a_host_that_only_lives(bounded, stop):
     stop.set()
     with pytest.raises(Interrupted):
         found.take(BEAT, b"")
+
+
+def test_what_the_lake_does_not_take_is_told_in_the_systems_words():
+    arrow = OSError(errno.ENOSPC, "Error writing bytes to file. Detail: [errno 28] No space left")
+    assert str(unwritten(arrow)) == "cannot be kept here: No space left on device"
+    assert str(unwritten(OSError("a library's"))) == "cannot be kept here: a library's"
