@@ -109,6 +109,34 @@ def test_a_gap_that_comes_or_goes_is_a_change_though_no_room_changes():
     assert rooms.version == 1
 
 
+def test_what_a_service_lacked_is_no_gap_once_it_is_not_asked_any_more():
+    rooms = Rooms(STALE_MS)
+    rooms.apply(answer(result("b1/r1", humidity=40.0), result("b1/r2", humidity=40.0)), 0, "old")
+    rooms.apply(answer(missing=[("b9", "no_node"), ("b1/r1", "node_down")]), 1_000, "old")
+    rooms.apply(answer(result("b1/r1", temperature=20.0)), 1_000, "new")
+    version = rooms.version
+    assert rooms.asks(["old", "new"], 2_000) == []
+    assert (rooms.gaps, rooms.version) == ({"b9": "no_node"}, version)
+    [other] = rooms.asks(["new"], 2_000)
+    assert (rooms.gaps, rooms.version) == ({}, version + 1), "who follows is told"
+    assert (other.area, other.state, other.reason) == ("b1/r2", "stale", module.SILENT)
+    assert other.channels["humidity"].value == 40.0, "it was heard once"
+    [room] = rooms.apply(answer(missing=[("b1/r1", "timeout")]), 3_000, "new")
+    assert (room.area, room.reason) == ("b1/r1", "timeout")
+
+
+def test_services_that_come_and_go_leave_nothing_behind():
+    rooms = Rooms(STALE_MS)
+    for number in range(100):
+        rooms.asks([f"s{number}"], number)
+        rooms.apply(
+            answer(result("r", humidity=40.0), missing=[("b9", "no_node")]), number, f"s{number}"
+        )
+        rooms.apply(answer(missing=[("r", "no_data")]), number, f"s{number}")
+    [kept] = rooms._kept.values()
+    assert (len(kept.heard_ms), len(kept.lacks), len(rooms._gaps_of)) == (2, 1, 1)
+
+
 def test_very_many_gaps_are_told_by_their_number(monkeypatch):
     monkeypatch.setattr(module, "MAX_GAPS", 3)
     rooms = Rooms(STALE_MS)

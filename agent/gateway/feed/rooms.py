@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, Literal
 
@@ -204,6 +204,27 @@ class Rooms:
                 changed.append(kept)
         return self._changed(changed, always=self._count_gaps())
 
+    def asks(self, services: Collection[str], now_ms: int) -> list[Room]:
+        """Only these services are asked from now on, so others lack nothing; returns the rooms that
+        changed. O(rooms) if one was asked before that is not now."""
+        gone = self._gaps_of.keys() - set(services)
+        if not gone:
+            return []
+        changed = []
+        for kept in self._kept.values():
+            # When one of them gave readings last still counts; their names are of others' making.
+            heard = [ms for each, ms in kept.heard_ms.items() if each in gone or not each]
+            kept.heard_ms = {
+                **{each: ms for each, ms in kept.heard_ms.items() if each and each not in gone},
+                **({"": max(heard)} if heard else {}),
+            }
+            kept.lacks = {each: why for each, why in kept.lacks.items() if each not in gone}
+            if self._show(kept, now_ms):
+                changed.append(kept)
+        for each in gone:
+            del self._gaps_of[each]
+        return self._changed(changed, always=self._count_gaps())
+
     def learn(
         self, facts: Iterable[AreaFacts], now_ms: int, unknown: Sequence[str] | None = None
     ) -> list[Room]:
@@ -320,7 +341,9 @@ class Rooms:
         fresh = [
             service
             for service, heard_ms in kept.heard_ms.items()
-            if service not in kept.lacks and now_ms - max(heard_ms, self._asked_ms) < self._stale_ms
+            if service
+            and service not in kept.lacks
+            and now_ms - max(heard_ms, self._asked_ms) < self._stale_ms
         ]
         if fresh and not self._is_lost:
             return "live", ""
