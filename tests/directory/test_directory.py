@@ -170,11 +170,31 @@ def test_a_name_and_a_key_belong_to_one_party():
     assert do(rules, d.OpenAccount("o", "acme", ("new",))).reason == "not_authorised"
 
 
-@pytest.mark.parametrize("address", ["nowhere", "tcp://host", "tcp://host:99999", "ipc://"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "nowhere", "tcp://host", "tcp://host:99999", "ipc://", "tcp://*:5700", "tcp://0.0.0.0:5700",
+        "tcp://[::]:5700", "tcp://a b:5700", "tcp://a/b:5700", "tcp://\n:5700", "tcp://-:5700",
+        "tcp://10.0.0.9:0;10.0.0.1:5700",
+    ],
+)  # fmt: skip
 def test_an_address_that_nobody_could_use_is_refused(address):
     reply = do(primary(), register("iad1", "b1", address=address))
     assert reply.reason == "malformed"
     assert "address" in reply.message
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "tcp://10.0.0.1:5700",
+        "tcp://[fe80::1%eth0]:1",
+        "tcp://iad1.example.com:65535",
+        "ipc:///run/p",
+    ],
+)
+def test_an_address_by_which_others_reach_it_is_taken(address):
+    assert isinstance(do(primary(), register("iad1", "b1", address=address)), d.Registered)
 
 
 def test_bounds():
