@@ -24,8 +24,8 @@ from agent.runtime.token_bucket import TokenBucket, TokenBuckets
 
 MIN_PACKED: Final = 1_024
 LONG: Final = 65_536  # takes the loop milliseconds to compress
-# Long bodies that are being sent, together; half of it to one token, or to a host without one. One
-# that is alone may be larger.
+# Long bodies that are being sent, together; to one token, or to a host without one, as much as is
+# left free. One that is alone may be larger, and counts as half of it: others have the rest.
 MAX_SENDING_BYTES: Final = 64 << 20
 PACKED_TYPES: Final = (JSON, "text/")
 LOOPBACK_NAMES: Final = frozenset(("localhost", "127.0.0.1", "[::1]"))
@@ -125,19 +125,19 @@ class App:
             return
         caller, sending = self._caller(request), self._sending_bytes
         key = self._host(request) if caller is None else caller.key
-        if (sending[key] and sending[key] + size > MAX_SENDING_BYTES // 2) or (
-            sending.total() and sending.total() + size > MAX_SENDING_BYTES
-        ):
+        held = sending.total()
+        if held and sending[key] + size > MAX_SENDING_BYTES - held:
             problem = Problem(
                 503, "busy", "too many long answers are being sent", retry_after_s=problems.RETRY_S
             )
             await _send(request, _refusal(problem), send)
             return
-        sending[key] += size
+        counted = min(size, MAX_SENDING_BYTES // 2)
+        sending[key] += counted
         try:
             await _send(request, reply, send)
         finally:
-            sending[key] -= size
+            sending[key] -= counted
             if not sending[key]:
                 del sending[key]
 
