@@ -23,6 +23,12 @@ def in_module(tab, served, module, expression):
 
 
 @pytest.mark.long
+def test_groups_keep_the_order_in_which_things_come(tab, served):
+    said = in_module(tab, served, "words.js", "[...m.groups([1, 2, 3, 4], (n) => n % 2)]")
+    assert said == [[1, [1, 3]], [0, [2, 4]]]
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("ms", "said"),
     [

@@ -80,6 +80,17 @@ export const sentence = (text) => (text && !/^\S*[=[\d]/.test(text) ? text[0].to
 /** A refusal of a question in the words of one who has typed areas, not numbered them. */
 export const plainly = (text) => text?.replace(/^areas\[\d+\] is no area: ('.*?'|".*?")/, "$1 is no area");
 
+/** Things by what `key` says of each, in the order in which they come. O(things). */
+export function groups(things, key) {
+  const found = new Map();
+  for (const each of things) {
+    const of = key(each);
+    if (found.has(of)) found.get(of).push(each);
+    else found.set(of, [each]);
+  }
+  return found;
+}
+
 /** "a", "a and b", "a, b and c". */
 export function list(words) {
   if (words.length < 2) return words.join("");
