@@ -209,6 +209,36 @@ def test_an_answer_that_is_alone_and_larger_leaves_room_for_others(tmp_path, mon
         assert ask(made, "/healthz", token=made.token(name="two")).status == 200
 
 
+@pytest.mark.parametrize(
+    ("accepted", "is_packed"),
+    [
+        ("gzip", True),
+        ("br, GZIP;q=0.5", True),
+        ("gzip;q=0", False),
+        ("br, gzip; q=0.0", False),
+        ("br", False),
+    ],
+)
+def test_gzip_is_sent_to_who_takes_it(made, accepted, is_packed):
+    for path in ("/api/v1/openapi.json", "/static/app.js"):
+        got = ask(made, path, token=made.viewer, Accept_Encoding=accepted)
+        assert (got.headers.get("content-encoding") == "gzip") is is_packed
+
+
+def test_the_head_of_a_stream_has_an_end(made):
+    """It held a stream's place, and what came after it on its connection was never served."""
+    head = f"Host: 127.0.0.1:{made.port}\r\nAuthorization: Bearer {made.viewer}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", made.port), timeout=PATIENCE_S) as each:
+        each.sendall(
+            f"HEAD /api/v1/stream HTTP/1.1\r\n{head}GET /healthz HTTP/1.1\r\n{head}".encode()
+        )
+        got = b""
+        while b'"ok"' not in got:
+            got += each.recv(4_096)
+    assert b"text/event-stream" in got
+    assert made.gateway.streams.total() == 0
+
+
 def test_static_files_have_a_fingerprint(made, monkeypatch):
     from agent.gateway.http.static_files import StaticFile
 

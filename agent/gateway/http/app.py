@@ -18,7 +18,16 @@ from agent.gateway.http import problems, routes
 from agent.gateway.http.counted_host import counted_host, unmapped, without_port
 from agent.gateway.http.pages import cookie_name
 from agent.gateway.http.problems import Problem
-from agent.gateway.http.requests import BODY_READ, JSON, Asked, Endpoint, Gateway, Reply, Stream
+from agent.gateway.http.requests import (
+    BODY_READ,
+    JSON,
+    Asked,
+    Endpoint,
+    Gateway,
+    Reply,
+    Stream,
+    takes_gzip,
+)
 from agent.gateway.tokens import Caller
 from agent.runtime.token_bucket import TokenBucket, TokenBuckets
 
@@ -358,7 +367,7 @@ async def _send(request: Request, reply: Reply, send: Send) -> None:
         len(body) >= MIN_PACKED
         and reply.media_type.startswith(PACKED_TYPES)
         and not any(key == "Content-Encoding" for key, _ in headers)
-        and "gzip" in request.headers.get("accept-encoding", "")
+        and takes_gzip(request)
     ):
         if len(body) < LONG:
             body = gzip.compress(body, 5, mtime=0)
