@@ -24,6 +24,9 @@ from agent.wire.directory import (
 MAX_GONE: Final = 1_000
 # Changes that are sent one by one; the full copy is encoded once for all who lack more.
 MAX_CHANGES: Final = 1_000
+# Versions count changes one by one: beyond it they were not counted, and soon no message or file
+# takes the next one.
+MAX_VERSION: Final = 2**52
 
 
 class Edit(NamedTuple):
@@ -194,6 +197,17 @@ class Directory:
 
     def _whole(self) -> Edit:
         return Edit(self.epoch, self.version, tuple(self), whole=True)
+
+
+def contradiction(edit: Edit) -> str:
+    """Why no leader has made this edit, in a file or a leader's reply; empty: it may have."""
+    if not 0 <= edit.version <= MAX_VERSION:
+        return "its version cannot be"
+    if any(not 0 < entry.version <= edit.version for entry in edit.entries):
+        return "an entry contradicts the rest"
+    if any(entry.offerings and not entry.address for entry in edit.entries):
+        return "an offer has no address"
+    return ""
 
 
 def offered_areas(offerings: Offerings) -> int:

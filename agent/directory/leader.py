@@ -16,7 +16,7 @@ from agent.directory.directory import Directory, Edit, Outcome, offered_areas
 from agent.directory.index import places_of
 from agent.directory.leases import Leases
 from agent.directory.requests import answer, denied, refusal
-from agent.wire.config import require_usable
+from agent.wire.config import require_reachable
 from agent.wire.directory import (
     MAX_AREAS,
     MAX_CANDIDATES,
@@ -154,7 +154,7 @@ class Leader:
             self._leases.give(request.iad, now + lease_s)
             return Outcome(reply)
         try:
-            require_usable(request.address, "address", keyed=True)
+            require_reachable(request.address, "address", keyed=True)
         except ValueError as error:
             return Outcome(denied(request, "malformed", str(error)))
         if (refused := self._no_room(request, before)) is not None:

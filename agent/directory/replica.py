@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from agent.directory.directory import Directory, Edit, Outcome
+from agent.directory.directory import Directory, Edit, Outcome, contradiction
 from agent.directory.requests import answer, denied, refusal
 from agent.wire.directory import (
     Changes,
@@ -74,7 +74,8 @@ class ReadReplica:
         self.next_due = now + self._every_s
 
     def received(self, reply: DirectoryReply, now: float) -> Edit | None:
-        """The edit in the leader's reply, to be written and applied. O(changes)."""
+        """The edit in the leader's reply, to be written and applied; None also for what no leader
+        says, such as one whose file is damaged: the copy stays, and its age grows. O(changes)."""
         if self._open is None or reply.id != self._open:
             return None
         self._open = None
@@ -82,6 +83,8 @@ class ReadReplica:
         if not isinstance(reply, Changes):
             return None
         edit = Edit(reply.epoch, reply.version, reply.entries, reply.whole)
+        if contradiction(edit):
+            return None
         if edit.whole or edit.version != self.directory.version:
             return edit
         self._as_of = self._asked_at

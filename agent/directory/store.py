@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from agent.directory.directory import Directory, Edit
+from agent.directory.directory import Directory, Edit, contradiction
 from agent.runtime import sqlite
 from agent.runtime.sqlite import BrokenFileError
 from agent.wire.directory import DirectoryEntry
@@ -114,9 +114,10 @@ def _read(file: sqlite3.Connection) -> Edit:
         raise BrokenFileError("its epoch or version is missing")
     decode = msgspec.msgpack.Decoder(DirectoryEntry).decode
     entries = tuple(decode(body) for (body,) in file.execute("SELECT body FROM entry"))
-    if any(entry.gone or not 0 < entry.version <= version for entry in entries):
-        raise BrokenFileError("an entry contradicts the rest")
-    return Edit(epoch, version, entries)
+    edit = Edit(epoch, version, entries)
+    if (why := contradiction(edit)) or any(entry.gone for entry in entries):
+        raise BrokenFileError(why or "an entry contradicts the rest")
+    return edit
 
 
 def _meta(file: sqlite3.Connection) -> dict[str, object]:

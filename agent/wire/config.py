@@ -7,6 +7,7 @@ generated from them.
 from __future__ import annotations
 
 import os
+import re
 import stat
 import tomllib
 from typing import Annotated, Any, Final, TypeVar
@@ -29,6 +30,9 @@ MAX_FILE: Final = 64 << 20
 MAX_LINE: Final = 1_000
 # Hosts whose traffic stays on this machine.
 LOOPBACK: Final = ("127.0.0.1", "localhost")
+# Every address of a machine: one listens there, but connects to none by it.
+EVERY_ADDRESS: Final = ("*", "0.0.0.0", "[::]", "::")  # noqa: S104 - refused, not bound
+HOST: Final = re.compile(r"\[[0-9A-Fa-f:.]+(%[A-Za-z0-9_.-]+)?\]|[A-Za-z0-9:][A-Za-z0-9_.%:-]*")
 
 
 class ConfigError(ValueError):
@@ -98,6 +102,18 @@ def require_usable(address: str, key: str, *, keyed: bool = False) -> None:
         raise ValueError(
             f"{key} = {address!r} leaves this host without keys; set trust.key, or use "
             f"tcp://127.0.0.1:{port} or an ipc:// address"
+        )
+
+
+def require_reachable(address: str, key: str, *, keyed: bool = False) -> None:
+    """Raise ValueError unless `address` is usable, and others may connect to it by that."""
+    require_usable(address, key, keyed=keyed)
+    kind, _, rest = address.partition("://")
+    host = rest.rpartition(":")[0]
+    if kind == "tcp" and (host in EVERY_ADDRESS or not HOST.fullmatch(host)):
+        raise ValueError(
+            f"{key} = {address!r} names no host to which others can connect; write the name or "
+            "address by which they reach it"
         )
 
 

@@ -17,6 +17,7 @@ from agent.wire.config import (
     Trust,
     require_guarded,
     require_keys,
+    require_reachable,
     require_usable,
 )
 from agent.wire.overlay_config import MasterOverlay
@@ -458,7 +459,7 @@ class MasterConfig(Section, frozen=True):
             if (address := getattr(self.sockets, kind)) or kind != "nodes":
                 require_guarded(address, f"sockets.{kind}", trust)
         if self.sockets.advertise:
-            require_usable(self.sockets.advertise, "sockets.advertise", keyed=keyed)
+            require_reachable(self.sockets.advertise, "sockets.advertise", keyed=keyed)
         for member in self.pool:
             require_usable(member.address, f"pool.address of {member.iad}", keyed=keyed)
             if member.iad != self.iad.name:
@@ -469,19 +470,25 @@ class MasterConfig(Section, frozen=True):
         for address in self.market.directories:
             require_usable(address, "market.directories", keyed=keyed)
             require_keys(address, "market.directory_keys", self.market.directory_keys, trust)
+        self._check_told()
         self._check_bootstrap()
         if self.offers and not self.sockets.nodes:
             raise ValueError("offers need edge nodes: set sockets.nodes")
+
+    def _check_told(self) -> None:
+        own = self.sockets.advertise or self.sockets.public
+        for key, told in (
+            ("placement.bootstrap", self.placement.bootstrap),
+            ("market.directories", self.market.directories),
+        ):
+            if told and own.startswith(ANY_HOST):
+                raise ValueError(f"{key}: other masters cannot dial {own}; set sockets.advertise")
 
     def _check_bootstrap(self) -> None:
         placement, trust = self.placement, self.trust
         if not placement.bootstrap:
             return
         own = self.sockets.advertise or self.sockets.public
-        if own.startswith(ANY_HOST):
-            raise ValueError(
-                f"placement.bootstrap: other masters cannot dial {own}; set sockets.advertise"
-            )
         for address in placement.bootstrap:
             require_usable(address, "placement.bootstrap", keyed=bool(trust.key))
             if trust.key and not address.startswith("tcp://"):

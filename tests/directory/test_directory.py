@@ -5,6 +5,7 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from agent.directory import directory as content
 from agent.directory import leader as rules_of_writing
@@ -169,11 +170,31 @@ def test_a_name_and_a_key_belong_to_one_party():
     assert do(rules, d.OpenAccount("o", "acme", ("new",))).reason == "not_authorised"
 
 
-@pytest.mark.parametrize("address", ["nowhere", "tcp://host", "tcp://host:99999", "ipc://"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "nowhere", "tcp://host", "tcp://host:99999", "ipc://", "tcp://*:5700", "tcp://0.0.0.0:5700",
+        "tcp://[::]:5700", "tcp://a b:5700", "tcp://a/b:5700", "tcp://\n:5700", "tcp://-:5700",
+        "tcp://10.0.0.9:0;10.0.0.1:5700",
+    ],
+)  # fmt: skip
 def test_an_address_that_nobody_could_use_is_refused(address):
     reply = do(primary(), register("iad1", "b1", address=address))
     assert reply.reason == "malformed"
     assert "address" in reply.message
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "tcp://10.0.0.1:5700",
+        "tcp://[fe80::1%eth0]:1",
+        "tcp://iad1.example.com:65535",
+        "ipc:///run/p",
+    ],
+)
+def test_an_address_by_which_others_reach_it_is_taken(address):
+    assert isinstance(do(primary(), register("iad1", "b1", address=address)), d.Registered)
 
 
 def test_bounds():
@@ -309,6 +330,26 @@ def test_a_mirror_refuses_writes_in_words_and_answers_from_its_copy():
     reply = mirror.handle(SAMPLES["discover"], ANYONE, 3.0).reply
     assert (reply.candidates, reply.age_s) == ((), 3.0), "as old as the question"
     assert mirror.next_due == 1.5
+
+
+HELD = d.DirectoryEntry(3, d.Account("iad1", "iad", ()), "tcp://127.0.0.1:1", (), 60.0)
+
+
+@pytest.mark.parametrize(
+    ("version", "entry"),
+    [
+        (2**53 - 1, HELD),
+        (2, HELD),
+        (3, replace(HELD, version=0)),
+        (3, replace(HELD, address="", offerings=(d.Offering("temperature", ("b1",)),))),
+    ],
+)
+def test_a_mirror_keeps_its_copy_when_the_primary_says_what_none_says(version, entry):
+    """The primary's file may be damaged; the copy would be as broken at the mirror's next start."""
+    mirror = ReadReplica(Directory("e", 4, ()), "tcp://primary:1", every_s=1.0, now=0.0)
+    mirror.tick(0.0)
+    assert mirror.received(d.Changes("f1", "e", version, whole=True, entries=(entry,)), 1.0) is None
+    assert (mirror.age_s(9.0), mirror.next_due) == (9.0, 2.0)
 
 
 def test_a_mirror_asks_again_when_the_primary_is_silent_or_refuses():

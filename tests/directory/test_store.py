@@ -134,6 +134,18 @@ BROKEN = {
     "no epoch": changed("DELETE FROM meta WHERE key = 'epoch'"),
     "a version that is none": changed("UPDATE meta SET value = 'x' WHERE key = 'version'"),
     "a version below its entries": changed("UPDATE meta SET value = 0 WHERE key = 'version'"),
+    "a version beyond all": changed("UPDATE meta SET value = ? WHERE key = 'version'", 2**63 - 1),
+    "a version that no message carries": changed(
+        "UPDATE meta SET value = ? WHERE key = 'version'", 2**53
+    ),
+    "an offer without an address": changed(
+        "UPDATE entry SET body = ?",
+        msgspec.msgpack.encode(
+            d.DirectoryEntry(
+                1, d.Account("a", "iad", ()), "", (d.Offering("temperature", ("b1",)),), 60.0
+            )
+        ),
+    ),
     "no schema version": changed("DELETE FROM meta WHERE key = 'schema'"),
     "no table": changed("DROP TABLE entry"),
 }

@@ -400,6 +400,29 @@ def test_every_write_that_a_full_disk_refuses_is_an_oserror(opened):
     assert log.place("*").after is None
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "ALTER TABLE logged RENAME TO gone; ALTER TABLE subscription RENAME TO gone_too",
+        "UPDATE logged SET body = x'c1'; UPDATE subscription SET filter = CAST(x'ff' AS TEXT)",
+    ],
+)
+def test_every_read_of_what_is_damaged_is_an_oserror(opened, monkeypatch, tmp_path, damage):
+    """A thread that follows the log ends by any other."""
+    monkeypatch.setattr(module, "MAX_IN_MEMORY", 2)
+    log = opened()
+    for number in range(10):
+        log.append(notification(number))
+    log.place("*")
+    with sqlite3.connect(tmp_path / "alerts.sqlite") as other:
+        other.executescript(damage)
+    other.close()
+    for read in (lambda: log.place("*"), lambda: log.read(0), lambda: log.before(None)):
+        with pytest.raises(OSError, match="cannot be read"):
+            read()
+    assert len(log.read(log.newest - 1)) == 1, "what is in memory is still told"
+
+
 def test_a_broken_file_is_put_aside_and_every_reader_is_told(opened, tmp_path, said):
     log = opened()
     log.append(notification(1))

@@ -67,4 +67,5 @@ def test_what_is_hostile_is_shown_as_text(tab, hostile, view):
     assert [url for url in tab.requests() if not url.startswith(hostile.url)] == []
     text = tab.evaluate("document.querySelector('main').innerText")
     assert "native code" not in text
+    assert "\u202e" not in text + tab.evaluate("document.title"), "it would turn what follows"
     assert "Object" not in text.splitlines(), "what every object has is no area's name"

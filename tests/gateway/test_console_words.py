@@ -24,6 +24,30 @@ def in_module(tab, served, module, expression):
 
 @pytest.mark.long
 @pytest.mark.parametrize(
+    ("value", "said"),
+    [(1e300, "1.00e300"), (-1e15, "−1.00e15"), (999_999_999_999_999, "999,999,999,999,999")],
+)
+def test_a_number_is_short_whatever_a_node_measures(tab, served, value, said):
+    assert in_module(tab, served, "words.js", f"m.number({value})") == said
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_signs_that_turn_the_words_beside_them_are_seen(tab, served, ascii_only):
+    told = {"name": "a\u202eb\u2066\u0085\u009b31m", "unit": "°C \u200e٣", "path": "\\\\u202e"}
+    text = json.dumps(json.dumps(told, ensure_ascii=ascii_only))
+    said = in_module(tab, served, "words.js", f"m.parsed({text})")
+    assert said == told | {"name": "a\ufffdb\ufffd\ufffd\ufffd31m"}
+
+
+@pytest.mark.long
+def test_groups_keep_the_order_in_which_things_come(tab, served):
+    said = in_module(tab, served, "words.js", "[...m.groups([1, 2, 3, 4], (n) => n % 2)]")
+    assert said == [[1, [1, 3]], [0, [2, 4]]]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
     ("ms", "said"),
     [
         (340, "340 ms"),

@@ -53,6 +53,24 @@ def test_a_page_of_areas_has_an_end_whatever_is_asked(made, monkeypatch):
     assert (len(page["areas"]), page["cursor"]) == (3, page["areas"][-1]["area"])
 
 
+def test_what_a_dropped_service_lacked_is_shown_no_longer(tmp_path, monkeypatch):
+    monkeypatch.setattr("agent.gateway.feed.watching.ABOUT_EVERY_S", 0.01)
+    fleet = FakeFleet()
+    rooms = ServiceInfo("climate", "temperature", areas=("b1",))
+    fleet.services = (rooms, ServiceInfo("other", "temperature", areas=("b9",)))
+    with FakeGateway(tmp_path, fleet) as gateway:
+        token = gateway.token("viewer", rate_per_s=10_000)
+
+        def missing():
+            return [
+                each["area"] for each in ask(gateway, "/api/v1/now", token=token).json["missing"]
+            ]
+
+        wait_until(missing, lambda found: found == ["b9"])
+        fleet.services = (rooms,)
+        wait_until(missing, lambda found: found == [])
+
+
 def test_readings_come_from_services_that_have_the_area(tmp_path):
     fleet = FakeFleet()
     fleet.services = (

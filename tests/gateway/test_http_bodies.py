@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from agent.gateway.feed.frames import Source
-from agent.gateway.http import pages, routes
+from agent.gateway.http import app, pages, routes
 from agent.gateway.http.requests import Reply
 from agent.gateway.outputs import readings_page
 from agent.metrics.gateway_families import GATEWAY, READINGS
@@ -160,6 +160,83 @@ def test_long_answers_that_nobody_reads_are_bounded(tmp_path, monkeypatch):
             for _ in range(3):  # what was taken counts no more
                 wait_until(lambda: ask(made, "/healthz"), lambda found: found.status == 200)
         assert ask(made, "/healthz").json == {"status": "ok"}
+
+
+def test_however_many_read_nothing_there_is_room_for_the_answer_of_another(tmp_path, monkeypatch):
+    """Each token that reads nothing, or a few bytes a second, has as much as others leave free."""
+    long = Reply(b"x" * (8 << 20), "application/octet-stream")
+
+    async def answers(_asked):
+        return long
+
+    large = routes.BY_PATH["/healthz"]["GET"]._replace(serve=answers)
+    monkeypatch.setitem(routes.BY_PATH["/healthz"], "GET", large)
+    with FakeGateway(tmp_path) as made, contextlib.ExitStack() as stack:
+        taken = []
+        for name in ("one", "two"):
+            token = made.token(name=name)
+            for _ in range(8):
+                each = socket.create_connection(("127.0.0.1", made.port), timeout=PATIENCE_S)
+                stack.enter_context(each)
+                each.sendall(
+                    f"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:{made.port}\r\n"
+                    f"Authorization: Bearer {token}\r\n\r\n".encode()
+                )
+                taken.append(each.recv(12))
+        assert taken.count(b"HTTP/1.1 200") == 6, "of eight places four, and two of the rest"
+        assert ask(made, "/healthz", token=made.token(name="three")).body == long.body
+
+
+def test_an_answer_that_is_alone_and_larger_leaves_room_for_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(app, "MAX_SENDING_BYTES", 16 << 20)
+    size = 24 << 20
+
+    async def answers(asked):
+        return Reply(b"x" * (size if asked.caller.name == "one" else 1 << 20), "text/x")
+
+    large = routes.BY_PATH["/healthz"]["GET"]._replace(serve=answers)
+    monkeypatch.setitem(routes.BY_PATH["/healthz"], "GET", large)
+    with FakeGateway(tmp_path) as made, contextlib.ExitStack() as stack:
+        token = made.token(name="one")
+        each = socket.create_connection(("127.0.0.1", made.port), timeout=PATIENCE_S)
+        stack.enter_context(each)
+        each.sendall(
+            f"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:{made.port}\r\n"
+            f"Authorization: Bearer {token}\r\n\r\n".encode()
+        )
+        assert each.recv(12) == b"HTTP/1.1 200"
+        assert ask(made, "/healthz", token=token).status == 503
+        assert ask(made, "/healthz", token=made.token(name="two")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("accepted", "is_packed"),
+    [
+        ("gzip", True),
+        ("br, GZIP;q=0.5", True),
+        ("gzip;q=0", False),
+        ("br, gzip; q=0.0", False),
+        ("br", False),
+    ],
+)
+def test_gzip_is_sent_to_who_takes_it(made, accepted, is_packed):
+    for path in ("/api/v1/openapi.json", "/static/app.js"):
+        got = ask(made, path, token=made.viewer, Accept_Encoding=accepted)
+        assert (got.headers.get("content-encoding") == "gzip") is is_packed
+
+
+def test_the_head_of_a_stream_has_an_end(made):
+    """It held a stream's place, and what came after it on its connection was never served."""
+    head = f"Host: 127.0.0.1:{made.port}\r\nAuthorization: Bearer {made.viewer}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", made.port), timeout=PATIENCE_S) as each:
+        each.sendall(
+            f"HEAD /api/v1/stream HTTP/1.1\r\n{head}GET /healthz HTTP/1.1\r\n{head}".encode()
+        )
+        got = b""
+        while b'"ok"' not in got:
+            got += each.recv(4_096)
+    assert b"text/event-stream" in got
+    assert made.gateway.streams.total() == 0
 
 
 def test_static_files_have_a_fingerprint(made, monkeypatch):

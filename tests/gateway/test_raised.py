@@ -114,3 +114,34 @@ def test_of_ends_without_end_the_newest_are_known(log, monkeypatch):
         log.append(notification(number, kind="cleared", area=f"b1/r{number}", at_ms=7))
     known = [log.triggers.cleared("hot", f"b1/r{number}") for number in range(3)]
     assert known == [None, Cleared(7, HEARD_MS), Cleared(7, HEARD_MS)]
+
+
+def about_areas(raised):
+    """What a master tells of areas, each with so many raised triggers."""
+    results = [
+        AreaResult(area, about=About((), tuple(Raised(f"t{n}", n, "") for n in range(count))))
+        for area, count in raised.items()
+    ]
+    return Answer("q", "complete", 1.0, True, Coverage(1, 1), tuple(results))
+
+
+def test_what_the_master_tells_is_bounded_in_equal_shares(log, monkeypatch):
+    """Another IAD may name 65,536 areas, each with 64 triggers, and the list is made anew with each
+    alert."""
+    monkeypatch.setattr("agent.gateway.feed.raised.MAX_RAISED", 40)
+    liars = {f"b9/f{n}/r1": 5 for n in range(100)}
+    asked = asked_raised(
+        about_areas({"b1/r1": 3, **liars, "b1/r2": 2, "b8": 70, "b8/r1": 1}), 1_000
+    )
+    found = [each.area for each in raised_now(log.triggers, asked)]
+    assert len(found) == 40
+    assert (found.count("b1/r1"), found.count("b1/r2"), found.count("b8/r1")) == (3, 2, 1)
+    assert found.count("b8") == 16, "half of what the small ones left, less its room's"
+    assert asked.areas == {"b1/r1", "b1/r2", "b8/r1"}, "of the others not all is known"
+
+
+def test_an_area_has_so_many_of_what_the_master_tells(log):
+    asked = asked_raised(about_areas({"b1/r1": 70, "b1/r2": 1}), 1_000)
+    found = [each.trigger for each in raised_now(log.triggers, asked) if each.area == "b1/r1"]
+    assert found == [f"t{n}" for n in range(6, 70)], "the newest"
+    assert asked.areas == {"b1/r2"}

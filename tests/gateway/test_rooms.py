@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from agent.gateway.feed import rooms as module
 from agent.gateway.feed.rooms import GONE_MS, SPARK, AreaFacts, Reading, Room, Rooms
+from agent.wire.areas import with_parents
 from tests.gateway.samples import answer, channel, result
 
 STALE_MS = 30_000
@@ -108,6 +109,60 @@ def test_a_gap_that_comes_or_goes_is_a_change_though_no_room_changes():
     assert rooms.version == 1
 
 
+def test_what_a_service_lacked_is_no_gap_once_it_is_not_asked_any_more():
+    rooms = Rooms(STALE_MS)
+    rooms.apply(answer(result("b1/r1", humidity=40.0), result("b1/r2", humidity=40.0)), 0, "old")
+    rooms.apply(answer(missing=[("b9", "no_node"), ("b1/r1", "node_down")]), 1_000, "old")
+    rooms.apply(answer(result("b1/r1", temperature=20.0)), 1_000, "new")
+    version = rooms.version
+    assert rooms.asks(["old", "new"], 2_000) == []
+    assert (rooms.gaps, rooms.version) == ({"b9": "no_node"}, version)
+    [other] = rooms.asks(["new"], 2_000)
+    assert (rooms.gaps, rooms.version) == ({}, version + 1), "who follows is told"
+    assert (other.area, other.state, other.reason) == ("b1/r2", "stale", module.SILENT)
+    assert other.channels["humidity"].value == 40.0, "it was heard once"
+    [room] = rooms.apply(answer(missing=[("b1/r1", "timeout")]), 3_000, "new")
+    assert (room.area, room.reason) == ("b1/r1", "timeout")
+
+
+def test_services_that_come_and_go_leave_nothing_behind():
+    rooms = Rooms(STALE_MS)
+    for number in range(100):
+        rooms.asks([f"s{number}"], number)
+        rooms.apply(
+            answer(result("r", humidity=40.0), missing=[("b9", "no_node")]), number, f"s{number}"
+        )
+        rooms.apply(answer(missing=[("r", "no_data")]), number, f"s{number}")
+    [kept] = rooms._kept.values()
+    assert (len(kept.heard_ms), len(kept.lacks), len(rooms._gaps_of)) == (2, 1, 1)
+
+
+def test_very_many_gaps_are_told_by_their_number(monkeypatch):
+    monkeypatch.setattr(module, "MAX_GAPS", 3)
+    rooms = Rooms(STALE_MS)
+    rooms.apply(answer(missing=[(f"b{number}", "no_node") for number in range(10)]), 0)
+    assert list(rooms.gaps) == ["b0", "b1", "b2"]
+    assert rooms.gaps["b2"] == module.NOT_NAMED.format(why="no_node", count=7)
+
+
+def test_gaps_are_not_compared_with_each_room(monkeypatch):
+    """Another IAD may send 65,536 of them in each round, in one turn of the gateway's loop."""
+    looked = []
+
+    def counted(area):
+        looked.append(area)
+        return with_parents(area)
+
+    monkeypatch.setattr(module, "with_parents", counted)
+    rooms = Rooms(STALE_MS)
+    rooms.apply(answer(*(result(f"b1/r{number}", temperature=1.0) for number in range(50))), 0)
+    gaps = [f"b1/x{number}" for number in range(200)]
+    rooms.apply(answer(missing=[(area, "node_down") for area in gaps]), 1_000)
+    rooms.learn([], 1_000, gaps)
+    assert len(looked) <= 100, "each room once"
+    assert len(rooms.gaps) == 200
+
+
 def test_an_area_of_two_services_is_live_while_one_of_them_gives_readings():
     rooms = Rooms(STALE_MS)
     rooms.apply(answer(result("r", temperature=20.0)), 1_000, "temperature")
@@ -171,9 +226,13 @@ def test_rooms_are_bounded(monkeypatch):
     rooms = Rooms(STALE_MS)
     rooms.apply(answer(*(result(f"r{number}", temperature=1.0) for number in range(4))), 0)
     assert [room.area for room in rooms] == ["r0", "r1"]
-    assert rooms.left_out == {"r2", "r3"}
+    assert rooms.gaps == {"r2": module.NOT_SHOWN.format(most=2, count=2)}, "it is no secret"
     rooms.apply(answer(result("r4", temperature=1.0)), 0)
-    assert len(rooms.left_out) == 2, "so is what is remembered of the others"
+    assert rooms.gaps == {"r2": module.NOT_SHOWN.format(most=2, count=2)}, "so are the others"
+    rooms.learn([AreaFacts("r0"), AreaFacts("r1"), AreaFacts("r4")], 0, ())
+    assert rooms.gaps == {"r4": module.NOT_SHOWN.format(most=2, count=1)}, "the others have gone"
+    rooms.learn([AreaFacts("r0"), AreaFacts("r1")], 0, ())
+    assert rooms.gaps == {}
 
 
 def test_a_node_that_names_other_channels_each_time_does_not_grow_its_room(monkeypatch):

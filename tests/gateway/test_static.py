@@ -86,3 +86,11 @@ def test_a_page_whose_files_do_not_come_says_why():
     """Below a path of a proxy nothing of the root is this gateway's: the style hides the words."""
     assert '<p class="unloaded">If this stays, the files of this page did not come' in INDEX
     assert ".unloaded { display: none; }" in (STATIC / "style.css").read_text()
+
+
+def test_no_group_is_copied_for_each_of_its_members():
+    """With 19,000 rooms on a floor that took a browser 3.7 s of every second."""
+    copies = re.compile(r"\.set\([^;\n]*\[\.\.\.\(?\w+\.get\(")
+    assert copies.search("floors.set(floor, [...(floors.get(floor) ?? []), room])")
+    for path in OURS:
+        assert copies.search(path.read_text()) is None, path.name

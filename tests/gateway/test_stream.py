@@ -4,6 +4,8 @@ watch of the fleet for all of them."""
 import asyncio
 import json
 import math
+import sqlite3
+import threading
 
 import pytest
 
@@ -405,6 +407,36 @@ def test_a_full_disk_is_one_line_and_nothing_is_acknowledged(started, fleet, mon
     entries += log.read(200, 200)
     assert [entry.notification.origin.sequence for entry in entries] == list(range(1, 302))
     assert len(started.said) == 2, "one line when it fails, one when it is well again"
+
+
+def test_alerts_come_again_after_the_log_could_not_be_read(started, fleet, monkeypatch):
+    monkeypatch.setattr("agent.gateway.feed.alert_feed.MAX_PAUSE_S", 0.02)
+    log, is_damaged = started.gateway.alerts, threading.Event()
+    place = log._file.execute
+
+    class File:
+        """The log's file, of which a device gives nothing for a while."""
+
+        def execute(self, *words):
+            if is_damaged.is_set() and words[0].startswith("SELECT filter"):
+                raise sqlite3.OperationalError("disk I/O error")
+            return place(*words)
+
+        def __getattr__(self, name):
+            return getattr(file, name)
+
+    file = log._file
+    wait_until(lambda: started.gateway.feed.state.state, lambda state: state == "up")
+    monkeypatch.setattr(log, "_file", File())
+    is_damaged.set()
+    fleet.is_away = True
+    with fleet.more:
+        fleet.more.notify_all()
+    wait_until(lambda: started.gateway.feed.state.message, lambda why: "no word" in why)
+    fleet.is_away = False
+    wait_until(lambda: started.gateway.feed.state.message, lambda why: "disk I/O error" in why)
+    is_damaged.clear()
+    wait_until(lambda: started.gateway.feed.state.state, lambda state: state == "up")
 
 
 def test_a_gateway_that_ends_while_the_disk_is_full_acknowledges_nothing(tmp_path, fleet):

@@ -181,8 +181,8 @@ class AlertLog:
     # --- the subscription -----------------------------------------------------------------------
 
     def place(self, wanted: str) -> Place:
-        """The subscription for the filter `wanted`; of another filter it is a new one."""
-        with self._lock:
+        """The subscription for the filter `wanted`; of another filter it is a new one. OSError."""
+        with self._lock, _reading():
             row = self._file.execute("SELECT filter FROM subscription").fetchone()
             if self._place is None or row is None or row[0] != wanted:
                 made = Place(secrets.token_hex(16), None)
@@ -268,9 +268,9 @@ class AlertLog:
     def read(self, after: int, limit: int = 100) -> list[Logged]:
         """Up to `limit` entries after that position, in order; from the disk, of 64 KiB together,
         unless the first has more. What is not there any more comes first, as one loss at the last
-        position that it stands for."""
+        position that it stands for. OSError."""
         limit = max(1, min(limit, MAX_READ))
-        with self._lock:
+        with self._lock, _reading():
             found: list[Logged] = []
             if after > self._newest:
                 why = "the log of alerts is another one; what came since you read is unknown"
@@ -304,8 +304,8 @@ class AlertLog:
 
     def before(self, position: int | None, limit: int = 100) -> list[Logged]:
         """Up to `limit` entries before that position, or the newest; the newest first. Together
-        they have at most 1 MiB, unless the first has more."""
-        with self._lock:
+        they have at most 1 MiB, unless the first has more. OSError."""
+        with self._lock, _reading():
             rows = within(
                 MAX_PAGE_BYTES,
                 self._file.execute(
@@ -314,7 +314,7 @@ class AlertLog:
                     (self._newest + 1 if position is None else position, min(limit, MAX_READ)),
                 ),
             )
-        return [_logged(row) for row in rows]
+            return [_logged(row) for row in rows]
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` after each commit, in the thread that made it, until the function that
@@ -330,8 +330,9 @@ class AlertLog:
     # --- cursors --------------------------------------------------------------------------------
 
     def cursor(self, name: str) -> int:
-        """The position up to which the output `name` has all; a new one begins at the end."""
-        with self._lock:
+        """The position up to which the output `name` has all; a new one begins at the end.
+        OSError."""
+        with self._lock, _reading():
             row = self._file.execute(
                 "SELECT position FROM cursor WHERE name = ?", (name,)
             ).fetchone()
@@ -378,6 +379,15 @@ def raised_by(entry: Logged) -> Change | None:
     metric = str(told.get("metric", ""))
     raised = Raised(iad, trigger, area, metric, at_ms, entry.position, number, entry.received_ms)
     return Change(key, trigger, area, raised)
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    """OSError if the disk gives nothing, or what it gives is damaged: who follows asks again."""
+    try:
+        yield
+    except (msgspec.MsgspecError, *sqlite.DAMAGE) as error:
+        raise OSError(f"the log cannot be read: {' '.join(str(error).split())}") from None
 
 
 @contextmanager

@@ -7,7 +7,7 @@ since the version that it has, and gets the newest of each area.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -258,6 +258,12 @@ class Hub:
         changed = self.rooms.learn(facts_of(about), self.now_ms(), unknown)
         before = self._raised and self._raised[1]
         self._changed(changed, always=self.rooms.version != version or self.raised() is not before)
+
+    def asks(self, services: Collection[str]) -> None:
+        """These services are watched from now on, and no others."""
+        version = self.rooms.version
+        changed = self.rooms.asks(services, self.now_ms())
+        self._changed(changed, always=self.rooms.version != version)
 
     def began(self) -> None:
         """Every service has given its first answer."""

@@ -9,7 +9,9 @@ from typing import Final, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from agent.gateway.feed.raised_table import Cleared, Raised
+from agent.gateway.feed import raised_table
+from agent.gateway.feed.raised_table import MAX_RAISED, MAX_RAISED_OF_AREA, Cleared
+from agent.wire.about import Raised
 from agent.wire.areas import AREA_PATTERN
 from agent.wire.messages import Answer
 
@@ -45,7 +47,7 @@ class Log(Protocol):
     """What the log of alerts knows."""
 
     @property
-    def raised(self) -> Sequence[Raised]:
+    def raised(self) -> Sequence[raised_table.Raised]:
         """What is raised now, as far as alerts tell."""
 
     def cleared(self, trigger: str, area: str) -> Cleared | None:
@@ -53,15 +55,43 @@ class Log(Protocol):
 
 
 def asked_raised(about: Answer, asked_ms: int) -> AskedRaised:
-    """Raised alerts in an answer of form `about`."""
+    """Raised alerts in an answer of form `about`: as many as the log keeps, in equal shares for the
+    areas of each level, since an IAD may name any number. Of an area of which some are left out the
+    answer says nothing about the others. O(all that are told)."""
+    told = {each.area: each.about.raised for each in about.results if each.about is not None}
+    kept = {area: of[-MAX_RAISED_OF_AREA:] for area, of in told.items() if of}
+    if sum(map(len, kept.values())) > MAX_RAISED:
+        kept = _shares([(area, area.split("/"), of) for area, of in kept.items()], MAX_RAISED)
     raised: dict[tuple[str, str], dict[int, str]] = {}
-    areas = set()
-    for result in about.results:
-        if result.about is not None:
-            areas.add(result.area)
-            for each in result.about.raised:
-                raised.setdefault((each.trigger, result.area), {})[each.since_ms] = each.text
-    return AskedRaised(asked_ms, frozenset(areas), raised)
+    for area, of in kept.items():
+        for each in of:
+            raised.setdefault((each.trigger, area), {})[each.since_ms] = each.text
+    whole = [area for area, of in told.items() if len(of) == len(kept.get(area, ()))]
+    return AskedRaised(asked_ms, frozenset(whole), raised)
+
+
+def _shares(
+    areas: Sequence[tuple[str, Sequence[str], tuple[Raised, ...]]], most: int, level: int = 0
+) -> dict[str, tuple[Raised, ...]]:
+    """At most `most` of the alerts of these areas, equally many of each name at a level; what one
+    does not use is left to the others."""
+    if not most:
+        return {}
+    if len(areas) == 1:
+        return {area: of[-most:] for area, _, of in areas}
+    groups: dict[str, list[tuple[str, Sequence[str], tuple[Raised, ...]]]] = {}
+    for each in areas:
+        levels = each[1]
+        groups.setdefault(levels[level] if level < len(levels) else "", []).append(each)
+    found: dict[str, tuple[Raised, ...]] = {}
+    sizes = {name: sum([len(of) for _, _, of in group]) for name, group in groups.items()}
+    left = len(groups)
+    for name in sorted(groups, key=lambda each: sizes[each]):
+        shared = _shares(groups[name], min(sizes[name], most // left), level + 1)
+        most -= sum(map(len, shared.values()))
+        left -= 1
+        found |= shared
+    return found
 
 
 def with_words(asked: AskedRaised, about: Answer) -> AskedRaised:
@@ -131,6 +161,6 @@ def _has_names(trigger: str, area: str) -> bool:
     return "/" not in trigger and all(_AREA.search(each) for each in (trigger, area or trigger))
 
 
-def _is_over(logged: Raised, asked: AskedRaised) -> bool:
+def _is_over(logged: raised_table.Raised, asked: AskedRaised) -> bool:
     """Whether the master, asked later, did not name it."""
     return logged.area in asked.areas and logged.received_ms < asked.asked_ms - OVERLAP_MS

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from agent.wire.areas import covers
+from agent.wire.areas import with_parents
 from agent.wire.base import MAX_CHANNELS
 from agent.wire.messages import Aggregate, Answer, ChannelAggregate
 
@@ -22,8 +23,10 @@ Quality = Literal["good", "suspect", "bad"]
 
 # Means kept of each channel, one a round of the watch.
 SPARK: Final = 60
-# Areas kept; those beyond it are not shown, and counted.
+# Areas kept; those beyond it are not shown, and counted among the gaps.
 MAX_ROOMS: Final = 20_000
+# Gaps that are named; of more the number is told. Each event of a stream has them all.
+MAX_GAPS: Final = 1_000
 # An area is gone once the master, asked again and again, has not named it for so long: one that
 # restarts names few at first.
 GONE_MS: Final = 300_000
@@ -31,6 +34,8 @@ NEVER_HEARD: Final = "not heard yet"
 ASKED_AGAIN: Final = "nothing new from it since it is asked again"
 SILENT: Final = "nothing new from it"
 LOST: Final = "the master does not answer"
+NOT_SHOWN: Final = "not shown, as there are more than {most:,} areas; {count:,} in all are not"
+NOT_NAMED: Final = "{why}; so are {count:,} areas that are not named"
 # How a driver names a unit, and its sign.
 SIGNS: Final[Mapping[str, str]] = {"celsius": "°C", "percent": "%", "kelvin": "K", "lux": "lx"}
 # Units of channels for which the master tells none.
@@ -95,10 +100,11 @@ class Rooms:
 
     def __init__(self, stale_ms: float = 30_000.0) -> None:
         self.version = self.shape = 0
-        # Areas without an answer of which no room is known, and why: perhaps a whole IAD.
+        # Areas without an answer of which no room is known, and why: perhaps a whole IAD; the
+        # first of many, and of those beyond `MAX_ROOMS`, stands for them.
         self.gaps: dict[str, str] = {}
         # Areas beyond `MAX_ROOMS`, at most as many again.
-        self.left_out: set[str] = set()
+        self._left_out: dict[str, None] = {}
         self._stale_ms = stale_ms
         self._asked_ms = 0
         self._is_lost = False  # the master is away
@@ -189,22 +195,35 @@ class Rooms:
             _extend(kept.sparks, result.aggregate, channels)
             if self._show(kept, now_ms, channels):
                 changed.append(kept)
-        gaps: dict[str, str] = {}
-        for gap in answer.missing:
-            reason = gap.message or gap.reason
-            below = self._at_or_below(gap.area)
-            for kept in below:
-                kept.lacks[service] = reason
-                kept.unnamed_ms = None
-                if self._show(kept, now_ms):
-                    changed.append(kept)
-            if not below:
-                gaps[gap.area] = reason
-        self._gaps_of[service] = gaps
-        merged = {area: why for each in self._gaps_of.values() for area, why in each.items()}
-        is_new = merged != self.gaps
-        self.gaps = merged
-        return self._changed(changed, always=is_new)
+        lacking = {gap.area: gap.message or gap.reason for gap in answer.missing}
+        at, self._gaps_of[service] = self._apart(lacking)
+        for kept, reason in at:
+            kept.lacks[service] = reason
+            kept.unnamed_ms = None
+            if self._show(kept, now_ms):
+                changed.append(kept)
+        return self._changed(changed, always=self._count_gaps())
+
+    def asks(self, services: Collection[str], now_ms: int) -> list[Room]:
+        """Only these services are asked from now on, so others lack nothing; returns the rooms that
+        changed. O(rooms) if one was asked before that is not now."""
+        gone = self._gaps_of.keys() - set(services)
+        if not gone:
+            return []
+        changed = []
+        for kept in self._kept.values():
+            # When one of them gave readings last still counts; their names are of others' making.
+            heard = [ms for each, ms in kept.heard_ms.items() if each in gone or not each]
+            kept.heard_ms = {
+                **{each: ms for each, ms in kept.heard_ms.items() if each and each not in gone},
+                **({"": max(heard)} if heard else {}),
+            }
+            kept.lacks = {each: why for each, why in kept.lacks.items() if each not in gone}
+            if self._show(kept, now_ms):
+                changed.append(kept)
+        for each in gone:
+            del self._gaps_of[each]
+        return self._changed(changed, always=self._count_gaps())
 
     def learn(
         self, facts: Iterable[AreaFacts], now_ms: int, unknown: Sequence[str] | None = None
@@ -212,8 +231,10 @@ class Rooms:
         """Take what the master tells of areas; one that it did not name before shows as missing.
 
         With `unknown` these are all there are but for what may be below those areas: one that is
-        neither named nor heard for `GONE_MS` is dropped. O(rooms · unknown)."""
+        neither named nor heard for `GONE_MS` is dropped. O(rooms)."""
         changed = []
+        if unknown is not None:
+            self._left_out.clear()  # those that are still there come again
         named = set()
         for each in facts:
             named.add(each.area)
@@ -231,7 +252,7 @@ class Rooms:
             del self._kept[area]
             self._facts.pop(area, None)
         self.shape += bool(gone)
-        return self._changed(changed, always=bool(gone))
+        return self._changed(changed, always=self._count_gaps() or bool(gone))
 
     def lose(self, now_ms: int) -> list[Room]:
         """The master is away until the next answer; returns the rooms that changed. O(rooms)."""
@@ -241,8 +262,9 @@ class Rooms:
     def _gone(self, named: set[str], unknown: Sequence[str], now_ms: int) -> list[str]:
         """The areas that are to be dropped."""
         gone = []
+        above = set(unknown)
         for area, kept in self._kept.items():
-            if area in named or any(covers(each, area) for each in unknown):
+            if area in named or not above.isdisjoint(with_parents(area)):
                 kept.unnamed_ms = None
             elif kept.unnamed_ms is None or kept.unnamed_ms > now_ms:  # set back
                 kept.unnamed_ms = now_ms
@@ -260,17 +282,40 @@ class Rooms:
         kept = self._kept.get(area)
         if kept is None:
             if len(self._kept) >= MAX_ROOMS:
-                if len(self.left_out) < MAX_ROOMS:
-                    self.left_out.add(area)
+                if len(self._left_out) < MAX_ROOMS:
+                    self._left_out[area] = None
                 return None
             kept = self._kept[area] = _Kept(Room(area, "", "missing", NEVER_HEARD, {}))
             self.shape += 1
         return kept
 
-    def _at_or_below(self, area: str) -> list[_Kept]:
-        if area in self._kept:
-            return [self._kept[area]]
-        return [kept for each, kept in self._kept.items() if covers(area, each)]
+    def _apart(self, lacking: Mapping[str, str]) -> tuple[list[tuple[_Kept, str]], dict[str, str]]:
+        """The rooms that lack an answer, with the reasons: those of these areas and, for areas that
+        are no rooms, those below; and the areas without any. O(areas), and O(rooms) if some are no
+        rooms: another IAD may name as many as it likes."""
+        at = [(self._kept[area], why) for area, why in lacking.items() if area in self._kept]
+        above = lacking.keys() - self._kept.keys()
+        rooms_below = set[str]()
+        for area, kept in self._kept.items() if above else ():
+            parents = [each for each in with_parents(area) if each in above]
+            rooms_below.update(parents)
+            if parents and area not in lacking:
+                at.append((kept, lacking[parents[0]]))
+        without = above - rooms_below
+        return at, {area: why for area, why in lacking.items() if area in without}
+
+    def _count_gaps(self) -> bool:
+        """Bring the gaps up to date; whether they changed."""
+        gaps = {area: why for each in self._gaps_of.values() for area, why in each.items()}
+        if (more := len(gaps) - MAX_GAPS) > 0:
+            gaps = dict(islice(gaps.items(), MAX_GAPS))
+            last, why = gaps.popitem()
+            gaps[last] = NOT_NAMED.format(why=why, count=more)
+        if self._left_out:
+            first, count = next(iter(self._left_out)), len(self._left_out)
+            gaps[first] = NOT_SHOWN.format(most=MAX_ROOMS, count=count)
+        before, self.gaps = self.gaps, gaps
+        return gaps != before
 
     def _show(self, kept: _Kept, now_ms: int, channels: dict[str, Reading] | None = None) -> bool:
         """Bring a room up to date; whether it changed."""
@@ -296,7 +341,9 @@ class Rooms:
         fresh = [
             service
             for service, heard_ms in kept.heard_ms.items()
-            if service not in kept.lacks and now_ms - max(heard_ms, self._asked_ms) < self._stale_ms
+            if service
+            and service not in kept.lacks
+            and now_ms - max(heard_ms, self._asked_ms) < self._stale_ms
         ]
         if fresh and not self._is_lost:
             return "live", ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from random import random
 from typing import Final, Protocol
@@ -48,6 +48,9 @@ class Told(Protocol):
 
     def learned_words(self, about: Answer) -> None:
         """Its knowledge of those where a trigger was raised just now."""
+
+    def asks(self, services: Collection[str]) -> None:
+        """These services are watched from now on, and no others."""
 
     def began(self) -> None:
         """Every service has given its first answer."""
@@ -139,6 +142,7 @@ class _Turn:
 
     def run(self) -> None:
         asked = self._learn()
+        self._tell.asks(tuple(asked))
         rounds: dict[str, Rounds] = {}
         try:
             for service, areas in asked.items():
@@ -260,6 +264,10 @@ class FromThread:
     def learned_words(self, about: Answer) -> None:
         """As the hub's."""
         self._soon(self._tell.learned_words, about)
+
+    def asks(self, services: Collection[str]) -> None:
+        """As the hub's."""
+        self._soon(self._tell.asks, services)
 
     def began(self) -> None:
         """As the hub's."""

@@ -18,14 +18,23 @@ from agent.gateway.http import problems, routes
 from agent.gateway.http.counted_host import counted_host, unmapped, without_port
 from agent.gateway.http.pages import cookie_name
 from agent.gateway.http.problems import Problem
-from agent.gateway.http.requests import BODY_READ, JSON, Asked, Endpoint, Gateway, Reply, Stream
+from agent.gateway.http.requests import (
+    BODY_READ,
+    JSON,
+    Asked,
+    Endpoint,
+    Gateway,
+    Reply,
+    Stream,
+    takes_gzip,
+)
 from agent.gateway.tokens import Caller
 from agent.runtime.token_bucket import TokenBucket, TokenBuckets
 
 MIN_PACKED: Final = 1_024
 LONG: Final = 65_536  # takes the loop milliseconds to compress
-# Long bodies that are being sent, together; half of it to one token, or to a host without one. One
-# that is alone may be larger.
+# Long bodies that are being sent, together; to one token, or to a host without one, as much as is
+# left free. One that is alone may be larger, and counts as half of it: others have the rest.
 MAX_SENDING_BYTES: Final = 64 << 20
 PACKED_TYPES: Final = (JSON, "text/")
 LOOPBACK_NAMES: Final = frozenset(("localhost", "127.0.0.1", "[::1]"))
@@ -125,19 +134,19 @@ class App:
             return
         caller, sending = self._caller(request), self._sending_bytes
         key = self._host(request) if caller is None else caller.key
-        if (sending[key] and sending[key] + size > MAX_SENDING_BYTES // 2) or (
-            sending.total() and sending.total() + size > MAX_SENDING_BYTES
-        ):
+        held = sending.total()
+        if held and sending[key] + size > MAX_SENDING_BYTES - held:
             problem = Problem(
                 503, "busy", "too many long answers are being sent", retry_after_s=problems.RETRY_S
             )
             await _send(request, _refusal(problem), send)
             return
-        sending[key] += size
+        counted = min(size, MAX_SENDING_BYTES // 2)
+        sending[key] += counted
         try:
             await _send(request, reply, send)
         finally:
-            sending[key] -= size
+            sending[key] -= counted
             if not sending[key]:
                 del sending[key]
 
@@ -358,7 +367,7 @@ async def _send(request: Request, reply: Reply, send: Send) -> None:
         len(body) >= MIN_PACKED
         and reply.media_type.startswith(PACKED_TYPES)
         and not any(key == "Content-Encoding" for key, _ in headers)
-        and "gzip" in request.headers.get("accept-encoding", "")
+        and takes_gzip(request)
     ):
         if len(body) < LONG:
             body = gzip.compress(body, 5, mtime=0)

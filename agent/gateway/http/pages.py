@@ -9,7 +9,7 @@ from typing import Final
 
 from agent.gateway import tokens
 from agent.gateway.http.problems import Problem
-from agent.gateway.http.requests import Asked, Endpoint, Parameter, Reply
+from agent.gateway.http.requests import Asked, Endpoint, Parameter, Reply, takes_gzip
 from agent.gateway.http.static_files import INDEX, StaticFile
 from agent.gateway.outputs import readings_page
 from agent.metrics import gateway_families as families
@@ -105,7 +105,7 @@ def _static(asked: Asked, name: str) -> Reply:
     headers = [("ETag", found.etag), ("Cache-Control", "no-cache")]
     if asked.request.headers.get("if-none-match") == found.etag:
         return Reply(b"", found.media_type, 304, tuple(headers))
-    if found.packed and "gzip" in asked.request.headers.get("accept-encoding", ""):
+    if found.packed and takes_gzip(asked.request):
         headers += [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
         return Reply(found.packed, found.media_type, 200, tuple(headers))
     return Reply(found.body, found.media_type, 200, tuple(headers))

@@ -34,6 +34,7 @@ JSON: Final = "application/json"
 DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(ms|s|m|h|d)?", re.ASCII)
 SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "": 1.0}
 AREA: Final = re.compile(AREA_PATTERN)
+REFUSES: Final = re.compile(r"q=0(\.0*)?")  # a weight of none
 # Who asks how the fleet is keeps it watched for so long.
 LOOKS_S: Final = 60.0
 # A body is a query, which fits a packet or two.
@@ -183,6 +184,15 @@ class Endpoint(NamedTuple):
     parameters: tuple[Parameter, ...] = ()
     body: Any = None
     media_type: str = JSON
+
+
+def takes_gzip(request: Request) -> bool:
+    """Whether who asks takes gzip (RFC 9110, 12.5.3): one may name it to say that it does not."""
+    for each in request.headers.get("accept-encoding", "").lower().split(","):
+        name, _, weight = each.partition(";")
+        if name.strip() == "gzip":
+            return REFUSES.fullmatch(weight.strip()) is None
+    return False
 
 
 def bad(detail: str, reason: str = "malformed") -> Problem:

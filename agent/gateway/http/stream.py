@@ -18,7 +18,7 @@ from starlette.types import Message, Receive, Scope, Send
 from agent.gateway.feed import frames
 from agent.gateway.feed.frames import Frame, Packing
 from agent.gateway.http.problems import Problem
-from agent.gateway.http.requests import Asked, Gateway, Stream
+from agent.gateway.http.requests import Asked, Gateway, Reply, Stream, takes_gzip
 from agent.gateway.tokens import Caller
 
 # Something is sent at least so often, which shows that a reader has gone.
@@ -34,11 +34,14 @@ ALERTS_EVERY_S: Final = 0.25
 RAISED_EVERY_S: Final = 1.0
 RETRY: Final = Frame(b"retry: 2000\n\n")
 NEWEST_ID: Final = 2**53
+MEDIA_TYPE: Final = "text/event-stream; charset=utf-8"
 
 
-async def open_stream(asked: Asked) -> Stream:
+async def open_stream(asked: Asked) -> Reply | Stream:
     """The endpoint; Problem if there are too many streams."""
     gateway, caller = asked.gateway, asked.caller
+    if asked.request.method == "HEAD":  # it would have no end, and no body that tells of it
+        return Reply(b"", MEDIA_TYPE)
     assert caller is not None
     access = gateway.config.access
     if gateway.streams[caller.key] >= access.most_streams_each:
@@ -50,8 +53,7 @@ async def open_stream(asked: Asked) -> Stream:
     position = gateway.alerts.newest
     if last_id.isascii() and last_id.isdigit() and len(last_id) <= 16:
         position = min(int(last_id), NEWEST_ID)
-    takes_gzip = "gzip" in asked.request.headers.get("accept-encoding", "")
-    return Stream(_Stream(gateway, caller, position, takes_gzip).serve)
+    return Stream(_Stream(gateway, caller, position, takes_gzip(asked.request)).serve)
 
 
 class _Stream:
@@ -85,7 +87,7 @@ class _Stream:
             held.callback(gateway.hub.wake_on_change(self._wake.set))
             held.callback(self._look_at_access())
             headers = [
-                (b"content-type", b"text/event-stream; charset=utf-8"),
+                (b"content-type", MEDIA_TYPE.encode()),
                 (b"cache-control", b"no-store"),
                 (b"x-accel-buffering", b"no"),  # nginx would keep events until it has some KiB
             ]

@@ -38,8 +38,7 @@ class AlertSender(WorkerOutput):
         self._not_before_s = 0.0
         self._tried = False
         self._cursor = line.cursor
-        self._not_kept = ""
-        self._left_out = ""
+        self._not_kept = self._not_read = self._left_out = ""
         self._worker = Worker(name, sources, self._run, clock, rooms=False, alerts=True)
 
     @property
@@ -55,12 +54,13 @@ class AlertSender(WorkerOutput):
     def state(self) -> OutputState:
         """How it is doing now."""
         line = self._line
-        health: Health = "up" if line.retrying.up and not self._not_kept else "down"
+        wrong = self._not_read or self._not_kept
+        health: Health = "up" if line.retrying.up and not wrong else "down"
         if self._worker.stopping or self._worker.ended or line.is_gone:
             health = "stopped"
         elif not self._tried:
             health = "starting"
-        error = self._worker.ended or line.last_error or self._not_kept or self._left_out
+        error = self._worker.ended or line.last_error or wrong or self._left_out
         return OutputState(
             self.kind, self.name, health, line.waiting, line.delivered, line.failed, error
         )
@@ -71,14 +71,14 @@ class AlertSender(WorkerOutput):
         while not self._worker.stopping:
             due_s = self._line.due_s
             wait_s = None if due_s is None else max(due_s, self._not_before_s) - self._clock()
-            if self._worker.wait(wait_s).log_grew:
+            if self._worker.wait(wait_s).log_grew or self._not_read:
                 self._line.grew()
             self.turn()
 
     def turn(self) -> None:
         """Read what came, and send what is due."""
         while wanted := self._line.to_read():
-            self._line.read(self._sources.alerts.read(*wanted))
+            self._line.read(self._read(*wanted))
         self._keep_cursor()
         if self._clock() < self._not_before_s or not (due := self._line.next(self._clock())):
             return
@@ -94,6 +94,19 @@ class AlertSender(WorkerOutput):
         if len(due) > 1 and answered.refuses:
             self._line.refused_together()
         self._keep_cursor()
+
+    def _read(self, after: int, most: int) -> Sequence[Logged]:
+        """Entries of the log; none while it cannot be read: they are asked for again when it grows,
+        or a minute later."""
+        try:
+            found = self._sources.alerts.read(after, most)
+        except OSError as error:
+            if not self._not_read:
+                self._sources.say(f"{self._name}: {error}; it is tried again\n")
+            self._not_read = str(error)
+            return ()
+        self._not_read = ""
+        return found
 
     def _keep_cursor(self) -> None:
         """A cursor that stays behind costs repetitions after a restart, and no alert."""

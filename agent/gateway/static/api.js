@@ -1,5 +1,7 @@
 // Requests to the gateway. A refusal becomes a Problem, whose message can be shown to people.
 
+import { parsed } from "./words.js";
+
 export class Problem extends Error {
   constructor(status, body, retry) {
     super(body.detail || body.title || `the gateway answered ${status}`);
@@ -22,7 +24,7 @@ async function call(path, options = {}) {
   const text = await response.text();
   let body = {};
   try {
-    body = JSON.parse(text);
+    body = parsed(text);
   } catch {
     body = { title: response.statusText };
   }

@@ -1,6 +1,8 @@
 // The one stream of the gateway: what it says becomes a state. Runs in a shared worker, so that all
 // tabs have one connection between them, and in the page where there are no shared workers.
 
+import { parsed } from "./words.js";
+
 const MAX_ALERTS = 500;
 const MAX_SPARK = 60;
 const AGAIN_MS = 5000;
@@ -105,7 +107,7 @@ export function follow(told) {
     };
     for (const type of EVENTS) {
       source.addEventListener(type, (event) => {
-        const data = JSON.parse(event.data);
+        const data = parsed(event.data);
         if (event.lastEventId) position = Number(event.lastEventId);
         told(type, type === "alert" || type === "gap" ? { ...data, position } : data);
       });

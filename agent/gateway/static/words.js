@@ -6,6 +6,18 @@ const MINUTE = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-di
 const DAY = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric", month: "short" });
 const KNOWN = { __proto__: null, temperature: "Temperature", humidity: "Humidity", co2: "CO₂", pressure: "Pressure" };
 
+// Controls, and signs that turn what stands beside them: words of nodes and clients may have them.
+const TURNING = /[\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g;
+const ESCAPED = /\\u(?:00[789]|20[26])/i;
+const seen = (text) => text.replace(TURNING, "\ufffd");
+
+/** What the gateway says in JSON, with such signs as ones that are seen. They stand there as they are,
+ * but for files that others wrote, such as a plan. */
+export function parsed(json) {
+  const text = seen(json);
+  return ESCAPED.test(text) ? JSON.parse(text, (_, value) => (typeof value === "string" ? seen(value) : value)) : JSON.parse(text);
+}
+
 export const sameDay = (a, b) => new Date(a).toDateString() === new Date(b).toDateString();
 
 /** Whether it is a time that JavaScript knows: a node's clock may say anything. */
@@ -51,8 +63,11 @@ export function age(ms) {
   return `${Math.floor(s / 86400)} d`;
 }
 
+const TOO_LONG = 1e15; // three hundred digits would push everything beside them aside
+
 export function number(value, digits) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  if (Math.abs(value) >= TOO_LONG) return value.toExponential(2).replace("e+", "e").replace("-", "−");
   const shown = digits ?? (Math.abs(value) >= 1000 ? 0 : 1);
   const text = value.toLocaleString("en-GB", { minimumFractionDigits: shown, maximumFractionDigits: shown });
   return text.replace("-", "−");
@@ -79,6 +94,17 @@ export const sentence = (text) => (text && !/^\S*[=[\d]/.test(text) ? text[0].to
 
 /** A refusal of a question in the words of one who has typed areas, not numbered them. */
 export const plainly = (text) => text?.replace(/^areas\[\d+\] is no area: ('.*?'|".*?")/, "$1 is no area");
+
+/** Things by what `key` says of each, in the order in which they come. O(things). */
+export function groups(things, key) {
+  const found = new Map();
+  for (const each of things) {
+    const of = key(each);
+    if (found.has(of)) found.get(of).push(each);
+    else found.set(of, [each]);
+  }
+  return found;
+}
 
 /** "a", "a and b", "a, b and c". */
 export function list(words) {

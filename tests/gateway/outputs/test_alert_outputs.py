@@ -62,6 +62,25 @@ def receive(stop, *answers):
     return made
 
 
+def test_an_output_goes_on_once_the_log_can_be_read_again(rig, stop, monkeypatch):
+    receiver = receive(stop, 200)
+    made = ntfy(rig, stop, receiver)
+    rig.alert(1)
+    receiver.next()
+    with monkeypatch.context() as patched:
+
+        def fails(*_):
+            raise OSError("the log cannot be read: disk I/O error")
+
+        patched.setattr(rig.sources.alerts, "read", fails)
+        rig.alert(2)
+        state = wait_until(made.state, lambda state: state.state == "down")
+        assert "disk I/O error" in state.last_error
+    rig.alert(3, kind="cleared")
+    assert [receiver.next().message["title"].split()[1] for _ in range(2)] == ["in", "is"]
+    wait_until(made.state, lambda state: state.state == "up")
+
+
 def test_an_alert_is_one_post_with_the_rooms_name(rig, stop):
     receiver = receive(stop, 200)
     made = ntfy(rig, stop, receiver, token_file=rig.secret("token", "tk_1"))

@@ -89,6 +89,27 @@ def test_rooms_and_alerts_come_to_the_broker_and_the_store_is_kept(rig):
     store.close()
 
 
+def test_alerts_go_on_once_the_log_can_be_read_again(rig, monkeypatch):
+    came = {}
+    config = GatewayMqtt(address="mqtt://127.0.0.1", discovery="")
+    output = MqttOutput(config, rig.sources, opened=lambda _: FakeSession(came))
+    output.start()
+    try:
+        wait_until(output.state, lambda state: state.state == "up")
+        with monkeypatch.context() as patched:
+
+            def fails(*_):
+                raise OSError("the log cannot be read: disk I/O error")
+
+            patched.setattr(rig.sources.alerts, "read", fails)
+            rig.alert(1)
+            wait_until(lambda: rig.said, lambda said: "disk I/O error" in "".join(said))
+        rig.alert(2)
+        wait_until(lambda: rig.alerts.cursor("mqtt"), lambda position: position == 2)
+    finally:
+        output.stop()
+
+
 @pytest.mark.parametrize(
     ("attributes", "topic"),
     [

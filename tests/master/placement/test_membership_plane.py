@@ -170,12 +170,19 @@ def test_one_line_says_what_is_wrong(placement, line):
     assert line in str(caught.value)
 
 
-def test_an_address_that_nobody_can_dial_is_refused():
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"placement": {"bootstrap": [DOOR], "bootstrap_keys": "door.public"}},
+        {"market": {"directories": [DOOR], "directory_keys": "drs.public"}},
+    ],
+)
+def test_an_address_that_nobody_can_dial_is_refused(told):
     table = {
         "iad": {"name": "iad1"},
         "sockets": {"public": "tcp://*:5700", "operator": "ipc:///run/o"},
         "trust": TRUST,
-        "placement": {"bootstrap": [DOOR], "bootstrap_keys": "door.public"},
+        **told,
     }
     with pytest.raises(ConfigError, match=r"set sockets\.advertise"):
         parse(table, MasterConfig, "test")

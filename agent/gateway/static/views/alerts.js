@@ -4,7 +4,7 @@ import { html, useState } from "../vendor/htm-preact.js";
 import { get, query } from "../api.js";
 import { live, nameOf, now, unitOf, useLive } from "../live.js";
 import { Age, Failed, Heading, Icon, Mark, Note, Place, Table, useGet } from "../parts.js";
-import { count, inText, lasting, list, missing, number, raisedBy, told as inWords, when } from "../words.js";
+import { count, groups, inText, lasting, list, missing, number, raisedBy, told as inWords, when } from "../words.js";
 
 const PAGE = 50;
 
@@ -27,12 +27,10 @@ const silence = (room, before = "") => (room && room.state !== "live" ? `${befor
 /** What is not heard now, in words: no alert comes from there. "" if all is, or none was yet. */
 function unheard(state) {
   if (state.source?.state !== "up") return "";
-  const reasons = new Map();
-  for (const each of [...Object.values(state.rooms), ...state.missing]) {
-    const why = each.state === undefined ? missing(each.reason) : silence(each);
-    if (why) reasons.set(why, [...(reasons.get(why) ?? []), nameOf(each.area) || each.area]);
-  }
-  return list([...reasons].map(([why, areas]) => `${areas.length > 3 ? count(areas.length, "area") : list(areas)} (${why})`));
+  const reasons = groups([...Object.values(state.rooms), ...state.missing], (each) => (each.state === undefined ? missing(each.reason) : silence(each)));
+  reasons.delete("");
+  const named = (each) => nameOf(each.area) || each.area;
+  return list([...reasons].map(([why, all]) => `${all.length > 3 ? count(all.length, "area") : list(all.map(named))} (${why})`));
 }
 
 export default function Alerts() {

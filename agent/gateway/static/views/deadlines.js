@@ -4,7 +4,7 @@ import { html } from "../vendor/htm-preact.js";
 import { may, session } from "../api.js";
 import { useLive } from "../live.js";
 import { Age, Answered, Bar, Heading, Note, Table, Tile, Tiles, useGet } from "../parts.js";
-import { count, kept, list, missing, ms, number, refused, sentence, when, whole } from "../words.js";
+import { count, groups, kept, list, missing, ms, number, refused, sentence, when, whole } from "../words.js";
 
 const MAX_LATE = 30;
 const MAX_NAMED = 5;
@@ -74,17 +74,11 @@ function Late({ late }) {
 
 function Domains({ kinds }) {
   const rows = kinds.flatMap((kind) => {
-    return [...grouped(kind.answers.flatMap((a) => a.tasks))].map(([iad, all]) => ({ iad, kind, all, budget: all.at(-1).budget_ms, p99: percentile(all.map((t) => t.total_ms), 99) }));
+    return [...groups(kind.answers.flatMap((a) => a.tasks), (task) => task.iad)].map(([iad, all]) => ({ iad, kind, all, budget: all.at(-1).budget_ms, p99: percentile(all.map((t) => t.total_ms), 99) }));
   });
   if (!rows.length) return null;
   return html`<h2>By domain</h2><${Table} caption="Each domain's time against its budget" hidden head=${["Domain", "Kind", { n: "Tasks" }, { n: "Over budget" }, { n: "Budget" }, { n: "p50" }, { n: "p99" }, "p99 against its budget"]}
     rows=${rows.map((d) => ({ key: `${d.iad} ${keyed(d.kind)}`, mark: d.p99 > d.budget ? "bad" : "", cells: [d.iad, html`${d.kind.label || "no label"} <small>${d.kind.service}</small>`, whole(d.all.length), whole(d.all.filter((t) => t.total_ms > t.budget_ms).length), ms(d.budget), ms(percentile(d.all.map((t) => t.total_ms), 50)), ms(d.p99), html`<${Bar} value=${d.p99} limit=${d.budget} most=${d.budget * 1.5} />`] }))} />`;
-}
-
-function grouped(tasks) {
-  const found = new Map();
-  for (const task of tasks) found.set(task.iad, [...(found.get(task.iad) ?? []), task]);
-  return found;
 }
 
 function Queues({ nodes, silent }) {

@@ -4,7 +4,7 @@ import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../
 import { beyond, byName, judge, keep, limits, newest, range, STATES } from "../comfort.js";
 import { now, useLive } from "../live.js";
 import { Age, Heading, Icon, Mark, Note, Place, Spark } from "../parts.js";
-import { count, inText, list as enumerate, missing, number, parent, title } from "../words.js";
+import { count, groups, inText, list as enumerate, missing, number, parent, title } from "../words.js";
 
 const BEYOND = 8; // rows that are there though not seen yet
 const KEPT = "sanderling.rooms";
@@ -49,12 +49,7 @@ function lines(rooms, sort, grouped) {
   const compare = COMPARE[sort.by] ?? byChannel(sort.by);
   const sorted = [...rooms].sort((a, b) => (sort.down ? compare(b, a) : compare(a, b)) || COMPARE.room(a, b));
   if (!grouped) return sorted.map((room) => ({ room, key: room.area }));
-  const floors = new Map();
-  for (const room of sorted) {
-    const floor = parent(room.area);
-    floors.set(floor, [...(floors.get(floor) ?? []), room]);
-  }
-  return [...floors]
+  return [...groups(sorted, (room) => parent(room.area))]
     .sort(([a], [b]) => a.localeCompare(b, "en", { numeric: true }))
     .flatMap(([floor, members]) => [{ floor, members, key: `floor ${floor}` }, ...members.map((room) => ({ room, key: room.area }))]);
 }
