@@ -6,7 +6,7 @@ import collections
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from fleet.common import crash_reports
@@ -47,13 +47,14 @@ def for_each(
     *,
     parallel: int = PARALLEL,
     progress: Progress | None = None,
+    only_looks: bool = False,
 ) -> Iterator[Outcome[T]]:
     """The outcome of `work` on each host, in order of completion, in `parallel` threads.
 
     A HostError is an outcome, and so is any other exception; a dead host occupies one thread for
     its own timeout. Ctrl-C starts no more hosts; those in progress are finished and yielded, then
     KeyboardInterrupt is raised. A second Ctrl-C is raised at once; work in progress is cut off when
-    the program ends.
+    the program ends; so is work that `only_looks`, at the first one.
     """
     waiting = collections.deque(hosts)
     total = len(waiting)
@@ -86,7 +87,7 @@ def for_each(
         waiting.clear()
 
     # Ctrl-C may also arrive while the caller is handling an outcome.
-    with noted(stop):
+    with nullcontext() if only_looks else noted(stop):
         for thread in threads:
             thread.start()
         left = len(threads)
