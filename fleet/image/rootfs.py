@@ -160,12 +160,23 @@ def _bootstrap(plan: ImagePlan, suite: str, sources: str, packages: Path, found:
         "-",
     ]
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch), "LC_ALL": "C.UTF-8"}
-    done = subprocess.run(
-        command, input=sources, capture_output=True, check=False, text=True, env=environment
-    )
-    (found / "log").write_text(done.stderr)
-    if done.returncode:
-        raise ImageError(f"mmdebstrap failed: {_last_lines(done.stderr)}; all of it: {found}/log")
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as process:
+        try:
+            _, said = process.communicate(sources)
+        except KeyboardInterrupt:
+            process.communicate()  # it was interrupted, too, and removes what it made in /tmp
+            part.unlink(missing_ok=True)
+            raise
+    (found / "log").write_text(said)
+    if process.returncode:
+        raise ImageError(f"mmdebstrap failed: {_last_lines(said)}; all of it: {found}/log")
     _fetched(packages).write_text(f"{epoch}\n")
     versions = installed((found / "status").read_text())
     (found / "packages.json").write_text(json.dumps(versions, indent=1, sort_keys=True) + "\n")

@@ -35,6 +35,38 @@ class Assembling(io.BytesIO):
         return 1
 
 
+class Installing:
+    """mmdebstrap, interrupted with this process while it installs."""
+
+    def __init__(self, part: Path) -> None:
+        self._part = part
+        self.heard = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Is not waited for here."""
+
+    def communicate(self, given: str | None = None) -> tuple[None, str]:
+        self.heard += 1
+        if given is not None:
+            self._part.touch()
+            raise KeyboardInterrupt
+        return None, "E: received SIGINT"
+
+
+def test_packages_that_are_interrupted_leave_nothing(tmp_path, monkeypatch):
+    plan = recipe.plan(layers.read_library(), layers.read_recipe("pi4"), {})
+    found = tmp_path / "roots" / rootfs.key_of(plan, "bookworm")
+    process = Installing(found / "root.tar.part")
+    monkeypatch.setattr(rootfs.subprocess, "Popen", lambda *_, **__: process)
+    with pytest.raises(KeyboardInterrupt):
+        rootfs.make(plan, "bookworm", "", tmp_path, refresh=False, say=lambda _: None)
+    assert process.heard == 2
+    assert not (found / "root.tar.part").exists()
+
+
 def test_an_interrupted_build_waits_until_what_was_unpacked_is_removed(tmp_path, monkeypatch):
     process = Assembling()
     monkeypatch.setattr(build.subprocess, "Popen", lambda *_, **__: process)
