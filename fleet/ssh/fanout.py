@@ -18,6 +18,7 @@ T = TypeVar("T")
 # A single long wait would block Ctrl-C on some systems.
 LOOK_S: Final = 0.5
 PARALLEL: Final = 50
+WAITING: Final = "interrupted: what is under way comes to its end; again to cut it"
 
 
 class Outcome(NamedTuple, Generic[T]):
@@ -39,6 +40,20 @@ class Progress:
 
     def ended(self, host: HostOf, error: HostError | None) -> None:
         """Work on `host` is over."""
+
+    def waiting(self) -> None:
+        """Ctrl-C came, and work in progress has not ended since."""
+
+
+class Told(Progress):
+    """Says only what Ctrl-C waits for."""
+
+    def __init__(self, say: Callable[[str], object]) -> None:
+        self._say = say
+
+    def waiting(self) -> None:
+        """Says so in one line."""
+        self._say(WAITING)
 
 
 def for_each(
@@ -79,7 +94,7 @@ def for_each(
         threading.Thread(target=run, name=f"hosts-{number}", daemon=True)
         for number in range(max(1, min(parallel, total)))
     ]
-    interrupted = False
+    interrupted = told = False
 
     def stop() -> None:
         nonlocal interrupted
@@ -96,6 +111,9 @@ def for_each(
                 try:
                     outcome = done.get(timeout=LOOK_S)
                 except queue.Empty:
+                    if interrupted and not told:
+                        told = True
+                        shown.waiting()
                     continue
                 if outcome is None:
                     left -= 1
