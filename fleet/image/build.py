@@ -174,11 +174,16 @@ def _assemble(
         assert process.stdin
         assert process.stdout
         assert process.stderr
-        process.stdin.write(msgspec.json.encode(what))
-        process.stdin.close()
-        for line in process.stdout:
-            say(line.decode().strip())
-        said = process.stderr.read().decode().strip()
+        try:
+            process.stdin.write(msgspec.json.encode(what))
+            process.stdin.close()
+            for line in process.stdout:
+                say(line.decode().strip())
+            said = process.stderr.read().decode().strip()
+        except KeyboardInterrupt:
+            process.stdout.close()  # if only this process was interrupted, it ends at its next line
+            process.wait()  # it removes what it has unpacked
+            raise
     if process.returncode:
         raise ImageError(said.splitlines()[-1] if said else "the image could not be assembled")
 

@@ -166,7 +166,11 @@ def _bootstrap(plan: ImagePlan, suite: str, sources: str, packages: Path, found:
         "-",
     ]
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch), "LC_ALL": "C.UTF-8"}
-    status, said = _run(command, sources, environment)
+    try:
+        status, said = _run(command, sources, environment)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
     (found / "log").write_text(said)
     if status:
         raise ImageError(f"mmdebstrap failed: {_last_lines(said)}; all of it: {found}/log")

@@ -143,7 +143,7 @@ def _look_at_hosts(
 
     found: dict[str, HostSeen] = {}
     remote = [host for host in hosts if not host.is_local]
-    for outcome in for_each(remote, work, parallel=reach.parallel):
+    for outcome in for_each(remote, work, parallel=reach.parallel, only_looks=True):
         name = outcome.host.name
         found[name] = outcome.value or HostSeen(outcome.host, error=outcome.error)
         came(len(found))

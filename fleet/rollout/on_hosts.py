@@ -49,7 +49,7 @@ def run(
             return gather(connection).releases
 
     found = {}
-    for each in for_each(chosen, look, parallel=PARALLEL):
+    for each in for_each(chosen, look, parallel=PARALLEL, only_looks=True):
         name = each.host.name
         if each.error is not None:
             found[name] = HostReleases(name, error=str(each.error))

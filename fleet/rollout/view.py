@@ -24,6 +24,7 @@ from fleet.rollout.events import (
     Staged,
     Switched,
 )
+from fleet.ssh.fanout import WAITING
 from fleet.terminal import output, screen
 
 DOING: Final[dict[Do, str]] = {
@@ -144,6 +145,6 @@ def told(event: AnyEvent) -> str:
         case RolledBack():
             return f"{event.host}: {'not quite ' if event.problem else ''}rolled back"
         case Interrupted():
-            return "interrupted: what is under way comes to its end; again to cut it"
+            return WAITING
         case Planned() | Healthy() | Dropped():
             return ""

@@ -6,7 +6,7 @@ import collections
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from fleet.common import crash_reports
@@ -18,6 +18,7 @@ T = TypeVar("T")
 # A single long wait would block Ctrl-C on some systems.
 LOOK_S: Final = 0.5
 PARALLEL: Final = 50
+WAITING: Final = "interrupted: what is under way comes to its end; again to cut it"
 
 
 class Outcome(NamedTuple, Generic[T]):
@@ -40,6 +41,20 @@ class Progress:
     def ended(self, host: HostOf, error: HostError | None) -> None:
         """Work on `host` is over."""
 
+    def waiting(self) -> None:
+        """Ctrl-C came, and work in progress has not ended since."""
+
+
+class Told(Progress):
+    """Says only what Ctrl-C waits for."""
+
+    def __init__(self, say: Callable[[str], object]) -> None:
+        self._say = say
+
+    def waiting(self) -> None:
+        """Says so in one line."""
+        self._say(WAITING)
+
 
 def for_each(
     hosts: Iterable[HostOf],
@@ -47,13 +62,14 @@ def for_each(
     *,
     parallel: int = PARALLEL,
     progress: Progress | None = None,
+    only_looks: bool = False,
 ) -> Iterator[Outcome[T]]:
     """The outcome of `work` on each host, in order of completion, in `parallel` threads.
 
     A HostError is an outcome, and so is any other exception; a dead host occupies one thread for
     its own timeout. Ctrl-C starts no more hosts; those in progress are finished and yielded, then
     KeyboardInterrupt is raised. A second Ctrl-C is raised at once; work in progress is cut off when
-    the program ends.
+    the program ends; so is work that `only_looks`, at the first one.
     """
     waiting = collections.deque(hosts)
     total = len(waiting)
@@ -78,7 +94,7 @@ def for_each(
         threading.Thread(target=run, name=f"hosts-{number}", daemon=True)
         for number in range(max(1, min(parallel, total)))
     ]
-    interrupted = False
+    interrupted = told = False
 
     def stop() -> None:
         nonlocal interrupted
@@ -86,7 +102,7 @@ def for_each(
         waiting.clear()
 
     # Ctrl-C may also arrive while the caller is handling an outcome.
-    with noted(stop):
+    with nullcontext() if only_looks else noted(stop):
         for thread in threads:
             thread.start()
         left = len(threads)
@@ -95,6 +111,9 @@ def for_each(
                 try:
                     outcome = done.get(timeout=LOOK_S)
                 except queue.Empty:
+                    if interrupted and not told:
+                        told = True
+                        shown.waiting()
                     continue
                 if outcome is None:
                     left -= 1

@@ -3,11 +3,10 @@ was saved, judged again."""
 
 from __future__ import annotations
 
-import multiprocessing
 import shutil
 import traceback
 from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from itertools import islice
 from pathlib import Path
 from typing import get_args
@@ -18,7 +17,7 @@ from fleet.common import exits
 from fleet.terminal import screen
 from fleet.terminal.tables import Table
 from fleet.testbed.run_folder import RunFolderError, run_folder
-from lab import pages, provenance
+from lab import pages, provenance, spawned
 from lab.chaos.checker import broken
 from lab.chaos.fault_plan import Fault, Kind
 from lab.chaos.history import History, begun, load, save
@@ -78,12 +77,16 @@ def _run_all(options: Options) -> Iterator[tuple[History, list[str]]]:
     """Each history as it ends, and what it broke. None waits in the pool: after Ctrl-C only those
     that run have to end."""
     seeds = iter(range(options.seed, options.seed + options.histories))
-    context = multiprocessing.get_context("spawn")  # no fork: see simulation.workers
-    with ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
-        running = {pool.submit(_run_one, options, seed) for seed in islice(seeds, options.jobs)}
+    with ProcessPoolExecutor(options.jobs, mp_context=spawned.context()) as pool:
+
+        def begin(number: int) -> set[Future[tuple[History, list[str]]]]:
+            with spawned.held():
+                return {pool.submit(_run_one, options, seed) for seed in islice(seeds, number)}
+
+        running = begin(options.jobs)
         while running:
             done, running = wait(running, return_when=FIRST_COMPLETED)
-            running |= {pool.submit(_run_one, options, seed) for seed in islice(seeds, len(done))}
+            running |= begin(len(done))
             yield from (each.result() for each in done)
 
 
@@ -91,7 +94,8 @@ def _run_one(options: Options, seed: int) -> tuple[History, list[str]]:
     folder = options.directory / str(seed)
     folder.mkdir()
     try:
-        history = run_history(seed, folder, options.seconds, lambda _: None)
+        with spawned.taken():  # its fleet ends before it does
+            history = run_history(seed, folder, options.seconds, lambda _: None)
     except Exception as error:  # noqa: BLE001  # one of a thousand does not end the others
         (folder / "traceback").write_text(traceback.format_exc())
         why = " ".join(str(error).split())

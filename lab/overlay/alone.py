@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import resource
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from typing import Generic, TypeVar
 
 from msgspec import Struct
 
 from fleet.terminal import screen
+from lab import spawned
 
 Case = TypeVar("Case")
 Result = TypeVar("Result")
@@ -31,10 +30,10 @@ def run(work: Callable[[Case], Result], cases: Sequence[Case], jobs: int) -> lis
     """Run all cases, `jobs` at a time, each in a new process; results are in order. Prints each
     when it and those before it are done."""
     said = screen.console(stderr=True)
-    context = multiprocessing.get_context("spawn")  # no fork: see simulation.workers
     results: list[Done[Result]] = []
-    with ProcessPoolExecutor(jobs, mp_context=context, max_tasks_per_child=1) as pool:
-        for case, done in zip(cases, pool.map(partial(measured, work), cases), strict=True):
+    measure = partial(measured, work)
+    with spawned.performing(measure, cases, jobs, each_anew=True) as performed:
+        for case, done in zip(cases, performed, strict=True):
             results.append(done)
             took = f"{done.cpu_s:.1f} s of a processor, {done.most_mib:,.0f} MiB"
             screen.line(said, f"{len(results)} of {len(cases)}: {case}: {took}", "dim")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from typing import Any, Final, Literal
 
 from msgspec import Struct
 
+from lab import spawned
 from lab.quality.injection import Fault, Faults
 from lab.quality.judging import Found, judge
 from lab.quality.recordings import (
@@ -318,9 +317,8 @@ def _result(
 
 def run_all(work: Callable[[Any], Result], given: Iterable[Any], jobs: int) -> Result:
     """Do all work in `jobs` processes; the results are in the order of the work."""
-    context = multiprocessing.get_context("spawn")  # no fork: see simulation.workers
-    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        return Result.of(pool.map(work, given, chunksize=4))
+    with spawned.performing(work, given, jobs, chunk=4) as results:
+        return Result.of(results)
 
 
 class Row(Struct, frozen=True):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, Self, TypeVar
+
+from lab import spawned
 
 W = TypeVar("W")
 Say = Callable[[Any], None]
@@ -26,14 +26,14 @@ class Workers(Generic[W]):
 
     def __init__(self, count: int, work: Callable[[W, Say], None]) -> None:
         self.count = count
-        # No fork: threads of numeric libraries do not survive it.
-        context = multiprocessing.get_context("spawn")
+        context = spawned.context()
         self._processes = []
         self._links: list[Connection[Any, Any]] = []
         for _ in range(count):
             ours, theirs = context.Pipe()
             process = context.Process(target=_serve, args=(theirs, work), daemon=True)
-            process.start()
+            with spawned.held():
+                process.start()
             theirs.close()
             self._processes.append(process)
             self._links.append(ours)
@@ -82,7 +82,6 @@ class Workers(Generic[W]):
 
 
 def _serve(link: Connection[Any, Any], work: Callable[[W, Say], None]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent terminates this process
     while True:
         try:
             piece = link.recv()

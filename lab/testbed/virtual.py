@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-import multiprocessing
 import os
-import signal
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +23,7 @@ from _core.simulator import simulate_events
 from agent.wire.base import Policy
 from fleet.simulation.layout import FleetLayout
 from fleet.simulation.virtual import TESTBED_DELAYS
+from lab import spawned
 from lab.testbed.measures import CLASSES, SLO_MS, Run, crossing, joined, p99_ms
 from lab.testbed.trace import Shape, drawn, known, services_of, trace_of
 
@@ -92,15 +91,11 @@ def workers(
     processes: int, perform: Callable[[J], R]
 ) -> Iterator[Callable[[Sequence[J]], Iterator[R]]]:
     """Low-priority processes that `perform`; leaving the block terminates them, finished or not."""
-    # Spawned, not forked: a progress bar has a thread.
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(processes, _begin) as pool:
+    context = spawned.context()
+    with spawned.held():
+        pool = context.Pool(processes, os.nice, (NICENESS,))
+    with pool:
         yield lambda jobs: pool.imap(perform, jobs)
-
-
-def _begin() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the parent ends the others
-    os.nice(NICENESS)
 
 
 def worst_ratio(run: Run, kinds: Sequence[str] = CLASSES) -> float:

@@ -73,6 +73,17 @@ def test_a_gateway_that_goes_away_is_told_and_comes_back(tab, gateway):
 
 
 @pytest.mark.long
+def test_a_view_that_is_opened_meanwhile_comes_with_the_gateway(tab, gateway):
+    tab.open(gateway.url, 1280)
+    tab.wait_for(SEEN.format(json.dumps(VIEWS["rooms"])))
+    gateway.stop()
+    tab.evaluate("location.hash = '#/outputs'")
+    tab.wait_for("document.querySelector('main').innerText.includes('could not be loaded')")
+    gateway.start()
+    tab.wait_for(SEEN.format(json.dumps(VIEWS["outputs"])))
+
+
+@pytest.mark.long
 def test_without_a_session_the_page_says_what_to_do(tab):
     with fake_api(role="") as gateway:
         tab.open(gateway.url, 390)

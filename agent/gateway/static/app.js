@@ -59,10 +59,11 @@ function useRoute() {
   return at;
 }
 
-function View({ at }) {
+function View({ at, link }) {
   const [, again] = useState(0);
   const [failed, fail] = useState(null);
   const Found = loaded[at.view];
+  // Asked for again when the gateway is back.
   useEffect(() => {
     if (Found || !LOAD[at.view]) return;
     LOAD[at.view]().then(
@@ -72,7 +73,7 @@ function View({ at }) {
       },
       () => fail(at.view),
     );
-  }, [at.view]);
+  }, [at.view, link]);
   if (Found) return html`<${Found} key=${at.view + at.rest} ...${at} />`;
   if (failed === at.view) return html`<${Note} kind="bad"><p>This view could not be loaded. <a href="">Load the page again</a></p><//>`;
   if (!LOAD[at.view]) return html`<${Note}><p>There is no such page. <a href="#/rooms">To the rooms</a></p><//>`;
@@ -144,7 +145,7 @@ function Frame() {
       <p class="who">${session.iad ? html`<span>${session.iads?.length > 1 ? count(session.iads.length, "domain") : session.iad}</span>` : null}${session.name ? html`<span>${session.name}, ${session.role}</span>` : null}</p>
     </header>
     <${Banner} />
-    <main id="main" tabindex="-1" ref=${main}><${View} at=${at} /></main>
+    <main id="main" tabindex="-1" ref=${main}><${View} at=${at} link=${link} /></main>
     <${Announcer} />`;
 }
 

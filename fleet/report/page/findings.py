@@ -7,6 +7,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody calls it F
 
+from fleet.report.jobs.contents import SUCCEEDED
 from fleet.report.jobs.requests import MIXED, NONE
 from fleet.report.jobs.worst import worst_first
 from fleet.report.page.markup import Row
@@ -169,11 +170,13 @@ def _sensors(shown: Shown) -> Row:
 def _lost(shown: Shown) -> list[tuple[float, str]]:
     sums = shown.one(
         shown.frame("contents").agg(
-            F.sum("failed").alias("failed"),
             F.sum("expired_readings").alias("expired"),
             F.sum("quarantined").alias("quarantined"),
         )
     )
+    # One that failed before one that succeeded has lost nothing.
+    behind = shown.frame("pulled").where(~F.col("outcome").isin(*SUCCEEDED))
+    sums |= shown.one(behind.agg(F.sum("failed").alias("failed")))
     return [
         (sums[key], what)
         for key, what in (

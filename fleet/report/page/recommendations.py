@@ -102,7 +102,7 @@ def _losses(lost: list[tuple[float, str]]) -> Iterator[Recommendation]:
         if "expired" in what:
             remedy = "pull more often than nodes delete: by a timer, once a day."
         elif "pulls" in what:
-            remedy = "the hosts and what they said are listed; pull again."
+            remedy = "the hosts, whose last pull failed, and what they said are listed; pull again."
         else:
             remedy = "the reasons are listed; nothing else was lost."
         yield Recommendation(f"{whole(count)} {what}", remedy, "sources")

@@ -16,7 +16,8 @@ from fleet.keys.errors import KeyStoreError
 from fleet.keys.private_files import write_file
 from fleet.keys.store import Store
 from fleet.ssh.errors import HostError
-from fleet.ssh.fanout import for_each
+from fleet.ssh.fanout import Told, for_each
+from fleet.terminal import output
 
 # (host, its files in the order in which to write them). HostError.
 Push = Callable[[HostOf, Sequence[HostFile]], None]
@@ -91,7 +92,9 @@ def give(
     def work(host: HostOf) -> None:
         give_to(store, fleet, host, push)
 
-    return [(each.host, each.error) for each in for_each(concerned, work)]
+    return [
+        (each.host, each.error) for each in for_each(concerned, work, progress=Told(output.say))
+    ]
 
 
 def give_to(store: Store, fleet: Inventory, host: HostOf, push: Push) -> None:

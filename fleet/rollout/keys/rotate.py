@@ -23,7 +23,7 @@ from fleet.keys.rotation import Advance, Held, Rotation, Stage, State
 from fleet.keys.store import Store, host_name
 from fleet.rollout.keys.push import Push, give_to
 from fleet.ssh.errors import HostError
-from fleet.ssh.fanout import PARALLEL, for_each
+from fleet.ssh.fanout import PARALLEL, Told, for_each
 
 WORDS = {
     Stage.ANNOUNCED: "announced",
@@ -158,7 +158,7 @@ class Rotator:
             give_to(self._store, self._fleet, host, self._push)
 
         chosen = [self._hosts[name] for name in names]
-        for outcome in for_each(chosen, work, parallel=self._parallel):
+        for outcome in for_each(chosen, work, parallel=self._parallel, progress=Told(self._say)):
             name, error = outcome.host.name, outcome.error
             if error is None:
                 self._errors.pop(name, None)

@@ -81,7 +81,15 @@ def run(
     names = few([str(each.party) for each in state.members], MAX_NAMED)
     if not output.confirm(f"Rotate the keys of {names}?", yes=yes):
         return exits.NOTHING
-    result = rotator.run(state, [host.name for host in left])
+    try:
+        result = rotator.run(state, [host.name for host in left])
+    except KeyboardInterrupt:
+        if rotator.under_way() is None:
+            raise
+        return exits.fail(
+            "interrupted; old and new keys work on side by side: fleet keys rotate continues",
+            exits.INTERRUPTED,
+        )
     _print(result, as_json=as_json)
     if left:
         names = ",".join(host.name for host in left)

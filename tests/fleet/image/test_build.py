@@ -1,7 +1,9 @@
-"""What `fleet image build` writes over, what it takes from its cache, and one at a time."""
+"""What `fleet image build` writes over, what it takes from its cache, what an interruption leaves, and
+one build at a time."""
 
 from __future__ import annotations
 
+import io
 import os
 import shlex
 from pathlib import Path
@@ -10,9 +12,11 @@ import pytest
 
 from fleet.common import locks
 from fleet.common.exits import CommandError
-from fleet.image import build, rootfs
+from fleet.image import build, layers, recipe, rootfs
 from fleet.image.layers import ImageError
 from fleet.inventory.folder import Folder
+from fleet.release.bundle import Bundle
+from fleet.release.target import Target
 from tests.fleet.image.test_rootfs import plan
 
 ROOT = rootfs.RootFs(Path("root.tar"), {}, 0, "key")
@@ -142,6 +146,8 @@ def test_a_cache_below_any_name_is_found_by_mmdebstrap(tmp_path, monkeypatch):
 MMDEBSTRAP = """\
 #!/bin/sh
 trap : INT TERM
+eval "part=\\${$(($# - 1))}"
+touch "$part"
 (
     trap 'rm "$UNPACKED"; exit 1' TERM
     touch "$UNPACKED"
@@ -164,4 +170,39 @@ def test_ctrl_c_ends_mmdebstrap_once_it_has_tidied_up(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         rootfs.make(plan(), "bookworm", "", tmp_path / "c", refresh=False, say=lambda _: None)
     assert not unpacked.exists()
-    assert list(tmp_path.glob("c/roots/*"))  # it was begun
+    (root,) = tmp_path.glob("c/roots/*")  # it was begun
+    assert not (root / "root.tar.part").exists()
+
+
+class Assembling(io.BytesIO):
+    """The process that assembles, interrupted with this one while it unpacks."""
+
+    ended = False
+
+    def __init__(self, *_: object, **__: object) -> None:
+        super().__init__()
+        self.stdin = self.stdout = self.stderr = self
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        raise KeyboardInterrupt
+
+    def close(self) -> None:
+        """Is looked at afterwards."""
+
+    def wait(self) -> int:
+        self.ended = True
+        return 1
+
+
+def test_an_interrupted_build_waits_until_what_was_unpacked_is_removed(tmp_path, monkeypatch):
+    process = Assembling()
+    monkeypatch.setattr(build.subprocess, "Popen", lambda *_, **__: process)
+    wanted_plan = recipe.plan(layers.read_library(), layers.read_recipe("pi4"), {})
+    root = rootfs.RootFs(tmp_path / "root.tar", {}, 0, "")
+    release = Bundle("0.1.0-00000000", Target("aarch64", "3.11"), Path("bundle"), "", 0)
+    with pytest.raises(KeyboardInterrupt):
+        build._assemble(wanted_plan, root, release, "", tmp_path / "card.img", lambda _: None)
+    assert process.ended

@@ -1,6 +1,7 @@
 """`fleet keys` as an operator runs it: what it prints, and how it ends."""
 
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -140,6 +141,22 @@ def test_hosts_that_are_not_there_hold_a_rotation_up(fleet, monkeypatch):
     monkeypatch.setattr("fleet.rollout.keys.push.write_remote", lambda *_: None)
     status, out, _ = fleet("rotate", "--yes")
     assert (status, out) == (0, "3 of 3 parties have a new key alone\n")
+
+
+def test_a_rotation_that_is_interrupted_says_how_it_continues(fleet, monkeypatch):
+    fleet("init")
+    monkeypatch.setattr("fleet.rollout.keys.push.write_remote", lambda *_: None)
+    monkeypatch.setattr("fleet.keys.rotation.SETTLE_S", 0.0)
+    with monkeypatch.context() as patched:
+        patched.setattr("time.sleep", lambda _: signal.raise_signal(signal.SIGINT))
+        status, out, said = fleet("rotate", "--iad", "iad4", "--yes", "--overlap", "1h")
+    assert (status, out) == (exits.INTERRUPTED, "")
+    assert said.endswith(
+        "fleet: interrupted; old and new keys work on side by side: fleet keys rotate continues\n"
+    )
+    status, out, said = fleet("rotate", "--yes", "--overlap", "0s")
+    assert (status, out) == (0, "3 of 3 parties have a new key alone\n")
+    assert "going on with the rotation" in said
 
 
 def test_a_master_that_is_left_behind_is_told_with_what_helps_it(fleet, monkeypatch):

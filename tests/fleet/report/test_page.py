@@ -12,7 +12,7 @@ from fleet.report.page import findings
 from fleet.report.page.page import PAGE, PICTURES
 from fleet.report.page.shown import Shown
 from tests.fleet.report.reading import Page
-from tests.fleet.report.samples import sample, write_sample
+from tests.fleet.report.samples import START, sample, write_sample
 
 pytestmark = pytest.mark.long
 
@@ -235,6 +235,17 @@ def test_a_class_that_missed_its_objective_says_what_its_queries_lacked(spark, t
         "have of that time; 329 more queries were refused." in page.text
     )
     assert "Nor did 1 more." in page.text
+
+
+def test_a_pull_that_failed_before_one_that_did_not_asks_for_nothing(spark, tmp_path):
+    contents = ("iad1", 0, None, None, *[0] * 11)
+    came, failed = (
+        ("iad1", "iad1/n1", 3, 2, START, "done"),
+        ("iad1", "iad1/n2", 3, 1, START, "skipped"),
+    )
+    rows = [(*each, "", 9, 0, 0, 0) for each in (came, failed)]
+    write_sample(spark, tmp_path, {"contents": [contents], "pulled": rows})
+    assert findings.found(Shown(spark, tmp_path))["lost"] == [(1, "failed pulls")]
 
 
 def findings_of(spark, folder, attainment):

@@ -149,5 +149,50 @@ def test_what_ctrl_c_does_besides_is_done_at_once() -> None:
         signal.signal(signal.SIGINT, before)
 
 
+def test_ctrl_c_says_what_it_waits_for() -> None:
+    entered, left = threading.Event(), threading.Event()
+    said: list[str] = []
+
+    def work(_: HostOf) -> None:
+        entered.set()
+        left.wait()
+
+    def say(text: str) -> None:
+        said.append(text)
+        left.set()
+
+    def press() -> None:
+        entered.wait()
+        signal.raise_signal(signal.SIGINT)
+
+    presses = threading.Thread(target=press)
+    presses.start()
+    with pressed(), pytest.raises(KeyboardInterrupt):
+        list(for_each(HOSTS[:1], work, progress=fanout.Told(say)))
+    presses.join()
+    assert said == [fanout.WAITING]
+
+
+def test_ctrl_c_waits_for_no_host_that_is_only_looked_at() -> None:
+    entered, left = threading.Event(), threading.Event()
+
+    def look(_: HostOf) -> None:
+        entered.set()
+        left.wait()
+
+    def press() -> None:
+        entered.wait()
+        signal.raise_signal(signal.SIGINT)
+
+    presses = threading.Thread(target=press)
+    presses.start()
+    try:
+        with pressed(), pytest.raises(KeyboardInterrupt):
+            list(for_each(HOSTS[:1], look, only_looks=True))
+    finally:
+        left.set()
+        presses.join()
+
+
 def test_nobody_is_nothing() -> None:
     assert list(for_each([], lambda host: host, parallel=5)) == []
