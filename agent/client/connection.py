@@ -8,7 +8,7 @@ import threading
 import time
 from contextlib import suppress
 from socket import gaierror, getaddrinfo
-from typing import Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 import zmq
 
@@ -17,9 +17,13 @@ from agent.client.other_peers import OtherPeerError
 from agent.net.dealer import DEAD_AFTER_MS, KeyedLink
 from agent.net.file_watcher import Watched
 from agent.net.keys import KeyFiles, read_publics, read_secrets
+from agent.net.unsent import LARGE, sent_bytes
 from agent.wire.base import Message
-from agent.wire.codec import MAX_RESULT_BYTES, Decoder, WireError, encode
+from agent.wire.codec import MAX_RESULT_BYTES, Decoder, Frame, WireError, encode
 from agent.wire.config import ConfigError
+
+if TYPE_CHECKING:
+    from agent.net.link_backlog import LinkBacklog
 
 T = TypeVar("T")
 
@@ -27,6 +31,9 @@ T = TypeVar("T")
 HANDSHAKE_MS = 1_500
 LOOK_S = 1.0
 CONNECT_S = 8.0
+# Taken between two looks whether too much waits.
+LOOK_BYTES = 1 << 20
+LOOK_COUNT = 64
 # After this long without the first message it is looked whether a master is there at all.
 FIRST_WORD_MS = 400
 
@@ -60,6 +67,7 @@ class Connection(Generic[T]):
         self._decoder: Decoder[T] = Decoder(union, MAX_RESULT_BYTES)
         self._process = os.getpid()
         self._receiving = threading.Lock()
+        self._taken = _Taken()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         try:
             self.socket, self._cuts, self._keyed = self._open()
@@ -77,6 +85,7 @@ class Connection(Generic[T]):
         socket.setsockopt(zmq.LINGER, 0)
         socket.setsockopt(zmq.TCP_MAXRT, DEAD_AFTER_MS)
         socket.setsockopt(zmq.RCVHWM, 0)  # as in agent/net/dealer.py
+        socket.setsockopt(zmq.MAXMSGSIZE, MAX_RESULT_BYTES)
         cuts: zmq.Socket[bytes] = socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
         keys, secrets = self._keys, self._secrets
         if not self._patient:
@@ -176,6 +185,7 @@ class Connection(Generic[T]):
     def _open_anew(self, attempts: int = 0) -> None:
         before = self.socket, self._cuts
         self.socket, self._cuts, self._keyed = self._open(attempts)
+        self._taken = _Taken()
         _close(*before)
 
     def receive_message(self, timeout_ms: float, *, until_cut: bool = False) -> T:
@@ -208,11 +218,18 @@ class Connection(Generic[T]):
             if until_cut:
                 raise ConnectionCutError(f"the connection to {self.address} was cut")
         self._in_doubt = False
-        frame = self.socket.recv()
-        if self.socket.getsockopt(zmq.RCVMORE):
+        received = self.socket.recv(copy=False)
+        frame: Frame = received.buffer if len(received) >= LARGE else received.bytes
+        if received.more:
             # libzmq ends the process if the connection goes before the last part is read.
             self._open_anew()
             frame = b""
+        elif self._taken.too_much_waits(self.socket, received):
+            # What comes faster than it is taken would fill the memory.
+            self._open_anew()
+            if until_cut:
+                raise ConnectionCutError(f"{self.address} sends faster than this client takes it")
+            raise NoReplyError(f"{self.address} sends faster than this client takes it")
         try:
             message, _codec = self._decoder.decode(frame)
         except WireError as error:
@@ -255,6 +272,29 @@ class Connection(Generic[T]):
         with suppress(zmq.Again):
             while True:
                 self._cuts.recv_multipart(zmq.NOBLOCK)
+
+
+class _Taken:
+    """The messages taken from one socket since it was looked whether too much waits there."""
+
+    def __init__(self) -> None:
+        self._bytes = self._count = 0
+        self._backlog: LinkBacklog | None = None
+
+    def too_much_waits(self, socket: zmq.Socket[bytes], last: zmq.Frame) -> bool:
+        """Count the last message taken, and look now and then: most clients take few and small
+        ones."""
+        self._bytes += sent_bytes(len(last), keyed=socket.getsockopt(zmq.MECHANISM) == zmq.CURVE)
+        self._count += 1
+        if self._bytes < LOOK_BYTES and self._count < LOOK_COUNT:
+            return False
+        if self._backlog is None:
+            from agent.net.link_backlog import LinkBacklog
+            from agent.net.tcp_counters import TcpCounters
+
+            self._backlog = LinkBacklog(socket, TcpCounters())
+        size, count, self._bytes, self._count = self._bytes, self._count, 0, 0
+        return self._backlog.exceeds(last, size, count, more=bool(socket.poll(0)))
 
 
 def _close(socket: zmq.Socket[bytes], cuts: zmq.Socket[bytes]) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import zmq
 
-from agent.net.receive_backlog import ReceiveBacklog
+from agent.net.link_backlog import LinkBacklog
 from agent.net.router import body
 from agent.net.tcp_counters import TcpCounters
 from agent.net.unsent import sent_bytes
@@ -53,7 +53,7 @@ class MessageSocket(Generic[T]):
     """Sends messages over a connected DEALER and calls `take(message)` for each that arrives.
     `malformed` is called for each frame that cannot be decoded.
 
-    If more messages wait than ReceiveBacklog allows, or one has several parts, they are dropped
+    If more messages wait than LinkBacklog allows, or one has several parts, they are dropped
     with the connection, which is made anew, and `flooded` is called, by default `malformed`."""
 
     def __init__(
@@ -83,7 +83,7 @@ class MessageSocket(Generic[T]):
         self._again_s = time.monotonic() + AGAIN_S
         self.socket = self._connect()
         self._keyed = self.socket.getsockopt(zmq.MECHANISM) == zmq.CURVE
-        self._backlog = ReceiveBacklog(int(self.socket.getsockopt(zmq.MAXMSGSIZE)))
+        self._backlog = LinkBacklog(self.socket, self._tcp)
         self._loop.listen(self.socket, self._turn, brief=self._brief)
 
     def _is_open(self) -> bool:
@@ -161,18 +161,7 @@ class MessageSocket(Generic[T]):
     def _settle(self, last: zmq.Frame | None, size: int, count: int, *, more: bool) -> None:
         """Account for a turn's `count` messages, `size` bytes together; begin anew if too much
         waits. `more`: others may wait."""
-        if last is None:
-            return
-        try:
-            fd = int(last.get(zmq.SRCFD))
-        except zmq.ZMQError:  # from this process
-            return
-        backlog, now = self._backlog, time.monotonic()
-        backlog.took(fd, size)
-        if not more:
-            if backlog.empty_is_due(now):
-                backlog.emptied(self._tcp.read(fd), now)
-        elif backlog.exceeds(self._tcp.read(fd), size, count):
+        if last is not None and self._backlog.exceeds(last, size, count, more=more):
             self._begin_anew()
 
     def _begin_anew(self) -> None:

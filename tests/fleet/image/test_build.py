@@ -1,4 +1,4 @@
-"""What `fleet image build` writes over, what it takes from its cache, what an interruption leaves, and
+"""What `fleet image build` writes over, takes from its cache, and leaves if it is interrupted; and
 one build at a time."""
 
 from __future__ import annotations
