@@ -75,7 +75,7 @@ function View({ at, link }) {
     );
   }, [at.view, link]);
   if (Found) return html`<${Found} key=${at.view + at.rest} ...${at} />`;
-  if (failed === at.view) return html`<${Note} kind="bad"><p>This view could not be loaded. <a href="">Load the page again</a></p><//>`;
+  if (failed === at.view) return html`<${Note} kind="bad"><p>This view could not be loaded. <button type="button" onClick=${() => location.reload()}>Load the page again</button></p><//>`;
   if (!LOAD[at.view]) return html`<${Note}><p>There is no such page. <a href="#/rooms">To the rooms</a></p><//>`;
   return html`<p class="quiet" role="status">Loading …</p>`;
 }
