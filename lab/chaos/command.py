@@ -24,6 +24,7 @@ from lab.chaos.history import History, begun, load, save
 from lab.chaos.run import run as run_history
 
 NAME = "chaos"
+INTERRUPTED = "interrupted; no process of the fleet is left"
 SUFFIX = ".jsonl"
 
 
@@ -63,13 +64,15 @@ def run(options: Options, results: Path) -> int:
                     histories.append(history)
             except KeyboardInterrupt:
                 interrupted = True
+            if interrupted and not histories:
+                return exits.fail(INTERRUPTED, exits.INTERRUPTED)
             page = pages.write(results, NAME, _tables(histories, rows), origin)
     except RunFolderError as error:
         return exits.fail(str(error), exits.FAILED)
     wrong = len({seed for seed, _ in rows})
     screen.line(terminal, f"{len(histories) - wrong} of {len(histories)} as promised; {page}")
     if interrupted:
-        return exits.fail("interrupted; no process of the fleet is left", exits.INTERRUPTED)
+        return exits.fail(INTERRUPTED, exits.INTERRUPTED)
     return exits.FAILED if wrong else exits.DONE
 
 
