@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import signal
+import sys
 from contextlib import contextmanager
 
+import msgspec
 import pytest
 
 from fleet.cli import commands
 from fleet.common.interrupts import ENDING, as_interrupts
-from fleet.image import build, emulate
+from fleet.image import assemble, build, emulate, layers, recipe
 
 
 @contextmanager
@@ -59,3 +62,18 @@ def test_images_leave_nothing_that_goes_on(tmp_path, monkeypatch, module, work, 
         pytest.raises(KeyboardInterrupt),
     ):
         commands.run(words)
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_what_an_image_was_unpacked_into_is_removed(monkeypatch, number):
+    plan = recipe.plan(layers.read_library(), layers.read_recipe("pi4"), {})
+    what = assemble.Specification(plan, "root.tar", "bundle", "r", "", 0, "card.img", "work")
+    told = io.TextIOWrapper(io.BytesIO(msgspec.json.encode(what)))
+    monkeypatch.setattr("os.umask", lambda _: None)
+    monkeypatch.setattr(sys, "stdin", told)
+    monkeypatch.setattr(assemble, "run", lambda _: signal.raise_signal(number))
+    with (
+        handled(number, lambda *_: pytest.fail("it is no interrupt")),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        assemble.main()
