@@ -275,6 +275,17 @@ def test_a_damaged_pin_of_another_host_keeps_nobody_in(tmp_path):
     assert theirs not in keys.folder.known_hosts.read_text()
 
 
+def test_a_public_file_that_others_may_read_stops_nothing(tmp_path):
+    keys = store(tmp_path, FLEET)
+    master = Party("master", "iad4")
+    public = tmp_path / "keys/curve/master-iad4.public"
+    public.chmod(0o644)
+    keys.ensure(FLEET)
+    before = keys.public_keys(master)
+    keys.revoke(FLEET, master, "stolen")
+    assert not set(read_publics(str(public))) & set(before)
+
+
 def test_nobody_can_pose_as_a_master_that_was_revoked(tmp_path):
     keys = store(tmp_path, FLEET)
     master = Party("master", "iad4")
