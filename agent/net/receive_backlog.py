@@ -14,8 +14,9 @@ from typing import Final
 MAX_BYTES: Final = 32 << 20
 # An empty message has two bytes and takes 64 in libzmq, one of a hundred bytes takes three hundred.
 MAX_MESSAGES: Final = 1 << 17
-
-
+# Messages in a row whose size says that too many wait: something large may wait behind a few small
+# ones.
+IN_A_ROW: Final = 1 << 10
 # Interval of the checks of a link that has nothing to read.
 EMPTY_S: Final = 1.0
 
@@ -32,12 +33,13 @@ class ReceiveBacklog:
         # part when the link is empty, more than were read.
         self._settled = 0
         self._read = 0
+        self._small = 0  # messages in a row whose size says that too many wait
         self._due_s = -math.inf
 
     def took(self, fd: int, size: int) -> None:
         """Messages of `size` bytes together, headers included, were taken from connection `fd`."""
         if fd != self._fd:
-            self._fd, self._settled, self._read, self._due_s = fd, 0, 0, -math.inf
+            self._fd, self._settled, self._read, self._small, self._due_s = fd, 0, 0, 0, -math.inf
         self._settled += size
 
     def empty_is_due(self, now: float) -> bool:
@@ -46,7 +48,7 @@ class ReceiveBacklog:
 
     def emptied(self, read: int, now: float) -> None:
         """Nothing waits, and the process has read `read` bytes from the connection in all."""
-        self._settled, self._read, self._due_s = read, read, now + EMPTY_S
+        self._settled, self._read, self._small, self._due_s = read, read, 0, now + EMPTY_S
 
     def exceeds(self, read: int, size: int, count: int) -> bool:
         """Whether too much waits; the last `count` messages taken have `size` bytes together."""
@@ -54,4 +56,6 @@ class ReceiveBacklog:
             self._settled = size
         self._read = read
         waiting = read - self._settled
-        return waiting > self._most or waiting * count > MAX_MESSAGES * size
+        too_many = waiting * count > MAX_MESSAGES * size
+        self._small = self._small + count if too_many else 0
+        return waiting > self._most or self._small >= IN_A_ROW

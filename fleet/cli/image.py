@@ -88,12 +88,13 @@ def build(
 
     Exit status: 0 done, 1 failed, 2 wrong usage.
     """
+    from fleet.common.interrupts import as_interrupts
     from fleet.image import build as command
     from fleet.image.screen import stages
 
     values = {**dict(settings), **({"read_only": True} if read_only else {})}
     wanted = command.Wanted(values=values, **options)
-    with stages() as say:
+    with as_interrupts(), stages() as say:
         manifest = command.build(folder, wanted, say)
     if as_json:
         import msgspec

@@ -51,19 +51,12 @@ def emulate(card: Path, console: Path | None, **options: Any) -> int:
 
     Exit status: 0 the guest switched itself off, 2 it cannot be booted, 130 interrupted.
     """
-    import signal
-
+    from fleet.common.interrupts import as_interrupts
     from fleet.image import emulate as command
     from fleet.terminal.output import say
 
-    def ended(_number: int, _frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, ended)
     console = console or card.with_name(f"{card.name}.console")
     there = f"{card}: console in {console}, sshd at 127.0.0.1 port {options['ssh_port']}"
-    try:
+    with as_interrupts():
         command.run(card, command.Options(**options), console, lambda: say(there))
-    finally:
-        signal.signal(signal.SIGTERM, before)
     return exits.DONE

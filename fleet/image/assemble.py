@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from fleet.common.interrupts import as_interrupts
 from fleet.image import rootfs
 from fleet.image.layers import ImageError
 from fleet.image.recipe import ImagePlan, PlannedDirectory, PlannedFile
@@ -354,7 +355,8 @@ def main() -> int:
     what = msgspec.json.decode(sys.stdin.buffer.read(), type=Specification)
     os.umask(0o022)
     try:
-        run(what)
+        with as_interrupts():  # what was unpacked is removed
+            run(what)
     except ImageError as error:
         print(error, file=sys.stderr)
         return 1

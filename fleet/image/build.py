@@ -69,11 +69,11 @@ def build(folder: Folder, wanted: Wanted, say: Say) -> Manifest:
     lines = apt_sources.lines_for(wanted.suite, apt_sources.of_host(), wanted.mirror)
     cache = cache_of(folder.images / "cache")
     output.parent.mkdir(parents=True, exist_ok=True)
-    release = _bundle(folder, wanted, say)
-    root = rootfs.make(plan, wanted.suite, lines, cache, refresh=wanted.refresh, say=say)
     part = output.with_name(f".{output.name}.part")
     busy = f"another command makes an image in {output.parent}; try again when it is done"
     with locks.alone(output.parent, ImageError(busy)):
+        release = _bundle(folder, wanted, say)
+        root = rootfs.make(plan, wanted.suite, lines, cache, refresh=wanted.refresh, say=say)
         try:
             _assemble(plan, root, release, lines, part, say)
             say("mapping blocks and adding it all up")

@@ -170,7 +170,7 @@ def _read(keys: Path) -> dict[str, bytes]:
     folders = (keys, *(keys / each for each in _FOLDERS))
     for path in (each for folder in folders for each in _entries(folder)):
         name = path.relative_to(keys).as_posix()
-        if not _NAME.fullmatch(name) or path.name.startswith("."):
+        if path.is_dir() or not _NAME.fullmatch(name) or path.name.startswith("."):
             continue
         # Only the public half of the SSH key is readable by others.
         content = _read_public(path) if path.suffix == _PUBLIC else read_private(path)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import base64
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, Literal
@@ -288,17 +288,18 @@ class Store:
         with self.writing():
             self._write_known_hosts(fleet)
 
-    def _write_known_hosts(self, fleet: Inventory) -> None:
-        pins = [
-            (host.address, port_of(fleet, host), public)
-            for host in hosts(fleet)
-            if not host.is_local and (public := self.pin(host.name))
-        ]
-        pins += [
-            (jump.address, jump.port or fleet.ssh.port, pinned)
-            for jump in fleet.jump
-            if (pinned := _pinned(self._jump_path(jump.name), jump.name)) is not None
-        ]
+    def _write_known_hosts(self, fleet: Inventory, *, without_damaged: bool = False) -> None:
+        """KeyStoreError for a damaged pin, unless its host is left out: nobody logs in there."""
+        passed_over = (KeyStoreError,) if without_damaged else ()
+        pins = []
+        for host in hosts(fleet):
+            with suppress(*passed_over):
+                if not host.is_local and (public := self.pin(host.name)):
+                    pins.append((host.address, port_of(fleet, host), public))
+        for jump in fleet.jump:
+            with suppress(*passed_over):
+                if (pinned := _pinned(self._jump_path(jump.name), jump.name)) is not None:
+                    pins.append((jump.address, jump.port or fleet.ssh.port, pinned))
         write_file(self.folder.known_hosts, ssh.known_hosts(pins), 0o644)
 
     # --- revocation ----------------------------------------------------------------------------
@@ -357,7 +358,8 @@ class Store:
         if host := host_name(gone.party):
             remove_file(self._pin_path(host))
             write_file(self._host_path(host), ssh.make(host).private)
-        self._write_known_hosts(fleet)
+        # A damaged pin of another host must not keep this party in.
+        self._write_known_hosts(fleet, without_damaged=True)
         self._write(gone.party, (curve.make(self._clock()),))
 
     def _write_revocations(self, found: tuple[Revocation, ...]) -> None:
@@ -379,8 +381,10 @@ class Store:
 
     def _write_public(self, party: Party, keys: tuple[CurveKey, ...]) -> None:
         path, content = self._public_path(party), curve.render(keys, secret=False)
-        if read_private(path) != content:
-            write_file(path, content)
+        with suppress(OSError):  # who may read it does not matter
+            if files.read(path, len(content)) == content:
+                return
+        write_file(path, content)
 
     def _path(self, party: Party) -> Path:
         return self._curve / f"{_file_name(party)}.secret"

@@ -9,7 +9,7 @@ import zmq
 from agent.net import message_socket
 from agent.net.dealer import PlainLink, unconnected
 from agent.net.message_socket import TURN, MessageSocket
-from agent.net.receive_backlog import MAX_BYTES, MAX_MESSAGES, ReceiveBacklog
+from agent.net.receive_backlog import IN_A_ROW, MAX_BYTES, MAX_MESSAGES, ReceiveBacklog
 from agent.wire.codec import Decoder, encode
 from agent.wire.config import ConfigError
 from agent.wire.directory import Denied, DirectoryReply, ListAccounts
@@ -253,11 +253,27 @@ def test_what_waits_is_bounded_in_bytes_and_in_messages():
     assert backlog.exceeds(turn + most + 1, turn, 64)
     # Another connection, with another descriptor or the same one, has another count.
     backlog.took(8, 64 * 100)
-    assert not backlog.exceeds(100 * (64 + MAX_MESSAGES), 64 * 100, 64)
-    assert backlog.exceeds(100 * (64 + MAX_MESSAGES) + 2, 64 * 100, 64)
+    few = 100 * (64 + MAX_MESSAGES)
+    assert not backlog.exceeds(few, 64 * 100, 64)
+    for _ in range(IN_A_ROW // 64 - 1):
+        assert not backlog.exceeds(few + 2, 64 * 100, 64)
+    assert backlog.exceeds(few + 2, 64 * 100, 64)
     backlog.emptied(1 << 40, 0.0)
     backlog.took(8, 64 * 100)
-    assert not backlog.exceeds(100 * (64 + MAX_MESSAGES), 64 * 100, 64)
+    assert not backlog.exceeds(few, 64 * 100, 64)
+
+
+def test_a_large_message_behind_small_ones_is_awaited():
+    backlog, large = ReceiveBacklog(largest=256 << 20), 100 << 20
+    read = 0
+    for turn in range(100):
+        backlog.took(7, 64 * 100)
+        read += 64 * 100
+        assert not backlog.exceeds(read + large, 64 * 100, 64)
+        if turn % 10 == 9:
+            backlog.took(7, large)
+            read += large
+            assert not backlog.exceeds(read + large, large, 1)
 
 
 def test_heartbeats_are_written_off_and_a_sender_that_is_followed_never_exceeds_it():

@@ -62,7 +62,8 @@ def test_only_an_image_is_written_over(builds, tmp_path):
     assert {each.name for each in tmp_path.glob("pi4*")} == {"pi4.img", "pi4.bmap", "pi4.json"}
 
 
-def test_two_builds_do_not_write_one_file(builds, tmp_path):
+def test_two_builds_do_not_write_one_file(builds, tmp_path, monkeypatch):
+    monkeypatch.setattr(rootfs, "make", lambda *_, **__: pytest.fail("after minutes it is late"))
     with (
         locks.alone(tmp_path, BlockingIOError()),
         pytest.raises(ImageError, match="another command makes an image in"),

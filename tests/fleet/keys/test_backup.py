@@ -58,6 +58,13 @@ def test_all_of_it_comes_back_on_another_machine(kept, tmp_path):
         assert content not in (tmp_path / "backup").read_bytes()
 
 
+def test_a_folder_of_the_owners_own_is_passed_over(kept, tmp_path):
+    (kept.folder.keys / "curve/old").mkdir()
+    count = b.backup(kept, tmp_path / "again", SECRET)
+    assert b.restore(kept.folder, tmp_path / "again", SECRET) == 0
+    assert count == len(files(kept.folder.keys))
+
+
 def test_another_store_is_not_replaced_unless_asked(kept, tmp_path):
     other = store(tmp_path / "two", FLEET)
     before = files(other.folder.keys)

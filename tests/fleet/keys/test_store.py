@@ -263,6 +263,29 @@ def test_a_revocation_that_was_cut_short_is_finished_by_the_next(tmp_path, monke
     assert secrets(tmp_path) == written
 
 
+def test_a_damaged_pin_of_another_host_keeps_nobody_in(tmp_path):
+    keys = store(tmp_path, FLEET)
+    (other,) = (each for each in hosts(FLEET) if each.name == "iad4/n2")
+    theirs = ssh.normal(ssh.make("root@debian").public)
+    keys.adopt(FLEET, other, theirs)
+    (tmp_path / "keys/ssh/host-iad4+n2.pin").write_bytes(b"")
+    before = keys.public_keys(NODE)
+    keys.revoke(FLEET, NODE, "stolen")
+    assert not set(keys.public_keys(NODE)) & set(before)
+    assert theirs not in keys.folder.known_hosts.read_text()
+
+
+def test_a_public_file_that_others_may_read_stops_nothing(tmp_path):
+    keys = store(tmp_path, FLEET)
+    master = Party("master", "iad4")
+    public = tmp_path / "keys/curve/master-iad4.public"
+    public.chmod(0o644)
+    keys.ensure(FLEET)
+    before = keys.public_keys(master)
+    keys.revoke(FLEET, master, "stolen")
+    assert not set(read_publics(str(public))) & set(before)
+
+
 def test_nobody_can_pose_as_a_master_that_was_revoked(tmp_path):
     keys = store(tmp_path, FLEET)
     master = Party("master", "iad4")
