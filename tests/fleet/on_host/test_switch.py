@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fleet.on_host.change import do
 from fleet.on_host.host import Failure
 from tests.fleet.on_host.rig import (
     CONFIG,
@@ -248,3 +250,24 @@ def test_whatever_breaks_a_switch_it_is_undone_at_once(
     assert host.files == before
     assert pending(host) is None
     assert host.journal[-1]["outcome"] == "rolled_back"
+
+
+@pytest.mark.parametrize("act", ["undo", "expire", "confirm"])
+def test_an_agent_s_last_word_may_be_any_bytes(host: Fake, act: str) -> None:
+    switch(host, "1-a", {CONFIG: "one"})
+    confirm(host)
+    before = host.files
+    switch(host, "1-b", {CONFIG: "two"}, "r2")
+    tool = host.folder.parent / "tools/journalctl"
+    tool.write_text("#!/bin/sh\nprintf 'out of \\377\\376 memory\\n'\n")
+    if act == "undo":
+        assert undo(host)["word"] == "out of \ufffd\ufffd memory"
+    elif act == "expire":
+        found = {**pending(host), "deadline_s": 0.0}
+        Path(host.at("/var/lib/sanderling-deploy/pending.json")).write_text(json.dumps(found))
+        do(host, {"do": "expire"}, b"", None)
+    else:
+        host.active(False)
+        with pytest.raises(Failure, match="it ended again: out of"):
+            confirm(host)
+    assert host.files == before
