@@ -297,10 +297,10 @@ def _name(root: str, table: str, number: int) -> str:
 
 def _run(*command: str) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(command, capture_output=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout
+    return done.stdout.decode(errors="replace")
 
 
 def _systemd() -> int:
@@ -319,7 +319,8 @@ def units_of(text: str, running: Any) -> dict[str, Any]:
     """Units by name, from the output of `systemctl show`; `running` returns a process's release."""
     found = {}
     for block in text.strip().split("\n\n"):
-        rows = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        # A status is what the agent says: form feeds and such end no line.
+        rows = dict(line.split("=", 1) for line in block.split("\n") if "=" in line)
         if "Id" not in rows:
             continue
         unit: dict[str, Any] = {name: rows.get(key, "") for key, name in SHOWN.items()}
