@@ -36,6 +36,8 @@ SHOWN = {
     "StatusText": "status",
 }
 MAX_BYTES = 1 << 20
+# The operator takes no longer one (`Word` in fleet/inspect/facts/facts.py); a status may be 4 KB.
+MAX_WORD = 512
 THROTTLED = "/sys/devices/platform/soc/soc:firmware/get_throttled"
 # adjtimex(2): the state that says that the clock is not synchronised.
 TIME_ERROR = 5
@@ -323,7 +325,7 @@ def units_of(text: str, running: Any) -> dict[str, Any]:
         rows = dict(line.split("=", 1) for line in block.split("\n") if "=" in line)
         if "Id" not in rows:
             continue
-        unit: dict[str, Any] = {name: rows.get(key, "") for key, name in SHOWN.items()}
+        unit: dict[str, Any] = {name: rows.get(key, "")[:MAX_WORD] for key, name in SHOWN.items()}
         unit["restarts"] = int(rows.get("NRestarts") or 0)
         unit["needs_reload"] = rows.get("NeedDaemonReload") == "yes"
         unit["running"] = running(int(rows.get("MainPID") or 0))

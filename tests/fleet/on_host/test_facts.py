@@ -171,3 +171,10 @@ def test_an_agent_s_status_names_no_other_property(end: str) -> None:
     edge = found["sanderling-edge.service"]
     assert (edge["restarts"], edge["running"]) == (3, "1-b")
     assert edge["status"].startswith(f"up{end}MainPID=none")
+
+
+def test_an_agent_s_status_may_be_of_any_length() -> None:
+    said = SHOWN.replace("known to its master", "\N{MULTIPLICATION SIGN}" * 2_000)
+    found = probe.units_of(said, lambda pid: "1-b" if pid else "")
+    facts = parse({"hostname": "", "machine": "", "python": "", "units": found})
+    assert len(facts.units["sanderling-edge.service"].status) == 512
