@@ -26,6 +26,7 @@ def run(program: str, asked: Any) -> list[Any]:
 
 def run_text(text: str, asked: Any) -> list[Any]:
     """The same of a program of its own."""
+    text += "\ndef place(asked):\n    return ''\n"
     return on_host.run({"do": "logs", "program": "reader", "asked": asked}, reader=text)
 
 
