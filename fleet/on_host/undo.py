@@ -12,7 +12,7 @@ from fleet.on_host.files import ended, record, set_current, write_json
 from fleet.on_host.host import COMMAND_S, Failure, Host, Json
 from fleet.on_host.pending import boot_id, of_whom, put_back, recorded, require_unit
 from fleet.on_host.places import JOURNAL, RELEASES
-from fleet.on_host.units import disarm, last_word, start
+from fleet.on_host.units import disarm, last_word, start, stop
 
 # Number of boots without a verdict after which a switch is undone; one may be a power cut.
 MAX_BOOTS = 1
@@ -87,8 +87,8 @@ def resume(host: Host, found: Json, *, at_boot: bool) -> None:
     elif found["was_active"]:
         start(host, unit, COMMAND_S)
     else:
+        stop(host, unit)
         with contextlib.suppress(Failure):  # its unit file may be gone
-            host.run("systemctl", "stop", unit)
             host.run("systemctl", "reset-failed", unit)
 
 

@@ -271,3 +271,29 @@ def test_an_agent_s_last_word_may_be_any_bytes(host: Fake, act: str) -> None:
         with pytest.raises(Failure, match="it ended again: out of"):
             confirm(host)
     assert host.files == before
+
+
+STUCK = """#!/bin/sh
+echo "systemctl $*" >> {log}
+case "$*" in
+    "show -p ActiveState"*) if test -e {stuck}; then echo ActiveState=deactivating; fi ;;
+    restart*|stop*) if test -e {stuck}; then exit 1; fi ;;
+    kill*) rm {stuck} ;;
+esac
+"""
+
+
+@pytest.mark.parametrize("was_active", [True, False])
+def test_an_agent_that_has_systemd_wait_for_its_end_is_killed(host: Fake, was_active: bool) -> None:
+    host.active(was_active)
+    switch(host, "1-a", {CONFIG: "one"})
+    stuck = host.folder.parent / "stuck"
+    stuck.touch()
+    tool = host.folder.parent / "tools/systemctl"
+    tool.write_text(STUCK.format(log=host.log, stuck=stuck))
+    assert host.calls
+    assert undo(host)["ok"]
+    calls = [each.split()[1:] for each in host.calls if each.endswith(UNIT)]
+    stop, kill = ["stop", UNIT], ["kill", "--signal=KILL", UNIT]
+    done = [each for each in calls if each[0] in {"restart", *stop, *kill}]
+    assert done == [stop, kill, stop, *([["restart", UNIT]] if was_active else [])]
