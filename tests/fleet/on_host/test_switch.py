@@ -225,6 +225,35 @@ def test_a_file_that_cannot_be_put_back_can_be_tried_again(
     assert host.files == before
 
 
+def test_an_agent_that_leaves_no_room_is_ended_and_its_release_removed(
+    host: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch(host, "1-a", {CONFIG: "one"})
+    confirm(host)
+    before = host.files
+    switch(host, "1-b", {CONFIG: "two", SECRET: "new"}, "r2")
+    release = host.folder / "opt/sanderling/releases/1-b"
+
+    def full(real: Any) -> Any:
+        def unless_removed(*args: Any) -> Any:
+            if release.exists():
+                raise OSError(28, "No space left on device")
+            assert f"systemctl stop {UNIT}" in host.log.read_text()
+            return real(*args)
+
+        return unless_removed
+
+    assert host.calls
+    for name in ("write", "set_current"):
+        replace(monkeypatch, name, full)
+    assert undo(host)["ok"]
+    monkeypatch.undo()
+    assert host.files == before
+    assert pending(host) is None
+    assert host.journal[-1]["outcome"] == "rolled_back"
+    assert f"systemctl restart {UNIT}" in host.calls
+
+
 @pytest.mark.parametrize(
     ("step", "error"),
     [
