@@ -8,6 +8,7 @@ import hashlib
 import importlib
 import json
 import os
+import resource
 import sys
 import threading
 import time
@@ -50,10 +51,20 @@ def beat() -> None:
         os._exit(1)  # nobody is there any more
 
 
+def bound_memory() -> None:
+    """Have what takes more than half of the memory end this program alone: its unit's MemoryMax=
+    bounds the agent that wrote what is read, not who reads it."""
+    half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    soft = half if hard == resource.RLIM_INFINITY else min(half, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
 def answer(request: dict[str, Any]) -> None:
     """Run the program, and print one final line with its outcome."""
     threading.Thread(target=beat, daemon=True).start()
     try:
+        bound_memory()
         program = importlib.import_module(request["program"])
         if place := program.place(request["asked"]):
             become_owner(place)
@@ -61,6 +72,8 @@ def answer(request: dict[str, Any]) -> None:
             say(**frame(header, data))
     except BrokenPipeError:
         os._exit(1)  # as above
+    except MemoryError:
+        say(kind="failed", error="what is there takes more than half of the host's memory")
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         say(kind="failed", error=f"{where}{error.strerror or error}")
