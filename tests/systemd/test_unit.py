@@ -123,6 +123,11 @@ def test_an_agent_writes_to_its_folder_of_state_alone(service):
     assert "ReadWritePaths" not in service
 
 
+def test_an_agent_is_kept_from_other_processes_of_its_user(service):
+    """Such as the check of the next release, or the other agent of a host."""
+    assert service["PrivateUsers"] == "yes"
+
+
 def test_no_new_start_mends_an_unusable_configuration(service):
     assert service["RestartPreventExitStatus"] == str(UNUSABLE)
 
