@@ -238,7 +238,8 @@ def _master_files(fleet: Inventory, iad: Iad, keys: Keys) -> tuple[HostFile, ...
     allow = toml.dump(allow_list(fleet, iad, keys)).encode()
     model = units_of(fleet, iad).get("model")
     return (
-        _configuration("master.toml", config),
+        # Who knows a webhook's URL may post to it.
+        _configuration("master.toml", config, private=bool(config.webhook)),
         HostFile(
             "keys/master.secret",
             keys.secret_file(Party("master", iad.name)),
@@ -328,8 +329,9 @@ def _keys_of(iad: str) -> str:
     return f"keys/iad-{iad}.public"
 
 
-def _configuration(path: str, config: Section) -> HostFile:
-    return HostFile(path, toml.dump(config).encode())
+def _configuration(path: str, config: Section, *, private: bool = False) -> HostFile:
+    content = toml.dump(config).encode()
+    return HostFile(path, content, 0o640, "sanderling") if private else HostFile(path, content)
 
 
 def _public(path: str, content: bytes) -> HostFile:

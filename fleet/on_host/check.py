@@ -8,8 +8,28 @@ import os
 import shutil
 
 from fleet.on_host.files import has_user, user, write
-from fleet.on_host.host import Failure, Host, Json
+from fleet.on_host.host import COMMAND_S, Failure, Host, Json
 from fleet.on_host.places import CONFIGURATION, RELEASES, STATE, TRIED, USER
+
+# ProtectSystem=strict is not among them: where state is elsewhere, a drop-in of the unit says so.
+CONFINED = (
+    f"User={USER}",
+    f"RuntimeMaxSec={COMMAND_S:g}",
+    "NoNewPrivileges=yes",
+    "CapabilityBoundingSet=",
+    "DevicePolicy=closed",
+    "PrivateTmp=yes",
+    "ProtectHome=yes",
+    "ProtectSystem=full",
+    "ProtectControlGroups=yes",
+    "ProtectKernelTunables=yes",
+    "ProtectProc=invisible",
+    "RestrictNamespaces=yes",
+    "RestrictRealtime=yes",
+    "RestrictSUIDSGID=yes",
+    "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK",
+    "SystemCallArchitectures=native",
+)
 
 
 def check(host: Host, request: Json) -> None:
@@ -30,10 +50,11 @@ def check(host: Host, request: Json) -> None:
         lay_out(host, request)
         if first:
             os.makedirs(state, 0o755)
-        as_user = process_of_user(host)
-        host.run(program, "--config", config, "--check", "--leave-sensors", cwd="/", **as_user)
+        command = (program, "--config", config, "--check", "--leave-sensors")
+        host.run(*confined(host), *command, cwd="/")
     except Failure as error:
-        said = str(error).partition(": error: ")[2] or str(error)
+        text = str(error)
+        said = text.partition(": error: ")[2] or text[max(0, text.find(program)) :]
         if said.startswith("option --leave-sensors not recognized"):
             return  # releases before this one have no such check
         said = said.replace(host.at(TRIED), CONFIGURATION)
@@ -51,12 +72,14 @@ def forget_tried(host: Host) -> None:
     shutil.rmtree(host.at(TRIED), ignore_errors=True)
 
 
-def process_of_user(host: Host) -> Json:
-    """Process options to run as the agents' user; empty if the user does not exist yet."""
+def confined(host: Host) -> list[str]:
+    """What runs a command as the agents' user, within much of what their units allow: the agent
+    that runs has all rights over a process of its user, and would leave its own sandbox through it.
+    Empty if the user does not exist yet."""
     if host.root or not has_user(USER):
-        return {}
-    number, group = user(host, USER)
-    return {"user": number, "group": group, "extra_groups": os.getgrouplist(USER, group)}
+        return []
+    words = ["systemd-run", "--quiet", "--wait", "--pipe", "--collect"]
+    return [*words, *(f"--property={each}" for each in CONFINED), "--"]
 
 
 def lay_out(host: Host, request: Json) -> None:

@@ -24,6 +24,8 @@ CARD = re.compile(
     r"Buffer I/O error|FAT-fs .*(error|corrupt)|nvme\d+: .*(error|timeout|timed out)",
     re.IGNORECASE,
 )
+# Priorities of warnings and worse.
+COMPLAINTS = frozenset("01234")
 POWER = re.compile(r"under-?voltage detected|voltage normalised", re.IGNORECASE)
 
 
@@ -53,20 +55,27 @@ def _own(rows: list[dict[str, Any]], unit: str) -> list[dict[str, Any]]:
 
 def complaints(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The last entries of a unit that are warnings or worse, the oldest first."""
-    found = [_entry(row) for row in rows if int(row.get("PRIORITY") or 6) <= 4]
+    found = [_entry(row) for row in rows if _one(row.get("PRIORITY")) in COMPLAINTS]
     return [row for row in found if row["text"]][-MAX_LINES:]
 
 
 def _entry(row: dict[str, Any]) -> dict[str, Any]:
-    said = row.get("MESSAGE")
-    if isinstance(said, list):  # of bytes, where it is no text
-        said = bytes(said).decode(errors="replace")
     return {
         "time_s": int(row.get("__REALTIME_TIMESTAMP") or 0) / 1e6,
-        "text": str(said or "").strip()[:MAX_LINE],
-        "kind": str(row.get("SANDERLING_KIND") or ""),
-        "sensor": str(row.get("SANDERLING_SENSOR") or ""),
+        "text": _one(row.get("MESSAGE")).strip()[:MAX_LINE],
+        "kind": _one(row.get("SANDERLING_KIND"))[:MAX_LINE],
+        "sensor": _one(row.get("SANDERLING_SENSOR"))[:MAX_LINE],
     }
+
+
+def _one(value: Any) -> str:
+    """A field's value, whatever its writer made of it: text, a list of bytes, null where it is
+    long, or a list of several of these, of which the last counts."""
+    if isinstance(value, list) and value:
+        if all(isinstance(each, int) for each in value):
+            return bytes(value).decode(errors="replace")
+        return _one(value[-1])
+    return value if isinstance(value, str) else ""
 
 
 def _journal(*arguments: str) -> list[dict[str, Any]]:

@@ -36,6 +36,8 @@ SHOWN = {
     "StatusText": "status",
 }
 MAX_BYTES = 1 << 20
+# The operator takes no longer one (`Word` in fleet/inspect/facts/facts.py); a status may be 4 KB.
+MAX_WORD = 512
 THROTTLED = "/sys/devices/platform/soc/soc:firmware/get_throttled"
 # adjtimex(2): the state that says that the clock is not synchronised.
 TIME_ERROR = 5
@@ -297,10 +299,10 @@ def _name(root: str, table: str, number: int) -> str:
 
 def _run(*command: str) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(command, capture_output=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout
+    return done.stdout.decode(errors="replace")
 
 
 def _systemd() -> int:
@@ -319,10 +321,11 @@ def units_of(text: str, running: Any) -> dict[str, Any]:
     """Units by name, from the output of `systemctl show`; `running` returns a process's release."""
     found = {}
     for block in text.strip().split("\n\n"):
-        rows = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        # A status is what the agent says: form feeds and such end no line.
+        rows = dict(line.split("=", 1) for line in block.split("\n") if "=" in line)
         if "Id" not in rows:
             continue
-        unit: dict[str, Any] = {name: rows.get(key, "") for key, name in SHOWN.items()}
+        unit: dict[str, Any] = {name: rows.get(key, "")[:MAX_WORD] for key, name in SHOWN.items()}
         unit["restarts"] = int(rows.get("NRestarts") or 0)
         unit["needs_reload"] = rows.get("NeedDaemonReload") == "yes"
         unit["running"] = running(int(rows.get("MainPID") or 0))

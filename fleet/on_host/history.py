@@ -19,9 +19,9 @@ frames, by `at`:
 
 Nothing is written beside the history. Each look at it is a connection of its own that is closed
 before a frame goes out: no slow network holds back a checkpoint, nor keeps the log of an agent that
-stops. As root, in a process of its own, it becomes the file's owner first. A read-only connection
-makes the files of SQLite's log if they are missing, and cannot delete them; so a history without a
-log, which nobody writes, is read as immutable, and once more if it changed meanwhile.
+stops. A read-only connection makes the files of SQLite's log if they are missing, and cannot delete
+them; so a history without a log, which nobody writes, is read as immutable, and once more if it
+changed meanwhile.
 """
 
 from __future__ import annotations
@@ -70,6 +70,11 @@ OUT_OF_REACH = {
 }
 
 
+def place(asked: dict[str, Any]) -> str:
+    """What is read."""
+    return configured(asked["config"])[0]
+
+
 def frames(asked: dict[str, Any]) -> Iterator[Frame]:
     """The frames of the configured history, oldest groups first."""
     path, group_readings = configured(asked["config"])
@@ -77,8 +82,6 @@ def frames(asked: dict[str, Any]) -> Iterator[Frame]:
         return  # its agent was never started
     if not os.path.isfile(path):  # SQLite would wait for the writer of a pipe
         raise OSError(errno.EINVAL, "not a regular file", path)
-    if asked.get("own_process"):
-        become_owner(path)
     # Read the tail first: its groups move from it to the file.
     tail_history, tail = tail_of(path + ".tail")
     history = History(path)
@@ -119,15 +122,6 @@ def configured(config: str) -> tuple[str, int]:
         raise ValueError(f"{config}: {error}") from None
     path = os.path.join(os.path.dirname(config), table.get("path", "history.sqlite"))
     return path, table.get("group_readings", 600)
-
-
-def become_owner(path: str) -> None:
-    """Drop root's privileges: become the owner of the file."""
-    owner = os.stat(path)
-    if os.geteuid() == 0 and owner.st_uid != 0:
-        os.setgroups([])
-        os.setgid(owner.st_gid)
-        os.setuid(owner.st_uid)
 
 
 class History:

@@ -66,7 +66,9 @@ class Host:
             done = subprocess.run(
                 [program if os.path.isabs(program) else self.tools + program, *rest],
                 capture_output=True,
-                text=True,
+                # What an agent wrote into the journal is any bytes.
+                encoding="utf-8",
+                errors="replace",
                 stdin=subprocess.DEVNULL,
                 timeout=timeout_s,
                 check=False,

@@ -8,11 +8,14 @@ import hashlib
 import importlib
 import json
 import os
+import resource
 import sys
 import threading
 import time
 import zlib
 from typing import Any
+
+from fleet.on_host.owner import become_owner
 
 BEAT_S = 2.0
 # This level shrinks records to an eighth, and leaves a Pi time for other work.
@@ -48,15 +51,29 @@ def beat() -> None:
         os._exit(1)  # nobody is there any more
 
 
+def bound_memory() -> None:
+    """Have what takes more than half of the memory end this program alone: its unit's MemoryMax=
+    bounds the agent that wrote what is read, not who reads it."""
+    half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    soft = half if hard == resource.RLIM_INFINITY else min(half, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
 def answer(request: dict[str, Any]) -> None:
     """Run the program, and print one final line with its outcome."""
     threading.Thread(target=beat, daemon=True).start()
     try:
+        bound_memory()
         program = importlib.import_module(request["program"])
-        for header, data in program.frames({**request["asked"], "own_process": True}):
+        if place := program.place(request["asked"]):
+            become_owner(place)
+        for header, data in program.frames(request["asked"]):
             say(**frame(header, data))
     except BrokenPipeError:
         os._exit(1)  # as above
+    except MemoryError:
+        say(kind="failed", error="what is there takes more than half of the host's memory")
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         say(kind="failed", error=f"{where}{error.strerror or error}")

@@ -42,7 +42,7 @@ def _whole(found: Json) -> bool:
         and isinstance(found.setdefault("boots", 0), int)
         and isinstance(found.setdefault("window_s", 0.0), int | float)
         and re.fullmatch("saved-[0-9]+", found["folder"]) is not None
-        and "/" not in found["before"]
+        and "/" not in found["before"] + found["release"]
         and isinstance(files, list)
         and all(isinstance(file, dict) and {"path", "saved", "wrote"} <= {*file} for file in files)
     )

@@ -39,6 +39,11 @@ TAIL = 256
 ID_DIGITS = 16
 
 
+def place(asked: dict[str, Any]) -> str:
+    """What is read; empty if there is nothing."""
+    return folder_of(asked["config"])
+
+
 def frames(asked: dict[str, Any]) -> Iterator[Frame]:
     """The frames of new records in the configured folder, oldest first."""
     folder = folder_of(asked["config"])

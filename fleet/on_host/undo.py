@@ -9,10 +9,10 @@ import shutil
 import time
 
 from fleet.on_host.files import ended, record, set_current, write_json
-from fleet.on_host.host import COMMAND_S, Failure, Host, Json
+from fleet.on_host.host import COMMAND_S, Failure, Host, Json, kind_of
 from fleet.on_host.pending import boot_id, of_whom, put_back, recorded, require_unit
 from fleet.on_host.places import JOURNAL, RELEASES
-from fleet.on_host.units import disarm, last_word, start
+from fleet.on_host.units import disarm, last_word, start, stop
 
 # Number of boots without a verdict after which a switch is undone; one may be a power cut.
 MAX_BOOTS = 1
@@ -51,17 +51,11 @@ def undo(host: Host, which: str, reason: str, unit: str = "", *, at_boot: bool =
     if before and not os.path.exists(host.at(f"{RELEASES}/{before}/RELEASE")):
         raise Failure(f"release {before}, which was there before, is gone")
     word = last_word(host, found["unit"])
-    problems = []
-    with host.lock("files"):
-        for file in found["files"]:
-            try:
-                put_back(host, f"{JOURNAL}/{found['folder']}", file)
-            except OSError as error:
-                problems.append(f"{file['path']}: {error.strerror}")
-    set_current(host, before)
-    # The journal first: the files stay restored, whatever happens to the unit.
-    entry = {"run": found["run"], "release": found["release"], "before": before, "by": host.by}
-    record(host, **entry, outcome="rolled_back", reason=reason)
+    errors = restore(host, found, reason)
+    if any(kind_of(error) == "disk_full" for error in errors):
+        make_room(host, found, at_boot=at_boot)
+        errors = restore(host, found, reason)
+    problems = [f"{error.filename}: {error.strerror}" for error in errors]
     if not problems:  # else it can be tried again
         os.unlink(host.at(f"{JOURNAL}/{which}.json"))
         shutil.rmtree(host.at(f"{JOURNAL}/{found['folder']}"), ignore_errors=True)
@@ -73,6 +67,36 @@ def undo(host: Host, which: str, reason: str, unit: str = "", *, at_boot: bool =
     if problems:
         raise Failure(f"rolled back with trouble: {'; '.join(problems)}")
     return {"ok": True, "release": before, "was_active": found["was_active"], "word": word}
+
+
+def restore(host: Host, found: Json, reason: str) -> list[OSError]:
+    """Put back the files and the release, and record that; returns what could not be done."""
+    errors = []
+    with host.lock("files"):
+        for file in found["files"]:
+            try:
+                put_back(host, f"{JOURNAL}/{found['folder']}", file)
+            except OSError as error:
+                error.filename = file["path"]
+                errors.append(error)
+    entry = {name: found[name] for name in ("run", "release", "before")} | {"by": host.by}
+    try:
+        set_current(host, found["before"])
+        # Before the unit: the files stay restored, whatever happens to that.
+        record(host, **entry, outcome="rolled_back", reason=reason)
+    except OSError as error:
+        errors.append(error)
+    return errors
+
+
+def make_room(host: Host, found: Json, *, at_boot: bool) -> None:
+    """The agent may be what fills the disk, or takes all its inodes: end it, and remove the release
+    that is undone."""
+    if not at_boot:  # else it waits for this
+        stop(host, found["unit"])
+    folder = host.at(f"{RELEASES}/{found['release']}")
+    if found["release"] != found["before"] and os.path.isfile(f"{folder}/RELEASE"):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def resume(host: Host, found: Json, *, at_boot: bool) -> None:
@@ -87,8 +111,8 @@ def resume(host: Host, found: Json, *, at_boot: bool) -> None:
     elif found["was_active"]:
         start(host, unit, COMMAND_S)
     else:
+        stop(host, unit)
         with contextlib.suppress(Failure):  # its unit file may be gone
-            host.run("systemctl", "stop", unit)
             host.run("systemctl", "reset-failed", unit)
 
 

@@ -15,14 +15,29 @@ UNDO_UNIT = "sanderling-deploy-undo"
 # exists.
 FORMER_UNIT = "sanderling-undo"
 BOOT_UNIT = "sanderling-deploy-undo-boot"
+# More than TimeoutStopSec= of the agents' units.
+STOP_S = 45.0
 
 
 def start(host: Host, unit: str, patience_s: float) -> None:
     """Restart a unit and wait until it is ready; Failure with the unit's own last line."""
+    stop(host, unit)
     try:
         host.run("systemctl", "restart", unit, timeout_s=patience_s)
     except Failure as error:
         raise Failure(f"{unit} does not start: {last_word(host, unit) or error}") from None
+
+
+def stop(host: Host, unit: str) -> None:
+    """Stop a unit, if there is one. Its agent may ask systemd for more time again and again: one
+    that has not ended by then is killed."""
+    with contextlib.suppress(Failure):
+        host.run("systemctl", "stop", unit, timeout_s=STOP_S)
+        return
+    if _states(host, unit).get("ActiveState") == "deactivating":
+        with contextlib.suppress(Failure):
+            host.run("systemctl", "kill", "--signal=KILL", unit)
+            host.run("systemctl", "stop", unit)
 
 
 def last_word(host: Host, unit: str) -> str:
@@ -40,12 +55,16 @@ def last_word(host: Host, unit: str) -> str:
 
 def unit_state(host: Host, unit: str) -> tuple[bool, bool]:
     """Whether a unit is active, and whether it is enabled."""
+    rows = _states(host, unit)
+    return rows.get("ActiveState") == "active", rows.get("UnitFileState") == "enabled"
+
+
+def _states(host: Host, unit: str) -> dict[str, str]:
     try:
         text = host.run("systemctl", "show", "-p", "ActiveState,UnitFileState", unit)
     except Failure:
-        return False, False
-    rows = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
-    return rows.get("ActiveState") == "active", rows.get("UnitFileState") == "enabled"
+        return {}
+    return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
 
 def arm(host: Host, window_s: float, archive: bytes) -> None:

@@ -145,3 +145,37 @@ def test_former_versions_arm_their_timer_and_this_one_ends_it(host):
     assert host.state("sanderling-deploy-undo.timer") == "active"
     host.confirm("1-a")
     assert host.state("sanderling-deploy-undo.timer") == "inactive"
+
+
+CHECKED = """#!/bin/sh
+held() {{ echo "sanderling-edge: error: $1" >&2; exit 2; }}
+[ "$(id -un)" = sanderling ] || held "it is $(id -un)"
+[ "$(cat {config})" = "key" ] || held "its configuration cannot be read"
+grep -q '^NoNewPrivs:.*1$' /proc/self/status || held "it may get new rights"
+[ -z "$(ls /tmp)" ] || held "it sees /tmp"
+touch /var/lib/sanderling/own || held "it cannot write to its state"
+[ {verdict} = fine ] || held "no sensors"
+"""
+
+
+def test_a_check_is_confined_as_the_agent_is(host):
+    """It is of the same user, and so open to an agent that was taken over."""
+    (host.root / "tmp/of-others").touch()
+    host.run("useradd", "--system", "sanderling")
+    host.run("install", "-d", "-o", "sanderling", "-m", "750", "/var/lib/sanderling")
+    key = {"path": "/etc/sanderling/node.secret", "mode": 0o600, "owner": "sanderling"}
+    key["content"] = base64.b64encode(b"key").decode()
+    request = {"do": "switch", "run": "c", "release": "1-a", "unit": UNIT, "files": [key]}
+    request |= dict.fromkeys(("users", "rules", "units", "enable", "restart"), False)
+    request |= {"gone": [], "start_s": 30, "window_s": 10_000}
+    request["check"] = {"program": "sanderling-edge", "config": "node.secret"}
+    program = host.root / RELEASES / "1-a/bin/sanderling-edge"
+    program.parent.mkdir()
+    for verdict in ("bad", "fine"):
+        text = CHECKED.format(config="/etc/.sanderling-tried/node.secret", verdict=verdict)
+        program.write_text(text)
+        program.chmod(0o755)
+        answer = host.do(request)
+        if verdict == "bad":
+            assert answer["error"] == "nothing was touched, as 1-a refuses: no sensors"
+    assert answer.get("ok"), answer

@@ -111,6 +111,23 @@ def test_a_unit_waits_until_its_agent_is_ready(service):
     assert service["Type"] == "notify"
 
 
+def test_an_agent_writes_to_its_folder_of_state_alone(service):
+    """Its keys in /etc/sanderling are its user's: ConfigurationDirectory= would let it write them,
+    whatever ProtectSystem= says."""
+    assert service["ProtectSystem"] == "strict"
+    directories = {name: service[name] for name in service if name.endswith("Directory")}
+    assert directories == {
+        "StateDirectory": "sanderling",
+        "WorkingDirectory": "/var/lib/sanderling",
+    }
+    assert "ReadWritePaths" not in service
+
+
+def test_an_agent_is_kept_from_other_processes_of_its_user(service):
+    """Such as the check of the next release, or the other agent of a host."""
+    assert service["PrivateUsers"] == "yes"
+
+
 def test_no_new_start_mends_an_unusable_configuration(service):
     assert service["RestartPreventExitStatus"] == str(UNUSABLE)
 

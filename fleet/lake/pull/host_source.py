@@ -1,14 +1,15 @@
 """Source of logs: a program that reads them on their host, locally or over SSH.
 
 A **program** is a module of `fleet.on_host`, which is sent to the host (`fleet/ssh/remote.py`);
-for a folder of this machine the same module is imported and called. It has one function:
+for a folder of this machine the same module is imported and called. It has two functions:
 
+    def place(asked: dict) -> str
     def frames(asked: dict) -> Iterator[tuple[dict, bytes]]
 
-`asked` is what its taker wants, and `config`, the agent's configuration file on that host;
-`own_process` where it may become another user. It
-yields frames: a header that is JSON, and at most `MAX_BYTES` bytes. Between two frames it may
-take its time (the connection says that it lives). An exception ends it with one line for the
+`asked` is what its taker wants, and `config`, the agent's configuration file on that host. The
+first tells what is read: on a host, root becomes its owner first (`fleet/on_host/owner.py`). The
+second yields frames: a header that is JSON, and at most `MAX_BYTES` bytes. Between two frames it
+may take its time (the connection says that it lives). An exception ends it with one line for the
 operator; what came before stays.
 
 A **taker** says what it wants and takes the frames as they come, in their order. It keeps what is

@@ -77,6 +77,13 @@ def test_the_recipes_are_sound(model):
     assert {"edge", "firewall", "ssh", "journal", "firstboot"} <= set(plan.layers)
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_an_agent_does_not_write_the_memory_of_its_user_s_other_processes(model):
+    plan = recipe.plan(layers.read_library(), layers.read_recipe(model))
+    [rules] = [each.content for each in plan.files if each.path.startswith("/etc/sysctl.d/")]
+    assert b"\nkernel.yama.ptrace_scope = 1\n" in rules
+
+
 def test_a_value_changes_the_digest_and_nothing_else_does():
     library, of = layers.read_library(), layers.read_recipe("pi4")
     plain = recipe.plan(library, of)

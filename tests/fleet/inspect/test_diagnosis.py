@@ -88,6 +88,33 @@ def test_the_last_complaints_of_a_unit():
     assert found[0]["kind"] == "sensor"
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "x",
+        "",
+        "3.5",
+        "\ud800",
+        None,
+        [],
+        [255, 254],
+        ["a", "3"],
+        ["a", [51]],
+        [[], None],
+        ["3", None],
+    ],
+)
+def test_an_agent_may_write_any_fields_into_the_journal(odd):
+    names = ("MESSAGE", "PRIORITY", "SANDERLING_KIND", "SANDERLING_SENSOR")
+    for name in names:
+        row = {"MESSAGE": "why", "PRIORITY": "3", name: odd, "__REALTIME_TIMESTAMP": "1500000"}
+        for found in (diagnosis._entry(row), *diagnosis.complaints([row])):
+            assert found["time_s"] == 1.5
+            assert all(isinstance(found[each], str) for each in ("text", "kind", "sensor"))
+    several = {"MESSAGE": ["one", "two"], "PRIORITY": ["abc", "3"]}
+    assert [each["text"] for each in diagnosis.complaints([several])] == ["two"]
+
+
 def test_it_runs_by_the_systems_python_and_tells_which_ports_answer():
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))

@@ -47,6 +47,14 @@ def test_its_master_is_told_and_gets_the_secret():
     )
 
 
+def test_no_other_user_of_its_host_reads_its_url():
+    fleet = read(hooked())
+    for name, mode, owner in (("iad1", 0o640, "sanderling"), ("iad2", 0o644, "root")):
+        files = files_of(fleet, one_host(fleet, f"{name}/master"), Numbered(fleet))
+        [found] = [each for each in files if each.path == "master.toml"]
+        assert (found.mode, found.owner) == (mode, owner)
+
+
 def test_the_master_takes_what_the_key_store_made(tmp_path):
     fleet = read(hooked(PAGER.replace('ca = "/etc/ssl/pager.pem"\n', "")))
     keys = store(tmp_path / "fleet", fleet)

@@ -161,3 +161,20 @@ def test_units_as_systemctl_shows_them() -> None:
     assert edge.status == "known to its master=yes"
     assert facts.units["sanderling-master.service"].load == "not-found"
     assert probe.units_of("", lambda pid: "") == {}
+
+
+@pytest.mark.parametrize("end", ["\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\r"])
+def test_an_agent_s_status_names_no_other_property(end: str) -> None:
+    said = SHOWN.replace("known to its master", f"up{end}MainPID=none{end}NRestarts=few{end}Id=x")
+    found = probe.units_of(said, lambda pid: "1-b" if pid else "")
+    assert {*found} == {"sanderling-edge.service", "sanderling-master.service"}
+    edge = found["sanderling-edge.service"]
+    assert (edge["restarts"], edge["running"]) == (3, "1-b")
+    assert edge["status"].startswith(f"up{end}MainPID=none")
+
+
+def test_an_agent_s_status_may_be_of_any_length() -> None:
+    said = SHOWN.replace("known to its master", "\N{MULTIPLICATION SIGN}" * 2_000)
+    found = probe.units_of(said, lambda pid: "1-b" if pid else "")
+    facts = parse({"hostname": "", "machine": "", "python": "", "units": found})
+    assert len(facts.units["sanderling-edge.service"].status) == 512

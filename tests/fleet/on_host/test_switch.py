@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fleet.on_host.change import do
 from fleet.on_host.host import Failure
 from tests.fleet.on_host.rig import (
     CONFIG,
@@ -223,6 +225,35 @@ def test_a_file_that_cannot_be_put_back_can_be_tried_again(
     assert host.files == before
 
 
+def test_an_agent_that_leaves_no_room_is_ended_and_its_release_removed(
+    host: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch(host, "1-a", {CONFIG: "one"})
+    confirm(host)
+    before = host.files
+    switch(host, "1-b", {CONFIG: "two", SECRET: "new"}, "r2")
+    release = host.folder / "opt/sanderling/releases/1-b"
+
+    def full(real: Any) -> Any:
+        def unless_removed(*args: Any) -> Any:
+            if release.exists():
+                raise OSError(28, "No space left on device")
+            assert f"systemctl stop {UNIT}" in host.log.read_text()
+            return real(*args)
+
+        return unless_removed
+
+    assert host.calls
+    for name in ("write", "set_current"):
+        replace(monkeypatch, name, full)
+    assert undo(host)["ok"]
+    monkeypatch.undo()
+    assert host.files == before
+    assert pending(host) is None
+    assert host.journal[-1]["outcome"] == "rolled_back"
+    assert f"systemctl restart {UNIT}" in host.calls
+
+
 @pytest.mark.parametrize(
     ("step", "error"),
     [
@@ -248,3 +279,50 @@ def test_whatever_breaks_a_switch_it_is_undone_at_once(
     assert host.files == before
     assert pending(host) is None
     assert host.journal[-1]["outcome"] == "rolled_back"
+
+
+@pytest.mark.parametrize("act", ["undo", "expire", "confirm"])
+def test_an_agent_s_last_word_may_be_any_bytes(host: Fake, act: str) -> None:
+    switch(host, "1-a", {CONFIG: "one"})
+    confirm(host)
+    before = host.files
+    switch(host, "1-b", {CONFIG: "two"}, "r2")
+    tool = host.folder.parent / "tools/journalctl"
+    tool.write_text("#!/bin/sh\nprintf 'out of \\377\\376 memory\\n'\n")
+    if act == "undo":
+        assert undo(host)["word"] == "out of \ufffd\ufffd memory"
+    elif act == "expire":
+        found = {**pending(host), "deadline_s": 0.0}
+        Path(host.at("/var/lib/sanderling-deploy/pending.json")).write_text(json.dumps(found))
+        do(host, {"do": "expire"}, b"", None)
+    else:
+        host.active(False)
+        with pytest.raises(Failure, match="it ended again: out of"):
+            confirm(host)
+    assert host.files == before
+
+
+STUCK = """#!/bin/sh
+echo "systemctl $*" >> {log}
+case "$*" in
+    "show -p ActiveState"*) if test -e {stuck}; then echo ActiveState=deactivating; fi ;;
+    restart*|stop*) if test -e {stuck}; then exit 1; fi ;;
+    kill*) rm {stuck} ;;
+esac
+"""
+
+
+@pytest.mark.parametrize("was_active", [True, False])
+def test_an_agent_that_has_systemd_wait_for_its_end_is_killed(host: Fake, was_active: bool) -> None:
+    host.active(was_active)
+    switch(host, "1-a", {CONFIG: "one"})
+    stuck = host.folder.parent / "stuck"
+    stuck.touch()
+    tool = host.folder.parent / "tools/systemctl"
+    tool.write_text(STUCK.format(log=host.log, stuck=stuck))
+    assert host.calls
+    assert undo(host)["ok"]
+    calls = [each.split()[1:] for each in host.calls if each.endswith(UNIT)]
+    stop, kill = ["stop", UNIT], ["kill", "--signal=KILL", UNIT]
+    done = [each for each in calls if each[0] in {"restart", *stop, *kill}]
+    assert done == [stop, kill, stop, *([["restart", UNIT]] if was_active else [])]

@@ -26,6 +26,7 @@ def run(program: str, asked: Any) -> list[Any]:
 
 def run_text(text: str, asked: Any) -> list[Any]:
     """The same of a program of its own."""
+    text += "\ndef place(asked):\n    return ''\n"
     return on_host.run({"do": "logs", "program": "reader", "asked": asked}, reader=text)
 
 
@@ -89,6 +90,14 @@ def test_a_failure_is_one_line_and_what_came_before_stays(error, said):
     line, end = run_text(program, {})
     assert unpacked(line) == ({}, b"1")
     assert (end["kind"], said in end["error"]) == ("failed", True)
+
+
+def test_what_takes_half_of_the_memory_ends_in_one_line():
+    pages = "os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')"
+    program = f"import os\ndef frames(asked):\n    yield {{}}, bytes({pages} * 2 // 3)[:1]\n"
+    assert run_text(program, {}) == [
+        {"kind": "failed", "error": "what is there takes more than half of the host's memory"}
+    ]
 
 
 def test_a_folder_of_this_machine_says_the_same(tmp_path):
