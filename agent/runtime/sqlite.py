@@ -1,6 +1,6 @@
 """SQLite files: exclusive opening, integrity checks, renaming of broken files."""
 
-# ruff: noqa: PTH104, PTH108, PTH110, PTH116, PTH118, PTH119, PTH208 - pathlib takes 0.6 MiB of an edge agent
+# ruff: noqa: PTH104, PTH108, PTH110, PTH114, PTH116, PTH118, PTH119, PTH208 - pathlib takes 0.6 MiB of an edge agent
 
 from __future__ import annotations
 
@@ -106,7 +106,10 @@ def open_alone(
             is_new = True
             file, made = _opened(path, opened, any_thread)
     except (OSError, BrokenFileError, *DAMAGE) as error:
-        if is_new:  # a full disk may have taken its name alone: it would pass for one that lost all
+        # A full disk may have taken its name alone: it would pass for one that lost all. A link
+        # whose target is away, such as a disk that is not mounted, stays: without it a new file
+        # would begin here at the next start, without a word.
+        if is_new and not os.path.islink(path):
             for suffix in LOGS:
                 with suppress(OSError):
                     os.unlink(path + suffix)
