@@ -47,6 +47,12 @@ CREATE TABLE subscription (
 ) STRICT;
 COMMIT;
 """
+# Of the small tables.
+COLUMNS: Final = (
+    "key, position, body FROM raised",
+    "name, position FROM cursor",
+    "id, filter, after FROM subscription",
+)
 # The newest are also kept in memory: who keeps up reads no disk.
 MAX_IN_MEMORY: Final = 256
 MAX_READ: Final = 1_000
@@ -426,4 +432,6 @@ def _prepare(file: sqlite3.Connection) -> Kept:
             _raised(body)
     except msgspec.MsgspecError as error:
         raise BrokenFileError(str(error)) from None
+    for columns in COLUMNS:  # a damaged schema may have others, and texts may be none
+        file.execute(f"SELECT {columns}").fetchall()
     return kept
