@@ -1,6 +1,6 @@
 """SQLite files: exclusive opening, integrity checks, renaming of broken files."""
 
-# ruff: noqa: PTH104, PTH108, PTH110, PTH114, PTH116, PTH118, PTH119, PTH208 - pathlib takes 0.6 MiB of an edge agent
+# ruff: noqa: PTH104, PTH108, PTH110, PTH112, PTH114, PTH116, PTH118, PTH119, PTH208 - pathlib takes 0.6 MiB of an edge agent
 
 from __future__ import annotations
 
@@ -114,7 +114,12 @@ def open_alone(
                 with suppress(OSError):
                     os.unlink(path + suffix)
         os.close(holder)
-        raise OSError(f"cannot use {path}: {' '.join(str(error).split())}") from None
+        why = " ".join(str(error).split())
+        if os.path.isdir(path):  # of both SQLite says only that it cannot open it
+            why = "it is a folder; move it away"
+        elif is_new and os.path.islink(path):
+            why = "it is a link to what is not there; bring that back, or remove the link"
+        raise OSError(f"cannot use {path}: {why}") from None
     return holder, file, made
 
 

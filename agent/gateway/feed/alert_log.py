@@ -421,7 +421,7 @@ def _prepare(file: sqlite3.Connection) -> Kept:
         return kept
     (application,) = file.execute("PRAGMA application_id").fetchone()
     if application != APPLICATION_ID:
-        raise OSError("it is no log of alerts")
+        raise OSError("it is no log of alerts; move it away, and a new one begins")
     (version,) = file.execute("PRAGMA user_version").fetchone()
     sqlite.require_version(version, SCHEMA_VERSION)
     sqlite.require_sound(file)
