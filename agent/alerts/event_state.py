@@ -52,7 +52,7 @@ class EventState:
         decode = msgspec.msgpack.decode
         for each in saved:
             # Otherwise it was written by a later version.
-            with suppress(msgspec.MsgspecError):
+            with suppress(msgspec.MsgspecError, ValueError):
                 if each.kind == RECORDED:
                     self._recorded.restore(each.node, decode(each.body, type=dict[str, Taken]))
                 elif each.kind == FAULTS:

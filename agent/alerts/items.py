@@ -194,6 +194,20 @@ class Items:
         assert self.bytes == sum(each.bytes for each in contents)
 
 
+def readable(number: int, key: bytes, body: bytes | None) -> tuple[int, bytes, bytes | None]:
+    """The same row, or what stands for one that cannot be read: without it, the positions before
+    it would follow no gap, and be lost as well. It has no body, so it is not delivered."""
+    try:
+        Items().restore(number, key, body)
+    except (msgspec.MsgspecError, ValueError):
+        body = None
+    try:
+        _read(key)
+    except (msgspec.MsgspecError, ValueError):
+        key = _written(Origin("", "damaged", number))
+    return number, key, body
+
+
 def _written(key: Key) -> bytes:
     if isinstance(key, Lost):
         written = _Key(key.publisher, key.history, key.first, key.last, key.count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Final
@@ -342,7 +343,7 @@ def with_outputs(config: GatewayConfig, folder: Path) -> GatewayConfig:
     """The configuration with the sections of its file of outputs. ConfigError in one line; also for
     a section that stands in both files."""
     path = folder / config.gateway.outputs
-    if not config.gateway.outputs or not path.exists():
+    if not config.gateway.outputs or not os.path.lexists(path):  # a link to nothing is a mistake
         return config
     outputs = load(path, GatewayOutputs)
     names = GatewayOutputs.__struct_fields__

@@ -1,6 +1,6 @@
 """SQLite files: exclusive opening, integrity checks, renaming of broken files."""
 
-# ruff: noqa: PTH104, PTH108, PTH110, PTH116, PTH118, PTH119, PTH208 - pathlib takes 0.6 MiB of an edge agent
+# ruff: noqa: PTH104, PTH108, PTH110, PTH112, PTH114, PTH116, PTH118, PTH119, PTH208 - pathlib takes 0.6 MiB of an edge agent
 
 from __future__ import annotations
 
@@ -106,12 +106,20 @@ def open_alone(
             is_new = True
             file, made = _opened(path, opened, any_thread)
     except (OSError, BrokenFileError, *DAMAGE) as error:
-        if is_new:  # a full disk may have taken its name alone: it would pass for one that lost all
+        # A full disk may have taken its name alone: it would pass for one that lost all. A link
+        # whose target is away, such as a disk that is not mounted, stays: without it a new file
+        # would begin here at the next start, without a word.
+        if is_new and not os.path.islink(path):
             for suffix in LOGS:
                 with suppress(OSError):
                     os.unlink(path + suffix)
         os.close(holder)
-        raise OSError(f"cannot use {path}: {' '.join(str(error).split())}") from None
+        why = " ".join(str(error).split())
+        if os.path.isdir(path):  # of both SQLite says only that it cannot open it
+            why = "it is a folder; move it away"
+        elif is_new and os.path.islink(path):
+            why = "it is a link to what is not there; bring that back, or remove the link"
+        raise OSError(f"cannot use {path}: {why}") from None
     return holder, file, made
 
 

@@ -436,6 +436,31 @@ def test_a_broken_file_is_put_aside_and_every_reader_is_told(opened, tmp_path, s
     assert entries[-1].position > 1_000_000
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "ALTER TABLE cursor RENAME COLUMN position TO qosition",
+        "ALTER TABLE subscription RENAME COLUMN after TO aftep",
+        "UPDATE raised SET key = CAST(x'ff' AS TEXT)",
+        "UPDATE subscription SET filter = CAST(x'ff' AS TEXT)",
+        "DROP TABLE cursor",
+    ],
+)
+def test_damage_that_no_check_of_the_file_finds_is_put_aside(opened, tmp_path, said, damage):
+    log = opened()
+    log.append(notification(1))
+    log.place("*")
+    log.move_cursor("mqtt", 1)
+    log.close()
+    with sqlite3.connect(tmp_path / "alerts.sqlite") as other:
+        other.execute(damage)
+    other.close()
+    log = opened()
+    assert "kept as alerts.sqlite.broken-" in said[0]
+    assert log.cursor("mqtt") == log.newest
+    assert log.place("*").after is None
+
+
 def test_a_file_of_something_else_or_in_use_is_an_error_in_one_line(opened, tmp_path):
     opened()
     with pytest.raises(OSError, match="in use by another gateway"):

@@ -115,6 +115,14 @@ def test_outputs_stand_in_a_file_of_their_own(tmp_path):
     assert with_outputs(read(), tmp_path).mqtt is None, "nobody named it"
 
 
+@pytest.mark.parametrize("target", ["not-mounted/outputs.toml", "outputs.toml"])
+def test_a_link_to_no_file_of_outputs_is_refused(tmp_path, target):
+    """Nobody would be told of any alert."""
+    (tmp_path / "outputs.toml").symlink_to(target)
+    with pytest.raises(ConfigError, match=r"outputs\.toml: "):
+        with_outputs(read(gateway={"outputs": "outputs.toml"}), tmp_path)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -19,6 +19,7 @@ from agent.master.standby.guards import KIND, Guards, kept_guards
 from agent.master.standby.lease_plane import LeasePlane
 from agent.master.standby.standby_plane import TO_OWNER
 from agent.master.standby.standbys import Standbys
+from agent.master.storage import state as storage
 from agent.placement.world import Unit
 from agent.topics.contents import OUTPUT, inputs_of
 from agent.topics.events import Progress, Release
@@ -58,6 +59,8 @@ class Disk:
 
 
 class State:
+    read = storage.State.read
+
     def __init__(self, disk):
         self.disk = disk
         self.made = []

@@ -61,3 +61,27 @@ def test_a_new_file_that_the_disk_does_not_take_leaves_nothing_behind(tmp_path):
     file.close()
     os.close(holder)
     assert broken == []
+
+
+@pytest.mark.parametrize("target", ["not-mounted/state.sqlite", "state.sqlite"])
+def test_a_link_whose_target_is_away_is_refused_each_time(store, target):
+    store.path.symlink_to(target)
+    for _ in range(2):
+        with pytest.raises(
+            OSError, match=r"cannot use .*state\.sqlite: it is a link to what is not"
+        ):
+            store()
+        assert store.path.is_symlink()
+
+
+def test_a_folder_in_the_files_place_is_told_with_what_to_do(store):
+    store.path.mkdir()
+    with pytest.raises(OSError, match=r"cannot use .*: it is a folder; move it away"):
+        store()
+
+
+def test_a_link_may_name_a_file_that_is_still_to_be_made(store):
+    store.path.symlink_to("there.sqlite")
+    assert store(1) == (0, [])
+    assert store() == (1, [])
+    assert store.path.is_symlink()

@@ -47,6 +47,12 @@ CREATE TABLE subscription (
 ) STRICT;
 COMMIT;
 """
+# Of the small tables.
+COLUMNS: Final = (
+    "key, position, body FROM raised",
+    "name, position FROM cursor",
+    "id, filter, after FROM subscription",
+)
 # The newest are also kept in memory: who keeps up reads no disk.
 MAX_IN_MEMORY: Final = 256
 MAX_READ: Final = 1_000
@@ -415,7 +421,7 @@ def _prepare(file: sqlite3.Connection) -> Kept:
         return kept
     (application,) = file.execute("PRAGMA application_id").fetchone()
     if application != APPLICATION_ID:
-        raise OSError("it is no log of alerts")
+        raise OSError("it is no log of alerts; move it away, and a new one begins")
     (version,) = file.execute("PRAGMA user_version").fetchone()
     sqlite.require_version(version, SCHEMA_VERSION)
     sqlite.require_sound(file)
@@ -426,4 +432,6 @@ def _prepare(file: sqlite3.Connection) -> Kept:
             _raised(body)
     except msgspec.MsgspecError as error:
         raise BrokenFileError(str(error)) from None
+    for columns in COLUMNS:  # a damaged schema may have others, and texts may be none
+        file.execute(f"SELECT {columns}").fetchall()
     return kept

@@ -92,7 +92,7 @@ class DerivedPlane:
         """The device has a clone, and these areas."""
         before = None
         # What a later version wrote is written anew.
-        with suppress(msgspec.MsgspecError):
+        with suppress(msgspec.MsgspecError, ValueError):
             if body := self._known_before.pop(device, b""):
                 before = msgspec.msgpack.decode(body, type=Device)
         self._last.keep(device, areas, before)

@@ -175,13 +175,7 @@ class ControlPlane:
             self._directory.restore(kept[0])
 
     def _kept(self, kind: str, of: type[T]) -> list[T]:
-        found = []
-        for key, body in self._state.all(kind).items():
-            try:
-                found.append(msgspec.json.decode(body, type=of))
-            except msgspec.MsgspecError as error:
-                self._say(f"{kind} {key} on disk cannot be read and is left out: {error}\n")
-        return found
+        return [*self._state.read(kind, msgspec.json.Decoder(of).decode).values()]
 
     # --- for the reactor -------------------------------------------------------------------------
 

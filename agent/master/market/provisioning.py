@@ -58,8 +58,7 @@ class PodTable:
     def __init__(self, state: State, most: int) -> None:
         self._state = state
         self._most = most
-        decode = msgspec.json.Decoder(NodeNeeds).decode
-        self._needs = {node: decode(body) for node, body in state.all(KIND).items()}
+        self._needs = state.read(KIND, msgspec.json.Decoder(NodeNeeds).decode)
 
     @property
     def nodes(self) -> tuple[str, ...]:

@@ -35,12 +35,12 @@ class PlacementOrders:
         """At the start: what is on disk, which counts more than whether it is to be `frozen`."""
         if frozen:
             self._placer.mode = "frozen"
-        if (mode := self._state.all(MODE).get("mode", b"").decode()) in get_args(Mode):
+        if (mode := self._state.read(MODE, bytes.decode).get("mode", "")) in get_args(Mode):
             self._placer.mode = mode  # type: ignore[assignment]  # as just looked up
-        for key, iad in self._state.all(PIN).items():
+        for key, iad in self._state.read(PIN, bytes.decode).items():
             kind, _, name = key.partition("/")
             if kind in KINDS:
-                self._placer.pins[Unit(kind, name)] = iad.decode()  # type: ignore[arg-type]  # ditto
+                self._placer.pins[Unit(kind, name)] = iad  # type: ignore[arg-type]  # ditto
 
     def carry_out(
         self,

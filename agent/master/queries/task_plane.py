@@ -4,7 +4,6 @@ results back."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -73,13 +72,7 @@ _encode: Final = msgspec.msgpack.encode
 
 def nodes_before(state: State) -> dict[str, tuple[str, ...]]:
     """The nodes that this master's previous run knew, each with its areas."""
-    decode = msgspec.msgpack.Decoder(tuple[str, ...]).decode
-    known = {}
-    for node, body in state.all(KNOWN).items():
-        # Otherwise it was written by a later version.
-        with suppress(msgspec.MsgspecError):
-            known[node] = decode(body)
-    return known
+    return state.read(KNOWN, msgspec.msgpack.Decoder(tuple[str, ...]).decode)
 
 
 class TaskPlane:

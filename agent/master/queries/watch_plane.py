@@ -224,9 +224,10 @@ class WatchPlane:
                 if key in alerts:
                     made = msgspec.msgpack.decode(alerts[key], type=SavedAlerts)
                 self._scheduler.restore(saved, cursor, now, made)
-            except (ValueError, msgspec.MsgspecError):
+            except (ValueError, msgspec.MsgspecError) as error:
                 # Perhaps written by a later version: it stays as it is.
                 self.unreadable += 1
+                self._state.left_out(WATCH, key, error)
 
     def _save_watch(self, instruction: SaveWatch) -> None:
         body = msgspec.msgpack.encode(instruction.saved)

@@ -131,6 +131,8 @@ class Guards:
         self._guards: dict[Unit, _Guard] = {}
         self._whole: Paced[_Guard] = Paced(MAX_WHOLE, WHOLE_AGAIN_S)
         for name, kept in kept_guards(state).items():
+            if kept is None:
+                continue
             guard = _Guard(Unit(KIND, name), kept.role.other, kept.incarnation)
             self._guards[guard.unit] = guard
             guard.at = kept.at
@@ -487,7 +489,7 @@ class Guards:
             then(line if guard.removed else "")
 
 
-def kept_guards(state: State) -> dict[str, Kept]:
-    """The stored state of topics with a standby, by name."""
-    found = state.all(GUARD).items()
-    return {name: msgspec.msgpack.decode(body, type=Kept) for name, body in found}
+def kept_guards(state: State) -> dict[str, Kept | None]:
+    """The stored state of topics with a standby, by name; None of what cannot be read."""
+    read = state.read(GUARD, msgspec.msgpack.Decoder(Kept).decode)
+    return {name: read.get(name) for name in state.all(GUARD)}

@@ -50,8 +50,7 @@ class LeasePlane:
         self._iad = iad
         self._state = state
         self._peers = peers
-        body = state.all(TERMS).get("", b"")
-        terms = msgspec.msgpack.decode(body, type=m.Terms) if body else m.Terms()
+        terms = state.read(TERMS, msgspec.msgpack.Decoder(m.Terms).decode).get("", m.Terms())
         self._lease = m.MemberLease(
             iad, members, terms, timing or m.LeaseTiming(), self._clock(), life
         )

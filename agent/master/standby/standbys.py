@@ -102,8 +102,7 @@ class Standbys:
         self._wall = wall
         self._say = say
         self._standbys: dict[Unit, _Standby] = {}
-        found = state.all(TAKEN).items()
-        self._taken = {name: msgspec.msgpack.decode(body, type=TakenOver) for name, body in found}
+        self._taken = state.read(TAKEN, msgspec.msgpack.Decoder(TakenOver).decode)
 
     def __len__(self) -> int:
         return len(self._standbys)

@@ -17,6 +17,7 @@ from agent.alerts import inbox_events as i
 from agent.alerts import spool_events as s
 from agent.alerts.dedup_window import Taken
 from agent.alerts.event_state import SaveNodeState
+from agent.alerts.items import readable
 from agent.placement.handover.events import Record
 from agent.placement.handover.unit_records import ForgetUnit, SaveUnit, UnitChange
 from agent.runtime import console, sqlite
@@ -269,6 +270,13 @@ class NotificationStore:
             str(path), _saved, broken, in_use, any_thread=True
         )
         self._spool, self._inboxes, self._nodes, self._topics, self._units = saved
+        rows = file.execute("SELECT number, key, body FROM item ORDER BY number")
+        lost = sum([row != read for row, read in zip(rows, self._inboxes.items, strict=True)])
+        if lost:
+            self._report(
+                f"{path}: {lost} of the notifications that wait for durable subscriptions cannot "
+                "be read and are lost; the others are delivered\n"
+            )
         return file
 
 
@@ -353,7 +361,12 @@ def _inboxes_in(file: sqlite3.Connection) -> i.SavedInboxes:
                 )
             ]
         ),
-        tuple(file.execute("SELECT number, key, body FROM item ORDER BY number").fetchall()),
+        tuple(
+            [
+                readable(*row)
+                for row in file.execute("SELECT number, key, body FROM item ORDER BY number")
+            ]
+        ),
         tuple(
             file.execute(
                 "SELECT subscription, position, item FROM position ORDER BY subscription, position"

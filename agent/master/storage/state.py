@@ -7,11 +7,15 @@ import sqlite3
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
 
 from agent.runtime import console, sqlite
 from agent.runtime.disk_writer import DiskWriter, InlineDiskWriter
 from agent.runtime.outage import Outage
+
+T = TypeVar("T")
 
 # Delay of writes that are not urgent, such as the cursor of a watch; a power cut may lose them.
 FLUSH_S: Final = 0.5
@@ -23,6 +27,10 @@ SCHEMA_VERSION: Final = 0
 TABLE = (
     "CREATE TABLE IF NOT EXISTS document (kind TEXT, key TEXT, body BLOB NOT NULL, "
     "PRIMARY KEY (kind, key)) WITHOUT ROWID"
+)
+ROWS = (
+    "SELECT typeof(key) = 'text', CAST(key AS BLOB), CAST(body AS BLOB) FROM document "
+    "WHERE kind = ?"
 )
 
 
@@ -71,6 +79,7 @@ class State:
         self._outage = Outage(report, "state: changes are written again\n")
         self._when_refused: list[Callable[[], object]] = []
         self._due: float | None = None
+        self._left_out: set[tuple[str, str]] = set()
         self._holder: int | None = None
         self._file = None if path is None else self._open(path)
 
@@ -107,15 +116,42 @@ class State:
         if self._file is None:
             return {}
         self._writer.drain()
-        found = dict(
-            self._file.execute("SELECT key, body FROM document WHERE kind = ?", (kind,)).fetchall()
-        )
+        found: dict[str, bytes] = {}
+        for is_text, key, body in self._file.execute(ROWS, (kind,)).fetchall():
+            try:
+                # SQLite holds any bytes to be text, and a flipped bit turns text into a blob.
+                name = key.decode()
+            except UnicodeDecodeError as error:
+                self.left_out(kind, ascii(key), error)
+                continue
+            if is_text:
+                found[name] = body
+            else:
+                self.left_out(kind, ascii(key), "its name is no text")
         for (its_kind, key), body in self._dirty.items():
             if its_kind == kind and body is not None:
                 found[key] = body
             elif its_kind == kind:
                 found.pop(key, None)
         return dict(sorted(found.items()))
+
+    def read(self, kind: str, decode: Callable[[bytes], T]) -> dict[str, T]:
+        """The same, decoded. What cannot be, perhaps because a later version wrote it, is left out
+        with a line, and stays on disk."""
+        found = {}
+        for key, body in self.all(kind).items():
+            try:
+                found[key] = decode(body)
+            except (ValueError, msgspec.MsgspecError) as error:
+                self.left_out(kind, key, error)
+        return found
+
+    def left_out(self, kind: str, key: str, why: object) -> None:
+        """Report a document that cannot be read, once."""
+        if (kind, key) in self._left_out:
+            return
+        self._left_out.add((kind, key))
+        self._report(f"{kind} {key} on disk cannot be read and is left out: {why}\n")
 
     def put(self, kind: str, key: str, body: bytes) -> None:
         """Store a document, in place of an earlier one."""
@@ -221,4 +257,5 @@ def _prepare(file: sqlite3.Connection) -> None:
     (version,) = file.execute("PRAGMA user_version").fetchone()
     sqlite.require_version(version, SCHEMA_VERSION)
     file.execute(TABLE)
+    file.execute(ROWS, ("",))  # a damaged schema may have other columns
     sqlite.require_sound(file)

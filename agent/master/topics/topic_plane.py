@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -105,7 +105,7 @@ class TopicPlane:
         processors: ProcessorPlane,
         areas: Callable[[], Sequence[AreaSet]] = tuple,
         units: Sequence[Record] = (),
-        guarded: Collection[str] = (),
+        guarded: Mapping[str, object] | None = None,
         channels: Callable[[tuple[str, ...]], Collection[str]] = lambda _: (),
     ) -> None:
         self._reactor = reactor
@@ -178,7 +178,7 @@ class TopicPlane:
         reactor.performs(Release, self._offer)
         reactor.performs(TellOperator, self._tell)
         self._processors.on_trouble = push.topics.tell_trouble
-        self._restore(kept, units, guarded)
+        self._restore(kept, units, guarded or {})
         self.moves = TopicMoves(reactor, self._topics, push, self._left)
         self.shadows = TopicShadows(iad, self._topics, self.moves, push)
         reactor.add_timer(self)
@@ -384,7 +384,7 @@ class TopicPlane:
     # --- on disk -------------------------------------------------------------------------------
 
     def _restore(
-        self, kept: Sequence[SaveProgress], units: Sequence[Record], guarded: Collection[str]
+        self, kept: Sequence[SaveProgress], units: Sequence[Record], guarded: Mapping[str, object]
     ) -> None:
         standings = {each.unit.name: each.standing for each in units if each.unit.kind == KIND}
         begun = {each.name for each in kept}
@@ -395,6 +395,8 @@ class TopicPlane:
                 self._state.remove(TOPIC, name)
                 continue
             try:
+                if name in guarded and guarded[name] is None:  # perhaps its standby has it
+                    raise ValueError("what is kept of its standby is damaged")
                 topics.append(msgspec.msgpack.decode(body, type=Topic))
             except (ValueError, msgspec.MsgspecError) as error:
                 # Perhaps written by a later version: it stays as it is, with progress and inbox.

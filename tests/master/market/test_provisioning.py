@@ -24,6 +24,8 @@ SERVICES = st.sampled_from(["default", "climate", "alarm"])
 class KeptState:
     """As `State`, in memory; outlives the tables on it."""
 
+    read = State.read
+
     def __init__(self) -> None:
         self.documents: dict[str, bytes] = {}
 

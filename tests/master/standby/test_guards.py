@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from agent.alerts.notifications import history_of
 from agent.master.standby.guards import MAX_WHOLE, WHOLE_AGAIN_S, Guards
 from agent.master.standby.paced import Paced
+from agent.master.storage.state import State
 from agent.placement.world import Unit
 from agent.topics.contents import OUTPUT
 from agent.topics.events import Progress, Release
@@ -40,6 +41,8 @@ class Owner:
         return "bc"[int(unit.name[1:]) % 2]
 
     # the state
+    read = State.read
+
     def all(self, kind):
         return {}
 

@@ -11,20 +11,22 @@ from hypothesis import strategies as st
 from agent.alerts import inbox_events as i
 from agent.alerts import spool_events as s
 from agent.alerts.dedup_window import Taken
-from agent.alerts.event_state import SaveNodeState
+from agent.alerts.event_state import KINDS, EventState, SaveNodeState
+from agent.alerts.inboxes import Inboxes
 from agent.master.storage.notification_store import STATEMENTS, NotificationStore
 from agent.placement.handover.events import Record
 from agent.placement.handover.unit_records import ForgetUnit, SaveUnit
 from agent.placement.world import Unit
 from agent.topics.events import ForgetCopy, ForgetProgress, Progress, SaveCopy, SaveProgress
 from agent.topics.state_patch import patch
-from agent.wire.push import Lost
+from agent.wire.push import Lost, Subscribe
 from tests.alerts.disk import Disk
 from tests.alerts.samples import FILTER, OTHER_FILTER, notification
 from tests.examples import examples
 
 BODY = msgspec.msgpack.encode(notification(7))
 SAVED = i.SavedSubscription("c", "s", FILTER)
+KEY = msgspec.msgpack.encode(("iad1", "h", 7))
 EMPTY = (s.SavedSpool(), i.SavedInboxes())
 
 
@@ -84,7 +86,7 @@ class Scribe:
             lambda: SaveUnit(Record(Unit("processor", node), number, "taken", "iad2", 5.0)),
             lambda: ForgetUnit(Unit("processor", node)),
             lambda: i.SaveSubscription(number, SAVED),
-            lambda: i.StoreItem(number, b"key", BODY),
+            lambda: i.StoreItem(number, KEY, BODY),
         ]
         if twin.spooled:
             choices.append(lambda: s.ForgetSpooled(pick(twin.spooled)))
@@ -141,7 +143,7 @@ def test_every_change_can_be_written(tmp_path):
         SaveUnit(Record(Unit("processor", "comfort"), 3, "released", "iad2")),
         ForgetUnit(Unit("processor", "notes")),
         i.SaveSubscription(1, SAVED),
-        i.StoreItem(1, b"key", BODY),
+        i.StoreItem(1, KEY, BODY),
         i.StorePosition(1, 1, 1),
         i.SaveCursor(1, 1),
         i.ForgetBody(1),
@@ -267,6 +269,39 @@ def test_a_broken_file_is_put_aside(tmp_path, break_it):
     assert len(reopened(path)[0].spooled) == 1
 
 
+@pytest.mark.parametrize(
+    "damage", ["body = x'c1'", "body = x''", "key = x'c1'", "key = x'93a1ffa16801'", "key = x''"]
+)
+def test_a_damaged_item_is_lost_alone_and_told(tmp_path, damage):
+    path, lines = tmp_path / "n.sqlite", []
+    inboxes = Inboxes(lambda given: given)
+    with closing(NotificationStore(path)) as store:
+        changes = [
+            each
+            for event in (
+                i.SubscribeArrived("conn", "c", Subscribe("s", FILTER, durable=True)),
+                *[i.ContentArrived(("1",), notification(n)) for n in (7, 8, 9)],
+            )
+            for each in inboxes.handle(event, 100.0)
+        ]
+        store.write([each for each in changes if type(each) in STATEMENTS])
+    with closing(sqlite3.connect(path)) as file, file:
+        assert file.execute(f"UPDATE item SET {damage} WHERE number = 2").rowcount == 1
+    with closing(NotificationStore(path, lines.append)) as store:
+        _, saved = store.load()
+    assert len(lines) == 1
+    assert "1 of the notifications that wait for durable subscriptions cannot be read" in lines[0]
+    again = Inboxes(lambda given: given)
+    again.restore(saved, 100.0)
+    [inbox] = again._by_name.values()
+    assert (inbox.last, list(inbox.positions)) == (3, [1, 3])
+
+
+@pytest.mark.parametrize("body", [b"\xc1", b"\x81\xa1\xff\x90"], ids=["nothing", "no UTF-8"])
+def test_what_is_kept_of_a_node_and_cannot_be_read_is_left_out(body):
+    EventState([SaveNodeState(kind, "n", body) for kind in KINDS])
+
+
 def test_a_file_of_a_newer_version_is_left_as_it_is(tmp_path):
     path = tmp_path / "n.sqlite"
     NotificationStore(path).close()
@@ -308,7 +343,7 @@ def test_a_topic_its_inbox_and_its_record_are_written_together_or_not_at_all(tmp
         SaveUnit(Record(Unit("processor", "comfort"), 3, "taken", "iad2", 5.0)),
         SaveProgress("comfort", Progress("f1", 7, 9, 5, b"state", b"definition")),
         i.SaveSubscription(1, SAVED),
-        i.StoreItem(1, b"key", None),
+        i.StoreItem(1, KEY, None),
         i.StorePosition(1, 1, 1),
     ]
     path = tmp_path / "n"
@@ -319,4 +354,4 @@ def test_a_topic_its_inbox_and_its_record_are_written_together_or_not_at_all(tmp
         assert store.write(changes)
     assert units_in(path) == [changes[0].record]
     assert topics_in(path) == [changes[1]]
-    assert reopened(path)[1] == i.SavedInboxes(((1, SAVED, 0),), ((1, b"key", None),), ((1, 1, 1),))
+    assert reopened(path)[1] == i.SavedInboxes(((1, SAVED, 0),), ((1, KEY, None),), ((1, 1, 1),))

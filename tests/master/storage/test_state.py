@@ -191,3 +191,61 @@ def test_a_file_of_a_later_format_is_left_as_it_is(tmp_path):
     with pytest.raises(OSError, match=r"cannot use .*: written by a newer version.*format 1"):
         State(path, Clock())
     assert path.read_bytes() == before
+
+
+BAD_ROWS = {
+    "a name that is no UTF-8": "UPDATE document SET key = CAST(x'ff61' AS TEXT) WHERE key = 'b'",
+    "a name that became a blob": "UPDATE document SET key = CAST(key AS BLOB) WHERE key = 'b'",
+    "a body that cannot be decoded": "UPDATE document SET body = x'c1' WHERE key = 'b'",
+    "a body that is cut": "UPDATE document SET body = x'' WHERE key = 'b'",
+}
+
+
+def damaged(path, statement):
+    file = sqlite3.connect(path)
+    with file:
+        file.execute(statement)
+    file.close()
+
+
+@pytest.mark.parametrize("statement", BAD_ROWS.values(), ids=BAD_ROWS)
+def test_a_damaged_document_is_left_out_alone_in_a_line_and_stays(tmp_path, statement):
+    path, lines = tmp_path / "state.sqlite", []
+    state = State(path, Clock())
+    for key in "abc":
+        state.put("service", key, b"1")
+    state.close()
+    damaged(path, statement)
+    for _ in range(2):
+        lines.clear()
+        state = State(path, Clock(), lines.append)
+        for _ in range(2):
+            assert list(state.read("service", int))[:2] == ["a", "c"]
+        state.put("service", "d", b"4")
+        state.close()
+        assert len(lines) == 1, "one line, and again at each start"
+        assert lines[0].startswith("service ")
+        assert "on disk cannot be read and is left out: " in lines[0]
+
+
+def test_a_body_that_became_text_is_what_it_was(tmp_path):
+    path = tmp_path / "state.sqlite"
+    state = State(path, Clock())
+    state.put("service", "a", b"\xff1")
+    state.close()
+    damaged(path, "UPDATE document SET body = CAST(body AS TEXT)")
+    state = State(path, Clock())
+    assert state.all("service") == {"a": b"\xff1"}
+    state.close()
+
+
+def test_a_file_whose_columns_have_other_names_is_put_aside(tmp_path):
+    path, lines = tmp_path / "state.sqlite", []
+    state = State(path, Clock())
+    state.put("service", "a", b"1")
+    state.close()
+    path.write_bytes(path.read_bytes().replace(b"body BLOB", b"bodx BLOB"))
+    state = State(path, Clock(), lines.append)
+    assert state.all("service") == {}
+    state.close()
+    assert "is broken (no such column: body)" in lines[0]
