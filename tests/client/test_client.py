@@ -1,5 +1,6 @@
 """The Python client: answers to their queries, and one clear error when there is none."""
 
+import gc
 import os
 import threading
 import time
@@ -350,6 +351,17 @@ def test_a_query_whose_connections_are_cut_twice_is_not_asked_for_ever(masters):
     with Client(running.address) as client, pytest.raises(NoReplyError, match="no reply"):
         client.query(["b1"], last_s=1, timeout_ms=4_000.0)
     assert len(running.asked) == 2
+
+
+def test_a_client_that_nobody_closes_does_not_stop_the_program_when_it_is_collected():
+    def use():
+        Client("tcp://127.0.0.1:1")
+        gc.collect()
+
+    thread = threading.Thread(target=use, daemon=True)
+    thread.start()
+    thread.join(PATIENCE_MS / 1e3)
+    assert not thread.is_alive()
 
 
 def test_an_address_that_is_none():
